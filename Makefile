@@ -1,0 +1,71 @@
+# The main targets; `make help` lists them. Settings are variables: make submit DATA=kaggle SEEDS=3
+PYTHON ?= python3
+DATA   ?= sample
+PRESET ?=
+NAME   ?=
+SEEDS  ?=
+JOBS   ?=
+SET    ?=
+
+VENV   := .venv
+RUN    := $(VENV)/bin/python
+READY  := $(VENV)/.ready
+TESTED := $(VENV)/.ready-test
+OPTIONS = --data "$(DATA)" $(if $(PRESET),--preset $(PRESET)) $(if $(NAME),--name "$(NAME)") \
+          $(if $(SEEDS),--seeds $(SEEDS)) $(if $(JOBS),--jobs $(JOBS)) $(if $(SET),--set $(SET))
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.SECONDARY:
+.PHONY: help submit submission features train ensemble smoke data test lint clean setup
+
+help: ## Show this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@echo
+	@echo "Settings: DATA=sample|kaggle|FOLDER  PRESET=sample|smoke|kaggle  NAME=run  SEEDS=3  JOBS=2"
+	@echo "          SET='gnn.layout.epochs=50 features.layout.hops=1'"
+
+submit: $(READY) ## Features, training, ensemble, checked submission; DATA=kaggle also uploads it
+	@$(RUN) -m fastslow.workflow submit $(OPTIONS)
+
+submission features train ensemble: $(READY) ## The same up to that stage, nothing is uploaded
+	@$(RUN) -m fastslow.workflow $@ $(OPTIONS)
+
+smoke: $(READY) ## The whole path with next to no training, in about a minute
+	@$(RUN) -m fastslow.workflow submission $(OPTIONS) --preset smoke --name smoke
+
+data: $(READY) ## Download the real competition into data/raw (17 GB unpacked; goes on where it stopped)
+	@$(RUN) -m fastslow.download --root data/raw $(if $(SET),$(SET))
+
+test: $(TESTED) ## Run the tests
+	@$(RUN) -m pytest
+
+lint: $(TESTED) ## Check style of code and notebooks, and that notebooks carry no outputs
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/ruff format --check .
+	@$(VENV)/bin/nbstripout --verify notebooks/*.ipynb
+
+clean: ## Remove features, runs and submissions made here (keeps data and the environment)
+	@find features runs submissions -mindepth 1 ! -name README.md -delete 2>/dev/null || true
+
+setup: $(READY) ## Only make the environment
+
+# uv is twice as fast as pip; it does not read pip's find-links by itself. Where it fails, pip does it.
+define install
+	@$(RUN) -m pip install -q uv && \
+	 UV_FIND_LINKS="$${PIP_FIND_LINKS:-}" $(VENV)/bin/uv pip install -q --python $(VENV) --compile-bytecode $(1) || \
+	 $(RUN) -m pip install -q $(1)
+endef
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer is needed: make PYTHON=python3.11")'
+	@$(PYTHON) -m venv $(VENV)
+
+$(READY): requirements.txt pyproject.toml | $(VENV)/bin/python
+	@echo "setting up $(VENV): about a minute with the CPU build of torch, more where pip finds only the CUDA build"
+	$(call install,-r requirements.txt -e .)
+	@touch $@
+
+$(TESTED): $(READY)
+	$(call install,-e .[test])
+	@touch $@

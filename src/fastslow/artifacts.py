@@ -1,0 +1,170 @@
+"""Artifacts that are whole or absent: atomic writes, manifests with fingerprints, one writer at a time."""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from importlib.metadata import version
+from pathlib import Path
+
+from fastslow.errors import DataError
+
+MANIFEST = "manifest.json"
+
+
+@contextlib.contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """A temporary path beside ``path`` that takes its name when the block ends without an error.
+
+    A reader sees the old file or the whole new one, never a part.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp{path.suffix}")
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_json(path: Path, value) -> None:
+    """Write JSON atomically, keys in the order given."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(json.dumps(value, indent=1) + "\n")
+
+
+def read_json(path: Path):
+    """Read a JSON file.
+
+    Raises:
+        DataError: The file is missing or is not JSON.
+    """
+    try:
+        return json.loads(Path(path).read_text())
+    except FileNotFoundError:
+        raise DataError(path, "no such file", "Run the step that writes it first") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise DataError(path, f"not JSON ({error})", "Delete it and run the step again") from None
+
+
+def digest(value) -> str:
+    """16 hexadecimal digits that stand for a JSON-serialisable value, independent of key order."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def commit() -> str:
+    """The git commit of this code, with ``+`` where the tree differs from it; ``unknown`` outside git."""
+    here = Path(__file__).parent
+    try:
+        command = ["git", "-C", str(here), "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty=+"]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def read_manifest(folder: Path) -> dict:
+    """The manifest of a finished artifact.
+
+    Raises:
+        DataError: The folder is missing or was never finished.
+    """
+    path = Path(folder) / MANIFEST
+    if not path.is_file():
+        raise DataError(folder, "not finished (it has no manifest.json)", "Run the step that makes it again")
+    return read_json(path)
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A folder that one step writes, and what its content depends on.
+
+    Its manifest is the last file written, so a folder without one never counts as done.
+
+    Args:
+        folder: Where it lies.
+        settings: The settings that change its bytes.
+        inputs: Fingerprint of each input by name.
+        products: Files that the step writes elsewhere; without them it is not current.
+    """
+
+    folder: Path
+    settings: Mapping
+    inputs: Mapping[str, str]
+    products: tuple[Path, ...] = ()
+
+    @property
+    def fingerprint(self) -> str:
+        """Stands for settings and inputs together."""
+        return digest({"settings": dict(self.settings), "inputs": dict(self.inputs)})
+
+    def is_current(self) -> bool:
+        """Whether the folder was finished with exactly these settings and inputs."""
+        path = self.folder / MANIFEST
+        there = all(p.is_file() for p in (path, *self.products))
+        return there and read_json(path).get("fingerprint") == self.fingerprint
+
+    def changes(self) -> list[str]:
+        """What differs from the folder as it is there, one line each; nothing where it was never finished."""
+        if not (self.folder / MANIFEST).is_file():
+            return []
+        manifest = read_manifest(self.folder)
+        return [
+            f"{key}: {had.get(key)!r} -> {wanted.get(key)!r}"
+            for had, wanted in ((manifest["settings"], self.settings), (manifest["inputs"], self.inputs))
+            for key in sorted({*had, *wanted})
+            if had.get(key) != wanted.get(key)
+        ]
+
+    @contextlib.contextmanager
+    def building(self) -> Iterator[bool]:
+        """Hold the folder for writing and say whether its content must be made.
+
+        Where it is out of date its manifest goes first. The caller's last act is :meth:`finish`.
+
+        Yields:
+            False where the folder is current.
+        """
+        with writer_lock(self.folder):
+            current = self.is_current()
+            if not current:
+                (self.folder / MANIFEST).unlink(missing_ok=True)
+            yield not current
+
+    def finish(self, **facts) -> None:
+        """Write the manifest: what the folder was made from, by which code, and further facts."""
+        manifest = {
+            "fingerprint": self.fingerprint,
+            "settings": dict(self.settings),
+            "inputs": dict(self.inputs),
+            "commit": commit(),
+            "python": sys.version.split()[0],
+            "versions": {name: version(name) for name in ("numpy", "torch", "lightgbm")},
+            "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            **facts,
+        }
+        write_json(self.folder / MANIFEST, manifest)
+
+
+@contextlib.contextmanager
+def writer_lock(folder: Path) -> Iterator[None]:
+    """Let one process at a time write a folder; a second one says so and waits.
+
+    The lock is the operating system's: it goes when its holder ends, however it ends.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / ".lock", "a") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"{folder}: another run is writing here; waiting for it", file=sys.stderr, flush=True)
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,202 @@
+"""The ensemble of one collection: a weighted mean of its members' normalised scores."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from scipy.stats import rankdata
+
+from fastslow.artifacts import Artifact, read_manifest
+from fastslow.config import Config, elsewhere, resolve
+from fastslow.errors import ConfigError, DataError
+from fastslow.graphs import Features
+from fastslow.metrics import collection_score
+from fastslow.scores import SCORED_SPLITS, Scores, check_scores, read_scores, write_scores
+
+FORMAT = 1  # raise it with every change of code that changes what an ensemble gives
+
+
+def min_max(score: np.ndarray) -> np.ndarray:
+    """Scores of a graph moved to 0 (fastest) to 1; all 0 where they are equal."""
+    span = score.max() - score.min()
+    return (score - score.min()) / span if span > 0 else np.zeros_like(score)
+
+
+def rank_mean(score: np.ndarray) -> np.ndarray:
+    """Ranks of a graph's scores from 0 to 1, equal scores sharing their mean rank."""
+    return (rankdata(score) - 1) / max(len(score) - 1, 1)
+
+
+def raw(score: np.ndarray) -> np.ndarray:
+    """Scores as they are."""
+    return score
+
+
+NORMALISATIONS = {"min_max": min_max, "rank": rank_mean, "raw": raw}
+
+
+@dataclass(frozen=True)
+class EnsembleConfig(Config):
+    """Settings of the ensemble notebook.
+
+    Args:
+        features: Features folder of the collection; any that was built from the same data will do.
+        runs: Run folders of the members: networks, rankers, other ensembles.
+        folder: Folder to write; it is itself a run folder.
+        normalisation: ``min_max`` (each graph to 0..1), ``rank``, ``raw``, or ``best``: whichever scores
+            best on valid.
+        rounds: Members that the weight search may add, one at a time; the weights are shares of it.
+    """
+
+    features: str = elsewhere("features/sample/layout-xla-random")
+    runs: list = field(
+        default_factory=lambda: [f"runs/sample/{m}-layout-xla-random-s0" for m in ("gnn", "ranker")]
+    )
+    folder: str = elsewhere("runs/sample/ensemble-layout-xla-random")
+    normalisation: str = "best"
+    rounds: int = 20
+
+    def check(self) -> None:
+        """Check ranges."""
+        wanted = (*NORMALISATIONS, "best")
+        self.require(self.normalisation in wanted, "normalisation", f"one of {', '.join(wanted)}")
+        self.require(self.rounds >= 1, "rounds", "1 or more")
+        self.require(bool(self.runs), "runs", "a list of at least one run folder")
+        names = [Path(run).name for run in self.runs]
+        if len(set(names)) < len(names):
+            raise ConfigError(f"runs: two folders share a name: {', '.join(names)}")
+
+    def artifact(self) -> Artifact:
+        """The ensemble's folder; it depends on every member."""
+        features = Features(resolve(self.features))
+        members = {Path(run).name: read_manifest(resolve(run))["fingerprint"] for run in self.runs}
+        settings = {**self.identity(), "runs": sorted(members)}
+        settings |= {"model": "ensemble", "format": FORMAT, "collection": features.collection.name}
+        return Artifact(resolve(self.folder), settings, {"data": features.data, **members})
+
+
+def read_member(folder: Path, features: Features) -> Scores:
+    """Scores of one run, refused where they are not of this collection and this data.
+
+    Raises:
+        DataError: The run is not finished, belongs elsewhere, or its scores are incomplete.
+    """
+    manifest = read_manifest(folder)
+    collection = manifest["settings"].get("collection")
+    if collection != features.collection.name:
+        problem = f"a run of {collection}, {features.collection.name} wanted"
+        raise DataError(folder, problem, "Take it out of the ensemble's runs")
+    if manifest["inputs"].get("data") != features.data:
+        raise DataError(folder, "trained on other data files than the features", "Train it again on these")
+    scores = read_scores(folder)
+    check_scores(folder, scores, features)
+    return scores
+
+
+def combine(
+    members: Mapping[str, Scores], split: str, normalisation: str, weights: Mapping[str, float]
+) -> dict:
+    """Weighted mean of normalised scores by graph.
+
+    Args:
+        members: Scores by member.
+        split: ``valid`` or ``test``.
+        normalisation: One of ``NORMALISATIONS``.
+        weights: Weight by member; those not named have none.
+
+    Returns:
+        ``(C,)`` float64 by graph.
+    """
+    normalise = NORMALISATIONS[normalisation]
+    graphs = next(iter(members.values()))[split]
+    return {
+        graph: sum(
+            weight * normalise(members[name][split][graph]) for name, weight in weights.items() if weight
+        )
+        for graph in graphs
+    }
+
+
+def search_weights(
+    members: Mapping[str, Scores], normalisation: str, rounds: int, valid_score
+) -> dict[str, float]:
+    """Weights by greedy forward selection with replacement (Caruana et al. 2004).
+
+    It starts from the best member alone and adds, one at a time, the member that helps the mean most, so
+    on valid the ensemble is never worse than its best member.
+
+    Args:
+        members: Scores by member.
+        normalisation: One of ``NORMALISATIONS``.
+        rounds: Most members added.
+        valid_score: Function from scores by graph to the mean metric on valid.
+
+    Returns:
+        Weights by member, adding up to 1.
+    """
+
+    def value(counts: dict[str, int]) -> float:
+        return valid_score(combine(members, "valid", normalisation, counts))
+
+    single = {name: value({name: 1}) for name in members}
+    start = max(single, key=single.get)
+    counts, best = {start: 1}, single[start]
+    best_counts = counts
+    for _ in range(rounds - 1):
+        trials = {name: {**counts, name: counts.get(name, 0) + 1} for name in members}
+        values = {name: value(trial) for name, trial in trials.items()}
+        name = max(values, key=values.get)
+        counts = trials[name]
+        if values[name] > best:
+            best, best_counts = values[name], counts
+    total = sum(best_counts.values())
+    return {name: best_counts.get(name, 0) / total for name in members}
+
+
+def build_ensemble(config: EnsembleConfig) -> dict:
+    """Search weights on valid, combine the members' scores and write them like any run's.
+
+    Args:
+        config: Settings.
+
+    Returns:
+        The manifest: ``valid`` (mean and per graph), ``members`` (valid score and weight of each),
+        ``gain`` over the best member on valid, ``normalisation``.
+
+    Raises:
+        DataError: A member's scores are missing, foreign or broken; the member is named.
+    """
+    artifact = config.artifact()
+    with artifact.building() as needed:
+        if needed:
+            features = Features(resolve(config.features))
+            members = {Path(run).name: read_member(resolve(run), features) for run in config.runs}
+            scores, facts = _ensemble(config, features, members)
+            write_scores(artifact.folder, scores)
+            artifact.finish(**facts)
+    return read_manifest(artifact.folder)
+
+
+def _ensemble(config: EnsembleConfig, features: Features, members: dict[str, Scores]) -> tuple[Scores, dict]:
+    labels, kind = features.labels("valid"), features.collection.kind
+
+    def valid_score(scores: dict) -> float:
+        return collection_score(kind, labels, scores)["mean"]
+
+    single = {name: valid_score(scores["valid"]) for name, scores in members.items()}
+    tried = {}
+    for normalisation in NORMALISATIONS if config.normalisation == "best" else (config.normalisation,):
+        weights = search_weights(members, normalisation, config.rounds, valid_score)
+        tried[normalisation] = weights, valid_score(combine(members, "valid", normalisation, weights))
+    normalisation = max(tried, key=lambda name: tried[name][1])
+    weights = tried[normalisation][0]
+    scores = {split: combine(members, split, normalisation, weights) for split in SCORED_SPLITS}
+    valid = collection_score(kind, labels, scores["valid"])
+    return scores, {
+        "valid": {**valid, "weights": f"{sum(w > 0 for w in weights.values())} of {len(weights)} members"},
+        "members": {name: {"valid": single[name], "weight": weights[name]} for name in members},
+        "gain": valid["mean"] - max(single.values()),
+        "normalisation": normalisation,
+        "normalisations": {name: value for name, (_, value) in tried.items()},
+    }

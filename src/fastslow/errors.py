@@ -1,0 +1,15 @@
+"""The two errors that a user can mend: a setting that is wrong, and a file that is wrong."""
+
+
+class ConfigError(ValueError):
+    """A setting is unknown, of the wrong type, or out of range; the message names the field."""
+
+
+class DataError(ValueError):
+    """A file is missing, broken, or does not fit its neighbours.
+
+    The message names the file, the key or row where there is one, and the remedy.
+    """
+
+    def __init__(self, path, problem: str, remedy: str):
+        super().__init__(f"{path}: {problem}. {remedy}")

@@ -1,0 +1,204 @@
+"""Layers of the networks, computed on states (see ``states.py``) with their multiplicities.
+
+Each layer equals its dense form on the (node, configuration) pairs; ``tests/dense_reference.py`` holds
+the dense forms and the tests compare values and gradients.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy import sparse
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+@dataclass(frozen=True)
+class _Csr:
+    """A sparse matrix as bags of rows to sum, the form that is fastest on a CPU."""
+
+    indices: Tensor
+    offsets: Tensor
+    weights: Tensor
+
+    @classmethod
+    def of(cls, matrix: sparse.csr_matrix) -> "_Csr":
+        return cls(
+            torch.from_numpy(matrix.indices.astype(np.int64)),
+            torch.from_numpy(matrix.indptr.astype(np.int64)),
+            torch.from_numpy(matrix.data.astype(np.float32)),
+        )
+
+    def to(self, device) -> "_Csr":
+        return _Csr(*(t.to(device, non_blocking=True) for t in (self.indices, self.offsets, self.weights)))
+
+    def __matmul__(self, x: Tensor) -> Tensor:
+        return functional.embedding_bag(
+            self.indices,
+            x,
+            self.offsets,
+            mode="sum",
+            per_sample_weights=self.weights,
+            include_last_offset=True,
+        )
+
+
+class _SparseMatmul(torch.autograd.Function):
+    """matrix @ x with a backward pass over the transposed matrix instead of a scatter."""
+
+    @staticmethod
+    def forward(context, x, forward, backward):
+        context.backward_matrix = backward
+        return forward @ x.contiguous()
+
+    @staticmethod
+    def backward(context, gradient):
+        return context.backward_matrix @ gradient.contiguous(), None, None
+
+
+class SparseOperator:
+    """A constant sparse matrix to multiply features with.
+
+    Args:
+        matrix: ``(rows, columns)`` CSR; its values are taken as float32.
+    """
+
+    def __init__(self, matrix: sparse.csr_matrix):
+        self.shape = matrix.shape
+        self._forward = _Csr.of(matrix)
+        self._backward = _Csr.of(matrix.T.tocsr())
+
+    def to(self, device) -> "SparseOperator":
+        """The operator on a device."""
+        moved = object.__new__(SparseOperator)
+        moved.shape = self.shape
+        moved._forward, moved._backward = self._forward.to(device), self._backward.to(device)
+        return moved
+
+    def __matmul__(self, x: Tensor) -> Tensor:
+        """``(columns, D)`` to ``(rows, D)``, in float32 also under autocast."""
+        with torch.autocast(x.device.type, enabled=False):
+            return _SparseMatmul.apply(x.float(), self._forward, self._backward)
+
+
+@dataclass(frozen=True)
+class LevelTensors:
+    """One level of states as tensors.
+
+    Args:
+        node_ids: ``(S,)`` node of each state.
+        share: ``(S, 1)`` share of the graph's (node, configuration) pairs that are in the state; sums to 1.
+        per_node: ``(N, S)`` operator that sums a node's states weighted by multiplicity over C.
+        own: ``(S,)`` the node's state one level below.
+        operands: ``(S, S_below)`` mean over operand states; none at level 0.
+        users: ``(S, S_below)`` mean over user states; none at level 0.
+    """
+
+    node_ids: Tensor
+    share: Tensor
+    per_node: SparseOperator
+    own: Tensor
+    operands: SparseOperator | None
+    users: SparseOperator | None
+
+    def to(self, device: torch.device) -> "LevelTensors":
+        """The level on a device."""
+        return LevelTensors(
+            **{name: None if value is None else value.to(device) for name, value in vars(self).items()}
+        )
+
+
+class WeightedInstanceNorm(nn.Module):
+    r"""Normalises each channel over all (node, configuration) pairs of the graph.
+
+    .. math:: y = (x - \mu) / \sqrt{\sigma^2 + \epsilon} \cdot \gamma + \beta
+
+    with mean and variance weighted by how many pairs share a state, so they equal those of the dense form.
+
+    Args:
+        width: Channels D.
+        eps: Added to the variance.
+    """
+
+    def __init__(self, width: int, eps: float = 1e-5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.bias = nn.Parameter(torch.zeros(width))
+        self.eps = eps
+
+    def forward(self, x: Tensor, share: Tensor) -> Tensor:
+        """``x`` (S, D), ``share`` (S, 1) to (S, D)."""
+        centred = x - (share * x).sum(0)
+        variance = (share * centred.square()).sum(0)
+        return centred * torch.rsqrt(variance + self.eps) * self.weight + self.bias
+
+
+class SageConv(nn.Module):
+    r"""GraphSAGE (Hamilton et al. 2017) with separate weights for operands and users.
+
+    .. math:: y_n = W x_n + W_o \operatorname{mean}_{m \in operands(n)} x_m
+              + W_u \operatorname{mean}_{m \in users(n)} x_m
+
+    A node without neighbours on a side gets 0 from it.
+
+    Args:
+        width_in: Channels of x.
+        width_out: Channels of y.
+    """
+
+    def __init__(self, width_in: int, width_out: int):
+        super().__init__()
+        self.own = nn.Linear(width_in, width_out)
+        self.operands = nn.Linear(width_in, width_out, bias=False)
+        self.users = nn.Linear(width_in, width_out, bias=False)
+
+    def forward(self, x: Tensor, level: LevelTensors) -> Tensor:
+        """``x`` (S_below, D_in) to (S, D_out)."""
+        # project first: the states below are fewer than those above, and so are the rows to multiply
+        return self.own(x)[level.own] + level.operands @ self.operands(x) + level.users @ self.users(x)
+
+
+class ChannelAttention(nn.Module):
+    r"""Squeeze-and-excite per row: :math:`x \cdot \sigma(W_2 \operatorname{relu}(W_1 x))` (1st place).
+
+    Args:
+        width: Channels D.
+        reduction: How many times narrower the inner layer is.
+    """
+
+    def __init__(self, width: int, reduction: int = 8):
+        super().__init__()
+        inner = max(1, width // reduction)
+        self.gate = nn.Sequential(nn.Linear(width, inner), nn.ReLU(), nn.Linear(inner, width), nn.Sigmoid())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(S, D) to (S, D)."""
+        return x * self.gate(x)
+
+
+class CrossConfigAttention(nn.Module):
+    r"""Lets a node compare its configurations (1st place of the competition).
+
+    .. math:: \operatorname{cross}(x)_{n,c} = x_{n,c} \cdot C \cdot
+              \frac{\exp(x_{n,c} / T)}{\sum_{c'} \exp(x_{n,c'} / T)}
+
+    element-wise per node n and channel, over the C configurations of the set; T is one learned scalar,
+    0.5 at the start. Over states the sum is weighted by multiplicity. The published form has no factor C;
+    with it the size of the result does not depend on how many configurations are compared, and a node
+    that no configuration changes passes through unchanged.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.temperature = nn.Parameter(torch.tensor(0.5))
+
+    def forward(self, x: Tensor, level: LevelTensors) -> Tensor:
+        """(S, D) to (S, D)."""
+        logits = x.float() / self.temperature
+        with torch.no_grad():
+            index = level.node_ids[:, None].expand_as(logits)
+            top = logits.new_full((level.per_node.shape[0], x.shape[1]), -torch.inf)
+            top = top.scatter_reduce_(0, index, logits, "amax")[level.node_ids]
+        weight = (logits - top).exp()
+        mean = level.per_node @ weight
+        return x * (weight / mean[level.node_ids])

@@ -1,0 +1,241 @@
+"""The layout and the tile network."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy import sparse
+from torch import Tensor, nn
+
+from fastslow import columns
+from fastslow.graphs import Graph
+from fastslow.layers import (
+    ChannelAttention,
+    CrossConfigAttention,
+    LevelTensors,
+    SageConv,
+    SparseOperator,
+    WeightedInstanceNorm,
+)
+from fastslow.npz import LAYOUT_WIDTH, MAX_DIMENSION, ROLES
+from fastslow.scaling import Scaler, expand_node_features
+from fastslow.states import States, build_states
+
+NOT_CONFIGURABLE = -2
+LAYOUT_VALUES = MAX_DIMENSION + 3  # -2 not configurable, -1 left to the compiler or padding, 0 to 5
+OPCODES = 128
+LAYOUT_EMBEDDING = 4
+OPCODE_EMBEDDING = 16
+POOLINGS = ("mean", "sum")
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One graph under a set of configurations, ready for a network.
+
+    Args:
+        numeric: ``(N, F)`` float32, scaled node features.
+        node_layout: ``(N, 6)`` int64, the node's own minor-to-major layout, plus 2.
+        opcode: ``(N,)`` int64.
+        state_layouts: ``(S_0, 18)`` int64, configured layouts of each state, plus 2.
+        levels: The states.
+        pooling: ``(C, S)`` operator over the varying states of the last level.
+        num_constant: Number of constant states at its end.
+        num_nodes: N.
+        config_feat: ``(C, V)`` float32, scaled.
+    """
+
+    numeric: Tensor
+    node_layout: Tensor
+    opcode: Tensor
+    state_layouts: Tensor
+    levels: list[LevelTensors]
+    pooling: SparseOperator
+    num_constant: int
+    num_nodes: int
+    config_feat: Tensor
+
+    def to(self, device: torch.device) -> "Batch":
+        """The batch on a device."""
+        if device.type == "cpu":
+            return self
+        moved = {
+            name: value.to(device) if isinstance(value, Tensor | SparseOperator) else value
+            for name, value in vars(self).items()
+        }
+        return Batch(**{**moved, "levels": [level.to(device) for level in self.levels]})
+
+
+class GraphInputs:
+    """What of a graph does not change with the configurations, scaled once.
+
+    Args:
+        graph: The graph.
+        node_scaler: Scaler of the expanded node features.
+        config_scaler: Scaler of the configuration features.
+    """
+
+    def __init__(self, graph: Graph, node_scaler: Scaler, config_scaler: Scaler):
+        self.graph = graph
+        self.numeric = torch.from_numpy(node_scaler.transform(expand_node_features(graph.node_feat)))
+        self.node_layout = torch.from_numpy(graph.node_feat[:, columns.LAYOUT].astype(np.int64) + 2)
+        self.opcode = torch.from_numpy(graph.node_opcode.astype(np.int64))
+        self.config_scaler = config_scaler
+
+    def batch(self, configs: np.ndarray, depth: int) -> Batch:
+        """The graph under some of its configurations.
+
+        Args:
+            configs: ``(C,)`` positions of the configurations, any order.
+            depth: Message-passing layers of the network.
+        """
+        graph = self.graph
+        codes = np.asarray(graph.codes[configs])
+        # a kernel's graph does not depend on the configuration: one stands for all
+        codes = codes if codes.shape[1] else codes[:1]
+        states = build_states(graph.edge_index, graph.num_nodes, graph.config_index, codes, depth)
+        config_feat = self.config_scaler.transform(np.asarray(graph.config_feat[configs]))
+        return Batch(
+            self.numeric,
+            self.node_layout,
+            self.opcode,
+            torch.from_numpy(_state_layouts(states, graph.layouts, codes)),
+            [_level_tensors(states, level) for level in range(depth + 1)],
+            SparseOperator(states.pooling),
+            states.num_constant,
+            graph.num_nodes,
+            torch.from_numpy(config_feat),
+        )
+
+
+def _state_layouts(states: States, layouts: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    values = np.full((len(states.config_row), len(ROLES), LAYOUT_WIDTH), NOT_CONFIGURABLE, np.int64)
+    configurable = states.config_row >= 0
+    values[configurable] = layouts[codes[states.state_config[configurable], states.config_row[configurable]]]
+    return values.reshape(len(values), -1) + 2
+
+
+def _level_tensors(states: States, number: int) -> LevelTensors:
+    level = states.levels[number]
+    size = len(level.node_ids)
+    weight = level.multiplicity / states.num_configs
+    per_node = sparse.csr_matrix((weight, (level.node_ids, np.arange(size))), shape=(states.num_nodes, size))
+    return LevelTensors(
+        torch.from_numpy(level.node_ids),
+        torch.from_numpy((weight / states.num_nodes).astype(np.float32)[:, None]),
+        SparseOperator(per_node),
+        torch.from_numpy(level.own),
+        None if level.operands is None else SparseOperator(level.operands),
+        None if level.users is None else SparseOperator(level.users),
+    )
+
+
+class Block(nn.Module):
+    """Norm, GraphSAGE, channel attention, cross-config attention, projection; around it a residual.
+
+    Args:
+        width: Channels D.
+        cross_config: Compare the configurations of the set.
+        dropout: Share of channels dropped in training.
+    """
+
+    def __init__(self, width: int, cross_config: bool, dropout: float):
+        super().__init__()
+        self.norm = WeightedInstanceNorm(width)
+        self.sage = SageConv(width, width)
+        self.channel = ChannelAttention(width)
+        self.cross = CrossConfigAttention() if cross_config else None
+        self.project = nn.Sequential(
+            nn.GELU(), nn.Dropout(dropout), nn.Linear(2 * width if cross_config else width, width)
+        )
+
+    def forward(self, x: Tensor, below: LevelTensors, level: LevelTensors) -> Tensor:
+        """States below (S_below, D) to states (S, D)."""
+        y = self.channel(self.sage(self.norm(x, below.share), level))
+        if self.cross is not None:
+            y = torch.cat([y, self.cross(y, level)], 1)
+        return x[level.own] + self.project(y)
+
+
+class Trunk(nn.Module):
+    """Embeds nodes and passes messages: a batch to the states of the last level.
+
+    Args:
+        numeric_width: F, columns of the scaled node features.
+        width: Channels D.
+        depth: Message-passing blocks.
+        cross_config: Use cross-config attention in each block.
+        dropout: Share of channels dropped in training.
+    """
+
+    def __init__(self, numeric_width: int, width: int, depth: int, cross_config: bool, dropout: float):
+        super().__init__()
+        self.layout = nn.Embedding(LAYOUT_VALUES, LAYOUT_EMBEDDING)
+        self.opcode = nn.Embedding(OPCODES, OPCODE_EMBEDDING)
+        node_width = numeric_width + LAYOUT_WIDTH * LAYOUT_EMBEDDING + OPCODE_EMBEDDING
+        self.node = nn.Linear(node_width, width)
+        self.config = nn.Linear(len(ROLES) * LAYOUT_WIDTH * LAYOUT_EMBEDDING, width, bias=False)
+        self.input = nn.Sequential(nn.GELU(), nn.Linear(width, width))
+        self.blocks = nn.ModuleList(Block(width, cross_config, dropout) for _ in range(depth))
+
+    def forward(self, batch: Batch) -> Tensor:
+        """(S, D), the states of the last level."""
+        node = torch.cat(
+            [batch.numeric, self.layout(batch.node_layout).flatten(1), self.opcode(batch.opcode)], 1
+        )
+        config = self.config(self.layout(batch.state_layouts).flatten(1))
+        x = self.input(self.node(node)[batch.levels[0].node_ids] + config)
+        for block, below, level in zip(self.blocks, batch.levels[:-1], batch.levels[1:], strict=True):
+            x = block(x, below, level)
+        return x
+
+
+class RankingNetwork(nn.Module):
+    """Scores the configurations of one graph; a lower score is a faster configuration.
+
+    A layout's configurations change the states, so each has its own pooled graph; a tile's do not, so the
+    graph is embedded once for all. The features of the configuration as a whole (violation ratios, copies,
+    tile bounds) join before the head, as in the report that introduced the violation ratio.
+
+    Args:
+        numeric_width: F, columns of the scaled node features.
+        config_width: V, columns of the scaled configuration features.
+        width: Channels D.
+        depth: Message-passing blocks.
+        pooling: ``mean`` or ``sum`` over nodes.
+        cross_config: Use cross-config attention.
+        dropout: Share of channels dropped in training.
+    """
+
+    def __init__(
+        self,
+        numeric_width: int,
+        config_width: int,
+        width: int,
+        depth: int,
+        pooling: str,
+        cross_config: bool,
+        dropout: float,
+    ):
+        super().__init__()
+        self.depth = depth
+        self.pooling = pooling
+        self.trunk = Trunk(numeric_width, width, depth, cross_config, dropout)
+        self.head = nn.Sequential(
+            nn.Linear(width + config_width, 2 * width),
+            nn.GELU(),
+            nn.Dropout(dropout),
+            nn.Linear(2 * width, width),
+            nn.GELU(),
+            nn.Linear(width, 1),
+        )
+
+    def forward(self, batch: Batch) -> Tensor:
+        """A batch to ``(C,)`` scores."""
+        x = self.trunk(batch)
+        constant = x[len(x) - batch.num_constant :].sum(0)
+        pooled = batch.pooling @ x + constant
+        if self.pooling == "mean":
+            pooled = pooled / batch.num_nodes
+        pooled = pooled.expand(len(batch.config_feat), -1)
+        return self.head(torch.cat([pooled, batch.config_feat], 1)).squeeze(1).float()

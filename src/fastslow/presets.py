@@ -1,0 +1,43 @@
+"""Presets: what differs from the settings' defaults, which suit the sample competition on two CPU cores.
+
+A preset maps a section to settings. A section is a step (``features``, ``gnn``, ``ranker``, ``ensemble``),
+alone or with a kind (``gnn.tile``), which then goes before the one without.
+"""
+
+from fastslow.errors import ConfigError
+
+PRESETS: dict[str, dict[str, dict]] = {
+    "sample": {},
+    "smoke": {  # the same path with next to no training
+        "gnn": {"epochs": 2, "width": 32, "average_last": 0},
+        "ranker": {"rounds": 30, "objective": "regression"},
+        "ensemble": {"rounds": 5},
+    },
+    "kaggle": {  # one GPU, or patience
+        "features.layout": {"hops": 2},
+        "gnn": {"width": 128, "learning_rate": 1e-3},
+        "gnn.layout": {"epochs": 300, "configs_per_step": 256, "evaluate_every": 10, "patience": 10},
+        "gnn.tile": {"epochs": 20, "graphs_per_step": 8, "evaluate_every": 1},
+        "ranker": {"rounds": 2000, "leaves": 63, "min_rows": 50},
+    },
+}
+
+
+def preset_settings(preset: str, overrides: dict[str, dict], step: str, kind: str) -> dict:
+    """Settings of one step, from general to particular: preset, then overrides.
+
+    Args:
+        preset: Name of a preset.
+        overrides: Settings by section, as in a preset.
+        step: ``features``, ``gnn``, ``ranker`` or ``ensemble``.
+        kind: ``layout`` or ``tile``.
+
+    Raises:
+        ConfigError: No preset is called so.
+    """
+    if preset not in PRESETS:
+        raise ConfigError(f"preset: {preset!r} is none of {', '.join(PRESETS)}")
+    settings: dict = {}
+    for source in (PRESETS[preset], overrides):
+        settings |= source.get(step, {}) | source.get(f"{step}.{kind}", {})
+    return settings

@@ -1,0 +1,91 @@
+"""Cutting a layout graph down to its configurable nodes and their neighbourhood."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+WHOLE_GRAPH = -1
+DIRECTIONS = ("both", "operands", "users")
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """A subgraph with its own node numbers 0..N'-1, in the order of the old ones.
+
+    Args:
+        node_ids: ``(N',)`` int64, old number of each kept node, increasing.
+        edge_index: ``(E', 2)`` int64, every edge between kept nodes, new numbers, order kept.
+        config_index: ``(K,)`` int64, new number of each configurable node, in the order given.
+        distance: ``(N',)`` int64, hops to the nearest configurable node along the chosen direction;
+            -1 where there is no path (whole graph only).
+    """
+
+    node_ids: np.ndarray
+    edge_index: np.ndarray
+    config_index: np.ndarray
+    distance: np.ndarray
+
+
+def hop_distance(
+    edge_index: np.ndarray, num_nodes: int, start_ids: np.ndarray, hops: int, direction: str = "both"
+) -> np.ndarray:
+    """Hops from the nearest start node by breadth-first search.
+
+    Args:
+        edge_index: ``(E, 2)``; row ``(u, v)``: u consumes v's output.
+        num_nodes: N.
+        start_ids: Nodes at distance 0.
+        hops: How far to search; -1 (``WHOLE_GRAPH``) searches on until nothing new is found.
+        direction: ``operands`` walks from consumer to operand, ``users`` from operand to consumer,
+            ``both`` either way.
+
+    Returns:
+        ``(N,)`` int64 distances, -1 where not reached.
+    """
+    distance = np.full(num_nodes, -1, np.int64)
+    distance[start_ids] = 0
+    user, operand = edge_index[:, 0], edge_index[:, 1]
+    step = 0
+    while step != hops:
+        last = distance == step
+        reached = np.zeros(num_nodes, bool)
+        if direction in ("both", "operands"):
+            reached[operand[last[user]]] = True
+        if direction in ("both", "users"):
+            reached[user[last[operand]]] = True
+        reached &= distance < 0
+        if not reached.any():
+            break
+        step += 1
+        distance[reached] = step
+    return distance
+
+
+def prune(
+    edge_index: np.ndarray, num_nodes: int, node_config_ids: np.ndarray, hops: int, direction: str = "both"
+) -> Pruned:
+    """Keep the configurable nodes and every node within ``hops`` of one.
+
+    The 1st place of the competition used one hop (13,502 nodes became 2,143 on average), the 16th
+    three, the 6th five.
+
+    Args:
+        edge_index: ``(E, 2)``; row ``(u, v)``: u consumes v's output.
+        num_nodes: N.
+        node_config_ids: ``(K,)`` configurable nodes.
+        hops: 0 keeps the configurable nodes alone; -1 (``WHOLE_GRAPH``) keeps everything.
+        direction: ``both``, ``operands`` or ``users``.
+
+    Returns:
+        The induced subgraph with exact renumbering.
+    """
+    distance = hop_distance(edge_index, num_nodes, node_config_ids, hops, direction)
+    kept = np.ones(num_nodes, bool) if hops == WHOLE_GRAPH else distance >= 0
+    number = np.cumsum(kept) - 1
+    inside = kept[edge_index].all(1)
+    return Pruned(
+        node_ids=np.flatnonzero(kept),
+        edge_index=number[edge_index[inside]],
+        config_index=number[node_config_ids],
+        distance=distance[kept],
+    )

@@ -1,0 +1,177 @@
+"""From ensembles to a checked submission and one table of what every model scored."""
+
+import hashlib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pandas as pd
+
+from fastslow.artifacts import Artifact, atomic_path, read_manifest
+from fastslow.collections import COLLECTIONS
+from fastslow.config import Config, elsewhere, resolve
+from fastslow.errors import ConfigError, DataError
+from fastslow.graphs import Features
+from fastslow.ledger import read_record, write_record
+from fastslow.metrics import collection_score, competition_score
+from fastslow.plots import plot_results, save_figure
+from fastslow.scores import check_scores, read_scores
+from fastslow.solution import read_solution, score_submission
+from fastslow.submission import check_submission, write_submission
+
+FORMAT = 1  # raise it with every change of code that changes what a submission holds
+SOLUTION = "solution.csv"
+
+
+@dataclass(frozen=True)
+class SubmissionConfig(Config):
+    """Settings of the submission notebook.
+
+    Args:
+        data_root: Folder that holds ``npz_all/`` and, where known, ``sample_submission.csv`` and
+            ``solution.csv``.
+        features: Features folders, one for each of the five collections.
+        ensembles: Ensemble (or run) folders whose scores are submitted, in the order of ``features``.
+        csv: The file to write; its record and plot take its name.
+        folder: Folder of the executed notebook and the manifest.
+    """
+
+    data_root: str = elsewhere("data/sample")
+    features: list = field(default_factory=lambda: [f"features/sample/{c.slug}" for c in COLLECTIONS])
+    ensembles: list = field(default_factory=lambda: [f"runs/sample/ensemble-{c.slug}" for c in COLLECTIONS])
+    csv: str = "submissions/sample.csv"
+    folder: str = elsewhere("runs/sample/submission")
+
+    def check(self) -> None:
+        """Check ranges."""
+        self.require(self.csv.endswith(".csv"), "csv", "a path that ends in .csv")
+        if len(self.features) != len(self.ensembles):
+            raise ConfigError(f"ensembles: {len(self.ensembles)} folders for {len(self.features)} features")
+
+    def artifact(self) -> Artifact:
+        """The submission; it depends on the ensembles and on the data's solution, where there is one."""
+        inputs = {Path(e).name: read_manifest(resolve(e))["fingerprint"] for e in self.ensembles}
+        solution, csv = resolve(self.data_root) / SOLUTION, resolve(self.csv)
+        if solution.is_file():
+            inputs["solution"] = hashlib.sha256(solution.read_bytes()).hexdigest()[:16]
+        products = (csv, csv.with_suffix(".json"), csv.with_suffix(".png"))
+        return Artifact(resolve(self.folder), {"format": FORMAT, **self.identity()}, inputs, products)
+
+
+def make_submission(config: SubmissionConfig) -> pd.DataFrame:
+    """Write the CSV, read it back, check it, score it where labels are known, and record all that.
+
+    Beside ``<name>.csv`` come ``<name>.json`` (members, weights, scores, checksum) and ``<name>.png``.
+
+    Args:
+        config: Settings.
+
+    Returns:
+        The table: one row a collection and model, see :func:`score_table`.
+
+    Raises:
+        DataError: Scores, the CSV or the data are not as they must be.
+    """
+    artifact = config.artifact()
+    with artifact.building() as needed:
+        if needed:
+            _submission(config, resolve(config.data_root), resolve(config.csv))
+            artifact.finish()
+    return pd.DataFrame(read_record(resolve(config.csv))["table"])
+
+
+def _submission(config: SubmissionConfig, root: Path, csv: Path) -> None:
+    pairs = [
+        (Features(resolve(f)), resolve(e)) for f, e in zip(config.features, config.ensembles, strict=True)
+    ]
+    missing = {c.name for c in COLLECTIONS} - {features.collection.name for features, _ in pairs}
+    if missing:
+        raise ConfigError(
+            f"features: no folder for {', '.join(sorted(missing))}; a submission needs all five"
+        )
+    by_id, weights = {}, {}
+    for features, folder in pairs:
+        name, scores = features.collection.name, read_scores(folder)
+        check_scores(folder, scores, features)
+        by_id |= {f"{name}:{graph}": score for graph, score in scores["test"].items()}
+        members = read_manifest(folder).get("members", {folder.name: {"weight": 1.0}})
+        weights[name] = {member: facts["weight"] for member, facts in members.items()}
+    # checked under a name of its own: a CSV that fails the check never takes the name of a good one
+    solution = read_solution(root / SOLUTION) if (root / SOLUTION).is_file() else None
+    with atomic_path(csv) as temporary:
+        write_submission(temporary, by_id, root)
+        checked = check_submission(temporary, root)
+        submitted = score_submission(temporary, solution) if solution else {}
+    table = score_table(pairs, solution)
+    save_figure(plot_results(table), csv.with_suffix(".png"))
+    valid = {features.collection.name: read_manifest(folder)["valid"]["mean"] for features, folder in pairs}
+    test = {name: score["mean"] for name, score in submitted.items()}
+    write_record(
+        csv,
+        [member for by_member in weights.values() for member in by_member],
+        weights,
+        valid,
+        data_root=config.data_root,
+        checked=checked,
+        valid_mean=competition_score(valid),
+        test=test,
+        test_mean=competition_score(test) if test else None,
+        table=table.to_dict("records"),
+    )
+
+
+def score_table(pairs: list[tuple[Features, Path]], solution: dict | None) -> pd.DataFrame:
+    """What every member and every ensemble scores.
+
+    Args:
+        pairs: Features and ensemble folder of each collection.
+        solution: True test runtimes by ID, None where they are not known.
+
+    Returns:
+        Columns ``collection``, ``model`` (run folder's name without the collection), ``weight``, ``valid``,
+        ``valid_least`` and ``valid_most`` (of a graph), and ``test``, ``test_least``, ``test_most`` (empty
+        without a solution). Kendall's tau for layout, 1 - slowdown of the five best for tile.
+    """
+    rows = []
+    for features, folder in pairs:
+        name, kind = features.collection.name, features.collection.kind
+        prefix = f"{name}:"
+        truth = {i.removeprefix(prefix): r for i, r in (solution or {}).items() if i.startswith(prefix)}
+        manifest = read_manifest(folder)
+        members = {folder.parent / m: facts["weight"] for m, facts in manifest.get("members", {}).items()}
+        for run, weight in {**members, folder: 1.0}.items():
+            row = {"collection": name, "model": _model_name(run, features), "weight": weight}
+            valid = read_manifest(run)["valid"] if run.is_dir() else None
+            if valid is None:
+                raise DataError(run, "a member that is no longer there", "Build the ensemble again")
+            row |= _spread("valid", valid)
+            if truth:
+                row |= _spread("test", collection_score(kind, truth, read_scores(run)["test"]))
+            rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _model_name(run: Path, features: Features) -> str:
+    """``gnn s0`` for ``gnn-layout-xla-random-s0``, ``ensemble`` for ``ensemble-layout-xla-random``."""
+    return run.name.replace(f"-{features.collection.slug}", "").replace("-", " ")
+
+
+def _spread(split: str, score: dict) -> dict:
+    values = score["per_graph"].values()
+    return {split: score["mean"], f"{split}_least": min(values), f"{split}_most": max(values)}
+
+
+def format_table(table: pd.DataFrame) -> str:
+    """The table as Markdown for a terminal or a README: one row a collection and model, then the means."""
+    splits = [split for split in ("valid", "test") if split in table]
+    lines = [["collection", "model", "weight", *splits], ["---", "---", *["---:"] * (1 + len(splits))]]
+    for row in table.to_dict("records"):
+        cells = [f"{row[s]:.3f} ({row[f'{s}_least']:.2f} to {row[f'{s}_most']:.2f})" for s in splits]
+        lines.append([row["collection"], row["model"], f"{row['weight']:.2f}", *cells])
+    for model, rows in table.groupby("model", sort=False):
+        if set(rows["collection"]) == {c.name for c in COLLECTIONS}:
+            lines.append(["**mean of five**", model, "", *(f"**{rows[s].mean():.3f}**" for s in splits)])
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    return "\n".join(
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |"
+        for line in lines
+    )

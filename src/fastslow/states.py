@@ -1,0 +1,231 @@
+"""Exact deduplication of states: each distinct (node, configuration) representation once.
+
+After l layers of message passing a node's representation depends on the configuration only through
+the configurable nodes within l hops, so most (node, configuration) pairs share one. A *state* of level
+l is such a class of pairs of one node; a network that computes states instead of pairs gives the same
+result for a small share of the work.
+"""
+
+from dataclasses import dataclass
+from itertools import count
+
+import numpy as np
+from scipy import sparse
+
+
+@dataclass(frozen=True)
+class Level:
+    """The states after one number of layers, sorted: first those of varying nodes, then constant ones.
+
+    Args:
+        node_ids: ``(S,)`` int64, the node each state belongs to; states of a node are neighbours.
+        multiplicity: ``(S,)`` int64, how many configurations give the node this state; sums to C a node.
+        own: ``(S,)`` int64, the node's state one level below (level 0: its own position).
+        operands: ``(S, S_below)`` CSR, row-normalised: mean over the states of the node's operands.
+        users: The same over the nodes that consume its output.
+    """
+
+    node_ids: np.ndarray
+    multiplicity: np.ndarray
+    own: np.ndarray
+    operands: sparse.csr_matrix | None = None
+    users: sparse.csr_matrix | None = None
+
+
+@dataclass(frozen=True)
+class States:
+    """The states of one graph under C configurations, level by level.
+
+    Args:
+        levels: Level 0 (no message passed) to level ``depth``.
+        state_config: ``(S_0,)`` int64, a configuration that gives each state of level 0.
+        config_row: ``(S_0,)`` int64, position in ``config_index`` of each state's node, -1 where the
+            node is not configurable.
+        pooling: ``(C, S)`` CSR of ones, the varying states of the last level that make up a configuration.
+        num_constant: Number of constant states, at the end of the last level, which every configuration has.
+        num_nodes: N.
+        num_configs: C.
+    """
+
+    levels: list[Level]
+    state_config: np.ndarray
+    config_row: np.ndarray
+    pooling: sparse.csr_matrix
+    num_constant: int
+    num_nodes: int
+    num_configs: int
+
+
+@dataclass(frozen=True)
+class _Assignment:
+    """Which state each (node, configuration) has: a table for varying nodes, one state for the others."""
+
+    varying_ids: np.ndarray  # (R,) nodes with more than one possible state, increasing
+    table: np.ndarray  # (R, C) state
+    constant: np.ndarray  # (N,) state of each constant node, -1 elsewhere
+
+    def lookup(self, node_ids: np.ndarray, configs: np.ndarray) -> np.ndarray:
+        states = self.constant[node_ids]
+        varying = states < 0
+        rows = np.searchsorted(self.varying_ids, node_ids[varying])
+        states[varying] = self.table[rows, configs[varying]]
+        return states
+
+
+def _mix(values: np.ndarray, salt: int) -> np.ndarray:
+    """splitmix64's finaliser: spreads 64-bit integers so that sums of them tell multisets apart."""
+    x = values.astype(np.uint64) + np.uint64((salt * 0x9E3779B97F4A7C15 + 0x9E3779B97F4A7C15) % 2**64)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def _group(
+    varying_ids: np.ndarray, num_nodes: int, keys_of
+) -> tuple[_Assignment, np.ndarray, np.ndarray, np.ndarray]:
+    """Number the distinct keys of every row, over all rows.
+
+    Args:
+        varying_ids: ``(R,)`` nodes of the rows.
+        num_nodes: N.
+        keys_of: Function of a salt that gives ``(R, C)`` uint64 keys.
+
+    Returns:
+        The assignment, and of each varying state: row, a configuration that has it, multiplicity.
+    """
+    for attempt in count():
+        keys, check = keys_of(2 * attempt), keys_of(2 * attempt + 1)
+        order = np.argsort(keys, axis=1, kind="stable")
+        in_order = np.take_along_axis(keys, order, 1)
+        check = np.take_along_axis(check, order, 1)
+        differs = in_order[:, 1:] != in_order[:, :-1]
+        # a second, independent key must change exactly where the first does: else two states collided
+        if np.array_equal(differs, check[:, 1:] != check[:, :-1]):
+            break
+    starts = np.ones(keys.shape, bool)
+    starts[:, 1:] = differs
+    table = np.empty(keys.shape, np.int64)
+    np.put_along_axis(table, order, (np.cumsum(starts.ravel()) - 1).reshape(keys.shape), 1)
+    rows, columns = np.nonzero(starts)
+    multiplicity = np.diff(np.append(np.flatnonzero(starts.ravel()), starts.size))
+    constant_ids = np.setdiff1d(np.arange(num_nodes), varying_ids, assume_unique=True)
+    constant = np.full(num_nodes, -1, np.int64)
+    constant[constant_ids] = len(rows) + np.arange(len(constant_ids))
+    return _Assignment(varying_ids, table, constant), rows, order[rows, columns], multiplicity
+
+
+def _aggregate(
+    adjacency: sparse.csr_matrix, node_ids: np.ndarray, configs: np.ndarray, below: _Assignment, width: int
+):
+    """Row-normalised matrix from the states below to these states along one direction of edges."""
+    degree = np.diff(adjacency.indptr)[node_ids]
+    first = adjacency.indptr[node_ids]
+    indptr = np.concatenate([[0], np.cumsum(degree)])
+    position = np.arange(indptr[-1]) - np.repeat(indptr[:-1] - first, degree)
+    neighbours = adjacency.indices[position]
+    states = below.lookup(neighbours, np.repeat(configs, degree))
+    weights = np.repeat(1.0 / np.maximum(degree, 1), degree).astype(np.float32)
+    return sparse.csr_matrix((weights, states, indptr), shape=(len(node_ids), width))
+
+
+def build_states(
+    edge_index: np.ndarray, num_nodes: int, config_index: np.ndarray, codes: np.ndarray, depth: int
+) -> States:
+    """The states of a graph under a set of configurations.
+
+    Args:
+        edge_index: ``(E, 2)``; row ``(u, v)``: u consumes v's output.
+        num_nodes: N.
+        config_index: ``(K,)`` configurable nodes, distinct.
+        codes: ``(C, K, 3)`` layout codes of the configurations.
+        depth: Number of message-passing layers, 0 or more.
+
+    Returns:
+        States of levels 0 to ``depth``. Exact: two pairs share a state if and only if they agree on the
+        codes of every configurable node that ``depth`` layers can see, up to swapping neighbours whose
+        states agree.
+    """
+    num_configs = len(codes)
+    edges = np.ones(len(edge_index), np.uint64), (edge_index[:, 0], edge_index[:, 1])
+    operands = sparse.csr_matrix(edges, shape=(num_nodes, num_nodes))
+    users = operands.T.tocsr()
+
+    order = np.argsort(config_index)
+    varying_ids = np.asarray(config_index, np.int64)[order]
+    triple = codes[:, order].astype(np.uint64)
+    triple = (triple[..., 0] << np.uint64(32)) | (triple[..., 1] << np.uint64(16)) | triple[..., 2]
+    below, rows, configs, multiplicity = _group(varying_ids, num_nodes, lambda salt: _mix(triple.T, salt))
+    levels = [_level(below, rows, multiplicity, num_configs)]
+    config_row = np.concatenate([order[rows], np.full(len(levels[0].node_ids) - len(rows), -1)])
+    state_config = _with_constant(configs, levels[0])
+
+    for _ in range(depth):
+        reached = np.zeros(num_nodes, bool)
+        reached[varying_ids] = True
+        reached |= (operands[:, varying_ids].getnnz(1) > 0) | (users[:, varying_ids].getnnz(1) > 0)
+        above_ids = np.flatnonzero(reached)
+        keys = _message_keys(
+            operands[above_ids][:, varying_ids], users[above_ids][:, varying_ids], below, above_ids
+        )
+        above, rows, configs, multiplicity = _group(above_ids, num_nodes, keys)
+        level = _level(above, rows, multiplicity, num_configs)
+        state_configs, width = _with_constant(configs, level), len(levels[-1].node_ids)
+        levels.append(
+            Level(
+                level.node_ids,
+                level.multiplicity,
+                below.lookup(level.node_ids, state_configs),
+                _aggregate(operands, level.node_ids, state_configs, below, width),
+                _aggregate(users, level.node_ids, state_configs, below, width),
+            )
+        )
+        below, varying_ids = above, above_ids
+    return States(
+        levels,
+        state_config,
+        config_row,
+        _pooling(below, levels[-1]),
+        int((below.constant >= 0).sum()),
+        num_nodes,
+        num_configs,
+    )
+
+
+def _level(assignment: _Assignment, rows: np.ndarray, multiplicity: np.ndarray, num_configs: int) -> Level:
+    constant_ids = np.flatnonzero(assignment.constant >= 0)
+    node_ids = np.concatenate([assignment.varying_ids[rows], constant_ids])
+    multiplicity = np.concatenate([multiplicity, np.full(len(constant_ids), num_configs)])
+    return Level(node_ids, multiplicity, np.arange(len(node_ids)))
+
+
+def _with_constant(configs: np.ndarray, level: Level) -> np.ndarray:
+    """A configuration for every state; for a constant one any will do."""
+    return np.concatenate([configs, np.zeros(len(level.node_ids) - len(configs), np.int64)])
+
+
+def _message_keys(operands, users, below: _Assignment, above_ids: np.ndarray):
+    """Keys of the next level: own state, multiset of operand states, multiset of user states.
+
+    Neighbours that do not vary add the same to every configuration of a node and are left out.
+    """
+    own_row = np.searchsorted(below.varying_ids, above_ids)
+    own_row = np.minimum(own_row, max(len(below.varying_ids) - 1, 0))
+    has_own = (
+        below.varying_ids[own_row] == above_ids if len(below.varying_ids) else np.zeros(len(above_ids), bool)
+    )
+
+    def keys(salt: int) -> np.ndarray:
+        own = np.zeros((len(above_ids), below.table.shape[1]), np.uint64)
+        own[has_own] = _mix(below.table[own_row[has_own]], 3 * salt)
+        return own + operands @ _mix(below.table, 3 * salt + 1) + users @ _mix(below.table, 3 * salt + 2)
+
+    return keys
+
+
+def _pooling(assignment: _Assignment, level: Level) -> sparse.csr_matrix:
+    num_rows, num_configs = assignment.table.shape
+    states = assignment.table.T.ravel()
+    indptr = np.arange(num_configs + 1) * num_rows
+    return sparse.csr_matrix(
+        (np.ones(len(states), np.float32), states, indptr), shape=(num_configs, len(level.node_ids))
+    )

@@ -1,0 +1,165 @@
+"""The steps from npz files to a submission: which notebook, with which settings, after which others."""
+
+import ast
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastslow.collections import COLLECTIONS, Collection
+from fastslow.config import PROJECT, Config
+from fastslow.ensemble import EnsembleConfig
+from fastslow.errors import ConfigError
+from fastslow.features import LayoutFeatureConfig, TileFeatureConfig
+from fastslow.presets import preset_settings
+from fastslow.ranker import RankerConfig
+from fastslow.results import SubmissionConfig
+from fastslow.train import LayoutTrainConfig, TileTrainConfig
+
+STAGES = ("features", "train", "ensemble", "submission")
+DATA_ROOTS = {"sample": "data/sample", "kaggle": "data/raw"}
+MODELS = ("gnn", "ranker")
+_SECTIONS = ("features", *MODELS, "ensemble")
+_KINDS = ("layout", "tile")
+_CONFIGS = {
+    ("features", "layout"): (LayoutFeatureConfig, "10_features_layout"),
+    ("features", "tile"): (TileFeatureConfig, "11_features_tile"),
+    ("gnn", "layout"): (LayoutTrainConfig, "20_train_layout_gnn"),
+    ("gnn", "tile"): (TileTrainConfig, "21_train_tile_gnn"),
+    ("ranker", "layout"): (RankerConfig, "22_train_ranker"),
+    ("ranker", "tile"): (RankerConfig, "22_train_ranker"),
+    ("ensemble", "layout"): (EnsembleConfig, "30_ensemble"),
+    ("ensemble", "tile"): (EnsembleConfig, "30_ensemble"),
+}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One execution of one notebook.
+
+    Args:
+        stage: One of ``STAGES``; a stage needs all steps of those before it.
+        notebook: Its source.
+        config: Its settings.
+    """
+
+    stage: str
+    notebook: Path
+    config: Config
+
+    @property
+    def name(self) -> str:
+        """Name of the folder it writes, with the stage where that does not tell."""
+        folder = Path(self.config.folder).name
+        return f"features {folder}" if self.stage == "features" else folder
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to run.
+
+    Args:
+        data: ``sample``, ``kaggle``, or a folder that holds ``npz_all/``.
+        name: Name of the run: its features, runs and submission lie under it.
+        preset: Which preset.
+        seeds: How many seeds of each model.
+        overrides: Settings by section, which go before the preset's.
+        jobs: Notebooks that run side by side.
+    """
+
+    data: str
+    name: str
+    preset: str
+    seeds: int
+    overrides: dict[str, dict]
+    jobs: int
+
+    @property
+    def data_root(self) -> str:
+        """Folder that holds ``npz_all/``."""
+        return DATA_ROOTS.get(self.data, self.data)
+
+    @property
+    def csv(self) -> str:
+        """The submission."""
+        return f"submissions/{self.name}.csv"
+
+    def _step(self, stage: str, section: str, kind: str, **fixed) -> Step:
+        config, notebook = _CONFIGS[section, kind]
+        settings = preset_settings(self.preset, self.overrides, section, kind)
+        for name in settings:
+            if name in fixed:
+                raise ConfigError(
+                    f"{section}.{name}: is set by the workflow; run the notebook alone to choose it"
+                )
+        return Step(stage, PROJECT / "notebooks" / f"{notebook}.ipynb", config.of({**settings, **fixed}))
+
+    def steps(self) -> list[Step]:
+        """Every step, stage by stage."""
+        features = {c: f"features/{self.name}/{c.slug}" for c in COLLECTIONS}
+        runs = {
+            c: [self._run(model, c, seed) for model in MODELS for seed in range(self.seeds)]
+            for c in COLLECTIONS
+        }
+        ensembles = {c: f"runs/{self.name}/ensemble-{c.slug}" for c in COLLECTIONS}
+        steps = [
+            self._step(
+                "features",
+                "features",
+                c.kind,
+                collection=c.name,
+                data_root=self.data_root,
+                folder=features[c],
+            )
+            for c in COLLECTIONS
+        ]
+        steps += [
+            self._step(
+                "train", model, c.kind, features=features[c], folder=self._run(model, c, seed), seed=seed
+            )
+            for model in MODELS
+            for c in COLLECTIONS
+            for seed in range(self.seeds)
+        ]
+        steps += [
+            self._step(
+                "ensemble", "ensemble", c.kind, features=features[c], runs=runs[c], folder=ensembles[c]
+            )
+            for c in COLLECTIONS
+        ]
+        submission = SubmissionConfig(
+            data_root=self.data_root,
+            features=list(features.values()),
+            ensembles=list(ensembles.values()),
+            csv=self.csv,
+            folder=f"runs/{self.name}/submission",
+        )
+        return [*steps, Step("submission", PROJECT / "notebooks" / "40_submission.ipynb", submission)]
+
+    def _run(self, model: str, collection: Collection, seed: int) -> str:
+        return f"runs/{self.name}/{model}-{collection.slug}-s{seed}"
+
+
+def parse_overrides(texts: list[str]) -> dict[str, dict]:
+    """Settings by section from ``section.setting=value`` or ``section.kind.setting=value``.
+
+    A value is a Python literal (``1e-3``, ``True``) or, failing that, a string.
+
+    Raises:
+        ConfigError: The text is not of that form, or the section is unknown.
+    """
+    overrides: dict[str, dict] = {}
+    for text in texts:
+        path, equals, value = text.partition("=")
+        section, dot, name = path.rpartition(".")
+        step, _, kind = section.partition(".")
+        if not (equals and dot and name) or step not in _SECTIONS or (kind and kind not in _KINDS):
+            known = ", ".join(_SECTIONS)
+            raise ConfigError(
+                f"{text!r}: a setting is given as SECTION.NAME=VALUE or SECTION.KIND.NAME=VALUE, with"
+                f" a section of {known} and a kind of layout, tile (for example gnn.layout.epochs=20)"
+            )
+        try:
+            parsed = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            parsed = value
+        overrides.setdefault(section, {})[name] = parsed
+    return overrides

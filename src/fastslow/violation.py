@@ -1,0 +1,163 @@
+"""How well a configuration's layouts suit the TPU's 8 x 128 tiles: violation ratio, padding, alignment.
+
+The violation ratio is the share of configurable tensors whose largest dimension is not the minor-most one,
+hence not along the 128-wide side of a tile (Harvard report on TpuGraphs, section 5.2; its "first" dimension
+is the one with consecutive entries, entry 0 of a minor-to-major layout). A minor-most dimension as large as
+the largest is no violation.
+
+Which tensors count: those with a known shape and at least one dimension. A one-dimensional tensor counts
+though it has only one layout (never a violation); a scalar and a tensor of unknown shape do not. A layout
+that names an axis which the tensor lacks does not count either: the shape cannot be the tensor's own.
+"""
+
+import numpy as np
+from scipy import sparse
+
+from fastslow.errors import ConfigError
+from fastslow.opcodes import CONVOLUTION, DOT, RESHAPE
+from fastslow.tensors import ROLES, ConfigTensors, config_chunks
+
+TILE_MINOR = 128
+TILE_SECOND_MINOR = 8
+DEFAULT_LAYOUTS = ("row_major", "leave_out")
+
+CELLS = tuple(
+    (f"{kind}_{role}", opcode, position)
+    for kind, opcode in (("convolution", CONVOLUTION), ("dot", DOT), ("reshape", RESHAPE))
+    for position, role in enumerate(ROLES)
+    if (kind, role) != ("reshape", "kernel")
+)
+"""(name, opcode, role) of the tensors that are summed apart: operation kind by tensor role."""
+
+_TERMS = (
+    "tensors",
+    "default",
+    "counted",
+    "violation",
+    "minor_unaligned",
+    "second_minor_unaligned",
+    "volume",
+    "violating_volume",
+    "padded_volume",
+    "padded_bytes",
+)
+_RATIOS = {
+    "violation_ratio": ("violation", "counted"),
+    "padded_over_volume": ("padded_volume", "volume"),
+    "default_share": ("default", "tensors"),
+    "violation_ratio_by_volume": ("violating_volume", "volume"),
+    "minor_unaligned_share": ("minor_unaligned", "counted"),
+    "second_minor_unaligned_share": ("second_minor_unaligned", "counted"),
+}
+_CELL_RATIOS = ("violation_ratio", "padded_over_volume", "default_share")
+VIOLATION_NAMES = (
+    *_RATIOS,
+    "log_padded_bytes",
+    *(f"{cell}_{ratio}" for cell, _, _ in CELLS for ratio in _CELL_RATIOS),
+)
+"""Column names, the same for every program: over all tensors, then per operation kind and tensor role."""
+
+
+def violation_features(
+    tensors: ConfigTensors,
+    kinds: np.ndarray,
+    layouts: np.ndarray,
+    codes: np.ndarray,
+    default_layout: str = "row_major",
+    chunk_bytes: int = 1 << 27,
+) -> tuple[np.ndarray, list[str]]:
+    """Violation ratio and its refinements for every configuration.
+
+    Args:
+        tensors: The tensors of K configurable nodes.
+        kinds: (K,) opcode ids of these nodes.
+        layouts: (L, 6) distinct layouts, minor to major, -1 padded; all -1 leaves the layout to the compiler.
+            A layout of fewer axes than the tensor goes on with the others in row-major order.
+        codes: (C, K, 3) index into ``layouts`` of every tensor; may be memory-mapped, read in chunks.
+        default_layout: What a tensor left to the compiler counts as: ``row_major``, or ``leave_out`` of
+            everything but ``default_share``.
+        chunk_bytes: Working memory for one chunk of configurations; changes no value.
+
+    Returns:
+        (C, V) float32 features, 0 where nothing is to be counted, and their V names (``VIOLATION_NAMES``).
+
+    Raises:
+        ConfigError: ``default_layout`` is none of the two.
+    """
+    if default_layout not in DEFAULT_LAYOUTS:
+        raise ConfigError(f"default_layout: {default_layout!r} is none of {', '.join(DEFAULT_LAYOUTS)}")
+    sums = []
+    for _, opcode, role in CELLS:
+        nodes = np.flatnonzero(
+            (np.asarray(kinds) == opcode) & tensors.known[:, role] & (tensors.rank[:, role] > 0)
+        )
+        # One row of terms per distinct (shape, layout), shared by the many tensors of one shape.
+        rows = np.column_stack([tensors.dims[nodes, role], tensors.element_bytes[nodes, role]])
+        shapes, shape_index = np.unique(rows, axis=0, return_inverse=True)
+        table = _terms(shapes[:, :6], shapes[:, 6], np.asarray(layouts, dtype=np.int64), default_layout)
+        first_row = (shape_index.ravel() * len(layouts)).astype(np.int32)
+        sums.append(_sum_rows(table.reshape(-1, len(_TERMS)), first_row, codes, nodes, role, chunk_bytes))
+    return _features(np.stack(sums)), list(VIOLATION_NAMES)
+
+
+def _terms(dims, element_bytes, layouts, default_layout) -> np.ndarray:
+    """What a tensor of each shape (S, 6) adds to the sums under each layout (L, 6): (S, L, terms) float64."""
+    rank = (dims > 0).sum(1)[:, None]
+    is_default = np.broadcast_to(layouts[:, 0] < 0, (len(dims), len(layouts)))
+    fits = layouts.max(1) < rank
+    minor = np.where(is_default, rank - 1, layouts[:, 0])
+    # A layout that names one axis goes on with the highest axis left; a single dimension has no second one.
+    second = np.where(layouts[:, 1] < 0, rank - 1 - (minor == rank - 1), layouts[:, 1])
+    shape_index = np.arange(len(dims))[:, None]
+    minor_size = dims[shape_index, minor.clip(0, 5)].clip(1)
+    second_size = np.where(second < 0, 1, dims[shape_index, second.clip(0, 5)].clip(1))
+    second_padded = np.where(second < 0, 1, _round_up(second_size, TILE_SECOND_MINOR))
+
+    counted = fits & ~(is_default & (default_layout == "leave_out"))
+    volume = np.where(dims > 0, dims, 1).prod(1)[:, None]
+    violation = minor_size < dims.max(1)[:, None]
+    padded_volume = volume // (minor_size * second_size) * _round_up(minor_size, TILE_MINOR) * second_padded
+    terms = {
+        "counted": np.ones_like(volume),
+        "violation": violation,
+        "minor_unaligned": minor_size % TILE_MINOR != 0,
+        "second_minor_unaligned": second_padded != second_size,
+        "volume": volume,
+        "violating_volume": violation * volume,
+        "padded_volume": padded_volume,
+        "padded_bytes": padded_volume * element_bytes[:, None],
+    }
+    terms = {name: value * counted for name, value in terms.items()}
+    terms |= {"tensors": fits, "default": fits & is_default}
+    # Whole numbers: their float64 sums are exact, so no order of summation shows in a feature.
+    return np.stack([terms[name] for name in _TERMS], axis=2).astype(np.float64)
+
+
+def _round_up(size: np.ndarray, multiple: int) -> np.ndarray:
+    return -(-size // multiple) * multiple
+
+
+def _sum_rows(table, first_row, codes, nodes, role, chunk_bytes) -> np.ndarray:
+    """Sum over nodes of ``table[first_row + code]`` for every configuration: (C, terms) float64."""
+    sums = np.zeros((len(codes), table.shape[1]))
+    for chunk in config_chunks(len(codes), 32 * len(nodes), chunk_bytes):
+        rows = first_row + codes[chunk][:, nodes, role]
+        starts = np.arange(len(rows) + 1, dtype=np.int32) * np.int32(len(nodes))
+        picks = sparse.csr_array((np.ones(rows.size), rows.ravel(), starts), shape=(len(rows), len(table)))
+        sums[chunk] = picks @ table
+    return sums
+
+
+def _features(cell_sums: np.ndarray) -> np.ndarray:
+    """Columns of ``VIOLATION_NAMES`` from the sums of each cell, (cells, C, terms): (C, V) float32."""
+    total = cell_sums.sum(0)
+    columns = [_ratio(total, name) for name in _RATIOS]
+    columns.append(np.log1p(total[:, _TERMS.index("padded_bytes")]))
+    columns += [_ratio(sums, name) for sums in cell_sums for name in _CELL_RATIOS]
+    return np.stack(columns, axis=1).astype(np.float32)
+
+
+def _ratio(sums: np.ndarray, name: str) -> np.ndarray:
+    """One of ``_RATIOS`` from (C, terms) sums; 0 where the denominator is."""
+    above, below = (sums[:, _TERMS.index(term)] for term in _RATIOS[name])
+    return np.divide(above, below, out=np.zeros(len(sums)), where=below > 0)
