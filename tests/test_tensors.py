@@ -214,7 +214,7 @@ def test_where_both_orders_fit_the_usual_form_wins_then_the_lower_node():
 def test_shapes_that_cannot_be_told_are_not_known():
     program = Program()
     square = program.add("parameter", (4, 4))
-    alone = program.add("dot", (4, 4))
+    alone = [program.add("dot", (4, 4)), program.add("reshape", (16,))]
     two = [program.add("parameter", (2, 3)), program.add("parameter", (5, 7))]
     misfit = program.add("dot", (11, 13), two)
     flat_and_deep = [program.add("parameter", (2, 4)), program.add("parameter", (4, 3, 1))]
@@ -225,18 +225,14 @@ def test_shapes_that_cannot_be_told_are_not_known():
     of_tuple = program.add("reshape", (4,), [parts])
     seven = program.add("reshape", (1, 2, 1, 2, 1, 2, 1), [program.add("parameter", (8,))])
     empty = program.add("reshape", (0, 4), [program.add("parameter", (4, 0))])
-    tensors, _ = tensors_of(program, [alone, misfit, ranks, with_tuple, of_tuple, seven, empty])
+    tensors, _ = tensors_of(program, [*alone, misfit, ranks, with_tuple, of_tuple, seven, empty])
     assert tensors.known.tolist() == [
-        [True, False, False],
-        [True, False, False],
-        [True, False, False],
-        [True, False, False],
-        [True, False, False],
+        *[[True, False, False]] * 6,
         [False, True, False],
         [False, False, False],
     ]
     assert not tensors.dims[~tensors.known].any()
-    assert (tensors.source_ids[:4, 1:] == -1).all()
+    assert (tensors.source_ids[:5, 1:] == -1).all()
 
 
 def test_sizes_that_float32_rounds_are_still_known():

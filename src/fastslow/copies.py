@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
+from fastslow import columns
 from fastslow.opcodes import OPCODES
-from fastslow.tensors import ConfigTensors, config_chunks, node_shapes
+from fastslow.tensors import ConfigTensors, config_chunks
 
 _ELEMENT_WISE = """
 abs add and atan2 bitcast-convert cbrt ceil clamp compare complex convert copy cosine count-leading-zeros
@@ -103,15 +104,14 @@ def copy_pairs(
 
 def _same_tensor_steps(node_feat, node_opcode, edge_index) -> sparse.csr_array:
     """(N, N) steps from an element-wise node to its operands of the same shape."""
-    dims, _, sized = node_shapes(node_feat)
+    shape = np.asarray(node_feat)[:, columns.SHAPE]
     user, operand = np.asarray(edge_index, dtype=np.int64).reshape(-1, 2).T
-    passes = np.isin(node_opcode, ELEMENT_WISE) & sized
-    same = passes[user] & (dims[user] == dims[operand]).all(1)
-    return _incidence(user[same], operand[same], (len(dims), len(dims)))
+    passes = np.isin(node_opcode, ELEMENT_WISE)[user] & (shape[user] == shape[operand]).all(1)
+    return _incidence(user[passes], operand[passes], (len(shape), len(shape)))
 
 
-def _incidence(rows, columns, shape) -> sparse.csr_array:
-    return sparse.csr_array((np.ones(len(rows), dtype=bool), (rows, columns)), shape=shape)
+def _incidence(rows, cols, shape) -> sparse.csr_array:
+    return sparse.csr_array((np.ones(len(rows), dtype=bool), (rows, cols)), shape=shape)
 
 
 def copy_features(

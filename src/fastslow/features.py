@@ -85,7 +85,7 @@ class LayoutFeatureConfig(FeatureConfig):
     hops: int = 2
     direction: str = "both"
     default_layout: str = "row_major"
-    copies_through: int = 1
+    copies_through: int = 8
 
     def check(self) -> None:
         """Check ranges."""

@@ -48,10 +48,11 @@ def config_tensors(
 ) -> ConfigTensors:
     """Shapes and producers of the tensors of every configurable node.
 
-    Input and kernel of a convolution or dot are told apart by HLO's shape rules, tried in both orders. Where both
-    fit, a dot is taken in the usual form ``x @ w`` (the input contracts its last dimensions, and the kernel's
-    free dimensions are its last) if one order has it. Then the operand with the lower node number is the
-    input: HLO lists operands before their users, depth first, so operand 0 comes first more often than not.
+    Input and kernel of a convolution or dot are told apart by HLO's shape rules, tried in both orders. Where
+    both fit, a dot is taken in the usual form ``x @ w`` (the input contracts its last dimensions, and the
+    kernel's free dimensions are its last) if one order has it. Then the operand with the lower node number is
+    the input: HLO lists operands before their users, depth first, so operand 0 is more often than not the
+    lower.
 
     Args:
         node_feat: (N, 140) raw features (0-padded) of the whole graph.
@@ -61,7 +62,7 @@ def config_tensors(
     """
     nodes = np.asarray(node_config_ids, dtype=np.int64)
     kinds = np.asarray(node_opcode)[nodes]
-    dims, rank, sized = node_shapes(node_feat)
+    dims, rank, sized = _node_shapes(node_feat)
     first, last, operands = _operands(edge_index, nodes)
 
     source_ids = np.full((len(nodes), 3), -1, dtype=np.int64)
@@ -93,11 +94,8 @@ def config_tensors(
     )
 
 
-def node_shapes(node_feat: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _node_shapes(node_feat: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Shape of every node's own output.
-
-    Args:
-        node_feat: (N, 140) raw features.
 
     Returns:
         (N, 6) int64 sizes, 0 beyond the rank; (N,) int64 rank; and (N,) bool, True for a tensor with at least

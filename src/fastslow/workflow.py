@@ -31,7 +31,8 @@ from fastslow.submission import check_submission
 
 NOTEBOOK = "notebook.ipynb"
 FAILED = "failed.ipynb"
-PAUSE_SECONDS = 2.0
+PAUSE_SECONDS = 2.0  # between two looks at what is running
+LOG_SECONDS = 60.0  # the same where the output is a file: a line each time
 
 
 class StepError(RuntimeError):
@@ -82,16 +83,16 @@ def run_steps(steps: list[Step], jobs: int) -> None:
         StepError: A notebook failed; those running beside it are finished first.
         DataError: The data are missing or broken.
     """
-    with progress(total=len(steps), unit="step") as bar, ThreadPoolExecutor(jobs) as pool:
+    terminal = sys.stderr.isatty()
+    with progress(total=len(steps), unit="step", disable=not terminal) as bar, ThreadPoolExecutor(jobs) as pool:
         for stage in STAGES:
             wanted = [step for step in steps if step.stage == stage]
             outdated = [step for step in wanted if not step.config.artifact().is_current()]
+            current = len(wanted) - len(outdated)
             bar.set_description(stage)
-            bar.update(len(wanted) - len(outdated))
-            if len(wanted) > len(outdated):
-                bar.write(
-                    f"{stage}: {len(wanted) - len(outdated)} of {len(wanted)} up to date", file=sys.stderr
-                )
+            bar.update(current)
+            say = f"{stage}: {current} of {len(wanted)} up to date" if current else stage
+            bar.write(say, file=sys.stderr)
             _run_stage(outdated, pool, bar)
 
 
@@ -100,10 +101,13 @@ def _run_stage(steps: list[Step], pool: ThreadPoolExecutor, bar) -> None:
         for change in step.config.artifact().changes():
             bar.write(f"  {step.name}: {change}", file=sys.stderr)
     running = {pool.submit(run_step, step): step for step in steps}
+    pause = LOG_SECONDS if bar.disable else PAUSE_SECONDS
     while running:
-        done, _ = wait(running, timeout=PAUSE_SECONDS, return_when=FIRST_COMPLETED)
+        done, _ = wait(running, timeout=pause, return_when=FIRST_COMPLETED)
         now = ", ".join(_newest(step) for future, step in running.items() if future.running())
-        bar.set_postfix_str(now, refresh=sys.stderr.isatty())
+        if bar.disable and not done:
+            bar.write(f"  running: {now}", file=sys.stderr)
+        bar.set_postfix_str(now)
         for future in done:
             step = running.pop(future)
             error = future.exception()
