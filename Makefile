@@ -58,7 +58,7 @@ define install
 endef
 
 $(VENV)/bin/python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer is needed: make PYTHON=python3.11")'
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12")'
 	@$(PYTHON) -m venv $(VENV)
 
 $(READY): requirements.txt pyproject.toml | $(VENV)/bin/python
