@@ -46,6 +46,8 @@ class KaggleStub:
         uploads: Bodies that were uploaded.
         calls: How often each API call or path was asked for.
         ranges: Range header of each GET of a file, None without.
+        parts: How many requests for a file were answered with a part (206).
+        ignores_if_range: Answer with a part also where If-Range names another version.
         authorization: Every Authorization header that was sent.
     """
 
@@ -53,7 +55,7 @@ class KaggleStub:
         self.files, self.etags, self.cuts, self.sizes, self.answers = {}, {}, {}, {}, {}
         self.progress, self.listed, self.remaining = ["PENDING", "COMPLETE"], True, 4
         self.submissions, self.uploads, self.ranges, self.calls = [], [], [], Counter()
-        self.authorization = set()
+        self.authorization, self.parts, self.ignores_if_range = set(), 0, False
         self.scored, self._opened = None, {}
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"stub": self}))
 
@@ -156,10 +158,12 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {"Accept-Ranges": "bytes", "Last-Modified": _LAST_MODIFIED}
         if etag:
             headers["ETag"] = etag
-        asked = self.headers.get("Range")
+        asked, only_if = self.headers.get("Range"), self.headers.get("If-Range")
         if self.command == "GET":
             stub.ranges.append(asked)
-        if asked and self.headers.get("If-Range", etag) in (etag, _LAST_MODIFIED):
+        strong = etag if etag and not etag.startswith("W/") else _LAST_MODIFIED
+        if asked and (only_if in (None, strong, _LAST_MODIFIED) or stub.ignores_if_range):
+            stub.parts += 1
             start = int(re.fullmatch(r"bytes=(\d+)-", asked)[1])
             headers["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
             self._reply(206, content[start:], headers, path)

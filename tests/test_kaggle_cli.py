@@ -48,6 +48,12 @@ def test_submit_sends_the_file_and_finds_its_own_score(stub, csv):
     assert len(lines) == 1 and "pending" in lines[0]
 
 
+def test_an_earlier_upload_of_the_same_name_is_not_taken_for_ours(stub, csv):
+    stub.add(csv.name, "m", "COMPLETE", publicScore="0.1", privateScore="0.2")
+    stub.listed = False
+    assert kaggle_cli.scores(kaggle_cli.submit(csv, "m")) is None
+
+
 def test_a_link_is_submitted_under_its_own_name(stub, csv, tmp_path):
     (tmp_path / "latest.csv").symlink_to(csv)
     stub.progress = ["COMPLETE"]
@@ -92,7 +98,7 @@ def test_failed_upload_is_a_failure_though_the_cli_exits_0(stub, csv):
         ("ListSubmissions", 403, 4, "no access to the competition 'predict-ai.*Accept the rules at.*/rules"),
         (
             "ListSubmissions",
-            (403, {"code": 403, "message": "Permission 'x' was denied"}),
+            (403, {"code": 403, "message": "Permission 'x' denied to 0123456789abcdef-secret"}),
             4,
             "Accept the rules",
         ),
@@ -232,6 +238,7 @@ def test_scrub(monkeypatch, tmp_path):
             "{home}/x y/kaggle.json",
         ),
         ({}, {".kaggle/credentials.json": '{"refresh_token": "r"}'}, "kaggle auth login"),
+        ({}, {".kaggle/credentials.json": "[]"}, None),
     ],
 )
 def test_credentials_are_found_where_the_cli_finds_them(monkeypatch, tmp_path, environment, files, found):
@@ -257,17 +264,19 @@ def test_rows_before_the_json_and_an_empty_list(monkeypatch):
     assert kaggle_cli.submissions() == []
 
 
-def test_a_silent_cli_is_stopped(monkeypatch, tmp_path):
+def test_a_silent_cli_is_stopped_and_its_echo_is_scrubbed(monkeypatch, tmp_path, capfd):
     clean_environment(monkeypatch, tmp_path)
+    monkeypatch.setenv("KAGGLE_KEY", "0123456789abcdef")
     script = tmp_path / "kaggle"
-    script.write_text("#!/bin/sh\necho begun\nexec sleep 60\n")
+    script.write_text("#!/bin/sh\necho begun with $KAGGLE_KEY\nexec sleep 60\n")
     script.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setattr(kaggle_process, "_IDLE_S", 0.3)
     began = time.monotonic()
-    code, output = kaggle_process.run(["competitions", "list"])
+    code, output = kaggle_process.run(["competitions", "list"], echo=True)
     assert time.monotonic() - began < 10
-    assert code != 0 and output.startswith("begun\n") and "timed out" in output
+    assert code != 0 and output.startswith("begun with ") and "timed out" in output
+    assert capfd.readouterr().err.startswith("begun with [secret]\n")
 
 
 def test_a_missing_cli_is_named(monkeypatch, tmp_path):

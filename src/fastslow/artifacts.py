@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
@@ -147,7 +147,7 @@ class Artifact:
             "commit": commit(),
             "python": sys.version.split()[0],
             "versions": {name: version(name) for name in ("numpy", "torch", "lightgbm")},
-            "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "created": datetime.now(UTC).isoformat(timespec="seconds"),
             **facts,
         }
         write_json(self.folder / MANIFEST, manifest)

@@ -94,7 +94,7 @@ def list_programs(root: Path, collection: Collection, split: str) -> list[Progra
         DataError: The folder is missing or holds no npz file.
     """
     folder = collection.folder(root, split)
-    paths = sorted(folder.glob("*.npz")) if folder.is_dir() else []
+    paths = sorted(folder.glob("[!.]*.npz")) if folder.is_dir() else []
     if not paths:
         raise DataError(
             folder, "no npz files", "Run `make data` for the real competition, or check the data root"

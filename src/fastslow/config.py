@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import os
 import types
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,8 +19,12 @@ _IPYTHON = ("In", "Out")
 
 
 def resolve(path: str) -> Path:
-    """A path of the settings: relative ones start at the repository, wherever the notebook runs."""
-    return PROJECT / Path(path).expanduser()
+    """A path of the settings: relative ones start at the repository, wherever the notebook runs.
+
+    The environment variable ``FASTSLOW_HOME`` names another folder for ``data/``, ``features/``, ``runs/``
+    and ``submissions/``: a larger disk, or a test that must leave the repository alone.
+    """
+    return PROJECT / os.environ.get("FASTSLOW_HOME", "") / Path(path).expanduser()
 
 
 def elsewhere(default):

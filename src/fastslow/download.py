@@ -237,9 +237,8 @@ def _move(source: Path, target: Path) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Command line; returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m fastslow.download", description=fetch.__doc__.split("\n")[0]
-    )
+    about = "Download, check and unpack the competition's data; what is complete is left alone."
+    parser = argparse.ArgumentParser(prog="python -m fastslow.download", description=about)
     parser.add_argument("--root", default="data/raw", help="data root (default: %(default)s)")
     parser.add_argument(
         "--source", choices=SOURCES, default="auto", help="auto: Kaggle with credentials, else Google"

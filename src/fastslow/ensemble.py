@@ -1,5 +1,7 @@
 """The ensemble of one collection: a weighted mean of its members' normalised scores."""
 
+import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +16,7 @@ from fastslow.graphs import Features
 from fastslow.metrics import collection_score
 from fastslow.scores import SCORED_SPLITS, Scores, check_scores, read_scores, write_scores
 
-FORMAT = 1  # raise it with every change of code that changes what an ensemble gives
+FORMAT = 2  # raise it with every change of code that changes what an ensemble gives
 
 
 def min_max(score: np.ndarray) -> np.ndarray:
@@ -63,14 +65,22 @@ class EnsembleConfig(Config):
         self.require(self.normalisation in wanted, "normalisation", f"one of {', '.join(wanted)}")
         self.require(self.rounds >= 1, "rounds", "1 or more")
         self.require(bool(self.runs), "runs", "a list of at least one run folder")
+        if not all(isinstance(run, str) for run in self.runs):
+            raise ConfigError(f"runs: {self.runs!r} is not a list of paths")
+        folders = [resolve(run).resolve() for run in self.runs]
+        self.require(len(set(folders)) == len(folders), "runs", "a list without repetition")
+
+    def members(self) -> dict[str, str]:
+        """Run folder by name: the folder's own name, or all of its path where two share one."""
         names = [Path(run).name for run in self.runs]
-        if len(set(names)) < len(names):
-            raise ConfigError(f"runs: two folders share a name: {', '.join(names)}")
+        return {
+            name if names.count(name) == 1 else run: run for name, run in zip(names, self.runs, strict=True)
+        }
 
     def artifact(self) -> Artifact:
         """The ensemble's folder; it depends on every member."""
         features = Features(resolve(self.features))
-        members = {Path(run).name: read_manifest(resolve(run))["fingerprint"] for run in self.runs}
+        members = {name: read_manifest(resolve(run))["fingerprint"] for name, run in self.members().items()}
         settings = {**self.identity(), "runs": sorted(members)}
         settings |= {"model": "ensemble", "format": FORMAT, "collection": features.collection.name}
         return Artifact(resolve(self.folder), settings, {"data": features.data, **members})
@@ -97,23 +107,24 @@ def read_member(folder: Path, features: Features) -> Scores:
 def combine(
     members: Mapping[str, Scores], split: str, normalisation: str, weights: Mapping[str, float]
 ) -> dict:
-    """Weighted mean of normalised scores by graph.
+    """Weighted mean of normalised scores by graph; of one member alone, its scores as they are.
 
     Args:
         members: Scores by member.
         split: ``valid`` or ``test``.
         normalisation: One of ``NORMALISATIONS``.
-        weights: Weight by member; those not named have none.
+        weights: Weight by member, adding up to 1.
 
     Returns:
         ``(C,)`` float64 by graph.
     """
+    used = {name: weight for name, weight in weights.items() if weight}
+    if len(used) == 1:  # rounding in a normalisation could only merge scores
+        return dict(members[next(iter(used))][split])
     normalise = NORMALISATIONS[normalisation]
     graphs = next(iter(members.values()))[split]
     return {
-        graph: sum(
-            weight * normalise(members[name][split][graph]) for name, weight in weights.items() if weight
-        )
+        graph: sum(weight * normalise(members[name][split][graph]) for name, weight in used.items())
         for graph in graphs
     }
 
@@ -136,22 +147,21 @@ def search_weights(
         Weights by member, adding up to 1.
     """
 
-    def value(counts: dict[str, int]) -> float:
-        return valid_score(combine(members, "valid", normalisation, counts))
-
-    single = {name: value({name: 1}) for name in members}
-    start = max(single, key=single.get)
-    counts, best = {start: 1}, single[start]
-    best_counts = counts
-    for _ in range(rounds - 1):
-        trials = {name: {**counts, name: counts.get(name, 0) + 1} for name in members}
-        values = {name: value(trial) for name, trial in trials.items()}
+    chosen: Counter[str] = Counter()
+    best, best_weights = -math.inf, {}
+    for total in range(1, rounds + 1):
+        trials = {
+            name: {other: (chosen[other] + (other == name)) / total for other in members} for name in members
+        }
+        values = {
+            name: valid_score(combine(members, "valid", normalisation, weights))
+            for name, weights in trials.items()
+        }
         name = max(values, key=values.get)
-        counts = trials[name]
+        chosen[name] += 1
         if values[name] > best:
-            best, best_counts = values[name], counts
-    total = sum(best_counts.values())
-    return {name: best_counts.get(name, 0) / total for name in members}
+            best, best_weights = values[name], trials[name]
+    return best_weights
 
 
 def build_ensemble(config: EnsembleConfig) -> dict:
@@ -161,7 +171,7 @@ def build_ensemble(config: EnsembleConfig) -> dict:
         config: Settings.
 
     Returns:
-        The manifest: ``valid`` (mean and per graph), ``members`` (valid score and weight of each),
+        The manifest: ``valid`` (mean and per graph), ``members`` (valid score, weight, folder of each),
         ``gain`` over the best member on valid, ``normalisation``.
 
     Raises:
@@ -171,7 +181,7 @@ def build_ensemble(config: EnsembleConfig) -> dict:
     with artifact.building() as needed:
         if needed:
             features = Features(resolve(config.features))
-            members = {Path(run).name: read_member(resolve(run), features) for run in config.runs}
+            members = {name: read_member(resolve(run), features) for name, run in config.members().items()}
             scores, facts = _ensemble(config, features, members)
             write_scores(artifact.folder, scores)
             artifact.finish(**facts)
@@ -195,7 +205,10 @@ def _ensemble(config: EnsembleConfig, features: Features, members: dict[str, Sco
     valid = collection_score(kind, labels, scores["valid"])
     return scores, {
         "valid": {**valid, "weights": f"{sum(w > 0 for w in weights.values())} of {len(weights)} members"},
-        "members": {name: {"valid": single[name], "weight": weights[name]} for name in members},
+        "members": {
+            name: {"valid": single[name], "weight": weights[name], "folder": run}
+            for name, run in config.members().items()
+        },
         "gain": valid["mean"] - max(single.values()),
         "normalisation": normalisation,
         "normalisations": {name: value for name, (_, value) in tried.items()},

@@ -12,4 +12,7 @@ class DataError(ValueError):
     """
 
     def __init__(self, path, problem: str, remedy: str):
-        super().__init__(f"{path}: {problem}. {remedy}")
+        super().__init__(path, problem, remedy)  # as given: pickle makes the error again from them
+
+    def __str__(self) -> str:
+        return "{}: {}. {}".format(*self.args)

@@ -1,5 +1,6 @@
 """Feature building: from competition npz files to a compact store, one folder a collection."""
 
+import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
@@ -22,7 +23,7 @@ from fastslow.tensors import config_tensors
 from fastslow.tiles import tile_features
 from fastslow.violation import DEFAULT_LAYOUTS, violation_features
 
-FORMAT = 1  # raise it with every change of code that changes the bytes written
+FORMAT = 3  # raise it with every change of code that changes the bytes written
 
 
 @dataclass(frozen=True)
@@ -113,20 +114,18 @@ def merge_duplicates(graph: Graph) -> Graph:
 
     Identical means equal layout codes (layout) and equal features (tile).
     """
-    rows = graph.codes.reshape(graph.num_configs, -1) if len(graph.config_index) else graph.config_feat
-    rows = np.ascontiguousarray(rows)
-    keys = rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1]))).ravel()
-    _, first, group, count = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
-    total = np.bincount(group.ravel(), graph.runtime)
-    order = np.argsort(first)
-    kept = first[order]
+    rows = graph.codes if len(graph.config_index) else graph.config_feat
+    # a digest stands for a row, whose bytes (3 K) are too many to sort in a large graph
+    digests = [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in rows]
+    group, _ = pd.factorize(np.array(digests, object))
+    _, kept, count = np.unique(group, return_index=True, return_counts=True)
     return replace(
         graph,
         codes=graph.codes[kept],
         config_feat=graph.config_feat[kept],
         config_ids=graph.config_ids[kept],
-        runtime=(total / count)[order],
-        count=count[order].astype(np.int32),
+        runtime=np.bincount(group, graph.runtime) / count,
+        count=count.astype(np.int32),
     )
 
 
@@ -146,6 +145,7 @@ def _layout_graph(
         node_opcode=file.node_opcode[kept.node_ids],
         edge_index=kept.edge_index.astype(np.int32),
         config_index=kept.config_index.astype(np.int32),
+        tensor_sizes=tensors.dims.astype(np.int32),
         layouts=file.layouts,
         codes=file.codes,
         config_feat=np.concatenate([violation, copies], 1),
@@ -167,6 +167,7 @@ def _tile_graph(
         node_opcode=file.node_opcode,
         edge_index=file.edge_index.astype(np.int32),
         config_index=np.zeros(0, np.int32),
+        tensor_sizes=np.zeros((0, 3, 6), np.int32),
         layouts=np.full((1, 6), -1, np.int8),
         codes=np.zeros((num_configs, 0, 3), np.uint8),
         config_feat=values,

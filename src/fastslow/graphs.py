@@ -1,7 +1,7 @@
 """The compact store of feature-built graphs: what training and inference read.
 
-A graph is one ``<name>.npz`` of small arrays beside, for layout, two plain ``.npy`` files that are
-memory-mapped, so any set of configurations is read without the rest.
+A graph is one ``<name>.npz`` of small arrays beside two plain ``.npy`` files that are memory-mapped, so any
+set of configurations is read without the rest.
 """
 
 from dataclasses import dataclass, fields
@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from fastslow.arrays import read_arrays, readable
 from fastslow.artifacts import atomic_path, read_manifest
 from fastslow.collections import SPLITS, Collection, get_collection
 from fastslow.errors import DataError
@@ -18,7 +19,7 @@ from fastslow.scaling import Scaler, read_scaler
 INDEX = "graphs.csv"
 SCALERS = "scalers.npz"
 _MAPPED = ("codes", "config_feat")
-_AGAIN = "Delete it and run the feature notebook again"
+_AGAIN = "Delete the features folder and run the feature notebook again"
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class Graph:
         node_opcode: ``(N,)`` uint8.
         edge_index: ``(E, 2)`` int32; row ``(u, v)``: u consumes v's output.
         config_index: ``(K,)`` int32, node number of each configurable node (tile: none).
+        tensor_sizes: ``(K, 3, 6)`` int32, dimension sizes of each configurable node's output, input and
+            kernel, 0-padded, all 0 where there is none or it is not known (tile: none).
         layouts: ``(L, 6)`` int8, distinct minor-to-major layouts, row 0 all -1 (tile: that row alone).
         codes: ``(C, K, 3)`` uint8 or uint16, position in ``layouts`` of output, input and kernel layout.
         config_feat: ``(C, V)`` float32, features of a configuration as a whole; see ``features/README.md``.
@@ -45,6 +48,7 @@ class Graph:
     node_opcode: np.ndarray
     edge_index: np.ndarray
     config_index: np.ndarray
+    tensor_sizes: np.ndarray
     layouts: np.ndarray
     codes: np.ndarray
     config_feat: np.ndarray
@@ -71,7 +75,7 @@ def _path(folder: Path, split: str, name: str, array: str | None = None) -> Path
 
 
 def write_graph(folder: Path, split: str, graph: Graph, fingerprint: str) -> None:
-    """Write one graph; the npz goes last, so a graph without it was not finished.
+    """Write one graph; the old npz goes first and the new one comes last, so one with it is whole.
 
     Args:
         folder: Features folder of a collection.
@@ -79,6 +83,7 @@ def write_graph(folder: Path, split: str, graph: Graph, fingerprint: str) -> Non
         graph: What to write.
         fingerprint: What the graph was made from, see :func:`is_written`.
     """
+    _path(folder, split, graph.name).unlink(missing_ok=True)
     for array in _MAPPED:
         with (
             atomic_path(_path(folder, split, graph.name, array)) as temporary,
@@ -94,8 +99,10 @@ def is_written(folder: Path, split: str, name: str, fingerprint: str) -> bool:
     path = _path(folder, split, name)
     if not path.is_file() or not all(_path(folder, split, name, array).is_file() for array in _MAPPED):
         return False
-    with np.load(path, allow_pickle=False) as archive:
-        return "fingerprint" in archive and str(archive["fingerprint"]) == fingerprint
+    try:
+        return str(read_arrays(path, ["fingerprint"])["fingerprint"]) == fingerprint
+    except DataError:
+        return False
 
 
 def read_graph(folder: Path, split: str, name: str) -> Graph:
@@ -105,18 +112,11 @@ def read_graph(folder: Path, split: str, name: str) -> Graph:
         DataError: A file is missing, or the files do not belong together.
     """
     path = _path(folder, split, name)
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {key: archive[key] for key in _SMALL}
-        for array in _MAPPED:
-            # mmap refuses an array without bytes (no configurable node): read that one
-            mapped = _path(folder, split, name, array)
-            try:
-                arrays[array] = np.load(mapped, mmap_mode="r", allow_pickle=False)
-            except ValueError:
-                arrays[array] = np.load(mapped, allow_pickle=False)
-    except (OSError, KeyError, ValueError) as error:
-        raise DataError(path, f"cannot be read ({error})", _AGAIN) from error
+    arrays = read_arrays(path, _SMALL, _AGAIN)
+    for array in _MAPPED:
+        mapped = _path(folder, split, name, array)
+        with readable(mapped, _AGAIN):
+            arrays[array] = np.load(mapped, mmap_mode="r", allow_pickle=False)
     if len(arrays["codes"]) != len(arrays["runtime"]) or len(arrays["config_feat"]) != len(arrays["runtime"]):
         raise DataError(path, "codes, config_feat and runtime differ in length", _AGAIN)
     return Graph(name=name, **arrays)
@@ -129,13 +129,17 @@ class Features:
         folder: The folder a feature notebook wrote.
 
     Raises:
-        DataError: The folder was never finished.
+        DataError: The folder was never finished, or lost a file.
     """
 
     def __init__(self, folder: Path):
         self.folder = Path(folder)
         self.manifest = read_manifest(folder)
-        self.index = pd.read_csv(self.folder / INDEX, dtype={"name": str})
+        with readable(self.folder / INDEX, _AGAIN):
+            # a program may be called "nan"; only an unknown spread is an empty cell
+            self.index = pd.read_csv(
+                self.folder / INDEX, dtype={"name": str}, keep_default_na=False, na_values={"spread": [""]}
+            )
 
     @property
     def collection(self) -> Collection:

@@ -210,7 +210,7 @@ def wait_for_score(
     page = f"{_address(result.competition)}/submissions"
     while True:
         try:
-            ours = scores(result) or ours
+            ours = scores(result)
             state = ours.status if ours else "not listed yet"
         except KaggleError as error:
             if not error.transient:

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 from fastslow.artifacts import atomic_path, commit, read_json, write_json
@@ -37,7 +37,7 @@ def write_record(
     path = Path(path)
     record = {
         "name": path.stem,
-        "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": commit(),
         "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
         "members": list(members),

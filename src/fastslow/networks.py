@@ -20,6 +20,7 @@ from fastslow.layers import (
 from fastslow.npz import LAYOUT_WIDTH, MAX_DIMENSION, ROLES
 from fastslow.scaling import Scaler, expand_node_features
 from fastslow.states import States, build_states
+from fastslow.tiling import TILING_FEATURES, tiling_features
 
 NOT_CONFIGURABLE = -2
 LAYOUT_VALUES = MAX_DIMENSION + 3  # -2 not configurable, -1 left to the compiler or padding, 0 to 5
@@ -38,6 +39,7 @@ class Batch:
         node_layout: ``(N, 6)`` int64, the node's own minor-to-major layout, plus 2.
         opcode: ``(N,)`` int64.
         state_layouts: ``(S_0, 18)`` int64, configured layouts of each state, plus 2.
+        state_tiling: ``(S_0, 24)`` float32, how its three tensors lie in the TPU's tiles.
         levels: The states.
         pooling: ``(C, S)`` operator over the varying states of the last level.
         num_constant: Number of constant states at its end.
@@ -49,6 +51,7 @@ class Batch:
     node_layout: Tensor
     opcode: Tensor
     state_layouts: Tensor
+    state_tiling: Tensor
     levels: list[LevelTensors]
     pooling: SparseOperator
     num_constant: int
@@ -99,7 +102,7 @@ class GraphInputs:
             self.numeric,
             self.node_layout,
             self.opcode,
-            torch.from_numpy(_state_layouts(states, graph.layouts, codes)),
+            *_state_inputs(states, graph, codes),
             [_level_tensors(states, level) for level in range(depth + 1)],
             SparseOperator(states.pooling),
             states.num_constant,
@@ -108,11 +111,17 @@ class GraphInputs:
         )
 
 
-def _state_layouts(states: States, layouts: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    values = np.full((len(states.config_row), len(ROLES), LAYOUT_WIDTH), NOT_CONFIGURABLE, np.int64)
+def _state_inputs(states: States, graph: Graph, codes: np.ndarray) -> tuple[Tensor, Tensor]:
+    """Layouts plus 2, and tiling, of the configured tensors of each state of level 0."""
+    num_states = len(states.config_row)
+    values = np.full((num_states, len(ROLES), LAYOUT_WIDTH), NOT_CONFIGURABLE, np.int64)
+    tiling = np.zeros((num_states, len(ROLES), TILING_FEATURES), np.float32)
     configurable = states.config_row >= 0
-    values[configurable] = layouts[codes[states.state_config[configurable], states.config_row[configurable]]]
-    return values.reshape(len(values), -1) + 2
+    rows = states.config_row[configurable]
+    layouts = graph.layouts[codes[states.state_config[configurable], rows]]
+    values[configurable] = layouts
+    tiling[configurable] = tiling_features(graph.tensor_sizes[rows], layouts)
+    return tuple(torch.from_numpy(array.reshape(num_states, -1)) for array in (values + 2, tiling))
 
 
 def _level_tensors(states: States, number: int) -> LevelTensors:
@@ -174,7 +183,8 @@ class Trunk(nn.Module):
         self.opcode = nn.Embedding(OPCODES, OPCODE_EMBEDDING)
         node_width = numeric_width + LAYOUT_WIDTH * LAYOUT_EMBEDDING + OPCODE_EMBEDDING
         self.node = nn.Linear(node_width, width)
-        self.config = nn.Linear(len(ROLES) * LAYOUT_WIDTH * LAYOUT_EMBEDDING, width, bias=False)
+        config_width = len(ROLES) * (LAYOUT_WIDTH * LAYOUT_EMBEDDING + TILING_FEATURES)
+        self.config = nn.Linear(config_width, width, bias=False)
         self.input = nn.Sequential(nn.GELU(), nn.Linear(width, width))
         self.blocks = nn.ModuleList(Block(width, cross_config, dropout) for _ in range(depth))
 
@@ -183,7 +193,7 @@ class Trunk(nn.Module):
         node = torch.cat(
             [batch.numeric, self.layout(batch.node_layout).flatten(1), self.opcode(batch.opcode)], 1
         )
-        config = self.config(self.layout(batch.state_layouts).flatten(1))
+        config = self.config(torch.cat([self.layout(batch.state_layouts).flatten(1), batch.state_tiling], 1))
         x = self.input(self.node(node)[batch.levels[0].node_ids] + config)
         for block, below, level in zip(self.blocks, batch.levels[:-1], batch.levels[1:], strict=True):
             x = block(x, below, level)

@@ -4,27 +4,30 @@ A layout file's ``node_config_feat`` passes 1 GB as float32, so it is streamed o
 chunks of configurations and becomes one small code per tensor layout.
 """
 
-import zipfile
-import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.lib import format as npy
 
+from fastslow.arrays import (
+    CHUNK_BYTES,
+    DOWNLOAD_AGAIN,
+    Header,
+    read_arrays,
+    read_checksums,
+    read_headers,
+    stream_rows,
+)
 from fastslow.artifacts import digest
 from fastslow.errors import DataError
+from fastslow.opcodes import OPCODES
 
 NODE_FEATURES = 140
 LAYOUT_WIDTH = 6  # a layout names at most six dimensions, minor-most first
 ROLES = ("output", "input", "kernel")  # the tensors of a configurable node, in the order of node_config_feat
 MAX_DIMENSION = 5
-CHUNK_BYTES = 64_000_000
-_CORRUPT = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, NotImplementedError)
-_AGAIN = "The file is truncated or corrupt: delete it and run `make data` again"
 
+_UNLABELLED = "A train or valid file needs positive runtimes: is this a test file?"
 # key: (numpy kinds accepted, shape with the project's letters; a number is an exact size)
 _SHARED = {
     "node_feat": ("f", ("N", NODE_FEATURES)),
@@ -45,21 +48,6 @@ SCHEMA = {
         "config_runtime_normalizers": ("iu", ("C",)),
     },
 }
-
-
-@dataclass(frozen=True)
-class Header:
-    """Shape and type of one array in an npz file.
-
-    Args:
-        shape: Array shape.
-        dtype: Array type.
-        fortran_order: Whether the bytes run column by column.
-    """
-
-    shape: tuple[int, ...]
-    dtype: np.dtype
-    fortran_order: bool
 
 
 @dataclass(frozen=True)
@@ -92,51 +80,9 @@ class CompetitionFile:
     normalizers: np.ndarray | None = None
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
-    if not Path(path).is_file():
-        raise DataError(path, "no such file", "Check the data root")
-    try:
-        with zipfile.ZipFile(path) as archive:
-            yield archive
-    except DataError:
-        raise
-    except _CORRUPT as error:
-        raise DataError(path, f"cannot be read ({error})", _AGAIN) from error
-
-
-def _read_header(member) -> Header:
-    version = npy.read_magic(member)
-    read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-    return Header(*(lambda shape, fortran, dtype: (shape, dtype, fortran))(*read(member)))
-
-
-def read_headers(path: Path) -> dict[str, Header]:
-    """Shape and type of every array in an npz file, without reading the arrays.
-
-    Raises:
-        DataError: The file is missing or not an npz.
-    """
-    headers = {}
-    with _opened(path) as archive:
-        for name in archive.namelist():
-            with archive.open(name) as member:
-                headers[name.removesuffix(".npy")] = _read_header(member)
-    return headers
-
-
-def count_configs(path: Path) -> int:
-    """Number of configurations in a competition file, from its headers alone."""
-    headers = read_headers(path)
-    if "config_runtime" not in headers:
-        raise DataError(path, "key config_runtime is missing", _AGAIN)
-    return headers["config_runtime"].shape[0]
-
-
 def file_fingerprint(path: Path) -> str:
     """What the file holds, from the checksums in its zip directory (no decompression)."""
-    with _opened(path) as archive:
-        return digest([[i.filename, i.file_size, i.CRC] for i in archive.infolist()])
+    return digest(read_checksums(path))
 
 
 def check_schema(path: Path, kind: str, headers: dict[str, Header]) -> dict[str, int]:
@@ -157,12 +103,12 @@ def check_schema(path: Path, kind: str, headers: dict[str, Header]) -> dict[str,
     for key, (kinds, shape) in SCHEMA[kind].items():
         if key not in headers:
             other = "tile" if kind == "layout" else "layout"
-            hint = f"It looks like a {other} file" if set(SCHEMA[other]) <= set(headers) else _AGAIN
+            hint = f"It looks like a {other} file" if set(SCHEMA[other]) <= set(headers) else DOWNLOAD_AGAIN
             raise DataError(path, f"key {key} is missing (a {kind} file has {', '.join(SCHEMA[kind])})", hint)
         header = headers[key]
         if header.dtype.kind not in kinds:
             wanted = "floating point" if kinds == "f" else "integer"
-            raise DataError(path, f"{key} has type {header.dtype}, {wanted} wanted", _AGAIN)
+            raise DataError(path, f"{key} has type {header.dtype}, {wanted} wanted", DOWNLOAD_AGAIN)
         if shape is None:
             continue
         fits = len(header.shape) == len(shape) and all(
@@ -171,10 +117,10 @@ def check_schema(path: Path, kind: str, headers: dict[str, Header]) -> dict[str,
         )
         if not fits:
             wanted = ", ".join(f"{s}={sizes[s]}" if s in sizes else str(s) for s in shape)
-            raise DataError(path, f"{key} has shape {header.shape}, ({wanted}) wanted", _AGAIN)
+            raise DataError(path, f"{key} has shape {header.shape}, ({wanted}) wanted", DOWNLOAD_AGAIN)
     for letter, what in (("N", "nodes"), ("C", "configurations")):
         if not sizes[letter]:
-            raise DataError(path, f"has no {what}", _AGAIN)
+            raise DataError(path, f"has no {what}", DOWNLOAD_AGAIN)
     return sizes
 
 
@@ -194,11 +140,7 @@ def read_competition_file(path: Path, kind: str, labelled: bool = False) -> Comp
     """
     path = Path(path)
     sizes = check_schema(path, kind, read_headers(path))
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {key: archive[key] for key in SCHEMA[kind] if key != "node_config_feat"}
-    except _CORRUPT as error:
-        raise DataError(path, f"cannot be read ({error})", _AGAIN) from error
+    arrays = read_arrays(path, [key for key in SCHEMA[kind] if key != "node_config_feat"])
     _check_values(path, arrays, sizes["N"], labelled)
     common = {
         "path": path,
@@ -220,56 +162,36 @@ def read_competition_file(path: Path, kind: str, labelled: bool = False) -> Comp
 
 
 def _check_values(path: Path, arrays: dict[str, np.ndarray], num_nodes: int, labelled: bool) -> None:
+    largest = np.iinfo(np.int64).max
+    ranges = {
+        "edge_index": (0, num_nodes - 1),
+        "node_config_ids": (0, num_nodes - 1),
+        "node_opcode": (0, len(OPCODES)),
+        "config_runtime": (1 if labelled else 0, largest),
+        "config_runtime_normalizers": (1, largest),
+    }
     for key, array in arrays.items():
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
-            where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-            raise DataError(path, f"{key} is NaN or infinite at {where}", _AGAIN)
-    ranges = {"edge_index": num_nodes, "node_config_ids": num_nodes, "node_opcode": 256}
-    for key, stop in ranges.items():
-        values = arrays.get(key)
-        if values is not None and values.size and not 0 <= values.min() <= values.max() < stop:
-            raise DataError(
-                path, f"{key} spans {values.min()} to {values.max()}, 0 to {stop - 1} wanted", _AGAIN
-            )
-    ids = arrays.get("node_config_ids")
-    if ids is not None and len(np.unique(ids)) < len(ids):
-        raise DataError(path, "node_config_ids names a node twice", _AGAIN)
-    runtime = arrays["config_runtime"]
-    if runtime.min() < (1 if labelled else 0):
-        bad = int(np.argmin(runtime))
-        raise DataError(
-            path,
-            f"config_runtime is {runtime[bad]} at configuration {bad}",
-            "A train or valid file needs positive runtimes: is this a test file?" if labelled else _AGAIN,
-        )
-    if (arrays.get("config_runtime_normalizers", np.ones(1)) <= 0).any():
-        raise DataError(path, "config_runtime_normalizers has a value below 1", _AGAIN)
+        if key in ranges:
+            low, high = ranges[key]
+            wanted = f"{low} or more" if high == largest else f"{low} to {high}"
+            remedy = _UNLABELLED if key == "config_runtime" and labelled else DOWNLOAD_AGAIN
+            _refuse(path, key, array, (array < low) | (array > high), wanted, remedy)
+        elif array.dtype.kind == "f":
+            with np.errstate(over="ignore"):  # a float64 too large becomes infinite here, and is refused
+                finite = np.isfinite(array.astype(np.float32, copy=False))
+            _refuse(path, key, array, ~finite, "a finite float32")
+    ids = arrays.get("node_config_ids", np.zeros(0))
+    if len(np.unique(ids)) < len(ids):
+        raise DataError(path, "node_config_ids names a node twice", DOWNLOAD_AGAIN)
 
 
-def stream_rows(path: Path, key: str, chunk_bytes: int = CHUNK_BYTES) -> Iterator[np.ndarray]:
-    """Yield an array of an npz file in chunks of whole rows, never holding all of it.
-
-    Args:
-        path: The npz file.
-        key: Array name; its bytes must be in C order.
-        chunk_bytes: Upper end of a chunk's size (at least one row is read).
-    """
-    with _opened(path) as archive, archive.open(f"{key}.npy") as member:
-        header = _read_header(member)
-        if header.fortran_order:
-            raise DataError(
-                path, f"{key} is stored column by column", "Save it again with numpy.ascontiguousarray"
-            )
-        row_bytes = int(np.prod(header.shape[1:])) * header.dtype.itemsize
-        rows = max(1, chunk_bytes // max(row_bytes, 1))
-        for start in range(0, header.shape[0], rows):
-            count = min(rows, header.shape[0] - start)
-            buffer = member.read(count * row_bytes)
-            if len(buffer) < count * row_bytes:
-                raise DataError(path, f"{key} ends after {start} of {header.shape[0]} rows", _AGAIN)
-            yield np.frombuffer(buffer, header.dtype).reshape(count, *header.shape[1:])
-        if member.read(1):
-            raise DataError(path, f"{key} is longer than its header says", _AGAIN)
+def _refuse(path, key, array, bad, wanted, remedy=DOWNLOAD_AGAIN, first_row=0) -> None:
+    """Name the first bad value of an array and its position, if there is one."""
+    if bad.any():
+        position = np.argwhere(bad)[0].tolist()
+        value = array[tuple(position)]
+        position[0] += first_row
+        raise DataError(path, f"{key}{position} is {value}, {wanted} wanted", remedy)
 
 
 def read_layout_codes(path: Path, chunk_bytes: int = CHUNK_BYTES) -> tuple[np.ndarray, np.ndarray]:
@@ -292,26 +214,11 @@ def read_layout_codes(path: Path, chunk_bytes: int = CHUNK_BYTES) -> tuple[np.nd
     number_to_code = np.full(base**LAYOUT_WIDTH, -1, np.int32)
     number_to_code[0] = 0
     numbers = [0]
-    shape = read_headers(path)["node_config_feat"].shape
-    codes = np.empty((shape[0], shape[1], len(ROLES)), np.uint16)
+    num_configs, num_nodes, _ = read_headers(path)["node_config_feat"].shape
+    codes = np.empty((num_configs, num_nodes, len(ROLES)), np.uint16)
     start = 0
     for chunk in stream_rows(path, "node_config_feat", chunk_bytes):
-        with np.errstate(invalid="ignore"):  # NaN: found by the comparison below
-            values = chunk.astype(np.int8)
-        if not (
-            np.array_equal(values, chunk)
-            and (not values.size or -1 <= values.min() <= values.max() <= MAX_DIMENSION)
-        ):
-            bad = ~((chunk >= -1) & (chunk <= MAX_DIMENSION) & (chunk == np.rint(chunk)))
-            config, node, column = np.argwhere(bad)[0]
-            raise DataError(
-                path,
-                f"node_config_feat[{start + config}, {node}, {column}] is {chunk[config, node, column]},"
-                f" a whole number from -1 to {MAX_DIMENSION} wanted",
-                _AGAIN,
-            )
-        tensors = values.reshape(len(chunk), shape[1], len(ROLES), LAYOUT_WIDTH)
-        number = (tensors + 1) @ weights
+        number = (_layout_values(path, chunk, start) + 1) @ weights
         seen = np.zeros(len(number_to_code), bool)
         seen[number] = True
         new = np.flatnonzero(seen & (number_to_code < 0))
@@ -319,5 +226,18 @@ def read_layout_codes(path: Path, chunk_bytes: int = CHUNK_BYTES) -> tuple[np.nd
         numbers.extend(new.tolist())
         codes[start : start + len(chunk)] = number_to_code[number]
         start += len(chunk)
+    if len(numbers) > np.iinfo(codes.dtype).max + 1:  # six dimensions have 1957 layouts
+        raise DataError(path, f"node_config_feat holds {len(numbers)} layouts", DOWNLOAD_AGAIN)
     layouts = (np.array(numbers)[:, None] // weights % base - 1).astype(np.int8)
     return layouts, codes.astype(np.uint8) if len(layouts) <= 256 else codes
+
+
+def _layout_values(path: Path, chunk: np.ndarray, first_row: int) -> np.ndarray:
+    """Some rows of ``node_config_feat`` as whole numbers, (rows, K, 3, 6) int8."""
+    with np.errstate(invalid="ignore"):  # NaN, or too large for int8: found by the comparison
+        values = chunk.astype(np.int8)
+    if not (np.array_equal(values, chunk) and (values >= -1).all() and (values <= MAX_DIMENSION).all()):
+        bad = ~((chunk >= -1) & (chunk <= MAX_DIMENSION) & (chunk == np.rint(chunk)))
+        wanted = f"a whole number from -1 to {MAX_DIMENSION}"
+        _refuse(path, "node_config_feat", chunk, bad, wanted, first_row=first_row)
+    return values.reshape(*chunk.shape[:2], len(ROLES), LAYOUT_WIDTH)

@@ -14,11 +14,11 @@ PRESETS: dict[str, dict[str, dict]] = {
         "ensemble": {"rounds": 5},
     },
     "kaggle": {  # one GPU, or patience
-        "features.layout": {"hops": 2},
-        "gnn": {"width": 128, "learning_rate": 1e-3},
+        "gnn": {"width": 128},
         "gnn.layout": {"epochs": 300, "configs_per_step": 256, "evaluate_every": 10, "patience": 10},
         "gnn.tile": {"epochs": 20, "graphs_per_step": 8, "evaluate_every": 1},
         "ranker": {"rounds": 2000, "leaves": 63, "min_rows": 50},
+        "ranker.tile": {"configs_per_graph": 500},  # all ten million rows would take 25 GB
     },
 }
 

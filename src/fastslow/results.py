@@ -4,19 +4,20 @@ import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from fastslow.artifacts import Artifact, atomic_path, read_manifest
 from fastslow.collections import COLLECTIONS
 from fastslow.config import Config, elsewhere, resolve
-from fastslow.errors import ConfigError, DataError
+from fastslow.errors import ConfigError
 from fastslow.graphs import Features
 from fastslow.ledger import read_record, write_record
 from fastslow.metrics import collection_score, competition_score
 from fastslow.plots import plot_results, save_figure
 from fastslow.scores import check_scores, read_scores
 from fastslow.solution import read_solution, score_submission
-from fastslow.submission import check_submission, write_submission
+from fastslow.submission import SAMPLE, check_submission, ranking, write_submission
 
 FORMAT = 1  # raise it with every change of code that changes what a submission holds
 SOLUTION = "solution.csv"
@@ -48,11 +49,12 @@ class SubmissionConfig(Config):
             raise ConfigError(f"ensembles: {len(self.ensembles)} folders for {len(self.features)} features")
 
     def artifact(self) -> Artifact:
-        """The submission; it depends on the ensembles and on the data's solution, where there is one."""
-        inputs = {Path(e).name: read_manifest(resolve(e))["fingerprint"] for e in self.ensembles}
-        solution, csv = resolve(self.data_root) / SOLUTION, resolve(self.csv)
-        if solution.is_file():
-            inputs["solution"] = hashlib.sha256(solution.read_bytes()).hexdigest()[:16]
+        """The submission; it depends on the ensembles, and on the data's two CSVs where they are there."""
+        inputs = {ensemble: read_manifest(resolve(ensemble))["fingerprint"] for ensemble in self.ensembles}
+        root, csv = resolve(self.data_root), resolve(self.csv)
+        for name in (SAMPLE, SOLUTION):
+            if (root / name).is_file():
+                inputs[name] = hashlib.sha256((root / name).read_bytes()).hexdigest()[:16]
         products = (csv, csv.with_suffix(".json"), csv.with_suffix(".png"))
         return Artifact(resolve(self.folder), {"format": FORMAT, **self.identity()}, inputs, products)
 
@@ -128,31 +130,34 @@ def score_table(pairs: list[tuple[Features, Path]], solution: dict | None) -> pd
 
     Returns:
         Columns ``collection``, ``model`` (run folder's name without the collection), ``weight``, ``valid``,
-        ``valid_least`` and ``valid_most`` (of a graph), and ``test``, ``test_least``, ``test_most`` (empty
-        without a solution). Kendall's tau for layout, 1 - slowdown of the five best for tile.
+        ``valid_least`` and ``valid_most`` (of a graph), and, where the solution is known, ``test``,
+        ``test_least``, ``test_most``. Kendall's tau for layout, 1 - slowdown of the five best for tile; on
+        test as a submission scores, which lists equal scores in file order.
     """
     rows = []
     for features, folder in pairs:
         name, kind = features.collection.name, features.collection.kind
         prefix = f"{name}:"
         truth = {i.removeprefix(prefix): r for i, r in (solution or {}).items() if i.startswith(prefix)}
-        manifest = read_manifest(folder)
-        members = {folder.parent / m: facts["weight"] for m, facts in manifest.get("members", {}).items()}
-        for run, weight in {**members, folder: 1.0}.items():
-            row = {"collection": name, "model": _model_name(run, features), "weight": weight}
-            valid = read_manifest(run)["valid"] if run.is_dir() else None
-            if valid is None:
-                raise DataError(run, "a member that is no longer there", "Build the ensemble again")
-            row |= _spread("valid", valid)
+        members = read_manifest(folder).get("members", {})
+        runs = [(member, facts["weight"], resolve(facts["folder"])) for member, facts in members.items()]
+        for model, weight, run in [*runs, (folder.name, 1.0, folder)]:
+            row = {"collection": name, "model": _model_name(model, features), "weight": weight}
+            row |= _spread("valid", read_manifest(run)["valid"])
             if truth:
-                row |= _spread("test", collection_score(kind, truth, read_scores(run)["test"]))
+                row |= _spread("test", collection_score(kind, truth, _as_submitted(read_scores(run)["test"])))
             rows.append(row)
     return pd.DataFrame(rows)
 
 
-def _model_name(run: Path, features: Features) -> str:
+def _as_submitted(scores: dict) -> dict:
+    """The place of each configuration in the order that a submission lists."""
+    return {graph: np.argsort(ranking(score, "layout")) for graph, score in scores.items()}
+
+
+def _model_name(run: str, features: Features) -> str:
     """``gnn s0`` for ``gnn-layout-xla-random-s0``, ``ensemble`` for ``ensemble-layout-xla-random``."""
-    return run.name.replace(f"-{features.collection.slug}", "").replace("-", " ")
+    return run.replace(f"-{features.collection.slug}", "").replace("-", " ")
 
 
 def _spread(split: str, score: dict) -> dict:

@@ -1,15 +1,15 @@
 """Scaling of node and configuration features, fitted on the train split alone."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from fastslow import columns
+from fastslow.arrays import read_arrays
 from fastslow.artifacts import atomic_path
-from fastslow.errors import DataError
+from fastslow.tiling import LANES
 
-LANES = 128  # the wide side of a TPU's 8 x 128 tile
 CLIP = 8.0  # in standard deviations: an unseen program must not saturate the network
 
 
@@ -68,11 +68,23 @@ class Scaler:
             wide = np.asarray(matrix, np.float64)
             means.append(wide.mean(0))
             squares.append(np.square(wide).mean(0))
-        mean = np.mean(means, 0)
-        variance = np.mean(squares, 0) - mean**2
+        return cls._of_moments(np.mean(means, 0), np.mean(squares, 0))
+
+    @classmethod
+    def _of_moments(cls, mean: np.ndarray, square: np.ndarray) -> "Scaler":
+        variance = square - mean**2
         # below the rounding of the subtraction a variance is noise of a constant column
         constant = variance <= 1e-9 * np.maximum(1.0, mean**2)
         return cls(mean, np.where(constant, 0.0, np.sqrt(np.maximum(variance, 0))))
+
+    @classmethod
+    def pool(cls, scalers: Sequence["Scaler"]) -> "Scaler":
+        """The scaler of several train splits together, each weighing the same."""
+        if len(scalers) == 1:
+            return scalers[0]
+        mean = np.mean([scaler.mean for scaler in scalers], 0)
+        square = np.mean([scaler.std**2 + scaler.mean**2 for scaler in scalers], 0)
+        return cls._of_moments(mean, square)
 
     def transform(self, matrix: np.ndarray) -> np.ndarray:
         """``(rows, F)`` to ``(rows, kept)`` float32, mean 0 and standard deviation 1 on train."""
@@ -92,9 +104,8 @@ def read_scaler(path, name: str) -> Scaler:
     """Read one scaler of :func:`write_scalers`.
 
     Raises:
-        DataError: The file holds no scaler of that name.
+        DataError: The file is missing or broken, or holds no scaler of that name.
     """
-    with np.load(path, allow_pickle=False) as archive:
-        if f"{name}_mean" not in archive:
-            raise DataError(path, f"holds no scaler {name!r}", "Run the feature notebook again")
-        return Scaler(archive[f"{name}_mean"], archive[f"{name}_std"])
+    remedy = "Delete the features folder and run the feature notebook again"
+    arrays = read_arrays(path, [f"{name}_mean", f"{name}_std"], remedy)
+    return Scaler(arrays[f"{name}_mean"], arrays[f"{name}_std"])

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fastslow.arrays import read_arrays
 from fastslow.artifacts import Artifact, atomic_path
 from fastslow.config import Config, resolve
 from fastslow.errors import DataError
@@ -63,13 +64,11 @@ def read_scores(folder: Path) -> Scores:
     """
     path = Path(folder) / SCORES
     scores: Scores = {split: {} for split in SCORED_SPLITS}
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            for key in archive.files:
-                split, name = key.split("/", 1)
-                scores[split][name] = archive[key]
-    except (OSError, ValueError, KeyError) as error:
-        raise DataError(path, f"cannot be read ({error})", _AGAIN) from error
+    for key, score in read_arrays(path, remedy=_AGAIN).items():
+        split, _, name = key.partition("/")
+        if split not in scores or not name:
+            raise DataError(path, f"{key} names no graph of {' or '.join(SCORED_SPLITS)}", _AGAIN)
+        scores[split][name] = score
     return scores
 
 

@@ -6,6 +6,7 @@ l is such a class of pairs of one node; a network that computes states instead o
 result for a small share of the work.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
 
@@ -81,9 +82,9 @@ def _mix(values: np.ndarray, salt: int) -> np.ndarray:
 
 
 def _group(
-    varying_ids: np.ndarray, num_nodes: int, keys_of
+    varying_ids: np.ndarray, num_nodes: int, keys_of: Callable[[int], np.ndarray]
 ) -> tuple[_Assignment, np.ndarray, np.ndarray, np.ndarray]:
-    """Number the distinct keys of every row, over all rows.
+    """Number the distinct keys of every row over all rows, then the constant nodes.
 
     Args:
         varying_ids: ``(R,)`` nodes of the rows.
@@ -91,7 +92,7 @@ def _group(
         keys_of: Function of a salt that gives ``(R, C)`` uint64 keys.
 
     Returns:
-        The assignment, and of each varying state: row, a configuration that has it, multiplicity.
+        The assignment, and ``(S,)`` of each state: node, multiplicity, a configuration that has it.
     """
     for attempt in count():
         keys, check = keys_of(2 * attempt), keys_of(2 * attempt + 1)
@@ -105,13 +106,18 @@ def _group(
     starts = np.ones(keys.shape, bool)
     starts[:, 1:] = differs
     table = np.empty(keys.shape, np.int64)
-    np.put_along_axis(table, order, (np.cumsum(starts.ravel()) - 1).reshape(keys.shape), 1)
-    rows, columns = np.nonzero(starts)
-    multiplicity = np.diff(np.append(np.flatnonzero(starts.ravel()), starts.size))
+    np.put_along_axis(table, order, (np.cumsum(starts) - 1).reshape(keys.shape), 1)
+    rows = np.nonzero(starts)[0]
+    multiplicity = np.diff(np.append(np.flatnonzero(starts), starts.size))
     constant_ids = np.setdiff1d(np.arange(num_nodes), varying_ids, assume_unique=True)
     constant = np.full(num_nodes, -1, np.int64)
     constant[constant_ids] = len(rows) + np.arange(len(constant_ids))
-    return _Assignment(varying_ids, table, constant), rows, order[rows, columns], multiplicity
+    return (
+        _Assignment(varying_ids, table, constant),
+        np.concatenate([varying_ids[rows], constant_ids]),
+        np.concatenate([multiplicity, np.full(len(constant_ids), keys.shape[1])]),
+        np.concatenate([order[starts], np.zeros(len(constant_ids), np.int64)]),
+    )
 
 
 def _aggregate(
@@ -141,66 +147,49 @@ def build_states(
         depth: Number of message-passing layers, 0 or more.
 
     Returns:
-        States of levels 0 to ``depth``. Exact: two pairs share a state if and only if they agree on the
-        codes of every configurable node that ``depth`` layers can see, up to swapping neighbours whose
-        states agree.
+        States of levels 0 to ``depth``. Exact: two pairs of a node share a state of level l if and only if
+        they agree on the codes of every configurable node within l hops, either way along the edges.
     """
-    num_configs = len(codes)
     edges = np.ones(len(edge_index), np.uint64), (edge_index[:, 0], edge_index[:, 1])
     operands = sparse.csr_matrix(edges, shape=(num_nodes, num_nodes))
     users = operands.T.tocsr()
 
     order = np.argsort(config_index)
-    varying_ids = np.asarray(config_index, np.int64)[order]
     triple = codes[:, order].astype(np.uint64)
     triple = (triple[..., 0] << np.uint64(32)) | (triple[..., 1] << np.uint64(16)) | triple[..., 2]
-    below, rows, configs, multiplicity = _group(varying_ids, num_nodes, lambda salt: _mix(triple.T, salt))
-    levels = [_level(below, rows, multiplicity, num_configs)]
-    config_row = np.concatenate([order[rows], np.full(len(levels[0].node_ids) - len(rows), -1)])
-    state_config = _with_constant(configs, levels[0])
-
-    for _ in range(depth):
-        reached = np.zeros(num_nodes, bool)
-        reached[varying_ids] = True
-        reached |= (operands[:, varying_ids].getnnz(1) > 0) | (users[:, varying_ids].getnnz(1) > 0)
-        above_ids = np.flatnonzero(reached)
-        keys = _message_keys(
-            operands[above_ids][:, varying_ids], users[above_ids][:, varying_ids], below, above_ids
-        )
-        above, rows, configs, multiplicity = _group(above_ids, num_nodes, keys)
-        level = _level(above, rows, multiplicity, num_configs)
-        state_configs, width = _with_constant(configs, level), len(levels[-1].node_ids)
-        levels.append(
-            Level(
-                level.node_ids,
-                level.multiplicity,
-                below.lookup(level.node_ids, state_configs),
-                _aggregate(operands, level.node_ids, state_configs, below, width),
-                _aggregate(users, level.node_ids, state_configs, below, width),
-            )
-        )
-        below, varying_ids = above, above_ids
-    return States(
-        levels,
-        state_config,
-        config_row,
-        _pooling(below, levels[-1]),
-        int((below.constant >= 0).sum()),
-        num_nodes,
-        num_configs,
+    assignment, node_ids, multiplicity, state_config = _group(
+        np.asarray(config_index, np.int64)[order], num_nodes, lambda salt: _mix(triple.T, salt)
     )
+    row_of = np.full(num_nodes, -1, np.int64)
+    row_of[config_index] = np.arange(len(config_index))
+    levels = [Level(node_ids, multiplicity, own=np.arange(len(node_ids)))]
+    config_row = row_of[node_ids]
+    for _ in range(depth):
+        assignment, level = _next_level(operands, users, assignment, width=len(levels[-1].node_ids))
+        levels.append(level)
+    num_constant = int((assignment.constant >= 0).sum())
+    pooling = _pooling(assignment, len(levels[-1].node_ids))
+    return States(levels, state_config, config_row, pooling, num_constant, num_nodes, len(codes))
 
 
-def _level(assignment: _Assignment, rows: np.ndarray, multiplicity: np.ndarray, num_configs: int) -> Level:
-    constant_ids = np.flatnonzero(assignment.constant >= 0)
-    node_ids = np.concatenate([assignment.varying_ids[rows], constant_ids])
-    multiplicity = np.concatenate([multiplicity, np.full(len(constant_ids), num_configs)])
-    return Level(node_ids, multiplicity, np.arange(len(node_ids)))
-
-
-def _with_constant(configs: np.ndarray, level: Level) -> np.ndarray:
-    """A configuration for every state; for a constant one any will do."""
-    return np.concatenate([configs, np.zeros(len(level.node_ids) - len(configs), np.int64)])
+def _next_level(
+    operands: sparse.csr_matrix, users: sparse.csr_matrix, below: _Assignment, width: int
+) -> tuple[_Assignment, Level]:
+    """One more layer of messages, from ``width`` states below."""
+    num_nodes = len(below.constant)
+    from_operands, from_users = operands[:, below.varying_ids], users[:, below.varying_ids]
+    reached = (from_operands.getnnz(1) > 0) | (from_users.getnnz(1) > 0)
+    reached[below.varying_ids] = True
+    above_ids = np.flatnonzero(reached)
+    keys = _message_keys(from_operands[above_ids], from_users[above_ids], below, above_ids)
+    above, node_ids, multiplicity, configs = _group(above_ids, num_nodes, keys)
+    return above, Level(
+        node_ids,
+        multiplicity,
+        below.lookup(node_ids, configs),
+        _aggregate(operands, node_ids, configs, below, width),
+        _aggregate(users, node_ids, configs, below, width),
+    )
 
 
 def _message_keys(operands, users, below: _Assignment, above_ids: np.ndarray):
@@ -208,24 +197,18 @@ def _message_keys(operands, users, below: _Assignment, above_ids: np.ndarray):
 
     Neighbours that do not vary add the same to every configuration of a node and are left out.
     """
-    own_row = np.searchsorted(below.varying_ids, above_ids)
-    own_row = np.minimum(own_row, max(len(below.varying_ids) - 1, 0))
-    has_own = (
-        below.varying_ids[own_row] == above_ids if len(below.varying_ids) else np.zeros(len(above_ids), bool)
-    )
+    has_own = np.isin(above_ids, below.varying_ids)  # both increasing, the latter a part of the former
 
     def keys(salt: int) -> np.ndarray:
         own = np.zeros((len(above_ids), below.table.shape[1]), np.uint64)
-        own[has_own] = _mix(below.table[own_row[has_own]], 3 * salt)
+        own[has_own] = _mix(below.table, 3 * salt)
         return own + operands @ _mix(below.table, 3 * salt + 1) + users @ _mix(below.table, 3 * salt + 2)
 
     return keys
 
 
-def _pooling(assignment: _Assignment, level: Level) -> sparse.csr_matrix:
+def _pooling(assignment: _Assignment, width: int) -> sparse.csr_matrix:
     num_rows, num_configs = assignment.table.shape
     states = assignment.table.T.ravel()
     indptr = np.arange(num_configs + 1) * num_rows
-    return sparse.csr_matrix(
-        (np.ones(len(states), np.float32), states, indptr), shape=(num_configs, len(level.node_ids))
-    )
+    return sparse.csr_matrix((np.ones(len(states), np.float32), states, indptr), shape=(num_configs, width))

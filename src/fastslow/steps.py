@@ -12,7 +12,7 @@ from fastslow.features import LayoutFeatureConfig, TileFeatureConfig
 from fastslow.presets import preset_settings
 from fastslow.ranker import RankerConfig
 from fastslow.results import SubmissionConfig
-from fastslow.train import LayoutTrainConfig, TileTrainConfig
+from fastslow.train_config import LayoutTrainConfig, TileTrainConfig
 
 STAGES = ("features", "train", "ensemble", "submission")
 DATA_ROOTS = {"sample": "data/sample", "kaggle": "data/raw"}

@@ -1,40 +1,70 @@
-"""Features of a tile configuration: its bounds against the sizes of the tensors they cut."""
+"""Features of a tile configuration: its bounds against the extents of the tensors they cut.
+
+The bounds follow a tensor's order in memory, major to minor, and count the TPU's 8 x 128 tiles in the two
+minor-most dimensions: so read, no bound exceeds its tensor in the sample and in the published file tried;
+read in the order of the program, many do.
+"""
 
 import numpy as np
 
 from fastslow import columns
-from fastslow.opcodes import CONVOLUTION, DOT
-from fastslow.tensors import config_tensors
+from fastslow.opcodes import CONVOLUTION, DOT, OPCODES
+from fastslow.scaling import signed_log1p
+from fastslow.tensors import ROLES, config_tensors
+from fastslow.tiling import LANES, SUBLANES
 
 GROUPS = ("kernel", "output", "input")  # order of the three groups of eight columns in config_feat
-_WIDTH = 8  # six bounds, their sum, their product
+_DIMENSIONS = 6
+_WIDTH = _DIMENSIONS + 2  # the bounds, their sum, their product
+_UNITS = (LANES, SUBLANES)  # of the minor-most dimension and the next
 
 
-def root_shape(node_feat: np.ndarray) -> np.ndarray:
-    """Sizes of the kernel's output, ``(6,)`` int64, 0-padded.
+def output_node(node_feat: np.ndarray, node_opcode: np.ndarray, edge_index: np.ndarray) -> int:
+    """The node whose output the output bounds cut.
 
-    Called computations come before the fused one, so the last root with a tensor is the output.
+    It is the last convolution or dot of the kernel. Where there is none it is the last root (called
+    computations come first); of a tuple the largest element, and of a reduction the largest operand.
     """
-    shapes = node_feat[:, columns.SHAPE].astype(np.int64)
-    roots = np.flatnonzero((node_feat[:, columns.IS_ROOT] == 1) & (shapes[:, 0] > 0))
-    return shapes[roots[-1]] if len(roots) else np.zeros(6, np.int64)
+    products = np.flatnonzero(np.isin(node_opcode, (CONVOLUTION, DOT)))
+    if len(products):
+        return int(products[-1])
+    roots = np.flatnonzero(node_feat[:, columns.IS_ROOT] == 1)
+    node = int(roots[-1]) if len(roots) else len(node_opcode) - 1
+    for opcode in (OPCODES["tuple"], OPCODES["reduce"]):
+        operand_ids = edge_index[edge_index[:, 0] == node, 1]
+        if node_opcode[node] == opcode and len(operand_ids):
+            node = int(operand_ids[np.argmax(node_feat[operand_ids, columns.SHAPE_PRODUCT])])
+    return node
 
 
-def tensor_shapes(
+def extents(dims: np.ndarray, minor_to_major: np.ndarray) -> np.ndarray:
+    """Extents of a tensor in the order and the units of bounds.
+
+    Args:
+        dims: ``(6,)`` sizes in the order of the program, 0 beyond the rank.
+        minor_to_major: ``(6,)`` the tensor's layout, read up to the rank.
+
+    Returns:
+        ``(6,)`` int64, major to minor, the last but one in rows of 8 and the last in lanes of 128, rounded
+        up; 0 beyond the rank, and everywhere without a layout.
+    """
+    rank = np.count_nonzero(dims)
+    order = minor_to_major[:rank].astype(np.int64)
+    sizes = np.zeros(_DIMENSIONS, np.int64)
+    if sorted(order.tolist()) == list(range(rank)):
+        units = np.array([*_UNITS, 1, 1, 1, 1])[:rank]
+        sizes[:rank] = (-(-dims[order] // units))[::-1]
+    return sizes
+
+
+def tensor_extents(
     node_feat: np.ndarray, node_opcode: np.ndarray, edge_index: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Sizes of the tensors that the bounds of each group cut, ``(6,)`` int64 each, 0-padded.
-
-    Kernel and input are the operands of the last convolution or dot of the fused kernel; where there is
-    none their sizes are 0.
-    """
-    shapes = {group: np.zeros(6, np.int64) for group in GROUPS}
-    shapes["output"] = root_shape(node_feat)
-    products = np.flatnonzero((node_opcode == CONVOLUTION) | (node_opcode == DOT))
-    if len(products):
-        tensors = config_tensors(node_feat, node_opcode, edge_index, products[-1:])
-        shapes["input"], shapes["kernel"] = tensors.dims[0, 1], tensors.dims[0, 2]
-    return shapes
+    """Extents of the tensors that the bounds of each group cut, ``(6,)`` each, 0 where there is none."""
+    node = output_node(node_feat, node_opcode, edge_index)
+    tensors = config_tensors(node_feat, node_opcode, edge_index, np.array([node]))
+    layouts = node_feat[tensors.source_ids[0], columns.LAYOUT]
+    return {role: extents(tensors.dims[0, i], layouts[i]) for i, role in enumerate(ROLES)}
 
 
 def tile_features(
@@ -44,8 +74,9 @@ def tile_features(
 
     For each of kernel, output and input bounds: the six bounds and their sum as log(1 + x); the log of
     the product over given bounds (the published product is 0 for an empty list); each bound over the
-    tensor's size in that dimension; the number of tiles in that dimension as log; the volume of a tile
-    over the tensor's; the share of the padded volume that is waste.
+    tensor's extent in that dimension; the number of tiles in that dimension as log, and of all; the volume
+    of a tile over the tensor's; the share of the tiles' volume that lies outside the tensor. What
+    needs an extent that is not known is 0.
 
     Args:
         node_feat: ``(N, 140)``, as published.
@@ -56,33 +87,35 @@ def tile_features(
     Returns:
         ``(C, V)`` float32 and the V column names.
     """
-    shapes = tensor_shapes(node_feat, node_opcode, edge_index)
+    sizes = tensor_extents(node_feat, node_opcode, edge_index)
     values: list[np.ndarray] = []
     names: list[str] = []
     for position, group in enumerate(GROUPS):
         part = config_feat[:, position * _WIDTH : (position + 1) * _WIDTH].astype(np.float64)
-        bounds = part[:, :6]
-        given = bounds > 0
-        volume = np.where(given, bounds, 1).prod(1)
-        sizes = shapes[group].astype(np.float64)[None]
-        cut = given & (sizes > 0)
-        safe = np.where(cut, bounds, 1)
-        tiles = np.where(cut, np.ceil(sizes / safe), 1)
-        padded = np.where(cut, tiles * safe / np.maximum(sizes, 1), 1).prod(1)
-        columns_of_group = [
-            (np.log1p(bounds), [f"{group}_bound_{d}_log" for d in range(6)]),
-            (np.log1p(part[:, 6]), [f"{group}_bound_sum_log"]),
-            (np.log(volume), [f"{group}_bound_product_log"]),
-            (
-                np.where(cut, bounds / np.maximum(sizes, 1), 0),
-                [f"{group}_bound_{d}_over_size" for d in range(6)],
-            ),
-            (np.log(tiles), [f"{group}_tiles_{d}_log" for d in range(6)]),
-            (np.log(tiles.prod(1)), [f"{group}_tiles_log"]),
-            (volume / max(np.where(sizes > 0, sizes, 1).prod(), 1), [f"{group}_volume_over_size"]),
-            (1 - 1 / padded, [f"{group}_waste"]),
-        ]
-        for block, block_names in columns_of_group:
-            values.append(block.reshape(len(config_feat), -1))
-            names.extend(block_names)
-    return np.concatenate(values, 1).astype(np.float32), names
+        for name, value in _group_features(part, sizes[group].astype(np.float64)).items():
+            values.append(value)
+            names.append(f"{group}_{name}")
+    return np.stack(values, 1).astype(np.float32), names
+
+
+def _group_features(part: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
+    """Features by name, (C,) each, of the eight columns of one group against one tensor's extents."""
+    bounds = part[:, :_DIMENSIONS]
+    cut = (bounds > 0) & (sizes > 0)
+    over_size = np.divide(bounds, sizes, out=np.zeros_like(bounds), where=cut)
+    tiles = np.ceil(np.divide(sizes, bounds, out=np.ones_like(bounds), where=cut))
+    # whole numbers: their products are exact
+    volume, tile, padded = (np.where(cut, v, 1).prod(1) for v in (sizes, bounds, tiles * bounds))
+    by_dimension = {
+        "bound_{}_log": signed_log1p(bounds),
+        "bound_{}_over_size": over_size,
+        "tiles_{}_log": np.log(tiles),
+    }
+    return {
+        **{name.format(d): block[:, d] for name, block in by_dimension.items() for d in range(_DIMENSIONS)},
+        "bound_sum_log": signed_log1p(part[:, _DIMENSIONS]),
+        "bound_product_log": np.log(np.where(bounds > 0, bounds, 1)).sum(1),
+        "tiles_log": np.log(tiles).sum(1),
+        "volume_over_size": np.where(cut.any(1), tile / volume, 0),
+        "waste": 1 - volume / padded,
+    }

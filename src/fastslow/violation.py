@@ -16,9 +16,8 @@ from scipy import sparse
 from fastslow.errors import ConfigError
 from fastslow.opcodes import CONVOLUTION, DOT, RESHAPE
 from fastslow.tensors import ROLES, ConfigTensors, config_chunks
+from fastslow.tiling import LANES, tile
 
-TILE_MINOR = 128
-TILE_SECOND_MINOR = 8
 DEFAULT_LAYOUTS = ("row_major", "leave_out")
 
 CELLS = tuple(
@@ -102,39 +101,22 @@ def violation_features(
 
 def _terms(dims, element_bytes, layouts, default_layout) -> np.ndarray:
     """What a tensor of each shape (S, 6) adds to the sums under each layout (L, 6): (S, L, terms) float64."""
-    rank = (dims > 0).sum(1)[:, None]
-    is_default = np.broadcast_to(layouts[:, 0] < 0, (len(dims), len(layouts)))
-    fits = layouts.max(1) < rank
-    minor = np.where(is_default, rank - 1, layouts[:, 0])
-    # A layout that names one axis goes on with the highest axis left; a single dimension has no second one.
-    second = np.where(layouts[:, 1] < 0, rank - 1 - (minor == rank - 1), layouts[:, 1])
-    shape_index = np.arange(len(dims))[:, None]
-    minor_size = dims[shape_index, minor.clip(0, 5)].clip(1)
-    second_size = np.where(second < 0, 1, dims[shape_index, second.clip(0, 5)].clip(1))
-    second_padded = np.where(second < 0, 1, _round_up(second_size, TILE_SECOND_MINOR))
-
-    counted = fits & ~(is_default & (default_layout == "leave_out"))
-    volume = np.where(dims > 0, dims, 1).prod(1)[:, None]
-    violation = minor_size < dims.max(1)[:, None]
-    padded_volume = volume // (minor_size * second_size) * _round_up(minor_size, TILE_MINOR) * second_padded
+    tiling = tile(dims[:, None], layouts[None])
+    counted = tiling.fits & ~(tiling.is_default & (default_layout == "leave_out"))
     terms = {
-        "counted": np.ones_like(volume),
-        "violation": violation,
-        "minor_unaligned": minor_size % TILE_MINOR != 0,
-        "second_minor_unaligned": second_padded != second_size,
-        "volume": volume,
-        "violating_volume": violation * volume,
-        "padded_volume": padded_volume,
-        "padded_bytes": padded_volume * element_bytes[:, None],
+        "counted": np.ones_like(tiling.volume),
+        "violation": tiling.violates,
+        "minor_unaligned": tiling.minor_size % LANES != 0,
+        "second_minor_unaligned": tiling.second_padded != tiling.second_size,
+        "volume": tiling.volume,
+        "violating_volume": tiling.violates * tiling.volume,
+        "padded_volume": tiling.padded_volume,
+        "padded_bytes": tiling.padded_volume * element_bytes[:, None],
     }
     terms = {name: value * counted for name, value in terms.items()}
-    terms |= {"tensors": fits, "default": fits & is_default}
+    terms |= {"tensors": tiling.fits, "default": tiling.fits & tiling.is_default}
     # Whole numbers: their float64 sums are exact, so no order of summation shows in a feature.
     return np.stack([terms[name] for name in _TERMS], axis=2).astype(np.float64)
-
-
-def _round_up(size: np.ndarray, multiple: int) -> np.ndarray:
-    return -(-size // multiple) * multiple
 
 
 def _sum_rows(table, first_row, codes, nodes, role, chunk_bytes) -> np.ndarray:

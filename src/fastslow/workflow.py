@@ -7,6 +7,7 @@ import argparse
 import json
 import logging
 import os
+import signal
 import sys
 import time
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import pandas as pd
 import papermill
+from nbclient.exceptions import DeadKernelError
 from papermill.exceptions import PapermillExecutionError
 
 from fastslow.artifacts import atomic_path, commit, read_manifest
@@ -33,6 +35,7 @@ NOTEBOOK = "notebook.ipynb"
 FAILED = "failed.ipynb"
 PAUSE_SECONDS = 2.0  # between two looks at what is running
 LOG_SECONDS = 60.0  # the same where the output is a file: a line each time
+_KERNEL_DIED = "the kernel was killed; where memory ran out, run fewer notebooks at a time (JOBS=1)"
 
 
 class StepError(RuntimeError):
@@ -43,31 +46,27 @@ def run_step(step: Step) -> float:
     """Execute a step's notebook into the folder it writes; the seconds it took.
 
     Raises:
-        StepError: A cell failed. The notebook up to there is kept as ``failed.ipynb``.
+        StepError: A cell failed, or the kernel died. The notebook up to there is kept as ``failed.ipynb``.
     """
     folder = resolve(step.config.folder)
     folder.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     failed = folder / FAILED
-    try:
-        with atomic_path(folder / NOTEBOOK) as output:
-            try:
-                papermill.execute_notebook(
-                    str(step.notebook),
-                    str(output),
-                    parameters=step.config.asdict(),
-                    kernel_name="python3",
-                    progress_bar=False,
-                    cwd=str(PROJECT),
-                    extra_arguments=["--IPKernelApp.log_level=CRITICAL"],  # it warns of its own shutdown
-                )
-            except PapermillExecutionError:
-                os.replace(output, failed)
-                raise
-    except PapermillExecutionError as error:
-        raise StepError(
-            f"{step.name}: {error.ename}: {error.evalue}\n  the notebook up to there: {failed}"
-        ) from None
+    with atomic_path(folder / NOTEBOOK) as output:
+        try:
+            papermill.execute_notebook(
+                str(step.notebook),
+                str(output),
+                parameters=step.config.asdict(),
+                kernel_name="python3",
+                progress_bar=False,
+                cwd=str(PROJECT),
+                extra_arguments=["--IPKernelApp.log_level=CRITICAL"],  # it warns of its own shutdown
+            )
+        except (PapermillExecutionError, DeadKernelError) as error:
+            os.replace(output, failed)
+            reason = _KERNEL_DIED if isinstance(error, DeadKernelError) else f"{error.ename}: {error.evalue}"
+            raise StepError(f"{step.name}: {reason}\n  the notebook up to there: {failed}") from None
     failed.unlink(missing_ok=True)
     return time.monotonic() - began
 
@@ -83,8 +82,8 @@ def run_steps(steps: list[Step], jobs: int) -> None:
         StepError: A notebook failed; those running beside it are finished first.
         DataError: The data are missing or broken.
     """
-    terminal = sys.stderr.isatty()
-    with progress(total=len(steps), unit="step", disable=not terminal) as bar, ThreadPoolExecutor(jobs) as pool:
+    quiet = not sys.stderr.isatty()
+    with progress(total=len(steps), unit="step", disable=quiet) as bar, ThreadPoolExecutor(jobs) as pool:
         for stage in STAGES:
             wanted = [step for step in steps if step.stage == stage]
             outdated = [step for step in wanted if not step.config.artifact().is_current()]
@@ -102,21 +101,20 @@ def _run_stage(steps: list[Step], pool: ThreadPoolExecutor, bar) -> None:
             bar.write(f"  {step.name}: {change}", file=sys.stderr)
     running = {pool.submit(run_step, step): step for step in steps}
     pause = LOG_SECONDS if bar.disable else PAUSE_SECONDS
-    while running:
-        done, _ = wait(running, timeout=pause, return_when=FIRST_COMPLETED)
-        now = ", ".join(_newest(step) for future, step in running.items() if future.running())
-        if bar.disable and not done:
-            bar.write(f"  running: {now}", file=sys.stderr)
-        bar.set_postfix_str(now)
-        for future in done:
-            step = running.pop(future)
-            error = future.exception()
-            if error:
-                for other in running:
-                    other.cancel()
-                raise error
-            bar.update()
-            bar.write(f"  {step.name}: {future.result():.0f} s{_score_of(step)}", file=sys.stderr)
+    try:
+        while running:
+            done, _ = wait(running, timeout=pause, return_when=FIRST_COMPLETED)
+            now = ", ".join(_newest(step) for future, step in running.items() if future.running())
+            if bar.disable and not done:
+                bar.write(f"  running: {now}", file=sys.stderr)
+            bar.set_postfix_str(now)
+            for future in done:
+                step, seconds = running.pop(future), future.result()
+                bar.update()
+                bar.write(f"  {step.name}: {seconds:.0f} s{_score_of(step)}", file=sys.stderr)
+    finally:
+        for future in running:
+            future.cancel()
 
 
 def _newest(step: Step) -> str:
@@ -165,7 +163,7 @@ def report(plan: Plan) -> None:
     test = f", test {record['test_mean']:.3f}" if record["test_mean"] is not None else ""
     print(f"\nensemble, mean of the five collections: valid {record['valid_mean']:.3f}{test}")
     rows = sum(record["checked"]["rows"].values())
-    print(f"{csv.relative_to(PROJECT)}: {rows} rows, read back and checked; table and plot lie beside it")
+    print(f"{plan.csv}: {rows} rows, read back and checked; table and plot lie beside it")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -199,10 +197,11 @@ def make_plan(options: argparse.Namespace) -> Plan:
     """
     if options.seeds < 1 or options.jobs < 1:
         raise ConfigError(f"seeds, jobs: {options.seeds}, {options.jobs}; 1 or more wanted")
-    preset = options.preset or (options.data if options.data in PRESETS else "kaggle")
-    known = options.data if options.data in DATA_ROOTS else Path(options.data).resolve().name
-    name = options.name or (preset if preset == "smoke" else known)
-    if Path(name).name != name or name.startswith("."):
+    known = options.data in DATA_ROOTS
+    preset = options.preset or (options.data if known else "kaggle")
+    folder = options.data if known else resolve(options.data).resolve().name
+    name = options.name or (preset if preset == "smoke" else folder)
+    if not name or Path(name).name != name or name.startswith("."):
         raise ConfigError(f"name: {name!r} is not a plain folder name")
     return Plan(options.data, name, preset, options.seeds, parse_overrides(options.set), options.jobs)
 
@@ -241,4 +240,6 @@ def _submit(plan: Plan) -> None:
 
 
 if __name__ == "__main__":
+    # Ctrl-C ends it and its notebooks at once; Python's own handler would wait for the running ones
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     sys.exit(main())

@@ -1,0 +1,165 @@
+"""Our network computed densely: every (node, configuration) pair on its own, in plain torch.
+
+The parameters and the row-wise layers are the network's own. What looks at more than one pair is written
+anew over (N, C, D), without states: messages, pooling, norm and cross-config attention. So it shows what
+states save and that they change nothing.
+"""
+
+import copy
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import torch
+from scipy import sparse
+from torch import Tensor, nn
+
+from fastslow.layers import CrossConfigAttention, SparseOperator, WeightedInstanceNorm
+from fastslow.networks import Batch, GraphInputs
+from fastslow.states import build_states
+from fastslow.train import Inputs
+
+
+class DenseNorm(WeightedInstanceNorm):
+    """Each channel to mean 0 and variance 1 over all pairs.
+
+    Not torch's fused batch norm: over half a million rows its float32 sums are off by up to 0.1.
+    """
+
+    def forward(self, x: Tensor, share: Tensor) -> Tensor:
+        """``(N * C, D)`` to the same; there is nothing to weight."""
+        centred = x - x.mean(0)
+        return centred * torch.rsqrt(centred.square().mean(0) + self.eps) * self.weight + self.bias
+
+
+class DenseCrossConfigAttention(CrossConfigAttention):
+    """``x * C * softmax(x / T)`` over the configurations."""
+
+    def forward(self, x: Tensor, level: "DenseLevel") -> Tensor:
+        """``(N * C, D)`` to the same."""
+        pairs = x.unflatten(0, (-1, level.num_configs))
+        weight = torch.softmax(pairs.float() / self.temperature, 1)
+        return (pairs * weight * level.num_configs).flatten(0, 1)
+
+
+_DENSE_LAYERS = {WeightedInstanceNorm: DenseNorm, CrossConfigAttention: DenseCrossConfigAttention}
+
+
+def make_dense(network: nn.Module) -> nn.Module:
+    """A copy of a network for dense batches."""
+    network = copy.deepcopy(network)
+    for module in network.modules():
+        if type(module) in _DENSE_LAYERS:
+            module.__class__ = _DENSE_LAYERS[type(module)]
+    return network
+
+
+@dataclass(frozen=True)
+class _NeighbourMean:
+    """Mean over a node's neighbours, the same for every configuration: rows of C * D values."""
+
+    adjacency: SparseOperator
+
+    def to(self, device: torch.device) -> "_NeighbourMean":
+        return _NeighbourMean(self.adjacency.to(device))
+
+    def __matmul__(self, x: Tensor) -> Tensor:
+        """``(N * C, D)`` to the same."""
+        num_nodes = self.adjacency.shape[0]
+        return (self.adjacency @ x.reshape(num_nodes, -1)).view(len(x), -1)
+
+
+@dataclass(frozen=True)
+class _SumOverNodes:
+    """``(N * C, D)`` to ``(C, D)``."""
+
+    num_configs: int
+
+    def __matmul__(self, x: Tensor) -> Tensor:
+        return x.unflatten(0, (-1, self.num_configs)).sum(0)
+
+
+@dataclass(frozen=True)
+class DenseLevel:
+    """Stands for the states of one level where every pair is its own; rows are sorted by node.
+
+    Args:
+        num_configs: C.
+        node_ids: ``(N * C,)`` node of each row.
+        share: ``(1, 1)`` share of a row: all are equal.
+        operands: Mean over operands.
+        users: Mean over users.
+    """
+
+    num_configs: int
+    node_ids: Tensor
+    share: Tensor
+    operands: _NeighbourMean
+    users: _NeighbourMean
+
+    @property
+    def own(self) -> slice:
+        """A row's place one level below is its own."""
+        return slice(None)
+
+    def to(self, device: torch.device) -> "DenseLevel":
+        """The level on a device."""
+        moved = {name: value.to(device) for name, value in vars(self).items() if name != "num_configs"}
+        return replace(self, **moved)
+
+
+class DenseGraphInputs(GraphInputs):
+    """A graph that gives dense batches."""
+
+    @cached_property
+    def neighbour_means(self) -> tuple[_NeighbourMean, _NeighbourMean]:
+        """Over operands and over users; they do not depend on the configurations."""
+        ones = np.ones(len(self.graph.edge_index))
+        shape = (self.graph.num_nodes, self.graph.num_nodes)
+        operands = sparse.csr_matrix((ones, tuple(self.graph.edge_index.T)), shape)
+        means = (_row_normalised(matrix) for matrix in (operands, operands.T.tocsr()))
+        return tuple(_NeighbourMean(SparseOperator(mean)) for mean in means)
+
+    def batch(self, configs: np.ndarray, depth: int) -> Batch:
+        """The graph under some of its configurations, a row for each (node, configuration).
+
+        What a pair brings to the network is the batch's own, by its state of level 0.
+        """
+        own, pairs = super().batch(configs, 0), torch.from_numpy(self._pairs(configs).T.ravel())
+        num_pairs, num_configs = len(pairs), len(configs)
+        node_ids = torch.arange(self.graph.num_nodes).repeat_interleave(num_configs)
+        level = DenseLevel(num_configs, node_ids, torch.full((1, 1), 1 / num_pairs), *self.neighbour_means)
+        return replace(
+            own,
+            **{name: value[pairs] for name, value in vars(own).items() if name.startswith("state_")},
+            levels=[level] * (depth + 1),
+            pooling=_SumOverNodes(num_configs),
+            num_constant=0,
+        )
+
+    def _pairs(self, configs: np.ndarray) -> np.ndarray:
+        """``(C, N)`` state of level 0 of every pair."""
+        graph = self.graph
+        codes = np.asarray(graph.codes[configs])
+        states = build_states(graph.edge_index, graph.num_nodes, graph.config_index, codes, 0)
+        node_ids, varying = states.levels[0].node_ids, states.pooling.tocoo()
+        pairs = np.empty((len(configs), graph.num_nodes), np.int64)
+        constant = np.arange(len(node_ids) - states.num_constant, len(node_ids))
+        pairs[:, node_ids[constant]] = constant
+        pairs[varying.row, node_ids[varying.col]] = varying.col
+        return pairs
+
+
+def _row_normalised(matrix: sparse.csr_matrix) -> sparse.csr_matrix:
+    degree = np.asarray(matrix.sum(1)).ravel()
+    return sparse.csr_matrix(sparse.diags(1 / np.maximum(degree, 1)) @ matrix)
+
+
+class DenseInputs(Inputs):
+    """The graphs of a features folder for dense batches."""
+
+    def graph(self, split: str, name: str) -> DenseGraphInputs:
+        """The scaled graph."""
+        inputs = super().graph(split, name)
+        inputs.__class__ = DenseGraphInputs
+        return inputs

@@ -1,0 +1,107 @@
+"""Time and memory of scoring all configurations of test files: ours, ours computed densely, the winner's.
+
+``python benchmarks/inference.py [--quick] [--files NPZ ...]``. From a graph in memory to scores in hand,
+preparation included. Networks have random weights, which changes no time.
+"""
+
+import sys
+from argparse import Namespace
+from functools import partial
+
+import measure
+import numpy as np
+from dense import DenseInputs, make_dense
+from graph_files import OneGraph, first_configs, load_graph
+from winner import HOPS, WinnerInputs, WinnerNetwork, standardisation, winner_graph
+from winner_recipe import inference_chunk, is_default
+from winner_recipe import predict as winner_predict
+
+from fastslow.collections import Program
+from fastslow.features import LayoutFeatureConfig
+from fastslow.prune import WHOLE_GRAPH
+from fastslow.train import Inputs, LayoutTrainConfig, make_network, pick_device, predict
+
+TOLERANCE = 1e-5  # of the largest score, in float32
+
+
+class Contest:
+    """All contenders on one file, see :class:`measure.Contest`.
+
+    Args:
+        program: The file.
+        options: The command line.
+    """
+
+    contenders = ("ours whole", "dense whole", "ours pruned", "dense pruned", "winner")
+    limited = ("dense whole", "dense pruned")
+
+    def __init__(self, program: Program, options: Namespace):
+        pruning = measure.our_settings(options, "features").get("hops", LayoutFeatureConfig.hops)
+        hops = {"whole": WHOLE_GRAPH, "pruned": pruning}
+        self.program, self.device = program, pick_device(options.device)
+        self.config = LayoutTrainConfig.of(measure.our_settings(options, "gnn"))
+        self.features = {kind: OneGraph(program, load_graph(program, hops[kind])) for kind in hops}
+        self.winner_graph = winner_graph(load_graph(program, HOPS))
+        self.moments = standardisation([self.winner_graph])
+        self.winner = WinnerNetwork(is_default(program.collection)).to(self.device)
+        self.networks = {}
+        for kind, features in self.features.items():
+            network = make_network(self.config, self._inputs("ours", features))
+            self.networks |= {f"ours {kind}": network, f"dense {kind}": make_dense(network)}
+        self.num_configs = self.winner_graph.num_configs
+        self.parts = {f"of which preparation, {kind}": partial(self.prepare, kind) for kind in hops}
+        nodes = {kind: features.only.num_nodes for kind, features in self.features.items()}
+        self.nodes = nodes | {"winner": self.winner_graph.num_nodes}
+
+    def _inputs(self, form: str, features: OneGraph) -> Inputs:
+        return (Inputs if form == "ours" else DenseInputs)(features, self.config.depth, self.device)
+
+    def run(self, contender: str, num_configs: int) -> np.ndarray:
+        """Scores of the first configurations."""
+        if contender == "winner":
+            inputs = WinnerInputs(first_configs(self.winner_graph, num_configs), self.moments, self.device)
+            return winner_predict(self.winner, inputs, inference_chunk(self.program.collection))
+        form, kind = contender.split()
+        inputs = self._inputs(form, self.features[kind].first_configs(num_configs))
+        network = self.networks[contender]
+        return predict(network, inputs, "test", self.config.inference_configs)[self.program.name]
+
+    def prepare(self, kind: str) -> None:
+        """What ours does before the network: scaling, states and their tensors."""
+        inputs = self._inputs("ours", self.features[kind])
+        inputs.batch("test", self.program.name, np.arange(self.num_configs))
+
+    def exactness(self, memory: dict[str, dict]) -> dict:
+        """Largest difference of scores between ours and dense, in units of the largest score."""
+        found = {}
+        for kind in self.features:
+            num_configs = memory[f"dense {kind}"]["configs"]
+            ours, dense = (self.run(f"{form} {kind}", num_configs) for form in ("ours", "dense"))
+            found[kind] = float(np.abs(ours - dense).max() / np.abs(dense).max())
+        return {"difference": found}
+
+
+def main(arguments: list[str]) -> int:
+    """Run from the command line; the exit status, 1 where ours and dense differ."""
+    options = measure.parse_timing_options(__doc__.splitlines()[0], arguments)
+    results = measure.run_files(__file__, Contest, options)
+    if not results:
+        return 0
+    total = measure.report(results, "Seconds to score all configurations, preparation included")
+    largest = max(max(result["difference"].values()) for result in results)
+    print(f"\nOurs and dense differ by at most {largest:.1e} of the largest score (allowed {TOLERANCE}).\n")
+    measure.finish(
+        {
+            "benchmark": "inference",
+            "environment": measure.environment(options),
+            "settings": measure.our_settings(options, "gnn"),
+            "total": total,
+            "largest difference": largest,
+            "files": results,
+        }
+    )
+    return int(largest > TOLERANCE)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,115 @@
+"""Graphs as a network takes them, and scores of whole splits."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from fastslow.errors import DataError
+from fastslow.graphs import Features
+from fastslow.networks import Batch, GraphInputs, RankingNetwork
+from fastslow.scaling import Scaler
+
+
+class Inputs:
+    """The graphs of a features folder, each scaled once and kept.
+
+    Args:
+        features: A finished features folder.
+        depth: Message-passing layers of the network.
+        device: Where batches go.
+        also: Features of other collections whose train graphs are trained on as well. A graph of these is
+            called ``<folder>/<name>``; one that is valid here is left out. The scalers are those of all
+            collections together.
+
+    Raises:
+        DataError: The folders were built with different settings, so their columns differ.
+    """
+
+    def __init__(
+        self, features: Features, depth: int, device: torch.device, also: Sequence[Features] = ()
+    ):
+        self.features = features
+        self.depth = depth
+        self.device = device
+        self.also = {other.folder.name: other for other in also}
+        for other in also:
+            if other.config_columns != features.config_columns:
+                problem = f"columns other than those of {features.folder.name}"
+                raise DataError(other.folder, problem, "Build both with the same settings")
+        self.node_scaler = Scaler.pool([f.scaler("node") for f in (features, *also)])
+        self.config_scaler = Scaler.pool([f.scaler("config") for f in (features, *also)])
+        self._cache: dict[tuple[str, str], GraphInputs] = {}
+
+    def graph(self, split: str, name: str) -> GraphInputs:
+        """The scaled graph."""
+        if (split, name) not in self._cache:
+            folder, _, stem = name.rpartition("/")
+            graph = (self.also[folder] if folder else self.features).graph(split, stem)
+            self._cache[split, name] = GraphInputs(graph, self.node_scaler, self.config_scaler)
+        return self._cache[split, name]
+
+    def batch(self, split: str, name: str, configs: np.ndarray) -> Batch:
+        """A batch of some configurations of a graph on the device."""
+        return self.graph(split, name).batch(configs, self.depth).to(self.device)
+
+    def trainable(self) -> list[str]:
+        """Train graphs with at least two different runtimes; the others teach no order.
+
+        Raises:
+            DataError: There is none.
+        """
+        held_out = set(self.features.names("valid"))
+        names = _ordered(self.features)
+        for folder, other in self.also.items():
+            names += [f"{folder}/{name}" for name in _ordered(other) if name not in held_out]
+        if not names:
+            problem = "no train graph has two configurations of different runtime"
+            raise DataError(self.features.folder, problem, "Build the features from other programs")
+        return names
+
+
+def _ordered(features: Features) -> list[str]:
+    runtimes = features.labels("train")
+    return [name for name, runtime in runtimes.items() if runtime.min() < runtime.max()]
+
+
+def pick_device(name: str) -> torch.device:
+    """The device of a setting: ``auto`` is a GPU where there is one."""
+    return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name)
+
+
+def autocast(device: torch.device) -> torch.autocast:
+    """bfloat16 on a GPU, float32 on a CPU."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda")
+
+
+@torch.no_grad()
+def predict(
+    network: RankingNetwork, inputs: Inputs, split: str, configs_together: int
+) -> dict[str, np.ndarray]:
+    """Scores of every configuration of a split.
+
+    Args:
+        network: A network.
+        inputs: Its graphs.
+        split: ``train``, ``valid`` or ``test``.
+        configs_together: Configurations scored together; more are dealt at random, with a fixed seed, into
+            parts of equal size, so that the order in the file tells nothing.
+
+    Returns:
+        ``(C,)`` float64 by graph.
+    """
+    network.eval()
+    scores = {}
+    for name in inputs.features.names(split):
+        num_configs = inputs.graph(split, name).graph.num_configs
+        order = np.random.default_rng(0).permutation(num_configs)
+        parts = math.ceil(num_configs / configs_together)
+        score = np.empty(num_configs)
+        for configs in np.array_split(order if parts > 1 else np.arange(num_configs), parts):
+            with autocast(inputs.device):
+                score[configs] = network(inputs.batch(split, name, configs)).cpu().numpy()
+        scores[name] = score
+    return scores
