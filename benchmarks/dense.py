@@ -5,7 +5,6 @@ anew over (N, C, D), without states: messages, pooling, norm and cross-config at
 states save and that they change nothing.
 """
 
-import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -14,10 +13,10 @@ import torch
 from scipy import sparse
 from torch import Tensor, nn
 
+from fastslow.inputs import Inputs
 from fastslow.layers import CrossConfigAttention, SparseOperator, WeightedInstanceNorm
 from fastslow.networks import Batch, GraphInputs
 from fastslow.states import build_states
-from fastslow.train import Inputs
 
 
 class DenseNorm(WeightedInstanceNorm):
@@ -46,8 +45,7 @@ _DENSE_LAYERS = {WeightedInstanceNorm: DenseNorm, CrossConfigAttention: DenseCro
 
 
 def make_dense(network: nn.Module) -> nn.Module:
-    """A copy of a network for dense batches."""
-    network = copy.deepcopy(network)
+    """Turn a network into its dense form, for dense batches, with the same parameters."""
     for module in network.modules():
         if type(module) in _DENSE_LAYERS:
             module.__class__ = _DENSE_LAYERS[type(module)]

@@ -4,22 +4,25 @@
 preparation included. Networks have random weights, which changes no time.
 """
 
+import copy
 import sys
 from argparse import Namespace
 from functools import partial
 
-import measure
 import numpy as np
+
+import measure
 from dense import DenseInputs, make_dense
+from fastslow.collections import Program
+from fastslow.features import LayoutFeatureConfig
+from fastslow.inputs import Inputs, pick_device, predict
+from fastslow.prune import WHOLE_GRAPH
+from fastslow.train import make_network
+from fastslow.train_config import LayoutTrainConfig
 from graph_files import OneGraph, first_configs, load_graph
 from winner import HOPS, WinnerInputs, WinnerNetwork, standardisation, winner_graph
 from winner_recipe import inference_chunk, is_default
 from winner_recipe import predict as winner_predict
-
-from fastslow.collections import Program
-from fastslow.features import LayoutFeatureConfig
-from fastslow.prune import WHOLE_GRAPH
-from fastslow.train import Inputs, LayoutTrainConfig, make_network, pick_device, predict
 
 TOLERANCE = 1e-5  # of the largest score, in float32
 
@@ -47,7 +50,7 @@ class Contest:
         self.networks = {}
         for kind, features in self.features.items():
             network = make_network(self.config, self._inputs("ours", features))
-            self.networks |= {f"ours {kind}": network, f"dense {kind}": make_dense(network)}
+            self.networks |= {f"ours {kind}": network, f"dense {kind}": make_dense(copy.deepcopy(network))}
         self.num_configs = self.winner_graph.num_configs
         self.parts = {f"of which preparation, {kind}": partial(self.prepare, kind) for kind in hops}
         nodes = {kind: features.only.num_nodes for kind, features in self.features.items()}

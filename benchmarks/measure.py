@@ -13,11 +13,11 @@ from statistics import median
 from typing import Protocol
 
 import torch
-from graph_files import default_files, program_of
 
 from fastslow.artifacts import commit
 from fastslow.presets import preset_settings
 from fastslow.steps import parse_overrides
+from graph_files import default_files, program_of
 
 
 class Contest(Protocol):

@@ -12,8 +12,8 @@ from torch.nn import functional
 
 from fastslow.collections import Collection
 from fastslow.graphs import Features, Graph
+from fastslow.inputs import autocast
 from fastslow.metrics import collection_score
-from fastslow.train import autocast
 from winner import WinnerInputs, WinnerNetwork, standardisation, winner_graph
 
 LEARNING_RATE, WEIGHT_DECAY, WARMUP, CLIP = 1e-3, 1e-5, 0.05, 1.0

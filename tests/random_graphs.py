@@ -40,7 +40,9 @@ def make_graph(structure, seed: int = 0) -> Graph:
     rng = np.random.default_rng(seed)
     node_feat = rng.normal(size=(num_nodes, NODE_FEATURES)).astype(np.float32)
     node_feat[:, columns.LAYOUT] = rng.integers(-1, MAX_DIMENSION + 1, (num_nodes, LAYOUT_WIDTH))
-    layouts = rng.integers(-1, MAX_DIMENSION + 1, (NUM_LAYOUTS, LAYOUT_WIDTH)).astype(np.int8)
+    # each names some axes once, the first none, as in the files
+    layouts = rng.permuted(np.tile(np.arange(LAYOUT_WIDTH, dtype=np.int8), (NUM_LAYOUTS, 1)), axis=1)
+    layouts[np.arange(LAYOUT_WIDTH) >= np.array([0, 2, LAYOUT_WIDTH])[:, None]] = -1
     num_configs = len(codes)
     return Graph(
         name="random",

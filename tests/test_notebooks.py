@@ -107,7 +107,7 @@ CHAIN = {  # each needs what those before it made
     "10_features_layout": {"folder": XLA, "hops": 1},
     "11_features_tile": {"folder": TILE},
     "12_violation_ratio": {"features": XLA, "panels": 2},
-    "20_train_layout_gnn": {"features": XLA, "folder": "runs/alone/gnn", "depth": 1, **SMOKE},
+    "20_train_layout_gnn": {"features": XLA, "folder": "runs/alone/gnn", "train_on": "collection", **SMOKE},
     "21_train_tile_gnn": {"features": TILE, "folder": "runs/alone/gnn-tile-xla-s0", **SMOKE},
     "22_train_ranker": {"features": XLA, "folder": "runs/alone/ranker", "rounds": 20},
     "30_ensemble": {

@@ -58,14 +58,28 @@ def test_the_order_of_matrices_and_rows_changes_nothing(rng):
     np.testing.assert_allclose(one.std, other.std)
 
 
-@pytest.mark.parametrize("constant", [0, -1, 0.1, 17.077, 2.6e7])
+@pytest.mark.parametrize("constant", [0, -1, -0.013835835, 17.077, 2.6e7])
 def test_a_constant_column_is_dropped(rng, constant):
-    sizes = (3, 999, 1001, 1234, 77)  # enough rows for a rounded variance
+    sizes = (2320, 1680, 870, 1716, 304, 2404, 672)  # their rounding leaves the third a variance
     matrices = [np.column_stack([np.full(n, constant, np.float32), rng.normal(size=n)]) for n in sizes]
     scaler = Scaler.fit(matrices)
     assert scaler.kept.tolist() == [1]
-    assert scaler.transform(matrices[0]).shape == (3, 1)
+    assert scaler.transform(matrices[0]).shape == (2320, 1)
     assert np.isfinite(scaler.transform(matrices[0])).all()
+
+
+def test_pooled_scalers_equal_one_fitted_on_all(rng):
+    splits = [[rng.normal(loc, 2, (n, 3)) for n in (4, 9)] for loc in (0, 5, -3)]
+    for split in splits:
+        for matrix in split:
+            matrix[:, 1] = 0.3
+    pooled = Scaler.pool([Scaler.fit(split) for split in splits])
+    together = Scaler.fit([matrix for split in splits for matrix in split])
+    np.testing.assert_allclose(pooled.mean, together.mean)
+    np.testing.assert_allclose(pooled.std, together.std)
+    assert pooled.kept.tolist() == [0, 2]
+    alone = Scaler.fit(splits[0])
+    assert Scaler.pool([alone]) is alone
 
 
 def test_a_column_that_differs_between_graphs_only_is_kept():

@@ -27,9 +27,7 @@ class Inputs:
         DataError: The folders were built with different settings, so their columns differ.
     """
 
-    def __init__(
-        self, features: Features, depth: int, device: torch.device, also: Sequence[Features] = ()
-    ):
+    def __init__(self, features: Features, depth: int, device: torch.device, also: Sequence[Features] = ()):
         self.features = features
         self.depth = depth
         self.device = device

@@ -63,7 +63,7 @@ def plot_results(table: pd.DataFrame) -> Figure:
     """Every model's score by collection; bars are means, whiskers the least and the most of a graph.
 
     Args:
-        table: What ``results.score_table`` gives.
+        table: What ``results.pool_seeds`` gives.
     """
     splits = [split for split in ("valid", "test") if split in table]
     collections, models = list(dict.fromkeys(table["collection"])), list(dict.fromkeys(table["model"]))

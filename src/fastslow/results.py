@@ -15,7 +15,7 @@ from fastslow.graphs import Features
 from fastslow.ledger import read_record, write_record
 from fastslow.metrics import collection_score, competition_score
 from fastslow.plots import plot_results, save_figure
-from fastslow.scores import check_scores, read_scores
+from fastslow.scores import SCORED_SPLITS, check_scores, read_scores
 from fastslow.solution import read_solution, score_submission
 from fastslow.submission import SAMPLE, check_submission, ranking, write_submission
 
@@ -104,7 +104,7 @@ def _submission(config: SubmissionConfig, root: Path, csv: Path) -> None:
         checked = check_submission(temporary, root)
         submitted = score_submission(temporary, solution) if solution else {}
     table = score_table(pairs, solution)
-    save_figure(plot_results(table), csv.with_suffix(".png"))
+    save_figure(plot_results(pool_seeds(table)), csv.with_suffix(".png"))
     valid = {features.collection.name: read_manifest(folder)["valid"]["mean"] for features, folder in pairs}
     test = {name: score["mean"] for name, score in submitted.items()}
     write_record(
@@ -165,16 +165,49 @@ def _spread(split: str, score: dict) -> dict:
     return {split: score["mean"], f"{split}_least": min(values), f"{split}_most": max(values)}
 
 
+def pool_seeds(table: pd.DataFrame) -> pd.DataFrame:
+    """One row a collection and kind of model: seeds averaged.
+
+    Args:
+        table: What :func:`score_table` gives.
+
+    Returns:
+        The same columns and ``seeds``; weights are summed, ``<split>`` is the mean over seeds,
+        ``<split>_spread`` the largest less the smallest of them, and least and most are over the graphs of
+        all seeds.
+    """
+    kind = table["model"].str.replace(r" s\d+$", "", regex=True).rename("kind")
+    splits = [split for split in SCORED_SPLITS if split in table]
+    columns = {"seeds": ("model", "size"), "weight": ("weight", "sum")}
+    for split in splits:
+        columns[split] = (split, "mean")
+        columns[f"{split}_spread"] = (split, lambda values: values.max() - values.min())
+        columns[f"{split}_least"] = (f"{split}_least", "min")
+        columns[f"{split}_most"] = (f"{split}_most", "max")
+    pooled = table.groupby(["collection", kind], sort=False).agg(**columns).reset_index()
+    return pooled.rename(columns={"kind": "model"})
+
+
 def format_table(table: pd.DataFrame) -> str:
-    """The table as Markdown for a terminal or a README: one row a collection and model, then the means."""
-    splits = [split for split in ("valid", "test") if split in table]
-    lines = [["collection", "model", "weight", *splits], ["---", "---", *["---:"] * (1 + len(splits))]]
-    for row in table.to_dict("records"):
-        cells = [f"{row[s]:.3f} ({row[f'{s}_least']:.2f} to {row[f'{s}_most']:.2f})" for s in splits]
-        lines.append([row["collection"], row["model"], f"{row['weight']:.2f}", *cells])
-    for model, rows in table.groupby("model", sort=False):
+    """The pooled table as Markdown for a terminal or a README, with the means over five collections."""
+    pooled = pool_seeds(table)
+    splits = [split for split in SCORED_SPLITS if split in pooled]
+    lines = [
+        ["collection", "model", "seeds", "weight", *splits],
+        ["---", "---", *["---:"] * (2 + len(splits))],
+    ]
+    for row in pooled.to_dict("records"):
+        cells = [
+            f"{row[s]:.3f} ± {row[f'{s}_spread'] / 2:.3f}" if row["seeds"] > 1 else f"{row[s]:.3f}"
+            for s in splits
+        ]
+        graphs = [f"[{row[f'{s}_least']:.2f}, {row[f'{s}_most']:.2f}]" for s in splits]
+        cells = [f"{cell} {graph}" for cell, graph in zip(cells, graphs, strict=True)]
+        lines.append([row["collection"], row["model"], str(row["seeds"]), f"{row['weight']:.2f}", *cells])
+    for model, rows in pooled.groupby("model", sort=False):
         if set(rows["collection"]) == {c.name for c in COLLECTIONS}:
-            lines.append(["**mean of five**", model, "", *(f"**{rows[s].mean():.3f}**" for s in splits)])
+            means = [f"**{rows[split].mean():.3f}**" for split in splits]
+            lines.append(["**mean of five**", model, str(rows["seeds"].iloc[0]), "", *means])
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     return "\n".join(
         "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |"

@@ -175,7 +175,7 @@ def _parser() -> argparse.ArgumentParser:
         "--preset", choices=tuple(PRESETS), help="settings to start from (default: that of the data)"
     )
     parser.add_argument("--name", help="name of the run (default: that of the data, or smoke)")
-    parser.add_argument("--seeds", type=int, default=1, help="seeds of each model (default 1)")
+    parser.add_argument("--seeds", type=int, help="seeds of each model (default: 3, smoke: 1)")
     parser.add_argument(
         "--jobs", type=int, default=os.cpu_count() or 1, help="notebooks side by side (default: cores)"
     )
@@ -195,15 +195,17 @@ def make_plan(options: argparse.Namespace) -> Plan:
     Raises:
         ConfigError: An option is out of range.
     """
-    if options.seeds < 1 or options.jobs < 1:
-        raise ConfigError(f"seeds, jobs: {options.seeds}, {options.jobs}; 1 or more wanted")
+    usual = 1 if options.preset == "smoke" else 3
+    seeds = usual if options.seeds is None else options.seeds
+    if seeds < 1 or options.jobs < 1:
+        raise ConfigError(f"seeds, jobs: {seeds}, {options.jobs}; 1 or more wanted")
     known = options.data in DATA_ROOTS
     preset = options.preset or (options.data if known else "kaggle")
     folder = options.data if known else resolve(options.data).resolve().name
     name = options.name or (preset if preset == "smoke" else folder)
     if not name or Path(name).name != name or name.startswith("."):
         raise ConfigError(f"name: {name!r} is not a plain folder name")
-    return Plan(options.data, name, preset, options.seeds, parse_overrides(options.set), options.jobs)
+    return Plan(options.data, name, preset, seeds, parse_overrides(options.set), options.jobs)
 
 
 def main(arguments: list[str] | None = None) -> int:

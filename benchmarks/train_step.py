@@ -1,0 +1,124 @@
+"""Time and memory of one training step: ours, ours computed densely, the winner's.
+
+``python benchmarks/train_step.py [--quick] [--files NPZ ...]``. A step draws 128 configurations of a graph
+pruned as the winner's, prepares them, and goes forward, backward and through the optimizer. Runtimes are
+random, for test files have none.
+"""
+
+import sys
+from argparse import Namespace
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+import measure
+from dense import DenseInputs, make_dense
+from fastslow.collections import Program
+from fastslow.inputs import Inputs, pick_device
+from fastslow.losses import LOSSES
+from fastslow.train import Training
+from fastslow.train_config import LayoutTrainConfig
+from graph_files import OneGraph, load_graph
+from winner import HOPS, WinnerInputs, standardisation, winner_graph
+from winner_recipe import WinnerTraining
+
+CONFIGS = 128
+TOLERANCE = {"score": 1e-5, "gradient": 1e-4}  # relative, in float32
+
+
+class Contest:
+    """All contenders on one file, see :class:`measure.Contest`.
+
+    Args:
+        program: The file.
+        options: The command line.
+    """
+
+    contenders = ("ours", "dense", "winner")
+    limited = ("dense", "winner")
+
+    def __init__(self, program: Program, options: Namespace):
+        graph = winner_graph(load_graph(program, HOPS))
+        rng = np.random.default_rng(0)
+        graph = replace(graph, runtime=1.0 + rng.permutation(graph.num_configs))
+        self.device, self.features = pick_device(options.device), OneGraph(program, graph)
+        settings = measure.our_settings(options, "gnn")
+        self.config = LayoutTrainConfig.of({**settings, "configs_per_step": CONFIGS, "graphs_per_step": 1})
+        self.num_configs = min(CONFIGS, graph.num_configs)
+        self.nodes = {"winner's pruning": graph.num_nodes}
+        self.parts = {"of which preparation": self.prepare}
+        self.trainings = {name: self._training(name) for name in ("ours", "dense")}
+        self.winner = WinnerTraining(program.collection, 0, self.device)
+        self.winner_inputs = WinnerInputs(graph, standardisation([graph]), self.device)
+        self._rng = rng
+
+    def _training(self, name: str) -> Training:
+        inputs = (Inputs if name == "ours" else DenseInputs)(self.features, self.config.depth, self.device)
+        training = Training(self.config, inputs)
+        if name == "dense":
+            make_dense(training.network)
+        return training
+
+    def run(self, contender: str, num_configs: int) -> None:
+        """One step with so many configurations."""
+        if contender == "winner":
+            self.winner.size = num_configs
+            self.winner.step(self.winner_inputs)
+            return
+        training = self.trainings[contender]
+        training.config = replace(self.config, configs_per_step=num_configs)
+        training.run_epoch()  # of the only graph, so it is one step
+
+    def prepare(self) -> None:
+        """What ours does before the network: states of the drawn configurations and their tensors."""
+        configs = self._rng.choice(self.features.only.num_configs, self.num_configs, replace=False)
+        self.trainings["ours"].inputs.batch("train", self.features.only.name, configs)
+
+    def exactness(self, memory: dict[str, dict]) -> dict:
+        """Differences of scores and parameter gradients between ours and dense, relative to the largest."""
+        configs = np.arange(memory["dense"]["configs"])
+        network, name = self.trainings["ours"].network, self.features.only.name
+        runtime = torch.from_numpy(self.features.only.runtime[configs]).to(self.device)
+        self.trainings["dense"].network.load_state_dict(network.state_dict())
+        values = {}
+        for form, training in self.trainings.items():
+            network = training.network.eval()  # no dropout
+            network.zero_grad()
+            score = network(training.inputs.batch("train", name, configs))
+            LOSSES[self.config.loss](score, runtime).backward()
+            gradient = torch.cat([p.grad.flatten() for p in network.parameters() if p.grad is not None])
+            values[form] = {"score": score.detach(), "gradient": gradient}
+        return {
+            "difference": {
+                key: float((values["ours"][key] - dense).abs().max() / dense.abs().max())
+                for key, dense in values["dense"].items()
+            }
+        }
+
+
+def main(arguments: list[str]) -> int:
+    """Run from the command line; the exit status, 1 where ours and dense differ."""
+    options = measure.parse_timing_options(__doc__.splitlines()[0], arguments)
+    results = measure.run_files(__file__, Contest, options)
+    if not results:
+        return 0
+    total = measure.report(results, f"Seconds of a training step with {CONFIGS} configurations")
+    largest = {key: max(result["difference"][key] for result in results) for key in TOLERANCE}
+    for key, allowed in TOLERANCE.items():
+        print(f"\nThe {key}s of ours and dense differ by at most {largest[key]:.1e} (allowed {allowed}).")
+    measure.finish(
+        {
+            "benchmark": "train_step",
+            "environment": measure.environment(options),
+            "settings": measure.our_settings(options, "gnn"),
+            "total": total,
+            "largest difference": largest,
+            "files": results,
+        }
+    )
+    return int(any(largest[key] > allowed for key, allowed in TOLERANCE.items()))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
