@@ -1,11 +1,12 @@
 # The main targets; `make help` lists them. Settings are variables: make submit DATA=kaggle SEEDS=3
 PYTHON ?= python3
-DATA   ?= sample
-PRESET ?=
-NAME   ?=
-SEEDS  ?=
-JOBS   ?=
-SET    ?=
+# not ?=, which would take a NAME or DATA that the environment happens to hold (WSL sets NAME)
+DATA   = sample
+PRESET =
+NAME   =
+SEEDS  =
+JOBS   =
+SET    =
 
 VENV   := .venv
 RUN    := $(VENV)/bin/python
@@ -20,7 +21,8 @@ OPTIONS = --data "$(DATA)" $(if $(PRESET),--preset $(PRESET)) $(if $(NAME),--nam
 .PHONY: help submit submission features train ensemble smoke data test lint clean setup
 
 help: ## Show this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@awk -F ':.*## ' '/^[a-z ]+:.*## / {n = split($$1, names, " "); \
+	  for (i = 1; i <= n; i++) printf "  make %-12s %s\n", names[i], $$2}' $(MAKEFILE_LIST)
 	@echo
 	@echo "Settings: DATA=sample|kaggle|FOLDER  PRESET=sample|smoke|kaggle  NAME=run  SEEDS=3  JOBS=2"
 	@echo "          SET='gnn.layout.epochs=50 features.layout.hops=1'"

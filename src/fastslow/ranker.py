@@ -15,6 +15,7 @@ from fastslow.config import Config, elsewhere, resolve
 from fastslow.graphs import Features, Graph
 from fastslow.metrics import collection_score
 from fastslow.opcodes import CONVOLUTION, DOT, OPCODES, RESHAPE, opcode_name
+from fastslow.plots import plot_training, save_figure
 from fastslow.progress import progress
 from fastslow.scores import SCORED_SPLITS, run_artifact, write_scores
 
@@ -22,6 +23,7 @@ FORMAT = 1  # raise it with every change of code that changes what a run gives
 MODEL = "model.txt"
 IMPORTANCE = "importance.csv"
 METRICS = "metrics.jsonl"
+PLOT = "training.png"
 QUERY_ROWS = 10_000  # LightGBM's largest query
 RELEVANCE_LEVELS = 31  # beyond it LightGBM wants its own table of gains
 OBJECTIVES = ("regression", "lambdarank")
@@ -268,8 +270,8 @@ def _sign(objective: str) -> int:
 def train_ranker(config: RankerConfig) -> dict:
     """Train the ranker of one collection and write its run folder.
 
-    The folder gets ``metrics.jsonl``, ``model.txt``, ``importance.csv``, ``scores.npz`` and, last,
-    ``manifest.json``. Training takes seconds to minutes; an interrupted run starts again.
+    The folder gets ``metrics.jsonl``, ``training.png``, ``model.txt``, ``importance.csv``, ``scores.npz``
+    and, last, ``manifest.json``. Training takes seconds to minutes; an interrupted run starts again.
 
     Args:
         config: Settings.
@@ -302,12 +304,13 @@ def _train(config: RankerConfig, features: Features, folder: Path) -> dict:
     valid = {objective: collection_score(kind, labels, scores[objective]["valid"]) for objective in wanted}
     best = max(wanted, key=lambda objective: valid[objective]["mean"])
     booster = fits[best][0]
+    rows = [
+        {"objective": objective, "round": number, "valid": value}
+        for objective, (_, history) in fits.items()
+        for number, value in enumerate(history, 1)
+    ]
+    save_figure(plot_training(pd.DataFrame(rows), folder.name), folder / PLOT)
     with atomic_path(folder / METRICS) as temporary:
-        rows = [
-            {"objective": objective, "round": number, "valid": value}
-            for objective, (_, history) in fits.items()
-            for number, value in enumerate(history, 1)
-        ]
         temporary.write_text("".join(json.dumps(row) + "\n" for row in rows))
     with atomic_path(folder / MODEL) as temporary:
         booster.save_model(temporary)

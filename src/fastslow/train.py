@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import torch
 
 from fastslow.artifacts import atomic_path, read_manifest
@@ -14,11 +15,13 @@ from fastslow.inputs import Inputs, autocast, pick_device, predict
 from fastslow.losses import LOSSES
 from fastslow.metrics import collection_score
 from fastslow.networks import RankingNetwork
+from fastslow.plots import plot_training, save_figure
 from fastslow.progress import progress
 from fastslow.scores import SCORED_SPLITS, write_scores
 from fastslow.train_config import TrainConfig
 
 METRICS = "metrics.jsonl"
+PLOT = "training.png"
 CHECKPOINT = "checkpoint.pt"
 WEIGHTS = "model.pt"
 
@@ -132,7 +135,9 @@ class Training:
                 if self.epoch % config.evaluate_every == 0 or self.epoch == config.epochs:
                     self.evaluate(loss)
                     self.save(folder, mark)
-                    bar.set_postfix(loss=f"{loss:.3f}", valid=f"{self.history[-1]['valid']:.3f}")
+                    bar.set_postfix(
+                        loss=f"{loss:.3f}", valid=f"{self.history[-1]['valid']:.3f}", refresh=False
+                    )
 
     def finished(self) -> bool:
         """Whether all epochs ran, or patience ran out."""
@@ -186,7 +191,8 @@ class Training:
 def train(config: TrainConfig) -> dict:
     """Train one network, or finish what an interrupted run began, and write its run folder.
 
-    The folder gets ``metrics.jsonl``, ``model.pt``, ``scores.npz`` and, last, ``manifest.json``.
+    The folder gets ``metrics.jsonl``, ``training.png``, ``model.pt``, ``scores.npz`` and, last,
+    ``manifest.json``.
 
     Args:
         config: Settings.
@@ -211,6 +217,7 @@ def train(config: TrainConfig) -> dict:
 
 
 def _write_run(folder: Path, training: Training) -> None:
+    save_figure(plot_training(pd.DataFrame(training.history), folder.name), folder / PLOT)
     with atomic_path(folder / WEIGHTS) as temporary:
         torch.save(training.network.state_dict(), temporary)
     together = training.config.inference_configs
