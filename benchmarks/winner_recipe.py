@@ -3,6 +3,7 @@
 import copy
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -106,13 +107,24 @@ def schedule(done: float) -> float:
     return 0.5 * (1 + math.cos(math.pi * (done - WARMUP) / (1 - WARMUP)))
 
 
-def read_inputs(features: Features, device: torch.device) -> dict[str, dict[str, WinnerInputs]]:
-    """The graphs of a features folder by split and name, as the recipe prepares them."""
+def read_inputs(
+    features: Features, device: torch.device, also: Sequence[Features] = ()
+) -> dict[str, dict[str, WinnerInputs]]:
+    """The graphs of a features folder by split and name, as the recipe prepares them.
+
+    Train graphs of further folders join, but for programs that are valid here.
+    """
     graphs = {
-        split: {name: winner_graph(features.graph(split, name)) for name in features.names(split)}
+        split: {name: features.graph(split, name) for name in features.names(split)}
         for split in ("train", "valid", "test")
     }
-    graphs["train"] = {name: without_duplicates(graph) for name, graph in graphs["train"].items()}
+    for other in also:
+        for name in set(other.names("train")) - set(graphs["valid"]):
+            graphs["train"][f"{other.folder.name}/{name}"] = other.graph("train", name)
+    graphs["train"] = {name: without_duplicates(graph) for name, graph in sorted(graphs["train"].items())}
+    graphs = {
+        split: {name: winner_graph(g) for name, g in by_name.items()} for split, by_name in graphs.items()
+    }
     moments = standardisation(list(graphs["train"].values()))
     return {
         split: {name: WinnerInputs(graph, moments, device) for name, graph in by_name.items()}
@@ -125,6 +137,8 @@ def train_winner(
     seed: int,
     device: torch.device,
     evaluate_every: int,
+    also: Sequence[Features] = (),
+    *,
     steps: int = 0,
     seconds: float = 0.0,
 ) -> dict:
@@ -138,23 +152,21 @@ def train_winner(
         seed: Seed of the run.
         device: Where to train.
         evaluate_every: Passes over the train graphs between two evaluations on valid.
+        also: Further folders whose train graphs are trained on as well.
         steps: The budget in steps, or 0.
         seconds: The budget in seconds, or 0; one of both is given.
 
     Returns:
-        ``valid`` (mean and per graph), ``scores`` of test by graph, ``steps`` and ``seconds`` used.
+        ``scores`` of valid and test by graph, ``steps`` and ``seconds`` used.
     """
     began = time.perf_counter()
-    inputs, labels = read_inputs(features, device), features.labels("valid")
+    inputs, labels = read_inputs(features, device, also), features.labels("valid")
     training = WinnerTraining(features.collection, seed, device)
-    evaluation = time.perf_counter()
-    training.scores(inputs["valid"])
-    training.scores(inputs["test"])
-    ending = time.perf_counter() - evaluation  # the last evaluation and the test scores take as long again
+    reserve = _seconds_of_ending(training, inputs)
     best, taken, epoch = {}, 0, 0
 
     def done() -> float:
-        return taken / steps if steps else (time.perf_counter() - began) / max(seconds - ending, 1e-9)
+        return taken / steps if steps else (time.perf_counter() - began) / max(seconds - reserve, 1e-9)
 
     while not best or done() < 1:
         for name in training.rng.permutation(list(inputs["train"])):
@@ -163,9 +175,19 @@ def train_winner(
                 taken += 1
         epoch += 1
         if epoch % evaluate_every == 0 or done() >= 1:
-            valid = collection_score("layout", labels, training.scores(inputs["valid"]))
-            if not best or valid["mean"] > best["mean"]:
-                best = {**valid, "weights": copy.deepcopy(training.network.state_dict())}
-    training.network.load_state_dict(best.pop("weights"))
-    scores = training.scores(inputs["test"])
-    return {"valid": best, "scores": scores, "steps": taken, "seconds": time.perf_counter() - began}
+            scores = training.scores(inputs["valid"])
+            tau = collection_score("layout", labels, scores)["mean"]
+            if not best or tau > best["tau"]:
+                weights = copy.deepcopy(training.network.state_dict())
+                best = {"tau": tau, "valid": scores, "weights": weights}
+    training.network.load_state_dict(best["weights"])
+    scores = {"valid": best["valid"], "test": training.scores(inputs["test"])}
+    return {"scores": scores, "steps": taken, "seconds": time.perf_counter() - began}
+
+
+def _seconds_of_ending(training: WinnerTraining, inputs: dict) -> float:
+    """How long the last evaluation and the test scores will take."""
+    began = time.perf_counter()
+    training.scores(inputs["valid"])
+    training.scores(inputs["test"])
+    return time.perf_counter() - began

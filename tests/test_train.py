@@ -172,7 +172,7 @@ def test_a_run_learns_that_one_nodes_layout_decides(settings, tmp_path, loss):
 def test_the_run_folder_is_whole(settings, tmp_path):
     manifest = train(settings)
     names = {path.name for path in (tmp_path / "run").iterdir()} - {".lock"}
-    assert names == {"manifest.json", "metrics.jsonl", "model.pt", "scores.npz"}
+    assert names == {"manifest.json", "metrics.jsonl", "training.png", "model.pt", "scores.npz", "training.png"}
     features = Features(settings.features)
     scores = read_scores(tmp_path / "run")
     check_scores(tmp_path / "run", scores, features)
@@ -190,6 +190,12 @@ def test_equal_seeds_give_equal_runs_and_others_do_not(settings, tmp_path):
         train(replace(settings, folder=str(folder), seed=seed))
     assert same_run(folders[0], folders[1])
     assert not same_run(folders[0], folders[2])
+
+
+def test_the_seed_draws_the_first_weights(settings):
+    one, same, other = (make_training(replace(settings, seed=seed)).network for seed in (3, 3, 4))
+    assert torch.equal(one.trunk.node.weight, same.trunk.node.weight)
+    assert not torch.equal(one.trunk.node.weight, other.trunk.node.weight)
 
 
 @pytest.mark.parametrize(

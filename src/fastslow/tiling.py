@@ -13,7 +13,7 @@ class Tiling(NamedTuple):
 
     Args:
         is_default: The layout is left to the compiler.
-        fits: The tensor has every axis that the layout names.
+        fits: The tensor has every axis that the layout names, and its two minor-most axes differ.
         minor_size: Size of the minor-most dimension, 1 or more.
         second_size: Size of the second-minor dimension; 1 for a tensor of one dimension.
         second_padded: The same padded to the tile; 1 for a tensor of one dimension.
@@ -48,10 +48,10 @@ def tile(dims: np.ndarray, layouts: np.ndarray) -> Tiling:
     dims = np.broadcast_to(dims, (*shape, 6))
     rank = (dims > 0).sum(-1)
     is_default = np.broadcast_to(layouts[..., 0] < 0, shape)
-    fits = layouts.max(-1) < rank
     minor = np.where(is_default, rank - 1, layouts[..., 0])
     # A layout that names one axis goes on with the highest axis left; a single dimension has no second one.
     second = np.where(layouts[..., 1] < 0, rank - 1 - (minor == rank - 1), layouts[..., 1])
+    fits = (layouts.max(-1) < rank) & (minor != second)
     minor_size = _size(dims, minor)
     second_size = np.where(second < 0, 1, _size(dims, second))
     second_padded = np.where(second < 0, 1, _round_up(second_size, SUBLANES))
@@ -77,13 +77,14 @@ def tiling_features(dims: np.ndarray, layouts: np.ndarray) -> np.ndarray:
     """
     tiling = tile(dims, layouts)
     there = tiling.fits & (np.asarray(dims)[..., 0] > 0)
+    volume, padded_volume = (np.where(there, v, 1) for v in (tiling.volume, tiling.padded_volume))
     values = [
         tiling.is_default,
         ~tiling.is_default,
         tiling.violates,
-        np.log(tiling.padded_volume / tiling.volume) / 3,
-        np.log1p(tiling.volume) / 10,
-        np.log1p(tiling.padded_volume) / 10,
+        np.log(padded_volume / volume) / 3,
+        np.log1p(volume) / 10,
+        np.log1p(padded_volume) / 10,
         np.log(tiling.minor_size) / 5,
         np.log(tiling.second_size) / 5,
     ]

@@ -1,0 +1,267 @@
+"""Kendall tau on the sample competition: our layout network against the 1st place's, over seeds.
+
+``python benchmarks/quality.py [--quick] [--seeds N] [--collections SLUG ...]``. Ours is trained as by
+``make submit``; the winner's gets (a) exactly the seconds that ours took and (b) as many steps. Both keep
+what is best on valid; test is only reported. Finished runs lie in ``benchmarks/results/`` and are not
+repeated, so an interrupted run goes on where it stopped.
+"""
+
+import sys
+import tempfile
+import time
+from argparse import Namespace
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import fastslow
+import measure
+from fastslow.artifacts import commit, digest, read_json, write_json
+from fastslow.collections import COLLECTIONS, Collection, get_collection
+from fastslow.config import resolve
+from fastslow.features import LayoutFeatureConfig, build_features
+from fastslow.graphs import Features
+from fastslow.inputs import pick_device
+from fastslow.metrics import collection_score
+from fastslow.scores import read_scores
+from fastslow.solution import read_solution
+from fastslow.train import make_inputs, train
+from fastslow.train_config import LayoutTrainConfig
+from winner import HOPS
+from winner_recipe import train_winner
+
+HERE = Path(__file__).resolve().parent
+LAYOUTS = [collection for collection in COLLECTIONS if collection.kind == "layout"]
+EQUAL_TIME, EQUAL_STEPS = "winner, equal time", "winner, equal steps"
+CONTENDERS = ("ours", EQUAL_TIME, EQUAL_STEPS)
+SPLITS = ("valid", "test")
+QUICK = ["gnn.epochs=1", "gnn.layout.train_on=collection", "features.workers=1"]
+
+
+def parse_arguments(arguments: list[str]) -> Namespace:
+    """The command line."""
+    parser = measure.make_parser(__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=3, help="runs of each contender (default 3, quick 1)")
+    parser.add_argument(
+        "--collections",
+        nargs="+",
+        default=[c.slug for c in LAYOUTS],
+        help="slugs (default: all four layouts)",
+    )
+    parser.add_argument("--preset", default="sample", help="settings of ours (default sample, quick smoke)")
+    parser.add_argument("--data-root", default="data/sample", help="folder of npz_all/ and solution.csv")
+    parser.add_argument(
+        "--same-data", action="store_true", help="train the winner's on all train graphs that ours trains on"
+    )
+    options = parser.parse_args(arguments)
+    if options.quick:
+        options.seeds, options.preset, options.collections = 1, "smoke", ["layout-xla-random"]
+        options.set = [*QUICK, *options.set]
+    torch.set_num_threads(options.threads)
+    return options
+
+
+def sources() -> str:
+    """Stands for the code that a result comes from."""
+    paths = [*Path(fastslow.__file__).parent.glob("*.py"), *HERE.glob("winner*.py"), Path(__file__)]
+    return digest({path.name: path.read_text() for path in paths})
+
+
+class Comparison:
+    """Trains and scores the contenders, or finds what they scored before.
+
+    Args:
+        options: The command line.
+        place: Folder of features and results.
+    """
+
+    def __init__(self, options: Namespace, place: Path):
+        self.options, self.place, self.sources = options, place, sources()
+        self.device = pick_device(options.device)
+        solution = resolve(options.data_root) / "solution.csv"
+        self.solution = read_solution(solution) if solution.is_file() else {}
+        for collection in LAYOUTS:
+            self._build_features("ours", collection, measure.our_settings(options, "features"))
+            self._build_features("winner", collection, {"hops": HOPS, "merge_duplicates": False})
+
+    def _features(self, whose: str, collection: Collection) -> Path:
+        return self.place / "features" / whose / collection.slug
+
+    def _build_features(self, whose: str, collection: Collection, settings: dict) -> None:
+        where = {
+            "collection": collection.name,
+            "data_root": self.options.data_root,
+            "folder": str(self._features(whose, collection)),
+            "workers": 1,
+        }
+        build_features(LayoutFeatureConfig.of({**settings, **where}))
+
+    def run(self, collection: Collection, seed: int) -> dict[str, dict]:
+        """Every contender on one collection with one seed."""
+        ours = self._our_config(collection, seed)
+        result = {"ours": self._cached("ours", ours, {}, lambda: self._train_ours(ours))}
+        for name, budget in ((EQUAL_TIME, "seconds"), (EQUAL_STEPS, "steps")):
+            limit = {budget: result["ours"][budget]}
+            result[name] = self._cached(
+                name, ours, limit, lambda limit=limit: self._train_winner(ours, limit)
+            )
+        return result
+
+    def _our_config(self, collection: Collection, seed: int) -> LayoutTrainConfig:
+        fixed = {
+            "features": str(self._features("ours", collection)),
+            "folder": str(self.place / "run"),
+            "device": self.device.type,
+            "seed": seed,
+        }
+        return LayoutTrainConfig.of({**measure.our_settings(self.options, "gnn"), **fixed})
+
+    def _cached(
+        self, contender: str, ours: LayoutTrainConfig, limit: dict, train_it: Callable[[], dict]
+    ) -> dict:
+        options, features = self.options, Features(resolve(ours.features))
+        facts = {"contender": contender, "collection": features.collection.name, "seed": ours.seed, **limit}
+        made_from = {
+            "run": ours.artifact().fingerprint,
+            "sources": self.sources,
+            "threads": options.threads,
+            "device": options.device,
+            "same data": options.same_data and contender != "ours",
+        }
+        path = self.place / "quality" / f"{digest({**facts, **made_from})}.json"
+        if not path.is_file():
+            result = train_it()
+            labels = self._labels(features)
+            scores = {s: collection_score("layout", labels[s], result["scores"][s]) for s in labels}
+            told = {"seconds": result["seconds"], "steps": result["steps"], "commit": commit(), **scores}
+            write_json(path, {**facts, **made_from, **told})
+        return read_json(path)
+
+    def _labels(self, features: Features) -> dict[str, dict[str, np.ndarray]]:
+        labels = {"valid": features.labels("valid")}
+        if self.solution:
+            name = features.collection.name
+            labels["test"] = {graph: self.solution[f"{name}:{graph}"] for graph in features.names("test")}
+        return labels
+
+    def _train_ours(self, config: LayoutTrainConfig) -> dict:
+        with tempfile.TemporaryDirectory(dir=self.place) as folder:
+            config = replace(config, folder=folder)
+            began = time.perf_counter()
+            manifest = train(config)
+            seconds = time.perf_counter() - began
+            scores = read_scores(Path(folder))
+        graphs = len(make_inputs(config).trainable())
+        steps = manifest["epochs"] * -(-graphs // config.graphs_per_step)
+        return {"seconds": seconds, "steps": steps, "scores": scores}
+
+    def _train_winner(self, ours: LayoutTrainConfig, limit: dict) -> dict:
+        own, *also = [Path(ours.features), *(ours.also() if self.options.same_data else [])]
+        folders = [self.place / "features" / "winner" / folder.name for folder in (own, *also)]
+        features, *others = [Features(folder) for folder in folders]
+        return train_winner(features, ours.seed, self.device, ours.evaluate_every, others, **limit)
+
+
+def summarise(runs: list[dict]) -> dict:
+    """Means over the collections by contender, split and seed, and how much ours is above the others."""
+
+    def mean(contender: str, split: str, seed: int) -> float:
+        return float(np.mean([run[split]["mean"] for run in _of(runs, contender) if run["seed"] == seed]))
+
+    seeds = sorted({run["seed"] for run in runs})
+    means = {
+        c: {split: [mean(c, split, seed) for seed in seeds] for split in _splits(runs)} for c in CONTENDERS
+    }
+    gains = {
+        c: {split: float(np.mean(means["ours"][split]) - np.mean(means[c][split])) for split in _splits(runs)}
+        for c in CONTENDERS[1:]
+    }
+    return {"mean of collections by seed": means, "ours above": gains}
+
+
+def collection_rows(runs: list[dict]) -> list[dict]:
+    """Tau, seconds and steps by collection and contender, then the means over collections."""
+    rows = []
+    for collection in dict.fromkeys(run["collection"] for run in runs):
+        for contender in CONTENDERS:
+            own = _of(runs, contender, collection)
+            row = {"collection": collection, "network": contender}
+            row |= {split: _spread([run[split]["mean"] for run in own]) for split in _splits(runs)}
+            rows.append(
+                row | {what: f"{np.mean([r[what] for r in own]):.0f}" for what in ("seconds", "steps")}
+            )
+    for contender, by_split in summarise(runs)["mean of collections by seed"].items():
+        row = {"collection": "**mean**", "network": contender}
+        row |= {split: _spread(values) for split, values in by_split.items()}
+        rows.append(row | {"seconds": "", "steps": ""})
+    return rows
+
+
+def graph_rows(runs: list[dict]) -> list[dict]:
+    """Tau by graph, a column for each contender."""
+    graphs = {
+        (run["collection"], split, graph): None
+        for run in runs
+        for split in _splits(runs)
+        for graph in run[split]["per_graph"]
+    }
+    return [
+        {"collection": collection, "split": split, "graph": graph[:24]}
+        | {c: _spread([r[split]["per_graph"][graph] for r in _of(runs, c, collection)]) for c in CONTENDERS}
+        for collection, split, graph in graphs
+    ]
+
+
+def _of(runs: list[dict], contender: str, collection: str = "") -> list[dict]:
+    return [r for r in runs if r["contender"] == contender and r["collection"].startswith(collection)]
+
+
+def _splits(runs: list[dict]) -> list[str]:
+    return [split for split in SPLITS if split in runs[0]]
+
+
+def _spread(values: list[float]) -> str:
+    return f"{np.mean(values):.3f} ({min(values):.2f} to {max(values):.2f})"
+
+
+def compare(options: Namespace, place: Path) -> None:
+    """All collections and seeds, the tables and the JSON object."""
+    comparison = Comparison(options, place)
+    runs = []
+    for seed in range(options.seeds):
+        for collection in map(get_collection, options.collections):
+            for name, run in comparison.run(collection, seed).items():
+                tau = ", ".join(f"{split} {run[split]['mean']:.3f}" for split in SPLITS if split in run)
+                print(f"{collection.name} seed {seed} {name}: {tau} ({run['seconds']:.0f} s)", flush=True)
+                runs.append(run)
+    print("\nKendall tau: mean over seeds (least to most)\n")
+    print(measure.table(collection_rows(runs)))
+    print("\nBy graph\n")
+    print(measure.table(graph_rows(runs)))
+    measure.finish(
+        {
+            "benchmark": "quality",
+            "environment": measure.environment(options),
+            "settings": measure.our_settings(options, "gnn"),
+            **summarise(runs),
+            "runs": runs,
+        }
+    )
+
+
+def main(arguments: list[str]) -> int:
+    """Run from the command line; the exit status."""
+    options = parse_arguments(arguments)
+    if options.quick:
+        with tempfile.TemporaryDirectory() as place:
+            compare(options, Path(place))
+    else:
+        compare(options, HERE / "results")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
