@@ -1,4 +1,4 @@
-"""From ensembles to a checked CSV: the numbers of the table, the record, and what never replaces a good file."""
+"""From ensembles to a checked CSV: the table's numbers, the record, and what never replaces a good file."""
 
 import hashlib
 import json
@@ -58,11 +58,8 @@ def config(features, tmp_path):
             valid = collection_score(c.kind, own.labels("valid"), scores["valid"])
             Artifact(folder, {"collection": c.name}, {"data": own.data}).finish(valid=valid)
             runs.append(str(folder))
-        build_ensemble(
-            EnsembleConfig(
-                features=str(own.folder), runs=runs, folder=str(tmp_path / "made" / f"ensemble-{c.slug}")
-            )
-        )
+        folder = tmp_path / "made" / f"ensemble-{c.slug}"
+        build_ensemble(EnsembleConfig(features=str(own.folder), runs=runs, folder=str(folder)))
     return SubmissionConfig(
         data_root=str(features / "data"),
         features=[str(features / "features" / c.slug) for c in COLLECTIONS],
@@ -91,10 +88,10 @@ def test_the_table_is_what_the_metrics_give(config, features, tmp_path):
             valid = [metric(own.graph("valid", g).runtime, scores["valid"][g]) for g in "vw"]
             test = []
             for graph in "tu":  # the order that a submission would list, equal scores in file order
-                order = sorted(range(len(scores["test"][graph])), key=lambda i: scores["test"][graph][i])
-                test.append(
-                    metric(solution[f"{c.name}:{graph}"], [order.index(i) for i in range(len(order))])
-                )
+                score = scores["test"][graph]
+                order = sorted(range(len(score)), key=lambda i, score=score: score[i])
+                places = [order.index(i) for i in range(len(order))]
+                test.append(metric(solution[f"{c.name}:{graph}"], places))
             for split, values in (("valid", valid), ("test", test)):
                 wanted = [np.mean(values), min(values), max(values)]
                 assert list(row[[split, f"{split}_least", f"{split}_most"]]) == pytest.approx(wanted)
@@ -203,15 +200,41 @@ def test_a_run_may_be_submitted_alone(config, tmp_path):
     assert list(table["model"]) == ["gnn s0"] * 5 and set(table["weight"]) == {1.0}
 
 
+def row(collection, model, valid, least=-0.25, most=1.0, weight=0.25):
+    return {
+        "collection": collection,
+        "model": model,
+        "weight": weight,
+        "valid": valid,
+        "valid_least": least,
+        "valid_most": most,
+    }
+
+
+def test_seeds_are_pooled():
+    rows = [row("tile:xla", f"gnn s{seed}", seed / 10, least=-seed, most=seed) for seed in (2, 1, 11)]
+    rows += [row("tile:xla", "ensemble", 0.9, weight=1.0), row("layout:xla:random", "gnn s0", 0.5)]
+    pooled = results.pool_seeds(pd.DataFrame(rows)).to_dict("records")
+    assert [(r["collection"], r["model"], r["seeds"]) for r in pooled] == [
+        ("tile:xla", "gnn", 3),
+        ("tile:xla", "ensemble", 1),
+        ("layout:xla:random", "gnn", 1),
+    ]
+    first = pooled[0]
+    assert (first["valid"], first["valid_spread"], first["weight"]) == pytest.approx((1.4 / 3, 1.0, 0.75))
+    assert (first["valid_least"], first["valid_most"]) == (-11, 11)
+    assert pooled[1]["valid_spread"] == 0
+
+
 def test_the_table_as_text():
-    row = {"weight": 1.0, "valid": 0.5, "valid_least": -0.25, "valid_most": 1.0}
-    rows = [{"collection": c.name, "model": "gnn s0", **row} for c in COLLECTIONS]
-    rows.append({"collection": "tile:xla", "model": "extra", **row, "valid": 0.125})
+    rows = [row(c.name, f"gnn s{seed}", 0.4 + seed / 5) for c in COLLECTIONS for seed in (0, 1)]
+    rows.append(row("tile:xla", "extra", 0.125))
     lines = format_table(pd.DataFrame(rows)).splitlines()
     assert len({len(line) for line in lines}) == 1, "columns line up"
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    assert cells[0] == ["collection", "model", "weight", "valid"]
-    assert cells[1] == ["---", "---", "---:", "---:"]
-    assert cells[2] == ["tile:xla", "gnn s0", "1.00", "0.500 (-0.25 to 1.00)"]
-    assert cells[7][3] == "0.125 (-0.25 to 1.00)"
-    assert cells[8:] == [["**mean of five**", "gnn s0", "", "**0.500**"]], "only of models of all five"
+    assert cells[0] == ["collection", "model", "seeds", "weight", "valid"]
+    assert cells[1] == ["---", "---", "---:", "---:", "---:"]
+    assert cells[2] == ["tile:xla", "gnn", "2", "0.50", "0.500 ± 0.100 [-0.25, 1.00]"]
+    assert ["tile:xla", "extra", "1", "0.25", "0.125 [-0.25, 1.00]"] in cells
+    means = [line for line in cells if line[0] == "**mean of five**"]
+    assert means == [["**mean of five**", "gnn", "2", "", "**0.500**"]], "only of models of all five"

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+import fastslow.train
 from fastslow.collections import SPLITS, get_collection
 from fastslow.config import PROJECT
 from fastslow.errors import ConfigError, DataError
@@ -172,7 +173,13 @@ def test_a_run_learns_that_one_nodes_layout_decides(settings, tmp_path, loss):
 def test_the_run_folder_is_whole(settings, tmp_path):
     manifest = train(settings)
     names = {path.name for path in (tmp_path / "run").iterdir()} - {".lock"}
-    assert names == {"manifest.json", "metrics.jsonl", "training.png", "model.pt", "scores.npz", "training.png"}
+    assert names == {
+        "manifest.json",
+        "metrics.jsonl",
+        "training.png",
+        "model.pt",
+        "scores.npz",
+    }
     features = Features(settings.features)
     scores = read_scores(tmp_path / "run")
     check_scores(tmp_path / "run", scores, features)
@@ -310,7 +317,7 @@ def test_missing_features_are_named(settings, tmp_path):
 def script_valid(monkeypatch, *scores):
     """Let evaluations on valid give these scores, one after the other."""
     remaining = iter(scores)
-    monkeypatch.setattr(Training, "valid_score", lambda _: {"mean": next(remaining), "per_graph": {}})
+    monkeypatch.setattr(Training, "valid_score", lambda *_, **__: {"mean": next(remaining), "per_graph": {}})
 
 
 def test_patience_counts_evaluations_without_a_better_score(settings, monkeypatch, tmp_path):
@@ -360,6 +367,23 @@ def test_averaged_weights_are_taken_where_they_are_no_worse(settings, monkeypatc
     for name, value in weights_of(settings.folder).items():
         average = (kept[1][name] + kept[2][name]) / 2
         torch.testing.assert_close(value, kept[1][name] if chosen == "epoch 2" else average)
+
+
+def test_a_part_of_valid_steers_and_all_of_it_is_reported(settings, monkeypatch, tmp_path):
+    sizes, predict_all = [], fastslow.train.predict
+
+    def record(network, inputs, split, together, only=None):
+        scores = predict_all(network, inputs, split, together, only)
+        sizes.append((split, *{len(score) for score in scores.values()}))
+        return scores
+
+    monkeypatch.setattr(fastslow.train, "predict", record)
+    manifest = train(replace(settings, epochs=2, evaluate_every=1, average_last=1, valid_configs=10))
+    assert sizes[:2] == [("valid", 10)] * 2
+    assert sizes[2:] == [("valid", 24)] * 3 + [("test", 24)]
+    (name,) = PROGRAMS["valid"]
+    labels, scores = Features(settings.features).labels("valid"), read_scores(tmp_path / "run")["valid"]
+    assert manifest["valid"]["mean"] == kendall_tau(labels[name], scores[name])
 
 
 def test_the_chosen_weights_are_never_below_the_best_on_valid(settings, tmp_path):

@@ -17,7 +17,9 @@ from fastslow.scaling import Scaler
 from fastslow.train import make_inputs, train
 from fastslow.train_config import LayoutTrainConfig
 
-OWN, OTHER, FOREIGN = (get_collection(f"layout:{name}") for name in ("xla:random", "xla:default", "nlp:random"))
+OWN, OTHER, FOREIGN = (
+    get_collection(f"layout:{name}") for name in ("xla:random", "xla:default", "nlp:random")
+)
 
 
 def build(folder, collection, hops=1, **programs):

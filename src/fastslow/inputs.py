@@ -1,7 +1,7 @@
 """Graphs as a network takes them, and scores of whole splits."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -85,9 +85,13 @@ def autocast(device: torch.device) -> torch.autocast:
 
 @torch.no_grad()
 def predict(
-    network: RankingNetwork, inputs: Inputs, split: str, configs_together: int
+    network: RankingNetwork,
+    inputs: Inputs,
+    split: str,
+    configs_together: int,
+    only: Mapping[str, np.ndarray] | None = None,
 ) -> dict[str, np.ndarray]:
-    """Scores of every configuration of a split.
+    """Scores of the configurations of a split.
 
     Args:
         network: A network.
@@ -95,19 +99,21 @@ def predict(
         split: ``train``, ``valid`` or ``test``.
         configs_together: Configurations scored together; more are dealt at random, with a fixed seed, into
             parts of equal size, so that the order in the file tells nothing.
+        only: Positions of the configurations to score by graph; all of them unless told.
 
     Returns:
-        ``(C,)`` float64 by graph.
+        ``(C,)`` float64 by graph, in the order of the file or of ``only``.
     """
     network.eval()
     scores = {}
     for name in inputs.features.names(split):
-        num_configs = inputs.graph(split, name).graph.num_configs
-        order = np.random.default_rng(0).permutation(num_configs)
-        parts = math.ceil(num_configs / configs_together)
-        score = np.empty(num_configs)
-        for configs in np.array_split(order if parts > 1 else np.arange(num_configs), parts):
+        chosen = only[name] if only else np.arange(inputs.graph(split, name).graph.num_configs)
+        parts = math.ceil(len(chosen) / configs_together)
+        order = np.random.default_rng(0).permutation(len(chosen)) if parts > 1 else np.arange(len(chosen))
+        score = np.empty(len(chosen))
+        for positions in np.array_split(order, parts):
             with autocast(inputs.device):
-                score[configs] = network(inputs.batch(split, name, configs)).cpu().numpy()
+                batch = inputs.batch(split, name, chosen[positions])
+                score[positions] = network(batch).cpu().numpy()
         scores[name] = score
     return scores

@@ -110,19 +110,20 @@ class ViolationConfig(Config):
         )
         self.require(self.panels >= 1, "panels", "1 or more")
 
+    def position(self, names: list[str]) -> int:
+        """Position of the column among those of the features."""
+        self.require(self.column in names, "column", f"one of {', '.join(names)}")
+        return names.index(self.column)
+
 
 def correlate(config: ViolationConfig) -> pd.DataFrame:
     """Kendall's tau between every configuration feature and runtime, a row a graph and a column a feature.
 
     Args:
         config: Settings.
-
-    Raises:
-        ConfigError: The features have no such column.
     """
     features = Features(resolve(config.features))
     names = features.config_columns
-    config.require(config.column in names, "column", f"one of {', '.join(names)}")
     rows = {}
     for name in features.names(config.split):
         graph = features.graph(config.split, name)
@@ -132,10 +133,17 @@ def correlate(config: ViolationConfig) -> pd.DataFrame:
 
 
 def plot_violation(config: ViolationConfig) -> Figure:
-    """A configuration feature against runtime, one panel a graph, with Kendall's tau between the two."""
+    """A configuration feature against runtime, one panel a graph, with Kendall's tau between the two.
+
+    Args:
+        config: Settings.
+
+    Raises:
+        ConfigError: The features have no such column.
+    """
     features = Features(resolve(config.features))
     names = features.names(config.split)[: config.panels]
-    position = features.config_columns.index(config.column)
+    position = config.position(features.config_columns)
     columns = min(3, len(names))
     rows = -(-len(names) // columns)
     figure = Figure(figsize=(4 * columns, 3 * rows), layout="constrained")

@@ -73,6 +73,11 @@ class Training:
         )
         self.names = inputs.trainable()
         self.labels = inputs.features.labels("valid")
+        draw, most = np.random.default_rng(0), config.valid_configs
+        self.drawn = {
+            name: np.sort(draw.choice(len(label), min(most, len(label)), replace=False))
+            for name, label in self.labels.items()
+        }
         self.epoch = 0
         self.history: list[dict] = []
         self.best: dict = {"score": -math.inf, "epoch": 0, "weights": {}}
@@ -109,10 +114,14 @@ class Training:
             score = self.network(self.inputs.batch("train", name, configs))
         return LOSSES[self.config.loss](score, runtime)
 
-    def valid_score(self) -> dict:
-        """The collection's metric on valid, mean and per graph."""
-        scores = predict(self.network, self.inputs, "valid", self.config.inference_configs)
-        return collection_score(self.inputs.features.collection.kind, self.labels, scores)
+    def valid_score(self, every: bool = False) -> dict:
+        """The collection's metric on valid, mean and per graph, of the drawn or of every configuration."""
+        only = None if every else self.drawn
+        scores = predict(self.network, self.inputs, "valid", self.config.inference_configs, only)
+        labels = (
+            self.labels if every else {name: self.labels[name][drawn] for name, drawn in self.drawn.items()}
+        )
+        return collection_score(self.inputs.features.collection.kind, labels, scores)
 
     def evaluate(self, loss: float) -> None:
         """Score valid, note it, and keep the weights."""
@@ -149,16 +158,19 @@ class Training:
 
     def choose_weights(self) -> dict:
         """Load the better on valid of the best and the averaged weights; the score it has."""
+        candidates = {}
         if self.recent:
-            average = {
+            candidates[f"average of the last {len(self.recent)} evaluations"] = {
                 name: torch.stack([w[name].float() for w in self.recent]).mean(0) for name in self.recent[0]
             }
-            self.network.load_state_dict(average)
-            score = self.valid_score()
-            if score["mean"] >= self.best["score"]:
-                return {**score, "weights": f"average of the last {len(self.recent)} evaluations"}
-        self.network.load_state_dict(self.best["weights"])
-        return {**self.valid_score(), "weights": f"epoch {self.best['epoch']}"}
+        candidates[f"epoch {self.best['epoch']}"] = self.best["weights"]
+        scores = {}
+        for label, weights in candidates.items():
+            self.network.load_state_dict(weights)
+            scores[label] = {**self.valid_score(every=True), "weights": label}
+        chosen = max(candidates, key=lambda label: scores[label]["mean"])
+        self.network.load_state_dict(candidates[chosen])
+        return scores[chosen]
 
     def save(self, folder: Path, mark: str) -> None:
         """Write the history and a checkpoint, each atomically."""

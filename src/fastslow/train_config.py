@@ -37,6 +37,8 @@ class TrainConfig(Config):
         warmup: Share of the steps spent warming up.
         clip: Largest gradient norm.
         evaluate_every: Epochs between two evaluations on valid.
+        valid_configs: Most configurations of a valid graph that are scored while training, the same at each
+            evaluation; the final score is that of all.
         patience: Stop after so many evaluations without a better valid score; 0 never stops early.
         average_last: Average the weights of this many last evaluations and keep them where they score
             better on valid; 0 turns averaging off.
@@ -62,6 +64,7 @@ class TrainConfig(Config):
     warmup: float = 0.05
     clip: float = 1.0
     evaluate_every: int = 2
+    valid_configs: int = 2000
     patience: int = 0
     average_last: int = 5
     inference_configs: int = 1100
@@ -73,7 +76,7 @@ class TrainConfig(Config):
         self.require(self.loss in LOSSES, "loss", f"one of {', '.join(LOSSES)}")
         for field in ("width", "graphs_per_step", "epochs", "evaluate_every"):
             self.require(getattr(self, field) >= 1, field, "1 or more")
-        for field in ("configs_per_step", "inference_configs"):
+        for field in ("configs_per_step", "inference_configs", "valid_configs"):
             self.require(getattr(self, field) >= 2, field, "2 or more")
         for field in ("seed", "depth", "patience", "average_last"):
             self.require(getattr(self, field) >= 0, field, "0 or more")
