@@ -14,7 +14,7 @@ from scipy import sparse
 from torch import Tensor, nn
 
 from fastslow.inputs import Inputs
-from fastslow.layers import CrossConfigAttention, SparseOperator, WeightedInstanceNorm
+from fastslow.layers import CrossConfigAttention, NodeSum, SparseOperator, WeightedInstanceNorm
 from fastslow.networks import Batch, GraphInputs
 from fastslow.states import build_states
 
@@ -41,7 +41,19 @@ class DenseCrossConfigAttention(CrossConfigAttention):
         return (pairs * weight * level.num_configs).flatten(0, 1)
 
 
-_DENSE_LAYERS = {WeightedInstanceNorm: DenseNorm, CrossConfigAttention: DenseCrossConfigAttention}
+class DenseNodeSum(NodeSum):
+    """The sum over nodes."""
+
+    def forward(self, x: Tensor, pooling: SparseOperator, level: "DenseLevel") -> Tensor:
+        """``(N * C, D)`` to ``(C, D)``; the pairs need no operator."""
+        return x.unflatten(0, (-1, level.num_configs)).sum(0)
+
+
+_DENSE_LAYERS = {
+    WeightedInstanceNorm: DenseNorm,
+    CrossConfigAttention: DenseCrossConfigAttention,
+    NodeSum: DenseNodeSum,
+}
 
 
 def make_dense(network: nn.Module) -> nn.Module:
@@ -65,16 +77,6 @@ class _NeighbourMean:
         """``(N * C, D)`` to the same."""
         num_nodes = self.adjacency.shape[0]
         return (self.adjacency @ x.reshape(num_nodes, -1)).view(len(x), -1)
-
-
-@dataclass(frozen=True)
-class _SumOverNodes:
-    """``(N * C, D)`` to ``(C, D)``."""
-
-    num_configs: int
-
-    def __matmul__(self, x: Tensor) -> Tensor:
-        return x.unflatten(0, (-1, self.num_configs)).sum(0)
 
 
 @dataclass(frozen=True)
@@ -131,8 +133,6 @@ class DenseGraphInputs(GraphInputs):
             own,
             **{name: value[pairs] for name, value in vars(own).items() if name.startswith("state_")},
             levels=[level] * (depth + 1),
-            pooling=_SumOverNodes(num_configs),
-            num_constant=0,
         )
 
     def _pairs(self, configs: np.ndarray) -> np.ndarray:

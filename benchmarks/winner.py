@@ -3,7 +3,7 @@
 Written from the published description. Every (configuration, node) pair is computed on its own, as C copies
 of the graph side by side. Of PyG's ways to batch them (a configuration axis before or after the nodes,
 disjoint edge lists, a block-diagonal CSR matrix) the last was the fastest on a CPU, forward and backward, by
-5 to 35 %; it is the one used. On a GPU, where PyG's CSR product knows no bfloat16, it is the edge list.
+6 to 35 %; it is the one used. On a GPU, where PyG's CSR product knows no bfloat16, it is the edge list.
 """
 
 import warnings

@@ -12,7 +12,6 @@ import psutil
 import pytest
 
 from fastslow import workflow
-from fastslow.artifacts import read_manifest
 from fastslow.collections import COLLECTIONS
 from fastslow.config import resolve
 from fastslow.ledger import read_record
@@ -21,7 +20,7 @@ from fastslow.solution import read_solution, score_submission
 from fastslow.steps import Plan, Step
 from fastslow.submission import check_submission
 from fastslow.survey import SurveyConfig
-from workspace import command, environment
+from workspace import SERIAL, command, environment
 
 LAYOUTS = [c.slug for c in COLLECTIONS if c.kind == "layout"]
 
@@ -96,7 +95,7 @@ def test_a_second_run_redoes_nothing(home, capsys):
 )
 def test_a_changed_setting_redoes_exactly_what_depends_on_it(home, capsys, setting, redone, said):
     before = manifests(home)
-    assert run("submission", "--set", setting) == 0
+    assert run("submission", "--set", SERIAL, setting) == 0
     after = manifests(home)
     changed = {folder.removesuffix("-s0") for folder in after if after[folder] != before[folder]}
     assert changed == {*redone, "runs/smoke/submission"}
@@ -155,13 +154,16 @@ def test_a_kernel_that_dies_is_told(home):
     assert resolve(step.config.folder).joinpath("failed.ipynb").is_file()
 
 
+LONG = ("--set", "gnn.tile.epochs=150", "gnn.tile.evaluate_every=10")
+
+
 def begin_and_stop(home, signal_number):
-    """Start to build features again with one hop, and stop in the middle."""
-    before = manifests(home)
-    arguments = command("features", "--set", "features.layout.hops=1")
-    process = subprocess.Popen(arguments, env=environment(home), stderr=subprocess.DEVNULL)
+    """Begin a long training, and stop it after a checkpoint that was not there before."""
+    checkpoint = home / "runs/smoke/gnn-tile-xla-s0/checkpoint.pt"
+    before = checkpoint.stat().st_mtime_ns if checkpoint.exists() else 0
+    process = subprocess.Popen(command("train", *LONG), env=environment(home), stderr=subprocess.DEVNULL)
     try:
-        while set(manifests(home)) == set(before):  # the first one goes when its folder is written to
+        while not checkpoint.exists() or checkpoint.stat().st_mtime_ns == before:
             assert process.poll() is None, "it must be stopped before it ends"
             time.sleep(0.02)
         notebooks = psutil.Process(process.pid).children(recursive=True)
@@ -169,20 +171,20 @@ def begin_and_stop(home, signal_number):
         assert process.wait(timeout=5) == -signal_number
     finally:
         process.kill()
-    _, alive = psutil.wait_procs([p for p in notebooks if "ipykernel_launcher" in " ".join(p.cmdline())], 20)
+    _, alive = psutil.wait_procs(notebooks, timeout=20)
     assert notebooks and not alive, "a notebook must not go on alone"
 
 
 def test_an_interrupted_run_goes_on(home):
-    complete = set(manifests(home))
+    complete, folder = set(manifests(home)), home / "runs/smoke/gnn-tile-xla-s0"
     for signal_number in (signal.SIGINT, signal.SIGKILL):
         begin_and_stop(home, signal_number)
-        assert set(manifests(home)) < complete
+        assert complete - set(manifests(home)) == {"runs/smoke/gnn-tile-xla-s0"}
         assert not list(home.rglob("failed.ipynb"))
-    assert run("features", "--set", "features.layout.hops=1") == 0
+    assert run("train", *LONG) == 0
     assert set(manifests(home)) == complete
-    for slug in LAYOUTS:
-        assert read_manifest(home / "features/smoke" / slug)["settings"]["hops"] == 1
+    assert re.search(r"resumed after epoch \d\d", (folder / "notebook.ipynb").read_text())
+    assert not (folder / "checkpoint.pt").exists()
 
 
 def test_two_at_once_with_spaces_in_names_give_the_same_bytes(home):
@@ -190,7 +192,7 @@ def test_two_at_once_with_spaces_in_names_give_the_same_bytes(home):
     missing = shutil.ignore_patterns("*tile-xla*", "*layout-xla-random*", "submission")
     for stem in ("features", "runs"):
         shutil.copytree(home / stem / "smoke", home / stem / "my run", ignore=missing)
-    named = ("--data", str(root), "--name", "my run")
+    named = ("--data", str(root), "--name", "my run", "--set", SERIAL)
     both = [subprocess.Popen(command("features", *named), env=environment(home)) for _ in range(2)]
     assert [process.wait() for process in both] == [0, 0]
     assert run("submission", *named) == 0

@@ -12,6 +12,7 @@ from fastslow.collections import COLLECTIONS, SPLITS, list_programs
 
 SAMPLE = Path(__file__).parents[1] / "data" / "sample"
 LAYOUT_FILES = {"train": 2, "valid": 1, "test": 1}
+SERIAL = "features.workers=1"  # for a few small files, starting processes takes longer than the work
 TILE_FILES = {"train": 4, "valid": 2, "test": 2}
 
 
@@ -50,7 +51,9 @@ def finished(tmp_path_factory) -> tuple[Path, subprocess.CompletedProcess]:
     """A home where the run ``smoke`` is complete, and what the workflow said; not to be changed."""
     home = tmp_path_factory.mktemp("finished")
     cut_sample(home / "data" / "sample")
-    done = subprocess.run(command("submit"), env=environment(home), cwd=home, capture_output=True, text=True)
+    done = subprocess.run(
+        command("submit", "--set", SERIAL), env=environment(home), cwd=home, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     return home, done
 

@@ -202,3 +202,24 @@ class CrossConfigAttention(nn.Module):
         weight = (logits - top).exp()
         mean = level.per_node @ weight
         return x * (weight / mean[level.node_ids])
+
+
+class NodeSum(nn.Module):
+    r"""Sums a graph's nodes for every configuration.
+
+    .. math:: y_c = \sum_n \bar x_n + \sum_n (x_{n,c} - \bar x_n)
+
+    with :math:`\bar x_n` the mean of node n over the configurations. What all configurations share is summed
+    apart: configurations of a large graph differ by less than float32 resolves in one sum over it.
+    """
+
+    def forward(self, x: Tensor, pooling: SparseOperator, level: LevelTensors) -> Tensor:
+        """``x`` (S, D) to (C, D).
+
+        Args:
+            x: The states of a level.
+            pooling: (C, S) operator that sums the varying states of each configuration.
+            level: The level.
+        """
+        mean = level.per_node @ x
+        return mean.sum(0) + pooling @ (x - mean[level.node_ids])

@@ -13,6 +13,7 @@ from fastslow.layers import (
     ChannelAttention,
     CrossConfigAttention,
     LevelTensors,
+    NodeSum,
     SageConv,
     SparseOperator,
     WeightedInstanceNorm,
@@ -42,7 +43,6 @@ class Batch:
         state_tiling: ``(S_0, 24)`` float32, how its three tensors lie in the TPU's tiles.
         levels: The states.
         pooling: ``(C, S)`` operator over the varying states of the last level.
-        num_constant: Number of constant states at its end.
         num_nodes: N.
         config_feat: ``(C, V)`` float32, scaled.
     """
@@ -54,7 +54,6 @@ class Batch:
     state_tiling: Tensor
     levels: list[LevelTensors]
     pooling: SparseOperator
-    num_constant: int
     num_nodes: int
     config_feat: Tensor
 
@@ -105,7 +104,6 @@ class GraphInputs:
             *_state_inputs(states, graph, codes),
             [_level_tensors(states, level) for level in range(depth + 1)],
             SparseOperator(states.pooling),
-            states.num_constant,
             graph.num_nodes,
             torch.from_numpy(config_feat),
         )
@@ -231,6 +229,7 @@ class RankingNetwork(nn.Module):
         self.depth = depth
         self.pooling = pooling
         self.trunk = Trunk(numeric_width, width, depth, cross_config, dropout)
+        self.sum_nodes = NodeSum()
         self.head = nn.Sequential(
             nn.Linear(width + config_width, 2 * width),
             nn.GELU(),
@@ -243,8 +242,7 @@ class RankingNetwork(nn.Module):
     def forward(self, batch: Batch) -> Tensor:
         """A batch to ``(C,)`` scores."""
         x = self.trunk(batch)
-        constant = x[len(x) - batch.num_constant :].sum(0)
-        pooled = batch.pooling @ x + constant
+        pooled = self.sum_nodes(x, batch.pooling, batch.levels[-1])
         if self.pooling == "mean":
             pooled = pooled / batch.num_nodes
         pooled = pooled.expand(len(batch.config_feat), -1)
