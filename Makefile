@@ -36,7 +36,7 @@ submission features train ensemble: $(READY) ## The same up to that stage, nothi
 smoke: $(READY) ## The whole path with next to no training, in about a minute
 	@$(RUN) -m fastslow.workflow submission --preset smoke $(OPTIONS)
 
-data: $(READY) ## Download the real competition into data/raw (17 GB unpacked; goes on where it stopped)
+data: $(READY) ## Download the real competition into data/raw (goes on where it stopped)
 	@$(RUN) -m fastslow.download --root data/raw $(SET)
 
 test: $(TESTED) ## Run the tests

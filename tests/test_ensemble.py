@@ -108,6 +108,14 @@ def test_never_worse_on_valid_than_the_best_member(normalisation, data, rounds, 
     assert valid_score(combine(members, "valid", normalisation, weights)) >= best
 
 
+def test_the_search_stops_at_the_best_mixture_it_saw():
+    members = {name: {"valid": {"g": np.array([value])}} for name, value in (("a", 0.0), ("b", 1.0))}
+    weights = search_weights(members, "raw", 3, lambda scores: -abs(scores["g"][0] - 0.5))
+    assert weights == {"a": 0.5, "b": 0.5}, "a third member makes it worse"
+    weights = search_weights(members, "raw", 10, lambda scores: -abs(scores["g"][0] - 0.3))
+    assert weights == pytest.approx({"a": 0.7, "b": 0.3})
+
+
 @pytest.mark.parametrize("normalisation", ["best", *NORMALISATIONS])
 @pytest.mark.parametrize("kind", ["layout", "tile"])
 def test_an_ensemble_of_noisy_members(request, tmp_path, rng, kind, normalisation):

@@ -124,11 +124,16 @@ def test_csv_record_and_plot(config, features, tmp_path):
     assert {path.name for path in csv.parent.iterdir()} == {"mine.csv", "mine.json", "mine.png", "ledger.md"}
 
 
-def test_without_a_solution_there_is_no_test_score(config, features, tmp_path):
+def without_solution(config, features, tmp_path):
+    """The same settings for a data root that has the npz files alone."""
     root = tmp_path / "data"
     root.mkdir()
     (root / "npz_all").symlink_to(features / "data" / "npz_all")
-    table = make_submission(SubmissionConfig(**{**config.asdict(), "data_root": str(root)}))
+    return SubmissionConfig(**{**config.asdict(), "data_root": str(root)})
+
+
+def test_without_a_solution_there_is_no_test_score(config, features, tmp_path):
+    table = make_submission(without_solution(config, features, tmp_path))
     assert "test" not in table and len(table) == 15
     assert json.loads(csv_of(tmp_path).with_suffix(".json").read_text())["test_mean"] is None
 
@@ -143,20 +148,21 @@ def test_it_is_made_again_where_something_it_depends_on_changed(config, features
         assert not config.artifact().is_current()
         product.write_bytes(content)
     assert config.artifact().is_current()
-    root = tmp_path / "data"
-    root.mkdir()
-    (root / "npz_all").symlink_to(features / "data" / "npz_all")
+    bare = without_solution(config, features, tmp_path)
     for name in ("solution.csv", "sample_submission.csv"):
-        before = SubmissionConfig(**{**config.asdict(), "data_root": str(root)}).artifact().fingerprint
-        (root / name).write_text("x")
-        after = SubmissionConfig(**{**config.asdict(), "data_root": str(root)}).artifact().fingerprint
-        assert before != after
+        before = bare.artifact().fingerprint
+        (tmp_path / "data" / name).write_text("x")
+        assert bare.artifact().fingerprint != before
     folder = tmp_path / "made" / "ensemble-tile-xla"
     Artifact(folder, {"changed": True}, {}).finish(valid=read_manifest(folder)["valid"])
     assert not config.artifact().is_current()
 
 
-def test_a_csv_that_fails_the_check_never_replaces_a_good_one(config, tmp_path, monkeypatch):
+@pytest.mark.parametrize("solved", [True, False])
+def test_a_csv_that_fails_the_check_never_replaces_a_good_one(
+    config, features, tmp_path, monkeypatch, solved
+):
+    config = config if solved else without_solution(config, features, tmp_path)
     make_submission(config)
     csv = csv_of(tmp_path)
     good = {path: path.read_bytes() for path in csv.parent.iterdir()}
