@@ -6,7 +6,7 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.lib import format as npy
 
+from fastslow.artifacts import atomic_path
 from fastslow.errors import DataError
 
 CHUNK_BYTES = 8_000_000
@@ -145,6 +146,12 @@ def read_arrays(
                 member.seek(0)
                 arrays[key] = npy.read_array(member, allow_pickle=False)
     return arrays
+
+
+def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write an npz file atomically."""
+    with atomic_path(path) as temporary, open(temporary, "wb") as handle:
+        np.savez(handle, **arrays)
 
 
 def stream_rows(

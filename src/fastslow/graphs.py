@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from fastslow.arrays import read_arrays, readable
+from fastslow.arrays import read_arrays, readable, write_arrays
 from fastslow.artifacts import atomic_path, read_manifest
 from fastslow.collections import SPLITS, Collection, get_collection
 from fastslow.errors import DataError
@@ -90,8 +90,8 @@ def write_graph(folder: Path, split: str, graph: Graph, fingerprint: str) -> Non
             open(temporary, "wb") as handle,
         ):
             np.save(handle, np.ascontiguousarray(getattr(graph, array)))
-    with atomic_path(_path(folder, split, graph.name)) as temporary, open(temporary, "wb") as handle:
-        np.savez(handle, fingerprint=np.array(fingerprint), **{key: getattr(graph, key) for key in _SMALL})
+    small = {key: getattr(graph, key) for key in _SMALL}
+    write_arrays(_path(folder, split, graph.name), {"fingerprint": np.array(fingerprint), **small})
 
 
 def is_written(folder: Path, split: str, name: str, fingerprint: str) -> bool:

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastslow import columns
-from fastslow.arrays import read_arrays
-from fastslow.artifacts import atomic_path
+from fastslow.arrays import read_arrays, write_arrays
 from fastslow.tiling import LANES
 
 CLIP = 8.0  # in standard deviations: an unseen program must not saturate the network
@@ -96,8 +95,7 @@ class Scaler:
 def write_scalers(path, **scalers: Scaler) -> None:
     """Write named scalers to one npz file."""
     arrays = {f"{name}_{part}": getattr(s, part) for name, s in scalers.items() for part in ("mean", "std")}
-    with atomic_path(path) as temporary, open(temporary, "wb") as handle:
-        np.savez(handle, **arrays)
+    write_arrays(path, arrays)
 
 
 def read_scaler(path, name: str) -> Scaler:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fastslow.arrays import read_arrays
-from fastslow.artifacts import Artifact, atomic_path
+from fastslow.arrays import read_arrays, write_arrays
+from fastslow.artifacts import Artifact
 from fastslow.config import Config, resolve
 from fastslow.errors import DataError
 from fastslow.graphs import Features
@@ -52,8 +52,7 @@ def write_scores(folder: Path, scores: Mapping[str, Mapping[str, np.ndarray]]) -
         for split in SCORED_SPLITS
         for name in scores[split]
     }
-    with atomic_path(Path(folder) / SCORES) as temporary, open(temporary, "wb") as handle:
-        np.savez(handle, **arrays)
+    write_arrays(Path(folder) / SCORES, arrays)
 
 
 def read_scores(folder: Path) -> Scores:

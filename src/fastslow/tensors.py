@@ -15,13 +15,10 @@ import numpy as np
 from fastslow import columns
 from fastslow.opcodes import CONVOLUTION, DOT, RESHAPE
 
-ROLES = ("output", "input", "kernel")
-"""Axis 1 of every (K, 3) array here and of the configuration codes (C, K, 3)."""
-
 
 @dataclass(frozen=True)
 class ConfigTensors:
-    """Output, input and kernel tensor (axis 1, as ``ROLES``) of K configurable nodes.
+    """Output, input and kernel tensor (axis 1, as ``npz.ROLES``) of K configurable nodes.
 
     Args:
         dims: (K, 3, 6) int64 sizes in the program's order, 0 beyond the rank and where ``known`` is False.

@@ -8,9 +8,10 @@ read in the order of the program, many do.
 import numpy as np
 
 from fastslow import columns
+from fastslow.npz import ROLES
 from fastslow.opcodes import CONVOLUTION, DOT, OPCODES
 from fastslow.scaling import signed_log1p
-from fastslow.tensors import ROLES, config_tensors
+from fastslow.tensors import config_tensors
 from fastslow.tiling import LANES, SUBLANES
 
 GROUPS = ("kernel", "output", "input")  # order of the three groups of eight columns in config_feat

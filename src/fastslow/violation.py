@@ -14,8 +14,9 @@ import numpy as np
 from scipy import sparse
 
 from fastslow.errors import ConfigError
+from fastslow.npz import ROLES
 from fastslow.opcodes import CONVOLUTION, DOT, RESHAPE
-from fastslow.tensors import ROLES, ConfigTensors, config_chunks
+from fastslow.tensors import ConfigTensors, config_chunks
 from fastslow.tiling import LANES, tile
 
 DEFAULT_LAYOUTS = ("row_major", "leave_out")

@@ -86,19 +86,21 @@ def run_steps(steps: list[Step], jobs: int) -> None:
     with progress(total=len(steps), unit="step", disable=quiet) as bar, ThreadPoolExecutor(jobs) as pool:
         for stage in STAGES:
             wanted = [step for step in steps if step.stage == stage]
-            outdated = [step for step in wanted if not step.config.artifact().is_current()]
+            # asked once a step: for features it reads the directory of every data file
+            artifacts = [(step, step.config.artifact()) for step in wanted]
+            outdated = [(step, artifact) for step, artifact in artifacts if not artifact.is_current()]
             current = len(wanted) - len(outdated)
             bar.set_description(stage)
             bar.update(current)
             say = f"{stage}: {current} of {len(wanted)} up to date" if current else stage
             bar.write(say, file=sys.stderr)
-            _run_stage(outdated, pool, bar)
+            for step, artifact in outdated:
+                for change in artifact.changes():
+                    bar.write(f"  {step.name}: {change}", file=sys.stderr)
+            _run_stage([step for step, _ in outdated], pool, bar)
 
 
 def _run_stage(steps: list[Step], pool: ThreadPoolExecutor, bar) -> None:
-    for step in steps:
-        for change in step.config.artifact().changes():
-            bar.write(f"  {step.name}: {change}", file=sys.stderr)
     running = {pool.submit(run_step, step): step for step in steps}
     pause = LOG_SECONDS if bar.disable else PAUSE_SECONDS
     try:
