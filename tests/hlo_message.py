@@ -1,96 +1,17 @@
-"""HLO modules as protobuf messages and their 140 node features: the reference that padding is tested against.
+"""The 140 node features written plainly, instruction by instruction: the reference for padding and extract.
 
 Also made-up modules: :class:`Program` builds one, :func:`random_program` draws one.
-
-The message definition is our own and holds only the fields read here, numbered as in OpenXLA's public
-``hlo.proto`` and ``xla_data.proto`` and in TpuGraphs' ``tuning.proto``; parsing sets the others aside.
 """
 
 import math
 
 import numpy as np
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from fastslow.columns import ELEMENT_TYPES
+from fastslow.hlo import PRIMITIVE_TYPES, Module
 from fastslow.opcodes import OPCODES
 
-PRIMITIVE_TYPES = dict(
-    zip(ELEMENT_TYPES, (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 16, 15, 18, 13, 14, 17), strict=True)
-)
-"""Number of each element type in XLA's ``PrimitiveType``."""
-
 _DIMENSION_FIELDS = "size stride padding_low padding_high window_dilation base_dilation".split()  # noqa: SIM905
-
-# Message: field: (number, type). ``*`` marks a repeated field; a capital letter another message.
-_SCHEMA = {
-    "Layout": {"minor_to_major": (1, "int64*")},
-    "Shape": {
-        "element_type": (2, "int64"),
-        "dimensions": (3, "int64*"),
-        "tuple_shapes": (4, "Shape*"),
-        "layout": (5, "Layout"),
-    },
-    "WindowDimension": {name: (number, "int64") for number, name in enumerate(_DIMENSION_FIELDS, start=1)}
-    | {"window_reversal": (7, "bool")},
-    "Window": {"dimensions": (1, "WindowDimension*")},
-    "ConvolutionDimensionNumbers": {
-        "kernel_input_feature": (3, "int64"),
-        "kernel_output_feature": (4, "int64"),
-        "kernel_spatial": (6, "int64*"),
-        "input_batch": (7, "int64"),
-        "input_feature": (8, "int64"),
-        "output_batch": (9, "int64"),
-        "output_feature": (10, "int64"),
-        "input_spatial": (11, "int64*"),
-    },
-    "SliceDimension": {"start": (1, "int64"), "limit": (2, "int64"), "stride": (3, "int64")},
-    "EdgePadding": {"low": (1, "int64"), "high": (2, "int64")},
-    "PaddingConfig": {"dimensions": (1, "EdgePadding*")},
-    "Instruction": {
-        "opcode": (2, "string"),
-        "shape": (3, "Shape"),
-        "parameter_number": (9, "int64"),
-        "dimensions": (14, "int64*"),
-        "window": (15, "Window"),
-        "convolution": (16, "ConvolutionDimensionNumbers"),
-        "slice_dimensions": (17, "SliceDimension*"),
-        "dynamic_slice_sizes": (20, "int64*"),
-        "padding_config": (21, "PaddingConfig"),
-        "id": (35, "int64"),
-        "operand_ids": (36, "int64*"),
-        "called_computation_ids": (38, "int64*"),
-        "feature_group_count": (50, "int64"),
-        "batch_group_count": (58, "int64"),
-        "is_stable": (60, "bool"),
-    },
-    "Computation": {"instructions": (2, "Instruction*"), "id": (5, "int64"), "root_id": (6, "int64")},
-    "Module": {"computations": (3, "Computation*")},
-    "ModuleTuningData": {"module": (1, "Module")},
-}
-
-
-def _messages() -> dict[str, type]:
-    """Message classes of the schema, by name."""
-    field_type = descriptor_pb2.FieldDescriptorProto
-    file = descriptor_pb2.FileDescriptorProto(name="fastslow_test_hlo.proto", package="hlo", syntax="proto3")
-    for message, fields in _SCHEMA.items():
-        descriptor = file.message_type.add(name=message)
-        for name, (number, kind) in fields.items():
-            field = descriptor.field.add(name=name, number=number)
-            field.label = field_type.LABEL_REPEATED if kind.endswith("*") else field_type.LABEL_OPTIONAL
-            kind = kind.removesuffix("*")
-            if kind in _SCHEMA:
-                field.type, field.type_name = field_type.TYPE_MESSAGE, f".hlo.{kind}"
-            else:
-                field.type = getattr(field_type, f"TYPE_{kind.upper()}")
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    types = {name: pool.FindMessageTypeByName(f"hlo.{name}") for name in _SCHEMA}
-    return {name: message_factory.GetMessageClass(kind) for name, kind in types.items()}
-
-
-MESSAGES = _messages()
-Module, ModuleTuningData = MESSAGES["Module"], MESSAGES["ModuleTuningData"]
 
 
 def _padded(values, columns: int, fill: float, aggregates: bool = True) -> list[float]:
@@ -144,7 +65,7 @@ def graph(module, fill: float = 0.0) -> tuple[np.ndarray, np.ndarray, np.ndarray
     """Arrays of a module as TpuGraphs makes them: node_feat (N, 140), node_opcode (N,), edge_index (E, 2).
 
     Args:
-        module: A ``Module`` message.
+        module: A :class:`fastslow.hlo.Module`.
         fill: Value of ``node_feat`` after a list's end.
     """
     nodes = [(part, inst) for part in module.computations for inst in part.instructions]

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastslow import columns
+from fastslow.hlo import ModuleTuningData
 from fastslow.opcodes import OPCODES, opcode_name
 from fastslow.padding import LISTS, PADDING, UNKNOWN, list_lengths, pad
-from hlo_message import ModuleTuningData, Program, graph, random_program, window
+from hlo_message import Program, graph, random_program, window
 
 ROOT = Path(__file__).parents[1]
 REAL = ROOT.parent / "shared" / "real"

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fastslow.hlo import PRIMITIVE_TYPES, ModuleTuningData
 from fastslow.opcodes import RESHAPE
 from fastslow.tensors import config_chunks, config_tensors, dot_fit
-from hlo_message import PRIMITIVE_TYPES, ModuleTuningData, Program, graph
+from hlo_message import Program, graph
 
 ROOT = Path(__file__).parents[1]
 REAL = ROOT.parent / "shared" / "real"

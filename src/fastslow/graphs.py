@@ -34,6 +34,10 @@ class Graph:
         config_index: ``(K,)`` int32, node number of each configurable node (tile: none).
         tensor_sizes: ``(K, 3, 6)`` int32, dimension sizes of each configurable node's output, input and
             kernel, 0-padded, all 0 where there is none or it is not known (tile: none).
+        tensor_bytes: ``(K, 3)`` uint8, bytes per element of these tensors (tile: none).
+        pairs: ``(P, 3)`` int32, configurable tensors that are one tensor to the program: position of the node
+            whose output it is, of the node that reads it, and 1 (as input) or 2 (as kernel) (tile: none).
+        pair_axes: ``(P, 6)`` int8, the former's axis that each axis of the latter's tensor is (tile: none).
         layouts: ``(L, 6)`` int8, distinct minor-to-major layouts, row 0 all -1 (tile: that row alone).
         codes: ``(C, K, 3)`` uint8 or uint16, position in ``layouts`` of output, input and kernel layout.
         config_feat: ``(C, V)`` float32, features of a configuration as a whole; see ``features/README.md``.
@@ -49,6 +53,9 @@ class Graph:
     edge_index: np.ndarray
     config_index: np.ndarray
     tensor_sizes: np.ndarray
+    tensor_bytes: np.ndarray
+    pairs: np.ndarray
+    pair_axes: np.ndarray
     layouts: np.ndarray
     codes: np.ndarray
     config_feat: np.ndarray

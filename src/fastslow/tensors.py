@@ -7,13 +7,15 @@ shapes: it is the order in which HLO's shape rules give the output.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from fastslow import columns
 from fastslow.opcodes import CONVOLUTION, DOT, RESHAPE
+
+_OPERANDS = {CONVOLUTION: 2, DOT: 2, RESHAPE: 1}
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,11 @@ class ConfigTensors:
 
 
 def config_tensors(
-    node_feat: np.ndarray, node_opcode: np.ndarray, edge_index: np.ndarray, node_config_ids: np.ndarray
+    node_feat: np.ndarray,
+    node_opcode: np.ndarray,
+    edge_index: np.ndarray,
+    node_config_ids: np.ndarray,
+    operands: Sequence[Sequence[int]] | None = None,
 ) -> ConfigTensors:
     """Shapes and producers of the tensors of every configurable node.
 
@@ -56,29 +62,21 @@ def config_tensors(
         node_opcode: (N,) opcode ids.
         edge_index: (E, 2) rows (u, v): u consumes v's output; any order, each pair once.
         node_config_ids: (K,) configurable nodes.
+        operands: By node (N), its operands in their order, where that is known
+            (:func:`fastslow.extract.operand_nodes`): then nothing is ambiguous.
     """
     nodes = np.asarray(node_config_ids, dtype=np.int64)
     kinds = np.asarray(node_opcode)[nodes]
     dims, rank, sized = _node_shapes(node_feat)
-    first, last, operands = _operands(edge_index, nodes)
-
     source_ids = np.full((len(nodes), 3), -1, dtype=np.int64)
     source_ids[:, 0] = nodes
-    reshape = (kinds == RESHAPE) & (operands == 1)
-    source_ids[reshape, 1] = first[reshape]
-
     ambiguous = np.zeros(len(nodes), dtype=bool)
-    two_operands = np.isin(kinds, (CONVOLUTION, DOT)) & np.isin(operands, (1, 2))
-    pairs = np.flatnonzero(two_operands & sized[nodes] & sized[first] & sized[last])
-    forward, backward = (
-        _fit(node_feat, dims, rank, kinds[pairs], np.stack([nodes[pairs], lhs[pairs], rhs[pairs]], 1))
-        for lhs, rhs in ((first, last), (last, first))
-    )
-    fits = np.maximum(forward, backward) > 0
-    swap = backward > forward
-    source_ids[pairs, 1] = np.where(fits, np.where(swap, last[pairs], first[pairs]), -1)
-    source_ids[pairs, 2] = np.where(fits, np.where(swap, first[pairs], last[pairs]), -1)
-    ambiguous[pairs] = (np.minimum(forward, backward) > 0) & (first[pairs] != last[pairs])
+    if operands is None:
+        source_ids[:, 1:], ambiguous = _find_operands(node_feat, edge_index, nodes, kinds, dims, rank, sized)
+    else:
+        for index, node in enumerate(nodes):
+            if len(operands[node]) == _OPERANDS.get(int(kinds[index])):
+                source_ids[index, 1 : 1 + len(operands[node])] = operands[node]
 
     known = (source_ids >= 0) & sized[source_ids]
     return ConfigTensors(
@@ -89,6 +87,28 @@ def config_tensors(
         known=known,
         ambiguous=ambiguous,
     )
+
+
+def _find_operands(node_feat, edge_index, nodes, kinds, dims, rank, sized) -> tuple[np.ndarray, np.ndarray]:
+    """Operands from the shapes: (K, 2) int64 input and kernel, -1 where not known; (K,) bool ambiguous."""
+    first, last, count = _operands(edge_index, nodes)
+    found = np.full((len(nodes), 2), -1, dtype=np.int64)
+    reshape = (kinds == RESHAPE) & (count == 1)
+    found[reshape, 0] = first[reshape]
+
+    ambiguous = np.zeros(len(nodes), dtype=bool)
+    two_operands = np.isin(kinds, (CONVOLUTION, DOT)) & np.isin(count, (1, 2))
+    pairs = np.flatnonzero(two_operands & sized[nodes] & sized[first] & sized[last])
+    forward, backward = (
+        _fit(node_feat, dims, rank, kinds[pairs], np.stack([nodes[pairs], lhs[pairs], rhs[pairs]], 1))
+        for lhs, rhs in ((first, last), (last, first))
+    )
+    fits = np.maximum(forward, backward) > 0
+    swap = backward > forward
+    found[pairs, 0] = np.where(fits, np.where(swap, last[pairs], first[pairs]), -1)
+    found[pairs, 1] = np.where(fits, np.where(swap, first[pairs], last[pairs]), -1)
+    ambiguous[pairs] = (np.minimum(forward, backward) > 0) & (first[pairs] != last[pairs])
+    return found, ambiguous
 
 
 def _node_shapes(node_feat: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -5,6 +5,8 @@ minor-most dimensions: so read, no bound exceeds its tensor in the sample and in
 read in the order of the program, many do.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from fastslow import columns
@@ -59,17 +61,24 @@ def extents(dims: np.ndarray, minor_to_major: np.ndarray) -> np.ndarray:
 
 
 def tensor_extents(
-    node_feat: np.ndarray, node_opcode: np.ndarray, edge_index: np.ndarray
+    node_feat: np.ndarray,
+    node_opcode: np.ndarray,
+    edge_index: np.ndarray,
+    operands: Sequence[Sequence[int]] | None = None,
 ) -> dict[str, np.ndarray]:
     """Extents of the tensors that the bounds of each group cut, ``(6,)`` each, 0 where there is none."""
     node = output_node(node_feat, node_opcode, edge_index)
-    tensors = config_tensors(node_feat, node_opcode, edge_index, np.array([node]))
+    tensors = config_tensors(node_feat, node_opcode, edge_index, np.array([node]), operands)
     layouts = node_feat[tensors.source_ids[0], columns.LAYOUT]
     return {role: extents(tensors.dims[0, i], layouts[i]) for i, role in enumerate(ROLES)}
 
 
 def tile_features(
-    node_feat: np.ndarray, node_opcode: np.ndarray, edge_index: np.ndarray, config_feat: np.ndarray
+    node_feat: np.ndarray,
+    node_opcode: np.ndarray,
+    edge_index: np.ndarray,
+    config_feat: np.ndarray,
+    operands: Sequence[Sequence[int]] | None = None,
 ) -> tuple[np.ndarray, list[str]]:
     """Features of every tile configuration of one kernel.
 
@@ -84,11 +93,12 @@ def tile_features(
         node_opcode: ``(N,)``.
         edge_index: ``(E, 2)``.
         config_feat: ``(C, 24)``, as published.
+        operands: As :func:`fastslow.tensors.config_tensors` takes them.
 
     Returns:
         ``(C, V)`` float32 and the V column names.
     """
-    sizes = tensor_extents(node_feat, node_opcode, edge_index)
+    sizes = tensor_extents(node_feat, node_opcode, edge_index, operands)
     values: list[np.ndarray] = []
     names: list[str] = []
     for position, group in enumerate(GROUPS):
