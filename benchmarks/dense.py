@@ -14,9 +14,15 @@ from scipy import sparse
 from torch import Tensor, nn
 
 from fastslow.inputs import Inputs
-from fastslow.layers import CrossConfigAttention, NodeSum, SparseOperator, WeightedInstanceNorm
+from fastslow.layers import (
+    CrossConfigAttention,
+    NodeSum,
+    SparseOperator,
+    WeightedInstanceNorm,
+    move,
+)
 from fastslow.networks import Batch, GraphInputs
-from fastslow.states import build_states
+from fastslow.set_statistics import Complete, Moments, as_is
 
 
 class DenseNorm(WeightedInstanceNorm):
@@ -25,16 +31,16 @@ class DenseNorm(WeightedInstanceNorm):
     Not torch's fused batch norm: over half a million rows its float32 sums are off by up to 0.1.
     """
 
-    def forward(self, x: Tensor, share: Tensor) -> Tensor:
-        """``(N * C, D)`` to the same; there is nothing to weight."""
-        centred = x - x.mean(0)
-        return centred * torch.rsqrt(centred.square().mean(0) + self.eps) * self.weight + self.bias
+    def moments(self, x: Tensor, level: "DenseLevel") -> Moments:
+        """Of ``(N * C, D)``; there is nothing to weight."""
+        mean = x.mean(0)
+        return Moments(level.num_configs, mean, (x - mean).square().mean(0))
 
 
 class DenseCrossConfigAttention(CrossConfigAttention):
-    """``x * C * softmax(x / T)`` over the configurations."""
+    """``x * C * softmax(x / T)`` over the configurations, which must be in one batch."""
 
-    def forward(self, x: Tensor, level: "DenseLevel") -> Tensor:
+    def forward(self, x: Tensor, level: "DenseLevel", complete: Complete = as_is) -> Tensor:
         """``(N * C, D)`` to the same."""
         pairs = x.unflatten(0, (-1, level.num_configs))
         weight = torch.softmax(pairs.float() / self.temperature, 1)
@@ -84,16 +90,16 @@ class DenseLevel:
     """Stands for the states of one level where every pair is its own; rows are sorted by node.
 
     Args:
+        num_nodes: N.
         num_configs: C.
         node_ids: ``(N * C,)`` node of each row.
-        share: ``(1, 1)`` share of a row: all are equal.
         operands: Mean over operands.
         users: Mean over users.
     """
 
+    num_nodes: int
     num_configs: int
     node_ids: Tensor
-    share: Tensor
     operands: _NeighbourMean
     users: _NeighbourMean
 
@@ -104,8 +110,8 @@ class DenseLevel:
 
     def to(self, device: torch.device) -> "DenseLevel":
         """The level on a device."""
-        moved = {name: value.to(device) for name, value in vars(self).items() if name != "num_configs"}
-        return replace(self, **moved)
+        operands, users = self.operands.to(device), self.users.to(device)
+        return replace(self, node_ids=move(self.node_ids, device), operands=operands, users=users)
 
 
 class DenseGraphInputs(GraphInputs):
@@ -126,9 +132,9 @@ class DenseGraphInputs(GraphInputs):
         What a pair brings to the network is the batch's own, by its state of level 0.
         """
         own, pairs = super().batch(configs, 0), torch.from_numpy(self._pairs(configs).T.ravel())
-        num_pairs, num_configs = len(pairs), len(configs)
+        num_configs = len(configs)
         node_ids = torch.arange(self.graph.num_nodes).repeat_interleave(num_configs)
-        level = DenseLevel(num_configs, node_ids, torch.full((1, 1), 1 / num_pairs), *self.neighbour_means)
+        level = DenseLevel(self.graph.num_nodes, num_configs, node_ids, *self.neighbour_means)
         return replace(
             own,
             **{name: value[pairs] for name, value in vars(own).items() if name.startswith("state_")},
@@ -137,11 +143,9 @@ class DenseGraphInputs(GraphInputs):
 
     def _pairs(self, configs: np.ndarray) -> np.ndarray:
         """``(C, N)`` state of level 0 of every pair."""
-        graph = self.graph
-        codes = np.asarray(graph.codes[configs])
-        states = build_states(graph.edge_index, graph.num_nodes, graph.config_index, codes, 0)
+        states = self.states(configs, 0)
         node_ids, varying = states.levels[0].node_ids, states.pooling.tocoo()
-        pairs = np.empty((len(configs), graph.num_nodes), np.int64)
+        pairs = np.empty((len(configs), self.graph.num_nodes), np.int64)
         constant = np.arange(len(node_ids) - states.num_constant, len(node_ids))
         pairs[:, node_ids[constant]] = constant
         pairs[varying.row, node_ids[varying.col]] = varying.col

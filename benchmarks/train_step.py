@@ -17,6 +17,7 @@ from dense import DenseInputs, make_dense
 from fastslow.collections import Program
 from fastslow.inputs import Inputs, pick_device
 from fastslow.losses import LOSSES
+from fastslow.states import build_states
 from fastslow.train import Training
 from fastslow.train_config import LayoutTrainConfig
 from graph_files import OneGraph, load_graph
@@ -47,7 +48,11 @@ class Contest:
         self.config = LayoutTrainConfig.of({**settings, "configs_per_step": CONFIGS, "graphs_per_step": 1})
         self.num_configs = min(CONFIGS, graph.num_configs)
         self.nodes = {"winner's pruning": graph.num_nodes}
-        self.parts = {"of which preparation": self.prepare}
+        self.parts = {
+            "of which preparation": self.prepare,
+            "of which states, selected": self.select_states,
+            "states built anew": self.build_states,
+        }
         self.trainings = {name: self._training(name) for name in ("ours", "dense")}
         self.winner = WinnerTraining(program.collection, 0, self.device)
         self.winner_inputs = WinnerInputs(graph, standardisation([graph]), self.device)
@@ -70,10 +75,23 @@ class Contest:
         training.config = replace(self.config, configs_per_step=num_configs)
         training.run_epoch()  # of the only graph, so it is one step
 
+    def _draw(self) -> np.ndarray:
+        return self._rng.choice(self.features.only.num_configs, self.num_configs, replace=False)
+
     def prepare(self) -> None:
         """What ours does before the network: states of the drawn configurations and their tensors."""
-        configs = self._rng.choice(self.features.only.num_configs, self.num_configs, replace=False)
-        self.trainings["ours"].inputs.batch("train", self.features.only.name, configs)
+        self.trainings["ours"].inputs.batch("train", self.features.only.name, self._draw())
+
+    def select_states(self) -> None:
+        """The states of the drawn configurations, from those of all."""
+        graph = self.trainings["ours"].inputs.graph("train", self.features.only.name)
+        graph.states(self._draw(), self.config.depth)
+
+    def build_states(self) -> None:
+        """The states of the drawn configurations as if those of all were not known."""
+        graph = self.features.only
+        codes = graph.codes[self._draw()]
+        build_states(graph.edge_index, graph.num_nodes, graph.config_index, codes, self.config.depth)
 
     def exactness(self, memory: dict[str, dict]) -> dict:
         """Differences of scores and parameter gradients between ours and dense, relative to the largest."""

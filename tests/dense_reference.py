@@ -13,6 +13,7 @@ from torch.nn.functional import gelu, linear
 
 from fastslow import columns
 from fastslow.graphs import Graph
+from fastslow.heads import AdditiveHead
 from fastslow.networks import RankingNetwork
 from fastslow.scaling import Scaler, expand_node_features
 from fastslow.states import States
@@ -131,11 +132,32 @@ def dense_scores(
     x = dense_input(graph, node_scaler, configs, sub(p, "trunk."))
     for number, block in enumerate(network.trunk.blocks):
         x = dense_block(x, graph.edge_index, sub(p, f"trunk.blocks.{number}."), block.norm.eps)
-    pooled = x.mean(1) if network.pooling == "mean" else x.sum(1)
     config_feat = torch.from_numpy(config_scaler.transform(graph.config_feat[configs])).double()
-    y = gelu(linear(torch.cat([pooled, config_feat], 1), p["head.0.weight"], p["head.0.bias"]))
-    y = gelu(linear(y, p["head.3.weight"], p["head.3.bias"]))
-    return linear(y, p["head.5.weight"], p["head.5.bias"]).squeeze(1)
+    return dense_head(x, config_feat, sub(p, "head."), network.head).squeeze(1)
+
+
+def dense_head(x: Tensor, config_feat: Tensor, p: Parameters, head) -> Tensor:
+    """``(C, 1)`` scores from ``(C, N, D)``: pooled, then scored with the features; or scored, then pooled."""
+    kind, attention = head.pooling.kind, p.get("pooling.attention.weight")
+    if isinstance(head, AdditiveHead):
+        cost = dense_pooling(dense_perceptron(x, sub(p, "node_cost.")), kind, attention)
+        return cost + dense_perceptron(config_feat, sub(p, "config_cost."))
+    pooled = dense_pooling(x, kind, attention)
+    return dense_perceptron(torch.cat([pooled, config_feat], 1), sub(p, "score."))
+
+
+def dense_pooling(x: Tensor, kind: str, attention: Tensor | None) -> Tensor:
+    """``(C, N, D)`` to ``(C, D)``: sum, mean, or mean weighted by a softmax over nodes."""
+    if kind == "attention":
+        return (torch.softmax(linear(x, attention), 1) * x).sum(1)
+    return x.mean(1) if kind == "mean" else x.sum(1)
+
+
+def dense_perceptron(x: Tensor, p: Parameters) -> Tensor:
+    """``(..., 1)``: three linear layers with GELU between."""
+    y = gelu(linear(x, p["0.weight"], p["0.bias"]))
+    y = gelu(linear(y, p["3.weight"], p["3.bias"]))
+    return linear(y, p["5.weight"], p["5.bias"])
 
 
 def sub(p: Parameters, prefix: str) -> Parameters:

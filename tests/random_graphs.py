@@ -44,6 +44,7 @@ def make_graph(structure, seed: int = 0) -> Graph:
     layouts = rng.permuted(np.tile(np.arange(LAYOUT_WIDTH, dtype=np.int8), (NUM_LAYOUTS, 1)), axis=1)
     layouts[np.arange(LAYOUT_WIDTH) >= np.array([0, 2, LAYOUT_WIDTH])[:, None]] = -1
     num_configs = len(codes)
+    pairs, pair_axes = _pairs(rng, len(config_index))
     return Graph(
         name="random",
         node_feat=node_feat,
@@ -52,6 +53,9 @@ def make_graph(structure, seed: int = 0) -> Graph:
         config_index=config_index.astype(np.int32),
         layouts=layouts,
         tensor_sizes=_tensor_sizes(rng, len(config_index)),
+        tensor_bytes=rng.integers(1, 9, (len(config_index), len(ROLES))).astype(np.uint8),
+        pairs=pairs,
+        pair_axes=pair_axes,
         codes=codes,
         config_feat=rng.normal(size=(num_configs, 3)).astype(np.float32),
         runtime=rng.integers(1, 9, num_configs).astype(np.float64),
@@ -65,6 +69,14 @@ def _tensor_sizes(rng: np.random.Generator, num_rows: int) -> np.ndarray:
     sizes = rng.integers(1, 300, (num_rows, len(ROLES), LAYOUT_WIDTH))
     rank = rng.integers(0, LAYOUT_WIDTH + 1, (num_rows, len(ROLES), 1))
     return np.where(np.arange(LAYOUT_WIDTH) < rank, sizes, 0).astype(np.int32)
+
+
+def _pairs(rng: np.random.Generator, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Up to four pairs of a node's output and another one's input or kernel, axes in any order."""
+    count = int(rng.integers(0, 5)) if num_rows else 0
+    pairs = np.column_stack([rng.integers(0, max(1, num_rows), (count, 2)), rng.integers(1, 3, count)])
+    axes = rng.permuted(np.tile(np.arange(LAYOUT_WIDTH, dtype=np.int8), (count, 1)), axis=1)
+    return pairs.astype(np.int32), axes
 
 
 def make_scalers(graph: Graph) -> tuple[Scaler, Scaler]:

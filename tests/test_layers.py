@@ -1,3 +1,5 @@
+from functools import reduce
+
 import numpy as np
 import pytest
 import torch
@@ -14,6 +16,7 @@ from fastslow.layers import (
     WeightedInstanceNorm,
 )
 from fastslow.networks import GraphInputs
+from fastslow.set_statistics import Moments, SoftmaxMean
 from fastslow.states import build_states
 from random_graphs import make_graph, make_scalers, structures
 
@@ -108,7 +111,7 @@ def test_norm_is_that_over_all_pairs(case, seed):
     assert case.below.share.sum().item() == pytest.approx(1)
     case.agree(
         norm,
-        lambda x: norm(x, case.below.share),
+        lambda x: norm(x, case.below),
         lambda x: dense_norm(x, norm.weight.double(), norm.bias.double(), norm.eps),
         below=True,
     )
@@ -116,7 +119,14 @@ def test_norm_is_that_over_all_pairs(case, seed):
 
 def test_norm_keeps_a_channel_of_small_variance_finite():
     norm = WeightedInstanceNorm(2)
-    y = norm(torch.tensor([[3.0, 1.0], [3.0, 2.0]]), torch.tensor([[0.25], [0.75]]))
+    # one node; three of four configurations give it its second state
+    codes = np.zeros((4, 1, 3), np.uint8)
+    codes[1:] = 1
+    level = Case((np.zeros((0, 2), np.int64), 1, np.array([0]), codes), 0).level
+    assert sorted(level.share.flatten().tolist()) == [0.25, 0.75]
+    rare = level.share == 0.25
+    y = norm(torch.where(rare, torch.tensor([[3.0, 1.0]]), torch.tensor([[3.0, 2.0]])), level)
+    y = y if rare[0] else y.flip(0)
     # second channel: mean 1.75, variance 3 / 16
     wanted = torch.tensor([[0.0, -0.75], [0.0, 0.25]]) / (3 / 16 + 1e-5) ** 0.5
     torch.testing.assert_close(y, wanted)
@@ -179,6 +189,40 @@ def test_cross_config_attention_does_not_overflow():
     assert value.isfinite().all() and x.grad.isfinite().all() and cross.temperature.grad.isfinite()
 
 
+parts = st.lists(st.integers(1, 9), min_size=1, max_size=5)
+
+
+@given(parts, st.integers(0, 99), st.floats(-100, 100))
+@settings(max_examples=40, deadline=None)
+def test_moments_merge_to_those_of_all_configurations(sizes, seed, offset):
+    generator = torch.Generator().manual_seed(seed)
+    values = [torch.randn((size, 3), generator=generator) * size + offset for size in sizes]
+
+    def moments(x):
+        return Moments(len(x), x.mean(0), x.var(0, unbiased=False))
+
+    merged, whole = reduce(Moments.merge, map(moments, values)), moments(torch.cat(values).double())
+    assert merged.num_configs == whole.num_configs
+    close(merged.mean, whole.mean)
+    close(merged.variance, whole.variance, 1e-4)
+
+
+@given(parts, st.integers(0, 99), st.sampled_from([0.1, 1.0, 1e4]))
+@settings(max_examples=40, deadline=None)
+def test_softmax_means_merge_to_that_of_all_configurations(sizes, seed, scale):
+    generator = torch.Generator().manual_seed(seed)
+    values = [torch.randn((size, 2, 3), generator=generator) * scale for size in sizes]
+
+    def softmax_mean(logits):
+        top = logits.amax(0)
+        return SoftmaxMean(len(logits), top, (logits - top).exp().mean(0))
+
+    merged, whole = reduce(SoftmaxMean.merge, map(softmax_mean, values)), softmax_mean(torch.cat(values))
+    assert merged.num_configs == whole.num_configs
+    assert torch.equal(merged.top, whole.top)
+    torch.testing.assert_close(merged.mean, whole.mean)
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_layers_on_a_gpu_agree_with_those_on_the_cpu():
     case, device = configured(5), torch.device("cuda")
@@ -186,7 +230,7 @@ def test_layers_on_a_gpu_agree_with_those_on_the_cpu():
 
     def run(x, below, level):
         sage, norm, cross = (layer.to(x.device) for layer in layers)
-        return cross(sage(norm(x, below.share), level), level)
+        return cross(sage(norm(x, below), level), level)
 
     expected = run(case.x, case.below, case.level).detach()
     value = run(case.x.to(device), case.below.to(device), case.level.to(device))

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastslow.losses import LOSSES, list_mle, pairwise_hinge
+from fastslow.losses import LOSSES, difference_matrix, list_mle, pairwise_hinge, pairwise_logistic
 
 torch.set_num_threads(1)
 
@@ -53,6 +53,27 @@ def test_list_mle_is_the_likelihood_of_the_true_order(ranking):
     assert list_mle(*ranking).item() == pytest.approx(plackett_luce(*ranking), abs=1e-9)
 
 
+@given(rankings())
+@settings(max_examples=80, deadline=None)
+def test_pairwise_logistic_is_the_mean_over_ordered_pairs(ranking):
+    pairs = [
+        math.log1p(math.exp(low - high))
+        for high, slow in zip(*(values.tolist() for values in ranking), strict=True)
+        for low, fast in zip(*(values.tolist() for values in ranking), strict=True)
+        if slow > fast
+    ]
+    assert pairwise_logistic(*ranking).item() == pytest.approx(sum(pairs) / max(1, len(pairs)))
+
+
+@given(rankings(low=2))
+@settings(max_examples=80, deadline=None)
+def test_difference_matrix_is_the_mean_over_all_pairs(ranking):
+    score, log = ranking[0], ranking[1].log()
+    wanted = (log - log.mean()) / max(log.std(correction=0), 1e-12)
+    errors = (score[:, None] - score[None, :]) - (wanted[:, None] - wanted[None, :])
+    assert difference_matrix(*ranking).item() == pytest.approx(errors.square().mean().item(), abs=1e-9)
+
+
 def test_list_mle_takes_ties_in_the_order_given():
     score, runtime = torch.tensor([0.0, 1.0, 2.0]), torch.tensor([7.0, 7.0, 3.0])
     assert list_mle(score, runtime) == list_mle(score, torch.tensor([8.0, 9.0, 3.0]))
@@ -94,7 +115,7 @@ def test_lowering_the_fastest_never_costs_and_pays_where_it_is_not_settled(ranki
     fastest = int(torch.argmin(runtime))
     lower = score.clone()
     lower[fastest] -= 0.05
-    for loss in LOSSES.values():
+    for loss in (pairwise_hinge, pairwise_logistic, list_mle):
         assert loss(lower, runtime) <= loss(score, runtime) + 1e-12
     assert list_mle(lower, runtime) < list_mle(score, runtime)
 

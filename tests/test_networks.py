@@ -6,17 +6,19 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+import fastslow.networks
 from dense_reference import dense_scores
-from fastslow.networks import POOLINGS, GraphInputs, RankingNetwork
+from fastslow.heads import HEADS, POOLINGS
+from fastslow.networks import GraphInputs, RankingNetwork
 from random_graphs import NUM_LAYOUTS, make_graph, make_scalers, structures
 
 torch.set_num_threads(1)
 
 
-def make_network(depth=2, pooling="sum", cross_config=True, dropout=0.3, width=8, seed=0):
+def make_network(depth=2, head="pooled", pooling="sum", cross_config=True, dropout=0.3, width=8, seed=0):
     """A network in evaluation mode with every parameter at random, so that none hides behind a 0 or 1."""
     torch.manual_seed(seed)
-    network = RankingNetwork(4, 3, width, depth, pooling, cross_config, dropout).eval()
+    network = RankingNetwork(4, 3, width, depth, head, pooling, cross_config, dropout).eval()
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
@@ -26,7 +28,12 @@ def make_network(depth=2, pooling="sum", cross_config=True, dropout=0.3, width=8
 
 
 networks = st.builds(
-    make_network, st.integers(0, 4), st.sampled_from(POOLINGS), st.booleans(), seed=st.integers(0, 99)
+    make_network,
+    st.integers(0, 4),
+    st.sampled_from(HEADS),
+    st.sampled_from(POOLINGS),
+    st.booleans(),
+    seed=st.integers(0, 99),
 )
 graphs = st.builds(make_graph, structures(min_nodes=2), st.integers(0, 99))
 
@@ -66,6 +73,18 @@ def test_scores_and_gradients_equal_those_of_the_dense_network(network, graph):
         torch.testing.assert_close(gradient, expected, rtol=0, atol=1e-4 * scale, msg=name)
 
 
+@given(networks, graphs, st.randoms(use_true_random=False), st.sampled_from([0, 2**21]))
+@settings(max_examples=30, deadline=None)
+def test_a_part_scores_as_in_the_dense_network_whether_or_not_states_are_kept(network, graph, random, kept):
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(fastslow.networks, "KEPT_PAIRS", kept)
+        inputs = GraphInputs(graph, *make_scalers(graph))
+        for _ in range(2):
+            configs = np.array(random.sample(range(graph.num_configs), random.randint(1, graph.num_configs)))
+            value = network(inputs.batch(configs, network.depth))
+            close(value, dense_scores(network, graph, *make_scalers(graph), configs), 1e-5)
+
+
 def kernel(num_configs=5):
     """A tile kernel: nothing is configurable, its configurations differ in their features."""
     edges = np.array([[1, 0], [2, 1], [2, 0]])
@@ -79,10 +98,11 @@ def program(num_configs=6):
     return make_graph((np.array([[1, 0], [2, 1], [3, 2], [3, 0], [0, 3]]), 6, np.array([4, 1]), codes))
 
 
+@pytest.mark.parametrize("head", HEADS)
 @pytest.mark.parametrize("pooling", POOLINGS)
 @pytest.mark.parametrize("graph", [kernel(), kernel(1), program()], ids=["tile", "tile, C = 1", "layout"])
-def test_tile_and_layout_graphs_equal_the_dense_network(graph, pooling):
-    network = make_network(pooling=pooling)
+def test_tile_and_layout_graphs_equal_the_dense_network(graph, pooling, head):
+    network = make_network(head=head, pooling=pooling)
     reference = dense_scores(network, graph, *make_scalers(graph), all_configs(graph))
     close(scores(network, graph), reference, 1e-5)
     assert graph.num_configs == 1 or scores(network, graph).unique().numel() > 1
@@ -180,18 +200,18 @@ def test_a_layout_only_matters_within_reach():
 def test_mean_pooling_is_sum_pooling_over_the_number_of_nodes():
     network, graph = make_network(pooling="sum"), program()
     with torch.no_grad():
-        network.head[0].weight[:, :8] /= graph.num_nodes
+        network.head.score[0].weight[:, :8] /= graph.num_nodes
     summed = scores(network, graph)
-    network.pooling = "mean"
+    network.head.pooling.kind = "mean"
     with torch.no_grad():
-        network.head[0].weight[:, :8] *= graph.num_nodes
+        network.head.score[0].weight[:, :8] *= graph.num_nodes
     close(scores(network, graph), summed, 1e-5)
 
 
 def test_without_cross_config_a_score_depends_on_no_other_configuration_but_through_the_norm():
     network, graph = make_network(depth=1, cross_config=False), program()
     norm = network.trunk.blocks[0].norm
-    norm.forward = lambda x, share: x
+    norm.forward = lambda x, level, complete: x
     alone = torch.cat([scores(network, graph, np.array([c])) for c in range(graph.num_configs)])
     close(scores(network, graph), alone, 1e-5)
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from dense_reference import brute_force_states, mean_matrices, state_table
 from fastslow import states as states_module
-from fastslow.states import build_states
+from fastslow.states import build_states, select_states
 from random_graphs import structures
 
 DEPTHS = range(5)
@@ -118,6 +118,47 @@ def test_more_depth_leaves_the_levels_below_as_they_were(structure, depth):
         assert np.array_equal(one.node_ids, other.node_ids)
         assert np.array_equal(one.multiplicity, other.multiplicity)
         assert np.array_equal(one.own, other.own)
+
+
+@given(structures(), st.integers(0, 3), st.randoms(use_true_random=False))
+@settings(max_examples=60, deadline=None)
+def test_selected_states_are_those_built_anew(structure, depth, random):
+    """But for the numbers of a node's states; the sparse matrices must follow those of the tables."""
+    num_configs = len(structure[3])
+    configs = np.array(random.choices(range(num_configs), k=random.randint(1, num_configs)))
+    selected = select_states(build_states(*structure, depth), configs)
+    anew = build_states(*structure[:3], structure[3][configs], depth)
+    assert (selected.num_configs, selected.num_constant) == (anew.num_configs, anew.num_constant)
+    renumber = np.zeros(0, np.int64)
+    for level, other in zip(selected.levels, anew.levels, strict=True):
+        below, size = renumber, len(level.node_ids)
+        renumber = np.arange(size)
+        renumber[level.table] = other.table
+        assert size == len(other.node_ids) and len(np.unique(renumber)) == size
+        assert np.array_equal(level.node_ids, other.node_ids[renumber])
+        assert np.array_equal(level.multiplicity, other.multiplicity[renumber])
+        if level.operands is None:
+            assert level is selected.levels[0]
+            continue
+        assert np.array_equal(below[level.own], other.own[renumber])
+        for side in ("operands", "users"):
+            wanted = getattr(other, side).toarray()[renumber][:, below]
+            assert np.array_equal(getattr(level, side).toarray(), wanted)
+    assert np.array_equal(selected.pooling.toarray(), anew.pooling.toarray()[:, renumber])
+
+
+@given(structures(), st.randoms(use_true_random=False))
+@settings(max_examples=30, deadline=None)
+def test_selected_states_of_level_0_name_a_configuration_that_has_them(structure, random):
+    codes = structure[3]
+    configs = np.array(random.choices(range(len(codes)), k=random.randint(1, len(codes))))
+    states = select_states(build_states(*structure, 1), configs)
+    base = select_states(build_states(*structure, 0), configs)
+    for node, row in enumerate(structure[2]):
+        for position, state in enumerate(state_table(base)[:, row]):
+            assert states.config_row[state] == node
+            chosen = configs[states.state_config[state]]
+            assert np.array_equal(codes[chosen, node], codes[configs[position], node])
 
 
 @pytest.mark.parametrize("weak", [{0}, {1}, {2}, {0, 4}, {1, 5}])

@@ -57,6 +57,23 @@ def get_collection(name: str) -> Collection:
     raise ConfigError(f"collection: {name!r} is none of {', '.join(c.name for c in COLLECTIONS)}")
 
 
+TRAIN_ON = ("collection", "source", "layout")
+"""Whose train graphs a model learns from, from few to many."""
+
+
+def trained_together(own: Collection, train_on: str) -> list[Collection]:
+    """The other collections whose train graphs are trained on with a collection's own.
+
+    Args:
+        own: The collection that is scored.
+        train_on: ``collection`` (none), ``source`` (the other search of xla or nlp), or ``layout`` (every
+            other layout collection). For tile there is none.
+    """
+    parts = {"collection": 3, "source": 2, "layout": 1}[train_on]
+    same = own.name.split(":")[:parts]
+    return [other for other in COLLECTIONS if other != own and other.name.split(":")[:parts] == same]
+
+
 @dataclass(frozen=True)
 class Program:
     """One npz file: a program (layout) or a kernel (tile) with its configurations.

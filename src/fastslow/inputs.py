@@ -2,10 +2,12 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import torch
 
+from fastslow.chunks import score_chunks
 from fastslow.errors import DataError
 from fastslow.graphs import Features
 from fastslow.networks import Batch, GraphInputs, RankingNetwork
@@ -91,14 +93,14 @@ def predict(
     configs_together: int,
     only: Mapping[str, np.ndarray] | None = None,
 ) -> dict[str, np.ndarray]:
-    """Scores of the configurations of a split.
+    """Scores of the configurations of a split, each graph's compared all with each other.
 
     Args:
         network: A network.
         inputs: Its graphs.
         split: ``train``, ``valid`` or ``test``.
-        configs_together: Configurations scored together; more are dealt at random, with a fixed seed, into
-            parts of equal size, so that the order in the file tells nothing.
+        configs_together: Most configurations of a batch. A layout graph with more is scored in chunks, which
+            takes several passes and changes no score; a kernel's graph is the same for all of them.
         only: Positions of the configurations to score by graph; all of them unless told.
 
     Returns:
@@ -107,13 +109,10 @@ def predict(
     network.eval()
     scores = {}
     for name in inputs.features.names(split):
-        chosen = only[name] if only else np.arange(inputs.graph(split, name).graph.num_configs)
-        parts = math.ceil(len(chosen) / configs_together)
-        order = np.random.default_rng(0).permutation(len(chosen)) if parts > 1 else np.arange(len(chosen))
-        score = np.empty(len(chosen))
-        for positions in np.array_split(order, parts):
-            with autocast(inputs.device):
-                batch = inputs.batch(split, name, chosen[positions])
-                score[positions] = network(batch).cpu().numpy()
-        scores[name] = score
+        graph = inputs.graph(split, name).graph
+        chosen = only[name] if only else np.arange(graph.num_configs)
+        parts = math.ceil(len(chosen) / configs_together) if len(graph.config_index) else 1
+        with autocast(inputs.device):
+            score = score_chunks(network, partial(inputs.batch, split, name), np.array_split(chosen, parts))
+        scores[name] = score.cpu().numpy().astype(np.float64)
     return scores

@@ -2,15 +2,26 @@
 
 Each layer equals its dense form on the (node, configuration) pairs; ``tests/dense_reference.py`` holds
 the dense forms and the tests compare values and gradients.
+
+Norm and cross-config attention look at the whole configuration set, through a statistic of it (see
+``set_statistics.py``).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from scipy import sparse
 from torch import Tensor, nn
 from torch.nn import functional
+
+from fastslow.set_statistics import Complete, Moments, SoftmaxMean, as_is
+
+
+def move(tensor: Tensor, device: torch.device) -> Tensor:
+    """A tensor on a device; to a GPU through pinned memory, so that nothing waits for the copy."""
+    tensor = tensor.pin_memory() if device.type == "cuda" else tensor
+    return tensor.to(device, non_blocking=True)
 
 
 @dataclass(frozen=True)
@@ -29,8 +40,8 @@ class _Csr:
             torch.from_numpy(matrix.data.astype(np.float32)),
         )
 
-    def to(self, device) -> "_Csr":
-        return _Csr(*(t.to(device, non_blocking=True) for t in (self.indices, self.offsets, self.weights)))
+    def to(self, device: torch.device) -> "_Csr":
+        return _Csr(*(move(tensor, device) for tensor in (self.indices, self.offsets, self.weights)))
 
     def __matmul__(self, x: Tensor) -> Tensor:
         return functional.embedding_bag(
@@ -68,7 +79,7 @@ class SparseOperator:
         self._forward = _Csr.of(matrix)
         self._backward = _Csr.of(matrix.T.tocsr())
 
-    def to(self, device) -> "SparseOperator":
+    def to(self, device: torch.device) -> "SparseOperator":
         """The operator on a device."""
         moved = object.__new__(SparseOperator)
         moved.shape = self.shape
@@ -81,11 +92,22 @@ class SparseOperator:
             return _SparseMatmul.apply(x.float(), self._forward, self._backward)
 
 
+def moved_fields(record, device: torch.device) -> dict:
+    """The tensors and operators among the fields of a dataclass, on a device."""
+    moved = {name: move(value, device) for name, value in vars(record).items() if isinstance(value, Tensor)}
+    operators = {
+        n: value.to(device) for n, value in vars(record).items() if isinstance(value, SparseOperator)
+    }
+    return moved | operators
+
+
 @dataclass(frozen=True)
 class LevelTensors:
     """One level of states as tensors.
 
     Args:
+        num_nodes: N.
+        num_configs: C.
         node_ids: ``(S,)`` node of each state.
         share: ``(S, 1)`` share of the graph's (node, configuration) pairs that are in the state; sums to 1.
         per_node: ``(N, S)`` operator that sums a node's states weighted by multiplicity over C.
@@ -94,6 +116,8 @@ class LevelTensors:
         users: ``(S, S_below)`` mean over user states; none at level 0.
     """
 
+    num_nodes: int
+    num_configs: int
     node_ids: Tensor
     share: Tensor
     per_node: SparseOperator
@@ -103,9 +127,7 @@ class LevelTensors:
 
     def to(self, device: torch.device) -> "LevelTensors":
         """The level on a device."""
-        return LevelTensors(
-            **{name: None if value is None else value.to(device) for name, value in vars(self).items()}
-        )
+        return replace(self, **moved_fields(self, device))
 
 
 class WeightedInstanceNorm(nn.Module):
@@ -126,11 +148,15 @@ class WeightedInstanceNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(width))
         self.eps = eps
 
-    def forward(self, x: Tensor, share: Tensor) -> Tensor:
-        """``x`` (S, D), ``share`` (S, 1) to (S, D)."""
-        centred = x - (share * x).sum(0)
-        variance = (share * centred.square()).sum(0)
-        return centred * torch.rsqrt(variance + self.eps) * self.weight + self.bias
+    def moments(self, x: Tensor, level: LevelTensors) -> Moments:
+        """Moments of ``x`` (S, D) over the pairs of a level."""
+        mean = (level.share * x).sum(0)
+        return Moments(level.num_configs, mean, (level.share * (x - mean).square()).sum(0))
+
+    def forward(self, x: Tensor, level: LevelTensors, complete: Complete = as_is) -> Tensor:
+        """``x`` (S, D), the states of a level, to (S, D)."""
+        _, mean, variance = complete(self.moments(x, level))
+        return (x - mean) * torch.rsqrt(variance + self.eps) * self.weight + self.bias
 
 
 class SageConv(nn.Module):
@@ -192,16 +218,17 @@ class CrossConfigAttention(nn.Module):
         super().__init__()
         self.temperature = nn.Parameter(torch.tensor(0.5))
 
-    def forward(self, x: Tensor, level: LevelTensors) -> Tensor:
-        """(S, D) to (S, D)."""
+    def forward(self, x: Tensor, level: LevelTensors, complete: Complete = as_is) -> Tensor:
+        """``x`` (S, D), the states of a level, to (S, D)."""
         logits = x.float() / self.temperature
         with torch.no_grad():
             index = level.node_ids[:, None].expand_as(logits)
-            top = logits.new_full((level.per_node.shape[0], x.shape[1]), -torch.inf)
-            top = top.scatter_reduce_(0, index, logits, "amax")[level.node_ids]
-        weight = (logits - top).exp()
-        mean = level.per_node @ weight
-        return x * (weight / mean[level.node_ids])
+            top = logits.new_full((level.num_nodes, x.shape[1]), -torch.inf)
+            top.scatter_reduce_(0, index, logits, "amax")
+        weight = (logits - top[level.node_ids]).exp()
+        whole = complete(SoftmaxMean(level.num_configs, top, level.per_node @ weight))
+        scale = (top - whole.top).exp() / whole.mean
+        return x * (weight * scale[level.node_ids])
 
 
 class NodeSum(nn.Module):
@@ -222,4 +249,6 @@ class NodeSum(nn.Module):
             level: The level.
         """
         mean = level.per_node @ x
-        return mean.sum(0) + pooling @ (x - mean[level.node_ids])
+        varying = pooling @ (x - mean[level.node_ids])
+        # in float64: the sum's rounding is one for all configurations of a batch, but another in the next
+        return (mean.sum(0, dtype=torch.float64) + varying).float()

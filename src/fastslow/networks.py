@@ -1,6 +1,6 @@
 """The layout and the tile network."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -9,18 +9,20 @@ from torch import Tensor, nn
 
 from fastslow import columns
 from fastslow.graphs import Graph
+from fastslow.heads import make_head
 from fastslow.layers import (
     ChannelAttention,
     CrossConfigAttention,
     LevelTensors,
-    NodeSum,
     SageConv,
     SparseOperator,
     WeightedInstanceNorm,
+    moved_fields,
 )
 from fastslow.npz import LAYOUT_WIDTH, MAX_DIMENSION, ROLES
 from fastslow.scaling import Scaler, expand_node_features
-from fastslow.states import States, build_states
+from fastslow.set_statistics import Complete, as_is
+from fastslow.states import States, build_states, select_states
 from fastslow.tiling import TILING_FEATURES, tiling_features
 
 NOT_CONFIGURABLE = -2
@@ -28,7 +30,8 @@ LAYOUT_VALUES = MAX_DIMENSION + 3  # -2 not configurable, -1 left to the compile
 OPCODES = 128
 LAYOUT_EMBEDDING = 4
 OPCODE_EMBEDDING = 16
-POOLINGS = ("mean", "sum")
+# (node, configuration) pairs of a graph whose states are kept for the next batch: 4 bytes a pair and level
+KEPT_PAIRS = 2**20
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,6 @@ class Batch:
         state_tiling: ``(S_0, 24)`` float32, how its three tensors lie in the TPU's tiles.
         levels: The states.
         pooling: ``(C, S)`` operator over the varying states of the last level.
-        num_nodes: N.
         config_feat: ``(C, V)`` float32, scaled.
     """
 
@@ -54,18 +56,14 @@ class Batch:
     state_tiling: Tensor
     levels: list[LevelTensors]
     pooling: SparseOperator
-    num_nodes: int
     config_feat: Tensor
 
     def to(self, device: torch.device) -> "Batch":
         """The batch on a device."""
         if device.type == "cpu":
             return self
-        moved = {
-            name: value.to(device) if isinstance(value, Tensor | SparseOperator) else value
-            for name, value in vars(self).items()
-        }
-        return Batch(**{**moved, "levels": [level.to(device) for level in self.levels]})
+        levels = [level.to(device) for level in self.levels]
+        return replace(self, levels=levels, **moved_fields(self, device))
 
 
 class GraphInputs:
@@ -83,6 +81,24 @@ class GraphInputs:
         self.node_layout = torch.from_numpy(graph.node_feat[:, columns.LAYOUT].astype(np.int64) + 2)
         self.opcode = torch.from_numpy(graph.node_opcode.astype(np.int64))
         self.config_scaler = config_scaler
+        self._states: dict[int, States] = {}  # of all configurations, by depth
+
+    def states(self, configs: np.ndarray, depth: int) -> States:
+        """The states of the graph under some of its configurations.
+
+        For a part of them, those of all are built once and kept, unless they are too large.
+        """
+        size = self.graph.num_nodes * self.graph.num_configs
+        if len(configs) >= self.graph.num_configs or size > KEPT_PAIRS:
+            return self._build_states(configs, depth)
+        if depth not in self._states:
+            self._states[depth] = self._build_states(np.arange(self.graph.num_configs), depth)
+        return select_states(self._states[depth], configs)
+
+    def _build_states(self, configs: np.ndarray, depth: int) -> States:
+        graph = self.graph
+        codes = np.asarray(graph.codes[configs])
+        return build_states(graph.edge_index, graph.num_nodes, graph.config_index, codes, depth)
 
     def batch(self, configs: np.ndarray, depth: int) -> Batch:
         """The graph under some of its configurations.
@@ -92,31 +108,29 @@ class GraphInputs:
             depth: Message-passing layers of the network.
         """
         graph = self.graph
-        codes = np.asarray(graph.codes[configs])
         # a kernel's graph does not depend on the configuration: one stands for all
-        codes = codes if codes.shape[1] else codes[:1]
-        states = build_states(graph.edge_index, graph.num_nodes, graph.config_index, codes, depth)
+        varying = configs if len(graph.config_index) else configs[:1]
+        states = self.states(varying, depth)
         config_feat = self.config_scaler.transform(np.asarray(graph.config_feat[configs]))
         return Batch(
             self.numeric,
             self.node_layout,
             self.opcode,
-            *_state_inputs(states, graph, codes),
+            *_state_inputs(states, graph, varying),
             [_level_tensors(states, level) for level in range(depth + 1)],
             SparseOperator(states.pooling),
-            graph.num_nodes,
             torch.from_numpy(config_feat),
         )
 
 
-def _state_inputs(states: States, graph: Graph, codes: np.ndarray) -> tuple[Tensor, Tensor]:
+def _state_inputs(states: States, graph: Graph, configs: np.ndarray) -> tuple[Tensor, Tensor]:
     """Layouts plus 2, and tiling, of the configured tensors of each state of level 0."""
     num_states = len(states.config_row)
     values = np.full((num_states, len(ROLES), LAYOUT_WIDTH), NOT_CONFIGURABLE, np.int64)
     tiling = np.zeros((num_states, len(ROLES), TILING_FEATURES), np.float32)
     configurable = states.config_row >= 0
     rows = states.config_row[configurable]
-    layouts = graph.layouts[codes[states.state_config[configurable], rows]]
+    layouts = graph.layouts[graph.codes[configs[states.state_config[configurable]], rows]]
     values[configurable] = layouts
     tiling[configurable] = tiling_features(graph.tensor_sizes[rows], layouts)
     return tuple(torch.from_numpy(array.reshape(num_states, -1)) for array in (values + 2, tiling))
@@ -128,6 +142,8 @@ def _level_tensors(states: States, number: int) -> LevelTensors:
     weight = level.multiplicity / states.num_configs
     per_node = sparse.csr_matrix((weight, (level.node_ids, np.arange(size))), shape=(states.num_nodes, size))
     return LevelTensors(
+        states.num_nodes,
+        states.num_configs,
         torch.from_numpy(level.node_ids),
         torch.from_numpy((weight / states.num_nodes).astype(np.float32)[:, None]),
         SparseOperator(per_node),
@@ -156,11 +172,11 @@ class Block(nn.Module):
             nn.GELU(), nn.Dropout(dropout), nn.Linear(2 * width if cross_config else width, width)
         )
 
-    def forward(self, x: Tensor, below: LevelTensors, level: LevelTensors) -> Tensor:
+    def forward(self, x: Tensor, below: LevelTensors, level: LevelTensors, complete: Complete) -> Tensor:
         """States below (S_below, D) to states (S, D)."""
-        y = self.channel(self.sage(self.norm(x, below.share), level))
+        y = self.channel(self.sage(self.norm(x, below, complete), level))
         if self.cross is not None:
-            y = torch.cat([y, self.cross(y, level)], 1)
+            y = torch.cat([y, self.cross(y, level, complete)], 1)
         return x[level.own] + self.project(y)
 
 
@@ -186,7 +202,7 @@ class Trunk(nn.Module):
         self.input = nn.Sequential(nn.GELU(), nn.Linear(width, width))
         self.blocks = nn.ModuleList(Block(width, cross_config, dropout) for _ in range(depth))
 
-    def forward(self, batch: Batch) -> Tensor:
+    def forward(self, batch: Batch, complete: Complete = as_is) -> Tensor:
         """(S, D), the states of the last level."""
         node = torch.cat(
             [batch.numeric, self.layout(batch.node_layout).flatten(1), self.opcode(batch.opcode)], 1
@@ -194,7 +210,7 @@ class Trunk(nn.Module):
         config = self.config(torch.cat([self.layout(batch.state_layouts).flatten(1), batch.state_tiling], 1))
         x = self.input(self.node(node)[batch.levels[0].node_ids] + config)
         for block, below, level in zip(self.blocks, batch.levels[:-1], batch.levels[1:], strict=True):
-            x = block(x, below, level)
+            x = block(x, below, level, complete)
         return x
 
 
@@ -203,14 +219,15 @@ class RankingNetwork(nn.Module):
 
     A layout's configurations change the states, so each has its own pooled graph; a tile's do not, so the
     graph is embedded once for all. The features of the configuration as a whole (violation ratios, copies,
-    tile bounds) join before the head, as in the report that introduced the violation ratio.
+    tile bounds) join in the head.
 
     Args:
         numeric_width: F, columns of the scaled node features.
         config_width: V, columns of the scaled configuration features.
         width: Channels D.
         depth: Message-passing blocks.
-        pooling: ``mean`` or ``sum`` over nodes.
+        head: One of :data:`fastslow.heads.HEADS`.
+        pooling: One of :data:`fastslow.heads.POOLINGS`.
         cross_config: Use cross-config attention.
         dropout: Share of channels dropped in training.
     """
@@ -221,29 +238,23 @@ class RankingNetwork(nn.Module):
         config_width: int,
         width: int,
         depth: int,
+        head: str,
         pooling: str,
         cross_config: bool,
         dropout: float,
     ):
         super().__init__()
         self.depth = depth
-        self.pooling = pooling
         self.trunk = Trunk(numeric_width, width, depth, cross_config, dropout)
-        self.sum_nodes = NodeSum()
-        self.head = nn.Sequential(
-            nn.Linear(width + config_width, 2 * width),
-            nn.GELU(),
-            nn.Dropout(dropout),
-            nn.Linear(2 * width, width),
-            nn.GELU(),
-            nn.Linear(width, 1),
-        )
+        self.head = make_head(head, width, config_width, pooling, dropout)
 
-    def forward(self, batch: Batch) -> Tensor:
-        """A batch to ``(C,)`` scores."""
-        x = self.trunk(batch)
-        pooled = self.sum_nodes(x, batch.pooling, batch.levels[-1])
-        if self.pooling == "mean":
-            pooled = pooled / batch.num_nodes
-        pooled = pooled.expand(len(batch.config_feat), -1)
-        return self.head(torch.cat([pooled, batch.config_feat], 1)).squeeze(1).float()
+    def forward(self, batch: Batch, complete: Complete = as_is) -> Tensor:
+        """A batch to ``(C,)`` scores.
+
+        Args:
+            batch: Some configurations of a graph.
+            complete: Gives the statistics of the whole set that they are compared with; unless told they
+                are the set.
+        """
+        x = self.trunk(batch, complete)
+        return self.head(x, batch.pooling, batch.levels[-1], batch.config_feat)

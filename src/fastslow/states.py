@@ -7,7 +7,7 @@ result for a small share of the work.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 
 import numpy as np
@@ -21,6 +21,7 @@ class Level:
     Args:
         node_ids: ``(S,)`` int64, the node each state belongs to; states of a node are neighbours.
         multiplicity: ``(S,)`` int64, how many configurations give the node this state; sums to C a node.
+        table: ``(R, C)`` int32, the state of each varying node, by increasing number, in each configuration.
         own: ``(S,)`` int64, the node's state one level below (level 0: its own position).
         operands: ``(S, S_below)`` CSR, row-normalised: mean over the states of the node's operands.
         users: The same over the nodes that consume its output.
@@ -28,6 +29,7 @@ class Level:
 
     node_ids: np.ndarray
     multiplicity: np.ndarray
+    table: np.ndarray
     own: np.ndarray
     operands: sparse.csr_matrix | None = None
     users: sparse.csr_matrix | None = None
@@ -105,8 +107,8 @@ def _group(
             break
     starts = np.ones(keys.shape, bool)
     starts[:, 1:] = differs
-    table = np.empty(keys.shape, np.int64)
-    np.put_along_axis(table, order, (np.cumsum(starts) - 1).reshape(keys.shape), 1)
+    table = np.empty(keys.shape, np.int32)
+    np.put_along_axis(table, order, (np.cumsum(starts, dtype=np.int32) - 1).reshape(keys.shape), 1)
     rows = np.nonzero(starts)[0]
     multiplicity = np.diff(np.append(np.flatnonzero(starts), starts.size))
     constant_ids = np.setdiff1d(np.arange(num_nodes), varying_ids, assume_unique=True)
@@ -162,13 +164,13 @@ def build_states(
     )
     row_of = np.full(num_nodes, -1, np.int64)
     row_of[config_index] = np.arange(len(config_index))
-    levels = [Level(node_ids, multiplicity, own=np.arange(len(node_ids)))]
+    levels = [Level(node_ids, multiplicity, assignment.table, own=np.arange(len(node_ids)))]
     config_row = row_of[node_ids]
     for _ in range(depth):
         assignment, level = _next_level(operands, users, assignment, width=len(levels[-1].node_ids))
         levels.append(level)
     num_constant = int((assignment.constant >= 0).sum())
-    pooling = _pooling(assignment, len(levels[-1].node_ids))
+    pooling = _pooling(levels[-1])
     return States(levels, state_config, config_row, pooling, num_constant, num_nodes, len(codes))
 
 
@@ -186,6 +188,7 @@ def _next_level(
     return above, Level(
         node_ids,
         multiplicity,
+        above.table,
         below.lookup(node_ids, configs),
         _aggregate(operands, node_ids, configs, below, width),
         _aggregate(users, node_ids, configs, below, width),
@@ -207,8 +210,51 @@ def _message_keys(operands, users, below: _Assignment, above_ids: np.ndarray):
     return keys
 
 
-def _pooling(assignment: _Assignment, width: int) -> sparse.csr_matrix:
-    num_rows, num_configs = assignment.table.shape
-    states = assignment.table.T.ravel()
+def _pooling(level: Level) -> sparse.csr_matrix:
+    num_rows, num_configs = level.table.shape
+    states, width = level.table.T.ravel(), len(level.node_ids)
     indptr = np.arange(num_configs + 1) * num_rows
     return sparse.csr_matrix((np.ones(len(states), np.float32), states, indptr), shape=(num_configs, width))
+
+
+def select_states(states: States, configs: np.ndarray) -> States:
+    """The states under some of the configurations, without hashing: several times faster than anew.
+
+    Args:
+        states: The states of a graph.
+        configs: ``(C',)`` positions of configurations, any order.
+
+    Returns:
+        What :func:`build_states` gives for these configurations, but for the order of a node's states.
+    """
+    levels: list[Level] = []
+    number = np.zeros(0, np.int64)  # the new number of each state that is kept
+    for level in states.levels:
+        table, size = level.table[:, configs], len(level.node_ids)
+        count = np.bincount(table.ravel(), minlength=size)
+        count[size - (states.num_nodes - len(table)) :] = len(configs)  # the constant states
+        kept, below, number = np.flatnonzero(count), number, np.cumsum(count > 0) - 1
+        own, links = np.arange(len(kept)), ()
+        if levels:
+            own = below[level.own[kept]]
+            links = [_relink(side[kept], below, levels[-1]) for side in (level.operands, level.users)]
+        levels.append(Level(level.node_ids[kept], count[kept], number.astype(np.int32)[table], own, *links))
+    first = levels[0]
+    state_config = np.zeros(len(first.node_ids), np.int64)
+    state_config[first.table] = np.arange(len(configs))
+    row_of = np.empty(states.num_nodes, np.int64)
+    row_of[states.levels[0].node_ids] = states.config_row
+    return replace(
+        states,
+        levels=levels,
+        state_config=state_config,
+        config_row=row_of[first.node_ids],
+        pooling=_pooling(levels[-1]),
+        num_configs=len(configs),
+    )
+
+
+def _relink(rows: sparse.csr_matrix, number: np.ndarray, below: Level) -> sparse.csr_matrix:
+    """The matrix with its columns, old states below, numbered anew."""
+    shape = (rows.shape[0], len(below.node_ids))
+    return sparse.csr_matrix((rows.data, number[rows.indices], rows.indptr), shape=shape)

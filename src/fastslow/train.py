@@ -2,20 +2,25 @@
 
 import json
 import math
+from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from fastslow.artifacts import atomic_path, read_manifest
 from fastslow.config import resolve
 from fastslow.graphs import Features
 from fastslow.inputs import Inputs, autocast, pick_device, predict
+from fastslow.layers import move
 from fastslow.losses import LOSSES
 from fastslow.metrics import collection_score
-from fastslow.networks import RankingNetwork
+from fastslow.networks import Batch, RankingNetwork
 from fastslow.plots import plot_training, save_figure
+from fastslow.prefetch import prefetch
 from fastslow.progress import progress
 from fastslow.scores import SCORED_SPLITS, write_scores
 from fastslow.train_config import TrainConfig
@@ -40,6 +45,7 @@ def make_network(config: TrainConfig, inputs: Inputs) -> RankingNetwork:
         config_width=len(inputs.config_scaler.kept),
         width=config.width,
         depth=config.depth,
+        head=config.head,
         pooling=config.pooling,
         cross_config=config.attends_configs(),
         dropout=config.dropout,
@@ -71,7 +77,10 @@ class Training:
         self.optimizer = torch.optim.AdamW(
             self.network.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
         )
+        average = get_ema_multi_avg_fn(config.ema)
+        self.average = AveragedModel(self.network, multi_avg_fn=average) if config.ema else None
         self.names = inputs.trainable()
+        self._whole: dict[str, tuple[Batch, torch.Tensor]] = {}
         self.labels = inputs.features.labels("valid")
         draw, most = np.random.default_rng(0), config.valid_configs
         self.drawn = {
@@ -90,34 +99,62 @@ class Training:
         torch.manual_seed(int(rng.integers(2**63)))
         self.network.train()
         names = rng.permutation(self.names)
+        examples = prefetch(self._example, [(name, self._draw(name, rng)) for name in names])
         steps = math.ceil(len(names) / config.graphs_per_step)
         losses = []
         for position, group in enumerate(np.array_split(names, steps)):
-            for parameters in self.optimizer.param_groups:
-                parameters["lr"] = learning_rate(config, self.epoch * steps + position, config.epochs * steps)
-            self.optimizer.zero_grad(set_to_none=True)
-            for name in group:
-                loss = self._loss(name, rng) / len(group)
-                loss.backward()
-                losses.append(loss.detach() * len(group))
-            torch.nn.utils.clip_grad_norm_(self.network.parameters(), config.clip)
-            self.optimizer.step()
+            rate = learning_rate(config, self.epoch * steps + position, config.epochs * steps)
+            losses += self._step(islice(examples, len(group)), len(group), rate)
         self.epoch += 1
         return float(torch.stack(losses).mean())
 
-    def _loss(self, name: str, rng: np.random.Generator) -> torch.Tensor:
+    def _step(self, examples: Iterable[tuple[Batch, torch.Tensor]], size: int, rate: float) -> list:
+        """One step on ``size`` examples; the losses, which stay on the device: nothing here waits for it."""
+        for parameters in self.optimizer.param_groups:
+            parameters["lr"] = rate
+        self.optimizer.zero_grad(set_to_none=True)
+        losses = []
+        for batch, runtime in examples:
+            loss = self._loss(batch, runtime)
+            (loss / size).backward()
+            losses.append(loss.detach())
+        torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.config.clip)
+        self.optimizer.step()
+        if self.average:
+            self.average.update_parameters(self.network)
+        return losses
+
+    def _draw(self, name: str, rng: np.random.Generator) -> np.ndarray:
+        """Positions of the configurations of a step."""
+        total, size = self.inputs.graph("train", name).graph.num_configs, self.config.configs_per_step
+        return rng.choice(total, size, replace=False) if size < total else np.arange(total)
+
+    def _example(self, drawn: tuple[str, np.ndarray]) -> tuple[Batch, torch.Tensor]:
+        """A batch and its runtimes on the device; one of all configurations is the same at every step."""
+        name, configs = drawn
+        if name in self._whole:
+            return self._whole[name]
         graph = self.inputs.graph("train", name).graph
-        size = min(self.config.configs_per_step, graph.num_configs)
-        configs = rng.choice(graph.num_configs, size, replace=False)
-        runtime = torch.from_numpy(graph.runtime[configs]).to(self.inputs.device)
+        runtime = move(torch.from_numpy(graph.runtime[configs]), self.inputs.device)
+        example = self.inputs.batch("train", name, configs), runtime
+        if len(configs) == graph.num_configs:
+            self._whole[name] = example
+        return example
+
+    def _loss(self, batch: Batch, runtime: torch.Tensor) -> torch.Tensor:
         with autocast(self.inputs.device):
-            score = self.network(self.inputs.batch("train", name, configs))
+            score = self.network(batch)
         return LOSSES[self.config.loss](score, runtime)
+
+    @property
+    def judged(self) -> RankingNetwork:
+        """The network to evaluate: the moving average where there is one."""
+        return self.average.module if self.average else self.network
 
     def valid_score(self, every: bool = False) -> dict:
         """The collection's metric on valid, mean and per graph, of the drawn or of every configuration."""
         only = None if every else self.drawn
-        scores = predict(self.network, self.inputs, "valid", self.config.inference_configs, only)
+        scores = predict(self.judged, self.inputs, "valid", self.config.inference_configs, only)
         labels = (
             self.labels if every else {name: self.labels[name][drawn] for name, drawn in self.drawn.items()}
         )
@@ -127,7 +164,7 @@ class Training:
         """Score valid, note it, and keep the weights."""
         score = self.valid_score()["mean"]
         self.history.append({"epoch": self.epoch, "loss": loss, "valid": score})
-        weights = {name: value.detach().cpu().clone() for name, value in self.network.state_dict().items()}
+        weights = {name: value.detach().cpu().clone() for name, value in self.judged.state_dict().items()}
         if score > self.best["score"]:
             self.best = {"score": score, "epoch": self.epoch, "weights": weights}
         self.recent = [*self.recent, weights][-self.config.average_last :] if self.config.average_last else []
@@ -166,10 +203,10 @@ class Training:
         candidates[f"epoch {self.best['epoch']}"] = self.best["weights"]
         scores = {}
         for label, weights in candidates.items():
-            self.network.load_state_dict(weights)
+            self.judged.load_state_dict(weights)
             scores[label] = {**self.valid_score(every=True), "weights": label}
         chosen = max(candidates, key=lambda label: scores[label]["mean"])
-        self.network.load_state_dict(candidates[chosen])
+        self.judged.load_state_dict(candidates[chosen])
         return scores[chosen]
 
     def save(self, folder: Path, mark: str) -> None:
@@ -181,6 +218,7 @@ class Training:
             "mark": mark,
             "network": self.network.state_dict(),
             "optimizer": self.optimizer.state_dict(),
+            "average": self.average.state_dict() if self.average else None,
         }
         with atomic_path(folder / CHECKPOINT) as temporary:
             torch.save(state, temporary)
@@ -195,6 +233,8 @@ class Training:
             return False
         self.network.load_state_dict(state["network"])
         self.optimizer.load_state_dict(state["optimizer"])
+        if self.average:
+            self.average.load_state_dict(state["average"])
         for name in ("epoch", "history", "best", "recent"):
             setattr(self, name, state[name])
         return True
@@ -231,9 +271,9 @@ def train(config: TrainConfig) -> dict:
 def _write_run(folder: Path, training: Training) -> None:
     save_figure(plot_training(pd.DataFrame(training.history), folder.name), folder / PLOT)
     with atomic_path(folder / WEIGHTS) as temporary:
-        torch.save(training.network.state_dict(), temporary)
+        torch.save(training.judged.state_dict(), temporary)
     together = training.config.inference_configs
     write_scores(
         folder,
-        {split: predict(training.network, training.inputs, split, together) for split in SCORED_SPLITS},
+        {split: predict(training.judged, training.inputs, split, together) for split in SCORED_SPLITS},
     )

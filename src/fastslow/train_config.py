@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import ClassVar
 
 from fastslow.artifacts import Artifact
-from fastslow.collections import COLLECTIONS, get_collection
+from fastslow.collections import TRAIN_ON, get_collection, trained_together
 from fastslow.config import Config, elsewhere, resolve
 from fastslow.graphs import Features
+from fastslow.heads import HEADS, POOLINGS
 from fastslow.losses import LOSSES
-from fastslow.networks import POOLINGS
 from fastslow.scores import run_artifact
 
-FORMAT = 3  # raise it with every change of code that changes what a training run gives
+FORMAT = 4  # raise it with every change of code that changes what a training run gives
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,10 @@ class TrainConfig(Config):
         seed: Seed of weights, order of graphs and choice of configurations.
         width: Channels; 64 suits the sample, 128 and more the real data.
         depth: Message-passing blocks; no more than the ``hops`` of the features make sense.
-        pooling: ``mean`` or ``sum`` over nodes.
+        head: ``pooled`` scores a configuration's pooled nodes; ``additive`` scores each node and pools that.
+        pooling: ``mean``, ``sum`` or ``attention`` over nodes.
         dropout: Share of channels dropped in training.
-        loss: ``pairwise_hinge`` or ``list_mle``.
+        loss: ``pairwise_hinge``, ``pairwise_logistic``, ``difference_matrix`` or ``list_mle``.
         configs_per_step: Configurations drawn from a graph for one step; more is steadier and slower.
         graphs_per_step: Graphs whose losses are averaged for one step.
         epochs: Passes over the train graphs.
@@ -40,9 +41,12 @@ class TrainConfig(Config):
         valid_configs: Most configurations of a valid graph that are scored while training, the same at each
             evaluation; the final score is that of all.
         patience: Stop after so many evaluations without a better valid score; 0 never stops early.
+        ema: Decay by step of an exponential moving average of the weights, which then stands for the network
+            at every evaluation; 0.99 to 0.999, or 0 for none.
         average_last: Average the weights of this many last evaluations and keep them where they score
             better on valid; 0 turns averaging off.
-        inference_configs: Configurations scored together; a graph with more is scored in random parts.
+        inference_configs: Most configurations of a batch at inference; a graph with more is scored in chunks,
+            slower, with the same scores. Lower it where memory is short.
     """
 
     kind: ClassVar[str]
@@ -53,6 +57,7 @@ class TrainConfig(Config):
     seed: int = 0
     width: int = 64
     depth: int = 2
+    head: str = "pooled"
     pooling: str = "sum"
     dropout: float = 0.1
     loss: str = "pairwise_hinge"
@@ -66,12 +71,14 @@ class TrainConfig(Config):
     evaluate_every: int = 2
     valid_configs: int = 2000
     patience: int = 0
+    ema: float = 0.0
     average_last: int = 5
-    inference_configs: int = 1100
+    inference_configs: int = elsewhere(2000)
 
     def check(self) -> None:
         """Check ranges."""
         self.require(self.device in ("auto", "cpu", "cuda"), "device", "one of auto, cpu, cuda")
+        self.require(self.head in HEADS, "head", f"one of {', '.join(HEADS)}")
         self.require(self.pooling in POOLINGS, "pooling", f"one of {', '.join(POOLINGS)}")
         self.require(self.loss in LOSSES, "loss", f"one of {', '.join(LOSSES)}")
         for field in ("width", "graphs_per_step", "epochs", "evaluate_every"):
@@ -82,7 +89,7 @@ class TrainConfig(Config):
             self.require(getattr(self, field) >= 0, field, "0 or more")
         for field in ("learning_rate", "clip"):
             self.require(getattr(self, field) > 0, field, "above 0")
-        for field in ("dropout", "warmup"):
+        for field in ("dropout", "warmup", "ema"):
             self.require(0 <= getattr(self, field) < 1, field, "from 0 to below 1")
         self.require(self.weight_decay >= 0, "weight_decay", "0 or more")
 
@@ -122,19 +129,13 @@ class LayoutTrainConfig(TrainConfig):
     def check(self) -> None:
         """Check ranges."""
         super().check()
-        wanted = ("collection", "source", "layout")
-        self.require(self.train_on in wanted, "train_on", f"one of {', '.join(wanted)}")
+        self.require(self.train_on in TRAIN_ON, "train_on", f"one of {', '.join(TRAIN_ON)}")
 
     def also(self) -> list[Path]:
         """Features folders of the other collections to train on."""
-        own = get_collection(Features(resolve(self.features)).manifest["settings"]["collection"])
-        parts = {"collection": 3, "source": 2, "layout": 1}[self.train_on]
-        same = own.name.split(":")[:parts]
-        return [
-            resolve(self.features).parent / other.slug
-            for other in COLLECTIONS
-            if other != own and other.name.split(":")[:parts] == same
-        ]
+        own = Features(resolve(self.features)).collection
+        others = trained_together(own, self.train_on)
+        return [resolve(self.features).parent / other.slug for other in others]
 
     def attends_configs(self) -> bool:
         """Whether nodes compare the configurations of a step."""

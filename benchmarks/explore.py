@@ -1,0 +1,279 @@
+"""Kendall tau of variants of our layout network on held-out programs of train and valid, over seeds.
+
+``python benchmarks/explore.py [--quick] [--minutes M] [--variants NAME ...]``. Train and valid of the sample
+competition are dealt into folds by architecture; each fold is held out in turn, and test is never read. A
+variant is the preset with a few settings changed. Finished runs lie in ``benchmarks/results/explore`` and are
+not repeated, so it may be stopped, by ``--minutes`` or by hand, and goes on where it was.
+"""
+
+import shutil
+import sys
+import tempfile
+import time
+from argparse import Namespace
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import joblib
+import numpy as np
+import torch
+
+import measure
+from fastslow.artifacts import commit, digest, read_json, write_json
+from fastslow.collections import COLLECTIONS, get_collection, trained_together
+from fastslow.errors import ConfigError
+from fastslow.features import LayoutFeatureConfig, build_features
+from fastslow.graphs import Features
+from fastslow.inputs import Inputs, pick_device
+from fastslow.presets import preset_settings
+from fastslow.steps import parse_overrides
+from fastslow.train import Training
+from fastslow.train_config import FORMAT, LayoutTrainConfig
+from folds import SPLITS, HeldOut, deal
+from variants import BASE, VARIANTS
+
+RESULTS = Path(__file__).resolve().parent / "results"
+LAYOUTS = [collection for collection in COLLECTIONS if collection.kind == "layout"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training.
+
+    Args:
+        variant: One of ``VARIANTS``.
+        seed: Seed of the network.
+        fold: Which fold is held out.
+        held_out: Its families.
+        features: Features folder of the collection, beside those of the others.
+        settings: Settings of the network.
+    """
+
+    variant: str
+    seed: int
+    fold: int
+    held_out: tuple[str, ...]
+    features: Path
+    settings: dict
+
+    def config(self) -> LayoutTrainConfig:
+        """The settings, checked."""
+        return LayoutTrainConfig.of({**self.settings, "seed": self.seed, "features": str(self.features)})
+
+    def path(self, place: Path) -> Path:
+        """Where its result lies: everything that changes it is in the name."""
+        config = self.config()
+        inputs = [Features(folder).fingerprint for folder in (self.features, *config.also())]
+        key = [FORMAT, config.identity(), sorted(self.held_out), inputs, self.features.name]
+        return place / "explore" / f"{digest(key)}.json"
+
+
+def parse_arguments(arguments: list[str]) -> Namespace:
+    """The command line."""
+    parser = measure.make_parser(__doc__.splitlines()[0])
+    parser.set_defaults(threads=1)
+    parser.add_argument("--seeds", type=int, default=3, help="seeds of each variant (default 3)")
+    parser.add_argument("--folds", type=int, default=2, help="parts that are held out in turn (default 2)")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="start no run after so many")
+    parser.add_argument("--jobs", type=int, default=1, help="trainings side by side (default 1)")
+    parser.add_argument("--variants", nargs="+", default=list(VARIANTS), help="names (default: all)")
+    parser.add_argument(
+        "--collections", nargs="+", default=[c.slug for c in LAYOUTS], help="slugs (default: all layouts)"
+    )
+    parser.add_argument("--preset", default="sample", help="settings of the base (default sample)")
+    parser.add_argument("--data-root", default="data/sample", help="folder of npz_all/")
+    options = parser.parse_args(arguments)
+    if options.quick:
+        options.seeds, options.preset = 1, "smoke"
+        options.variants, options.collections = [BASE, "additive head"], ["layout-xla-random"]
+        options.set = ["gnn.epochs=1", "gnn.layout.train_on=collection", *options.set]
+    options.variants = list(dict.fromkeys([BASE, *options.variants]))
+    for name in options.variants:
+        if name not in VARIANTS:
+            raise ConfigError(f"--variants: {name!r} is none of {', '.join(VARIANTS)}")
+    return options
+
+
+def plan(options: Namespace, place: Path) -> list[Run]:
+    """Every run, all variants with one seed before those with the next; builds the features they need."""
+    runs = []
+    for variant in options.variants:
+        overrides = parse_overrides([*options.set, *VARIANTS[variant]])
+        of_step = {s: preset_settings(options.preset, overrides, s, "layout") for s in ("features", "gnn")}
+        folder = _build_features(options, of_step["features"], place)
+        for slug in options.collections:
+            folds = deal(_names(folder, slug), options.folds)
+            for seed in range(options.seeds):
+                for fold, families in enumerate(folds):
+                    held_out = tuple(sorted(families))
+                    settings = {**of_step["gnn"], "device": options.device}
+                    runs.append(Run(variant, seed, fold, held_out, folder / slug, settings))
+    return sorted(runs, key=lambda run: run.seed)
+
+
+def _build_features(options: Namespace, settings: dict, place: Path) -> Path:
+    folder = place / "features" / "explore" / digest(settings)
+    for collection in LAYOUTS:
+        where = {"collection": collection.name, "data_root": options.data_root, "workers": 1}
+        where["folder"] = str(folder / collection.slug)
+        build_features(LayoutFeatureConfig.of({**settings, **where}))
+    return folder
+
+
+def _names(folder: Path, slug: str) -> list[str]:
+    """Train and valid programs of both searches of a source, so that they are dealt alike."""
+    own = get_collection(slug)
+    every = [Features(folder / other.slug) for other in (own, *trained_together(own, "source"))]
+    return [name for features in every for split in SPLITS for name in features.names(split)]
+
+
+def train_held_out(run: Run, place: Path, threads: int) -> dict:
+    """Train without the held-out programs and score them, unless that was done before; what it gave."""
+    path = run.path(place)
+    if not path.is_file():
+        torch.set_num_threads(threads)
+        config, families = run.config(), set(run.held_out)
+        own, *also = [HeldOut(folder, families) for folder in (run.features, *config.also())]
+        began = time.perf_counter()
+        training = Training(config, Inputs(own, config.depth, pick_device(config.device), also))
+        checkpoints = path.with_suffix("")
+        training.run(checkpoints, path.stem)
+        found = training.choose_weights()
+        told = {"seconds": time.perf_counter() - began, "last": training.history[-1]["valid"]}
+        facts = {"variant": run.variant, "collection": own.collection.name, "seed": run.seed}
+        write_json(path, {**facts, "settings": config.identity(), "commit": commit(), **told, **found})
+        shutil.rmtree(checkpoints)
+    return {**read_json(path), "variant": run.variant, "fold": run.fold}
+
+
+def finished(runs: list[Run], options: Namespace, place: Path) -> Iterator[dict]:
+    """Results as they come, until the time is up; those of before come at once."""
+    end = time.monotonic() + 60 * options.minutes
+    jobs = (
+        joblib.delayed(train_held_out)(run, place, options.threads)
+        for run in runs
+        if time.monotonic() < end or run.path(place).is_file()
+    )
+    parallel = joblib.Parallel(options.jobs, return_as="generator_unordered", pre_dispatch="n_jobs")
+    for result in parallel(jobs):
+        tau = f"{result['mean']:.3f} (last {result['last']:.3f})"
+        what = f"seed {result['seed']} fold {result['fold']} {result['collection']} {result['variant']}"
+        print(f"{what}: {tau}, {result['seconds']:.0f} s", flush=True)
+        yield result
+
+
+def tau_by_graph(results: list[dict]) -> dict[str, dict[str, dict[int, float]]]:
+    """Collection -> graph -> seed -> tau."""
+    found: dict = {}
+    for result in results:
+        for graph, tau in result["per_graph"].items():
+            found.setdefault(result["collection"], {}).setdefault(graph, {})[result["seed"]] = tau
+    return found
+
+
+def means_by_seed(results: list[dict]) -> dict[int, dict[str, float]]:
+    """Seed -> collection -> mean tau over its graphs, each held out in one fold."""
+    means: dict = {}
+    for collection, graphs in tau_by_graph(results).items():
+        for seed in {seed for taus in graphs.values() for seed in taus}:
+            held = [taus[seed] for taus in graphs.values() if seed in taus]
+            means.setdefault(seed, {})[collection] = float(np.mean(held))
+    return means
+
+
+def summarise(runs: list[Run], results: list[dict]) -> dict[str, dict]:
+    """By variant, over the seeds of which every run is finished: tau, and how much it is above the base."""
+    planned = Counter((run.variant, run.seed) for run in runs)
+    done = Counter((result["variant"], result["seed"]) for result in results)
+    whole = {key for key, count in planned.items() if done[key] == count}
+    summary: dict[str, dict] = {}
+    for variant in dict.fromkeys(run.variant for run in runs):
+        own = [r for r in results if r["variant"] == variant and (variant, r["seed"]) in whole]
+        means = means_by_seed(own)
+        tau = {seed: float(np.mean(list(means[seed].values()))) for seed in sorted(means)}
+        base = summary[BASE]["tau"] if variant != BASE else tau
+        summary[variant] = {
+            "tau": tau,
+            "above base": [tau[seed] - base[seed] for seed in tau if seed in base],
+            "by collection": {
+                c: [means[seed][c] for seed in tau] for c in dict.fromkeys(r["collection"] for r in own)
+            },
+            "by graph": {
+                c: {graph: list(taus.values()) for graph, taus in graphs.items()}
+                for c, graphs in tau_by_graph(own).items()
+            },
+            "seconds": float(np.mean([result["seconds"] for result in own])) if own else 0.0,
+        }
+    return summary
+
+
+def _spread(values: list[float]) -> str:
+    return f"{np.mean(values):.3f} ({min(values):.3f} to {max(values):.3f})" if values else ""
+
+
+def variant_rows(summary: dict[str, dict]) -> list[dict]:
+    """One row a variant, best first; above the base is seed by seed."""
+    rows = sorted(summary.items(), key=lambda item: -np.mean(item[1]["above base"] or [-np.inf]))
+    collections = list(summary[BASE]["by collection"])
+    return [
+        {
+            "variant": variant,
+            "seeds": len(part["tau"]),
+            "tau": _spread(list(part["tau"].values())),
+            "above base": _spread(part["above base"]) if variant != BASE else "",
+            **{c: f"{np.mean(part['by collection'].get(c) or [np.nan]):.3f}" for c in collections},
+            "seconds a run": f"{part['seconds']:.0f}",
+        }
+        for variant, part in rows
+        if part["tau"]
+    ]
+
+
+def graph_rows(summary: dict[str, dict]) -> list[dict]:
+    """One row a graph: the base, and the variant that is best on average."""
+    known = [variant for variant in summary if summary[variant]["above base"]]
+    best = max(known, key=lambda variant: np.mean(summary[variant]["above base"]))
+    return [
+        {"collection": collection, "graph": graph}
+        | {v: _spread(summary[v]["by graph"][collection].get(graph, [])) for v in dict.fromkeys((BASE, best))}
+        for collection, graphs in summary[BASE]["by graph"].items()
+        for graph in graphs
+    ]
+
+
+def explore(options: Namespace, place: Path) -> None:
+    """Every run that there is time for, the tables and the JSON object."""
+    runs = plan(options, place)
+    results = list(finished(runs, options, place))
+    print(f"\n{len(results)} of {len(runs)} runs are finished")
+    summary = summarise(runs, results)
+    if summary[BASE]["tau"]:
+        print("\nKendall tau of held-out programs: mean over seeds (least to most)\n")
+        print(measure.table(variant_rows(summary)))
+        print("\nBy graph\n")
+        print(measure.table(graph_rows(summary)))
+    measure.finish(
+        {
+            "benchmark": "explore",
+            "environment": measure.environment(options),
+            "runs": {"finished": len(results), "of": len(runs)},
+            "variants": {variant: {"set": VARIANTS[variant], **part} for variant, part in summary.items()},
+        }
+    )
+
+
+def main(arguments: list[str]) -> int:
+    """Run from the command line; the exit status."""
+    options = parse_arguments(arguments)
+    if options.quick:
+        with tempfile.TemporaryDirectory() as place:
+            explore(options, Path(place))
+    else:
+        explore(options, RESULTS)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
