@@ -1,0 +1,179 @@
+"""Compiles per minute of the TPU compiler, by TPU generation and by size of graph, and what fails.
+
+``python benchmarks/compiler.py [--quick] [--processes N]``. Programs are those of the committed sample; each
+is compiled as it stands and under one random configuration, in worker processes and without a cache.
+"""
+
+import argparse
+import base64
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from statistics import median
+
+from fastslow.compiler import TOPOLOGIES, Compiler, lower, require_compiler
+from fastslow.errors import ConfigError
+from fastslow.hlo import Module
+from fastslow.labeller import Labeller, layout_label, program_before_layout
+from fastslow.layout_space import configurable_nodes, constrain, draw
+from fastslow.progress import progress
+from fastslow.zoo import PROGRAMS
+
+SIZES = (0, 100, 200, 400, 800)
+"""Least nodes of each class of graphs."""
+SPREAD = 8  # programs that every generation compiles, from the smallest to the largest
+RATE = 0.3  # share of nodes that the random configuration sets
+QUICK = ["super_resolution_forward_w24_d1_b2", "autoencoder_forward_w32_d1_b8"]
+"""What --quick compiles."""
+
+
+def programs_before_layout(names: list[str], folder: Path, processes: int) -> list[Module]:
+    """Programs of the zoo as they stand before v3's layout assignment, from fewest nodes to most."""
+    lowered = [lower(*PROGRAMS[name].build()) for name in progress(names, desc="lowering", unit="program")]
+    labeller = Labeller(folder / "programs.sqlite", task=program_before_layout, processes=processes)
+    with labeller.workers() as label:
+        records = label(lowered, "before layout assignment")
+    modules = [Module.FromString(base64.b64decode(r["module"])) for r in records if "failure" not in r]
+    return sorted(modules, key=num_nodes)
+
+
+def num_nodes(module: Module) -> int:
+    """Instructions of all computations."""
+    return sum(len(computation.instructions) for computation in module.computations)
+
+
+def to_compile(module: Module) -> list[bytes]:
+    """The module as it stands, and under a random configuration if that sets any node."""
+    configurations = ({}, draw(configurable_nodes(module), random.Random(0), RATE))
+    modules = [constrain(module, c).SerializeToString(deterministic=True) for c in configurations]
+    return list(dict.fromkeys(modules))
+
+
+def measure_compiles(label, modules: list[Module], title: str) -> dict:
+    """Compiles of some programs: how many a minute of wall time, and what failed."""
+    began = time.perf_counter()
+    records = label([each for module in modules for each in to_compile(module)], title)
+    minutes = (time.perf_counter() - began) / 60
+    failed = [record for record in records if "failure" in record]
+    seconds = [record["seconds"] for record in records if "seconds" in record]
+    return {
+        "programs": len(modules),
+        "nodes": [num_nodes(modules[0]), num_nodes(modules[-1])],
+        "compiles": len(records),
+        "compiles per minute": len(records) / minutes,
+        "seconds of a compile": median(seconds) if seconds else None,
+        "failures": dict(Counter(record["failure"] for record in failed)),
+        "messages": sorted({record["message"][:200] for record in failed}),
+        "without estimate": share_without_estimate(records),
+    }
+
+
+def share_without_estimate(records: list[dict]) -> float | None:
+    """Of the instructions that do work, the share for which the compiler states no cycles."""
+    estimated, without = (sum(r.get(key, 0) for r in records) for key in ("estimated", "without_estimate"))
+    return without / (estimated + without) if estimated else None
+
+
+def by_generation(modules: list[Module], generations: list[str], folder: Path, options) -> dict:
+    """What :func:`measure_compiles` says of the same programs, by TPU generation."""
+    found = {}
+    for generation in generations:
+        with start(folder / generation, generation, options) as label:
+            label(to_compile(modules[0]), f"{generation}, warming up")
+            found[generation] = measure_compiles(label, modules[1:], generation)
+    return found
+
+
+def by_size(modules: list[Module], folder: Path, options) -> dict:
+    """What :func:`measure_compiles` says by size of the graph, for TPU v3."""
+    found = {}
+    with start(folder, "v3", options) as label:
+        label(to_compile(modules[0]), "v3, warming up")
+        for least, limit in zip(SIZES, [*SIZES[1:], None], strict=True):
+            of_size = [m for m in modules[1:] if least <= num_nodes(m) < (limit or sys.maxsize)]
+            if of_size:
+                title = f"{least} nodes or more" if limit is None else f"{least} to {limit - 1} nodes"
+                found[title] = measure_compiles(label, of_size, title)
+    return found
+
+
+def start(folder: Path, generation: str, options):
+    """Workers for one generation that remember nothing."""
+    labeller = Labeller(
+        folder / "labels.sqlite",
+        generation=generation,
+        task=layout_label,
+        processes=options.processes,
+        seconds=options.seconds,
+    )
+    return labeller.workers()
+
+
+def rows(found: dict[str, dict]) -> list[dict]:
+    """Rows of a table."""
+    return [
+        {
+            "": name,
+            "programs": part["programs"],
+            "nodes": "{} to {}".format(*part["nodes"]),
+            "compiles": part["compiles"],
+            "per minute": f"{part['compiles per minute']:.1f}",
+            "median s": "" if part["seconds of a compile"] is None else f"{part['seconds of a compile']:.2f}",
+            "no estimate": "" if part["without estimate"] is None else f"{part['without estimate']:.0%}",
+            "failures": ", ".join(f"{n} {kind}" for kind, n in part["failures"].items()) or "none",
+        }
+        for name, part in found.items()
+    ]
+
+
+def main(arguments: list[str]) -> int:
+    """Run from the command line; the exit status, 1 where the compiler is missing."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="a small check that everything runs")
+    parser.add_argument("--processes", type=int, default=2, help="compiles at a time (default 2)")
+    parser.add_argument("--seconds", type=float, default=120.0, help="limit of one compile (default 120)")
+    options = parser.parse_args(arguments)
+    try:
+        require_compiler()
+    except ConfigError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    names = [name for name, program in PROGRAMS.items() if program.size == "small"]
+    generations = list(TOPOLOGIES)
+    if options.quick:
+        names, generations = QUICK, ["v3"]
+    with tempfile.TemporaryDirectory() as folder:
+        modules = programs_before_layout(names, Path(folder), options.processes)
+        step = max(1, (len(modules) - 1) // SPREAD)
+        generation_parts = by_generation(modules[::step], generations, Path(folder), options)
+        size_parts = by_size(modules, Path(folder), options)
+    return report(generation_parts, size_parts, options)
+
+
+def report(generation_parts: dict, size_parts: dict, options) -> int:
+    """Print tables and the JSON object."""
+    import measure  # brings torch, which worker processes, that import this file too, do not need
+
+    print(f"\nBy TPU generation, {options.processes} compiles at a time\n")
+    print(measure.table(rows(generation_parts)))
+    print("\nBy size of the graph, TPU v3\n")
+    print(measure.table(rows(size_parts)))
+    environment = measure.environment(argparse.Namespace(threads=1, device="cpu"))
+    measure.finish(
+        {
+            "benchmark": "compiler",
+            "environment": environment | {"libtpu": Compiler.version()},
+            "processes": options.processes,
+            "seconds limit": options.seconds,
+            "generations": generation_parts,
+            "sizes": size_parts,
+        }
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
