@@ -7,18 +7,22 @@ NAME   =
 SEEDS  =
 JOBS   =
 SET    =
+SRC    =
+OUT    =
+SIZE   = small
 
 VENV   := .venv
 RUN    := $(VENV)/bin/python
 READY  := $(VENV)/.ready
 TESTED := $(VENV)/.ready-test
+COMPILER := $(VENV)/.ready-compiler
 OPTIONS = --data "$(DATA)" $(if $(PRESET),--preset $(PRESET)) $(if $(NAME),--name "$(NAME)") \
           $(if $(SEEDS),--seeds $(SEEDS)) $(if $(JOBS),--jobs $(JOBS)) $(if $(SET),--set $(SET))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: help submit submission features train ensemble smoke data test lint clean setup
+.PHONY: help submit submission features train ensemble smoke convert sample data test lint clean setup
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z ]+:.*## / {n = split($$1, names, " "); \
@@ -35,6 +39,20 @@ submission features train ensemble: $(READY) ## The same up to that stage, nothi
 
 smoke: $(READY) ## The whole path with next to no training, in about a minute
 	@$(RUN) -m fastslow.workflow submission --preset smoke $(OPTIONS)
+
+convert: $(if $(SRC),$(READY)) ## A program of yours to a competition file: SRC=program.hlo or SRC=model.py:make
+ifeq ($(SRC),)
+	@echo "make convert SRC=program.hlo       an HLO file: HloModuleProto, HloProto, TpuGraphs' .pb, text"
+	@echo "make convert SRC=model.py:make     a JAX function: make() returns (function, arguments) for jax.jit"
+	@echo "             OUT=FOLDER            a competition folder of your own instead of data/converted"
+	@echo "             SET='configs=200 padding=-1 generation=v4 name=mine'"
+	@exit 2
+else
+	@$(RUN) -m fastslow.convert_cli "$(SRC)" $(if $(OUT),--data-root "$(OUT)") $(if $(SET),--set $(SET))
+endif
+
+sample: $(COMPILER) ## The sample competition anew, with the TPU compiler: an hour or two (SIZE=large: days)
+	@$(RUN) -m fastslow.sample "size=$(SIZE)" $(SET)
 
 data: $(READY) ## Download the real competition into data/raw (goes on where it stopped)
 	@$(RUN) -m fastslow.download --root data/raw $(SET)
@@ -70,4 +88,8 @@ $(READY): requirements.txt pyproject.toml | $(VENV)/bin/python
 
 $(TESTED): $(READY)
 	$(call install,-e .[test])
+	@touch $@
+
+$(COMPILER): $(READY)
+	$(call install,-e .[compiler])
 	@touch $@

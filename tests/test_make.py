@@ -35,7 +35,7 @@ def called(tmp_path):
     script.chmod(0o755)
 
     def call(*arguments, **variables):
-        done = make(*arguments, "READY=", "TESTED=", f"RUN={script}", **variables)
+        done = make(*arguments, "READY=", "TESTED=", "COMPILER=", f"RUN={script}", **variables)
         assert done.returncode == 0, done.stderr
         return json.loads(log.read_text())
 
@@ -87,6 +87,26 @@ def test_the_other_targets(called):
     assert called("data") == ["-m", "fastslow.download", "--root", "data/raw"]
     assert called("data", "SET=--source google")[-2:] == ["--source", "google"]
     assert called("test") == ["-m", "pytest"]
+
+
+def test_convert_takes_a_source_and_settings(called):
+    convert = ["-m", "fastslow.convert_cli"]
+    assert called("convert", "SRC=my model.py:make") == [*convert, "my model.py:make"]
+    typed = ("SRC=x.pb", "OUT=/my data", "SET=configs=200 padding=-1")
+    options = ["--data-root", "/my data", "--set", "configs=200", "padding=-1"]
+    assert called("convert", *typed) == [*convert, "x.pb", *options]
+
+
+def test_sample_takes_a_size_and_settings(called):
+    assert called("sample") == ["-m", "fastslow.sample", "size=small"]
+    typed = ("SIZE=large", "SET=processes=4 seed=1")
+    assert called("sample", *typed) == ["-m", "fastslow.sample", "size=large", "processes=4", "seed=1"]
+
+
+def test_convert_without_a_source_says_how_and_sets_nothing_up(tmp_path):
+    done = make("convert", folder=tmp_path, SRC="/of/the/environment")
+    assert done.returncode != 0 and "make convert SRC=model.py:make" in done.stdout
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_environment_does_not_steer(called):

@@ -47,7 +47,14 @@ def config_class(path):
 
 def test_every_step_has_its_notebook():
     stems = {notebook for _, notebook in steps._CONFIGS.values()}
-    assert {path.stem for path in NOTEBOOKS} == {*stems, "00_data", "12_violation_ratio", "40_submission"}
+    assert {path.stem for path in NOTEBOOKS} == {
+        *stems,
+        "00_data",
+        "12_violation_ratio",
+        "23_ranker_explanations",
+        "40_submission",
+        "50_convert",
+    }
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -109,7 +116,19 @@ CHAIN = {  # each needs what those before it made
     "12_violation_ratio": {"features": XLA, "panels": 2},
     "20_train_layout_gnn": {"features": XLA, "folder": "runs/alone/gnn", "train_on": "collection", **SMOKE},
     "21_train_tile_gnn": {"features": TILE, "folder": "runs/alone/gnn-tile-xla-s0", **SMOKE},
-    "22_train_ranker": {"features": XLA, "folder": "runs/alone/ranker", "rounds": 20},
+    "22_train_ranker": {
+        "features": XLA,
+        "folder": "runs/alone/ranker",
+        "rounds": 20,
+        "train_on": "collection",
+    },
+    "23_ranker_explanations": {
+        "features": XLA,
+        "run": "runs/alone/ranker",
+        "configs": 16,
+        "columns": 4,
+        "repeats": 1,
+    },
     "30_ensemble": {
         "features": XLA,
         "runs": ["runs/alone/gnn", "runs/alone/ranker"],

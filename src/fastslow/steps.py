@@ -141,8 +141,6 @@ class Plan:
 def parse_overrides(texts: list[str]) -> dict[str, dict]:
     """Settings by section from ``section.setting=value`` or ``section.kind.setting=value``.
 
-    A value is a Python literal (``1e-3``, ``True``) or, failing that, a string.
-
     Raises:
         ConfigError: The text is not of that form, or the section is unknown.
     """
@@ -157,9 +155,28 @@ def parse_overrides(texts: list[str]) -> dict[str, dict]:
                 f"{text!r}: a setting is given as SECTION.NAME=VALUE or SECTION.KIND.NAME=VALUE, with"
                 f" a section of {known} and a kind of layout, tile (for example gnn.layout.epochs=20)"
             )
-        try:
-            parsed = ast.literal_eval(value)
-        except (ValueError, SyntaxError):
-            parsed = value
-        overrides.setdefault(section, {})[name] = parsed
+        overrides.setdefault(section, {})[name] = parse_value(value)
     return overrides
+
+
+def parse_value(text: str):
+    """A setting's value as typed: a Python literal (``1e-3``, ``True``) or, failing that, a string."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def parse_settings(texts: list[str]) -> dict:
+    """Settings of a command line, each typed as NAME=VALUE.
+
+    Raises:
+        ConfigError: One is of another form.
+    """
+    settings = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise ConfigError(f"{text!r}: a setting is given as NAME=VALUE (for example seed=1)")
+        settings[name] = parse_value(value)
+    return settings
