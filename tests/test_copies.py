@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fastslow.copies import COPY_NAMES, ELEMENT_WISE, CopyPairs, copy_features, copy_pairs
 from fastslow.npz import read_competition_file
-from fastslow.opcodes import CONVOLUTION, DOT, RESHAPE
+from fastslow.opcodes import CONVOLUTION, DOT, OPCODES, RESHAPE
 from fastslow.tensors import config_tensors
 from hlo_message import Program, graph
 
@@ -47,9 +47,10 @@ def walk(node_feat, node_opcode, edge_index, ids, tensors, through):
     def follow(node, steps, consumer, role):
         if node in position:
             found.add((position[node], consumer, role))
-        elif steps and node_opcode[node] in ELEMENT_WISE:
+        elif steps:
             for user, operand in edge_index.tolist():
-                if user == node and shape[user] == shape[operand]:
+                same = node_opcode[node] in ELEMENT_WISE and shape[user] == shape[operand]
+                if user == node and (same or node_opcode[node] == OPCODES["transpose"]):
                     follow(operand, steps - 1, consumer, role)
 
     for consumer, role in np.ndindex(tensors.known.shape):
@@ -85,7 +86,8 @@ def reference(pairs, layouts, config):
     for index in range(len(pairs.elements)):
         producer = layouts[config[pairs.producer_index[index], 0]].tolist()
         consumer = layouts[config[pairs.consumer_index[index], pairs.consumer_role[index]]].tolist()
-        producer, consumer = ([axis for axis in order if axis >= 0] for order in (producer, consumer))
+        producer = [axis for axis in producer if axis >= 0]
+        consumer = [pairs.axes[index, axis] for axis in consumer if axis >= 0]
         if producer and consumer:
             both += 1
             if any(a != b for a, b in zip(producer, consumer, strict=False)):
@@ -148,10 +150,13 @@ def test_direct_neighbours_and_those_through_element_wise_nodes():
         (("tanh",), 1, 1),
         (("tanh", "convert"), 1, 0),
         (("tanh", "convert"), 2, 1),
-        (("transpose",), 5, 0),
+        (("transpose",), 0, 0),
+        (("transpose",), 5, 1),
+        (("tanh", "transpose"), 1, 0),
+        (("tanh", "transpose"), 2, 1),
     ]:
         assert as_set(pairs_of(*chain(*opcodes), through)[0]) == ({(0, 1, 1)} if pairs else set()), opcodes
-    assert not as_set(pairs_of(*chain("transpose", dims=(4, 4)), 5)[0])
+    assert not as_set(pairs_of(*chain("broadcast", dims=(4, 4)), 5)[0])
     assert not as_set(pairs_of(*chain("tanh", element_wise_dims=(8, 4)), 5)[0])
 
 
@@ -171,7 +176,7 @@ def test_a_node_that_reads_one_tensor_twice_forms_two_pairs():
 
 def one(producer, consumer):
     """Features of one pair of 3 elements of 2 bytes under two layouts, given by position in LAYOUTS."""
-    pairs = CopyPairs(*(np.array([value]) for value in (0, 1, 1, 3, 2)))
+    pairs = CopyPairs(*(np.array([value]) for value in (0, 1, 1, 3, 2)), np.arange(6)[None])
     return copy_features(pairs, LAYOUTS, np.array([[[producer, 0, 0], [0, consumer, 0]]]))[0][0].tolist()
 
 
@@ -194,6 +199,7 @@ def random_pairs(rng, count):
         rng.integers(1, 3, count),
         rng.integers(1, 10**7, count),
         rng.integers(1, 5, count),
+        rng.permuted(np.tile(np.arange(6), (count, 1)), axis=1),
     )
 
 
@@ -233,3 +239,20 @@ def test_node_numbers_do_not_matter(seed):
     wanted = {(to_new[p], to_new[c], role) for p, c, role in as_set(pairs) if c in decided}
     kept = {to_new[index] for index in decided}
     assert {pair for pair in as_set(moved) if pair[1] in kept} == wanted
+
+
+def test_a_transpose_renames_the_axes():
+    program = Program()
+    producer = program.add("reshape", (2, 3, 4), [program.add("parameter", (24,))])
+    turned = program.add("transpose", (4, 2, 3), [producer], dimensions=[2, 0, 1])
+    again = program.add("transpose", (2, 4, 3), [turned], dimensions=[1, 0, 2])
+    program.add("reshape", (24,), [program.add("tanh", (2, 4, 3), [again])])
+    pairs, _, _ = pairs_of(*graph(program.module), 3)
+    assert pairs.axes[:, :3].tolist() == [[0, 2, 1]]
+    layouts = np.array([[2, 0], [1, 0], [2, 1]], np.int8)
+    layouts = np.pad(layouts, ((0, 0), (0, 4)), constant_values=-1)
+    copied = [
+        copy_features(pairs, layouts, np.array([[[first, 0, 0], [0, second, 0]]]))[0][0, 0]
+        for first, second in ((0, 1), (0, 0), (1, 0), (2, 0))
+    ]
+    assert copied == [0, 1, 0, 1]  # the consumer's axes 1, 0 are the producer's 2, 0

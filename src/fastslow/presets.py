@@ -17,8 +17,10 @@ PRESETS: dict[str, dict[str, dict]] = {
         "gnn": {"width": 128},
         "gnn.layout": {"epochs": 300, "configs_per_step": 256, "evaluate_every": 10, "patience": 10},
         "gnn.tile": {"epochs": 20, "graphs_per_step": 8, "evaluate_every": 1},
-        "ranker": {"rounds": 2000, "leaves": 63, "min_rows": 50},
-        "ranker.tile": {"configs_per_graph": 500},  # all ten million rows would take 25 GB
+        "ranker": {"rounds": 2000, "leaves": 63, "min_rows": 50, "evaluate_every": 20},
+        # all configurations would be millions of rows, and pairs so many times more
+        "ranker.layout": {"configs_per_graph": 1000, "pairs_per_config": 4},
+        "ranker.tile": {"configs_per_graph": 200, "pairs_per_config": 4},
     },
 }
 

@@ -1,0 +1,265 @@
+"""The LightGBM ranker: its objectives and scores beside the GNN's, its features' speed, its scale.
+
+``python benchmarks/ranker.py [--quick] [--parts quality features halves scale] [--seeds N]``. ``quality``
+trains every objective on every collection and reads the runs that ``make submit`` left for the GNN and the
+ensemble. Finished trainings lie in ``benchmarks/results/ranker/`` by settings and data, and are not repeated.
+"""
+
+import sys
+import tempfile
+from argparse import Namespace
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import graph_files
+import measure
+import ranker_scale
+from fastslow.artifacts import commit, read_json, write_json
+from fastslow.collections import COLLECTIONS, Collection
+from fastslow.config import resolve
+from fastslow.errors import DataError
+from fastslow.features import LayoutFeatureConfig, TileFeatureConfig, build_features
+from fastslow.graphs import Features
+from fastslow.metrics import collection_score
+from fastslow.presets import preset_settings
+from fastslow.ranker import read_training
+from fastslow.ranker_config import RankerConfig
+from fastslow.ranker_fit import fit
+from fastslow.ranker_objectives import OBJECTIVES
+from fastslow.ranker_table import read_table
+from fastslow.scores import read_scores
+from fastslow.solution import read_solution
+
+HERE = Path(__file__).resolve().parent
+PARTS = ("quality", "features", "halves", "scale")
+SPLITS = ("valid", "test")
+CHOSEN = "ranker, best on valid"
+
+
+def parse_arguments(arguments: list[str]) -> Namespace:
+    """The command line."""
+    parser = measure.make_parser(__doc__.splitlines()[0])
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="what to measure")
+    parser.add_argument("--seeds", type=int, default=3, help="seeds of each objective (default 3)")
+    parser.add_argument("--repeats", type=int, default=5, help="random halves of unet3d (default 5)")
+    parser.add_argument("--epochs", type=int, default=300, help="epochs of the GNN on a half, 0 for none")
+    parser.add_argument("--rows", type=int, default=1_000_000, help="rows to train on (scale)")
+    parser.add_argument("--preset", default="sample", help="settings of the ranker (default sample)")
+    parser.add_argument("--data-root", default="data/sample", help="folder of npz_all/ and solution.csv")
+    parser.add_argument("--runs", default="runs/sample", help="runs of make submit, for GNN and ensemble")
+    options = parser.parse_args(arguments)
+    if options.quick:
+        options.seeds, options.repeats, options.epochs, options.rows = 1, 1, 0, 2000
+        options.preset = "smoke"
+    torch.set_num_threads(options.threads)
+    return options
+
+
+class Quality:
+    """Trains every objective on every collection, or finds what it scored before.
+
+    Args:
+        options: The command line.
+        place: Folder of features and results.
+    """
+
+    def __init__(self, options: Namespace, place: Path):
+        self.options, self.place = options, place
+        solution = resolve(options.data_root) / "solution.csv"
+        self.solution = read_solution(solution) if solution.is_file() else {}
+        self.features = {}
+        for collection in COLLECTIONS:
+            kind = LayoutFeatureConfig if collection.kind == "layout" else TileFeatureConfig
+            folder = place / "features" / "ranker" / collection.slug
+            where = {"collection": collection.name, "folder": str(folder), "workers": 1}
+            settings = preset_settings(options.preset, {}, "features", collection.kind)
+            build_features(kind.of({**settings, **where, "data_root": options.data_root}))
+            self.features[collection] = Features(folder)
+
+    def labels(self, collection: Collection) -> dict[str, dict]:
+        """Runtimes of valid and, where known, of test."""
+        features = self.features[collection]
+        labels = {"valid": features.labels("valid")}
+        if self.solution:
+            names = features.names("test")
+            labels["test"] = {name: self.solution[f"{collection.name}:{name}"] for name in names}
+        return labels
+
+    def objectives(self, collection: Collection, seed: int) -> list[dict]:
+        """Scores of every objective and of the one that is best on valid."""
+        settings = preset_settings(self.options.preset, {}, "ranker", collection.kind)
+        config = RankerConfig.of({**settings, "objective": "best"})
+        folder = str(self.features[collection].folder)
+        config = replace(config, features=folder, seed=seed, threads=self.options.threads)
+        path = self.place / "ranker" / f"{config.artifact().fingerprint}.json"
+        if not path.is_file():
+            write_json(path, {"commit": commit(), "rows": self._train(collection, config)})
+        rows = read_json(path)["rows"]
+        best = max(rows, key=lambda row: row["valid"]["mean"])
+        return [*rows, {**best, "model": CHOSEN, "objective": best["model"]}]
+
+    def _train(self, collection: Collection, config: RankerConfig) -> list[dict]:
+        training, labels, rows = read_training(config), self.labels(collection), []
+        tables = {split: read_table(self.features[collection], split) for split in labels}
+        for objective in OBJECTIVES:
+            fitted = fit(config, objective, training)
+            scores = {split: fitted.scores(table) for split, table in tables.items()}
+            told = {s: collection_score(collection.kind, labels[s], scores[s]) for s in labels}
+            facts = {"model": objective, "rounds": fitted.rounds}
+            rows.append({**facts, "collection": collection.name, "seed": config.seed, **told})
+        return rows
+
+    def trained(self, collection: Collection, seed: int) -> list[dict]:
+        """Scores of the GNN and, with the first seed, of the ensemble of ``make submit``."""
+        names = {"gnn": f"gnn-{collection.slug}-s{seed}"}
+        if seed == 0:
+            names["ensemble"] = f"ensemble-{collection.slug}"
+        labels, rows = self.labels(collection), []
+        for model, name in names.items():
+            try:
+                scores = read_scores(resolve(self.options.runs) / name)
+                told = {s: collection_score(collection.kind, labels[s], scores[s]) for s in labels}
+            except DataError as error:
+                print(f"left out: {error}", flush=True)
+                continue
+            rows.append({"model": model, "collection": collection.name, "seed": seed, **told})
+        return rows
+
+
+def summarise(rows: list[dict]) -> list[dict]:
+    """Mean and range over seeds by collection and model, then the means over the collections."""
+    table = []
+    models = list(dict.fromkeys(row["model"] for row in rows))
+    for collection in COLLECTIONS:
+        for model in models:
+            own = [r for r in rows if r["model"] == model and r["collection"] == collection.name]
+            if own:
+                facts = {"collection": collection.name, "model": model, "seeds": len(own)}
+                table.append(facts | {s: [r[s]["mean"] for r in own] for s in SPLITS if s in own[0]})
+    for scope, collections in (
+        ("mean of layouts", [c.name for c in COLLECTIONS if c.kind == "layout"]),
+        ("mean of five", [c.name for c in COLLECTIONS]),
+    ):
+        for model in models:
+            own = [r for r in table if r["model"] == model and r["collection"] in collections]
+            if len(own) == len(collections):
+                seeds = min(row["seeds"] for row in own)
+                means = {
+                    s: np.mean([row[s][:seeds] for row in own], axis=0).tolist()
+                    for s in SPLITS
+                    if s in own[0]
+                }
+                table.append({"collection": scope, "model": model, "seeds": seeds, **means})
+    return table
+
+
+def show(table: list[dict]) -> list[dict]:
+    """The summary with numbers as text."""
+    cells = []
+    for row in table:
+        text = {key: str(row[key]) for key in ("collection", "model", "seeds")}
+        for split in (s for s in SPLITS if s in row):
+            text[split] = f"{np.mean(row[split]):.3f} ({min(row[split]):.2f} to {max(row[split]):.2f})"
+        cells.append(text)
+    return cells
+
+
+def measure_quality(options: Namespace, place: Path) -> dict:
+    """Every objective, the GNN and the ensemble on every collection."""
+    quality, rows = Quality(options, place), []
+    for seed in range(options.seeds):
+        for collection in COLLECTIONS:
+            new = [*quality.objectives(collection, seed), *quality.trained(collection, seed)]
+            told = ", ".join(f"{row['model']} {row['valid']['mean']:.3f}" for row in new)
+            print(f"{collection.name} seed {seed}: valid {told}", flush=True)
+            rows += new
+    table = summarise(rows)
+    print("\nKendall tau (tile: 1 - slowdown): mean over seeds (least to most)\n")
+    print(measure.table(show(table)))
+    return {"table": table, "runs": rows}
+
+
+def measure_features(options: Namespace) -> dict:
+    """Speed against pandas, and the memory of 100,000 configurations."""
+    path = next((p for p in graph_files.default_files(options.quick) if "/nlp/random/" in str(p)), None)
+    path = path or graph_files.default_files(options.quick)[0]
+    speed = ranker_scale.against_pandas(path, 1 if options.quick else 5)
+    configs = "2000" if options.quick else "100000"
+    large = ranker_scale.in_own_process("large_graph", str(path), configs)
+    for title, result in (
+        ("Physical columns against pandas", speed),
+        ("A graph of many configurations", large),
+    ):
+        print(f"\n{title}\n")
+        print(measure.table([{"": key, "value": _text(value)} for key, value in result.items()]))
+    return {"pandas": speed, "many configurations": large}
+
+
+def measure_halves(options: Namespace) -> dict:
+    """Kendall tau on the other half of unet3d's configurations and on an unseen program, ranker and GNN."""
+    if not (graph_files.REAL / ranker_scale.UNET3D).is_file():
+        print(f"halves: left out, no {graph_files.REAL / ranker_scale.UNET3D}")
+        return {}
+    results, rounds = [], 10 if options.quick else 500
+    for repeat in range(options.repeats):
+        results.append(ranker_scale.random_half(graph_files.REAL, repeat, options.epochs, rounds))
+        told = {m: {k: round(v, 3) for k, v in tau.items()} for m, tau in results[-1].items()}
+        print(f"unet3d, half {repeat}: {told}", flush=True)
+    summary = {
+        model: {graph: [result[model][graph] for result in results] for graph in ("test_half", "unseen")}
+        for model in results[0]
+    }
+    rows = [
+        {"model": m} | {g: f"{np.mean(t):.3f} ± {np.std(t):.3f}" for g, t in tau.items()}
+        for m, tau in summary.items()
+    ]
+    print("\nKendall tau after training on a random half of unet3d, mean ± deviation over halves\n")
+    print(measure.table(rows))
+    return summary
+
+
+def measure_scale(options: Namespace) -> dict:
+    """Training time and memory on many rows, by objective."""
+    rounds, results = "5" if options.quick else "100", []
+    for objective in ("regression", "lambdarank", "pairwise")[: 1 if options.quick else None]:
+        arguments = (str(options.rows), rounds, str(options.threads), objective)
+        results.append(ranker_scale.in_own_process("many_rows", *arguments))
+    print("\nTraining on many rows\n")
+    print(measure.table([{key: _text(value) for key, value in row.items()} for row in results]))
+    return {"training": results}
+
+
+def _text(value) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def run(options: Namespace, place: Path) -> None:
+    """The parts that were asked for, and the JSON object."""
+    result = {"benchmark": "ranker", "environment": measure.environment(options)}
+    if "quality" in options.parts:
+        result["quality"] = measure_quality(options, place)
+    if "features" in options.parts:
+        result["features"] = measure_features(options)
+    if "halves" in options.parts:
+        result["halves"] = measure_halves(options)
+    if "scale" in options.parts:
+        result["scale"] = measure_scale(options)
+    measure.finish(result)
+
+
+def main(arguments: list[str]) -> int:
+    """Run from the command line; the exit status."""
+    options = parse_arguments(arguments)
+    if options.quick:
+        with tempfile.TemporaryDirectory() as place:
+            run(options, Path(place))
+    else:
+        run(options, HERE / "results")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
