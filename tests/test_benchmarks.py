@@ -12,6 +12,9 @@ import torch
 from fastslow.collections import get_collection
 from fastslow.config import PROJECT
 from fastslow.errors import DataError
+from fastslow.extract import graph_arrays
+from fastslow.hlo import ModuleTuningData
+from fastslow.hlo_files import read_program
 from fastslow.metrics import kendall_tau
 from random_graphs import make_graph
 
@@ -19,6 +22,7 @@ pytest.importorskip("torch_geometric", reason="pip install -r benchmarks/require
 BENCHMARKS = PROJECT / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
+import extractor  # noqa: E402
 import graph_files  # noqa: E402
 import measure  # noqa: E402
 import quality  # noqa: E402
@@ -65,6 +69,7 @@ def test_inference(quick_runs):
     assert set(file["memory"]) == contenders < set(file["seconds"])
     assert all(seconds > 0 for seconds in file["seconds"].values())
     assert 0 < result["largest difference"] < 1e-5
+    assert 0 < file["difference"]["in chunks"] < 1e-5
     assert file["nodes"]["whole"] > file["nodes"]["pruned"] > file["nodes"]["winner"]
     ratio = file["seconds"]["dense whole"] / file["seconds"]["ours whole"]
     assert result["total"]["ratios"]["dense whole / ours whole"]["all files"] == pytest.approx(
@@ -77,6 +82,47 @@ def test_train_step(quick_runs):
     assert set(result["files"][0]["memory"]) == {"ours", "dense", "winner"}
     assert 0 < result["largest difference"]["score"] < 1e-5
     assert 0 < result["largest difference"]["gradient"] < 1e-4
+
+
+def published_pair(folder, change=lambda arrays: None):
+    """A made-up pair of a TpuGraphs protobuf and its npz, changed."""
+    module = extractor.made_up_module(30)
+    run = {"module_config": {"layout_config": {"nodes": [{}]}}, "profile": {"compute_time_ns": 5}}
+    tuned = ModuleTuningData(module=module, fingerprint=1, runs=[run], config_index_to_node=[2])
+    paths = folder / "made_up.pb", folder / "made_up.npz"
+    paths[0].write_bytes(tuned.SerializeToString())
+    arrays = graph_arrays(module) | read_program(paths[0]).runs
+    change(arrays)
+    np.savez(paths[1], **arrays)
+    return ["--quick", "--pair", *map(str, paths)]
+
+
+def test_extractor(tmp_path, capsys):
+    assert extractor.main(published_pair(tmp_path)) == 0
+    result = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert all(result["equality"]["equal"].values())
+    assert result["equality"]["columns"]["equal"] == 140
+    assert result["equality"]["runs"] == {"protobuf": 1, "equal": 1, "npz": 1}
+    assert result["equality"]["padding"]["told wrongly"] == 0
+    assert result["speed"]["made up"]["nodes"] == pytest.approx(extractor.NODES[True], rel=0.02)
+    assert result["speed"]["made up"]["nodes per second"] > 100
+
+
+def test_extractor_says_what_differs(tmp_path, capsys):
+    def change(arrays):
+        arrays["node_feat"][3, 22] += 1
+        arrays["config_runtime"] += 1
+
+    assert extractor.main(published_pair(tmp_path, change)) == 1
+    result = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert result["equality"]["columns"]["unequal"] == ["shape_1"]
+    assert result["equality"]["runs"]["equal"] == 0
+    assert not result["equality"]["equal"].pop("node_feat") and all(result["equality"]["equal"].values())
+
+
+def test_extractor_without_a_pair_measures_speed(capsys):
+    assert extractor.main(["--quick", "--pair", "none.pb", "none.npz"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["equality"] is None
 
 
 def test_quality(quick_runs):

@@ -25,9 +25,9 @@ torch.set_num_threads(1)
 SAMPLE = PROJECT / "data" / "sample"
 LAYOUT, TILE = get_collection("layout:xla:random"), get_collection("tile:xla")
 PROGRAMS = {
-    "train": ("mobilenet_small", "resnet_basic_nonorm"),
-    "valid": ("autoencoder",),
-    "test": ("625873e34747ff2ad951d82baa950a6c",),
+    "train": ("mobilenet_forward_w32_d2_b8", "vgg_forward_w32_d1_b8"),
+    "valid": ("squeezenet_forward_w64_d1_b16",),
+    "test": ("1c7b150926fd04a0b2227376b1cff6a7",),
 }
 ORDERS = np.array(list(itertools.permutations(range(4))))
 
@@ -288,7 +288,9 @@ def test_a_changed_setting_trains_again(settings, monkeypatch, change):
 
 def test_changed_features_train_again(settings, tmp_path):
     train(replace(settings, epochs=1))
-    other = build_layout(tmp_path / "other", train=constant_runtime, mobilenet_small=one_node_decides)
+    other = build_layout(
+        tmp_path / "other", train=constant_runtime, mobilenet_forward_w32_d2_b8=one_node_decides
+    )
     assert replace(settings, epochs=1).artifact().is_current()
     assert not replace(settings, epochs=1, features=str(other)).artifact().is_current()
 
@@ -425,11 +427,11 @@ def test_the_chosen_weights_are_never_below_the_best_on_valid(settings, tmp_path
 
 
 def test_train_graphs_of_constant_runtime_are_skipped(settings, monkeypatch, tmp_path):
-    features = build_layout(tmp_path, mobilenet_small=constant_runtime)
+    features = build_layout(tmp_path, mobilenet_forward_w32_d2_b8=constant_runtime)
     seen, example = [], Training._example
     monkeypatch.setattr(Training, "_example", lambda *args: seen.append(args[1][0]) or example(*args))
     train(replace(settings, features=str(features), epochs=2))
-    assert seen == ["resnet_basic_nonorm"] * 2
+    assert seen == ["vgg_forward_w32_d1_b8"] * 2
 
 
 def test_train_graphs_that_teach_no_order_at_all_are_refused(settings, tmp_path):
@@ -440,9 +442,9 @@ def test_train_graphs_that_teach_no_order_at_all_are_refused(settings, tmp_path)
 
 def test_graphs_with_one_configuration_are_scored(settings, tmp_path):
     features = build_layout(
-        tmp_path, mobilenet_small=one_configuration, valid=a_single_one, test=a_single_one
+        tmp_path, mobilenet_forward_w32_d2_b8=one_configuration, valid=a_single_one, test=a_single_one
     )
-    assert Features(features).num_configs("train")["mobilenet_small"] == 1
+    assert Features(features).num_configs("train")["mobilenet_forward_w32_d2_b8"] == 1
     manifest = train(replace(settings, features=str(features)))
     assert manifest["valid"]["mean"] == 0
     scores = read_scores(tmp_path / "run")
@@ -492,7 +494,7 @@ def test_prediction_uses_no_dropout_and_training_does(settings):
     assert all(np.array_equal(one[name], other[name]) for name in one)
     training.run_epoch()
     assert training.network.training
-    example = training._example(("mobilenet_small", np.arange(24)))
+    example = training._example(("mobilenet_forward_w32_d2_b8", np.arange(24)))
     assert training._loss(*example) != training._loss(*example)
 
 
