@@ -298,7 +298,8 @@ def test_layouts_of_real_files_fit_the_shapes_found():
         wanted = np.ones_like(tensors.known)
         wanted[kinds == RESHAPE, 2] = False
         assert (tensors.known == wanted).all(), path
-        assert (largest < tensors.rank)[wanted].all(), path
+        told = wanted & ~tensors.ambiguous[:, None]
+        assert (largest < tensors.rank)[told].all(), path
 
 
 @given(st.integers(0, 40), st.integers(0, 9), st.integers(1, 30))
