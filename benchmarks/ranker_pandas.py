@@ -3,6 +3,7 @@
 The reference of ``benchmarks/ranker.py`` and of the tests, by the words of ``features/README.md``.
 """
 
+from itertools import pairwise
 from math import ceil, prod, sqrt
 
 import numpy as np
@@ -195,12 +196,26 @@ def node_sums(nodes: list[dict], layouts: list, chosen: pd.DataFrame) -> pd.Data
 
 
 def stays(dims: list[int], layout: list[int], new_dims: list[int], new_layout: list[int]) -> bool:
-    """Whether a reshape leaves in place all elements that are tried, some hundred of them."""
+    """Whether a reshape leaves in place all elements that are tried, some hundred of them.
+
+    False, as in the fast version, where both shapes have no digits in common and a layout is not row-major.
+    """
+    if all(in_row_major_order(*side) for side in ((dims, layout), (new_dims, new_layout))):
+        return True
+    weights = sorted(prod(shape[axis:]) for shape in (dims, new_dims) for axis in range(1, len(shape) + 1))
+    if any(large % small for small, large in pairwise(weights)):
+        return False
     volume = prod(dims)
     tried = [2**k for k in range(62)] + list(range(64)) + [volume - 1]
     tried += [prod(dims[axis:]) for axis in range(1, len(dims))]
     tried += [prod(new_dims[axis:]) for axis in range(1, len(new_dims))]
     return all(place(dims, layout, i) == place(new_dims, new_layout, i) for i in tried if i < volume)
+
+
+def in_row_major_order(dims: list[int], layout: list[int]) -> bool:
+    """Whether the elements lie in row-major order; axes of size 1 do not count."""
+    order = [axis for axis in full_layout(layout, len(dims)) if dims[axis] > 1]
+    return order == sorted(order, reverse=True)
 
 
 def place(dims: list[int], layout: list[int], element: int) -> int:

@@ -92,6 +92,9 @@ def is_bitcast(
 ) -> np.ndarray:
     """Whether a reshape leaves every element where it is, padding apart.
 
+    Conservative: False where the row-major strides of the two shapes do not divide one another (6 by 4 to 8
+    by 3, say) and a layout is not row-major, which may be a bitcast all the same.
+
     Args:
         dims: (n, 6) sizes before, 0-padded.
         layouts: (n, 6) layouts before, minor to major, -1 padded.
