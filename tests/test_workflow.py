@@ -65,9 +65,8 @@ def test_every_stage_is_made_and_reported(finished):
         assert f"| {c.name} " in done.stdout
         assert f"  gnn-{c.slug}-s0: " in done.stderr
     assert "not uploaded: data/sample is not the Kaggle competition" in done.stdout
-    assert (
-        "src/fastslow/" not in done.stderr
-    )  # no traceback of ours; Jupyter's sockets may log one on a busy machine
+    # no traceback of ours: Jupyter's sockets may log one on a busy machine
+    assert "src/fastslow/" not in done.stderr
 
 
 def test_a_second_run_redoes_nothing(home, capsys):
