@@ -2,7 +2,9 @@
 
 ``python benchmarks/explore.py [--quick] [--minutes M] [--variants NAME ...]``. Train and valid of the sample
 competition are dealt into folds by architecture; each fold is held out in turn, and test is never read. A
-variant is the preset with a few settings changed. Finished runs lie in ``benchmarks/results/explore`` and are
+variant is the preset with a few settings changed. Collections that are trained on together share a run, and
+the weights that are judged are the last ones (averaged as the settings say): nothing is chosen on what is
+held out. Finished runs lie in ``benchmarks/results/explore`` and are
 not repeated, so it may be stopped, by ``--minutes`` or by hand, and goes on where it was.
 """
 
@@ -26,7 +28,8 @@ from fastslow.collections import COLLECTIONS, get_collection, trained_together
 from fastslow.errors import ConfigError
 from fastslow.features import LayoutFeatureConfig, build_features
 from fastslow.graphs import Features
-from fastslow.inputs import Inputs, pick_device
+from fastslow.inputs import Inputs, pick_device, predict
+from fastslow.metrics import collection_score
 from fastslow.presets import preset_settings
 from fastslow.steps import parse_overrides
 from fastslow.train import Training
@@ -47,7 +50,7 @@ class Run:
         seed: Seed of the network.
         fold: Which fold is held out.
         held_out: Its families.
-        features: Features folder of the collection, beside those of the others.
+        features: Features folder of the first of the collections, beside those of the others.
         settings: Settings of the network.
     """
 
@@ -103,8 +106,14 @@ def plan(options: Namespace, place: Path) -> list[Run]:
         overrides = parse_overrides([*options.set, *VARIANTS[variant]])
         of_step = {s: preset_settings(options.preset, overrides, s, "layout") for s in ("features", "gnn")}
         folder = _build_features(options, of_step["features"], place)
+        judged: set[str] = set()
         for slug in options.collections:
-            folds = deal(_names(folder, slug), options.folds)
+            if slug in judged:
+                continue
+            config = LayoutTrainConfig.of({**of_step["gnn"], "features": str(folder / slug)})
+            together = [slug, *(other.name for other in config.also())]
+            judged |= set(together) if not config.fine_tune else set()
+            folds = _folds(folder, together, options.folds)
             for seed in range(options.seeds):
                 for fold, families in enumerate(folds):
                     held_out = tuple(sorted(families))
@@ -122,11 +131,17 @@ def _build_features(options: Namespace, settings: dict, place: Path) -> Path:
     return folder
 
 
-def _names(folder: Path, slug: str) -> list[str]:
-    """Train and valid programs of both searches of a source, so that they are dealt alike."""
-    own = get_collection(slug)
-    every = [Features(folder / other.slug) for other in (own, *trained_together(own, "source"))]
-    return [name for features in every for split in SPLITS for name in features.names(split)]
+def _folds(folder: Path, slugs: list[str], num_folds: int) -> list[set[str]]:
+    """Families by fold; both searches of a source are dealt alike, whatever is trained on together."""
+    sources = {
+        tuple(sorted([slug, *(o.slug for o in trained_together(get_collection(slug), "source"))]))
+        for slug in slugs
+    }
+    dealt = []
+    for searches in sources:
+        every = [Features(folder / search) for search in searches]
+        dealt.append(deal([n for f in every for split in SPLITS for n in f.names(split)], num_folds))
+    return [set().union(*fold) for fold in zip(*dealt, strict=True)]
 
 
 def train_held_out(run: Run, place: Path, threads: int) -> dict:
@@ -135,17 +150,34 @@ def train_held_out(run: Run, place: Path, threads: int) -> dict:
     if not path.is_file():
         torch.set_num_threads(threads)
         config, families = run.config(), set(run.held_out)
-        own, *also = [HeldOut(folder, families) for folder in (run.features, *config.also())]
+        folders = [HeldOut(folder, families) for folder in (run.features, *config.also())]
         began = time.perf_counter()
-        training = Training(config, Inputs(own, config.depth, pick_device(config.device), also))
+        training = Training(config, _inputs(config, folders))
         checkpoints = path.with_suffix("")
         training.run(checkpoints, path.stem)
-        found = training.choose_weights()
-        told = {"seconds": time.perf_counter() - began, "last": training.history[-1]["valid"]}
-        facts = {"variant": run.variant, "collection": own.collection.name, "seed": run.seed}
-        write_json(path, {**facts, "settings": config.identity(), "commit": commit(), **told, **found})
+        if training.recent:
+            training.judged.load_state_dict(training.recent_average())
+        seconds = time.perf_counter() - began
+        facts = {"variant": run.variant, "seed": run.seed, "seconds": seconds, "commit": commit()}
+        judged = folders[:1] if config.fine_tune else folders
+        judged = {f.collection.name: _held_out_tau(training, config, f, folders) for f in judged}
+        write_json(path, {**facts, "settings": config.identity(), "per_graph": judged})
         shutil.rmtree(checkpoints)
     return {**read_json(path), "variant": run.variant, "fold": run.fold}
+
+
+def _inputs(config: LayoutTrainConfig, folders: list[HeldOut]) -> Inputs:
+    own, *also = folders
+    return Inputs(own, config.depth, pick_device(config.device), also)
+
+
+def _held_out_tau(
+    training: Training, config: LayoutTrainConfig, features: HeldOut, folders: list[HeldOut]
+) -> dict[str, float]:
+    """Tau by held-out graph of one of the collections that were trained on together."""
+    inputs = _inputs(config, [features, *(other for other in folders if other is not features)])
+    scores = predict(training.judged, inputs, "valid", config.inference_configs)
+    return collection_score("layout", features.labels("valid"), scores)["per_graph"]
 
 
 def finished(runs: list[Run], options: Namespace, place: Path) -> Iterator[dict]:
@@ -158,9 +190,9 @@ def finished(runs: list[Run], options: Namespace, place: Path) -> Iterator[dict]
     )
     parallel = joblib.Parallel(options.jobs, return_as="generator_unordered", pre_dispatch="n_jobs")
     for result in parallel(jobs):
-        tau = f"{result['mean']:.3f} (last {result['last']:.3f})"
-        what = f"seed {result['seed']} fold {result['fold']} {result['collection']} {result['variant']}"
-        print(f"{what}: {tau}, {result['seconds']:.0f} s", flush=True)
+        taus = ", ".join(f"{c} {np.mean(list(t.values())):.3f}" for c, t in result["per_graph"].items())
+        what = f"seed {result['seed']} fold {result['fold']} {result['variant']}"
+        print(f"{what}: {taus}, {result['seconds']:.0f} s", flush=True)
         yield result
 
 
@@ -168,8 +200,9 @@ def tau_by_graph(results: list[dict]) -> dict[str, dict[str, dict[int, float]]]:
     """Collection -> graph -> seed -> tau."""
     found: dict = {}
     for result in results:
-        for graph, tau in result["per_graph"].items():
-            found.setdefault(result["collection"], {}).setdefault(graph, {})[result["seed"]] = tau
+        for collection, taus in result["per_graph"].items():
+            for graph, tau in taus.items():
+                found.setdefault(collection, {}).setdefault(graph, {})[result["seed"]] = tau
     return found
 
 
@@ -198,7 +231,8 @@ def summarise(runs: list[Run], results: list[dict]) -> dict[str, dict]:
             "tau": tau,
             "above base": [tau[seed] - base[seed] for seed in tau if seed in base],
             "by collection": {
-                c: [means[seed][c] for seed in tau] for c in dict.fromkeys(r["collection"] for r in own)
+                c: [means[seed][c] for seed in tau]
+                for c in dict.fromkeys(c for r in own for c in r["per_graph"])
             },
             "by graph": {
                 c: {graph: list(taus.values()) for graph, taus in graphs.items()}

@@ -4,9 +4,11 @@ import torch
 from torch import Tensor, nn
 
 from fastslow.layers import LevelTensors, NodeSum, SparseOperator
+from fastslow.set_statistics import Complete, Moments, as_is
 
 POOLINGS = ("mean", "sum", "attention")
 HEADS = ("pooled", "additive")
+STANDARDISE = ("none", "replace", "join")
 
 
 class NodePooling(nn.Module):
@@ -36,6 +38,25 @@ class NodePooling(nn.Module):
         return self.sum_nodes(weight * x, pooling, level) / self.sum_nodes(weight, pooling, level)
 
 
+class ConfigNorm(nn.Module):
+    """Standardises each channel over the configurations of the graph, so that programs of any size compare.
+
+    Args:
+        eps: Added to the variance.
+    """
+
+    def __init__(self, eps: float = 1e-5):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x: Tensor, complete: Complete = as_is) -> Tensor:
+        """(C, D) to (C, D)."""
+        wide = x.float()
+        mean = wide.mean(0)
+        _, mean, variance = complete(Moments(len(x), mean, (wide - mean).square().mean(0)))
+        return (wide - mean) * torch.rsqrt(variance + self.eps)
+
+
 def _perceptron(width_in: int, width: int, dropout: float) -> nn.Sequential:
     return nn.Sequential(
         nn.Linear(width_in, 2 * width),
@@ -60,15 +81,24 @@ class PooledHead(nn.Module):
         dropout: Share of channels dropped in training.
     """
 
-    def __init__(self, width: int, config_width: int, pooling: str, dropout: float):
+    def __init__(self, width: int, config_width: int, pooling: str, dropout: float, standardise: str):
         super().__init__()
         self.pooling = NodePooling(width, pooling)
-        self.score = _perceptron(width + config_width, width, dropout)
+        self.standardise = standardise
+        self.norm = ConfigNorm()
+        joined = width + config_width
+        self.score = _perceptron(2 * joined if standardise == "join" else joined, width, dropout)
 
-    def forward(self, x: Tensor, pooling: SparseOperator, level: LevelTensors, config_feat: Tensor) -> Tensor:
+    def forward(
+        self, x: Tensor, pooling: SparseOperator, level: LevelTensors, config_feat: Tensor, complete: Complete
+    ) -> Tensor:
         """States (S, D) and ``config_feat`` (C, V) to (C,)."""
         pooled = self.pooling(x, pooling, level).expand(len(config_feat), -1)
-        return self.score(torch.cat([pooled, config_feat], 1)).squeeze(1).float()
+        joined = torch.cat([pooled, config_feat], 1)
+        if self.standardise != "none":
+            normed = self.norm(joined, complete)
+            joined = torch.cat([joined, normed], 1) if self.standardise == "join" else normed
+        return self.score(joined).squeeze(1).float()
 
 
 class AdditiveHead(nn.Module):
@@ -83,18 +113,23 @@ class AdditiveHead(nn.Module):
         dropout: Share of channels dropped in training.
     """
 
-    def __init__(self, width: int, config_width: int, pooling: str, dropout: float):
+    def __init__(self, width: int, config_width: int, pooling: str, dropout: float, standardise: str):
         super().__init__()
         self.pooling = NodePooling(1, pooling)
         self.node_cost = _perceptron(width, width, dropout)
         self.config_cost = _perceptron(config_width, width, dropout)
 
-    def forward(self, x: Tensor, pooling: SparseOperator, level: LevelTensors, config_feat: Tensor) -> Tensor:
+    def forward(
+        self, x: Tensor, pooling: SparseOperator, level: LevelTensors, config_feat: Tensor, complete: Complete
+    ) -> Tensor:
         """States (S, D) and ``config_feat`` (C, V) to (C,)."""
         cost = self.pooling(self.node_cost(x), pooling, level)
         return (cost + self.config_cost(config_feat)).squeeze(1).float()
 
 
-def make_head(kind: str, width: int, config_width: int, pooling: str, dropout: float) -> nn.Module:
+def make_head(
+    kind: str, width: int, config_width: int, pooling: str, dropout: float, standardise: str
+) -> nn.Module:
     """A head by name, one of :data:`HEADS`."""
-    return {"pooled": PooledHead, "additive": AdditiveHead}[kind](width, config_width, pooling, dropout)
+    head = {"pooled": PooledHead, "additive": AdditiveHead}[kind]
+    return head(width, config_width, pooling, dropout, standardise)

@@ -191,7 +191,9 @@ class Trunk(nn.Module):
         dropout: Share of channels dropped in training.
     """
 
-    def __init__(self, numeric_width: int, width: int, depth: int, cross_config: bool, dropout: float):
+    def __init__(
+        self, numeric_width: int, width: int, depth: int, cross_config: bool, dropout: float, rejoin: bool
+    ):
         super().__init__()
         self.layout = nn.Embedding(LAYOUT_VALUES, LAYOUT_EMBEDDING)
         self.opcode = nn.Embedding(OPCODES, OPCODE_EMBEDDING)
@@ -201,6 +203,7 @@ class Trunk(nn.Module):
         self.config = nn.Linear(config_width, width, bias=False)
         self.input = nn.Sequential(nn.GELU(), nn.Linear(width, width))
         self.blocks = nn.ModuleList(Block(width, cross_config, dropout) for _ in range(depth))
+        self.rejoin = nn.ModuleList(nn.Linear(width, width, bias=False) for _ in range(depth if rejoin else 0))
 
     def forward(self, batch: Batch, complete: Complete = as_is) -> Tensor:
         """(S, D), the states of the last level."""
@@ -209,8 +212,12 @@ class Trunk(nn.Module):
         )
         config = self.config(torch.cat([self.layout(batch.state_layouts).flatten(1), batch.state_tiling], 1))
         x = self.input(self.node(node)[batch.levels[0].node_ids] + config)
-        for block, below, level in zip(self.blocks, batch.levels[:-1], batch.levels[1:], strict=True):
-            x = block(x, below, level, complete)
+        for number, block in enumerate(self.blocks):
+            level = batch.levels[number + 1]
+            x = block(x, batch.levels[number], level, complete)
+            if self.rejoin:
+                config = config[level.own]
+                x = x + self.rejoin[number](config)
         return x
 
 
@@ -230,6 +237,8 @@ class RankingNetwork(nn.Module):
         pooling: One of :data:`fastslow.heads.POOLINGS`.
         cross_config: Use cross-config attention.
         dropout: Share of channels dropped in training.
+        rejoin: Join a state's layouts again after each block.
+        standardise: One of :data:`fastslow.heads.STANDARDISE`.
     """
 
     def __init__(
@@ -242,11 +251,13 @@ class RankingNetwork(nn.Module):
         pooling: str,
         cross_config: bool,
         dropout: float,
+        rejoin: bool = False,
+        standardise: str = "none",
     ):
         super().__init__()
         self.depth = depth
-        self.trunk = Trunk(numeric_width, width, depth, cross_config, dropout)
-        self.head = make_head(head, width, config_width, pooling, dropout)
+        self.trunk = Trunk(numeric_width, width, depth, cross_config, dropout, rejoin)
+        self.head = make_head(head, width, config_width, pooling, dropout, standardise)
 
     def forward(self, batch: Batch, complete: Complete = as_is) -> Tensor:
         """A batch to ``(C,)`` scores.
@@ -257,4 +268,4 @@ class RankingNetwork(nn.Module):
                 are the set.
         """
         x = self.trunk(batch, complete)
-        return self.head(x, batch.pooling, batch.levels[-1], batch.config_feat)
+        return self.head(x, batch.pooling, batch.levels[-1], batch.config_feat, complete)

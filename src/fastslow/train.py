@@ -49,6 +49,8 @@ def make_network(config: TrainConfig, inputs: Inputs) -> RankingNetwork:
         pooling=config.pooling,
         cross_config=config.attends_configs(),
         dropout=config.dropout,
+        rejoin=config.rejoin,
+        standardise=config.standardise,
     ).to(inputs.device)
 
 
@@ -98,7 +100,9 @@ class Training:
         rng = np.random.default_rng([config.seed, self.epoch])
         torch.manual_seed(int(rng.integers(2**63)))
         self.network.train()
-        names = rng.permutation(self.names)
+        own = [name for name in self.names if "/" not in name]
+        late = self.epoch >= config.epochs * (1 - getattr(config, "fine_tune", 0))
+        names = rng.permutation(own if late else self.names)
         examples = prefetch(self._example, [(name, self._draw(name, rng)) for name in names])
         steps = math.ceil(len(names) / config.graphs_per_step)
         losses = []
@@ -197,9 +201,7 @@ class Training:
         """Load the better on valid of the best and the averaged weights; the score it has."""
         candidates = {}
         if self.recent:
-            candidates[f"average of the last {len(self.recent)} evaluations"] = {
-                name: torch.stack([w[name].float() for w in self.recent]).mean(0) for name in self.recent[0]
-            }
+            candidates[f"average of the last {len(self.recent)} evaluations"] = self.recent_average()
         candidates[f"epoch {self.best['epoch']}"] = self.best["weights"]
         scores = {}
         for label, weights in candidates.items():
@@ -208,6 +210,10 @@ class Training:
         chosen = max(candidates, key=lambda label: scores[label]["mean"])
         self.judged.load_state_dict(candidates[chosen])
         return scores[chosen]
+
+    def recent_average(self) -> dict:
+        """Mean of the weights of the last evaluations."""
+        return {name: torch.stack([w[name].float() for w in self.recent]).mean(0) for name in self.recent[0]}
 
     def save(self, folder: Path, mark: str) -> None:
         """Write the history and a checkpoint, each atomically."""

@@ -8,7 +8,7 @@ from fastslow.artifacts import Artifact
 from fastslow.collections import TRAIN_ON, get_collection, trained_together
 from fastslow.config import Config, elsewhere, resolve
 from fastslow.graphs import Features
-from fastslow.heads import HEADS, POOLINGS
+from fastslow.heads import HEADS, POOLINGS, STANDARDISE
 from fastslow.losses import LOSSES
 from fastslow.scores import run_artifact
 
@@ -29,6 +29,9 @@ class TrainConfig(Config):
         head: ``pooled`` scores a configuration's pooled nodes; ``additive`` scores each node and pools that.
         pooling: ``mean``, ``sum`` or ``attention`` over nodes.
         dropout: Share of channels dropped in training.
+        rejoin: Join the layouts again after each block.
+        standardise: Whether what the head sees is standardised over the configurations: ``none``,
+            ``replace``, or ``join`` for both.
         loss: ``pairwise_hinge``, ``pairwise_logistic``, ``difference_matrix`` or ``list_mle``.
         configs_per_step: Configurations drawn from a graph for one step; more is steadier and slower.
         graphs_per_step: Graphs whose losses are averaged for one step.
@@ -60,6 +63,8 @@ class TrainConfig(Config):
     head: str = "pooled"
     pooling: str = "sum"
     dropout: float = 0.1
+    rejoin: bool = False
+    standardise: str = "none"
     loss: str = "pairwise_hinge"
     configs_per_step: int = 128
     graphs_per_step: int = 1
@@ -80,6 +85,8 @@ class TrainConfig(Config):
         self.require(self.device in ("auto", "cpu", "cuda"), "device", "one of auto, cpu, cuda")
         self.require(self.head in HEADS, "head", f"one of {', '.join(HEADS)}")
         self.require(self.pooling in POOLINGS, "pooling", f"one of {', '.join(POOLINGS)}")
+        wanted = f"one of {', '.join(STANDARDISE)}"
+        self.require(self.standardise in STANDARDISE, "standardise", wanted)
         self.require(self.loss in LOSSES, "loss", f"one of {', '.join(LOSSES)}")
         for field in ("width", "graphs_per_step", "epochs", "evaluate_every"):
             self.require(getattr(self, field) >= 1, field, "1 or more")
@@ -119,16 +126,19 @@ class LayoutTrainConfig(TrainConfig):
         train_on: Whose train graphs are trained on: of the ``collection`` alone, of both searches of its
             ``source`` (xla or nlp), or of every ``layout`` collection. The others' features are looked for
             beside its own.
+        fine_tune: Share of the epochs, the last ones, that train on the collection's own graphs alone.
     """
 
     kind: ClassVar[str] = "layout"
 
     cross_config: bool = True
     train_on: str = "source"
+    fine_tune: float = 0.0
 
     def check(self) -> None:
         """Check ranges."""
         super().check()
+        self.require(0 <= self.fine_tune < 1, "fine_tune", "from 0 to below 1")
         self.require(self.train_on in TRAIN_ON, "train_on", f"one of {', '.join(TRAIN_ON)}")
 
     def also(self) -> list[Path]:
