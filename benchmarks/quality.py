@@ -51,6 +51,13 @@ def parse_arguments(arguments: list[str]) -> Namespace:
         default=[c.slug for c in LAYOUTS],
         help="slugs (default: all four layouts)",
     )
+    parser.add_argument(
+        "--contenders",
+        nargs="+",
+        choices=CONTENDERS,
+        default=CONTENDERS,
+        help="which to run (default all); equal steps takes longest, and needs no idle machine",
+    )
     parser.add_argument("--preset", default="sample", help="settings of ours (default sample, quick smoke)")
     parser.add_argument("--data-root", default="data/sample", help="folder of npz_all/ and solution.csv")
     parser.add_argument(
@@ -104,6 +111,8 @@ class Comparison:
         ours = self._our_config(collection, seed)
         result = {"ours": self._cached("ours", ours, {}, lambda: self._train_ours(ours))}
         for name, budget in ((EQUAL_TIME, "seconds"), (EQUAL_STEPS, "steps")):
+            if name not in self.options.contenders:
+                continue
             limit = {budget: result["ours"][budget]}
             result[name] = self._cached(
                 name, ours, limit, lambda limit=limit: self._train_winner(ours, limit)
@@ -172,12 +181,11 @@ def summarise(runs: list[dict]) -> dict:
         return float(np.mean([run[split]["mean"] for run in _of(runs, contender) if run["seed"] == seed]))
 
     seeds = sorted({run["seed"] for run in runs})
-    means = {
-        c: {split: [mean(c, split, seed) for seed in seeds] for split in _splits(runs)} for c in CONTENDERS
-    }
+    there = _contenders(runs)
+    means = {c: {split: [mean(c, split, seed) for seed in seeds] for split in _splits(runs)} for c in there}
     gains = {
         c: {split: float(np.mean(means["ours"][split]) - np.mean(means[c][split])) for split in _splits(runs)}
-        for c in CONTENDERS[1:]
+        for c in there[1:]
     }
     return {"mean of collections by seed": means, "ours above": gains}
 
@@ -186,7 +194,7 @@ def collection_rows(runs: list[dict]) -> list[dict]:
     """Tau, seconds and steps by collection and contender, then the means over collections."""
     rows = []
     for collection in dict.fromkeys(run["collection"] for run in runs):
-        for contender in CONTENDERS:
+        for contender in _contenders(runs):
             own = _of(runs, contender, collection)
             row = {"collection": collection, "network": contender}
             row |= {split: _spread([run[split]["mean"] for run in own]) for split in _splits(runs)}
@@ -210,13 +218,20 @@ def graph_rows(runs: list[dict]) -> list[dict]:
     }
     return [
         {"collection": collection, "split": split, "graph": graph[:24]}
-        | {c: _spread([r[split]["per_graph"][graph] for r in _of(runs, c, collection)]) for c in CONTENDERS}
+        | {
+            c: _spread([r[split]["per_graph"][graph] for r in _of(runs, c, collection)])
+            for c in _contenders(runs)
+        }
         for collection, split, graph in graphs
     ]
 
 
 def _of(runs: list[dict], contender: str, collection: str = "") -> list[dict]:
     return [r for r in runs if r["contender"] == contender and r["collection"].startswith(collection)]
+
+
+def _contenders(runs: list[dict]) -> list[str]:
+    return [c for c in CONTENDERS if any(run["contender"] == c for run in runs)]
 
 
 def _splits(runs: list[dict]) -> list[str]:

@@ -8,6 +8,7 @@ ensemble. Finished trainings lie in ``benchmarks/results/ranker/`` by settings a
 import sys
 import tempfile
 from argparse import Namespace
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -64,14 +65,15 @@ class Quality:
     Args:
         options: The command line.
         place: Folder of features and results.
+        collections: Which collections to build features of.
     """
 
-    def __init__(self, options: Namespace, place: Path):
+    def __init__(self, options: Namespace, place: Path, collections: Iterable[Collection] = COLLECTIONS):
         self.options, self.place = options, place
         solution = resolve(options.data_root) / "solution.csv"
         self.solution = read_solution(solution) if solution.is_file() else {}
         self.features = {}
-        for collection in COLLECTIONS:
+        for collection in collections:
             kind = LayoutFeatureConfig if collection.kind == "layout" else TileFeatureConfig
             folder = place / "features" / "ranker" / collection.slug
             where = {"collection": collection.name, "folder": str(folder), "workers": 1}

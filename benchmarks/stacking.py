@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,10 +25,8 @@ import measure
 from fastslow import train_config
 from fastslow.arrays import read_arrays, write_arrays
 from fastslow.artifacts import digest
-from fastslow.collections import COLLECTIONS, Collection
-from fastslow.config import resolve
+from fastslow.collections import get_collection
 from fastslow.ensemble import NORMALISATIONS, EnsembleConfig, combine, rank_mean, search_weights
-from fastslow.features import LayoutFeatureConfig, build_features
 from fastslow.graphs import Features
 from fastslow.inputs import Inputs, pick_device, predict
 from fastslow.metrics import collection_score
@@ -38,15 +36,15 @@ from fastslow.ranker_config import RankerConfig
 from fastslow.ranker_fit import read_training
 from fastslow.ranker_table import Table, draw_configs, read_table
 from fastslow.scores import SCORED_SPLITS, Scores
-from fastslow.solution import read_solution
 from fastslow.steps import parse_overrides
 from fastslow.train import Training
 from fastslow.train_config import LayoutTrainConfig
 from folds import HeldOut, deal
+from ranker import Quality, show, summarise
 
 RESULTS = Path(__file__).resolve().parent / "results"
 HELD_OUT = "held_out"
-COLUMN = "gnn_score"
+COLUMN = "network_score"
 ENSEMBLES = {
     "ensemble": ("gnn", "ranker"),
     "ensemble with stacked": ("gnn", "stacked"),
@@ -86,7 +84,6 @@ def parse_arguments(arguments: list[str]) -> Namespace:
     parser.add_argument("--folds", type=int, default=3, help="folds of the train programs (default 3)")
     parser.add_argument("--sources", nargs="+", default=["xla", "nlp"], choices=("xla", "nlp"))
     parser.add_argument("--scale", default="z", choices=SCALES, help="scale of a graph's column (default z)")
-    parser.add_argument("--copies", type=int, default=1, help="columns that hold it (default 1)")
     parser.add_argument("--preset", default="sample", help="settings of all models (default sample)")
     parser.add_argument("--data-root", default="data/sample", help="folder of npz_all/ and solution.csv")
     options = parser.parse_args(arguments)
@@ -97,79 +94,219 @@ def parse_arguments(arguments: list[str]) -> Namespace:
     return options
 
 
-class Stacking:
-    """Trains what one source needs, or finds what was trained before.
+class Source:
+    """Trains what the collections of one source need, or finds what was trained before.
 
     Args:
         options: The command line.
-        source: ``xla`` or ``nlp``.
+        name: ``xla`` or ``nlp``.
         place: Folder of features and results.
     """
 
-    def __init__(self, options: Namespace, source: str, place: Path):
+    def __init__(self, options: Namespace, name: str, place: Path):
         self.options, self.place = options, place / "stacking"
         overrides = parse_overrides(options.set)
         self.settings = {
-            step: preset_settings(options.preset, overrides, step, "layout")
-            for step in ("features", "gnn", "ranker")
+            s: preset_settings(options.preset, overrides, s, "layout") for s in ("gnn", "ranker")
         }
-        solution = read_solution(resolve(options.data_root) / "solution.csv")
-        self.features: dict[Collection, Features] = {}
-        self.labels: dict[Collection, dict] = {}
-        for collection in (c for c in COLLECTIONS if c.name.startswith(f"layout:{source}:")):
-            folder = place / "features" / "stacking" / digest(self.settings["features"]) / collection.slug
-            where = {"collection": collection.name, "folder": str(folder), "workers": 1}
-            where["data_root"] = options.data_root
-            build_features(LayoutFeatureConfig.of({**self.settings["features"], **where}))
-            features = self.features[collection] = Features(folder)
-            test = {name: solution[f"{collection.name}:{name}"] for name in features.names("test")}
-            self.labels[collection] = {"valid": features.labels("valid"), "test": test}
-        names = [name for features in self.features.values() for name in features.names("train")]
-        self.folds = deal(names, options.folds)
+        collections = [get_collection(f"layout:{name}:{search}") for search in ("random", "default")]
+        self.data = Quality(options, place, collections)
+        self.features = list(self.data.features.values())
+        self.folds = deal([name for own in self.features for name in own.names("train")], options.folds)
 
-    def network(self, seed: int, families: set[str]) -> dict[str, np.ndarray]:
-        """Scores by ``SLUG/SPLIT/GRAPH`` of a network trained without the train graphs of some families.
+    def network(self, seed: int, families: set[str]) -> tuple[str, dict[str, np.ndarray]]:
+        """A network trained without the train graphs of some families: its key and its scores.
 
-        They are those of the graphs held out or, where none is, of valid and test.
+        They are, by ``SLUG/SPLIT/GRAPH``, those of the graphs held out or, where none is, of valid and test.
         """
-        first = next(c for c in self.features if c.name.endswith("random"))
-        where = {"features": str(self.features[first].folder), "device": self.options.device}
+        where = {"features": str(self.features[0].folder), "device": self.options.device}
         config = LayoutTrainConfig.of({**self.settings["gnn"], **where, "seed": seed, "train_on": "source"})
-        folders = [Path(config.features), *config.also()]
-        inputs = [Features(folder).fingerprint for folder in folders]
-        path = self._path("gnn", [train_config.FORMAT, config.identity(), sorted(families), inputs])
+        inputs = [features.fingerprint for features in self.features]
+        key = digest([train_config.FORMAT, config.identity(), sorted(families), inputs])
+        path = self.place / f"gnn-{key}.npz"
         if not path.is_file():
-            began = time.perf_counter()
-            own, *others = (OutOfFold(f, families) if families else Features(f) for f in folders)
-            arrays = self._train_network(config, own, others, path.with_suffix(""))
-            write_arrays(path, arrays | {"seconds": np.array(time.perf_counter() - began)})
-            shutil.rmtree(path.with_suffix(""))
+            sources = [OutOfFold(f.folder, families) for f in self.features] if families else self.features
+            _keep(path, lambda: _train_network(config, sources, path.with_suffix("")))
+        return key, read_arrays(path)
+
+    def networks(self, seed: int) -> tuple[list[str], dict[str, np.ndarray]]:
+        """Keys of one seed's networks, and scores by ``SLUG/SPLIT/GRAPH``: those of train are out of fold."""
+        keys, scores = [], {}
+        for families in (set(), *self.folds):
+            key, own = self.network(seed, families)
+            keys.append(key)
+            scores |= {name.replace(f"/{HELD_OUT}/", "/train/"): score for name, score in own.items()}
+        return keys, scores
+
+    def ranker(self, features: Features, seed: int, column: tuple[list[str], dict] | None = None) -> dict:
+        """Scores by ``SPLIT/GRAPH`` of a ranker; its table is widened where networks' scores are given."""
+        config = {**self.settings["ranker"], "threads": self.options.threads, "train_on": "source"}
+        config = RankerConfig.of({**config, "seed": seed, "features": str(features.folder)})
+        key = [config.artifact().fingerprint]
+        if column:
+            key += [self.options.scale, column[0]]
+        path = self.place / f"ranker-{digest(key)}.npz"
+        if not path.is_file():
+            _keep(path, lambda: self._train_ranker(config, features, column[1] if column else {}))
         return read_arrays(path)
 
-    def _train_network(self, config, own, others, checkpoints: Path) -> dict[str, np.ndarray]:
-        device = pick_device(config.device)
-        training = Training(config, Inputs(own, config.depth, device, others))
-        training.run(checkpoints, checkpoints.name)
-        training.choose_weights()
-        arrays = {}
-        for features in (own, *others):
-            inputs = Inputs(features, config.depth, device)
-            inputs.node_scaler = training.inputs.node_scaler
-            inputs.config_scaler = training.inputs.config_scaler
-            for split in (s for s in (*SCORED_SPLITS, HELD_OUT) if config_splits(features, s)):
-                scores = predict(training.judged, inputs, split, config.inference_configs)
-                arrays |= {f"{features.folder.name}/{split}/{name}": s for name, s in scores.items()}
-        return arrays
+    def _train_ranker(self, config: RankerConfig, features: Features, scores: dict) -> dict:
+        slug, scale = features.folder.name, SCALES[self.options.scale]
 
-    def networks(self, seed: int) -> dict[str, dict[str, dict[str, np.ndarray]]]:
-        """Scores by slug, split and graph: out of fold for train, of the network of all for the others."""
-        found: dict = {}
-        whole = self.network(seed, set())
-        parts = [self.network(seed, families) for families in self.folds]
-        for arrays, splits in ((whole, SCORED_SPLITS), *((part, (HELD_OUT,)) for part in parts)):
-            for key, score in arrays.items():
-                slug, _, rest = key.partition("/")
-                split, _, name = rest.partition("/")
-                if split in splits:
-                    found.setdefault(slug, {}).setdefault(split, {})[name] = score
-        return found
+        def widened(table: Table, split: str, seed: int = 0) -> Table:
+            return widen(table, slug, split, scores, scale, seed) if scores else table
+
+        training = read_training(config)
+        training = replace(
+            training,
+            train=widened(training.train, "train", config.seed),
+            bins=widened(training.bins, "train", config.seed),
+            valid=widened(training.valid, "valid"),
+        )
+        tables = {split: widened(read_table(features, split), split) for split in SCORED_SPLITS}
+        labels, best, kept = features.labels("valid"), -np.inf, {}
+        for objective, fitted in fit_objectives(config, training, slug).items():
+            found = {split: fitted.scores(table) for split, table in tables.items()}
+            tau = collection_score("layout", labels, found["valid"])["mean"]
+            if tau > best:
+                best, kept = tau, {f"{s}/{name}": v for s, own in found.items() for name, v in own.items()}
+                kept["objective"] = np.array(objective)
+        return kept
+
+
+def widen(table: Table, slug: str, split: str, scores: dict, scale: Callable, seed: int = 0) -> Table:
+    """A ranker's table with the networks' scores as its last column.
+
+    Args:
+        table: Rows of the graphs of ``slug`` and, called ``OTHER SLUG/GRAPH``, of another collection.
+        slug: Of the collection that the ranker is for.
+        split: The split of the rows.
+        scores: Networks' scores by ``SLUG/SPLIT/GRAPH``, of all configurations.
+        scale: Makes the scores of different graphs comparable.
+        seed: Seed with which the table drew configurations of a graph that has too many.
+    """
+    most, rows = max(table.sizes), []
+    for name, own in zip(table.names, table.rows, strict=True):
+        other, _, graph = name.rpartition("/")
+        column = scale(scores[f"{other or slug}/{split}/{graph}"])
+        chosen = draw_configs(len(column), most, seed, name)
+        rows.append(np.column_stack([own, column[chosen].astype(np.float32)]))
+    return Table(table.names, rows, table.runtimes, [*table.columns, COLUMN])
+
+
+def _keep(path: Path, train: Callable[[], dict[str, np.ndarray]]) -> None:
+    """Write what a training gives, and its seconds."""
+    began = time.perf_counter()
+    arrays = train()
+    write_arrays(path, arrays | {"seconds": np.array(time.perf_counter() - began)})
+    print(f"{path.stem}: {time.perf_counter() - began:.0f} s", flush=True)
+
+
+def _train_network(config: LayoutTrainConfig, sources: list[Features], checkpoints: Path) -> dict:
+    device = pick_device(config.device)
+    training = Training(config, Inputs(sources[0], config.depth, device, sources[1:]))
+    training.run(checkpoints, checkpoints.name)
+    training.choose_weights()
+    arrays = {}
+    for features in sources:
+        inputs = Inputs(features, config.depth, device)
+        inputs.node_scaler = training.inputs.node_scaler
+        inputs.config_scaler = training.inputs.config_scaler
+        for split in (HELD_OUT,) if features.names(HELD_OUT) else SCORED_SPLITS:
+            scores = predict(training.judged, inputs, split, config.inference_configs)
+            arrays |= {f"{features.folder.name}/{split}/{name}": s for name, s in scores.items()}
+    shutil.rmtree(checkpoints)
+    return arrays
+
+
+def by_split(arrays: dict[str, np.ndarray], prefix: str = "") -> Scores:
+    """Scores of valid and test by graph, of arrays called ``[PREFIX/]SPLIT/GRAPH``."""
+    starts = {split: f"{prefix}{split}/" for split in SCORED_SPLITS}
+    return {
+        split: {key.removeprefix(start): score for key, score in arrays.items() if key.startswith(start)}
+        for split, start in starts.items()
+    }
+
+
+def blend(labels: dict[str, dict], members: dict[str, Scores]) -> Scores:
+    """The ensemble of some members, weights and normalisation chosen on valid as ``make submit`` does."""
+
+    def valid_score(scores: dict) -> float:
+        return collection_score("layout", labels["valid"], scores)["mean"]
+
+    tried = {n: search_weights(members, n, EnsembleConfig.rounds, valid_score) for n in NORMALISATIONS}
+    best = max(tried, key=lambda n: valid_score(combine(members, "valid", n, tried[n])))
+    return {split: combine(members, split, best, tried[best]) for split in SCORED_SPLITS}
+
+
+def compare(source: Source, seed: int) -> list[dict]:
+    """Tau of every model and ensemble of one seed, a row each, on both collections of a source."""
+    keys, scores = source.networks(seed)
+    rows = []
+    for features in source.features:
+        name, labels = features.collection.name, source.data.labels(features.collection)
+        members = {"gnn": by_split(scores, f"{features.folder.name}/")}
+        for ranker, column in (("ranker", None), ("stacked", (keys, scores))):
+            members[ranker] = by_split(source.ranker(features, seed, column))
+        blends = {e: blend(labels, {m: members[m] for m in own}) for e, own in ENSEMBLES.items()}
+        for model, own in {**members, **blends}.items():
+            tau = {split: collection_score("layout", labels[split], own[split]) for split in labels}
+            rows.append({"collection": name, "seed": seed, "model": model, **tau})
+        told = ", ".join(
+            f"{m} {r['valid']['mean']:.3f}" for m, r in zip(members | blends, rows[-6:], strict=True)
+        )
+        print(f"{name} seed {seed}: valid {told}", flush=True)
+    return rows
+
+
+def gains(rows: list[dict]) -> dict[str, dict[str, list[float]]]:
+    """How far the ensembles with the stacked ranker are above the one without, by collection and seed."""
+    tau = {model: [row for row in rows if row["model"] == model] for model in ENSEMBLES}
+    splits = [split for split in SCORED_SPLITS if split in rows[0]]
+    return {
+        model: {
+            split: [a[split]["mean"] - b[split]["mean"] for a, b in zip(own, tau["ensemble"], strict=True)]
+            for split in splits
+        }
+        for model, own in tau.items()
+        if model != "ensemble"
+    }
+
+
+def run(options: Namespace, place: Path) -> None:
+    """Every seed of every source, the tables and the JSON object."""
+    sources = [Source(options, name, place) for name in options.sources]
+    rows = [row for seed in range(options.seeds) for source in sources for row in compare(source, seed)]
+    table, gain = summarise(rows), gains(rows)
+    print("\nKendall tau: mean over seeds (least to most)\n")
+    print(measure.table(show(table)))
+    print(
+        f"\nAbove the ensemble of GNN and ranker; kept from {LEAST_GAIN} on valid on, if test does not fall\n"
+    )
+    spread = {m: {s: f"{np.mean(v):+.4f} ± {np.std(v):.4f}" for s, v in g.items()} for m, g in gain.items()}
+    print(measure.table([{"ensemble": model, **cells} for model, cells in spread.items()]))
+    measure.finish(
+        {
+            "benchmark": "stacking",
+            "environment": measure.environment(options),
+            "settings": {"scale": options.scale, "folds": options.folds},
+            "table": table,
+            "above the ensemble": gain,
+            "runs": rows,
+        }
+    )
+
+
+def main(arguments: list[str]) -> int:
+    """Run from the command line; the exit status."""
+    options = parse_arguments(arguments)
+    if options.quick:
+        with tempfile.TemporaryDirectory() as place:
+            run(options, Path(place))
+    else:
+        run(options, RESULTS)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -91,7 +91,7 @@ class LayoutFeatureConfig(FeatureConfig):
     direction: str = "both"
     default_layout: str = "row_major"
     copies_through: int = 8
-    pair_edges: bool = False
+    pair_edges: bool = True
 
     def check(self) -> None:
         """Check ranges."""

@@ -41,12 +41,13 @@ class LayoutStates:
         self._codes, self._num_layouts, self._chunk_bytes = codes, num_layouts, chunk_bytes
         self._nodes = np.arange(codes.shape[1]) if nodes is None else np.asarray(nodes)
         self._steps: list[np.ndarray] = []
+        self._reached: tuple[np.ndarray, int] = (np.arange(len(self._nodes)), 0)
         self.node, self.codes = self._nodes, np.zeros((len(self._nodes), 0), np.int64)
         for role in range(len(ROLES)):
             # A state so far and the next role's layout give a slot; the slots that occur are the new states.
             taken = np.zeros(len(self.node) * num_layouts, bool)
-            for _, block, state in self._index():
-                taken[(state * num_layouts + block[..., role]).ravel()] = True
+            for chunk, state in self._index():
+                taken[self._slots(chunk, state, role)] = True
             slots = np.flatnonzero(taken)
             self._steps.append((np.cumsum(taken) - 1).astype(np.int32))
             before, code = np.divmod(slots, num_layouts)
@@ -57,14 +58,21 @@ class LayoutStates:
         """S."""
         return len(self.node)
 
-    def _index(self) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
-        """Chunks of configurations with their codes, (chunk, nodes, 3), and states so far, (chunk, nodes)."""
-        for chunk in config_chunks(len(self._codes), 48 * len(self._nodes), self._chunk_bytes):
-            block = self._codes[chunk][:, self._nodes].astype(np.int64)
-            state = np.broadcast_to(np.arange(len(self._nodes)), block.shape[:2])
-            for role, step in enumerate(self._steps):
-                state = step[state * self._num_layouts + block[..., role]]
-            yield chunk, block, state
+    def _slots(self, chunk: slice, state: np.ndarray, role: int) -> np.ndarray:
+        """The slot of each node's state so far and the layout of its next role, (chunk, nodes)."""
+        code = self._codes[chunk][:, self._nodes, role]
+        return np.multiply(state, self._num_layouts, dtype=np.intp) + code
+
+    def _index(self) -> Iterator[tuple[slice, np.ndarray]]:
+        """Chunks of configurations with the states so far of their nodes, (chunk, nodes)."""
+        chunks = list(config_chunks(len(self._codes), 48 * len(self._nodes), self._chunk_bytes))
+        for chunk in chunks:
+            state, roles = self._reached
+            for role in range(roles, len(self._steps)):
+                state = self._steps[role].take(self._slots(chunk, state, role))
+            if len(chunks) == 1:  # the next role, or the sum, goes on from here
+                self._reached = state, len(self._steps)
+            yield chunk, state
 
     def sum(self, table: np.ndarray) -> np.ndarray:
         """Sum over the nodes of the rows of their states.
@@ -76,7 +84,7 @@ class LayoutStates:
             (C, F) float64. The order of summation is that of the nodes in every configuration.
         """
         sums = np.zeros((len(self._codes), table.shape[1]))
-        for chunk, _, index in self._index():
+        for chunk, index in self._index():
             starts = np.arange(len(index) + 1) * index.shape[1]
             picks = sparse.csr_array(
                 (np.ones(index.size), index.ravel(), starts), shape=(len(index), len(table))

@@ -69,10 +69,7 @@ def strides(dims: np.ndarray, layouts: np.ndarray) -> np.ndarray:
     Returns:
         (..., 6) int64, of broadcast leading shape; meaningless beyond the rank.
     """
-    dims, layouts = np.broadcast_arrays(np.where(dims > 0, dims, 1).astype(np.int64), layouts)
-    axes = np.arange(6)
-    named = (layouts[..., None, :] == axes[:, None]) & (layouts[..., None, :] >= 0)  # axis by place
-    place = np.where(named.any(-1), named.argmax(-1), 11 - axes)
+    dims, place = np.broadcast_arrays(np.where(dims > 0, dims, 1).astype(np.int64), _places(layouts))
     order = np.argsort(place, axis=-1, kind="stable")
     sizes = np.take_along_axis(dims, order, -1)
     before = np.concatenate([np.ones_like(sizes[..., :1]), sizes[..., :-1].cumprod(-1)], -1)
@@ -81,10 +78,19 @@ def strides(dims: np.ndarray, layouts: np.ndarray) -> np.ndarray:
     return found
 
 
+def _places(layouts: np.ndarray) -> np.ndarray:
+    """Place of each axis from minor to major, (..., 6); axes that no layout names follow, last first."""
+    axes = np.arange(6)
+    named = np.asarray(layouts)[..., None, :] == axes[:, None]  # axis by place
+    return np.where(named.any(-1), named.argmax(-1), 11 - axes)
+
+
 def is_reordered(dims: np.ndarray, layouts: np.ndarray) -> np.ndarray:
     """Whether the elements lie in another order than row-major, (...) bool; axes of size 1 do not count."""
-    row_major = strides(dims, np.full(6, -1))
-    return ((strides(dims, layouts) != row_major) & (np.asarray(dims) > 1)).any(-1)
+    counts = np.asarray(dims) > 1
+    place = np.where(counts, _places(layouts), 12)
+    least_before = np.minimum.accumulate(place, -1)[..., :-1]
+    return (counts[..., 1:] & (place[..., 1:] > least_before)).any(-1)
 
 
 def is_bitcast(
@@ -141,7 +147,7 @@ def roles_of(kind: str) -> tuple[str, ...]:
     return ROLES[:2] if kind == "reshape" else ROLES
 
 
-def state_terms(graph: Graph, kind: str, states: LayoutStates) -> dict[str, np.ndarray]:
+def state_terms(graph: Graph, kind: str, states: LayoutStates) -> tuple[np.ndarray, list[str]]:
     """What every state of the nodes of one kind adds to the sums of a configuration.
 
     A tensor of unknown shape, or whose layout does not fit it, adds nothing; one left to the compiler counts
@@ -153,42 +159,43 @@ def state_terms(graph: Graph, kind: str, states: LayoutStates) -> dict[str, np.n
         states: States of its nodes of this kind.
 
     Returns:
-        (S,) float64 by name; a name that ends in ``_bytes`` or ``_flops`` is in that unit, the others count
-        tensors or nodes.
+        (S, F) float64 and the F names; a name that ends in ``_bytes`` or ``_flops`` is in that unit, the
+        others count tensors or nodes.
     """
-    flops, paired = node_flops(graph)[states.node], _paired(graph)
+    names, flops = roles_of(kind), node_flops(graph)[states.node]
+    dims = graph.tensor_sizes[states.node, : len(names)].astype(np.int64)  # (S, roles, 6)
+    layouts = graph.layouts[states.codes[:, : len(names)]].astype(np.int64)
+    minor = np.where(layouts[..., 0] < 0, (dims > 0).sum(-1) - 1, layouts[..., 0])
+    size = graph.tensor_bytes[states.node, : len(names)]
+    every = _tensor_terms(dims, layouts, size, ~_paired(graph)[states.node, : len(names)])
+    there, padded_flops = every.pop("there"), every.pop("padded_over_volume") * flops[:, None]
+    every = {term: values * there for term, values in every.items()}
     terms: dict[str, np.ndarray] = {}
     minor_roles = []
-    for role, name in enumerate(roles_of(kind)):
-        dims = graph.tensor_sizes[states.node, role].astype(np.int64)
-        layouts = graph.layouts[states.codes[:, role]].astype(np.int64)
-        minor = np.where(layouts[:, 0] < 0, (dims > 0).sum(1) - 1, layouts[:, 0])
-        minor_roles.append(_minor_axis_role(graph, states.node, role, kind, minor))
-        size = graph.tensor_bytes[states.node, role]
-        own = _tensor_terms(dims, layouts, size, ~paired[states.node, role])
-        ratio = own.pop("padded_over_volume")
+    for role, name in enumerate(names):
+        own = {term: values[:, role] for term, values in every.items()}
+        minor_roles.append(_minor_axis_role(graph, states.node, role, kind, minor[:, role]))
         for number, axis in enumerate(axis_names(kind, name)):
-            own[axis] = minor_roles[-1] == number
+            own[axis] = (minor_roles[-1] == number) & there[:, role]
             if kind != "reshape":
                 own[f"{axis}_flops"] = flops * own[axis]
         if kind != "reshape":
-            own["padded_flops"] = flops * ratio
+            own["padded_flops"] = padded_flops[:, role] * there[:, role]
             own["lane_violating_flops"] = flops * own["lane_violations"]
-        there = own.pop("there")
-        terms |= {f"{kind}_{name}_{term}": values * there for term, values in own.items()}
-    terms |= _node_terms(graph, kind, states, flops, minor_roles)
-    return {name: np.asarray(values, np.float64) for name, values in terms.items()}
+        terms |= {f"{kind}_{name}_{term}": values for term, values in own.items()}
+    terms |= _node_terms(kind, dims, layouts, size, flops, minor_roles)
+    return np.stack(list(terms.values()), 1, dtype=np.float64), list(terms)
 
 
 def _tensor_terms(dims, layouts, element_bytes, unpaired) -> dict[str, np.ndarray]:
-    """What tensors (S, 6) under layouts (S, 6) add, whatever they are to their node; ``there``: they do."""
+    """What tensors (..., 6) under layouts (..., 6) add to their node; ``there``: they do."""
     tiling = tile(dims, layouts)
     ratio = tiling.padded_volume / tiling.volume
     size = tiling.volume * element_bytes
     lanes, sublanes = tiling.minor_size % LANES != 0, tiling.second_padded != tiling.second_size
     reordered = is_reordered(dims, layouts)
     terms = {
-        "there": tiling.fits & (dims[:, 0] > 0),
+        "there": tiling.fits & (dims[..., 0] > 0),
         "padded_over_volume": ratio,
         "default": tiling.is_default,
         "lane_violations": lanes,
@@ -208,11 +215,10 @@ def _tensor_terms(dims, layouts, element_bytes, unpaired) -> dict[str, np.ndarra
     return terms
 
 
-def _node_terms(graph, kind, states, flops, minor_roles) -> dict[str, np.ndarray]:
+def _node_terms(kind, dims, layouts, element_bytes, flops, minor_roles) -> dict[str, np.ndarray]:
     """What depends on the output's and the input's layout together."""
-    dims = graph.tensor_sizes[states.node].astype(np.int64)
     known = (dims[:, :2, 0] > 0).all(1)
-    size = np.where(dims[:, 0] > 0, dims[:, 0], 1).prod(1) * graph.tensor_bytes[states.node, 0]
+    size = np.where(dims[:, 0] > 0, dims[:, 0], 1).prod(1) * element_bytes[:, 0]
     if kind != "reshape":
         turned = known & (minor_roles[0] != minor_roles[1])
         return {
@@ -220,7 +226,6 @@ def _node_terms(graph, kind, states, flops, minor_roles) -> dict[str, np.ndarray
             f"{kind}_turned_bytes": size * turned,
             f"{kind}_turned_flops": flops * turned,
         }
-    layouts = graph.layouts[states.codes].astype(np.int64)
     moved = known & ~is_bitcast(dims[:, 1], layouts[:, 1], dims[:, 0], layouts[:, 0])
     return {"reshape_moved": moved, "reshape_moved_bytes": size * moved}
 

@@ -75,9 +75,9 @@ def physical_sums(graph: Graph) -> tuple[np.ndarray, list[str]]:
     sums, names = [], []
     for kind, opcode in KINDS.items():
         states = LayoutStates(graph.codes, len(graph.layouts), np.flatnonzero(kinds == opcode))
-        terms = state_terms(graph, kind, states)
-        sums.append(states.sum(np.stack(list(terms.values()), 1)))
-        names += terms
+        terms, term_names = state_terms(graph, kind, states)
+        sums.append(states.sum(terms))
+        names += term_names
     copied, copy_names = _copy_sums(graph)
     names += copy_names
     sums = np.concatenate([*sums, copied], 1)
@@ -86,7 +86,8 @@ def physical_sums(graph: Graph) -> tuple[np.ndarray, list[str]]:
     sums = np.column_stack([sums, sums[:, moved].sum(1)])
     names.append("moved_bytes")
     is_log = np.array([name.endswith(("_bytes", "_flops")) for name in names])
-    sums[:, is_log] = np.log1p(sums[:, is_log])
+    grows = np.flatnonzero(is_log & sums.any(0))  # log1p(0) is 0
+    sums[:, grows] = np.log1p(sums[:, grows])
     return sums.astype(np.float32), [
         f"log_{name}" if log else name for name, log in zip(names, is_log, strict=True)
     ]

@@ -62,9 +62,9 @@ class TrainConfig(Config):
     depth: int = 2
     head: str = "pooled"
     pooling: str = "sum"
-    dropout: float = 0.1
-    rejoin: bool = False
-    standardise: str = "none"
+    dropout: float = 0.3
+    rejoin: bool = True
+    standardise: str = "join"
     loss: str = "pairwise_hinge"
     configs_per_step: int = 128
     graphs_per_step: int = 1
