@@ -132,7 +132,8 @@ class LayoutTrainConfig(TrainConfig):
     kind: ClassVar[str] = "layout"
 
     cross_config: bool = True
-    train_on: str = "source"
+    train_on: str = "layout"
+    epochs: int = 20
     fine_tune: float = 0.0
 
     def check(self) -> None:
