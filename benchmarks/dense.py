@@ -52,7 +52,7 @@ class DenseNodeSum(NodeSum):
 
     def forward(self, x: Tensor, pooling: SparseOperator, level: "DenseLevel") -> Tensor:
         """``(N * C, D)`` to ``(C, D)``; the pairs need no operator."""
-        return x.unflatten(0, (-1, level.num_configs)).sum(0)
+        return x.unflatten(0, (-1, level.num_configs)).sum(0, dtype=torch.float64)
 
 
 _DENSE_LAYERS = {
@@ -120,9 +120,9 @@ class DenseGraphInputs(GraphInputs):
     @cached_property
     def neighbour_means(self) -> tuple[_NeighbourMean, _NeighbourMean]:
         """Over operands and over users; they do not depend on the configurations."""
-        ones = np.ones(len(self.graph.edge_index))
+        ones = np.ones(len(self.edge_index))
         shape = (self.graph.num_nodes, self.graph.num_nodes)
-        operands = sparse.csr_matrix((ones, tuple(self.graph.edge_index.T)), shape)
+        operands = sparse.csr_matrix((ones, tuple(self.edge_index.T)), shape)
         means = (_row_normalised(matrix) for matrix in (operands, operands.T.tocsr()))
         return tuple(_NeighbourMean(SparseOperator(mean)) for mean in means)
 

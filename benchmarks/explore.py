@@ -90,7 +90,7 @@ def parse_arguments(arguments: list[str]) -> Namespace:
     options = parser.parse_args(arguments)
     if options.quick:
         options.seeds, options.preset = 1, "smoke"
-        options.variants, options.collections = [BASE, "additive head"], ["layout-xla-random"]
+        options.variants, options.collections = [BASE, "width 32"], ["layout-xla-random"]
         options.set = ["gnn.epochs=1", "gnn.layout.train_on=collection", *options.set]
     options.variants = list(dict.fromkeys([BASE, *options.variants]))
     for name in options.variants:
@@ -112,7 +112,7 @@ def plan(options: Namespace, place: Path) -> list[Run]:
                 continue
             config = LayoutTrainConfig.of({**of_step["gnn"], "features": str(folder / slug)})
             together = [slug, *(other.name for other in config.also())]
-            judged |= set(together) if not config.fine_tune else set()
+            judged |= set(together)
             folds = _folds(folder, together, options.folds)
             for seed in range(options.seeds):
                 for fold, families in enumerate(folds):
@@ -156,11 +156,10 @@ def train_held_out(run: Run, place: Path, threads: int) -> dict:
         checkpoints = path.with_suffix("")
         training.run(checkpoints, path.stem)
         if training.recent:
-            training.judged.load_state_dict(training.recent_average())
+            training.network.load_state_dict(training.recent_average())
         seconds = time.perf_counter() - began
         facts = {"variant": run.variant, "seed": run.seed, "seconds": seconds, "commit": commit()}
-        judged = folders[:1] if config.fine_tune else folders
-        judged = {f.collection.name: _held_out_tau(training, config, f, folders) for f in judged}
+        judged = {f.collection.name: _held_out_tau(training, config, f, folders) for f in folders}
         write_json(path, {**facts, "settings": config.identity(), "per_graph": judged})
         shutil.rmtree(checkpoints)
     return {**read_json(path), "variant": run.variant, "fold": run.fold}
@@ -176,7 +175,10 @@ def _held_out_tau(
 ) -> dict[str, float]:
     """Tau by held-out graph of one of the collections that were trained on together."""
     inputs = _inputs(config, [features, *(other for other in folders if other is not features)])
-    scores = predict(training.judged, inputs, "valid", config.inference_configs)
+    scores = predict(training.network, inputs, "valid", config.inference_configs)
+    scores = {
+        name: np.nan_to_num(score) for name, score in scores.items()
+    }  # a diverged network ranks nothing
     return collection_score("layout", features.labels("valid"), scores)["per_graph"]
 
 

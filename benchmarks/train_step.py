@@ -16,7 +16,8 @@ import measure
 from dense import DenseInputs, make_dense
 from fastslow.collections import Program
 from fastslow.inputs import Inputs, pick_device
-from fastslow.losses import LOSSES
+from fastslow.losses import pairwise_hinge
+from fastslow.networks import message_edges
 from fastslow.states import build_states
 from fastslow.train import Training
 from fastslow.train_config import LayoutTrainConfig
@@ -90,8 +91,8 @@ class Contest:
     def build_states(self) -> None:
         """The states of the drawn configurations as if those of all were not known."""
         graph = self.features.only
-        codes = graph.codes[self._draw()]
-        build_states(graph.edge_index, graph.num_nodes, graph.config_index, codes, self.config.depth)
+        edges, codes = message_edges(graph), graph.codes[self._draw()]
+        build_states(edges, graph.num_nodes, graph.config_index, codes, self.config.depth)
 
     def exactness(self, memory: dict[str, dict]) -> dict:
         """Differences of scores and parameter gradients between ours and dense, relative to the largest."""
@@ -104,7 +105,7 @@ class Contest:
             network = training.network.eval()  # no dropout
             network.zero_grad()
             score = network(training.inputs.batch("train", name, configs))
-            LOSSES[self.config.loss](score, runtime).backward()
+            pairwise_hinge(score, runtime).backward()
             gradient = torch.cat([p.grad.flatten() for p in network.parameters() if p.grad is not None])
             values[form] = {"score": score.detach(), "gradient": gradient}
         return {

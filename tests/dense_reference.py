@@ -13,7 +13,6 @@ from torch.nn.functional import gelu, linear
 
 from fastslow import columns
 from fastslow.graphs import Graph
-from fastslow.heads import AdditiveHead
 from fastslow.networks import RankingNetwork
 from fastslow.scaling import Scaler, expand_node_features
 from fastslow.states import States
@@ -92,17 +91,25 @@ def dense_cross(x: Tensor, temperature: Tensor) -> Tensor:
     return x * len(x) * torch.softmax(x / temperature, 0)
 
 
-def dense_block(x: Tensor, edge_index, p: Parameters, eps: float) -> Tensor:
-    """``(C, N, D)``: norm, GraphSAGE, channel attention, cross-config attention, projection, residual."""
+def dense_edges(graph: Graph) -> np.ndarray:
+    """``(E', 2)``: the graph's edges and one from consumer to producer of each pair, none twice."""
+    edges = {(int(u), int(v)) for u, v in graph.edge_index}
+    edges |= {(int(graph.config_index[c]), int(graph.config_index[p])) for p, c, _ in graph.pairs}
+    return np.array(sorted(edges), np.int64).reshape(-1, 2)
+
+
+def dense_block(x: Tensor, config: Tensor, edge_index, p: Parameters, eps: float) -> Tensor:
+    """``(C, N, D)``: norm, GraphSAGE, channel and cross-config attention, projection, residual, layouts."""
     y = dense_norm(x, p["norm.weight"], p["norm.bias"], eps)
     y = dense_channel(dense_sage(y, edge_index, sub(p, "sage.")), sub(p, "channel."))
     if "cross.temperature" in p:
         y = torch.cat([y, dense_cross(y, p["cross.temperature"])], -1)
-    return x + linear(gelu(y), p["project.2.weight"], p["project.2.bias"])
+    y = linear(gelu(y), p["project.2.weight"], p["project.2.bias"])
+    return x + y + linear(config, p["config.weight"])
 
 
-def dense_input(graph: Graph, node_scaler: Scaler, configs, p: Parameters) -> Tensor:
-    """``(C, N, D)`` before any message; a node that is not configurable has 18 layout values of -2."""
+def dense_input(graph: Graph, node_scaler: Scaler, configs, p: Parameters) -> tuple[Tensor, Tensor]:
+    """``(C, N, D)`` before any message, and the layouts of each pair; a node without has 18 values of -2."""
     values = np.full((len(configs), graph.num_nodes, 3, 6), -2)
     tiling = np.zeros((len(configs), graph.num_nodes, 3, TILING_FEATURES))
     for c, config in enumerate(configs):
@@ -117,8 +124,9 @@ def dense_input(graph: Graph, node_scaler: Scaler, configs, p: Parameters) -> Te
     node = torch.cat([numeric, embed[node_layout].flatten(-2), opcode], -1)
     layouts = embed[torch.from_numpy(values + 2)].flatten(-3)
     config = torch.cat([layouts, torch.from_numpy(tiling).flatten(-2)], -1)
-    x = linear(node, p["node.weight"], p["node.bias"]) + linear(config, p["config.weight"])
-    return linear(gelu(x), p["input.1.weight"], p["input.1.bias"])
+    config = linear(config, p["config.weight"])
+    x = linear(node, p["node.weight"], p["node.bias"]) + config
+    return linear(gelu(x), p["input.1.weight"], p["input.1.bias"]), config
 
 
 def dense_scores(
@@ -129,28 +137,15 @@ def dense_scores(
     Gradients reach the parameters.
     """
     p = {name: parameter.double() for name, parameter in network.named_parameters()}
-    x = dense_input(graph, node_scaler, configs, sub(p, "trunk."))
+    x, config = dense_input(graph, node_scaler, configs, sub(p, "trunk."))
+    edges = dense_edges(graph)
     for number, block in enumerate(network.trunk.blocks):
-        x = dense_block(x, graph.edge_index, sub(p, f"trunk.blocks.{number}."), block.norm.eps)
+        x = dense_block(x, config, edges, sub(p, f"trunk.blocks.{number}."), block.norm.eps)
     config_feat = torch.from_numpy(config_scaler.transform(graph.config_feat[configs])).double()
-    return dense_head(x, config_feat, sub(p, "head."), network.head).squeeze(1)
-
-
-def dense_head(x: Tensor, config_feat: Tensor, p: Parameters, head) -> Tensor:
-    """``(C, 1)`` scores from ``(C, N, D)``: pooled, then scored with the features; or scored, then pooled."""
-    kind, attention = head.pooling.kind, p.get("pooling.attention.weight")
-    if isinstance(head, AdditiveHead):
-        cost = dense_pooling(dense_perceptron(x, sub(p, "node_cost.")), kind, attention)
-        return cost + dense_perceptron(config_feat, sub(p, "config_cost."))
-    pooled = dense_pooling(x, kind, attention)
-    return dense_perceptron(torch.cat([pooled, config_feat], 1), sub(p, "score."))
-
-
-def dense_pooling(x: Tensor, kind: str, attention: Tensor | None) -> Tensor:
-    """``(C, N, D)`` to ``(C, D)``: sum, mean, or mean weighted by a softmax over nodes."""
-    if kind == "attention":
-        return (torch.softmax(linear(x, attention), 1) * x).sum(1)
-    return x.mean(1) if kind == "mean" else x.sum(1)
+    joined = torch.cat([x.sum(1), config_feat], 1)
+    deviation = joined - joined.mean(0)
+    standardised = deviation / torch.sqrt(deviation.square().mean(0) + network.head.norm.eps)
+    return dense_perceptron(torch.cat([joined, standardised], 1), sub(p, "head.score.")).squeeze(1)
 
 
 def dense_perceptron(x: Tensor, p: Parameters) -> Tensor:

@@ -72,7 +72,7 @@ def test_held_out_graphs_are_valid_and_all_others_train(features):
 
 
 def test_nothing_of_a_held_out_family_is_trained_on(features, monkeypatch):
-    families = folds.deal(explore._names(features, OWN.slug), 2)[0]
+    families = explore._folds(features, [OWN.slug], 2)[0]
     config = LayoutTrainConfig(features=str(features / OWN.slug), train_on="source", device="cpu")
     monkeypatch.setattr("fastslow.train.Features", lambda folder: folds.HeldOut(folder, families))
     names = make_inputs(config).trainable()

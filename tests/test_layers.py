@@ -1,5 +1,7 @@
 from functools import reduce
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -15,7 +17,7 @@ from fastslow.layers import (
     SparseOperator,
     WeightedInstanceNorm,
 )
-from fastslow.networks import GraphInputs
+from fastslow.networks import GraphInputs, message_edges
 from fastslow.set_statistics import Moments, SoftmaxMean
 from fastslow.states import build_states
 from random_graphs import make_graph, make_scalers, structures
@@ -43,8 +45,10 @@ class Case:
     """Random features of the states of level 1, and the tensors of levels 1 and 2."""
 
     def __init__(self, structure, seed):
-        self.structure = structure
         graph = make_graph(structure)
+        if not len(structure[0]):
+            graph = replace(graph, pairs=graph.pairs[:0])  # a graph without edges stays one
+        self.structure = structure = (message_edges(graph), *structure[1:])
         batch = GraphInputs(graph, *make_scalers(graph)).batch(np.arange(len(structure[3])), 2)
         self.below, self.level = batch.levels[1], batch.levels[2]
         edge_index, num_nodes, config_index, codes = structure
@@ -141,8 +145,8 @@ def test_sage_is_the_mean_over_operands_and_users_of_each_pair(case, seed):
 
 def test_sage_gives_a_node_without_neighbours_its_own_part_alone():
     structure = np.zeros((0, 2), np.int64), 2, np.array([1]), np.array([[[0, 0, 0]], [[1, 0, 0]]], np.uint8)
-    case = Case(structure, 0)
-    sage = SageConv(WIDTH, 4)
+    case, sage = Case(structure, 0), SageConv(WIDTH, 4)
+    assert not len(case.structure[0])
     torch.testing.assert_close(sage(case.x, case.level), sage.own(case.x)[case.level.own])
 
 

@@ -8,30 +8,28 @@ from hypothesis import strategies as st
 
 import fastslow.networks
 from dense_reference import dense_scores
-from fastslow.heads import HEADS, POOLINGS
-from fastslow.networks import GraphInputs, RankingNetwork
+from fastslow.networks import GraphInputs, RankingNetwork, message_edges
 from random_graphs import NUM_LAYOUTS, make_graph, make_scalers, structures
 
 torch.set_num_threads(1)
 
 
-def make_network(depth=2, head="pooled", pooling="sum", cross_config=True, dropout=0.3, width=8, seed=0):
+def make_network(depth=2, cross_config=True, dropout=0.3, width=8, seed=0):
     """A network in evaluation mode with every parameter at random, so that none hides behind a 0 or 1."""
     torch.manual_seed(seed)
-    network = RankingNetwork(4, 3, width, depth, head, pooling, cross_config, dropout).eval()
+    network = RankingNetwork(4, 3, width, depth, cross_config, dropout).eval()
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
-    for block in network.trunk.blocks:
-        block.norm.eps = 0.05  # 1e-5 would blow rounding up 300 times a block where nodes hardly differ
+    # 1e-5 would blow rounding up 300 times a norm where nodes or configurations hardly differ
+    for norm in (network.head.norm, *(block.norm for block in network.trunk.blocks)):
+        norm.eps = 0.05
     return network
 
 
 networks = st.builds(
     make_network,
     st.integers(0, 4),
-    st.sampled_from(HEADS),
-    st.sampled_from(POOLINGS),
     st.booleans(),
     seed=st.integers(0, 99),
 )
@@ -98,11 +96,9 @@ def program(num_configs=6):
     return make_graph((np.array([[1, 0], [2, 1], [3, 2], [3, 0], [0, 3]]), 6, np.array([4, 1]), codes))
 
 
-@pytest.mark.parametrize("head", HEADS)
-@pytest.mark.parametrize("pooling", POOLINGS)
 @pytest.mark.parametrize("graph", [kernel(), kernel(1), program()], ids=["tile", "tile, C = 1", "layout"])
-def test_tile_and_layout_graphs_equal_the_dense_network(graph, pooling, head):
-    network = make_network(head=head, pooling=pooling)
+def test_tile_and_layout_graphs_equal_the_dense_network(graph):
+    network = make_network()
     reference = dense_scores(network, graph, *make_scalers(graph), all_configs(graph))
     close(scores(network, graph), reference, 1e-5)
     assert graph.num_configs == 1 or scores(network, graph).unique().numel() > 1
@@ -138,10 +134,13 @@ def test_scores_do_not_depend_on_the_numbering_of_nodes(network, graph, random):
 def test_scores_do_not_depend_on_the_order_of_edges_and_configurable_nodes(network, graph, random):
     edges = random.sample(range(len(graph.edge_index)), len(graph.edge_index))
     rows = random.sample(range(len(graph.config_index)), len(graph.config_index))
+    number = np.argsort(rows)
+    producer, consumer, role = graph.pairs.T
     other = replace(
         graph,
         edge_index=graph.edge_index[edges],
         config_index=graph.config_index[rows],
+        pairs=np.column_stack([number[producer], number[consumer], role]).astype(int),
         tensor_sizes=graph.tensor_sizes[rows],
         codes=graph.codes[:, rows],
     )
@@ -197,21 +196,20 @@ def test_a_layout_only_matters_within_reach():
         assert differs == [node <= depth for node in range(4)]
 
 
-def test_mean_pooling_is_sum_pooling_over_the_number_of_nodes():
-    network, graph = make_network(pooling="sum"), program()
-    with torch.no_grad():
-        network.head.score[0].weight[:, :8] /= graph.num_nodes
-    summed = scores(network, graph)
-    network.head.pooling.kind = "mean"
-    with torch.no_grad():
-        network.head.score[0].weight[:, :8] *= graph.num_nodes
-    close(scores(network, graph), summed, 1e-5)
+def test_a_pair_joins_its_nodes_by_an_edge():
+    """Two configurable nodes with two others between: they see each other's layouts in one layer."""
+    chain = np.array([[1, 0], [2, 1], [3, 2]])
+    graph = make_graph((chain, 4, np.array([3, 0]), np.zeros((1, 2, 3), np.uint8)))
+    apart = replace(graph, pairs=np.zeros((0, 3), np.int32))
+    joined = replace(graph, pairs=np.array([[1, 0, 1], [1, 0, 2]], np.int32))
+    assert message_edges(apart).tolist() == chain.tolist()
+    assert message_edges(joined).tolist() == [[1, 0], [2, 1], [3, 0], [3, 2]]
 
 
-def test_without_cross_config_a_score_depends_on_no_other_configuration_but_through_the_norm():
+def test_without_cross_config_a_score_depends_on_no_other_configuration_but_through_the_norms():
     network, graph = make_network(depth=1, cross_config=False), program()
-    norm = network.trunk.blocks[0].norm
-    norm.forward = lambda x, level, complete: x
+    network.trunk.blocks[0].norm.forward = lambda x, level, complete: x
+    network.head.norm.forward = lambda x, complete: x
     alone = torch.cat([scores(network, graph, np.array([c])) for c in range(graph.num_configs)])
     close(scores(network, graph), alone, 1e-5)
 

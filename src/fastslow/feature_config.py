@@ -82,7 +82,6 @@ class LayoutFeatureConfig(FeatureConfig):
             ``leave_out``.
         copies_through: How many element-wise nodes and transposes may lie between two configurable nodes
             whose layouts are compared.
-        pair_edges: Join the nodes that are compared by an edge of the graph.
     """
 
     kind: ClassVar[str] = "layout"
@@ -91,7 +90,6 @@ class LayoutFeatureConfig(FeatureConfig):
     direction: str = "both"
     default_layout: str = "row_major"
     copies_through: int = 8
-    pair_edges: bool = True
 
     def check(self) -> None:
         """Check ranges."""

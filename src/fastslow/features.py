@@ -56,15 +56,11 @@ def _layout_graph(
     pairs = copy_pairs(file.node_feat, file.node_opcode, file.edge_index, ids, tensors, config.copies_through)
     copies, copy_names = copy_features(pairs, file.layouts, file.codes)
     kept = prune(file.edge_index, len(file.node_opcode), ids, config.hops, config.direction)
-    edges = kept.edge_index
-    if config.pair_edges:
-        joined = np.stack([pairs.consumer_index, pairs.producer_index], 1)
-        edges = np.unique(np.concatenate([edges, kept.config_index[joined]]), axis=0)
     graph = Graph(
         name=program.name,
         node_feat=_padded(file, exact, config)[kept.node_ids],
         node_opcode=file.node_opcode[kept.node_ids],
-        edge_index=edges.astype(np.int32),
+        edge_index=kept.edge_index.astype(np.int32),
         config_index=kept.config_index.astype(np.int32),
         tensor_sizes=tensors.dims.astype(np.int32),
         tensor_bytes=tensors.element_bytes.astype(np.uint8),

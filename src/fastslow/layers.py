@@ -241,7 +241,7 @@ class NodeSum(nn.Module):
     """
 
     def forward(self, x: Tensor, pooling: SparseOperator, level: LevelTensors) -> Tensor:
-        """``x`` (S, D) to (C, D).
+        """``x`` (S, D) to (C, D) float64: in float32 what all share would round away what differs.
 
         Args:
             x: The states of a level.
@@ -250,5 +250,4 @@ class NodeSum(nn.Module):
         """
         mean = level.per_node @ x
         varying = pooling @ (x - mean[level.node_ids])
-        # in float64: the sum's rounding is one for all configurations of a batch, but another in the next
-        return (mean.sum(0, dtype=torch.float64) + varying).float()
+        return mean.sum(0, dtype=torch.float64) + varying

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from fastslow import columns
 from fastslow.graphs import Graph
-from fastslow.heads import make_head
+from fastslow.head import Head
 from fastslow.layers import (
     ChannelAttention,
     CrossConfigAttention,
@@ -66,6 +66,20 @@ class Batch:
         return replace(self, levels=levels, **moved_fields(self, device))
 
 
+def message_edges(graph: Graph) -> np.ndarray:
+    """The edges that messages pass along: the graph's, and one for each pair of configurable nodes.
+
+    Where a configurable node reads another's output through element-wise nodes and transposes, a copy hangs
+    on the layouts of the two. An edge brings them together in one layer, however much lies between.
+
+    Returns:
+        ``(E', 2)`` int64, rows ``(u, v)`` as in ``edge_index``, each once.
+    """
+    producer, consumer, _ = graph.pairs.T
+    pairs = np.stack([graph.config_index[consumer], graph.config_index[producer]], 1)
+    return np.unique(np.concatenate([graph.edge_index, pairs]).astype(np.int64), axis=0)
+
+
 class GraphInputs:
     """What of a graph does not change with the configurations, scaled once.
 
@@ -81,6 +95,7 @@ class GraphInputs:
         self.node_layout = torch.from_numpy(graph.node_feat[:, columns.LAYOUT].astype(np.int64) + 2)
         self.opcode = torch.from_numpy(graph.node_opcode.astype(np.int64))
         self.config_scaler = config_scaler
+        self.edge_index = message_edges(graph)
         self._states: dict[int, States] = {}  # of all configurations, by depth
 
     def states(self, configs: np.ndarray, depth: int) -> States:
@@ -98,7 +113,7 @@ class GraphInputs:
     def _build_states(self, configs: np.ndarray, depth: int) -> States:
         graph = self.graph
         codes = np.asarray(graph.codes[configs])
-        return build_states(graph.edge_index, graph.num_nodes, graph.config_index, codes, depth)
+        return build_states(self.edge_index, graph.num_nodes, graph.config_index, codes, depth)
 
     def batch(self, configs: np.ndarray, depth: int) -> Batch:
         """The graph under some of its configurations.
@@ -156,6 +171,8 @@ def _level_tensors(states: States, number: int) -> LevelTensors:
 class Block(nn.Module):
     """Norm, GraphSAGE, channel attention, cross-config attention, projection; around it a residual.
 
+    The node's own layouts join again: what a few layers of neighbours say must not drown them.
+
     Args:
         width: Channels D.
         cross_config: Compare the configurations of the set.
@@ -171,13 +188,16 @@ class Block(nn.Module):
         self.project = nn.Sequential(
             nn.GELU(), nn.Dropout(dropout), nn.Linear(2 * width if cross_config else width, width)
         )
+        self.config = nn.Linear(width, width, bias=False)
 
-    def forward(self, x: Tensor, below: LevelTensors, level: LevelTensors, complete: Complete) -> Tensor:
-        """States below (S_below, D) to states (S, D)."""
+    def forward(
+        self, x: Tensor, config: Tensor, below: LevelTensors, level: LevelTensors, complete: Complete
+    ) -> Tensor:
+        """States below (S_below, D) and the layouts of each state (S, D), embedded, to states (S, D)."""
         y = self.channel(self.sage(self.norm(x, below, complete), level))
         if self.cross is not None:
             y = torch.cat([y, self.cross(y, level, complete)], 1)
-        return x[level.own] + self.project(y)
+        return x[level.own] + self.project(y) + self.config(config)
 
 
 class Trunk(nn.Module):
@@ -191,9 +211,7 @@ class Trunk(nn.Module):
         dropout: Share of channels dropped in training.
     """
 
-    def __init__(
-        self, numeric_width: int, width: int, depth: int, cross_config: bool, dropout: float, rejoin: bool
-    ):
+    def __init__(self, numeric_width: int, width: int, depth: int, cross_config: bool, dropout: float):
         super().__init__()
         self.layout = nn.Embedding(LAYOUT_VALUES, LAYOUT_EMBEDDING)
         self.opcode = nn.Embedding(OPCODES, OPCODE_EMBEDDING)
@@ -203,7 +221,6 @@ class Trunk(nn.Module):
         self.config = nn.Linear(config_width, width, bias=False)
         self.input = nn.Sequential(nn.GELU(), nn.Linear(width, width))
         self.blocks = nn.ModuleList(Block(width, cross_config, dropout) for _ in range(depth))
-        self.rejoin = nn.ModuleList(nn.Linear(width, width, bias=False) for _ in range(depth if rejoin else 0))
 
     def forward(self, batch: Batch, complete: Complete = as_is) -> Tensor:
         """(S, D), the states of the last level."""
@@ -212,12 +229,9 @@ class Trunk(nn.Module):
         )
         config = self.config(torch.cat([self.layout(batch.state_layouts).flatten(1), batch.state_tiling], 1))
         x = self.input(self.node(node)[batch.levels[0].node_ids] + config)
-        for number, block in enumerate(self.blocks):
-            level = batch.levels[number + 1]
-            x = block(x, batch.levels[number], level, complete)
-            if self.rejoin:
-                config = config[level.own]
-                x = x + self.rejoin[number](config)
+        for block, below, level in zip(self.blocks, batch.levels[:-1], batch.levels[1:], strict=True):
+            config = config[level.own]
+            x = block(x, config, below, level, complete)
         return x
 
 
@@ -233,12 +247,8 @@ class RankingNetwork(nn.Module):
         config_width: V, columns of the scaled configuration features.
         width: Channels D.
         depth: Message-passing blocks.
-        head: One of :data:`fastslow.heads.HEADS`.
-        pooling: One of :data:`fastslow.heads.POOLINGS`.
         cross_config: Use cross-config attention.
         dropout: Share of channels dropped in training.
-        rejoin: Join a state's layouts again after each block.
-        standardise: One of :data:`fastslow.heads.STANDARDISE`.
     """
 
     def __init__(
@@ -247,17 +257,13 @@ class RankingNetwork(nn.Module):
         config_width: int,
         width: int,
         depth: int,
-        head: str,
-        pooling: str,
         cross_config: bool,
         dropout: float,
-        rejoin: bool = False,
-        standardise: str = "none",
     ):
         super().__init__()
         self.depth = depth
-        self.trunk = Trunk(numeric_width, width, depth, cross_config, dropout, rejoin)
-        self.head = make_head(head, width, config_width, pooling, dropout, standardise)
+        self.trunk = Trunk(numeric_width, width, depth, cross_config, dropout)
+        self.head = Head(width, config_width, dropout)
 
     def forward(self, batch: Batch, complete: Complete = as_is) -> Tensor:
         """A batch to ``(C,)`` scores.

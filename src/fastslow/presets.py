@@ -1,7 +1,7 @@
 """Presets: what differs from the settings' defaults, which suit the sample competition on two CPU cores.
 
-A preset maps a section to settings. A section is a step (``features``, ``gnn``, ``ranker``, ``ensemble``),
-alone or with a kind (``gnn.tile``), which then goes before the one without.
+A preset maps a section to settings. A section is a step (``features``, ``gnn``, ``ranker``, ``additive``,
+``ensemble``), alone or with a kind (``gnn.tile``), which then goes before the one without.
 """
 
 from fastslow.errors import ConfigError
@@ -11,16 +11,27 @@ PRESETS: dict[str, dict[str, dict]] = {
     "smoke": {  # the same path with next to no training
         "gnn": {"epochs": 2, "width": 32, "average_last": 0},
         "ranker": {"rounds": 30, "objective": "regression"},
+        "additive": {"rounds": 10},
         "ensemble": {"rounds": 5},
     },
     "kaggle": {  # one GPU, or patience
         "gnn": {"width": 128},
-        "gnn.layout": {"epochs": 300, "configs_per_step": 256, "evaluate_every": 10, "patience": 10},
+        # ten times the programs: each source has enough of its own, and they bear a second layer
+        "gnn.layout": {
+            "train_on": "source",
+            "depth": 2,
+            "epochs": 300,
+            "configs_per_step": 256,
+            "evaluate_every": 10,
+            "patience": 10,
+        },
         "gnn.tile": {"epochs": 20, "graphs_per_step": 8, "evaluate_every": 1},
         "ranker": {"rounds": 2000, "leaves": 63, "min_rows": 50, "evaluate_every": 20},
         # all configurations would be millions of rows, and pairs so many times more
         "ranker.layout": {"configs_per_graph": 1000, "pairs_per_config": 4},
         "ranker.tile": {"configs_per_graph": 200, "pairs_per_config": 4},
+        # ten times the programs of the sample bear larger trees and more of them; patience finds how many
+        "additive": {"rounds": 1000, "leaves": 31, "min_rows": 50},
     },
 }
 
@@ -31,7 +42,7 @@ def preset_settings(preset: str, overrides: dict[str, dict], step: str, kind: st
     Args:
         preset: Name of a preset.
         overrides: Settings by section, as in a preset.
-        step: ``features``, ``gnn``, ``ranker`` or ``ensemble``.
+        step: ``features``, ``gnn``, ``ranker``, ``additive`` or ``ensemble``.
         kind: ``layout`` or ``tile``.
 
     Raises:

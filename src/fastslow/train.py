@@ -9,14 +9,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from fastslow.artifacts import atomic_path, read_manifest
 from fastslow.config import resolve
 from fastslow.graphs import Features
 from fastslow.inputs import Inputs, autocast, pick_device, predict
 from fastslow.layers import move
-from fastslow.losses import LOSSES
+from fastslow.losses import pairwise_hinge
 from fastslow.metrics import collection_score
 from fastslow.networks import Batch, RankingNetwork
 from fastslow.plots import plot_training, save_figure
@@ -45,12 +44,8 @@ def make_network(config: TrainConfig, inputs: Inputs) -> RankingNetwork:
         config_width=len(inputs.config_scaler.kept),
         width=config.width,
         depth=config.depth,
-        head=config.head,
-        pooling=config.pooling,
         cross_config=config.attends_configs(),
         dropout=config.dropout,
-        rejoin=config.rejoin,
-        standardise=config.standardise,
     ).to(inputs.device)
 
 
@@ -79,8 +74,6 @@ class Training:
         self.optimizer = torch.optim.AdamW(
             self.network.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
         )
-        average = get_ema_multi_avg_fn(config.ema)
-        self.average = AveragedModel(self.network, multi_avg_fn=average) if config.ema else None
         self.names = inputs.trainable()
         self._whole: dict[str, tuple[Batch, torch.Tensor]] = {}
         self.labels = inputs.features.labels("valid")
@@ -100,9 +93,7 @@ class Training:
         rng = np.random.default_rng([config.seed, self.epoch])
         torch.manual_seed(int(rng.integers(2**63)))
         self.network.train()
-        own = [name for name in self.names if "/" not in name]
-        late = self.epoch >= config.epochs * (1 - getattr(config, "fine_tune", 0))
-        names = rng.permutation(own if late else self.names)
+        names = rng.permutation(self.names)
         examples = prefetch(self._example, [(name, self._draw(name, rng)) for name in names])
         steps = math.ceil(len(names) / config.graphs_per_step)
         losses = []
@@ -124,8 +115,6 @@ class Training:
             losses.append(loss.detach())
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.config.clip)
         self.optimizer.step()
-        if self.average:
-            self.average.update_parameters(self.network)
         return losses
 
     def _draw(self, name: str, rng: np.random.Generator) -> np.ndarray:
@@ -148,17 +137,12 @@ class Training:
     def _loss(self, batch: Batch, runtime: torch.Tensor) -> torch.Tensor:
         with autocast(self.inputs.device):
             score = self.network(batch)
-        return LOSSES[self.config.loss](score, runtime)
-
-    @property
-    def judged(self) -> RankingNetwork:
-        """The network to evaluate: the moving average where there is one."""
-        return self.average.module if self.average else self.network
+        return pairwise_hinge(score, runtime)
 
     def valid_score(self, every: bool = False) -> dict:
         """The collection's metric on valid, mean and per graph, of the drawn or of every configuration."""
         only = None if every else self.drawn
-        scores = predict(self.judged, self.inputs, "valid", self.config.inference_configs, only)
+        scores = predict(self.network, self.inputs, "valid", self.config.inference_configs, only)
         labels = (
             self.labels if every else {name: self.labels[name][drawn] for name, drawn in self.drawn.items()}
         )
@@ -168,7 +152,7 @@ class Training:
         """Score valid, note it, and keep the weights."""
         score = self.valid_score()["mean"]
         self.history.append({"epoch": self.epoch, "loss": loss, "valid": score})
-        weights = {name: value.detach().cpu().clone() for name, value in self.judged.state_dict().items()}
+        weights = {name: value.detach().cpu().clone() for name, value in self.network.state_dict().items()}
         if score > self.best["score"]:
             self.best = {"score": score, "epoch": self.epoch, "weights": weights}
         self.recent = [*self.recent, weights][-self.config.average_last :] if self.config.average_last else []
@@ -205,10 +189,10 @@ class Training:
         candidates[f"epoch {self.best['epoch']}"] = self.best["weights"]
         scores = {}
         for label, weights in candidates.items():
-            self.judged.load_state_dict(weights)
+            self.network.load_state_dict(weights)
             scores[label] = {**self.valid_score(every=True), "weights": label}
         chosen = max(candidates, key=lambda label: scores[label]["mean"])
-        self.judged.load_state_dict(candidates[chosen])
+        self.network.load_state_dict(candidates[chosen])
         return scores[chosen]
 
     def recent_average(self) -> dict:
@@ -224,7 +208,6 @@ class Training:
             "mark": mark,
             "network": self.network.state_dict(),
             "optimizer": self.optimizer.state_dict(),
-            "average": self.average.state_dict() if self.average else None,
         }
         with atomic_path(folder / CHECKPOINT) as temporary:
             torch.save(state, temporary)
@@ -239,8 +222,6 @@ class Training:
             return False
         self.network.load_state_dict(state["network"])
         self.optimizer.load_state_dict(state["optimizer"])
-        if self.average:
-            self.average.load_state_dict(state["average"])
         for name in ("epoch", "history", "best", "recent"):
             setattr(self, name, state[name])
         return True
@@ -277,9 +258,9 @@ def train(config: TrainConfig) -> dict:
 def _write_run(folder: Path, training: Training) -> None:
     save_figure(plot_training(pd.DataFrame(training.history), folder.name), folder / PLOT)
     with atomic_path(folder / WEIGHTS) as temporary:
-        torch.save(training.judged.state_dict(), temporary)
+        torch.save(training.network.state_dict(), temporary)
     together = training.config.inference_configs
     write_scores(
         folder,
-        {split: predict(training.judged, training.inputs, split, together) for split in SCORED_SPLITS},
+        {split: predict(training.network, training.inputs, split, together) for split in SCORED_SPLITS},
     )
