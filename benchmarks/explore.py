@@ -177,6 +177,7 @@ def _held_out_tau(
     """Tau by held-out graph of one of the collections that were trained on together."""
     inputs = _inputs(config, [features, *(other for other in folders if other is not features)])
     scores = predict(training.judged, inputs, "valid", config.inference_configs)
+    scores = {name: np.nan_to_num(score) for name, score in scores.items()}  # a diverged network ranks nothing
     return collection_score("layout", features.labels("valid"), scores)["per_graph"]
 
 

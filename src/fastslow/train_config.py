@@ -64,7 +64,7 @@ class TrainConfig(Config):
     pooling: str = "sum"
     dropout: float = 0.3
     rejoin: bool = True
-    standardise: str = "join"
+    standardise: str = "none"
     loss: str = "pairwise_hinge"
     configs_per_step: int = 128
     graphs_per_step: int = 1
@@ -134,6 +134,7 @@ class LayoutTrainConfig(TrainConfig):
     cross_config: bool = True
     train_on: str = "layout"
     epochs: int = 20
+    depth: int = 1
     fine_tune: float = 0.0
 
     def check(self) -> None:
