@@ -1,4 +1,4 @@
-"""The ranker's physical sums written straightforwardly in pandas: one row a (configuration, node, tensor).
+"""The ranker's table written straightforwardly in pandas: one row a (configuration, node, tensor).
 
 The reference of ``benchmarks/ranker.py`` and of the tests, by the words of ``features/README.md``.
 """
@@ -11,7 +11,7 @@ import pandas as pd
 
 from fastslow import columns
 from fastslow.graphs import Graph
-from fastslow.opcodes import opcode_name
+from fastslow.opcodes import OPCODES, opcode_name
 
 ROLES = ("output", "input", "kernel")
 KINDS = ("convolution", "dot", "reshape")
@@ -25,12 +25,52 @@ MINOR_BINS = {
 SECOND_BINS = {"1": (1, 1), "2_to_7": (2, 7), "8_up": (8, 2**62)}
 
 
-def physical_sums(graph: Graph) -> pd.DataFrame:
+def tabulate(graph: Graph, config_columns: list[str], add_up=None) -> pd.DataFrame:
+    """The columns of ``fastslow.ranker_features.tabulate`` of a layout graph, a row a configuration.
+
+    What sums up operations that the graph does not have is left out: those columns are 0.
+
+    Args:
+        graph: A layout graph.
+        config_columns: Names of its ``config_feat`` columns.
+        add_up: :func:`sum_rows`, the straightforward way and the default, or :func:`sum_distinct`.
+    """
+    physical = physical_sums(graph, add_up or sum_rows)
+    sums = pd.concat([pd.DataFrame(graph.config_feat, columns=config_columns), physical], axis=1)
+    sums = sums.astype(np.float32)  # as the table has it, so that both subtract the same numbers
+    context = pd.DataFrame(graph_context(graph), index=sums.index)
+    return pd.concat([sums, (sums - sums.min()).add_suffix("_above_least"), context], axis=1)
+
+
+def graph_context(graph: Graph) -> dict[str, float]:
+    """What is the same for all configurations."""
+    nodes = pd.DataFrame({"opcode": graph.node_opcode, "root": graph.node_feat[:, columns.IS_ROOT] == 1})
+    nodes["elements"] = graph.node_feat[:, columns.SHAPE_PRODUCT]
+    numbers = {opcode_name(opcode): opcode for opcode in range(len(OPCODES) + 1)}
+    counts, elements = nodes["opcode"].value_counts(), nodes.groupby("opcode")["elements"].sum()
+    facts = {"nodes": len(nodes), "edges": len(graph.edge_index), "pairs": len(graph.pairs)}
+    facts |= {f"count_{name}": counts.get(opcode, 0) for name, opcode in numbers.items()}
+    output = (
+        graph.node_feat[nodes.index[nodes["root"]][-1], columns.SHAPE] if nodes["root"].any() else [0] * 6
+    )
+    facts |= {f"output_size_{axis}": max(size, 0) for axis, size in enumerate(output)}
+    configurable = pd.DataFrame(node_table(graph), columns=["kind", "dims", "bytes", "flops"])
+    pairs = zip(configurable["dims"], configurable["bytes"], strict=True)
+    configurable["size"] = [sum(prod(d) * b for d, b in zip(*own, strict=True) if d) for own in pairs]
+    for kind in KINDS:
+        own = configurable[configurable["kind"] == kind]
+        facts[f"elements_{kind}"] = elements.get(numbers[kind], 0)
+        facts[f"configurable_{kind}"] = len(own)
+        facts |= {f"flops_{kind}": own["flops"].sum(), f"bytes_{kind}": own["size"].sum()}
+    return {f"graph_{name}_log": np.log1p(float(value)) for name, value in facts.items()}
+
+
+def physical_sums(graph: Graph, add_up) -> pd.DataFrame:
     """The columns of ``fastslow.ranker_features.physical_sums``, a row a configuration."""
     nodes, layouts = node_table(graph), [[int(a) for a in row if a >= 0] for row in graph.layouts]
     chosen = long_table(graph)
-    parts = [tensor_sums(nodes, layouts, chosen), node_sums(nodes, layouts, chosen)]
-    parts.append(copy_sums(graph, nodes, layouts, chosen))
+    parts = [tensor_sums(nodes, layouts, chosen, add_up), node_sums(nodes, layouts, chosen, add_up)]
+    parts.append(copy_sums(graph, nodes, layouts, chosen, add_up))
     table = pd.concat(parts, axis=1).reindex(range(graph.num_configs)).fillna(0.0)
     moved = [name for name in table if name.endswith(("copied_bytes", "reshape_moved_bytes"))]
     table["moved_bytes"] = table[moved].sum(axis=1)
@@ -46,8 +86,14 @@ def long_table(graph: Graph) -> pd.DataFrame:
     return pd.DataFrame({"config": configs, "node": nodes, **codes})
 
 
-def join_and_sum(chosen: pd.DataFrame, keys: list[str], terms) -> pd.DataFrame:
-    """Sum by configuration of what ``terms`` tells of each distinct combination of the keys."""
+def sum_rows(chosen: pd.DataFrame, keys: list[str], terms) -> pd.DataFrame:
+    """Sum by configuration of what ``terms`` tells of the keys of each row."""
+    told = pd.DataFrame([terms(*row) or {} for row in chosen[keys].itertuples(index=False)])
+    return told.astype(float).fillna(0.0).groupby(chosen["config"].to_numpy()).sum()
+
+
+def sum_distinct(chosen: pd.DataFrame, keys: list[str], terms) -> pd.DataFrame:
+    """The same, with each distinct combination of the keys told once and joined: the idea of our own."""
     distinct = chosen[keys].drop_duplicates()
     told = pd.DataFrame([terms(*row) or {} for row in distinct.itertuples(index=False)], index=distinct.index)
     table = distinct.join(told.astype(float).fillna(0.0))
@@ -161,7 +207,7 @@ def axis_name(node: dict, role: int, axis: int) -> str:
     return axis_names(node["kind"], role)[place]
 
 
-def tensor_sums(nodes: list[dict], layouts: list, chosen: pd.DataFrame) -> pd.DataFrame:
+def tensor_sums(nodes: list[dict], layouts: list, chosen: pd.DataFrame, add_up) -> pd.DataFrame:
     """What depends on a tensor and its layout, a row a configuration."""
     parts = []
     for kind in KINDS:
@@ -171,11 +217,11 @@ def tensor_sums(nodes: list[dict], layouts: list, chosen: pd.DataFrame) -> pd.Da
             def terms(node: int, code: int, role=role) -> dict | None:
                 return tensor_terms(nodes[node], role, layouts[code])
 
-            parts.append(join_and_sum(own, ["node", name], terms).add_prefix(f"{kind}_{name}_"))
+            parts.append(add_up(own, ["node", name], terms).add_prefix(f"{kind}_{name}_"))
     return pd.concat(parts, axis=1)
 
 
-def node_sums(nodes: list[dict], layouts: list, chosen: pd.DataFrame) -> pd.DataFrame:
+def node_sums(nodes: list[dict], layouts: list, chosen: pd.DataFrame, add_up) -> pd.DataFrame:
     """What depends on a node's output and input together, a row a configuration."""
 
     def terms(node: int, output: int, source: int) -> dict:
@@ -192,7 +238,7 @@ def node_sums(nodes: list[dict], layouts: list, chosen: pd.DataFrame) -> pd.Data
         amounts = {"turned": 1, "turned_bytes": size, "turned_flops": facts["flops"]}
         return {f"{kind}_{name}": amount * turned for name, amount in amounts.items()}
 
-    return join_and_sum(chosen, ["node", "output", "input"], terms)
+    return add_up(chosen, ["node", "output", "input"], terms)
 
 
 def stays(dims: list[int], layout: list[int], new_dims: list[int], new_layout: list[int]) -> bool:
@@ -232,7 +278,7 @@ def place(dims: list[int], layout: list[int], element: int) -> int:
     return found
 
 
-def copy_sums(graph: Graph, nodes: list[dict], layouts: list, chosen: pd.DataFrame) -> pd.DataFrame:
+def copy_sums(graph: Graph, nodes: list[dict], layouts: list, chosen: pd.DataFrame, add_up) -> pd.DataFrame:
     """Copies between configurable nodes and what they move, a row a configuration."""
     codes = chosen.set_index(["config", "node"])
     parts = []
@@ -257,4 +303,4 @@ def copy_sums(graph: Graph, nodes: list[dict], layouts: list, chosen: pd.DataFra
             f"{name}_copied_padded_bytes": sum(side["padded_bytes"] for side in sides if side),
         }
 
-    return join_and_sum(pd.concat(parts, ignore_index=True), ["pair", "first", "second"], terms)
+    return add_up(pd.concat(parts, ignore_index=True), ["pair", "first", "second"], terms)

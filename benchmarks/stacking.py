@@ -175,15 +175,10 @@ class Source:
 
 
 def widen(table: Table, slug: str, split: str, scores: dict, scale: Callable, seed: int = 0) -> Table:
-    """A ranker's table with the networks' scores as its last column.
+    """A ranker's table with one more column, of networks' scores by ``SLUG/SPLIT/GRAPH``.
 
-    Args:
-        table: Rows of the graphs of ``slug`` and, called ``OTHER SLUG/GRAPH``, of another collection.
-        slug: Of the collection that the ranker is for.
-        split: The split of the rows.
-        scores: Networks' scores by ``SLUG/SPLIT/GRAPH``, of all configurations.
-        scale: Makes the scores of different graphs comparable.
-        seed: Seed with which the table drew configurations of a graph that has too many.
+    Its graphs are of ``slug`` or, called ``SLUG/GRAPH``, of another collection; the seed is the one with
+    which configurations of too large ones were drawn.
     """
     most, rows = max(table.sizes), []
     for name, own in zip(table.names, table.rows, strict=True):
@@ -213,7 +208,7 @@ def _train_network(config: LayoutTrainConfig, sources: list[Features], checkpoin
         inputs.node_scaler = training.inputs.node_scaler
         inputs.config_scaler = training.inputs.config_scaler
         for split in (HELD_OUT,) if features.names(HELD_OUT) else SCORED_SPLITS:
-            scores = predict(training.judged, inputs, split, config.inference_configs)
+            scores = predict(training.network, inputs, split, config.inference_configs)
             arrays |= {f"{features.folder.name}/{split}/{name}": s for name, s in scores.items()}
     shutil.rmtree(checkpoints)
     return arrays
@@ -221,11 +216,12 @@ def _train_network(config: LayoutTrainConfig, sources: list[Features], checkpoin
 
 def by_split(arrays: dict[str, np.ndarray], prefix: str = "") -> Scores:
     """Scores of valid and test by graph, of arrays called ``[PREFIX/]SPLIT/GRAPH``."""
-    starts = {split: f"{prefix}{split}/" for split in SCORED_SPLITS}
-    return {
-        split: {key.removeprefix(start): score for key, score in arrays.items() if key.startswith(start)}
-        for split, start in starts.items()
-    }
+    found: Scores = {split: {} for split in SCORED_SPLITS}
+    for key in (key for key in arrays if "/" in key and key.startswith(prefix)):
+        split, _, name = key.removeprefix(prefix).partition("/")
+        if split in found:
+            found[split][name] = arrays[key]
+    return found
 
 
 def blend(labels: dict[str, dict], members: dict[str, Scores]) -> Scores:
@@ -249,12 +245,11 @@ def compare(source: Source, seed: int) -> list[dict]:
         for ranker, column in (("ranker", None), ("stacked", (keys, scores))):
             members[ranker] = by_split(source.ranker(features, seed, column))
         blends = {e: blend(labels, {m: members[m] for m in own}) for e, own in ENSEMBLES.items()}
-        for model, own in {**members, **blends}.items():
+        models = {**members, **blends}
+        for model, own in models.items():
             tau = {split: collection_score("layout", labels[split], own[split]) for split in labels}
             rows.append({"collection": name, "seed": seed, "model": model, **tau})
-        told = ", ".join(
-            f"{m} {r['valid']['mean']:.3f}" for m, r in zip(members | blends, rows[-6:], strict=True)
-        )
+        told = ", ".join(f"{row['model']} {row['valid']['mean']:.3f}" for row in rows[-len(models) :])
         print(f"{name} seed {seed}: valid {told}", flush=True)
     return rows
 
@@ -262,15 +257,9 @@ def compare(source: Source, seed: int) -> list[dict]:
 def gains(rows: list[dict]) -> dict[str, dict[str, list[float]]]:
     """How far the ensembles with the stacked ranker are above the one without, by collection and seed."""
     tau = {model: [row for row in rows if row["model"] == model] for model in ENSEMBLES}
+    pairs = {m: list(zip(tau[m], tau["ensemble"], strict=True)) for m in ENSEMBLES if m != "ensemble"}
     splits = [split for split in SCORED_SPLITS if split in rows[0]]
-    return {
-        model: {
-            split: [a[split]["mean"] - b[split]["mean"] for a, b in zip(own, tau["ensemble"], strict=True)]
-            for split in splits
-        }
-        for model, own in tau.items()
-        if model != "ensemble"
-    }
+    return {m: {s: [a[s]["mean"] - b[s]["mean"] for a, b in own] for s in splits} for m, own in pairs.items()}
 
 
 def run(options: Namespace, place: Path) -> None:
@@ -280,31 +269,20 @@ def run(options: Namespace, place: Path) -> None:
     table, gain = summarise(rows), gains(rows)
     print("\nKendall tau: mean over seeds (least to most)\n")
     print(measure.table(show(table)))
-    print(
-        f"\nAbove the ensemble of GNN and ranker; kept from {LEAST_GAIN} on valid on, if test does not fall\n"
-    )
+    print(f"\nAbove the ensemble of GNN and ranker; it would be kept from {LEAST_GAIN} on valid on\n")
     spread = {m: {s: f"{np.mean(v):+.4f} ± {np.std(v):.4f}" for s, v in g.items()} for m, g in gain.items()}
     print(measure.table([{"ensemble": model, **cells} for model, cells in spread.items()]))
+    facts = {"environment": measure.environment(options), "scale": options.scale, "folds": options.folds}
     measure.finish(
-        {
-            "benchmark": "stacking",
-            "environment": measure.environment(options),
-            "settings": {"scale": options.scale, "folds": options.folds},
-            "table": table,
-            "above the ensemble": gain,
-            "runs": rows,
-        }
+        {"benchmark": "stacking", **facts, "table": table, "above the ensemble": gain, "runs": rows}
     )
 
 
 def main(arguments: list[str]) -> int:
     """Run from the command line; the exit status."""
     options = parse_arguments(arguments)
-    if options.quick:
-        with tempfile.TemporaryDirectory() as place:
-            run(options, Path(place))
-    else:
-        run(options, RESULTS)
+    with tempfile.TemporaryDirectory() as place:
+        run(options, Path(place) if options.quick else RESULTS)
     return 0
 
 

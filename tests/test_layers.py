@@ -1,6 +1,5 @@
-from functools import reduce
-
 from dataclasses import replace
+from functools import reduce
 
 import numpy as np
 import pytest

@@ -51,7 +51,7 @@ def test_every_step_has_its_notebook():
         *stems,
         "00_data",
         "12_violation_ratio",
-        "23_ranker_explanations",
+        "24_ranker_explanations",
         "40_submission",
         "50_convert",
     }
@@ -122,7 +122,13 @@ CHAIN = {  # each needs what those before it made
         "rounds": 20,
         "train_on": "collection",
     },
-    "23_ranker_explanations": {
+    "23_train_additive_ranker": {
+        "features": XLA,
+        "folder": "runs/alone/additive",
+        "rounds": 20,
+        "train_on": "collection",
+    },
+    "24_ranker_explanations": {
         "features": XLA,
         "run": "runs/alone/ranker",
         "configs": 16,
@@ -131,7 +137,7 @@ CHAIN = {  # each needs what those before it made
     },
     "30_ensemble": {
         "features": XLA,
-        "runs": ["runs/alone/gnn", "runs/alone/ranker"],
+        "runs": ["runs/alone/gnn", "runs/alone/ranker", "runs/alone/additive"],
         "folder": "runs/alone/ensemble",
     },
     "40_submission": {
@@ -149,6 +155,9 @@ MADE = {
     "20_train_layout_gnn": [f"runs/alone/gnn/{f}" for f in ("scores.npz", "model.pt", "metrics.jsonl")],
     "21_train_tile_gnn": ["runs/alone/gnn-tile-xla-s0/scores.npz"],
     "22_train_ranker": [f"runs/alone/ranker/{f}" for f in ("scores.npz", "model.txt", "importance.csv")],
+    "23_train_additive_ranker": [
+        f"runs/alone/additive/{f}" for f in ("scores.npz", "model.txt", "importance.csv")
+    ],
     "30_ensemble": ["runs/alone/ensemble/scores.npz", "runs/alone/ensemble/manifest.json"],
     "40_submission": [f"submissions/alone.{suffix}" for suffix in ("csv", "json", "png")],
 }
@@ -173,7 +182,7 @@ def test_a_notebook_runs_and_shows_its_plots(own_home, tmp_path, name):
 
 def test_the_chain_ends_in_a_checked_submission(own_home):
     manifest = read_manifest(own_home / "runs" / "alone" / "ensemble")
-    assert set(manifest["members"]) == {"gnn", "ranker"} and manifest["gain"] >= 0
+    assert set(manifest["members"]) == {"gnn", "ranker", "additive"} and manifest["gain"] >= 0
     assert check_submission(own_home / "submissions" / "alone.csv", own_home / "data" / "sample")["rows"]
 
 

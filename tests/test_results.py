@@ -234,6 +234,7 @@ def test_seeds_are_pooled():
 
 def test_the_table_as_text():
     rows = [row(c.name, f"gnn s{seed}", 0.4 + seed / 5) for c in COLLECTIONS for seed in (0, 1)]
+    rows += [row(c.name, "additive s0", 0.3) for c in COLLECTIONS if c.kind == "layout"]
     rows.append(row("tile:xla", "extra", 0.125))
     lines = format_table(pd.DataFrame(rows)).splitlines()
     assert len({len(line) for line in lines}) == 1, "columns line up"
@@ -242,5 +243,8 @@ def test_the_table_as_text():
     assert cells[1] == ["---", "---", "---:", "---:", "---:"]
     assert cells[2] == ["tile:xla", "gnn", "2", "0.50", "0.500 ± 0.100 [-0.25, 1.00]"]
     assert ["tile:xla", "extra", "1", "0.25", "0.125 [-0.25, 1.00]"] in cells
-    means = [line for line in cells if line[0] == "**mean of five**"]
-    assert means == [["**mean of five**", "gnn", "2", "", "**0.500**"]], "only of models of all five"
+    assert cells[-3:] == [
+        ["**mean of layouts**", "gnn", "2", "", "**0.500**"],
+        ["**mean of layouts**", "additive", "1", "", "**0.300**"],
+        ["**mean of five**", "gnn", "2", "", "**0.500**"],
+    ], "only of models of all that are meant"

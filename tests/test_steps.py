@@ -23,7 +23,7 @@ def by_folder(plan):
 def test_every_preset_makes_every_step(preset, seeds):
     steps = plan(preset, seeds).steps()
     counts = {stage: sum(step.stage == stage for step in steps) for stage in STAGES}
-    assert counts == {"features": 5, "train": 2 * 5 * seeds, "ensemble": 5, "submission": 1}
+    assert counts == {"features": 5, "train": (2 * 5 + 4) * seeds, "ensemble": 5, "submission": 1}
     stages = [STAGES.index(step.stage) for step in steps]
     assert stages == sorted(stages)
     assert len({step.config.folder for step in steps}) == len(steps)
@@ -37,6 +37,8 @@ def test_a_preset_holds_only_what_differs_from_the_defaults(preset):
     for section, settings in PRESETS[preset].items():
         step, _, only = section.partition(".")
         for kind in (only,) if only else ("layout", "tile"):
+            if (step, kind) == ("additive", "tile"):
+                continue
             default = _CONFIGS[step, kind][0]()
             changed = {name for name, value in settings.items() if getattr(default, name) != value}
             assert changed == set(settings), section
@@ -47,8 +49,8 @@ def test_steps_take_each_others_folders_and_the_seeds():
     for c in COLLECTIONS:
         features = steps[f"features/my run/{c.slug}"].config
         assert (features.collection, features.data_root) == (c.name, "/a b")
-        runs = [f"runs/my run/{model}-{c.slug}-s{seed}" for model in MODELS for seed in (0, 1)]
-        assert [steps[run].config.seed for run in runs] == [0, 1, 0, 1]
+        runs = [f"runs/my run/{model}-{c.slug}-s{seed}" for model in MODELS[c.kind] for seed in (0, 1)]
+        assert [steps[run].config.seed for run in runs] == [0, 1] * len(MODELS[c.kind])
         assert {steps[run].config.features for run in runs} == {features.folder}
         ensemble = steps[f"runs/my run/ensemble-{c.slug}"].config
         assert (ensemble.runs, ensemble.features) == (runs, features.folder)
@@ -80,6 +82,7 @@ def test_from_general_to_particular(monkeypatch):
     ("text", "section", "value"),
     [
         ("gnn.epochs=20", "gnn", {"epochs": 20}),
+        ("additive.rounds=50", "additive", {"rounds": 50}),
         ("gnn.layout.learning_rate=1e-3", "gnn.layout", {"learning_rate": 1e-3}),
         ("features.merge_duplicates=False", "features", {"merge_duplicates": False}),
         ("ensemble.normalisation=rank", "ensemble", {"normalisation": "rank"}),
@@ -106,11 +109,17 @@ def test_a_setting_of_no_section_is_refused(text):
     assert all(section in str(caught.value) for section in _SECTIONS)
 
 
+def test_a_setting_of_a_model_that_the_kind_does_not_have_is_refused():
+    with pytest.raises(ConfigError, match="'additive.tile.rounds=3': tile has no step additive"):
+        parse_overrides(["additive.tile.rounds=3"])
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("gnn.epoch=3", "epoch: no such setting of TileTrainConfig; did you mean 'epochs'"),
         ("features.tile.hops=1", "hops: no such setting of TileFeatureConfig"),
+        ("additive.objective=best", "objective: no such setting of AdditiveRankerConfig"),
         ("ranker.leaves=1", "leaves: 1 is not 2 or more"),
         ("gnn.layout.width='64'", "width: '64' is str, int wanted"),
         ("gnn.seed=3", "gnn.seed: is set by the workflow"),

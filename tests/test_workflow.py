@@ -17,7 +17,7 @@ from fastslow.config import resolve
 from fastslow.ledger import read_record
 from fastslow.metrics import competition_score
 from fastslow.solution import read_solution, score_submission
-from fastslow.steps import Plan, Step
+from fastslow.steps import MODELS, Plan, Step
 from fastslow.submission import check_submission
 from fastslow.survey import SurveyConfig
 from workspace import SERIAL, command, environment
@@ -45,7 +45,7 @@ def all_files(home):
 
 def test_every_stage_is_made_and_reported(finished):
     home, done = finished
-    runs = [f"{model}-{c.slug}-s0" for model in ("gnn", "ranker") for c in COLLECTIONS]
+    runs = [f"{model}-{c.slug}-s0" for c in COLLECTIONS for model in MODELS[c.kind]]
     runs += [f"ensemble-{c.slug}" for c in COLLECTIONS] + ["submission"]
     folders = {f"features/smoke/{c.slug}" for c in COLLECTIONS} | {f"runs/smoke/{run}" for run in runs}
     assert set(manifests(home)) == folders
@@ -74,7 +74,7 @@ def test_a_second_run_redoes_nothing(home, capsys):
     assert run("submission") == 0
     assert all_files(home) == before
     said = capsys.readouterr()
-    for line in ("features: 5 of 5", "train: 10 of 10", "ensemble: 5 of 5", "submission: 1 of 1"):
+    for line in ("features: 5 of 5", "train: 14 of 14", "ensemble: 5 of 5", "submission: 1 of 1"):
         assert f"{line} up to date" in said.err
     assert "| layout:nlp:random" in said.out
 
@@ -91,6 +91,11 @@ def test_a_second_run_redoes_nothing(home, capsys):
             "features.tile.padding=0",
             ["features/smoke/tile-xla", *(f"runs/smoke/{m}-tile-xla" for m in ("gnn", "ranker", "ensemble"))],
             "  features tile-xla: padding: -1 -> 0",
+        ),
+        (
+            "additive.rounds=7",
+            [f"runs/smoke/{kind}-{slug}" for slug in LAYOUTS for kind in ("additive", "ensemble")],
+            "  additive-layout-nlp-random-s0: rounds: 10 -> 7",
         ),
     ],
 )

@@ -53,7 +53,9 @@ class EnsembleConfig(Config):
 
     features: str = elsewhere("features/sample/layout-xla-random")
     runs: list = field(
-        default_factory=lambda: [f"runs/sample/{m}-layout-xla-random-s0" for m in ("gnn", "ranker")]
+        default_factory=lambda: [
+            f"runs/sample/{model}-layout-xla-random-s0" for model in ("gnn", "ranker", "additive")
+        ]
     )
     folder: str = elsewhere("runs/sample/ensemble-layout-xla-random")
     normalisation: str = "best"

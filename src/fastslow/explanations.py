@@ -66,7 +66,7 @@ class Explanation:
     @cached_property
     def gain(self) -> pd.DataFrame:
         """Total gain of the splits by column, most first: ``column``, ``gain`` (share of the whole)."""
-        table = importance(self.fitted)
+        table = importance(self.fitted.booster, self.fitted.rounds)
         return table.assign(gain=table["gain"] / max(table["gain"].sum(), 1e-300))
 
     def permutation(self) -> pd.DataFrame:

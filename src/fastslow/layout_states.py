@@ -5,7 +5,7 @@ alone is computed once per distinct (node, output, input, kernel layout) and sum
 sparse (C, S) matrix with a one for every node.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 from scipy import sparse
@@ -83,25 +83,11 @@ class LayoutStates:
         Returns:
             (C, F) float64. The order of summation is that of the nodes in every configuration.
         """
-        return self.sums([(np.ones(len(self), bool), table)])
-
-    def sums(self, tables: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-        """Several tables' sums side by side, each over the nodes whose states it has.
-
-        Args:
-            tables: Which states, (S,) bool, all or none of a node's; and a row for each of them.
-
-        Returns:
-            (C, F of all tables) float64.
-        """
-        sums = np.zeros((len(self._codes), sum(table.shape[1] for _, table in tables)))
+        sums = np.zeros((len(self._codes), table.shape[1]))
         for chunk, index in self._index():
-            done = 0
-            for chosen, table in tables:
-                row = np.cumsum(chosen, dtype=np.int32) - 1
-                own = row.take(index[:, np.isin(self._nodes, self.node[chosen])])
-                starts = np.arange(len(own) + 1) * own.shape[1]
-                picks = sparse.csr_array((np.ones(own.size), own.ravel(), starts), (len(own), len(table)))
-                sums[chunk, done : done + table.shape[1]] = picks @ table
-                done += table.shape[1]
+            starts = np.arange(len(index) + 1) * index.shape[1]
+            picks = sparse.csr_array(
+                (np.ones(index.size), index.ravel(), starts), shape=(len(index), len(table))
+            )
+            sums[chunk] = picks @ table
         return sums

@@ -147,54 +147,44 @@ def roles_of(kind: str) -> tuple[str, ...]:
     return ROLES[:2] if kind == "reshape" else ROLES
 
 
-def state_terms(graph: Graph, states: LayoutStates) -> dict[str, tuple[np.ndarray, np.ndarray, list[str]]]:
-    """What every state adds to the sums of a configuration, by kind of its node.
+def state_terms(graph: Graph, kind: str, states: LayoutStates) -> tuple[np.ndarray, list[str]]:
+    """What every state of the nodes of one kind adds to the sums of a configuration.
 
     A tensor of unknown shape, or whose layout does not fit it, adds nothing; one left to the compiler counts
     as row-major.
 
     Args:
         graph: The graph.
-        states: States of its configurable nodes.
+        kind: One of ``KINDS``.
+        states: States of its nodes of this kind.
 
     Returns:
-        For each of ``KINDS`` which states are of such nodes, (S,) bool, what they add, (own S, F) float64, and
-        the F names; a name that ends in ``_bytes`` or ``_flops`` is in that unit, the others count tensors or
-        nodes.
+        (S, F) float64 and the F names; a name that ends in ``_bytes`` or ``_flops`` is in that unit, the
+        others count tensors or nodes.
     """
-    dims = graph.tensor_sizes[states.node].astype(np.int64)  # (S, roles, 6)
-    layouts = graph.layouts[states.codes].astype(np.int64)
-    every = _tensor_terms(dims, layouts, graph.tensor_bytes[states.node], ~_paired(graph)[states.node])
-    flops, kinds = node_flops(graph)[states.node], graph.node_opcode[graph.config_index[states.node]]
-    found = {}
-    for kind, opcode in KINDS.items():
-        mine = kinds == opcode
-        tensors = np.stack(list(every.values())).compress(mine, 1)
-        own = dict(zip(every, tensors, strict=True))
-        terms = _kind_terms(graph, kind, states.node[mine], dims[mine], layouts[mine], flops[mine], own)
-        found[kind] = mine, np.stack(list(terms.values()), 1, dtype=np.float64), list(terms)
-    return found
-
-
-def _kind_terms(graph, kind, nodes, dims, layouts, flops, every) -> dict[str, np.ndarray]:
-    """What states of nodes of one kind add, given what their tensors add whatever they are to the node."""
-    every = dict(every)
-    there, ratio = every.pop("there"), every.pop("padded_over_volume")
+    names, flops = roles_of(kind), node_flops(graph)[states.node]
+    dims = graph.tensor_sizes[states.node, : len(names)].astype(np.int64)  # (S, roles, 6)
+    layouts = graph.layouts[states.codes[:, : len(names)]].astype(np.int64)
     minor = np.where(layouts[..., 0] < 0, (dims > 0).sum(-1) - 1, layouts[..., 0])
+    size = graph.tensor_bytes[states.node, : len(names)]
+    every = _tensor_terms(dims, layouts, size, ~_paired(graph)[states.node, : len(names)])
+    there, padded_flops = every.pop("there"), every.pop("padded_over_volume") * flops[:, None]
+    every = {term: values * there for term, values in every.items()}
     terms: dict[str, np.ndarray] = {}
     minor_roles = []
-    for role, name in enumerate(roles_of(kind)):
+    for role, name in enumerate(names):
         own = {term: values[:, role] for term, values in every.items()}
-        minor_roles.append(_minor_axis_role(graph, nodes, role, kind, minor[:, role]))
+        minor_roles.append(_minor_axis_role(graph, states.node, role, kind, minor[:, role]))
         for number, axis in enumerate(axis_names(kind, name)):
-            own[axis] = (minor_roles[-1] == number) * there[:, role]
+            own[axis] = (minor_roles[-1] == number) & there[:, role]
             if kind != "reshape":
                 own[f"{axis}_flops"] = flops * own[axis]
         if kind != "reshape":
-            own["padded_flops"] = flops * ratio[:, role] * there[:, role]
+            own["padded_flops"] = padded_flops[:, role] * there[:, role]
             own["lane_violating_flops"] = flops * own["lane_violations"]
         terms |= {f"{kind}_{name}_{term}": values for term, values in own.items()}
-    return terms | _node_terms(kind, dims, layouts, graph.tensor_bytes[nodes, 0], flops, minor_roles)
+    terms |= _node_terms(kind, dims, layouts, size, flops, minor_roles)
+    return np.stack(list(terms.values()), 1, dtype=np.float64), list(terms)
 
 
 def _tensor_terms(dims, layouts, element_bytes, unpaired) -> dict[str, np.ndarray]:
@@ -222,17 +212,13 @@ def _tensor_terms(dims, layouts, element_bytes, unpaired) -> dict[str, np.ndarra
     for axis, sizes in (("minor", tiling.minor_size), ("second_minor", tiling.second_size)):
         for label, (least, most) in BINS[axis].items():
             terms[f"{axis}_{label}_bytes"] = size * ((sizes >= least) & (sizes <= most))
-    there = terms["there"]
-    return {
-        name: values if name in ("there", "padded_over_volume") else values * there
-        for name, values in terms.items()
-    }
+    return terms
 
 
 def _node_terms(kind, dims, layouts, element_bytes, flops, minor_roles) -> dict[str, np.ndarray]:
     """What depends on the output's and the input's layout together."""
     known = (dims[:, :2, 0] > 0).all(1)
-    size = np.where(dims[:, 0] > 0, dims[:, 0], 1).prod(1) * element_bytes
+    size = np.where(dims[:, 0] > 0, dims[:, 0], 1).prod(1) * element_bytes[:, 0]
     if kind != "reshape":
         turned = known & (minor_roles[0] != minor_roles[1])
         return {

@@ -83,20 +83,32 @@ def _train(config: RankerConfig, folder: Path) -> dict:
         for objective, fitted in fits.items()
         for number, value in fitted.history
     ]
-    save_figure(plot_training(pd.DataFrame(rows), folder.name), folder / PLOT)
-    with atomic_path(folder / METRICS) as temporary:
-        temporary.write_text("".join(json.dumps(row) + "\n" for row in rows))
     fitted = fits[best]
-    with atomic_path(folder / MODEL) as temporary:
-        fitted.booster.save_model(temporary, num_iteration=fitted.rounds)
-    with atomic_path(folder / IMPORTANCE) as temporary:
-        importance(fitted).to_csv(temporary, index=False)
+    write_run(folder, rows, fitted.booster, fitted.rounds)
     write_scores(folder, scores[best])
     return {
         "valid": {**valid[best], "weights": f"{best}, {fitted.rounds} rounds"},
         "objectives": {objective: valid[objective]["mean"] for objective in fits},
         "objective": best,
     }
+
+
+def write_run(folder: Path, history: list[dict], booster: lightgbm.Booster, rounds: int) -> None:
+    """Write what tells of a run of boosting, and its trees, into the run folder.
+
+    Args:
+        folder: Run folder.
+        history: ``objective``, ``round`` and ``valid`` (score) of every evaluation.
+        booster: The trees.
+        rounds: How many of them are kept.
+    """
+    save_figure(plot_training(pd.DataFrame(history), folder.name), folder / PLOT)
+    with atomic_path(folder / METRICS) as temporary:
+        temporary.write_text("".join(json.dumps(row) + "\n" for row in history))
+    with atomic_path(folder / MODEL) as temporary:
+        booster.save_model(temporary, num_iteration=rounds)
+    with atomic_path(folder / IMPORTANCE) as temporary:
+        importance(booster, rounds).to_csv(temporary, index=False)
 
 
 def read_ranker(folder: Path) -> Fitted:
@@ -114,8 +126,8 @@ def read_ranker(folder: Path) -> Fitted:
     return Fitted(manifest["objective"], booster, booster.num_trees(), [], opponents)
 
 
-def importance(fitted: Fitted) -> pd.DataFrame:
-    """Total gain of the splits on each column, most first: ``column``, ``gain``."""
-    gain = fitted.booster.feature_importance("gain", iteration=fitted.rounds)
-    table = pd.DataFrame({"column": fitted.booster.feature_name(), "gain": gain})
+def importance(booster: lightgbm.Booster, rounds: int) -> pd.DataFrame:
+    """Total gain of the first rounds' splits on each column, most first: ``column``, ``gain``."""
+    gain = booster.feature_importance("gain", iteration=rounds)
+    table = pd.DataFrame({"column": booster.feature_name(), "gain": gain})
     return table.sort_values("gain", ascending=False, kind="stable", ignore_index=True)

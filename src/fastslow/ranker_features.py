@@ -71,13 +71,16 @@ def physical_sums(graph: Graph) -> tuple[np.ndarray, list[str]]:
     Returns:
         ``(C, V)`` float32, bytes and FLOPs as log(1 + x), and the V names.
     """
-    states = LayoutStates(graph.codes, len(graph.layouts))
-    terms = state_terms(graph, states).values()
-    sums = states.sums([(mine, table) for mine, table, _ in terms])
-    names = [name for *_, own in terms for name in own]
+    kinds = graph.node_opcode[graph.config_index]
+    sums, names = [], []
+    for kind, opcode in KINDS.items():
+        states = LayoutStates(graph.codes, len(graph.layouts), np.flatnonzero(kinds == opcode))
+        terms, term_names = state_terms(graph, kind, states)
+        sums.append(states.sum(terms))
+        names += term_names
     copied, copy_names = _copy_sums(graph)
     names += copy_names
-    sums = np.concatenate([sums, copied], 1)
+    sums = np.concatenate([*sums, copied], 1)
     del copied
     moved = [i for i, name in enumerate(names) if name.endswith(("copied_bytes", "reshape_moved_bytes"))]
     sums = np.column_stack([sums, sums[:, moved].sum(1)])

@@ -21,6 +21,10 @@ from fastslow.submission import SAMPLE, check_submission, ranking, write_submiss
 
 FORMAT = 1  # raise it with every change of code that changes what a submission holds
 SOLUTION = "solution.csv"
+_SCOPES = {  # what means are taken over; a model may be of layout alone
+    "mean of layouts": [c.name for c in COLLECTIONS if c.kind == "layout"],
+    "mean of five": [c.name for c in COLLECTIONS],
+}
 
 
 @dataclass(frozen=True)
@@ -189,7 +193,7 @@ def pool_seeds(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def format_table(table: pd.DataFrame) -> str:
-    """The pooled table as Markdown for a terminal or a README, with the means over five collections."""
+    """The pooled table as Markdown for a terminal or a README, with the means over collections."""
     pooled = pool_seeds(table)
     splits = [split for split in SCORED_SPLITS if split in pooled]
     lines = [
@@ -204,10 +208,11 @@ def format_table(table: pd.DataFrame) -> str:
         graphs = [f"[{row[f'{s}_least']:.2f}, {row[f'{s}_most']:.2f}]" for s in splits]
         cells = [f"{cell} {graph}" for cell, graph in zip(cells, graphs, strict=True)]
         lines.append([row["collection"], row["model"], str(row["seeds"]), f"{row['weight']:.2f}", *cells])
-    for model, rows in pooled.groupby("model", sort=False):
-        if set(rows["collection"]) == {c.name for c in COLLECTIONS}:
-            means = [f"**{rows[split].mean():.3f}**" for split in splits]
-            lines.append(["**mean of five**", model, str(rows["seeds"].iloc[0]), "", *means])
+    for scope, names in _SCOPES.items():
+        for model, rows in pooled[pooled["collection"].isin(names)].groupby("model", sort=False):
+            if len(rows) == len(names):
+                means = [f"**{rows[split].mean():.3f}**" for split in splits]
+                lines.append([f"**{scope}**", model, str(rows["seeds"].iloc[0]), "", *means])
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     return "\n".join(
         "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |"

@@ -4,6 +4,7 @@ import ast
 from dataclasses import dataclass
 from pathlib import Path
 
+from fastslow.additive_ranker import AdditiveRankerConfig
 from fastslow.collections import COLLECTIONS, Collection
 from fastslow.config import PROJECT, Config
 from fastslow.ensemble import EnsembleConfig
@@ -16,9 +17,8 @@ from fastslow.train_config import LayoutTrainConfig, TileTrainConfig
 
 STAGES = ("features", "train", "ensemble", "submission")
 DATA_ROOTS = {"sample": "data/sample", "kaggle": "data/raw"}
-MODELS = ("gnn", "ranker")
-_SECTIONS = ("features", *MODELS, "ensemble")
-_KINDS = ("layout", "tile")
+MODELS = {"layout": ("gnn", "ranker", "additive"), "tile": ("gnn", "ranker")}
+_SECTIONS = ("features", *MODELS["layout"], "ensemble")  # layout has every model
 _CONFIGS = {
     ("features", "layout"): (LayoutFeatureConfig, "10_features_layout"),
     ("features", "tile"): (TileFeatureConfig, "11_features_tile"),
@@ -26,6 +26,7 @@ _CONFIGS = {
     ("gnn", "tile"): (TileTrainConfig, "21_train_tile_gnn"),
     ("ranker", "layout"): (RankerConfig, "22_train_ranker"),
     ("ranker", "tile"): (RankerConfig, "22_train_ranker"),
+    ("additive", "layout"): (AdditiveRankerConfig, "23_train_additive_ranker"),
     ("ensemble", "layout"): (EnsembleConfig, "30_ensemble"),
     ("ensemble", "tile"): (EnsembleConfig, "30_ensemble"),
 }
@@ -96,7 +97,7 @@ class Plan:
         """Every step, stage by stage."""
         features = {c: f"features/{self.name}/{c.slug}" for c in COLLECTIONS}
         runs = {
-            c: [self._run(model, c, seed) for model in MODELS for seed in range(self.seeds)]
+            c: [self._run(model, c, seed) for model in MODELS[c.kind] for seed in range(self.seeds)]
             for c in COLLECTIONS
         }
         ensembles = {c: f"runs/{self.name}/ensemble-{c.slug}" for c in COLLECTIONS}
@@ -115,8 +116,9 @@ class Plan:
             self._step(
                 "train", model, c.kind, features=features[c], folder=self._run(model, c, seed), seed=seed
             )
-            for model in MODELS
+            for model in MODELS["layout"]  # the networks, which take longest, begin first
             for c in COLLECTIONS
+            if model in MODELS[c.kind]
             for seed in range(self.seeds)
         ]
         steps += [
@@ -142,19 +144,21 @@ def parse_overrides(texts: list[str]) -> dict[str, dict]:
     """Settings by section from ``section.setting=value`` or ``section.kind.setting=value``.
 
     Raises:
-        ConfigError: The text is not of that form, or the section is unknown.
+        ConfigError: The text is not of that form, or no step has the section.
     """
     overrides: dict[str, dict] = {}
     for text in texts:
         path, equals, value = text.partition("=")
         section, dot, name = path.rpartition(".")
         step, _, kind = section.partition(".")
-        if not (equals and dot and name) or step not in _SECTIONS or (kind and kind not in _KINDS):
+        if not (equals and dot and name) or step not in _SECTIONS or (kind and kind not in MODELS):
             known = ", ".join(_SECTIONS)
             raise ConfigError(
                 f"{text!r}: a setting is given as SECTION.NAME=VALUE or SECTION.KIND.NAME=VALUE, with"
                 f" a section of {known} and a kind of layout, tile (for example gnn.layout.epochs=20)"
             )
+        if kind and (step, kind) not in _CONFIGS:
+            raise ConfigError(f"{text!r}: {kind} has no step {step}")
         overrides.setdefault(section, {})[name] = parse_value(value)
     return overrides
 
