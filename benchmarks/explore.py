@@ -167,7 +167,7 @@ def train_held_out(run: Run, place: Path, threads: int) -> dict:
 
 def _inputs(config: LayoutTrainConfig, folders: list[HeldOut]) -> Inputs:
     own, *also = folders
-    return Inputs(own, config.depth, pick_device(config.device), also)
+    return Inputs(own, config.depth, pick_device(config.device), also, config.pair_edges)
 
 
 def _held_out_tau(

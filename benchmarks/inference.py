@@ -59,7 +59,8 @@ class Contest:
         self.nodes = nodes | {"winner": self.winner_graph.num_nodes}
 
     def _inputs(self, form: str, features: OneGraph) -> Inputs:
-        return (Inputs if form == "ours" else DenseInputs)(features, self.config.depth, self.device)
+        inputs = Inputs if form == "ours" else DenseInputs
+        return inputs(features, self.config.depth, self.device, pair_edges=self.config.pair_edges)
 
     def run(self, contender: str, num_configs: int) -> np.ndarray:
         """Scores of the first configurations."""

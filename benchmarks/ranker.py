@@ -115,8 +115,10 @@ class Quality:
         return rows
 
     def trained(self, collection: Collection, seed: int) -> list[dict]:
-        """Scores of the GNN and, with the first seed, of the ensemble of ``make submit``."""
-        names = {"gnn": f"gnn-{collection.slug}-s{seed}"}
+        """Scores of GNN, additive ranker and, with the first seed, the ensemble of ``make submit``."""
+        names = {model: f"{model}-{collection.slug}-s{seed}" for model in ("gnn", "additive")}
+        if collection.kind == "tile":
+            del names["additive"]
         if seed == 0:
             names["ensemble"] = f"ensemble-{collection.slug}"
         labels, rows = self.labels(collection), []

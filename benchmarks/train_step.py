@@ -17,7 +17,6 @@ from dense import DenseInputs, make_dense
 from fastslow.collections import Program
 from fastslow.inputs import Inputs, pick_device
 from fastslow.losses import pairwise_hinge
-from fastslow.networks import message_edges
 from fastslow.states import build_states
 from fastslow.train import Training
 from fastslow.train_config import LayoutTrainConfig
@@ -60,7 +59,8 @@ class Contest:
         self._rng = rng
 
     def _training(self, name: str) -> Training:
-        inputs = (Inputs if name == "ours" else DenseInputs)(self.features, self.config.depth, self.device)
+        kind = Inputs if name == "ours" else DenseInputs
+        inputs = kind(self.features, self.config.depth, self.device, pair_edges=self.config.pair_edges)
         training = Training(self.config, inputs)
         if name == "dense":
             make_dense(training.network)
@@ -91,7 +91,8 @@ class Contest:
     def build_states(self) -> None:
         """The states of the drawn configurations as if those of all were not known."""
         graph = self.features.only
-        edges, codes = message_edges(graph), graph.codes[self._draw()]
+        edges = self.trainings["ours"].inputs.graph("train", graph.name).edge_index
+        codes = graph.codes[self._draw()]
         build_states(edges, graph.num_nodes, graph.config_index, codes, self.config.depth)
 
     def exactness(self, memory: dict[str, dict]) -> dict:

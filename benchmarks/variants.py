@@ -14,6 +14,7 @@ VARIANTS = {
     "dropout .1": ["gnn.dropout=0.1"],
     "dropout .4": ["gnn.dropout=0.4"],
     "no cross-config": ["gnn.layout.cross_config=False"],
+    "no edges of pairs": ["gnn.layout.pair_edges=False"],
     "no averaging": ["gnn.average_last=0"],
     "hops 0": ["features.hops=0"],
     "hops 1": ["features.hops=1"],

@@ -204,6 +204,9 @@ def test_a_pair_joins_its_nodes_by_an_edge():
     joined = replace(graph, pairs=np.array([[1, 0, 1], [1, 0, 2]], np.int32))
     assert message_edges(apart).tolist() == chain.tolist()
     assert message_edges(joined).tolist() == [[1, 0], [2, 1], [3, 0], [3, 2]]
+    for pair_edges, edges in ((True, message_edges(joined)), (False, joined.edge_index)):
+        inputs = GraphInputs(joined, *make_scalers(joined), pair_edges)
+        assert inputs.edge_index.tolist() == edges.tolist()
 
 
 def test_without_cross_config_a_score_depends_on_no_other_configuration_but_through_the_norms():

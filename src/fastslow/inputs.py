@@ -24,15 +24,24 @@ class Inputs:
         also: Features of other collections whose train graphs are trained on as well. A graph of these is
             called ``<folder>/<name>``; one that is valid here is left out. The scalers are those of all
             collections together.
+        pair_edges: Whether configurable nodes that share a tensor are joined by an edge.
 
     Raises:
         DataError: The folders were built with different settings, so their columns differ.
     """
 
-    def __init__(self, features: Features, depth: int, device: torch.device, also: Sequence[Features] = ()):
+    def __init__(
+        self,
+        features: Features,
+        depth: int,
+        device: torch.device,
+        also: Sequence[Features] = (),
+        pair_edges: bool = True,
+    ):
         self.features = features
         self.depth = depth
         self.device = device
+        self.pair_edges = pair_edges
         self.also = {other.folder.name: other for other in also}
         for other in also:
             if other.config_columns != features.config_columns:
@@ -47,7 +56,8 @@ class Inputs:
         if (split, name) not in self._cache:
             folder, _, stem = name.rpartition("/")
             graph = (self.also[folder] if folder else self.features).graph(split, stem)
-            self._cache[split, name] = GraphInputs(graph, self.node_scaler, self.config_scaler)
+            scalers = self.node_scaler, self.config_scaler
+            self._cache[split, name] = GraphInputs(graph, *scalers, self.pair_edges)
         return self._cache[split, name]
 
     def batch(self, split: str, name: str, configs: np.ndarray) -> Batch:

@@ -87,15 +87,16 @@ class GraphInputs:
         graph: The graph.
         node_scaler: Scaler of the expanded node features.
         config_scaler: Scaler of the configuration features.
+        pair_edges: Whether messages pass along :func:`message_edges`; else along the graph's own edges.
     """
 
-    def __init__(self, graph: Graph, node_scaler: Scaler, config_scaler: Scaler):
+    def __init__(self, graph: Graph, node_scaler: Scaler, config_scaler: Scaler, pair_edges: bool = True):
         self.graph = graph
         self.numeric = torch.from_numpy(node_scaler.transform(expand_node_features(graph.node_feat)))
         self.node_layout = torch.from_numpy(graph.node_feat[:, columns.LAYOUT].astype(np.int64) + 2)
         self.opcode = torch.from_numpy(graph.node_opcode.astype(np.int64))
         self.config_scaler = config_scaler
-        self.edge_index = message_edges(graph)
+        self.edge_index = message_edges(graph) if pair_edges else graph.edge_index
         self._states: dict[int, States] = {}  # of all configurations, by depth
 
     def states(self, configs: np.ndarray, depth: int) -> States:

@@ -33,7 +33,7 @@ WEIGHTS = "model.pt"
 def make_inputs(config: TrainConfig) -> Inputs:
     """The graphs that the settings name."""
     features, also = Features(resolve(config.features)), [Features(folder) for folder in config.also()]
-    return Inputs(features, config.depth, pick_device(config.device), also)
+    return Inputs(features, config.depth, pick_device(config.device), also, config.joins_pairs())
 
 
 def make_network(config: TrainConfig, inputs: Inputs) -> RankingNetwork:

@@ -95,6 +95,10 @@ class TrainConfig(Config):
         """Whether nodes compare the configurations of a step."""
         return False
 
+    def joins_pairs(self) -> bool:
+        """Whether configurable nodes that share a tensor are joined by an edge."""
+        return False
+
 
 @dataclass(frozen=True)
 class LayoutTrainConfig(TrainConfig):
@@ -102,6 +106,8 @@ class LayoutTrainConfig(TrainConfig):
 
     Args:
         cross_config: Let each node compare the configurations of a step.
+        pair_edges: Join configurable nodes that share a tensor by an edge, however many element-wise nodes
+            lie between. Ranks a little better; a large graph has many more states with it and is slower.
         train_on: Whose train graphs are trained on: of the ``collection`` alone, of both searches of its
             ``source`` (xla or nlp), or of every ``layout`` collection. The others' features are looked for
             beside its own.
@@ -110,6 +116,7 @@ class LayoutTrainConfig(TrainConfig):
     kind: ClassVar[str] = "layout"
 
     cross_config: bool = True
+    pair_edges: bool = True
     train_on: str = "layout"
     depth: int = 1
     epochs: int = 20
@@ -128,6 +135,10 @@ class LayoutTrainConfig(TrainConfig):
     def attends_configs(self) -> bool:
         """Whether nodes compare the configurations of a step."""
         return self.cross_config
+
+    def joins_pairs(self) -> bool:
+        """Whether configurable nodes that share a tensor are joined by an edge."""
+        return self.pair_edges
 
 
 @dataclass(frozen=True)
