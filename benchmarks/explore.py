@@ -90,7 +90,7 @@ def parse_arguments(arguments: list[str]) -> Namespace:
     options = parser.parse_args(arguments)
     if options.quick:
         options.seeds, options.preset = 1, "smoke"
-        options.variants, options.collections = [BASE, "width 32"], ["layout-xla-random"]
+        options.variants, options.collections = [BASE, "dropout .1"], ["layout-xla-random"]
         options.set = ["gnn.epochs=1", "gnn.layout.train_on=collection", *options.set]
     options.variants = list(dict.fromkeys([BASE, *options.variants]))
     for name in options.variants:

@@ -80,6 +80,18 @@ def test_nothing_of_a_held_out_family_is_trained_on(features, monkeypatch):
     assert not {folds.family_of(name.rpartition("/")[2]) for name in names} & families
 
 
+def test_collections_that_are_trained_on_together_share_a_run(tmp_path):
+    arguments = ["--set", "features.hops=0", "--variants", variants.BASE, "train on source, 40 epochs"]
+    options = explore.parse_arguments([*arguments, "--seeds", "1"])
+    runs = explore.plan(options, tmp_path)
+    alone = [run for run in runs if run.variant != variants.BASE]
+    assert len(runs) - len(alone) == 2 and len(alone) == 4
+    for fold in (0, 1):
+        (joint,) = [run for run in runs if run.variant == variants.BASE and run.fold == fold]
+        by_source = [run.held_out for run in alone if run.fold == fold]
+        assert set(joint.held_out) == set().union(*by_source)
+
+
 @pytest.mark.parametrize("name", variants.VARIANTS)
 def test_every_variant_is_a_change_of_settings_that_exist(name):
     overrides = parse_overrides(variants.VARIANTS[name])
@@ -134,8 +146,9 @@ def test_only_seeds_of_which_every_run_is_there_count():
         {
             "variant": run.variant,
             "seed": run.seed,
-            "collection": "layout:xla:random",
-            "per_graph": {f"graph{run.fold}": run.seed + 0.1 * run.fold + 0.2 * (run.variant == "depth 1")},
+            "per_graph": {
+                OWN.name: {f"graph{run.fold}": run.seed + 0.1 * run.fold + 0.2 * (run.variant == "depth 1")}
+            },
             "seconds": 1.0,
         }
         for run in runs
