@@ -66,7 +66,9 @@ def plot_results(table: pd.DataFrame) -> Figure:
         table: What ``results.pool_seeds`` gives.
     """
     splits = [split for split in ("valid", "test") if split in table]
-    collections, models = list(dict.fromkeys(table["collection"])), list(dict.fromkeys(table["model"]))
+    collections = list(dict.fromkeys(table["collection"]))
+    # the ensemble last, also where its first collection lacks a model
+    models = sorted(dict.fromkeys(table["model"]), key=lambda model: model == "ensemble")
     figure = Figure(figsize=(10, 3.6 * len(splits)), layout="constrained")
     for axes, split in zip(np.atleast_1d(figure.subplots(len(splits), 1)), splits, strict=True):
         width = 0.8 / len(models)
