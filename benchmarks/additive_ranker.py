@@ -25,12 +25,10 @@ import measure
 from fastslow import additive_ranker, ranker_config, train_config
 from fastslow.additive_ranker import AdditiveRankerConfig
 from fastslow.artifacts import digest, read_json, write_json
-from fastslow.collections import COLLECTIONS, get_collection, trained_together
+from fastslow.collections import COLLECTIONS, trained_together
 from fastslow.config import Config
 from fastslow.ensemble import min_max
-from fastslow.features import LayoutFeatureConfig, build_features
-from fastslow.graphs import Features
-from fastslow.inputs import Inputs, pick_device, predict
+from fastslow.inputs import predict
 from fastslow.metrics import kendall_tau
 from fastslow.presets import preset_settings
 from fastslow.ranker import fit_objectives
@@ -39,10 +37,10 @@ from fastslow.ranker_fit import BIN_ROWS, Training
 from fastslow.ranker_table import read_table, trainable
 from fastslow.steps import parse_overrides
 from fastslow.train import Training as NetworkTraining
+from fastslow.train import make_inputs
 from fastslow.train_config import LayoutTrainConfig
-from folds import SPLITS, HeldOut, deal
+from folds import HeldOut, build_layouts, deal_source
 
-RESULTS = Path(__file__).resolve().parent / "results"
 LAYOUTS = [collection.slug for collection in COLLECTIONS if collection.kind == "layout"]
 ENSEMBLES = (("ranker", "additive"), ("gnn", "ranker"), ("gnn", "additive"), ("gnn", "ranker", "additive"))
 Scores = dict[str, dict[str, list[float]]]  # model -> graph -> score by configuration
@@ -112,9 +110,7 @@ def train_additive(config: AdditiveRankerConfig, fold: Fold) -> Scores:
 def train_network(config: LayoutTrainConfig, fold: Fold) -> Scores:
     """The GNN."""
     own, also = fold.features()
-    training = NetworkTraining(
-        config, Inputs(own, config.depth, pick_device(config.device), list(also.values()))
-    )
+    training = NetworkTraining(config, make_inputs(config, [own, *also.values()]))
     with tempfile.TemporaryDirectory() as checkpoints:
         training.run(Path(checkpoints), "gnn")
     training.choose_weights()
@@ -202,17 +198,11 @@ def run(options: Namespace, place: Path) -> None:
     """Every training, the table and the JSON object."""
     settings = preset_settings(options.preset, parse_overrides(options.set), "features", "layout")
     folder = place / "features" / "additive_ranker" / digest([settings, options.data_root])
-    for collection in COLLECTIONS:
-        if collection.kind == "layout":
-            where = {"collection": collection.name, "data_root": options.data_root, "workers": 1}
-            where["folder"] = str(folder / collection.slug)
-            build_features(LayoutFeatureConfig.of({**settings, **where}))
+    build_layouts(settings, options.data_root, folder)
     runs = []
     for seed in range(options.seeds):
         for slug in options.collections:
-            both = (get_collection(slug), *trained_together(get_collection(slug), "source"))
-            names = [name for c in both for s in SPLITS for name in Features(folder / c.slug).names(s)]
-            for families in deal(names, options.folds):
+            for families in deal_source(folder, slug, options.folds):
                 fold = Fold(folder / slug, frozenset(families), options.train_on)
                 scores, seconds = scores_of(options, fold, seed, place)
                 found = taus(scores, fold.features()[0].labels("valid"))
@@ -229,13 +219,7 @@ def run(options: Namespace, place: Path) -> None:
 
 def main(arguments: list[str]) -> int:
     """Run from the command line; the exit status."""
-    options = parse_arguments(arguments)
-    if options.quick:
-        with tempfile.TemporaryDirectory() as place:
-            run(options, Path(place))
-    else:
-        run(options, RESULTS)
-    return 0
+    return measure.keeping_results(run, parse_arguments(arguments))
 
 
 if __name__ == "__main__":

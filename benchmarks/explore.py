@@ -10,7 +10,6 @@ not repeated, so it may be stopped, by ``--minutes`` or by hand, and goes on whe
 
 import shutil
 import sys
-import tempfile
 import time
 from argparse import Namespace
 from collections import Counter
@@ -24,20 +23,18 @@ import torch
 
 import measure
 from fastslow.artifacts import commit, digest, read_json, write_json
-from fastslow.collections import COLLECTIONS, get_collection, trained_together
+from fastslow.collections import COLLECTIONS
 from fastslow.errors import ConfigError
-from fastslow.features import LayoutFeatureConfig, build_features
 from fastslow.graphs import Features
-from fastslow.inputs import Inputs, pick_device, predict
+from fastslow.inputs import predict
 from fastslow.metrics import collection_score
 from fastslow.presets import preset_settings
 from fastslow.steps import parse_overrides
-from fastslow.train import Training
+from fastslow.train import Training, make_inputs
 from fastslow.train_config import FORMAT, LayoutTrainConfig
-from folds import SPLITS, HeldOut, deal
+from folds import HeldOut, build_layouts, deal_source
 from variants import BASE, VARIANTS
 
-RESULTS = Path(__file__).resolve().parent / "results"
 LAYOUTS = [collection for collection in COLLECTIONS if collection.kind == "layout"]
 
 
@@ -105,7 +102,8 @@ def plan(options: Namespace, place: Path) -> list[Run]:
     for variant in options.variants:
         overrides = parse_overrides([*options.set, *VARIANTS[variant]])
         of_step = {s: preset_settings(options.preset, overrides, s, "layout") for s in ("features", "gnn")}
-        folder = _build_features(options, of_step["features"], place)
+        folder = place / "features" / "explore" / digest(of_step["features"])
+        build_layouts(of_step["features"], options.data_root, folder)
         judged: set[str] = set()
         for slug in options.collections:
             if slug in judged:
@@ -122,25 +120,9 @@ def plan(options: Namespace, place: Path) -> list[Run]:
     return sorted(runs, key=lambda run: run.seed)
 
 
-def _build_features(options: Namespace, settings: dict, place: Path) -> Path:
-    folder = place / "features" / "explore" / digest(settings)
-    for collection in LAYOUTS:
-        where = {"collection": collection.name, "data_root": options.data_root, "workers": 1}
-        where["folder"] = str(folder / collection.slug)
-        build_features(LayoutFeatureConfig.of({**settings, **where}))
-    return folder
-
-
 def _folds(folder: Path, slugs: list[str], num_folds: int) -> list[set[str]]:
     """Families by fold; both searches of a source are dealt alike, whatever is trained on together."""
-    sources = {
-        tuple(sorted([slug, *(o.slug for o in trained_together(get_collection(slug), "source"))]))
-        for slug in slugs
-    }
-    dealt = []
-    for searches in sources:
-        every = [Features(folder / search) for search in searches]
-        dealt.append(deal([n for f in every for split in SPLITS for n in f.names(split)], num_folds))
+    dealt = [deal_source(folder, slug, num_folds) for slug in slugs]
     return [set().union(*fold) for fold in zip(*dealt, strict=True)]
 
 
@@ -152,7 +134,7 @@ def train_held_out(run: Run, place: Path, threads: int) -> dict:
         config, families = run.config(), set(run.held_out)
         folders = [HeldOut(folder, families) for folder in (run.features, *config.also())]
         began = time.perf_counter()
-        training = Training(config, _inputs(config, folders))
+        training = Training(config, make_inputs(config, folders))
         checkpoints = path.with_suffix("")
         training.run(checkpoints, path.stem)
         if training.recent:
@@ -165,16 +147,11 @@ def train_held_out(run: Run, place: Path, threads: int) -> dict:
     return {**read_json(path), "variant": run.variant, "fold": run.fold}
 
 
-def _inputs(config: LayoutTrainConfig, folders: list[HeldOut]) -> Inputs:
-    own, *also = folders
-    return Inputs(own, config.depth, pick_device(config.device), also, config.pair_edges)
-
-
 def _held_out_tau(
     training: Training, config: LayoutTrainConfig, features: HeldOut, folders: list[HeldOut]
 ) -> dict[str, float]:
     """Tau by held-out graph of one of the collections that were trained on together."""
-    inputs = _inputs(config, [features, *(other for other in folders if other is not features)])
+    inputs = make_inputs(config, [features, *(other for other in folders if other is not features)])
     scores = predict(training.network, inputs, "valid", config.inference_configs)
     scores = {
         name: np.nan_to_num(score) for name, score in scores.items()
@@ -302,13 +279,7 @@ def explore(options: Namespace, place: Path) -> None:
 
 def main(arguments: list[str]) -> int:
     """Run from the command line; the exit status."""
-    options = parse_arguments(arguments)
-    if options.quick:
-        with tempfile.TemporaryDirectory() as place:
-            explore(options, Path(place))
-    else:
-        explore(options, RESULTS)
-    return 0
+    return measure.keeping_results(explore, parse_arguments(arguments))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,9 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
+from fastslow.collections import COLLECTIONS, get_collection, trained_together
 from fastslow.errors import DataError
+from fastslow.features import LayoutFeatureConfig, build_features
 from fastslow.graphs import Features, Graph
 from fastslow.scaling import Scaler, expand_node_features
 
@@ -37,6 +39,28 @@ def deal(names: Iterable[str], num_folds: int) -> list[set[str]]:
     for family, _ in sizes.most_common():
         min(folds, key=lambda fold: sum(sizes[other] for other in fold)).add(family)
     return folds
+
+
+def deal_source(folder: Path, slug: str, num_folds: int) -> list[set[str]]:
+    """Families by fold of the train and valid programs of a collection and of its source's other search.
+
+    Args:
+        folder: Features folders of both, by slug.
+        slug: The collection; with the other one's the folds are the same.
+        num_folds: How many folds.
+    """
+    own = get_collection(slug)
+    every = [Features(folder / c.slug) for c in (own, *trained_together(own, "source"))]
+    return deal([name for features in every for split in SPLITS for name in features.names(split)], num_folds)
+
+
+def build_layouts(settings: dict, data_root: str, folder: Path) -> None:
+    """Build the features of every layout collection, by slug in a folder."""
+    for collection in COLLECTIONS:
+        if collection.kind == "layout":
+            where = {"collection": collection.name, "data_root": data_root, "workers": 1}
+            where["folder"] = str(folder / collection.slug)
+            build_features(LayoutFeatureConfig.of({**settings, **where}))
 
 
 class HeldOut(Features):

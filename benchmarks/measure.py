@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -253,6 +254,19 @@ def environment(options: argparse.Namespace) -> dict:
         "threads": options.threads,
         "device": torch.cuda.get_device_name() if options.device == "cuda" else options.device,
     }
+
+
+def keeping_results(run: Callable[[argparse.Namespace, Path], None], options: argparse.Namespace) -> int:
+    """Run a benchmark that keeps what it trained in ``benchmarks/results``; the exit status.
+
+    With ``--quick`` its folder is a temporary one.
+    """
+    if options.quick:
+        with tempfile.TemporaryDirectory() as place:
+            run(options, Path(place))
+    else:
+        run(options, Path(__file__).resolve().parent / "results")
+    return 0
 
 
 def finish(result: dict) -> None:

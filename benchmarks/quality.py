@@ -269,13 +269,7 @@ def compare(options: Namespace, place: Path) -> None:
 
 def main(arguments: list[str]) -> int:
     """Run from the command line; the exit status."""
-    options = parse_arguments(arguments)
-    if options.quick:
-        with tempfile.TemporaryDirectory() as place:
-            compare(options, Path(place))
-    else:
-        compare(options, HERE / "results")
-    return 0
+    return measure.keeping_results(compare, parse_arguments(arguments))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ ensemble. Finished trainings lie in ``benchmarks/results/ranker/`` by settings a
 """
 
 import sys
-import tempfile
 from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import replace
@@ -256,13 +255,7 @@ def run(options: Namespace, place: Path) -> None:
 
 def main(arguments: list[str]) -> int:
     """Run from the command line; the exit status."""
-    options = parse_arguments(arguments)
-    if options.quick:
-        with tempfile.TemporaryDirectory() as place:
-            run(options, Path(place))
-    else:
-        run(options, HERE / "results")
-    return 0
+    return measure.keeping_results(run, parse_arguments(arguments))
 
 
 if __name__ == "__main__":

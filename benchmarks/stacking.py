@@ -11,7 +11,6 @@ trainings lie in ``benchmarks/results/stacking/`` by settings and data, and are 
 
 import shutil
 import sys
-import tempfile
 import time
 from argparse import Namespace
 from collections.abc import Callable
@@ -28,7 +27,7 @@ from fastslow.artifacts import digest
 from fastslow.collections import get_collection
 from fastslow.ensemble import NORMALISATIONS, EnsembleConfig, combine, rank_mean, search_weights
 from fastslow.graphs import Features
-from fastslow.inputs import Inputs, pick_device, predict
+from fastslow.inputs import predict
 from fastslow.metrics import collection_score
 from fastslow.presets import preset_settings
 from fastslow.ranker import fit_objectives
@@ -37,12 +36,11 @@ from fastslow.ranker_fit import read_training
 from fastslow.ranker_table import Table, draw_configs, read_table
 from fastslow.scores import SCORED_SPLITS, Scores
 from fastslow.steps import parse_overrides
-from fastslow.train import Training
+from fastslow.train import Training, make_inputs
 from fastslow.train_config import LayoutTrainConfig
 from folds import HeldOut, deal
 from ranker import Quality, show, summarise
 
-RESULTS = Path(__file__).resolve().parent / "results"
 HELD_OUT = "held_out"
 COLUMN = "network_score"
 ENSEMBLES = {
@@ -198,13 +196,12 @@ def _keep(path: Path, train: Callable[[], dict[str, np.ndarray]]) -> None:
 
 
 def _train_network(config: LayoutTrainConfig, sources: list[Features], checkpoints: Path) -> dict:
-    device = pick_device(config.device)
-    training = Training(config, Inputs(sources[0], config.depth, device, sources[1:]))
+    training = Training(config, make_inputs(config, sources))
     training.run(checkpoints, checkpoints.name)
     training.choose_weights()
     arrays = {}
     for features in sources:
-        inputs = Inputs(features, config.depth, device)
+        inputs = make_inputs(config, [features])
         inputs.node_scaler = training.inputs.node_scaler
         inputs.config_scaler = training.inputs.config_scaler
         for split in (HELD_OUT,) if features.names(HELD_OUT) else SCORED_SPLITS:
@@ -280,10 +277,7 @@ def run(options: Namespace, place: Path) -> None:
 
 def main(arguments: list[str]) -> int:
     """Run from the command line; the exit status."""
-    options = parse_arguments(arguments)
-    with tempfile.TemporaryDirectory() as place:
-        run(options, Path(place) if options.quick else RESULTS)
-    return 0
+    return measure.keeping_results(run, parse_arguments(arguments))
 
 
 if __name__ == "__main__":

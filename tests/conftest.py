@@ -7,6 +7,8 @@ import pytest
 
 from fastslow import columns
 from fastslow.collections import get_collection
+from fastslow.features import LayoutFeatureConfig, build_features
+from fastslow.graphs import Features
 from fastslow.opcodes import OPCODES
 from workspace import finished, home  # noqa: F401 (fixtures)
 
@@ -116,3 +118,12 @@ def write_data_root(root, collection, train=("a", "b"), valid=("v",), test=("t",
 def rng():
     """A generator with a fixed seed."""
     return np.random.default_rng(0)
+
+
+@pytest.fixture(scope="module")
+def features(tmp_path_factory):
+    """Features of a layout collection, built from made-up files."""
+    root = write_data_root(tmp_path_factory.mktemp("data"), "layout:xla:random", train=("a", "b", "c"))
+    config = LayoutFeatureConfig(data_root=str(root), folder=str(root / "features"), workers=1)
+    build_features(config)
+    return Features(root / "features")

@@ -19,7 +19,7 @@ from fastslow.additive_ranker import AdditiveRankerConfig, score_graph, train_ad
 from fastslow.additive_rows import AdditiveRows, additive_rows
 from fastslow.config import PROJECT
 from fastslow.errors import ConfigError, DataError
-from fastslow.features import LayoutFeatureConfig, TileFeatureConfig, build_features
+from fastslow.features import TileFeatureConfig, build_features
 from fastslow.graphs import Features
 from fastslow.metrics import collection_score
 from fastslow.scores import read_scores
@@ -216,15 +216,6 @@ def test_patience_stops_and_states_too_few_to_split_stop():
     assert len(fitted.history) == fitted.rounds + 5 < 200
     stuck = fit(trees(min_rows=100), toy([20]), valid, 50)
     assert stuck.rounds == 0 and not stuck.scores(valid.parts[0]).any()
-
-
-@pytest.fixture(scope="module")
-def features(tmp_path_factory):
-    """Features of a layout collection, built from made-up files."""
-    root = write_data_root(tmp_path_factory.mktemp("data"), "layout:xla:random", train=("a", "b", "c"))
-    config = LayoutFeatureConfig(data_root=str(root), folder=str(root / "features"), workers=1)
-    build_features(config)
-    return Features(root / "features")
 
 
 def run_config(features, folder, **options):

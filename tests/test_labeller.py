@@ -217,6 +217,36 @@ def test_two_runs_share_a_cache(tmp_path):
     assert len(remembered(tmp_path)) == 24
 
 
+OPEN_AT_ONCE = """
+import multiprocessing, sys
+from fastslow.labeller import _open_cache, _read, _write
+
+def open_and_write(path, name, at_once):
+    at_once.wait()
+    with _open_cache(path) as cache:
+        _write(cache, name, "{}")
+
+if __name__ == "__main__":
+    from pathlib import Path
+    processes = multiprocessing.get_context("fork")
+    for number in range(20):
+        path, at_once = Path(sys.argv[1], f"{number}.sqlite"), processes.Barrier(4)
+        runs = [processes.Process(target=open_and_write, args=(path, name, at_once)) for name in "abcd"]
+        for run in runs:
+            run.start()
+        for run in runs:
+            run.join(timeout=60)
+        with _open_cache(path) as cache:
+            assert all(_read(cache, name) == {} for name in "abcd"), path
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="forks")
+def test_any_number_of_runs_may_make_the_cache(tmp_path):
+    run = subprocess.run([sys.executable, "-c", OPEN_AT_ONCE, tmp_path], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+
+
 def wait_until(condition, seconds=60):
     end = time.monotonic() + seconds
     while not condition():

@@ -23,15 +23,6 @@ from fastslow.scores import read_scores
 QUICK = {"rounds": 12, "min_rows": 1, "leaves": 4, "threads": 1, "train_on": "collection"}
 
 
-@pytest.fixture(scope="module")
-def features(tmp_path_factory):
-    """Features of a layout collection, built from made-up files."""
-    root = write_data_root(tmp_path_factory.mktemp("data"), "layout:xla:random", train=("a", "b", "c"))
-    config = LayoutFeatureConfig(data_root=str(root), folder=str(root / "features"), workers=1)
-    build_features(config)
-    return Features(root / "features")
-
-
 def toy(sizes, seed=0):
     """A table of random columns, of which the first tells the runtime."""
     rng = np.random.default_rng(seed)

@@ -13,7 +13,7 @@ is no bound: the values of a tree's leaves are then the joint Gauss-Newton step,
 left of z on the numbers of states that a configuration has in each leaf.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -23,14 +23,15 @@ from scipy import sparse
 
 from fastslow.additive_rows import AdditiveRows
 from fastslow.metrics import collection_score
+from fastslow.progress import Report
 from fastslow.ranker_objectives import regression_labels
+from fastslow.ranker_table import ByGraph
 
-Progress = Callable[[int, float], None]
 _LEAST = 1e-9
 
 
 @dataclass(frozen=True)
-class Problem:
+class Problem(ByGraph):
     """Graphs with their states and runtimes.
 
     Args:
@@ -73,14 +74,6 @@ class Problem:
         starts = np.cumsum(self.sizes) - self.sizes
         means = (np.add.reduceat(values, starts, axis=0).T / self.sizes).T
         return values - np.repeat(means, self.sizes, axis=0)
-
-    def by_graph(self, values: np.ndarray) -> dict[str, np.ndarray]:
-        """``(C,)`` values by graph."""
-        return dict(zip(self.names, np.split(values, np.cumsum(self.sizes)[:-1]), strict=True))
-
-    def labels(self) -> dict[str, np.ndarray]:
-        """Runtimes by graph."""
-        return dict(zip(self.names, self.runtimes, strict=True))
 
 
 def targets(problem: Problem) -> np.ndarray:
@@ -155,7 +148,7 @@ def fit(
     ridge: float = 1.0,
     evaluate_every: int = 5,
     patience: int = 100,
-    report: Progress | None = None,
+    report: Report | None = None,
 ) -> Fitted:
     """Boost trees until the valid score stops improving.
 

@@ -1,7 +1,7 @@
 """The additive ranker of a layout collection: a score is the sum of learnt costs of states."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -10,15 +10,15 @@ from fastslow import additive_fit
 from fastslow.additive_fit import Fitted, Problem
 from fastslow.additive_rows import additive_rows
 from fastslow.artifacts import Artifact, read_manifest
-from fastslow.collections import TRAIN_ON, trained_together
-from fastslow.config import Config, elsewhere, resolve
+from fastslow.boosting_config import BoostingConfig
+from fastslow.config import elsewhere, resolve
 from fastslow.errors import DataError
 from fastslow.graphs import Features, Graph
 from fastslow.metrics import collection_score
-from fastslow.progress import progress
+from fastslow.progress import boosting_progress
 from fastslow.ranker import write_run
-from fastslow.ranker_table import draw_configs, trainable
-from fastslow.scores import SCORED_SPLITS, run_artifact, write_scores
+from fastslow.ranker_table import draw_graphs, trainable
+from fastslow.scores import SCORED_SPLITS, write_scores
 from fastslow.tensors import config_chunks
 
 FORMAT = 1  # raise it with every change of code that changes what a run gives
@@ -26,91 +26,35 @@ _PICK_BYTES = 48  # working memory of one state of one configuration
 
 
 @dataclass(frozen=True)
-class AdditiveRankerConfig(Config):
-    """Settings of the additive ranker's notebook.
+class AdditiveRankerConfig(BoostingConfig):
+    """Settings of the additive ranker's notebook; for those not described here see :class:`BoostingConfig`.
+
+    The rows of its trees are states, and ``learning_rate`` is the share of the best step of a tree's leaves
+    that is taken.
 
     Args:
-        features: Features folder of the layout collection to train on.
-        folder: Run folder to write.
-        threads: Threads of LightGBM; 0 takes OMP_NUM_THREADS or every core.
-        seed: Seed of sampling states, columns and configurations.
-        train_on: Whose train graphs are trained on: of the ``collection`` alone, of both searches of its
-            ``source`` (xla or nlp), or of every ``layout`` collection. The others' features are looked for
-            beside its own.
-        rounds: Most boosting rounds.
-        patience: Stop after so many rounds without a better valid score.
-        evaluate_every: Rounds between two evaluations on valid.
-        learning_rate: Share of the best step of a tree's leaves that is taken.
         ridge: Penalty on a leaf's squared value, in units of its own curvature; more is smoother.
-        leaves: Most leaves of a tree.
-        min_rows: Fewest states in a leaf.
-        column_share: Share of the columns tried for a tree.
-        row_share: Share of the states that a tree is grown from.
-        configs_per_graph: Most configurations used of a train graph.
-        valid_configs: Most configurations of a valid graph that are scored while training; the final score is
-            that of all.
     """
 
-    features: str = elsewhere("features/sample/layout-xla-random")
     folder: str = elsewhere("runs/sample/additive-layout-xla-random-s0")
-    threads: int = elsewhere(0)
-    seed: int = 0
-    train_on: str = "source"
     rounds: int = 300
-    patience: int = 100
     evaluate_every: int = 10
     learning_rate: float = 0.1
-    ridge: float = 1.0
-    leaves: int = 15
-    min_rows: int = 20
     column_share: float = 0.3
-    row_share: float = 0.8
     configs_per_graph: int = 1000
-    valid_configs: int = 2000
+    ridge: float = 1.0
 
     def check(self) -> None:
         """Check ranges."""
-        self.require(self.train_on in TRAIN_ON, "train_on", f"one of {', '.join(TRAIN_ON)}")
-        for field in ("rounds", "patience", "evaluate_every", "min_rows"):
-            self.require(getattr(self, field) >= 1, field, "1 or more")
-        for field in ("threads", "seed"):
-            self.require(getattr(self, field) >= 0, field, "0 or more")
-        for field in ("leaves", "configs_per_graph", "valid_configs"):
-            self.require(getattr(self, field) >= 2, field, "2 or more")
-        for field in ("learning_rate", "column_share", "row_share"):
-            self.require(0 < getattr(self, field) <= 1, field, "above 0, at most 1")
+        super().check()
+        self.require(self.learning_rate <= 1, "learning_rate", "above 0, at most 1")
         self.require(self.ridge >= 0, "ridge", "0 or more")
 
     def artifact(self) -> Artifact:
         """The run folder; it depends on the features."""
         kind = Features(resolve(self.features)).collection.kind
         self.require(kind == "layout", "features", "a features folder of a layout collection")
-        artifact = run_artifact("additive ranker", FORMAT, self)
-        also = {name: features.fingerprint for name, features in self.also().items()}
-        return replace(artifact, inputs={**artifact.inputs, **also})
-
-    def also(self) -> dict[str, Features]:
-        """Features of the other collections to train on, by folder name."""
-        folder = resolve(self.features)
-        others = trained_together(Features(folder).collection, self.train_on)
-        return {other.slug: Features(folder.parent / other.slug) for other in others}
-
-    def trees(self) -> dict:
-        """LightGBM's settings of the trees."""
-        return {
-            "learning_rate": self.learning_rate,
-            "num_leaves": self.leaves,
-            "min_data_in_leaf": self.min_rows,
-            "min_sum_hessian_in_leaf": 1e-12,  # the states' curvatures are small numbers
-            "feature_fraction": self.column_share,
-            "bagging_fraction": self.row_share,
-            "bagging_freq": 1,
-            "seed": self.seed,
-            "deterministic": True,
-            "force_col_wise": True,
-            "num_threads": self.threads,
-            "verbosity": -1,
-        }
+        return self.run_artifact("additive ranker", FORMAT)
 
 
 def read_problem(
@@ -134,10 +78,7 @@ def read_problem(
     sources = {"": features, **(also or {})}
     names = features.names(split) if names is None else list(names)
     parts, runtimes = [], []
-    for name in names:
-        prefix, _, stem = name.rpartition("/")
-        graph = sources[prefix].graph(split, stem)
-        chosen = draw_configs(graph.num_configs, most, seed, name)
+    for graph, chosen in draw_graphs(sources, split, names, most, seed):
         parts.append(additive_rows(graph, chosen))
         runtimes.append(graph.runtime[chosen])
     return Problem(names, parts, runtimes)
@@ -156,13 +97,8 @@ def fit(config: AdditiveRankerConfig, features: Features, also: Mapping[str, Fea
     if not len(train.rows):
         raise DataError(features.folder, "no train graph with different layouts", "Train on other programs")
     valid = read_problem(features, "valid", most=config.valid_configs)
-    with progress(total=config.rounds, desc=title, unit="round") as bar:
-
-        def show(_, score: float) -> None:
-            bar.update()
-            bar.set_postfix(valid=f"{score:.3f}", refresh=False)
-
-        stopping = (config.evaluate_every, config.patience, show)
+    with boosting_progress(config.rounds, title) as report:
+        stopping = (config.evaluate_every, config.patience, report)
         return additive_fit.fit(config.trees(), train, valid, config.rounds, config.ridge, *stopping)
 
 

@@ -172,6 +172,7 @@ class Labeller:
             )
 
             def label(modules: list[bytes], title: str = "compiling") -> list[dict]:
+                """The record of each module, compiled unless the cache has it."""
                 keys = [hashlib.sha256(identity.encode() + b"\0" + module).hexdigest() for module in modules]
                 records = {key: _read(cache, key) for key in keys}
                 missing = {key: m for key, m in zip(keys, modules, strict=True) if records[key] is None}
@@ -254,7 +255,6 @@ def _open_cache(path: Path) -> Iterator[sqlite3.Connection]:
     cache = sqlite3.connect(path, timeout=60, isolation_level=None)  # another run may be writing
     with contextlib.closing(cache):
         try:
-            cache.execute("PRAGMA journal_mode=WAL")
             cache.execute("CREATE TABLE IF NOT EXISTS labels (key TEXT PRIMARY KEY, record TEXT NOT NULL)")
         except sqlite3.DatabaseError as error:
             raise DataError(path, f"no cache of labels ({error})", "Delete it, or name another") from None

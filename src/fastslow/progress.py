@@ -1,9 +1,13 @@
 """Progress bars that stay readable in a terminal, a notebook and a log file."""
 
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from tqdm import tqdm
 
+Report = Callable[[int, float], None]
+"""Told the round of boosting and the latest valid score."""
 LOG_SECONDS = 10.0  # a file gets a line this often, a terminal four times a second
 
 
@@ -16,3 +20,15 @@ def progress(iterable=None, **options) -> tqdm:
     """
     interval = 0.25 if sys.stderr.isatty() else LOG_SECONDS
     return tqdm(iterable, mininterval=interval, maxinterval=interval, dynamic_ncols=True, **options)
+
+
+@contextmanager
+def boosting_progress(rounds: int, title: str) -> Iterator[Report]:
+    """A bar over rounds of boosting; gives what to tell each round to."""
+    with progress(total=rounds, desc=title, unit="round") as bar:
+
+        def report(_: int, valid: float) -> None:
+            bar.update()
+            bar.set_postfix(valid=f"{valid:.3f}", refresh=False)
+
+        yield report

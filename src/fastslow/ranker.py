@@ -12,7 +12,7 @@ from fastslow.errors import DataError
 from fastslow.graphs import Features
 from fastslow.metrics import collection_score
 from fastslow.plots import plot_training, save_figure
-from fastslow.progress import progress
+from fastslow.progress import boosting_progress
 from fastslow.ranker_config import RankerConfig
 from fastslow.ranker_fit import Fitted, Training, fit, read_training
 from fastslow.ranker_objectives import OBJECTIVES
@@ -54,13 +54,8 @@ def fit_objectives(config: RankerConfig, training: Training, title: str) -> dict
     wanted = tuple(OBJECTIVES) if config.objective == "best" else (config.objective,)
     fits = {}
     for objective in wanted:
-        with progress(total=config.rounds, desc=f"{title} {objective}", unit="round") as bar:
-
-            def show(_, valid: float, bar=bar) -> None:
-                bar.update()
-                bar.set_postfix(valid=f"{valid:.3f}", refresh=False)
-
-            fits[objective] = fit(config, objective, training, show)
+        with boosting_progress(config.rounds, f"{title} {objective}") as report:
+            fits[objective] = fit(config, objective, training, report)
     return fits
 
 

@@ -1,6 +1,5 @@
 """Boosting of a ranker: one loop for all objectives, in one process or on several machines."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import lightgbm
@@ -10,13 +9,13 @@ from fastslow.config import resolve
 from fastslow.errors import DataError
 from fastslow.graphs import Features
 from fastslow.metrics import collection_score
+from fastslow.progress import Report
 from fastslow.ranker_config import RankerConfig
 from fastslow.ranker_features import ABOVE_LEAST
 from fastslow.ranker_objectives import OBJECTIVES, make_dataset, score_table
 from fastslow.ranker_table import Table, read_table, trainable
 
 BIN_ROWS = 50_000  # rows that the bins are made from, of all graphs together
-Progress = Callable[[int, float], None]
 
 
 @dataclass(frozen=True)
@@ -110,7 +109,7 @@ def columns_for(objective: str, columns: list[str]) -> list[str]:
     return [column for column in columns if not column.endswith(ABOVE_LEAST)]
 
 
-def fit(config: RankerConfig, objective: str, training: Training, report: Progress | None = None) -> Fitted:
+def fit(config: RankerConfig, objective: str, training: Training, report: Report | None = None) -> Fitted:
     """Boost trees until the valid score stops improving.
 
     Args:
@@ -131,10 +130,6 @@ def fit(config: RankerConfig, objective: str, training: Training, report: Progre
         **config.network(),
         "objective": OBJECTIVES[objective].lightgbm,
         "metric": "None",
-        "deterministic": True,
-        "force_col_wise": True,
-        "num_threads": config.threads,
-        "verbosity": -1,
     }
     reference = make_dataset(bins, objective, **drawn).construct()
     data = make_dataset(train, objective, **drawn, reference=reference)

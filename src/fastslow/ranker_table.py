@@ -1,16 +1,28 @@
 """The rows that a ranker learns from or scores: one split, graph by graph."""
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from fastslow.errors import DataError
-from fastslow.graphs import Features
+from fastslow.graphs import Features, Graph
 from fastslow.ranker_features import CONTEXT, LARGEST_NODES, tabulate
 
 
-class Table:
+class ByGraph:
+    """Rows by configuration of several graphs; a subclass has their ``names``, ``sizes`` and ``runtimes``."""
+
+    def by_graph(self, values: np.ndarray) -> dict[str, np.ndarray]:
+        """``(C,)`` values of all configurations, split by graph."""
+        return dict(zip(self.names, np.split(values, np.cumsum(self.sizes)[:-1]), strict=True))
+
+    def labels(self) -> dict[str, np.ndarray]:
+        """Runtimes by graph."""
+        return dict(zip(self.names, self.runtimes, strict=True))
+
+
+class Table(ByGraph):
     """Features and runtimes of the configurations of some graphs.
 
     Args:
@@ -39,14 +51,6 @@ class Table:
     def shared(self) -> np.ndarray:
         """Positions of the columns that tell of the graph, the same for all of its configurations."""
         return np.flatnonzero([name.startswith(CONTEXT) for name in self.columns])
-
-    def by_graph(self, values: np.ndarray) -> dict[str, np.ndarray]:
-        """Values of all rows, split by graph."""
-        return dict(zip(self.names, np.split(values, np.cumsum(self.sizes)[:-1]), strict=True))
-
-    def labels(self) -> dict[str, np.ndarray]:
-        """Runtimes by graph."""
-        return dict(zip(self.names, self.runtimes, strict=True))
 
     def select(self, columns: Sequence[str]) -> "Table":
         """The table of some columns, by name."""
@@ -103,14 +107,29 @@ def read_table(
             raise DataError(source.folder, problem, "Build both with the same settings")
     names = features.names(split) if names is None else list(names)
     tables, runtimes, columns = [], [], []
-    for name in names:
-        prefix, _, stem = name.rpartition("/")
-        graph = sources[prefix].graph(split, stem)
+    for graph, chosen in draw_graphs(sources, split, names, most, seed):
         table, columns = tabulate(graph, features.collection.kind, features.config_columns, largest_nodes)
-        chosen = draw_configs(len(table), most, seed, name)
         tables.append(table[chosen])
         runtimes.append(graph.runtime[chosen])
     return Table(names, tables, runtimes, columns)
+
+
+def draw_graphs(
+    sources: Mapping[str, Features], split: str, names: Sequence[str], most: int | None, seed: int
+) -> Iterator[tuple[Graph, np.ndarray | slice]]:
+    """Each graph with positions of at most so many of its configurations.
+
+    Args:
+        sources: Features by name; ``""`` are those whose graphs have no ``<name>/`` before theirs.
+        split: ``train``, ``valid`` or ``test``.
+        names: Which graphs.
+        most: Most configurations of a graph, drawn at random beyond; all of them if none.
+        seed: Seed of the draw.
+    """
+    for name in names:
+        prefix, _, stem = name.rpartition("/")
+        graph = sources[prefix].graph(split, stem)
+        yield graph, draw_configs(graph.num_configs, most, seed, name)
 
 
 def draw_configs(size: int, most: int | None, seed: int, name: str) -> np.ndarray | slice:

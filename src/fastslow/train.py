@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -30,10 +30,17 @@ CHECKPOINT = "checkpoint.pt"
 WEIGHTS = "model.pt"
 
 
-def make_inputs(config: TrainConfig) -> Inputs:
-    """The graphs that the settings name."""
-    features, also = Features(resolve(config.features)), [Features(folder) for folder in config.also()]
-    return Inputs(features, config.depth, pick_device(config.device), also, config.joins_pairs())
+def make_inputs(config: TrainConfig, folders: Sequence[Features] | None = None) -> Inputs:
+    """The graphs to train on.
+
+    Args:
+        config: Settings.
+        folders: The features, those of the collection first; the ones that the settings name unless told.
+    """
+    if folders is None:
+        folders = [Features(resolve(config.features)), *(Features(folder) for folder in config.also())]
+    own, *also = folders
+    return Inputs(own, config.depth, pick_device(config.device), also, config.joins_pairs())
 
 
 def make_network(config: TrainConfig, inputs: Inputs) -> RankingNetwork:
