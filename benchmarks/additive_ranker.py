@@ -30,7 +30,7 @@ from fastslow.config import Config
 from fastslow.ensemble import min_max
 from fastslow.inputs import predict
 from fastslow.metrics import kendall_tau
-from fastslow.presets import preset_settings
+from fastslow.presets import network_settings, preset_settings
 from fastslow.ranker import fit_objectives
 from fastslow.ranker_config import RankerConfig
 from fastslow.ranker_fit import BIN_ROWS, Training
@@ -113,8 +113,10 @@ def train_network(config: LayoutTrainConfig, fold: Fold) -> Scores:
     training = NetworkTraining(config, make_inputs(config, [own, *also.values()]))
     with tempfile.TemporaryDirectory() as checkpoints:
         training.run(Path(checkpoints), "gnn")
-    training.choose_weights()
-    return {"gnn": _lists(predict(training.network, training.inputs, "valid", config.inference_configs))}
+    slug = own.collection.slug
+    training.choose_weights(slug)
+    scores = predict(training.network, training.inputs, slug, "valid", config.inference_configs)
+    return {"gnn": _lists(scores)}
 
 
 def _lists(scores: dict[str, np.ndarray]) -> dict[str, list[float]]:
@@ -125,15 +127,16 @@ def models(options: Namespace, fold: Fold, seed: int) -> list[tuple[int, Config,
     """Format, settings and training function of every model."""
     overrides = parse_overrides(options.set)
     where = {"features": str(fold.folder), "seed": seed, "train_on": options.train_on}
-    of_step = {s: preset_settings(options.preset, overrides, s, "layout") for s in ("ranker", "gnn")}
-    ranker = RankerConfig.of({**of_step["ranker"], **where, "threads": options.threads})
+    settings = preset_settings(options.preset, overrides, "ranker", "layout")
+    ranker = RankerConfig.of({**settings, **where, "threads": options.threads})
     additive = AdditiveRankerConfig.of({**where, "rounds": options.rounds, "threads": options.threads})
     found = [
         (ranker_config.FORMAT, ranker, train_rankers),
         (additive_ranker.FORMAT, additive, train_additive),
     ]
     if options.gnn:
-        network = LayoutTrainConfig.of({**of_step["gnn"], **where, "device": options.device})
+        settings, _ = network_settings(options.preset, overrides, "layout")
+        network = LayoutTrainConfig.of({**settings, "seed": seed, "device": options.device})
         found.append((train_config.FORMAT, network, train_network))
     return found
 

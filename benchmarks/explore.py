@@ -23,12 +23,12 @@ import torch
 
 import measure
 from fastslow.artifacts import commit, digest, read_json, write_json
-from fastslow.collections import COLLECTIONS
+from fastslow.collections import COLLECTIONS, get_collection, training_groups
 from fastslow.errors import ConfigError
 from fastslow.graphs import Features
 from fastslow.inputs import predict
 from fastslow.metrics import collection_score
-from fastslow.presets import preset_settings
+from fastslow.presets import network_settings, preset_settings
 from fastslow.steps import parse_overrides
 from fastslow.train import Training, make_inputs
 from fastslow.train_config import FORMAT, LayoutTrainConfig
@@ -47,7 +47,7 @@ class Run:
         seed: Seed of the network.
         fold: Which fold is held out.
         held_out: Its families.
-        features: Features folder of the first of the collections, beside those of the others.
+        features: Features folders of the collections.
         settings: Settings of the network.
     """
 
@@ -55,18 +55,17 @@ class Run:
     seed: int
     fold: int
     held_out: tuple[str, ...]
-    features: Path
+    features: list[Path]
     settings: dict
 
     def config(self) -> LayoutTrainConfig:
         """The settings, checked."""
-        return LayoutTrainConfig.of({**self.settings, "seed": self.seed, "features": str(self.features)})
+        return LayoutTrainConfig.of({**self.settings, "seed": self.seed})
 
     def path(self, place: Path) -> Path:
         """Where its result lies: everything that changes it is in the name."""
-        config = self.config()
-        inputs = [Features(folder).fingerprint for folder in (self.features, *config.also())]
-        key = [FORMAT, config.identity(), sorted(self.held_out), inputs, self.features.name]
+        inputs = [Features(folder).fingerprint for folder in self.features]
+        key = [FORMAT, self.config().identity(), sorted(self.held_out), inputs]
         return place / "explore" / f"{digest(key)}.json"
 
 
@@ -101,22 +100,19 @@ def plan(options: Namespace, place: Path) -> list[Run]:
     runs = []
     for variant in options.variants:
         overrides = parse_overrides([*options.set, *VARIANTS[variant]])
-        of_step = {s: preset_settings(options.preset, overrides, s, "layout") for s in ("features", "gnn")}
-        folder = place / "features" / "explore" / digest(of_step["features"])
-        build_layouts(of_step["features"], options.data_root, folder)
-        judged: set[str] = set()
-        for slug in options.collections:
-            if slug in judged:
+        of_features = preset_settings(options.preset, overrides, "features", "layout")
+        folder = place / "features" / "explore" / digest(of_features)
+        build_layouts(of_features, options.data_root, folder)
+        settings, train_on = network_settings(options.preset, overrides, "layout")
+        settings["device"] = options.device
+        for group in training_groups("layout", train_on).values():
+            slugs = [collection.slug for collection in group]
+            if set(slugs).isdisjoint(options.collections):
                 continue
-            config = LayoutTrainConfig.of({**of_step["gnn"], "features": str(folder / slug)})
-            together = [slug, *(other.name for other in config.also())]
-            judged |= set(together)
-            folds = _folds(folder, together, options.folds)
+            folds, features = _folds(folder, slugs, options.folds), [folder / slug for slug in slugs]
             for seed in range(options.seeds):
                 for fold, families in enumerate(folds):
-                    held_out = tuple(sorted(families))
-                    settings = {**of_step["gnn"], "device": options.device}
-                    runs.append(Run(variant, seed, fold, held_out, folder / slug, settings))
+                    runs.append(Run(variant, seed, fold, tuple(sorted(families)), features, settings))
     return sorted(runs, key=lambda run: run.seed)
 
 
@@ -132,31 +128,27 @@ def train_held_out(run: Run, place: Path, threads: int) -> dict:
     if not path.is_file():
         torch.set_num_threads(threads)
         config, families = run.config(), set(run.held_out)
-        folders = [HeldOut(folder, families) for folder in (run.features, *config.also())]
         began = time.perf_counter()
-        training = Training(config, make_inputs(config, folders))
+        training = Training(config, make_inputs(config, [HeldOut(f, families) for f in run.features]))
         checkpoints = path.with_suffix("")
         training.run(checkpoints, path.stem)
         if training.recent:
             training.network.load_state_dict(training.recent_average())
         seconds = time.perf_counter() - began
         facts = {"variant": run.variant, "seed": run.seed, "seconds": seconds, "commit": commit()}
-        judged = {f.collection.name: _held_out_tau(training, config, f, folders) for f in folders}
+        judged = {get_collection(slug).name: _held_out_tau(training, slug) for slug in training.labels}
         write_json(path, {**facts, "settings": config.identity(), "per_graph": judged})
         shutil.rmtree(checkpoints)
     return {**read_json(path), "variant": run.variant, "fold": run.fold}
 
 
-def _held_out_tau(
-    training: Training, config: LayoutTrainConfig, features: HeldOut, folders: list[HeldOut]
-) -> dict[str, float]:
+def _held_out_tau(training: Training, slug: str) -> dict[str, float]:
     """Tau by held-out graph of one of the collections that were trained on together."""
-    inputs = make_inputs(config, [features, *(other for other in folders if other is not features)])
-    scores = predict(training.network, inputs, "valid", config.inference_configs)
-    scores = {
-        name: np.nan_to_num(score) for name, score in scores.items()
-    }  # a diverged network ranks nothing
-    return collection_score("layout", features.labels("valid"), scores)["per_graph"]
+    together = training.config.inference_configs
+    scores = predict(training.network, training.inputs, slug, "valid", together)
+    # a diverged network ranks nothing
+    scores = {name: np.nan_to_num(score) for name, score in scores.items()}
+    return collection_score("layout", training.labels[slug], scores)["per_graph"]
 
 
 def finished(runs: list[Run], options: Namespace, place: Path) -> Iterator[dict]:

@@ -52,7 +52,7 @@ def first_configs(graph: Graph, num_configs: int) -> Graph:
 
 
 class OneGraph(Features):
-    """A graph in the place of a features folder: the only one of every split, scalers fitted on it.
+    """A graph in the place of a features folder: the only one of train and test, scalers fitted on it.
 
     Args:
         program: Where it comes from.
@@ -72,8 +72,8 @@ class OneGraph(Features):
         return self.program.collection
 
     def names(self, split: str) -> list[str]:
-        """The graph's name."""
-        return [self.only.name]
+        """The graph's name; valid has none, for its programs are trained on nowhere."""
+        return [] if split == "valid" else [self.only.name]
 
     def graph(self, split: str, name: str) -> Graph:
         """The graph."""

@@ -16,6 +16,7 @@ from dense import DenseInputs, make_dense
 from fastslow.collections import Program
 from fastslow.features import LayoutFeatureConfig
 from fastslow.inputs import Inputs, pick_device, predict
+from fastslow.networks import RankingNetwork
 from fastslow.prune import WHOLE_GRAPH
 from fastslow.train import make_network
 from fastslow.train_config import LayoutTrainConfig
@@ -60,7 +61,7 @@ class Contest:
 
     def _inputs(self, form: str, features: OneGraph) -> Inputs:
         inputs = Inputs if form == "ours" else DenseInputs
-        return inputs(features, self.config.depth, self.device, pair_edges=self.config.pair_edges)
+        return inputs([features], self.config.depth, self.device, self.config.pair_edges)
 
     def run(self, contender: str, num_configs: int) -> np.ndarray:
         """Scores of the first configurations."""
@@ -69,19 +70,22 @@ class Contest:
             return winner_predict(self.winner, inputs, inference_chunk(self.program.collection))
         form, kind = contender.split()
         inputs = self._inputs(form, self.features[kind].first_configs(num_configs))
-        network = self.networks[contender]
-        return predict(network, inputs, "test", self.config.inference_configs)[self.program.name]
+        return self._predict(self.networks[contender], inputs, self.config.inference_configs)
+
+    def _predict(self, network: RankingNetwork, inputs: Inputs, together: int) -> np.ndarray:
+        slug, name = self.program.collection.slug, self.program.name
+        return predict(network, inputs, slug, "test", together)[name]
 
     def run_in_chunks(self) -> np.ndarray:
         """Scores of ours on the pruned graph as for a set too large for one batch, in several passes."""
         inputs = self._inputs("ours", self.features["pruned"])
-        together = -(-self.num_configs // CHUNKS)
-        return predict(self.networks["ours pruned"], inputs, "test", together)[self.program.name]
+        return self._predict(self.networks["ours pruned"], inputs, -(-self.num_configs // CHUNKS))
 
     def prepare(self, kind: str) -> None:
         """What ours does before the network: scaling, states and their tensors."""
         inputs = self._inputs("ours", self.features[kind])
-        inputs.batch("test", self.program.name, np.arange(self.num_configs))
+        path = f"{self.program.collection.slug}/{self.program.name}"
+        inputs.batch("test", path, np.arange(self.num_configs))
 
     def exactness(self, memory: dict[str, dict]) -> dict:
         """Largest difference of scores, in units of the largest: ours from dense, in chunks from at once."""

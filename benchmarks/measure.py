@@ -16,7 +16,7 @@ from typing import Protocol
 import torch
 
 from fastslow.artifacts import commit
-from fastslow.presets import preset_settings
+from fastslow.presets import network_settings, preset_settings
 from fastslow.steps import parse_overrides
 from graph_files import default_files, program_of
 
@@ -78,7 +78,10 @@ def parse_timing_options(description: str, arguments: list[str]) -> argparse.Nam
 
 def our_settings(options: argparse.Namespace, step: str) -> dict:
     """Settings of our ``features`` or ``gnn`` step for layouts, by preset and ``--set``."""
-    return preset_settings(options.preset, parse_overrides(options.set), step, "layout")
+    overrides = parse_overrides(options.set)
+    if step == "gnn":
+        return network_settings(options.preset, overrides, "layout")[0]
+    return preset_settings(options.preset, overrides, step, "layout")
 
 
 def seconds(run: Callable[[], object], device: torch.device) -> float:

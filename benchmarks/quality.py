@@ -1,7 +1,8 @@
 """Kendall tau on the sample competition: our layout network against the 1st place's, over seeds.
 
 ``python benchmarks/quality.py [--quick] [--seeds N] [--collections SLUG ...]``. Ours is trained as by
-``make submit``; the winner's gets (a) exactly the seconds that ours took and (b) as many steps. Both keep
+``make submit``: one network for several collections. The winner's trains one for each, and gets for all of
+them together (a) exactly the seconds that ours took or (b) as many steps, or ``--times`` so many. Both keep
 what is best on valid; test is only reported. Finished runs lie in ``benchmarks/results/`` and are not
 repeated, so an interrupted run goes on where it stopped.
 """
@@ -11,7 +12,7 @@ import tempfile
 import time
 from argparse import Namespace
 from collections.abc import Callable
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,14 +21,16 @@ import torch
 import fastslow
 import measure
 from fastslow.artifacts import commit, digest, read_json, write_json
-from fastslow.collections import COLLECTIONS, Collection, get_collection
+from fastslow.collections import COLLECTIONS, Collection, training_groups
 from fastslow.config import resolve
 from fastslow.features import LayoutFeatureConfig, build_features
 from fastslow.graphs import Features
 from fastslow.inputs import pick_device
 from fastslow.metrics import collection_score
+from fastslow.presets import network_settings
 from fastslow.scores import read_scores
 from fastslow.solution import read_solution
+from fastslow.steps import parse_overrides
 from fastslow.train import make_inputs, train
 from fastslow.train_config import LayoutTrainConfig
 from winner import HOPS
@@ -39,6 +42,7 @@ EQUAL_TIME, EQUAL_STEPS = "winner, equal time", "winner, equal steps"
 CONTENDERS = ("ours", EQUAL_TIME, EQUAL_STEPS)
 SPLITS = ("valid", "test")
 QUICK = ["gnn.epochs=1", "gnn.layout.train_on=collection", "features.workers=1"]
+Scored = dict[str, dict]  # by slug: scores of valid and test, with ``seconds`` and ``steps``
 
 
 def parse_arguments(arguments: list[str]) -> Namespace:
@@ -60,6 +64,9 @@ def parse_arguments(arguments: list[str]) -> Namespace:
     )
     parser.add_argument("--preset", default="sample", help="settings of ours (default sample, quick smoke)")
     parser.add_argument("--data-root", default="data/sample", help="folder of npz_all/ and solution.csv")
+    parser.add_argument(
+        "--times", type=float, default=1, help="seconds or steps of the winner's over ours (default 1)"
+    )
     parser.add_argument(
         "--same-data", action="store_true", help="train the winner's on all train graphs that ours trains on"
     )
@@ -106,72 +113,86 @@ class Comparison:
         }
         build_features(LayoutFeatureConfig.of({**settings, **where}))
 
-    def run(self, collection: Collection, seed: int) -> dict[str, dict]:
-        """Every contender on one collection with one seed."""
-        ours = self._our_config(collection, seed)
-        result = {"ours": self._cached("ours", ours, {}, lambda: self._train_ours(ours))}
-        for name, budget in ((EQUAL_TIME, "seconds"), (EQUAL_STEPS, "steps")):
-            if name not in self.options.contenders:
-                continue
-            limit = {budget: result["ours"][budget]}
-            result[name] = self._cached(
-                name, ours, limit, lambda limit=limit: self._train_winner(ours, limit)
-            )
-        return result
+    def groups(self) -> list[list[Collection]]:
+        """The collections asked for, with those that ours learns from together with them."""
+        overrides = parse_overrides(self.options.set)
+        train_on = network_settings(self.options.preset, overrides, "layout")[1]
+        groups = training_groups("layout", train_on).values()
+        return [group for group in groups if {c.slug for c in group} & {*self.options.collections}]
 
-    def _our_config(self, collection: Collection, seed: int) -> LayoutTrainConfig:
+    def run(self, group: list[Collection], seed: int) -> list[dict]:
+        """Every contender with one seed on collections that ours learns from together."""
+        found = self._cached("ours", group, seed, {}, lambda: self._train_ours(group, seed))
+        seconds, steps = (found[0][what] / len(group) * self.options.times for what in ("seconds", "steps"))
+        for name, limit in ((EQUAL_TIME, {"seconds": seconds}), (EQUAL_STEPS, {"steps": round(steps)})):
+            if name in self.options.contenders:
+                for own in group:
+                    train_it = partial(self._train_winner, own, group, seed, limit)
+                    found += self._cached(name, [own], seed, limit, train_it)
+        return found
+
+    def _our_config(self, group: list[Collection], seed: int, place: Path) -> LayoutTrainConfig:
         fixed = {
-            "features": str(self._features("ours", collection)),
-            "folder": str(self.place / "run"),
+            "features": [str(self._features("ours", own)) for own in group],
+            "runs": [str(place / own.slug) for own in group],
+            "folder": str(place),
             "device": self.device.type,
             "seed": seed,
         }
         return LayoutTrainConfig.of({**measure.our_settings(self.options, "gnn"), **fixed})
 
     def _cached(
-        self, contender: str, ours: LayoutTrainConfig, limit: dict, train_it: Callable[[], dict]
-    ) -> dict:
-        options, features = self.options, Features(resolve(ours.features))
-        facts = {"contender": contender, "collection": features.collection.name, "seed": ours.seed, **limit}
+        self, contender: str, group: list[Collection], seed: int, limit: dict, train_it: Callable[[], Scored]
+    ) -> list[dict]:
+        """What a training scored on each collection; trained where one of them is not known."""
+        options = self.options
         made_from = {
-            "run": ours.artifact().fingerprint,
+            "seed": seed,
+            "contender": contender,
+            "settings": self._our_config(group, seed, self.place).identity(),
+            "features": [Features(self._features("ours", own)).fingerprint for own in LAYOUTS],
             "sources": self.sources,
             "threads": options.threads,
             "device": options.device,
             "same data": options.same_data and contender != "ours",
+            **limit,
         }
-        path = self.place / "quality" / f"{digest({**facts, **made_from})}.json"
-        if not path.is_file():
-            result = train_it()
-            labels = self._labels(features)
-            scores = {s: collection_score("layout", labels[s], result["scores"][s]) for s in labels}
-            told = {"seconds": result["seconds"], "steps": result["steps"], "commit": commit(), **scores}
-            write_json(path, {**facts, **made_from, **told})
-        return read_json(path)
+        facts = [{"collection": own.name, "together": [c.name for c in group], **made_from} for own in group]
+        paths = [self.place / "quality" / f"{digest(own)}.json" for own in facts]
+        if not all(path.is_file() for path in paths):
+            scored = train_it()
+            for own, known, path in zip(group, facts, paths, strict=True):
+                result = scored[own.slug]
+                labels = self._labels(own)
+                taus = {s: collection_score("layout", labels[s], result["scores"][s]) for s in labels}
+                told = {what: result[what] for what in ("seconds", "steps")}
+                write_json(path, {**known, **told, "commit": commit(), **taus})
+        return [read_json(path) for path in paths]
 
-    def _labels(self, features: Features) -> dict[str, dict[str, np.ndarray]]:
+    def _labels(self, collection: Collection) -> dict[str, dict[str, np.ndarray]]:
+        features = Features(self._features("ours", collection))
         labels = {"valid": features.labels("valid")}
         if self.solution:
-            name = features.collection.name
+            name = collection.name
             labels["test"] = {graph: self.solution[f"{name}:{graph}"] for graph in features.names("test")}
         return labels
 
-    def _train_ours(self, config: LayoutTrainConfig) -> dict:
-        with tempfile.TemporaryDirectory(dir=self.place) as folder:
-            config = replace(config, folder=folder)
+    def _train_ours(self, group: list[Collection], seed: int) -> Scored:
+        with tempfile.TemporaryDirectory(dir=self.place) as place:
+            config = self._our_config(group, seed, Path(place))
             began = time.perf_counter()
             manifest = train(config)
             seconds = time.perf_counter() - began
-            scores = read_scores(Path(folder))
+            scores = {own.slug: read_scores(Path(place) / own.slug) for own in group}
         graphs = len(make_inputs(config).trainable())
         steps = manifest["epochs"] * -(-graphs // config.graphs_per_step)
-        return {"seconds": seconds, "steps": steps, "scores": scores}
+        return {slug: {"seconds": seconds, "steps": steps, "scores": own} for slug, own in scores.items()}
 
-    def _train_winner(self, ours: LayoutTrainConfig, limit: dict) -> dict:
-        own, *also = [Path(ours.features), *(ours.also() if self.options.same_data else [])]
-        folders = [self.place / "features" / "winner" / folder.name for folder in (own, *also)]
-        features, *others = [Features(folder) for folder in folders]
-        return train_winner(features, ours.seed, self.device, ours.evaluate_every, others, **limit)
+    def _train_winner(self, own: Collection, group: list[Collection], seed: int, limit: dict) -> Scored:
+        also = [other for other in group if other != own and self.options.same_data]
+        features, *others = [Features(self._features("winner", collection)) for collection in (own, *also)]
+        every = self._our_config(group, seed, self.place).evaluate_every
+        return {own.slug: train_winner(features, seed, self.device, every, others, **limit)}
 
 
 def summarise(runs: list[dict]) -> dict:
@@ -247,10 +268,11 @@ def compare(options: Namespace, place: Path) -> None:
     comparison = Comparison(options, place)
     runs = []
     for seed in range(options.seeds):
-        for collection in map(get_collection, options.collections):
-            for name, run in comparison.run(collection, seed).items():
+        for group in comparison.groups():
+            for run in comparison.run(group, seed):
                 tau = ", ".join(f"{split} {run[split]['mean']:.3f}" for split in SPLITS if split in run)
-                print(f"{collection.name} seed {seed} {name}: {tau} ({run['seconds']:.0f} s)", flush=True)
+                what = f"{run['collection']} seed {seed} {run['contender']}"
+                print(f"{what}: {tau} ({run['seconds']:.0f} s)", flush=True)
                 runs.append(run)
     print("\nKendall tau: mean over seeds (least to most)\n")
     print(measure.table(collection_rows(runs)))

@@ -200,13 +200,13 @@ def random_half(real: Path, repeat: int, epochs: int, rounds: int) -> dict:
             run = Path(place) / "gnn"
             train(
                 LayoutTrainConfig(
-                    features=features,
-                    folder=str(run),
+                    features=[features],
+                    runs=[str(run)],
+                    folder=str(Path(place) / "training"),
                     device="cpu",
                     seed=repeat,
                     epochs=epochs,
                     evaluate_every=max(1, epochs // 20),
-                    train_on="collection",
                 )
             )
             scores = read_scores(run)["test"]

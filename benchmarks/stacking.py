@@ -29,7 +29,7 @@ from fastslow.ensemble import NORMALISATIONS, EnsembleConfig, combine, rank_mean
 from fastslow.graphs import Features
 from fastslow.inputs import predict
 from fastslow.metrics import collection_score
-from fastslow.presets import preset_settings
+from fastslow.presets import network_settings, preset_settings
 from fastslow.ranker import fit_objectives
 from fastslow.ranker_config import RankerConfig
 from fastslow.ranker_fit import read_training
@@ -105,7 +105,8 @@ class Source:
         self.options, self.place = options, place / "stacking"
         overrides = parse_overrides(options.set)
         self.settings = {
-            s: preset_settings(options.preset, overrides, s, "layout") for s in ("gnn", "ranker")
+            "gnn": network_settings(options.preset, overrides, "layout")[0],
+            "ranker": preset_settings(options.preset, overrides, "ranker", "layout"),
         }
         collections = [get_collection(f"layout:{name}:{search}") for search in ("random", "default")]
         self.data = Quality(options, place, collections)
@@ -117,8 +118,8 @@ class Source:
 
         They are, by ``SLUG/SPLIT/GRAPH``, those of the graphs held out or, where none is, of valid and test.
         """
-        where = {"features": str(self.features[0].folder), "device": self.options.device}
-        config = LayoutTrainConfig.of({**self.settings["gnn"], **where, "seed": seed, "train_on": "source"})
+        where = {"device": self.options.device, "seed": seed}
+        config = LayoutTrainConfig.of({**self.settings["gnn"], **where})
         inputs = [features.fingerprint for features in self.features]
         key = digest([train_config.FORMAT, config.identity(), sorted(families), inputs])
         path = self.place / f"gnn-{key}.npz"
@@ -198,15 +199,12 @@ def _keep(path: Path, train: Callable[[], dict[str, np.ndarray]]) -> None:
 def _train_network(config: LayoutTrainConfig, sources: list[Features], checkpoints: Path) -> dict:
     training = Training(config, make_inputs(config, sources))
     training.run(checkpoints, checkpoints.name)
-    training.choose_weights()
     arrays = {}
-    for features in sources:
-        inputs = make_inputs(config, [features])
-        inputs.node_scaler = training.inputs.node_scaler
-        inputs.config_scaler = training.inputs.config_scaler
+    for slug, features in training.inputs.sources.items():
+        training.choose_weights(slug)
         for split in (HELD_OUT,) if features.names(HELD_OUT) else SCORED_SPLITS:
-            scores = predict(training.network, inputs, split, config.inference_configs)
-            arrays |= {f"{features.folder.name}/{split}/{name}": s for name, s in scores.items()}
+            scores = predict(training.network, training.inputs, slug, split, config.inference_configs)
+            arrays |= {f"{slug}/{split}/{name}": score for name, score in scores.items()}
     shutil.rmtree(checkpoints)
     return arrays
 

@@ -44,6 +44,7 @@ class Contest:
         rng = np.random.default_rng(0)
         graph = replace(graph, runtime=1.0 + rng.permutation(graph.num_configs))
         self.device, self.features = pick_device(options.device), OneGraph(program, graph)
+        self.name = f"{program.collection.slug}/{graph.name}"
         settings = measure.our_settings(options, "gnn")
         self.config = LayoutTrainConfig.of({**settings, "configs_per_step": CONFIGS, "graphs_per_step": 1})
         self.num_configs = min(CONFIGS, graph.num_configs)
@@ -60,7 +61,7 @@ class Contest:
 
     def _training(self, name: str) -> Training:
         kind = Inputs if name == "ours" else DenseInputs
-        inputs = kind(self.features, self.config.depth, self.device, pair_edges=self.config.pair_edges)
+        inputs = kind([self.features], self.config.depth, self.device, self.config.pair_edges)
         training = Training(self.config, inputs)
         if name == "dense":
             make_dense(training.network)
@@ -81,31 +82,31 @@ class Contest:
 
     def prepare(self) -> None:
         """What ours does before the network: states of the drawn configurations and their tensors."""
-        self.trainings["ours"].inputs.batch("train", self.features.only.name, self._draw())
+        self.trainings["ours"].inputs.batch("train", self.name, self._draw())
 
     def select_states(self) -> None:
         """The states of the drawn configurations, from those of all."""
-        graph = self.trainings["ours"].inputs.graph("train", self.features.only.name)
+        graph = self.trainings["ours"].inputs.graph("train", self.name)
         graph.states(self._draw(), self.config.depth)
 
     def build_states(self) -> None:
         """The states of the drawn configurations as if those of all were not known."""
         graph = self.features.only
-        edges = self.trainings["ours"].inputs.graph("train", graph.name).edge_index
+        edges = self.trainings["ours"].inputs.graph("train", self.name).edge_index
         codes = graph.codes[self._draw()]
         build_states(edges, graph.num_nodes, graph.config_index, codes, self.config.depth)
 
     def exactness(self, memory: dict[str, dict]) -> dict:
         """Differences of scores and parameter gradients between ours and dense, relative to the largest."""
         configs = np.arange(memory["dense"]["configs"])
-        network, name = self.trainings["ours"].network, self.features.only.name
+        network = self.trainings["ours"].network
         runtime = torch.from_numpy(self.features.only.runtime[configs]).to(self.device)
         self.trainings["dense"].network.load_state_dict(network.state_dict())
         values = {}
         for form, training in self.trainings.items():
             network = training.network.eval()  # no dropout
             network.zero_grad()
-            score = network(training.inputs.batch("train", name, configs))
+            score = network(training.inputs.batch("train", self.name, configs))
             pairwise_hinge(score, runtime).backward()
             gradient = torch.cat([p.grad.flatten() for p in network.parameters() if p.grad is not None])
             values[form] = {"score": score.detach(), "gradient": gradient}

@@ -11,7 +11,7 @@ from fastslow.config import PROJECT
 from fastslow.errors import ConfigError, DataError
 from fastslow.features import LayoutFeatureConfig, build_features
 from fastslow.graphs import Features
-from fastslow.presets import preset_settings
+from fastslow.presets import network_settings, preset_settings
 from fastslow.scaling import Scaler
 from fastslow.steps import parse_overrides
 from fastslow.train import make_inputs
@@ -71,12 +71,11 @@ def test_held_out_graphs_are_valid_and_all_others_train(features):
         assert held.scaler("node").mean.shape == whole.scaler("node").mean.shape
 
 
-def test_nothing_of_a_held_out_family_is_trained_on(features, monkeypatch):
+def test_nothing_of_a_held_out_family_is_trained_on(features):
     families = explore._folds(features, [OWN.slug], 2)[0]
-    config = LayoutTrainConfig(features=str(features / OWN.slug), train_on="source", device="cpu")
-    monkeypatch.setattr("fastslow.train.Features", lambda folder: folds.HeldOut(folder, families))
-    names = make_inputs(config).trainable()
-    assert any("/" in name for name in names)
+    sources = [folds.HeldOut(features / collection.slug, families) for collection in (OWN, OTHER)]
+    names = make_inputs(LayoutTrainConfig(device="cpu"), sources).trainable()
+    assert {name.partition("/")[0] for name in names} == {OWN.slug, OTHER.slug}
     assert not {folds.family_of(name.rpartition("/")[2]) for name in names} & families
 
 
@@ -95,9 +94,10 @@ def test_collections_that_are_trained_on_together_share_a_run(tmp_path):
 @pytest.mark.parametrize("name", variants.VARIANTS)
 def test_every_variant_is_a_change_of_settings_that_exist(name):
     overrides = parse_overrides(variants.VARIANTS[name])
-    of_step = {step: preset_settings("sample", overrides, step, "layout") for step in ("features", "gnn")}
-    configs = LayoutFeatureConfig.of(of_step["features"]), LayoutTrainConfig.of(of_step["gnn"])
-    assert (configs == (LayoutFeatureConfig(), LayoutTrainConfig())) == (name == variants.BASE)
+    features = LayoutFeatureConfig.of(preset_settings("sample", overrides, "features", "layout"))
+    settings, train_on = network_settings("sample", overrides, "layout")
+    usual = (LayoutFeatureConfig(), LayoutTrainConfig(), "layout")
+    assert ((features, LayoutTrainConfig.of(settings), train_on) == usual) == (name == variants.BASE)
 
 
 def last_line(capsys):

@@ -3,7 +3,11 @@
 import ast
 import dataclasses
 import importlib
+import shlex
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import nbformat
 import papermill
@@ -20,7 +24,7 @@ from workspace import environment
 
 FOLDER = ROOT / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
-LINES = 40
+LINES = 50
 
 
 def read(path):
@@ -114,8 +118,18 @@ CHAIN = {  # each needs what those before it made
     "10_features_layout": {"folder": XLA, "hops": 1},
     "11_features_tile": {"folder": TILE},
     "12_violation_ratio": {"features": XLA, "panels": 2},
-    "20_train_layout_gnn": {"features": XLA, "folder": "runs/alone/gnn", "train_on": "collection", **SMOKE},
-    "21_train_tile_gnn": {"features": TILE, "folder": "runs/alone/gnn-tile-xla-s0", **SMOKE},
+    "20_train_layout_gnn": {
+        "features": [XLA],
+        "runs": ["runs/alone/gnn"],
+        "folder": "runs/alone/training",
+        **SMOKE,
+    },
+    "21_train_tile_gnn": {
+        "features": [TILE],
+        "runs": ["runs/alone/gnn-tile-xla-s0"],
+        "folder": "runs/alone/training-tile",
+        **SMOKE,
+    },
     "22_train_ranker": {
         "features": XLA,
         "folder": "runs/alone/ranker",
@@ -152,7 +166,9 @@ CHAIN = {  # each needs what those before it made
 MADE = {
     "10_features_layout": [f"{XLA}/manifest.json", f"{XLA}/graphs.csv", f"{XLA}/scalers.npz"],
     "11_features_tile": [f"{TILE}/manifest.json", f"{TILE}/graphs.csv", f"{TILE}/scalers.npz"],
-    "20_train_layout_gnn": [f"runs/alone/gnn/{f}" for f in ("scores.npz", "model.pt", "metrics.jsonl")],
+    "20_train_layout_gnn": [
+        f"runs/alone/{f}" for f in ("gnn/scores.npz", "gnn/model.pt", "training/metrics.jsonl")
+    ],
     "21_train_tile_gnn": ["runs/alone/gnn-tile-xla-s0/scores.npz"],
     "22_train_ranker": [f"runs/alone/ranker/{f}" for f in ("scores.npz", "model.txt", "importance.csv")],
     "23_train_additive_ranker": [
@@ -184,6 +200,28 @@ def test_the_chain_ends_in_a_checked_submission(own_home):
     manifest = read_manifest(own_home / "runs" / "alone" / "ensemble")
     assert set(manifest["members"]) == {"gnn", "ranker", "additive"} and manifest["gain"] >= 0
     assert check_submission(own_home / "submissions" / "alone.csv", own_home / "data" / "sample")["rows"]
+
+
+def commands_of_readme():
+    text = (ROOT / "README.md").read_text().replace("\\\n", " ")
+    return [shlex.split(line, comments=True) for line in text.splitlines() if line.startswith("papermill ")]
+
+
+@pytest.mark.parametrize("arguments", commands_of_readme(), ids=lambda arguments: Path(arguments[3]).stem)
+def test_a_command_of_the_readme_runs_one_notebook(own_home, tmp_path, arguments):
+    words = [word.replace("features/sample/", "features/smoke/") for word in arguments[1:]]
+    words[words.index("out.ipynb")] = str(tmp_path / "out.ipynb")
+    before = set((own_home / "runs").rglob("scores.npz"))
+    run = subprocess.run(
+        [sys.executable, "-m", "papermill", *words], cwd=ROOT, capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stderr[-3000:]
+    (made,) = set((own_home / "runs").rglob("scores.npz")) - before
+    assert made.relative_to(own_home).parts[1].startswith("mine")
+
+
+def test_the_readme_runs_notebooks():
+    assert len(commands_of_readme()) >= 2
 
 
 @pytest.mark.parametrize(

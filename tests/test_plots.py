@@ -33,6 +33,10 @@ def test_training_of_a_network():
     left, right = plots.plot_training(history, "gnn").axes
     np.testing.assert_array_equal(left.lines[0].get_xydata(), history[["epoch", "loss"]])
     np.testing.assert_array_equal(right.lines[0].get_xydata(), history[["epoch", "valid"]])
+    history["layout-xla-random"] = [0.2, 0.4, 0.3]
+    _, right = plots.plot_training(history, "gnn").axes
+    assert [line.get_label() for line in right.lines] == ["mean", "layout-xla-random"]
+    np.testing.assert_array_equal(right.lines[1].get_ydata(), history["layout-xla-random"])
     assert left.get_title() == "gnn: loss" and right.get_xlabel() == "epoch"
 
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import tracemalloc
-from functools import partial
 
 import numpy as np
 import pytest
@@ -93,9 +92,10 @@ def test_a_network_learns_from_the_labelled_and_scores_the_test_files(tmp_path, 
         data_root=str(labelled_root(tmp_path / "data", collection)),
     )
     build_features(config)
-    make = TileTrainConfig if collection.kind == "tile" else partial(LayoutTrainConfig, train_on="collection")
+    make = TileTrainConfig if collection.kind == "tile" else LayoutTrainConfig
     settings = {"width": 16, "epochs": 1, "configs_per_step": 32, "evaluate_every": 1, "device": "cpu"}
-    manifest = train(make(features=config.folder, folder=str(tmp_path / "run"), **settings))
+    where = {"runs": [str(tmp_path / "run")], "folder": str(tmp_path / "training")}
+    manifest = train(make(features=[config.folder], **where, **settings))
     scores, features = read_scores(tmp_path / "run"), Features(config.folder)
     check_scores(tmp_path / "run", scores, features)
     tests = {p.name: p.path for p in PROGRAMS if (p.collection, p.split) == (collection, "test")}
@@ -122,10 +122,9 @@ def test_a_submission_of_every_published_test_file(tmp_path):
             data_root=str(labelled_root(tmp_path / "data", get_collection(name))),
         )
         build_features(config)
-        make = TileTrainConfig if kind == "tile" else partial(LayoutTrainConfig, train_on="collection")
-        run = make(
-            features=config.folder, folder=str(tmp_path / "runs" / kind), epochs=1, width=16, device="cpu"
-        )
+        make = TileTrainConfig if kind == "tile" else LayoutTrainConfig
+        where = {"runs": [str(tmp_path / "runs" / kind)], "folder": str(tmp_path / "training" / kind)}
+        run = make(features=[config.folder], **where, epochs=1, width=16, device="cpu")
         train(run)
         inputs = make_inputs(run)
         network = make_network(run, inputs).eval()

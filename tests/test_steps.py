@@ -9,6 +9,8 @@ from fastslow.errors import ConfigError
 from fastslow.presets import PRESETS, preset_settings
 from fastslow.steps import _CONFIGS, _SECTIONS, MODELS, STAGES, Plan, parse_overrides
 
+LAYOUTS = [c.slug for c in COLLECTIONS if c.kind == "layout"]
+
 
 def plan(preset="sample", seeds=1, overrides=None, data="sample", name="r"):
     return Plan(data, name, preset, seeds, overrides or {}, 1)
@@ -23,7 +25,8 @@ def by_folder(plan):
 def test_every_preset_makes_every_step(preset, seeds):
     steps = plan(preset, seeds).steps()
     counts = {stage: sum(step.stage == stage for step in steps) for stage in STAGES}
-    assert counts == {"features": 5, "train": (2 * 5 + 4) * seeds, "ensemble": 5, "submission": 1}
+    networks = 3 if preset == "kaggle" else 2  # a network for each source, or for all layouts; and for tile
+    assert counts == {"features": 5, "train": (5 + 4 + networks) * seeds, "ensemble": 5, "submission": 1}
     stages = [STAGES.index(step.stage) for step in steps]
     assert stages == sorted(stages)
     assert len({step.config.folder for step in steps}) == len(steps)
@@ -39,19 +42,46 @@ def test_a_preset_holds_only_what_differs_from_the_defaults(preset):
         for kind in (only,) if only else ("layout", "tile"):
             if (step, kind) == ("additive", "tile"):
                 continue
-            default = _CONFIGS[step, kind][0]()
-            changed = {name for name, value in settings.items() if getattr(default, name) != value}
+            default = _CONFIGS[step, kind][0]().asdict() | ({"train_on": "layout"} if step == "gnn" else {})
+            changed = {name for name, value in settings.items() if default[name] != value}
             assert changed == set(settings), section
+
+
+@pytest.mark.parametrize(
+    ("train_on", "groups"),
+    [
+        ("layout", {"layout": LAYOUTS}),
+        ("source", {"layout-xla": LAYOUTS[:2], "layout-nlp": LAYOUTS[2:]}),
+        ("collection", {slug: [slug] for slug in LAYOUTS}),
+    ],
+)
+def test_a_network_learns_from_a_group_of_collections_and_scores_them(train_on, groups):
+    steps = by_folder(plan(seeds=2, overrides=parse_overrides([f"gnn.layout.train_on={train_on}"])))
+    trainings = {f for f in steps if f.startswith("runs/r/training-layout")}
+    assert trainings == {f"runs/r/training-{name}-s{seed}" for name in groups for seed in (0, 1)}
+    for name, slugs in groups.items():
+        config = steps[f"runs/r/training-{name}-s1"].config
+        assert config.features == [f"features/r/{slug}" for slug in slugs]
+        assert config.runs == [f"runs/r/gnn-{slug}-s1" for slug in slugs]
+        assert config.seed == 1
+    assert steps["runs/r/training-tile-s0"].config.runs == ["runs/r/gnn-tile-xla-s0"]
 
 
 def test_steps_take_each_others_folders_and_the_seeds():
     steps = by_folder(plan(seeds=2, data="/a b", name="my run"))
+    networks = {
+        run
+        for step in steps.values()
+        if step.config.folder.startswith("runs/my run/training")
+        for run in step.config.runs
+    }
     for c in COLLECTIONS:
         features = steps[f"features/my run/{c.slug}"].config
         assert (features.collection, features.data_root) == (c.name, "/a b")
         runs = [f"runs/my run/{model}-{c.slug}-s{seed}" for model in MODELS[c.kind] for seed in (0, 1)]
-        assert [steps[run].config.seed for run in runs] == [0, 1] * len(MODELS[c.kind])
-        assert {steps[run].config.features for run in runs} == {features.folder}
+        rankers = [run for run in runs if run not in networks]
+        assert [steps[run].config.seed for run in rankers] == [0, 1] * (len(MODELS[c.kind]) - 1)
+        assert {steps[run].config.features for run in rankers} == {features.folder}
         ensemble = steps[f"runs/my run/ensemble-{c.slug}"].config
         assert (ensemble.runs, ensemble.features) == (runs, features.folder)
     submission = steps["runs/my run/submission"].config
@@ -74,8 +104,8 @@ def test_from_general_to_particular(monkeypatch):
     assert preset_settings("p", overrides, "gnn", "layout") == {"epochs": 5, "width": 8}
     overrides = parse_overrides(["gnn.epochs=5", "gnn.tile.epochs=6"])
     steps = by_folder(plan("p", overrides=overrides))
-    assert steps["runs/r/gnn-tile-xla-s0"].config.epochs == 6
-    assert steps["runs/r/gnn-layout-nlp-random-s0"].config.epochs == 5
+    assert steps["runs/r/training-tile-s0"].config.epochs == 6
+    assert steps["runs/r/training-layout-s0"].config.epochs == 5
 
 
 @pytest.mark.parametrize(
@@ -117,7 +147,9 @@ def test_a_setting_of_a_model_that_the_kind_does_not_have_is_refused():
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("gnn.epoch=3", "epoch: no such setting of TileTrainConfig; did you mean 'epochs'"),
+        ("gnn.epoch=3", "epoch: no such setting of LayoutTrainConfig; did you mean 'epochs'"),
+        ("gnn.layout.train_on=all", "train_on: 'all' is not one of collection, source, layout"),
+        ("gnn.runs=[]", "gnn.runs: is set by the workflow"),
         ("features.tile.hops=1", "hops: no such setting of TileFeatureConfig"),
         ("additive.objective=best", "objective: no such setting of AdditiveRankerConfig"),
         ("ranker.leaves=1", "leaves: 1 is not 2 or more"),

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import fastslow.train
+from fastslow.artifacts import read_manifest
 from fastslow.collections import SPLITS, get_collection
 from fastslow.config import PROJECT
 from fastslow.errors import ConfigError, DataError
@@ -96,10 +97,10 @@ def kernels(tmp_path_factory):
 def settings(toy, tmp_path):
     """A small run on the toy."""
     return LayoutTrainConfig(
-        features=str(toy),
-        folder=str(tmp_path / "run"),
+        features=[str(toy)],
+        runs=[str(tmp_path / "run")],
+        folder=str(tmp_path / "run" / "training"),
         device="cpu",
-        train_on="collection",
         width=8,
         depth=1,
         epochs=4,
@@ -109,12 +110,21 @@ def settings(toy, tmp_path):
     )
 
 
+def into(config, folder):
+    """The same settings with other folders to write."""
+    return replace(config, runs=[str(folder)], folder=str(folder / "training"))
+
+
 def make_training(config):
     return Training(config, make_inputs(config))
 
 
 def weights_of(folder):
     return torch.load(f"{folder}/model.pt", weights_only=True)
+
+
+def metrics_of(folder):
+    return [json.loads(line) for line in (folder / "training" / "metrics.jsonl").read_text().splitlines()]
 
 
 def same_run(one, other):
@@ -129,7 +139,7 @@ def same_run(one, other):
             for split in scores
             for name, score in scores[split].items()
         )
-        and (one / "metrics.jsonl").read_text() == (other / "metrics.jsonl").read_text()
+        and metrics_of(one) == metrics_of(other)
     )
 
 
@@ -156,44 +166,57 @@ def forbid_training(monkeypatch):
 def test_a_run_learns_that_one_nodes_layout_decides(settings, tmp_path):
     config = replace(settings, width=16, epochs=60, dropout=0.0, learning_rate=1e-2)
     manifest = train(replace(config, configs_per_step=24, evaluate_every=10))
-    history = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    history = metrics_of(tmp_path / "run")
     assert [row["epoch"] for row in history] == [10, 20, 30, 40, 50, 60]
     assert history[-1]["loss"] < history[0]["loss"]
 
     inputs = make_inputs(config)
     network = make_network(config, inputs)
-    network.load_state_dict(weights_of(config.folder))
-    scores = predict(network, inputs, "train", config.inference_configs)
-    runtimes = inputs.features.labels("train")
+    network.load_state_dict(weights_of(*config.runs))
+    scores = predict(network, inputs, LAYOUT.slug, "train", config.inference_configs)
+    runtimes = inputs.sources[LAYOUT.slug].labels("train")
     assert min(kendall_tau(runtimes[name], scores[name]) for name in PROGRAMS["train"]) > 0.9
     assert manifest["valid"]["mean"] == pytest.approx(np.mean(list(manifest["valid"]["per_graph"].values())))
 
 
-def test_the_run_folder_is_whole(settings, tmp_path):
-    manifest = train(settings)
-    names = {path.name for path in (tmp_path / "run").iterdir()} - {".lock"}
-    assert names == {
-        "manifest.json",
-        "metrics.jsonl",
-        "training.png",
-        "model.pt",
-        "scores.npz",
-    }
-    features = Features(settings.features)
+def files(folder):
+    return {path.name for path in folder.iterdir() if path.is_file()} - {".lock"}
+
+
+def test_the_folders_are_whole(settings, tmp_path):
+    training = train(settings)
+    assert files(tmp_path / "run") == {"manifest.json", "model.pt", "scores.npz"}
+    assert files(tmp_path / "run" / "training") == {"manifest.json", "metrics.jsonl", "training.png"}
+    features = Features(*settings.features)
     scores = read_scores(tmp_path / "run")
     check_scores(tmp_path / "run", scores, features)
     (name,) = PROGRAMS["valid"]
     tau = kendall_tau(features.labels("valid")[name], scores["valid"][name])
+    manifest = read_manifest(tmp_path / "run")
     assert manifest["valid"]["per_graph"] == {name: tau}
-    assert manifest["epochs"] == settings.epochs
+    assert manifest["epochs"] == training["epochs"] == settings.epochs
     assert manifest["settings"]["model"] == "gnn"
     assert manifest["settings"]["collection"] == LAYOUT.name
+    assert training["valid"]["per_graph"] == {f"{LAYOUT.slug}/{name}": tau}
+    assert training["valid"]["by_collection"] == {LAYOUT.slug: tau}
+
+
+@pytest.mark.parametrize("lost", ["run/manifest.json", "run/training/manifest.json"])
+def test_a_training_counts_as_done_with_its_runs_alone(settings, tmp_path, monkeypatch, lost):
+    train(settings)
+    assert settings.artifact().is_current()
+    (tmp_path / lost).unlink()
+    assert not settings.artifact().is_current()
+    forbid_training(monkeypatch)
+    with pytest.raises(Interrupted):
+        train(settings)
+    assert not (tmp_path / "run" / "manifest.json").exists(), "what is made anew does not count as done"
 
 
 def test_equal_seeds_give_equal_runs_and_others_do_not(settings, tmp_path):
     folders = [tmp_path / name for name in ("a", "b", "c")]
     for folder, seed in zip(folders, (7, 7, 8), strict=True):
-        train(replace(settings, folder=str(folder), seed=seed))
+        train(into(replace(settings, seed=seed), folder))
     assert same_run(folders[0], folders[1])
     assert not same_run(folders[0], folders[2])
 
@@ -211,7 +234,7 @@ def test_the_seed_draws_the_first_weights(settings):
 def test_a_resumed_run_equals_an_uninterrupted_one(settings, tmp_path, capsys, method, calls, epoch):
     """Two graphs, 6 epochs, a checkpoint after epochs 2, 4 and 6; dropout and sampling are on."""
     config = replace(settings, epochs=6, evaluate_every=2, dropout=0.3)
-    train(replace(config, folder=str(tmp_path / "whole")))
+    train(into(config, tmp_path / "whole"))
     with pytest.MonkeyPatch.context() as monkeypatch:
         interrupt(monkeypatch, method, calls)
         with pytest.raises(Interrupted):
@@ -219,20 +242,20 @@ def test_a_resumed_run_equals_an_uninterrupted_one(settings, tmp_path, capsys, m
     assert not (tmp_path / "run" / "manifest.json").exists()
     capsys.readouterr()
     manifest = train(config)
-    assert (f"run: resumed after epoch {epoch}" in capsys.readouterr().out) == (epoch > 0)
+    assert (f"training: resumed after epoch {epoch}" in capsys.readouterr().out) == (epoch > 0)
     assert same_run(tmp_path / "run", tmp_path / "whole")
-    assert manifest["valid"] == json.loads((tmp_path / "whole" / "manifest.json").read_text())["valid"]
-    assert not (tmp_path / "run" / "checkpoint.pt").exists()
+    assert manifest["valid"] == read_manifest(tmp_path / "whole" / "training")["valid"]
+    assert not (tmp_path / "run" / "training" / "checkpoint.pt").exists()
 
 
 def test_a_checkpoint_of_other_settings_is_not_continued(settings, tmp_path):
     config = replace(settings, learning_rate=1e-4)
-    train(replace(config, folder=str(tmp_path / "whole")))
+    train(into(config, tmp_path / "whole"))
     with pytest.MonkeyPatch.context() as monkeypatch:
         interrupt(monkeypatch, "choose_weights", 0)
         with pytest.raises(Interrupted):
             train(settings)
-    assert (tmp_path / "run" / "checkpoint.pt").exists()
+    assert (tmp_path / "run" / "training" / "checkpoint.pt").exists()
     train(config)
     assert same_run(tmp_path / "run", tmp_path / "whole")
 
@@ -263,7 +286,7 @@ def test_changed_features_train_again(settings, tmp_path):
         tmp_path / "other", train=constant_runtime, mobilenet_forward_w32_d2_b8=one_node_decides
     )
     assert replace(settings, epochs=1).artifact().is_current()
-    assert not replace(settings, epochs=1, features=str(other)).artifact().is_current()
+    assert not replace(settings, epochs=1, features=[str(other)]).artifact().is_current()
 
 
 @pytest.mark.parametrize(
@@ -302,16 +325,16 @@ def test_a_wrong_setting_is_refused_and_named(field, value, message):
 
 def test_features_of_the_other_kind_are_refused(settings, kernels, tmp_path):
     with pytest.raises(ConfigError, match="^features: .* layout collection"):
-        train(replace(settings, features=str(kernels)))
+        train(replace(settings, features=[str(kernels)]))
     with pytest.raises(ConfigError, match="^features: .* tile collection"):
-        train(TileTrainConfig(features=settings.features, folder=str(tmp_path / "tile")))
+        train(into(TileTrainConfig(features=settings.features), tmp_path / "tile"))
     with pytest.raises(ConfigError, match="^cross_config: no such setting"):
         TileTrainConfig.of({"cross_config": True})
 
 
 def test_missing_features_are_named(settings, tmp_path):
     with pytest.raises(DataError, match="nowhere"):
-        train(replace(settings, features=str(tmp_path / "nowhere")))
+        train(replace(settings, features=[str(tmp_path / "nowhere")]))
 
 
 def script_valid(monkeypatch, *scores):
@@ -327,15 +350,14 @@ def test_patience_counts_evaluations_without_a_better_score(settings, monkeypatc
     manifest = train(config)
     assert manifest["epochs"] == 10
     assert manifest["valid"]["weights"] == "epoch 4"
-    assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 5
+    assert len(metrics_of(tmp_path / "run")) == 5
 
 
 def test_without_patience_every_epoch_runs_and_the_last_is_evaluated(settings, monkeypatch, tmp_path):
     script_valid(monkeypatch, 0.3, 0.2, 0.1, 0.3)
     manifest = train(replace(settings, epochs=7, evaluate_every=3, average_last=0))
     assert manifest["epochs"] == 7
-    rows = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
-    assert [json.loads(row)["epoch"] for row in rows] == [3, 6, 7]
+    assert [row["epoch"] for row in metrics_of(tmp_path / "run")] == [3, 6, 7]
 
 
 def test_the_best_weights_so_far_survive_an_interruption(settings):
@@ -364,7 +386,7 @@ def test_averaged_weights_are_taken_where_they_are_no_worse(settings, monkeypatc
     manifest = train(replace(settings, epochs=3, evaluate_every=1, average_last=2))
     assert manifest["valid"]["weights"].startswith(chosen)
     assert manifest["valid"]["mean"] == max(average_score, 0.4)
-    for name, value in weights_of(settings.folder).items():
+    for name, value in weights_of(*settings.runs).items():
         average = (kept[1][name] + kept[2][name]) / 2
         torch.testing.assert_close(value, kept[1][name] if chosen == "epoch 2" else average)
 
@@ -372,8 +394,8 @@ def test_averaged_weights_are_taken_where_they_are_no_worse(settings, monkeypatc
 def test_a_part_of_valid_steers_and_all_of_it_is_reported(settings, monkeypatch, tmp_path):
     sizes, predict_all = [], fastslow.train.predict
 
-    def record(network, inputs, split, together, only=None):
-        scores = predict_all(network, inputs, split, together, only)
+    def record(network, inputs, slug, split, together, only=None):
+        scores = predict_all(network, inputs, slug, split, together, only)
         sizes.append((split, *{len(score) for score in scores.values()}))
         return scores
 
@@ -382,29 +404,28 @@ def test_a_part_of_valid_steers_and_all_of_it_is_reported(settings, monkeypatch,
     assert sizes[:2] == [("valid", 10)] * 2
     assert sizes[2:] == [("valid", 24)] * 3 + [("test", 24)]
     (name,) = PROGRAMS["valid"]
-    labels, scores = Features(settings.features).labels("valid"), read_scores(tmp_path / "run")["valid"]
+    labels, scores = Features(*settings.features).labels("valid"), read_scores(tmp_path / "run")["valid"]
     assert manifest["valid"]["mean"] == kendall_tau(labels[name], scores[name])
 
 
 def test_the_chosen_weights_are_never_below_the_best_on_valid(settings, tmp_path):
     for seed in range(3):
         manifest = train(replace(settings, seed=seed, epochs=5, evaluate_every=1, learning_rate=2e-2))
-        rows = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
-        assert manifest["valid"]["mean"] >= max(json.loads(row)["valid"] for row in rows)
+        assert manifest["valid"]["mean"] >= max(row["valid"] for row in metrics_of(tmp_path / "run"))
 
 
 def test_train_graphs_of_constant_runtime_are_skipped(settings, monkeypatch, tmp_path):
     features = build_layout(tmp_path, mobilenet_forward_w32_d2_b8=constant_runtime)
     seen, example = [], Training._example
     monkeypatch.setattr(Training, "_example", lambda *args: seen.append(args[1][0]) or example(*args))
-    train(replace(settings, features=str(features), epochs=2))
-    assert seen == ["vgg_forward_w32_d1_b8"] * 2
+    train(replace(settings, features=[str(features)], epochs=2))
+    assert seen == [f"{LAYOUT.slug}/vgg_forward_w32_d1_b8"] * 2
 
 
 def test_train_graphs_that_teach_no_order_at_all_are_refused(settings, tmp_path):
     features = build_layout(tmp_path, train=constant_runtime)
     with pytest.raises(DataError, match="features: no train graph has two configurations of different"):
-        train(replace(settings, features=str(features)))
+        train(replace(settings, features=[str(features)]))
 
 
 def test_graphs_with_one_configuration_are_scored(settings, tmp_path):
@@ -412,7 +433,7 @@ def test_graphs_with_one_configuration_are_scored(settings, tmp_path):
         tmp_path, mobilenet_forward_w32_d2_b8=one_configuration, valid=a_single_one, test=a_single_one
     )
     assert Features(features).num_configs("train")["mobilenet_forward_w32_d2_b8"] == 1
-    manifest = train(replace(settings, features=str(features)))
+    manifest = train(replace(settings, features=[str(features)]))
     assert manifest["valid"]["mean"] == 0
     scores = read_scores(tmp_path / "run")
     for split in ("valid", "test"):
@@ -424,44 +445,46 @@ def test_many_configurations_are_scored_in_chunks_as_if_at_once(settings, monkey
     inputs = make_training(settings).inputs
     network = make_network(settings, inputs)
     (name,) = PROGRAMS["valid"]
-    whole = predict(network, inputs, "valid", 24)[name]
+    whole = predict(network, inputs, LAYOUT.slug, "valid", 24)[name]
     sizes, batch = [], inputs.batch
     monkeypatch.setattr(inputs, "batch", lambda *args: sizes.append(len(args[2])) or batch(*args))
-    np.testing.assert_allclose(predict(network, inputs, "valid", together)[name], whole, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        predict(network, inputs, LAYOUT.slug, "valid", together)[name], whole, rtol=1e-5, atol=1e-6
+    )
     assert max(sizes) <= together
 
 
 def test_a_kernel_is_embedded_once_for_all_its_configurations(kernels, tmp_path, monkeypatch):
-    config = TileTrainConfig(features=str(kernels), folder=str(tmp_path), device="cpu", width=8, depth=1)
+    config = TileTrainConfig(features=[str(kernels)], device="cpu", width=8, depth=1)
     inputs = make_inputs(config)
     network = make_network(config, inputs)
     embedded = []
     monkeypatch.setattr(
         network.trunk, "forward", lambda *args, run=network.trunk.forward: embedded.append(1) or run(*args)
     )
-    scores = predict(network, inputs, "valid", 2)
+    scores = predict(network, inputs, TILE.slug, "valid", 2)
     assert len(embedded) == len(scores) == 3
-    assert {name: len(score) for name, score in scores.items()} == inputs.features.num_configs("valid")
+    assert {name: len(score) for name, score in scores.items()} == Features(kernels).num_configs("valid")
     assert min(map(len, scores.values())) > 2
 
 
 def test_scores_of_a_whole_set_do_not_depend_on_its_order(settings):
     training = make_training(settings)
     (name,) = PROGRAMS["valid"]
-    scores = predict(training.network, training.inputs, "valid", 24)[name]
+    scores = predict(training.network, training.inputs, LAYOUT.slug, "valid", 24)[name]
     order = np.random.default_rng(3).permutation(24)
-    shuffled = training.network(training.inputs.batch("valid", name, order)).detach()
+    shuffled = training.network(training.inputs.batch("valid", f"{LAYOUT.slug}/{name}", order)).detach()
     np.testing.assert_allclose(shuffled, scores[order], rtol=1e-4, atol=1e-6)
 
 
 def test_prediction_uses_no_dropout_and_training_does(settings):
     training = make_training(replace(settings, dropout=0.5))
     training.network.train()
-    one, other = (predict(training.network, training.inputs, "valid", 24) for _ in range(2))
+    one, other = (predict(training.network, training.inputs, LAYOUT.slug, "valid", 24) for _ in range(2))
     assert all(np.array_equal(one[name], other[name]) for name in one)
     training.run_epoch()
     assert training.network.training
-    example = training._example(("mobilenet_forward_w32_d2_b8", np.arange(24)))
+    example = training._example((training.names[0], np.arange(24)))
     assert training._loss(*example) != training._loss(*example)
 
 
@@ -499,7 +522,7 @@ def test_the_gradient_of_a_step_is_the_mean_over_its_graphs(settings, monkeypatc
     config = replace(settings, graphs_per_step=2, configs_per_step=24, dropout=0.0, clip=1e9)
     training = make_training(config)
     parameters = list(training.network.parameters())
-    losses = [training._loss(*training._example((name, np.arange(24)))) for name in PROGRAMS["train"]]
+    losses = [training._loss(*training._example((name, np.arange(24)))) for name in training.names]
     wanted = torch.autograd.grad(sum(losses) / 2, parameters, allow_unused=True)
     taken = []
     monkeypatch.setattr(training.optimizer, "step", lambda: taken.extend(p.grad.clone() for p in parameters))
@@ -543,10 +566,9 @@ def test_the_learning_rate_runs_through_all_epochs(settings, monkeypatch):
 
 
 def test_tile_kernels_train(kernels, tmp_path):
-    config = TileTrainConfig(
-        features=str(kernels), folder=str(tmp_path / "run"), device="cpu", width=8, depth=1, epochs=3
-    )
-    manifest = train(config)
+    config = TileTrainConfig(features=[str(kernels)], device="cpu", width=8, depth=1, epochs=3)
+    train(into(config, tmp_path / "run"))
+    manifest = read_manifest(tmp_path / "run")
     check_scores(tmp_path / "run", read_scores(tmp_path / "run"), Features(kernels))
     assert not any("cross" in name for name in weights_of(tmp_path / "run"))
     # selected by what counts: the best runtime among the five that score best
@@ -555,8 +577,7 @@ def test_tile_kernels_train(kernels, tmp_path):
         name: 2 - label[np.argsort(scores[name])[:5]].min() / label.min() for name, label in labels.items()
     }
     assert manifest["valid"]["per_graph"] == pytest.approx(best)
-    history = [json.loads(row) for row in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
-    assert manifest["valid"]["mean"] >= max(row["valid"] for row in history)
+    assert manifest["valid"]["mean"] >= max(row["valid"] for row in metrics_of(tmp_path / "run"))
 
 
 def test_cross_config_is_used_only_where_asked_for(settings):
@@ -570,7 +591,7 @@ def test_preparing_ahead_changes_no_bit(settings, monkeypatch, tmp_path, configs
     config = replace(settings, configs_per_step=configs_per_step, dropout=0.3)
     train(config)
     monkeypatch.setattr(fastslow.train, "prefetch", map)
-    train(replace(config, folder=str(tmp_path / "in turn")))
+    train(into(config, tmp_path / "in turn"))
     assert same_run(tmp_path / "run", tmp_path / "in turn")
 
 
@@ -578,7 +599,7 @@ def test_preparing_ahead_changes_no_bit(settings, monkeypatch, tmp_path, configs
 def test_the_host_never_waits_for_the_gpu_within_a_step(settings):
     training = make_training(replace(settings, device="cuda"))
     training.run_epoch()
-    examples = [training._example((name, np.arange(16))) for name in PROGRAMS["train"]]
+    examples = [training._example((name, np.arange(16))) for name in training.names]
     torch.cuda.set_sync_debug_mode("error")
     try:
         losses = training._step(examples, len(examples), 1e-3)
@@ -596,4 +617,4 @@ def test_a_run_on_a_gpu_is_resumed(settings, tmp_path):
             train(config)
     manifest = train(config)
     assert manifest["epochs"] == 6
-    check_scores(tmp_path / "run", read_scores(tmp_path / "run"), Features(config.features))
+    check_scores(tmp_path / "run", read_scores(tmp_path / "run"), Features(*config.features))

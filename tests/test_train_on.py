@@ -1,6 +1,8 @@
 """Training on the train graphs of several layout collections."""
 
+import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +16,8 @@ from fastslow.features import LayoutFeatureConfig, build_features
 from fastslow.graphs import Features
 from fastslow.inputs import Inputs
 from fastslow.scaling import Scaler
-from fastslow.train import make_inputs, train
+from fastslow.scores import check_scores, read_scores
+from fastslow.train import Training, make_inputs, train
 from fastslow.train_config import LayoutTrainConfig
 
 OWN, OTHER, FOREIGN = (
@@ -41,52 +44,88 @@ def build(folder, collection, hops=1, **programs):
     return folder / "features" / collection.slug
 
 
-def settings(folder, train_on):
+def settings(folder, *collections):
     return LayoutTrainConfig(
-        features=str(folder / "features" / OWN.slug),
-        folder=str(folder / "run"),
+        features=[str(folder / "features" / c.slug) for c in collections],
+        runs=[str(folder / "runs" / c.slug) for c in collections],
+        folder=str(folder / "training"),
         device="cpu",
         width=8,
         depth=1,
-        epochs=1,
-        train_on=train_on,
+        epochs=2,
     )
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("several")
-    for collection in (OWN, OTHER, FOREIGN, get_collection("layout:nlp:default")):
+    for collection in (OWN, OTHER, FOREIGN):
         build(folder, collection)
     return folder
 
 
-@pytest.mark.parametrize(
-    ("train_on", "others"),
-    [
-        ("collection", set()),
-        ("source", {"layout-xla-default"}),
-        ("layout", {"layout-xla-default", "layout-nlp-default", "layout-nlp-random"}),
-    ],
-)
-def test_train_graphs_of_the_named_collections_are_trained_on(folder, train_on, others):
-    inputs = make_inputs(settings(folder, train_on))
-    names = inputs.trainable()
-    own = [name for name in names if "/" not in name]
-    assert own == inputs.features.names("train")
-    assert {name.split("/")[0] for name in names if "/" in name} == others
-    for name in names:
-        graph = inputs.graph("train", name).graph
-        source = Features(folder / "features" / (name.split("/")[0] if "/" in name else OWN.slug))
-        assert np.array_equal(graph.codes, source.graph("train", graph.name).codes)
+def features_of(folder, collection):
+    return Features(folder / "features" / collection.slug)
+
+
+def test_train_graphs_of_every_collection_are_trained_on(folder):
+    inputs = make_inputs(settings(folder, OWN, FOREIGN))
+    wanted = [(c, name) for c in (OWN, FOREIGN) for name in features_of(folder, c).names("train")]
+    assert inputs.trainable() == [f"{c.slug}/{name}" for c, name in wanted]
+    for collection, name in wanted:
+        graph = inputs.graph("train", f"{collection.slug}/{name}").graph
+        assert np.array_equal(graph.codes, features_of(folder, collection).graph("train", name).codes)
+
+
+def script_valid(monkeypatch, scores):
+    """Let evaluations on valid give these scores by collection, one after the other."""
+    remaining = {collection.slug: iter(own) for collection, own in scores.items()}
+    monkeypatch.setattr(
+        Training,
+        "valid_score",
+        lambda self, slug, **_: {"mean": next(remaining[slug]), "per_graph": {"a": 0.5}},
+    )
+
+
+def test_every_collection_gets_a_run_that_is_best_on_its_valid(folder, tmp_path, monkeypatch):
+    script_valid(monkeypatch, {OWN: [0.1, 0.3, 0.3], FOREIGN: [0.2, 0.1, 0.2]})
+    config = replace(settings(folder, OWN, FOREIGN), evaluate_every=1, average_last=0)
+    runs = [str(tmp_path / "own"), str(tmp_path / "foreign")]
+    training = train(replace(config, runs=runs, folder=str(tmp_path / "training")))
+    own, foreign = (read_manifest(run) for run in runs)
+    assert own["settings"]["collection"] == OWN.name and foreign["settings"]["collection"] == FOREIGN.name
+    assert (own["valid"]["weights"], foreign["valid"]["weights"]) == ("epoch 2", "epoch 1")
+    assert training["valid"] == {
+        "mean": pytest.approx(0.25),
+        "weights": "epoch 2, epoch 1",
+        "by_collection": {OWN.slug: 0.3, FOREIGN.slug: 0.2},
+        "per_graph": {f"{OWN.slug}/a": 0.5, f"{FOREIGN.slug}/a": 0.5},
+    }
+    first, second = (torch.load(f"{run}/model.pt", weights_only=True) for run in runs)
+    assert any(not torch.equal(first[name], second[name]) for name in first)
+    for run, collection in zip(runs, (OWN, FOREIGN), strict=True):
+        check_scores(run, read_scores(run), features_of(folder, collection))
+    rows = (tmp_path / "training" / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(row)[FOREIGN.slug] for row in rows] == [0.2, 0.1]
+    assert [json.loads(row)["valid"] for row in rows] == pytest.approx([0.15, 0.2])
+
+
+def test_training_stops_when_no_collection_gets_better(folder, tmp_path, monkeypatch):
+    script_valid(monkeypatch, {OWN: [0.1, 0.2, 0.1, 0.1, 0.1], FOREIGN: [0.1, 0.1, 0.2, 0.1, 0.1]})
+    config = replace(settings(folder, OWN, FOREIGN), epochs=9, patience=2, evaluate_every=1)
+    training = Training(config, make_inputs(config))
+    training.run(tmp_path, "mark")
+    assert training.epoch == 5
+    assert {slug: best["epoch"] for slug, best in training.best.items()} == {OWN.slug: 2, FOREIGN.slug: 3}
 
 
 def test_a_run_depends_on_every_collection_it_trained_on(folder, tmp_path):
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
-    config = settings(tmp_path, "source")
+    config = settings(tmp_path, OWN, OTHER)
     train(config)
-    inputs = read_manifest(tmp_path / "run")["inputs"]
-    assert inputs["layout-xla-default"] == Features(tmp_path / "features" / OTHER.slug).fingerprint
+    inputs = read_manifest(tmp_path / "runs" / OWN.slug)["inputs"]
+    assert inputs["features"] == features_of(tmp_path, OWN).fingerprint
+    assert inputs[OTHER.slug] == features_of(tmp_path, OTHER).fingerprint
     assert config.artifact().is_current()
     build(tmp_path, FOREIGN, hops=2)
     assert config.artifact().is_current()
@@ -94,15 +133,25 @@ def test_a_run_depends_on_every_collection_it_trained_on(folder, tmp_path):
     assert not config.artifact().is_current()
 
 
-def test_a_graph_that_is_valid_here_is_not_trained_on_from_elsewhere(folder, tmp_path):
+def test_a_run_that_another_training_wrote_is_trained_again(folder, tmp_path):
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
-    held_out = Features(tmp_path / "features" / OWN.slug).names("valid")[0]
+    together, alone = settings(tmp_path, OWN, OTHER), settings(tmp_path, OWN)
+    train(together)
+    train(replace(alone, folder=str(tmp_path / "alone")))
+    assert not together.artifact().is_current()
+    wanted = features_of(tmp_path, OTHER).fingerprint
+    assert together.artifact().changes() == [f"{OWN.slug}: {OTHER.slug}: None -> {wanted!r}"]
+
+
+def test_a_graph_that_is_valid_in_one_collection_is_trained_on_in_none(folder, tmp_path):
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    held_out = features_of(tmp_path, OWN).names("valid")[0]
     source = OTHER.folder(PROJECT / "data" / "sample", "valid") / f"{held_out}.npz"
     build(tmp_path, OTHER, train=[source])
-    assert held_out in Features(tmp_path / "features" / OTHER.slug).names("train")
-    names = make_inputs(settings(tmp_path, "source")).trainable()
+    assert held_out in features_of(tmp_path, OTHER).names("train")
+    names = make_inputs(settings(tmp_path, OWN, OTHER)).trainable()
     assert not any(name.endswith(f"/{held_out}") for name in names)
-    assert any("/" in name for name in names)
+    assert any(name.startswith(OTHER.slug) for name in names)
 
 
 def test_the_scaler_is_that_of_all_collections_together():
@@ -117,13 +166,20 @@ def test_the_scaler_is_that_of_all_collections_together():
     assert pooled.std[1] == 0 and pooled.std[2] > 0
 
 
-def test_missing_or_differing_neighbours_are_refused_by_name(folder, tmp_path):
+def test_wrong_features_are_refused_by_name(folder, tmp_path):
     build(tmp_path, OWN)
     with pytest.raises(DataError, match="layout-xla-default.*not finished"):
-        train(settings(tmp_path, "source"))
-    with pytest.raises(ConfigError, match="train_on"):
-        settings(tmp_path, "everything")
-    other = Features(folder / "features" / OTHER.slug)
+        train(settings(tmp_path, OWN, OTHER))
+    for collections in ((OWN, OWN), ()):
+        with pytest.raises(ConfigError, match="features: .* a list of different paths"):
+            settings(tmp_path, *collections)
+    with pytest.raises(ConfigError, match="runs: 1 folders for 2 features"):
+        replace(settings(tmp_path, OWN, OTHER), runs=["a"])
+    shutil.copytree(tmp_path / "features" / OWN.slug, tmp_path / "copy")
+    twice = [str(tmp_path / "features" / OWN.slug), str(tmp_path / "copy")]
+    with pytest.raises(ConfigError, match="features: two of .* the same collection"):
+        train(replace(settings(tmp_path, OWN, OTHER), features=twice))
+    other = features_of(folder, OTHER)
     other.manifest["config_columns"] = other.manifest["config_columns"][::-1]
     with pytest.raises(DataError, match=f"{OTHER.slug}.*columns"):
-        Inputs(Features(tmp_path / "features" / OWN.slug), 1, torch.device("cpu"), [other])
+        Inputs([features_of(tmp_path, OWN), other], 1, torch.device("cpu"))

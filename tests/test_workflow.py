@@ -47,10 +47,12 @@ def test_every_stage_is_made_and_reported(finished):
     home, done = finished
     runs = [f"{model}-{c.slug}-s0" for c in COLLECTIONS for model in MODELS[c.kind]]
     runs += [f"ensemble-{c.slug}" for c in COLLECTIONS] + ["submission"]
+    runs += ["training-layout-s0", "training-tile-s0"]
     folders = {f"features/smoke/{c.slug}" for c in COLLECTIONS} | {f"runs/smoke/{run}" for run in runs}
     assert set(manifests(home)) == folders
     for folder in folders:
-        assert (home / folder / "notebook.ipynb").is_file()
+        # the networks' runs are written by their trainings
+        assert (home / folder / "notebook.ipynb").is_file() == (not folder.startswith("runs/smoke/gnn-"))
         assert not (home / folder / "failed.ipynb").exists()
     csv, root = home / "submissions" / "smoke.csv", home / "data" / "sample"
     rows = check_submission(csv, root)["rows"]
@@ -63,7 +65,8 @@ def test_every_stage_is_made_and_reported(finished):
     assert "submissions/smoke.csv: 6 rows, read back and checked" in done.stdout
     for c in COLLECTIONS:
         assert f"| {c.name} " in done.stdout
-        assert f"  gnn-{c.slug}-s0: " in done.stderr
+        assert f"  ranker-{c.slug}-s0: " in done.stderr
+    assert "  training-layout-s0: " in done.stderr
     assert "not uploaded: data/sample is not the Kaggle competition" in done.stdout
     # no traceback of ours: Jupyter's sockets may log one on a busy machine
     assert "src/fastslow/" not in done.stderr
@@ -74,7 +77,7 @@ def test_a_second_run_redoes_nothing(home, capsys):
     assert run("submission") == 0
     assert all_files(home) == before
     said = capsys.readouterr()
-    for line in ("features: 5 of 5", "train: 14 of 14", "ensemble: 5 of 5", "submission: 1 of 1"):
+    for line in ("features: 5 of 5", "train: 11 of 11", "ensemble: 5 of 5", "submission: 1 of 1"):
         assert f"{line} up to date" in said.err
     assert "| layout:nlp:random" in said.out
 
@@ -89,13 +92,25 @@ def test_a_second_run_redoes_nothing(home, capsys):
         ),
         (
             "features.tile.padding=0",
-            ["features/smoke/tile-xla", *(f"runs/smoke/{m}-tile-xla" for m in ("gnn", "ranker", "ensemble"))],
+            [
+                "features/smoke/tile-xla",
+                "runs/smoke/training-tile",
+                *(f"runs/smoke/{m}-tile-xla" for m in ("gnn", "ranker", "ensemble")),
+            ],
             "  features tile-xla: padding: -1 -> 0",
         ),
         (
             "additive.rounds=7",
             [f"runs/smoke/{kind}-{slug}" for slug in LAYOUTS for kind in ("additive", "ensemble")],
             "  additive-layout-nlp-random-s0: rounds: 10 -> 7",
+        ),
+        (
+            "gnn.layout.epochs=1",
+            [
+                "runs/smoke/training-layout",
+                *(f"runs/smoke/{kind}-{slug}" for slug in LAYOUTS for kind in ("gnn", "ensemble")),
+            ],
+            "  training-layout-s0: epochs: 2 -> 1",
         ),
     ],
 )
@@ -165,7 +180,7 @@ LONG = ("--set", "gnn.tile.epochs=150", "gnn.tile.evaluate_every=10")
 
 def begin_and_stop(home, signal_number):
     """Begin a long training, and stop it after a checkpoint that was not there before."""
-    checkpoint = home / "runs/smoke/gnn-tile-xla-s0/checkpoint.pt"
+    checkpoint = home / "runs/smoke/training-tile-s0/checkpoint.pt"
     before = checkpoint.stat().st_mtime_ns if checkpoint.exists() else 0
     process = subprocess.Popen(command("train", *LONG), env=environment(home), stderr=subprocess.DEVNULL)
     try:
@@ -182,10 +197,11 @@ def begin_and_stop(home, signal_number):
 
 
 def test_an_interrupted_run_goes_on(home):
-    complete, folder = set(manifests(home)), home / "runs/smoke/gnn-tile-xla-s0"
+    complete, folder = set(manifests(home)), home / "runs/smoke/training-tile-s0"
     for signal_number in (signal.SIGINT, signal.SIGKILL):
         begin_and_stop(home, signal_number)
-        assert complete - set(manifests(home)) == {"runs/smoke/gnn-tile-xla-s0"}
+        runs = {"runs/smoke/training-tile-s0", "runs/smoke/gnn-tile-xla-s0"}
+        assert complete - set(manifests(home)) == runs
         assert not list(home.rglob("failed.ipynb"))
     assert run("train", *LONG) == 0
     assert set(manifests(home)) == complete

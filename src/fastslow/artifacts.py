@@ -93,12 +93,14 @@ class Artifact:
         settings: The settings that change its bytes.
         inputs: Fingerprint of each input by name.
         products: Files that the step writes elsewhere; without them it is not current.
+        parts: Artifacts that the step writes as well, each finished by itself before this one.
     """
 
     folder: Path
     settings: Mapping
     inputs: Mapping[str, str]
     products: tuple[Path, ...] = ()
+    parts: tuple["Artifact", ...] = ()
 
     @property
     def fingerprint(self) -> str:
@@ -106,36 +108,45 @@ class Artifact:
         return digest({"settings": dict(self.settings), "inputs": dict(self.inputs)})
 
     def is_current(self) -> bool:
-        """Whether the folder was finished with exactly these settings and inputs."""
+        """Whether the folder, and each of its parts, was finished with exactly these settings and inputs."""
         path = self.folder / MANIFEST
         there = all(p.is_file() for p in (path, *self.products))
-        return there and read_json(path).get("fingerprint") == self.fingerprint
+        own = there and read_json(path).get("fingerprint") == self.fingerprint
+        return own and all(part.is_current() for part in self.parts)
 
     def changes(self) -> list[str]:
         """What differs from the folder as it is there, one line each; nothing where it was never finished."""
         if not (self.folder / MANIFEST).is_file():
             return []
         manifest = read_manifest(self.folder)
-        return [
+        own = [
             f"{key}: {had.get(key)!r} -> {wanted.get(key)!r}"
             for had, wanted in ((manifest["settings"], self.settings), (manifest["inputs"], self.inputs))
             for key in sorted({*had, *wanted})
             if had.get(key) != wanted.get(key)
         ]
+        # what changed for all parts was told already
+        parts = (f"{part.folder.name}: {change}" for part in self.parts for change in part.changes())
+        return own or list(parts)
 
     @contextlib.contextmanager
     def building(self) -> Iterator[bool]:
         """Hold the folder for writing and say whether its content must be made.
 
-        Where it is out of date its manifest goes first. The caller's last act is :meth:`finish`.
+        Where it is out of date its manifest goes first, and those of its parts. The caller's last act is
+        :meth:`finish`.
 
         Yields:
             False where the folder is current.
         """
-        with writer_lock(self.folder):
+        folders = [self.folder, *sorted(part.folder for part in self.parts)]  # always in the same order
+        with contextlib.ExitStack() as locks:
+            for folder in folders:
+                locks.enter_context(writer_lock(folder))
             current = self.is_current()
             if not current:
-                (self.folder / MANIFEST).unlink(missing_ok=True)
+                for folder in folders:
+                    (folder / MANIFEST).unlink(missing_ok=True)
             yield not current
 
     def finish(self, **facts) -> None:

@@ -1,6 +1,6 @@
 """Settings that the rankers of boosted trees share."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from fastslow.artifacts import Artifact
 from fastslow.collections import TRAIN_ON, trained_together
@@ -65,9 +65,8 @@ class BoostingConfig(Config):
 
     def run_artifact(self, model: str, version: int) -> Artifact:
         """The run folder of a model; it depends on the features of every collection trained on."""
-        artifact = run_artifact(model, version, self)
-        also = {name: features.fingerprint for name, features in self.also().items()}
-        return replace(artifact, inputs={**artifact.inputs, **also})
+        own = Features(resolve(self.features))
+        return run_artifact(model, version, self, self.folder, own, self.also().values())
 
     def also(self) -> dict[str, Features]:
         """Features of the other collections to train on, by folder name."""

@@ -59,6 +59,7 @@ def get_collection(name: str) -> Collection:
 
 TRAIN_ON = ("collection", "source", "layout")
 """Whose train graphs a model learns from, from few to many."""
+_SHARED = {"collection": 3, "source": 2, "layout": 1}  # parts of the name that they have in common
 
 
 def trained_together(own: Collection, train_on: str) -> list[Collection]:
@@ -69,9 +70,31 @@ def trained_together(own: Collection, train_on: str) -> list[Collection]:
         train_on: ``collection`` (none), ``source`` (the other search of xla or nlp), or ``layout`` (every
             other layout collection). For tile there is none.
     """
-    parts = {"collection": 3, "source": 2, "layout": 1}[train_on]
-    same = own.name.split(":")[:parts]
-    return [other for other in COLLECTIONS if other != own and other.name.split(":")[:parts] == same]
+    same = own.name.split(":")[: _SHARED[train_on]]
+    return [c for c in COLLECTIONS if c != own and c.name.split(":")[: len(same)] == same]
+
+
+def training_groups(kind: str, train_on: str) -> dict[str, list[Collection]]:
+    """The collections of a kind, dealt into those that one network learns from together and scores.
+
+    Args:
+        kind: ``layout`` or ``tile``, which has but one collection.
+        train_on: ``collection``, ``source`` or ``layout``, as for :func:`trained_together`.
+
+    Returns:
+        By a name for folders, what their names share: ``layout``, ``layout-xla`` or ``layout-xla-random``.
+
+    Raises:
+        ConfigError: ``train_on`` is none of these.
+    """
+    if train_on not in TRAIN_ON:
+        raise ConfigError(f"train_on: {train_on!r} is not one of {', '.join(TRAIN_ON)}")
+    groups: dict[str, list[Collection]] = {}
+    for collection in COLLECTIONS:
+        if collection.kind == kind:
+            parts = collection.name.split(":")[: _SHARED[train_on]]
+            groups.setdefault("-".join(parts), []).append(collection)
+    return groups
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,8 @@ def resolve(path: str) -> Path:
 
 def elsewhere(default):
     """A field that says where or how fast, not what: it does not change the bytes of the result."""
+    if isinstance(default, list):
+        return dataclasses.field(default_factory=lambda: list(default), metadata={"elsewhere": True})
     return dataclasses.field(default=default, metadata={"elsewhere": True})
 
 

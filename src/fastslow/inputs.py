@@ -15,15 +15,14 @@ from fastslow.scaling import Scaler
 
 
 class Inputs:
-    """The graphs of a features folder, each scaled once and kept.
+    """The graphs of several collections, each scaled once and kept.
+
+    A graph is called ``<collection's slug>/<name>``. The scalers are those of all collections together.
 
     Args:
-        features: A finished features folder.
+        sources: Finished features folders, each of another collection.
         depth: Message-passing layers of the network.
         device: Where batches go.
-        also: Features of other collections whose train graphs are trained on as well. A graph of these is
-            called ``<folder>/<name>``; one that is valid here is left out. The scalers are those of all
-            collections together.
         pair_edges: Whether configurable nodes that share a tensor are joined by an edge.
 
     Raises:
@@ -31,31 +30,26 @@ class Inputs:
     """
 
     def __init__(
-        self,
-        features: Features,
-        depth: int,
-        device: torch.device,
-        also: Sequence[Features] = (),
-        pair_edges: bool = True,
+        self, sources: Sequence[Features], depth: int, device: torch.device, pair_edges: bool = True
     ):
-        self.features = features
+        self.sources = {source.collection.slug: source for source in sources}
         self.depth = depth
         self.device = device
         self.pair_edges = pair_edges
-        self.also = {other.folder.name: other for other in also}
-        for other in also:
-            if other.config_columns != features.config_columns:
-                problem = f"columns other than those of {features.folder.name}"
+        first, *others = sources
+        for other in others:
+            if other.config_columns != first.config_columns:
+                problem = f"columns other than those of {first.folder.name}"
                 raise DataError(other.folder, problem, "Build both with the same settings")
-        self.node_scaler = Scaler.pool([f.scaler("node") for f in (features, *also)])
-        self.config_scaler = Scaler.pool([f.scaler("config") for f in (features, *also)])
+        self.node_scaler = Scaler.pool([source.scaler("node") for source in sources])
+        self.config_scaler = Scaler.pool([source.scaler("config") for source in sources])
         self._cache: dict[tuple[str, str], GraphInputs] = {}
 
     def graph(self, split: str, name: str) -> GraphInputs:
         """The scaled graph."""
         if (split, name) not in self._cache:
-            folder, _, stem = name.rpartition("/")
-            graph = (self.also[folder] if folder else self.features).graph(split, stem)
+            slug, _, stem = name.partition("/")
+            graph = self.sources[slug].graph(split, stem)
             scalers = self.node_scaler, self.config_scaler
             self._cache[split, name] = GraphInputs(graph, *scalers, self.pair_edges)
         return self._cache[split, name]
@@ -67,16 +61,22 @@ class Inputs:
     def trainable(self) -> list[str]:
         """Train graphs with at least two different runtimes; the others teach no order.
 
+        A program that is valid in one of the collections is trained on in none.
+
         Raises:
             DataError: There is none.
         """
-        held_out = set(self.features.names("valid"))
-        names = _ordered(self.features)
-        for folder, other in self.also.items():
-            names += [f"{folder}/{name}" for name in _ordered(other) if name not in held_out]
+        held_out = {name for source in self.sources.values() for name in source.names("valid")}
+        names = [
+            f"{slug}/{name}"
+            for slug, source in self.sources.items()
+            for name in _ordered(source)
+            if name not in held_out
+        ]
         if not names:
             problem = "no train graph has two configurations of different runtime"
-            raise DataError(self.features.folder, problem, "Build the features from other programs")
+            folder = next(iter(self.sources.values())).folder
+            raise DataError(folder, problem, "Build the features from other programs")
         return names
 
 
@@ -99,15 +99,17 @@ def autocast(device: torch.device) -> torch.autocast:
 def predict(
     network: RankingNetwork,
     inputs: Inputs,
+    slug: str,
     split: str,
     configs_together: int,
     only: Mapping[str, np.ndarray] | None = None,
 ) -> dict[str, np.ndarray]:
-    """Scores of the configurations of a split, each graph's compared all with each other.
+    """Scores of the configurations of a collection's split, each graph's compared all with each other.
 
     Args:
         network: A network.
         inputs: Its graphs.
+        slug: Slug of one of its collections.
         split: ``train``, ``valid`` or ``test``.
         configs_together: Most configurations of a batch. A layout graph with more is scored in chunks, which
             takes several passes and changes no score; a kernel's graph is the same for all of them.
@@ -118,11 +120,12 @@ def predict(
     """
     network.eval()
     scores = {}
-    for name in inputs.features.names(split):
-        graph = inputs.graph(split, name).graph
+    for name in inputs.sources[slug].names(split):
+        path = f"{slug}/{name}"
+        graph = inputs.graph(split, path).graph
         chosen = only[name] if only else np.arange(graph.num_configs)
         parts = math.ceil(len(chosen) / configs_together) if len(graph.config_index) else 1
         with autocast(inputs.device):
-            score = score_chunks(network, partial(inputs.batch, split, name), np.array_split(chosen, parts))
+            score = score_chunks(network, partial(inputs.batch, split, path), np.array_split(chosen, parts))
         scores[name] = score.cpu().numpy().astype(np.float64)
     return scores

@@ -24,7 +24,7 @@ def plot_training(history: pd.DataFrame, title: str) -> Figure:
     """Loss and valid score over the epochs of a network, or valid score over the rounds of a ranker.
 
     Args:
-        history: Rows of a run's ``metrics.jsonl``.
+        history: Rows of a training's ``metrics.jsonl``; a network's has a column for each collection.
         title: Name of the run.
     """
     if "objective" in history:
@@ -39,7 +39,10 @@ def plot_training(history: pd.DataFrame, title: str) -> Figure:
     left, right = figure.subplots(1, 2)
     left.plot(history["epoch"], history["loss"])
     left.set(title=f"{title}: loss", xlabel="epoch", ylabel="train loss")
-    right.plot(history["epoch"], history["valid"], color="tab:green")
+    right.plot(history["epoch"], history["valid"], color="tab:green", label="mean")
+    for collection in history.columns.drop(["epoch", "loss", "valid"]):
+        right.plot(history["epoch"], history[collection], label=collection, linewidth=1, linestyle="--")
+    right.legend(fontsize="small")
     right.set(title="score on valid", xlabel="epoch", ylabel="Kendall tau or 1 - slowdown")
     return figure
 

@@ -2,6 +2,8 @@
 
 A preset maps a section to settings. A section is a step (``features``, ``gnn``, ``ranker``, ``additive``,
 ``ensemble``), alone or with a kind (``gnn.tile``), which then goes before the one without.
+
+``gnn.layout`` has one setting more than its notebook, ``train_on``, see :func:`network_settings`.
 """
 
 from fastslow.errors import ConfigError
@@ -56,3 +58,13 @@ def preset_settings(preset: str, overrides: dict[str, dict], step: str, kind: st
     for source in (PRESETS[preset], overrides):
         settings |= source.get(step, {}) | source.get(f"{step}.{kind}", {})
     return settings
+
+
+def network_settings(preset: str, overrides: dict[str, dict], kind: str) -> tuple[dict, str]:
+    """Settings of the networks of a kind, and ``train_on``: how many collections one of them learns from.
+
+    It is a ``collection`` alone, both searches of a ``source`` (xla or nlp) or, unless told, every ``layout``
+    collection; the network scores all that it learns from. Arguments as for :func:`preset_settings`.
+    """
+    settings = preset_settings(preset, overrides, "gnn", kind)
+    return settings, settings.pop("train_on", "layout")

@@ -4,7 +4,7 @@ One float64 array a graph, lower = predicted faster, for all configurations of v
 the competition file.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -22,27 +22,23 @@ _AGAIN = "Train this model again"
 Scores = dict[str, dict[str, np.ndarray]]  # split -> graph -> (C,)
 
 
-def run_artifact(model: str, version: int, config: Config) -> Artifact:
-    """The run folder of a model's settings; it depends on the features it is trained on.
+def run_artifact(
+    model: str, version: int, config: Config, folder: str, own: Features, also: Iterable[Features] = ()
+) -> Artifact:
+    """The run folder of a model that scores one collection; it depends on the features it is trained on.
 
     Args:
         model: Kind of model, for the manifest.
         version: Raised with every change of code that changes what a run gives.
-        config: Settings with a ``features`` and a ``folder`` field.
-
-    Raises:
-        DataError: The features are not there.
+        config: The model's settings.
+        folder: Where the run lies.
+        own: Features of the collection that is scored.
+        also: Features of other collections that are trained on.
     """
-    features = Features(resolve(config.features))
-    settings = {
-        "model": model,
-        "format": version,
-        "collection": features.collection.name,
-        **config.identity(),
-    }
-    return Artifact(
-        resolve(config.folder), settings, {"features": features.fingerprint, "data": features.data}
-    )
+    settings = {"model": model, "format": version, "collection": own.collection.name, **config.identity()}
+    inputs = {"features": own.fingerprint, "data": own.data}
+    inputs |= {other.collection.slug: other.fingerprint for other in also}
+    return Artifact(resolve(folder), settings, inputs)
 
 
 def write_scores(folder: Path, scores: Mapping[str, Mapping[str, np.ndarray]]) -> None:

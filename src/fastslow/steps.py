@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fastslow.additive_ranker import AdditiveRankerConfig
-from fastslow.collections import COLLECTIONS, Collection
+from fastslow.collections import COLLECTIONS, Collection, training_groups
 from fastslow.config import PROJECT, Config
 from fastslow.ensemble import EnsembleConfig
 from fastslow.errors import ConfigError
 from fastslow.features import LayoutFeatureConfig, TileFeatureConfig
-from fastslow.presets import preset_settings
+from fastslow.presets import network_settings, preset_settings
 from fastslow.ranker import RankerConfig
 from fastslow.results import SubmissionConfig
 from fastslow.train_config import LayoutTrainConfig, TileTrainConfig
@@ -85,7 +85,10 @@ class Plan:
 
     def _step(self, stage: str, section: str, kind: str, **fixed) -> Step:
         config, notebook = _CONFIGS[section, kind]
-        settings = preset_settings(self.preset, self.overrides, section, kind)
+        if section == "gnn":
+            settings, _ = network_settings(self.preset, self.overrides, kind)
+        else:
+            settings = preset_settings(self.preset, self.overrides, section, kind)
         for name in settings:
             if name in fixed:
                 raise ConfigError(
@@ -95,12 +98,6 @@ class Plan:
 
     def steps(self) -> list[Step]:
         """Every step, stage by stage."""
-        features = {c: f"features/{self.name}/{c.slug}" for c in COLLECTIONS}
-        runs = {
-            c: [self._run(model, c, seed) for model in MODELS[c.kind] for seed in range(self.seeds)]
-            for c in COLLECTIONS
-        }
-        ensembles = {c: f"runs/{self.name}/ensemble-{c.slug}" for c in COLLECTIONS}
         steps = [
             self._step(
                 "features",
@@ -108,36 +105,71 @@ class Plan:
                 c.kind,
                 collection=c.name,
                 data_root=self.data_root,
-                folder=features[c],
+                folder=self._features(c),
             )
             for c in COLLECTIONS
         ]
+        # the networks, which take longest, begin first
+        steps += [*self._networks("layout"), *self._networks("tile")]
         steps += [
             self._step(
-                "train", model, c.kind, features=features[c], folder=self._run(model, c, seed), seed=seed
+                "train",
+                model,
+                c.kind,
+                features=self._features(c),
+                folder=self._run(model, c, seed),
+                seed=seed,
             )
-            for model in MODELS["layout"]  # the networks, which take longest, begin first
+            for model in MODELS["layout"]
             for c in COLLECTIONS
-            if model in MODELS[c.kind]
+            if model != "gnn" and model in MODELS[c.kind]
             for seed in range(self.seeds)
         ]
         steps += [
             self._step(
-                "ensemble", "ensemble", c.kind, features=features[c], runs=runs[c], folder=ensembles[c]
+                "ensemble",
+                "ensemble",
+                c.kind,
+                features=self._features(c),
+                runs=[self._run(model, c, seed) for model in MODELS[c.kind] for seed in range(self.seeds)],
+                folder=self._ensemble(c),
             )
             for c in COLLECTIONS
         ]
         submission = SubmissionConfig(
             data_root=self.data_root,
-            features=list(features.values()),
-            ensembles=list(ensembles.values()),
+            features=[self._features(c) for c in COLLECTIONS],
+            ensembles=[self._ensemble(c) for c in COLLECTIONS],
             csv=self.csv,
             folder=f"runs/{self.name}/submission",
         )
         return [*steps, Step("submission", PROJECT / "notebooks" / "40_submission.ipynb", submission)]
 
+    def _networks(self, kind: str) -> list[Step]:
+        """The trainings of networks: each learns from a group of collections and scores them all."""
+        _, train_on = network_settings(self.preset, self.overrides, kind)
+        return [
+            self._step(
+                "train",
+                "gnn",
+                kind,
+                features=[self._features(c) for c in group],
+                runs=[self._run("gnn", c, seed) for c in group],
+                folder=f"runs/{self.name}/training-{name}-s{seed}",
+                seed=seed,
+            )
+            for name, group in training_groups(kind, train_on).items()
+            for seed in range(self.seeds)
+        ]
+
+    def _features(self, collection: Collection) -> str:
+        return f"features/{self.name}/{collection.slug}"
+
     def _run(self, model: str, collection: Collection, seed: int) -> str:
         return f"runs/{self.name}/{model}-{collection.slug}-s{seed}"
+
+    def _ensemble(self, collection: Collection) -> str:
+        return f"runs/{self.name}/ensemble-{collection.slug}"
 
 
 def parse_overrides(texts: list[str]) -> dict[str, dict]:

@@ -11,7 +11,6 @@ import pandas as pd
 import torch
 
 from fastslow.artifacts import atomic_path, read_manifest
-from fastslow.config import resolve
 from fastslow.graphs import Features
 from fastslow.inputs import Inputs, autocast, pick_device, predict
 from fastslow.layers import move
@@ -30,17 +29,10 @@ CHECKPOINT = "checkpoint.pt"
 WEIGHTS = "model.pt"
 
 
-def make_inputs(config: TrainConfig, folders: Sequence[Features] | None = None) -> Inputs:
-    """The graphs to train on.
-
-    Args:
-        config: Settings.
-        folders: The features, those of the collection first; the ones that the settings name unless told.
-    """
-    if folders is None:
-        folders = [Features(resolve(config.features)), *(Features(folder) for folder in config.also())]
-    own, *also = folders
-    return Inputs(own, config.depth, pick_device(config.device), also, config.joins_pairs())
+def make_inputs(config: TrainConfig, sources: Sequence[Features] | None = None) -> Inputs:
+    """The graphs to train on, of the features that the settings name or of others."""
+    sources = config.sources() if sources is None else sources
+    return Inputs(sources, config.depth, pick_device(config.device), config.joins_pairs())
 
 
 def make_network(config: TrainConfig, inputs: Inputs) -> RankingNetwork:
@@ -83,15 +75,18 @@ class Training:
         )
         self.names = inputs.trainable()
         self._whole: dict[str, tuple[Batch, torch.Tensor]] = {}
-        self.labels = inputs.features.labels("valid")
+        self.labels = {slug: source.labels("valid") for slug, source in inputs.sources.items()}
         draw, most = np.random.default_rng(0), config.valid_configs
         self.drawn = {
-            name: np.sort(draw.choice(len(label), min(most, len(label)), replace=False))
-            for name, label in self.labels.items()
+            slug: {
+                name: np.sort(draw.choice(len(label), min(most, len(label)), replace=False))
+                for name, label in labels.items()
+            }
+            for slug, labels in self.labels.items()
         }
         self.epoch = 0
         self.history: list[dict] = []
-        self.best: dict = {"score": -math.inf, "epoch": 0, "weights": {}}
+        self.best: dict = {slug: {"score": -math.inf, "epoch": 0, "weights": {}} for slug in inputs.sources}
         self.recent: list[dict] = []
 
     def run_epoch(self) -> float:
@@ -146,22 +141,23 @@ class Training:
             score = self.network(batch)
         return pairwise_hinge(score, runtime)
 
-    def valid_score(self, every: bool = False) -> dict:
-        """The collection's metric on valid, mean and per graph, of the drawn or of every configuration."""
-        only = None if every else self.drawn
-        scores = predict(self.network, self.inputs, "valid", self.config.inference_configs, only)
-        labels = (
-            self.labels if every else {name: self.labels[name][drawn] for name, drawn in self.drawn.items()}
-        )
-        return collection_score(self.inputs.features.collection.kind, labels, scores)
+    def valid_score(self, slug: str, every: bool = False) -> dict:
+        """A collection's metric on valid, mean and per graph, of the drawn or of every configuration."""
+        labels, only = self.labels[slug], None if every else self.drawn[slug]
+        scores = predict(self.network, self.inputs, slug, "valid", self.config.inference_configs, only)
+        if only:
+            labels = {name: labels[name][drawn] for name, drawn in only.items()}
+        return collection_score(self.config.kind, labels, scores)
 
     def evaluate(self, loss: float) -> None:
-        """Score valid, note it, and keep the weights."""
-        score = self.valid_score()["mean"]
-        self.history.append({"epoch": self.epoch, "loss": loss, "valid": score})
+        """Score every collection's valid, note it, and keep the weights."""
+        scores = {slug: self.valid_score(slug)["mean"] for slug in self.inputs.sources}
+        mean = sum(scores.values()) / len(scores)
+        self.history.append({"epoch": self.epoch, "loss": loss, "valid": mean, **scores})
         weights = {name: value.detach().cpu().clone() for name, value in self.network.state_dict().items()}
-        if score > self.best["score"]:
-            self.best = {"score": score, "epoch": self.epoch, "weights": weights}
+        for slug, score in scores.items():
+            if score > self.best[slug]["score"]:
+                self.best[slug] = {"score": score, "epoch": self.epoch, "weights": weights}
         self.recent = [*self.recent, weights][-self.config.average_last :] if self.config.average_last else []
 
     def run(self, folder: Path, mark: str) -> None:
@@ -183,21 +179,22 @@ class Training:
     def finished(self) -> bool:
         """Whether all epochs ran, or patience ran out."""
         config = self.config
-        stale = (self.epoch - self.best["epoch"]) // config.evaluate_every
+        newest = max(best["epoch"] for best in self.best.values())
+        stale = (self.epoch - newest) // config.evaluate_every
         return self.epoch >= config.epochs or bool(
             config.patience and self.history and stale >= config.patience
         )
 
-    def choose_weights(self) -> dict:
-        """Load the better on valid of the best and the averaged weights; the score it has."""
-        candidates = {}
+    def choose_weights(self, slug: str) -> dict:
+        """Load the better on a collection's valid of the best and the averaged weights; the score it has."""
+        candidates, best = {}, self.best[slug]
         if self.recent:
             candidates[f"average of the last {len(self.recent)} evaluations"] = self.recent_average()
-        candidates[f"epoch {self.best['epoch']}"] = self.best["weights"]
+        candidates[f"epoch {best['epoch']}"] = best["weights"]
         scores = {}
         for label, weights in candidates.items():
             self.network.load_state_dict(weights)
-            scores[label] = {**self.valid_score(every=True), "weights": label}
+            scores[label] = {**self.valid_score(slug, every=True), "weights": label}
         chosen = max(candidates, key=lambda label: scores[label]["mean"])
         self.network.load_state_dict(candidates[chosen])
         return scores[chosen]
@@ -235,39 +232,58 @@ class Training:
 
 
 def train(config: TrainConfig) -> dict:
-    """Train one network, or finish what an interrupted run began, and write its run folder.
+    """Train one network, or finish what an interrupted training began, and write a run for each collection.
 
-    The folder gets ``metrics.jsonl``, ``training.png``, ``model.pt``, ``scores.npz`` and, last,
-    ``manifest.json``.
+    A run folder gets ``model.pt``, ``scores.npz`` and, last, ``manifest.json`` with the valid score (mean and
+    per graph). The training's own gets ``metrics.jsonl``, ``training.png`` and a manifest.
 
     Args:
         config: Settings.
 
     Returns:
-        The manifest, with the valid score (mean and per graph).
+        The training's manifest; ``valid`` is the mean over the collections.
 
     Raises:
+        ConfigError: The features are of another kind, or two of the same collection.
         DataError: The features are missing or teach no order.
     """
     artifact = config.artifact()
     with artifact.building() as needed:
         if needed:
-            inputs = make_inputs(config)
-            training = Training(config, inputs)
+            training = Training(config, make_inputs(config))
             training.run(artifact.folder, artifact.fingerprint)
-            valid = training.choose_weights()
-            _write_run(artifact.folder, training)
-            artifact.finish(valid=valid, epochs=training.epoch)
+            valid = {}
+            for slug, run in zip(training.inputs.sources, artifact.parts, strict=True):
+                valid[slug] = training.choose_weights(slug)
+                _write_run(run.folder, training, slug)
+                run.finish(valid=valid[slug], epochs=training.epoch)
+            figure = plot_training(pd.DataFrame(training.history), artifact.folder.name)
+            save_figure(figure, artifact.folder / PLOT)
+            artifact.finish(valid=_together(valid), epochs=training.epoch)
             (artifact.folder / CHECKPOINT).unlink(missing_ok=True)
     return read_manifest(artifact.folder)
 
 
-def _write_run(folder: Path, training: Training) -> None:
-    save_figure(plot_training(pd.DataFrame(training.history), folder.name), folder / PLOT)
+def _write_run(folder: Path, training: Training, slug: str) -> None:
     with atomic_path(folder / WEIGHTS) as temporary:
         torch.save(training.network.state_dict(), temporary)
     together = training.config.inference_configs
-    write_scores(
-        folder,
-        {split: predict(training.network, training.inputs, split, together) for split in SCORED_SPLITS},
-    )
+    scores = {
+        split: predict(training.network, training.inputs, slug, split, together) for split in SCORED_SPLITS
+    }
+    write_scores(folder, scores)
+
+
+def _together(valid: dict[str, dict]) -> dict:
+    """The scores of several collections together: mean, by collection, by graph, and whose weights."""
+    means = {slug: score["mean"] for slug, score in valid.items()}
+    return {
+        "mean": sum(means.values()) / len(means),
+        "weights": ", ".join(dict.fromkeys(score["weights"] for score in valid.values())),
+        "by_collection": means,
+        "per_graph": {
+            f"{slug}/{name}": value
+            for slug, score in valid.items()
+            for name, value in score["per_graph"].items()
+        },
+    }

@@ -1,25 +1,34 @@
 """Settings of the network notebooks."""
 
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import ClassVar
 
 from fastslow.artifacts import Artifact
-from fastslow.collections import TRAIN_ON, get_collection, trained_together
+from fastslow.collections import COLLECTIONS
 from fastslow.config import Config, elsewhere, resolve
+from fastslow.errors import ConfigError
 from fastslow.graphs import Features
 from fastslow.scores import run_artifact
 
-FORMAT = 5  # raise it with every change of code that changes what a training run gives
+FORMAT = 6  # raise it with every change of code that changes what a training run gives
+
+
+def _folders(path: str, kind: str) -> list[str]:
+    return [path.format(c.slug) for c in COLLECTIONS if c.kind == kind]
 
 
 @dataclass(frozen=True)
 class TrainConfig(Config):
     """Settings that both network notebooks share.
 
+    One network learns from the train graphs of several collections and scores each of them, with the weights
+    that are best on that collection's valid.
+
     Args:
-        features: Features folder of the collection to train on.
-        folder: Run folder to write.
+        features: Features folders of the collections to train on.
+        runs: Run folders to write, one for each of ``features``: weights and scores of that collection, a
+            member for its ensemble.
+        folder: Folder of the training: its course, and a checkpoint while it runs.
         device: ``auto`` takes a GPU where there is one; or ``cpu``, ``cuda``.
         seed: Seed of weights, order of graphs and choice of configurations.
         width: Channels; 64 suits the sample, 128 and more the real data.
@@ -35,7 +44,8 @@ class TrainConfig(Config):
         evaluate_every: Epochs between two evaluations on valid.
         valid_configs: Most configurations of a valid graph that are scored while training, the same at each
             evaluation; the final score is that of all.
-        patience: Stop after so many evaluations without a better valid score; 0 never stops early.
+        patience: Stop after so many evaluations without a better valid score of any collection; 0 never
+            stops early.
         average_last: Average the weights of this many last evaluations and keep them where they score
             better on valid; 0 turns averaging off.
         inference_configs: Most configurations of a batch at inference; a graph with more is scored in chunks,
@@ -44,8 +54,9 @@ class TrainConfig(Config):
 
     kind: ClassVar[str]
 
-    features: str = elsewhere("features/sample/layout-xla-random")
-    folder: str = elsewhere("runs/sample/gnn-layout-xla-random-s0")
+    features: list = elsewhere(_folders("features/sample/{}", "layout"))
+    runs: list = elsewhere(_folders("runs/sample/gnn-{}-s0", "layout"))
+    folder: str = elsewhere("runs/sample/training-layout-s0")
     device: str = elsewhere("auto")
     seed: int = 0
     width: int = 64
@@ -66,6 +77,12 @@ class TrainConfig(Config):
 
     def check(self) -> None:
         """Check ranges."""
+        for field in ("features", "runs"):
+            paths = getattr(self, field)
+            plain = all(isinstance(path, str) for path in paths) and len({*paths}) == len(paths) > 0
+            self.require(plain, field, "a list of different paths")
+        if len(self.runs) != len(self.features):
+            raise ConfigError(f"runs: {len(self.runs)} folders for {len(self.features)} features")
         self.require(self.device in ("auto", "cpu", "cuda"), "device", "one of auto, cpu, cuda")
         for field in ("width", "graphs_per_step", "epochs", "evaluate_every"):
             self.require(getattr(self, field) >= 1, field, "1 or more")
@@ -80,16 +97,31 @@ class TrainConfig(Config):
         self.require(self.weight_decay >= 0, "weight_decay", "0 or more")
 
     def artifact(self) -> Artifact:
-        """The run folder; it depends on the features."""
-        artifact = run_artifact("gnn", FORMAT, self)
-        kind = get_collection(artifact.settings["collection"]).kind
-        self.require(kind == self.kind, "features", f"a features folder of a {self.kind} collection")
-        also = {folder.name: Features(folder).fingerprint for folder in self.also()}
-        return replace(artifact, inputs={**artifact.inputs, **also})
+        """The training and, as its parts, the runs; they depend on the features of every collection."""
+        sources = self.sources()
+        parts = tuple(
+            run_artifact("gnn", FORMAT, self, run, own, [other for other in sources if other is not own])
+            for run, own in zip(self.runs, sources, strict=True)
+        )
+        settings = {"model": "gnn", "format": FORMAT, **self.identity()}
+        inputs = {own.collection.slug: own.fingerprint for own in sources}
+        return Artifact(resolve(self.folder), settings, inputs, parts=parts)
 
-    def also(self) -> list[Path]:
-        """Features folders of other collections whose train graphs are trained on as well."""
-        return []
+    def sources(self) -> list[Features]:
+        """The features to train on.
+
+        Raises:
+            ConfigError: One is of another kind, or two are of the same collection.
+            DataError: One is not there.
+        """
+        sources = [Features(resolve(folder)) for folder in self.features]
+        for source in sources:
+            if source.collection.kind != self.kind:
+                wanted = f"features of a {self.kind} collection"
+                raise ConfigError(f"features: {source.folder} is not {wanted}")
+        if len({source.collection for source in sources}) < len(sources):
+            raise ConfigError(f"features: two of {self.features} are of the same collection")
+        return sources
 
     def attends_configs(self) -> bool:
         """Whether nodes compare the configurations of a step."""
@@ -108,29 +140,14 @@ class LayoutTrainConfig(TrainConfig):
         cross_config: Let each node compare the configurations of a step.
         pair_edges: Join configurable nodes that share a tensor by an edge, however many element-wise nodes
             lie between. Ranks a little better; a large graph has many more states with it and is slower.
-        train_on: Whose train graphs are trained on: of the ``collection`` alone, of both searches of its
-            ``source`` (xla or nlp), or of every ``layout`` collection. The others' features are looked for
-            beside its own.
     """
 
     kind: ClassVar[str] = "layout"
 
     cross_config: bool = True
     pair_edges: bool = True
-    train_on: str = "layout"
     depth: int = 1
     epochs: int = 20
-
-    def check(self) -> None:
-        """Check ranges."""
-        super().check()
-        self.require(self.train_on in TRAIN_ON, "train_on", f"one of {', '.join(TRAIN_ON)}")
-
-    def also(self) -> list[Path]:
-        """Features folders of the other collections to train on."""
-        own = Features(resolve(self.features)).collection
-        others = trained_together(own, self.train_on)
-        return [resolve(self.features).parent / other.slug for other in others]
 
     def attends_configs(self) -> bool:
         """Whether nodes compare the configurations of a step."""
@@ -147,8 +164,9 @@ class TileTrainConfig(TrainConfig):
 
     kind: ClassVar[str] = "tile"
 
-    features: str = elsewhere("features/sample/tile-xla")
-    folder: str = elsewhere("runs/sample/gnn-tile-xla-s0")
+    features: list = elsewhere(_folders("features/sample/{}", "tile"))
+    runs: list = elsewhere(_folders("runs/sample/gnn-{}-s0", "tile"))
+    folder: str = elsewhere("runs/sample/training-tile-s0")
     dropout: float = 0.1
     epochs: int = 30
     graphs_per_step: int = 4
