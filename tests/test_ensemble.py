@@ -1,4 +1,4 @@
-"""The ensemble: normalisations, weights that never lose to the best member, and members that are refused."""
+"""The ensemble: normalisations, weights that never lose to the best model, and members that are refused."""
 
 import shutil
 
@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 from conftest import write_data_root
 from fastslow.artifacts import Artifact, read_manifest
 from fastslow.collections import get_collection
-from fastslow.ensemble import NORMALISATIONS, EnsembleConfig, build_ensemble, combine, search_weights
+from fastslow.ensemble import (
+    NORMALISATIONS,
+    EnsembleConfig,
+    build_ensemble,
+    combine,
+    models_of,
+    search_weights,
+)
 from fastslow.errors import ConfigError, DataError
 from fastslow.features import LayoutFeatureConfig, TileFeatureConfig, build_features
 from fastslow.graphs import Features
@@ -53,9 +60,9 @@ def random_scores(features, rng, noise=1.0):
     return scores
 
 
-def write_run(folder, features, scores, collection=None, data=None):
+def write_run(folder, features, scores, collection=None, data=None, **settings):
     """A finished run folder with these scores, as any model writes it."""
-    settings = {"model": "made up", "collection": collection or features.collection.name}
+    settings = {"model": "made up", "collection": collection or features.collection.name, **settings}
     write_scores(folder, scores)
     valid = collection_score(features.collection.kind, features.labels("valid"), scores["valid"])
     Artifact(folder, settings, {"data": data or features.data}).finish(valid=valid)
@@ -114,6 +121,48 @@ def test_the_search_stops_at_the_best_mixture_it_saw():
     assert weights == {"a": 0.5, "b": 0.5}, "a third member makes it worse"
     weights = search_weights(members, "raw", 10, lambda scores: -abs(scores["g"][0] - 0.3))
     assert weights == pytest.approx({"a": 0.7, "b": 0.3})
+
+
+@given(data=st.data(), rounds=st.integers(1, 6))
+@settings(max_examples=20, deadline=None)
+def test_members_of_a_model_share_its_weight_and_it_is_never_worse_than_one_model(data, rounds):
+    labels = {"g": np.array([5, 3, 9, 1, 4, 8, 2])}
+    scores = st.lists(WILD, min_size=7, max_size=7).map(np.array)
+    members = {name: {"valid": {"g": data.draw(scores)}} for name in "abcde"}
+    models = [["a", "d"], ["b"], ["c", "e"]]
+
+    def valid_score(scores):
+        return collection_score("layout", labels, scores)["mean"]
+
+    weights = search_weights(members, "min_max", rounds, valid_score, models)
+    assert list(weights) == list("abcde") and sum(weights.values()) == pytest.approx(1)
+    assert weights["a"] == weights["d"] and weights["c"] == weights["e"]
+    value = valid_score(combine(members, "valid", "min_max", weights))
+    for model in models:
+        alone = combine(members, "valid", "min_max", dict.fromkeys(model, 1 / len(model)))
+        assert value >= valid_score(alone)
+
+
+def test_runs_that_differ_in_their_seed_alone_are_one_model(layout, tmp_path, rng):
+    options = {
+        "a0": {"seed": 0, "width": 8},
+        "b0": {"seed": 0, "width": 16},
+        "a1": {"seed": 1, "width": 8},
+        "c": {"width": 8},
+        "d": {"width": 8},
+        "e1": {"seed": 1, "width": 8},
+    }
+    runs = []
+    for name, own in options.items():
+        scores = random_scores(layout, rng, 2.0)
+        runs.append(write_run(tmp_path / name, layout, scores, **own))
+    trained_elsewhere = read_manifest(tmp_path / "e1")
+    inputs = {**trained_elsewhere["inputs"], "features": "others"}
+    Artifact(tmp_path / "e1", trained_elsewhere["settings"], inputs).finish(valid=trained_elsewhere["valid"])
+    manifests = {name: read_manifest(tmp_path / name) for name in options}
+    assert models_of(manifests) == [["a0", "a1"], ["b0"], ["c"], ["d"], ["e1"]]
+    members = build_ensemble(config_of(layout, tmp_path / "all", runs))["members"]
+    assert members["a0"]["weight"] == members["a1"]["weight"]
 
 
 @pytest.mark.parametrize("normalisation", ["best", *NORMALISATIONS])

@@ -1,22 +1,26 @@
-"""The ensemble of one collection: a weighted mean of its members' normalised scores."""
+"""The ensemble of one collection: a weighted mean of its members' normalised scores.
+
+Runs that differ in their seed alone share a weight: on the few programs of valid a weight of its own for each
+fits their noise (measured by ``benchmarks/ensemble.py``).
+"""
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 from scipy.stats import rankdata
 
-from fastslow.artifacts import Artifact, read_manifest
+from fastslow.artifacts import Artifact, digest, read_manifest
 from fastslow.config import Config, elsewhere, resolve
 from fastslow.errors import ConfigError, DataError
 from fastslow.graphs import Features
 from fastslow.metrics import collection_score
 from fastslow.scores import SCORED_SPLITS, Scores, check_scores, read_scores, write_scores
 
-FORMAT = 2  # raise it with every change of code that changes what an ensemble gives
+FORMAT = 3  # raise it with every change of code that changes what an ensemble gives
 
 
 def min_max(score: np.ndarray) -> np.ndarray:
@@ -48,7 +52,7 @@ class EnsembleConfig(Config):
         folder: Folder to write; it is itself a run folder.
         normalisation: ``min_max`` (each graph to 0..1), ``rank``, ``raw``, or ``best``: whichever scores
             best on valid.
-        rounds: Members that the weight search may add, one at a time; the weights are shares of it.
+        rounds: Models that the weight search may add, one at a time; the weights are shares of it.
     """
 
     features: str = elsewhere("features/sample/layout-xla-random")
@@ -131,39 +135,59 @@ def combine(
     }
 
 
+def models_of(manifests: Mapping[str, dict]) -> list[list[str]]:
+    """The members that are one model with different seeds, and each other member alone.
+
+    Args:
+        manifests: By member.
+    """
+    models: dict[str, list[str]] = {}
+    for name, manifest in manifests.items():
+        settings = dict(manifest["settings"])
+        seed = settings.pop("seed", None)
+        same = name if seed is None else digest([settings, manifest["inputs"]])
+        models.setdefault(same, []).append(name)
+    return list(models.values())
+
+
 def search_weights(
-    members: Mapping[str, Scores], normalisation: str, rounds: int, valid_score
+    members: Mapping[str, Scores],
+    normalisation: str,
+    rounds: int,
+    valid_score,
+    models: Sequence[Sequence[str]] | None = None,
 ) -> dict[str, float]:
     """Weights by greedy forward selection with replacement (Caruana et al. 2004).
 
-    It starts from the best member alone and adds, one at a time, the member that helps the mean most, so
-    on valid the ensemble is never worse than its best member.
+    It starts from the best model alone and adds, one at a time, the model that helps the mean most, so
+    on valid the ensemble is never worse than its best model.
 
     Args:
         members: Scores by member.
         normalisation: One of ``NORMALISATIONS``.
-        rounds: Most members added.
+        rounds: Most models added.
         valid_score: Function from scores by graph to the mean metric on valid.
+        models: Members that share a weight, such as the seeds of one model; each alone unless told.
 
     Returns:
         Weights by member, adding up to 1.
     """
-
-    chosen: Counter[str] = Counter()
+    models = [[name] for name in members] if models is None else models
+    chosen: Counter[int] = Counter()
     best, best_weights = -math.inf, {}
     for total in range(1, rounds + 1):
-        trials = {
-            name: {other: (chosen[other] + (other == name)) / total for other in members} for name in members
-        }
-        values = {
-            name: valid_score(combine(members, "valid", normalisation, weights))
-            for name, weights in trials.items()
-        }
-        name = max(values, key=values.get)
-        chosen[name] += 1
-        if values[name] > best:
-            best, best_weights = values[name], trials[name]
-    return best_weights
+        trials = [_shares(models, chosen + Counter([tried]), total) for tried in range(len(models))]
+        values = [valid_score(combine(members, "valid", normalisation, weights)) for weights in trials]
+        added = int(np.argmax(values))
+        chosen[added] += 1
+        if values[added] > best:
+            best, best_weights = values[added], trials[added]
+    return {name: best_weights[name] for name in members}
+
+
+def _shares(models: Sequence[Sequence[str]], times: Mapping[int, int], total: int) -> dict[str, float]:
+    """Weight of each member where each model was chosen so many times out of ``total``."""
+    return {name: times[number] / total / len(names) for number, names in enumerate(models) for name in names}
 
 
 def build_ensemble(config: EnsembleConfig) -> dict:
@@ -174,7 +198,7 @@ def build_ensemble(config: EnsembleConfig) -> dict:
 
     Returns:
         The manifest: ``valid`` (mean and per graph), ``members`` (valid score, weight, folder of each),
-        ``gain`` over the best member on valid, ``normalisation``.
+        ``gain`` over the best model alone on valid, ``normalisation``.
 
     Raises:
         DataError: A member's scores are missing, foreign or broken; the member is named.
@@ -183,14 +207,18 @@ def build_ensemble(config: EnsembleConfig) -> dict:
     with artifact.building() as needed:
         if needed:
             features = Features(resolve(config.features))
-            members = {name: read_member(resolve(run), features) for name, run in config.members().items()}
-            scores, facts = _ensemble(config, features, members)
+            runs = {name: resolve(run) for name, run in config.members().items()}
+            members = {name: read_member(run, features) for name, run in runs.items()}
+            models = models_of({name: read_manifest(run) for name, run in runs.items()})
+            scores, facts = _ensemble(config, features, members, models)
             write_scores(artifact.folder, scores)
             artifact.finish(**facts)
     return read_manifest(artifact.folder)
 
 
-def _ensemble(config: EnsembleConfig, features: Features, members: dict[str, Scores]) -> tuple[Scores, dict]:
+def _ensemble(
+    config: EnsembleConfig, features: Features, members: dict[str, Scores], models: list[list[str]]
+) -> tuple[Scores, dict]:
     labels, kind = features.labels("valid"), features.collection.kind
 
     def valid_score(scores: dict) -> float:
@@ -199,10 +227,11 @@ def _ensemble(config: EnsembleConfig, features: Features, members: dict[str, Sco
     single = {name: valid_score(scores["valid"]) for name, scores in members.items()}
     tried = {}
     for normalisation in NORMALISATIONS if config.normalisation == "best" else (config.normalisation,):
-        weights = search_weights(members, normalisation, config.rounds, valid_score)
+        weights = search_weights(members, normalisation, config.rounds, valid_score, models)
         tried[normalisation] = weights, valid_score(combine(members, "valid", normalisation, weights))
     normalisation = max(tried, key=lambda name: tried[name][1])
     weights = tried[normalisation][0]
+    alone = (combine(members, "valid", normalisation, dict.fromkeys(m, 1 / len(m))) for m in models)
     scores = {split: combine(members, split, normalisation, weights) for split in SCORED_SPLITS}
     valid = collection_score(kind, labels, scores["valid"])
     return scores, {
@@ -211,7 +240,7 @@ def _ensemble(config: EnsembleConfig, features: Features, members: dict[str, Sco
             name: {"valid": single[name], "weight": weights[name], "folder": run}
             for name, run in config.members().items()
         },
-        "gain": valid["mean"] - max(single.values()),
+        "gain": valid["mean"] - max(map(valid_score, alone)),
         "normalisation": normalisation,
         "normalisations": {name: value for name, (_, value) in tried.items()},
     }
