@@ -32,7 +32,7 @@ from fastslow.presets import network_settings, preset_settings
 from fastslow.steps import parse_overrides
 from fastslow.train import Training, make_inputs
 from fastslow.train_config import FORMAT, LayoutTrainConfig
-from folds import HeldOut, build_layouts, deal_source
+from folds import HeldOut, build_layouts, deal_source, family_of
 from variants import BASE, VARIANTS
 
 LAYOUTS = [collection for collection in COLLECTIONS if collection.kind == "layout"]
@@ -187,27 +187,50 @@ def means_by_seed(results: list[dict]) -> dict[int, dict[str, float]]:
     return means
 
 
+def standard_error(graphs: dict, base: dict) -> float | None:
+    """Of what a variant is above the base: how far other programs might have moved it.
+
+    Args:
+        graphs: The variant's :func:`tau_by_graph`.
+        base: The base's.
+
+    Returns:
+        Standard error, over architectures, of the gain paired by graph and seed; none for one architecture.
+    """
+    gains: dict[str, list[float]] = {}
+    for collection, by_graph in graphs.items():
+        for graph, taus in by_graph.items():
+            paired = base.get(collection, {}).get(graph, {})
+            known = [tau - paired[seed] for seed, tau in taus.items() if seed in paired]
+            gains.setdefault(family_of(graph), []).extend(known)
+    means = [np.mean(known) for known in gains.values() if known]
+    return float(np.std(means, ddof=1) / np.sqrt(len(means))) if len(means) > 1 else None
+
+
 def summarise(runs: list[Run], results: list[dict]) -> dict[str, dict]:
     """By variant, over the seeds of which every run is finished: tau, and how much it is above the base."""
     planned = Counter((run.variant, run.seed) for run in runs)
     done = Counter((result["variant"], result["seed"]) for result in results)
     whole = {key for key, count in planned.items() if done[key] == count}
     summary: dict[str, dict] = {}
+    base_graphs: dict = {}
     for variant in dict.fromkeys(run.variant for run in runs):
         own = [r for r in results if r["variant"] == variant and (variant, r["seed"]) in whole]
-        means = means_by_seed(own)
+        means, graphs = means_by_seed(own), tau_by_graph(own)
+        base_graphs = graphs if variant == BASE else base_graphs
         tau = {seed: float(np.mean(list(means[seed].values()))) for seed in sorted(means)}
         base = summary[BASE]["tau"] if variant != BASE else tau
         summary[variant] = {
             "tau": tau,
             "above base": [tau[seed] - base[seed] for seed in tau if seed in base],
+            "standard error": standard_error(graphs, base_graphs),
             "by collection": {
                 c: [means[seed][c] for seed in tau]
                 for c in dict.fromkeys(c for r in own for c in r["per_graph"])
             },
             "by graph": {
-                c: {graph: list(taus.values()) for graph, taus in graphs.items()}
-                for c, graphs in tau_by_graph(own).items()
+                c: {graph: list(taus.values()) for graph, taus in by_seed.items()}
+                for c, by_seed in graphs.items()
             },
             "seconds": float(np.mean([result["seconds"] for result in own])) if own else 0.0,
         }
@@ -228,6 +251,7 @@ def variant_rows(summary: dict[str, dict]) -> list[dict]:
             "seeds": len(part["tau"]),
             "tau": _spread(list(part["tau"].values())),
             "above base": _spread(part["above base"]) if variant != BASE else "",
+            "±": f"{part['standard error']:.3f}" if part["standard error"] else "",
             **{c: f"{np.mean(part['by collection'].get(c) or [np.nan]):.3f}" for c in collections},
             "seconds a run": f"{part['seconds']:.0f}",
         }
@@ -255,7 +279,8 @@ def explore(options: Namespace, place: Path) -> None:
     print(f"\n{len(results)} of {len(runs)} runs are finished")
     summary = summarise(runs, results)
     if summary[BASE]["tau"]:
-        print("\nKendall tau of held-out programs: mean over seeds (least to most)\n")
+        print("\nKendall tau of held-out programs: mean over seeds (least to most);")
+        print("±: standard error of what is above the base, over architectures\n")
         print(measure.table(variant_rows(summary)))
         print("\nBy graph\n")
         print(measure.table(graph_rows(summary)))

@@ -15,6 +15,11 @@ VARIANTS = {
     "dropout .4": ["gnn.dropout=0.4"],
     "no cross-config": ["gnn.layout.cross_config=False"],
     "no edges of pairs": ["gnn.layout.pair_edges=False"],
+    "width 128, depth 2, no edges of pairs": [  # the network of the kaggle preset
+        "gnn.width=128",
+        "gnn.layout.depth=2",
+        "gnn.layout.pair_edges=False",
+    ],
     "no averaging": ["gnn.average_last=0"],
     "hops 0": ["features.hops=0"],
     "hops 1": ["features.hops=1"],

@@ -162,6 +162,15 @@ def test_only_seeds_of_which_every_run_is_there_count():
     assert [row["seeds"] for row in rows] == [1, 2]
 
 
+def test_the_standard_error_pairs_graphs_and_seeds_and_counts_architectures():
+    base = {"x": {"bert_a": {0: 0.1, 1: 0.2}, "bert_b": {0: 0.3}, "vit_a": {0: 0.5, 1: 0.5}}}
+    graphs = {"x": {"bert_a": {0: 0.2, 1: 0.4}, "bert_b": {0: 0.3}, "vit_a": {0: 0.9}}}
+    gains = [np.mean([0.1, 0.2, 0.0]), 0.4]  # of bert and of vit
+    assert explore.standard_error(graphs, base) == pytest.approx(np.std(gains, ddof=1) / np.sqrt(2))
+    assert explore.standard_error(base, base) == 0
+    assert explore.standard_error({"x": {"bert_a": {0: 0.2}}}, base) is None
+
+
 def test_an_unknown_variant_is_refused():
     with pytest.raises(ConfigError, match="deeper.*is none of base"):
         explore.parse_arguments(["--variants", "deeper"])
