@@ -5,13 +5,17 @@ import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from torch.nn import functional
 
 import fastslow.networks
 from dense_reference import dense_scores
+from fastslow.head import Float64Linear
 from fastslow.networks import GraphInputs, RankingNetwork, message_edges
 from random_graphs import NUM_LAYOUTS, make_graph, make_scalers, structures
 
 torch.set_num_threads(1)
+
+NEEDS_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 
 def make_network(depth=2, cross_config=True, dropout=0.3, width=8, seed=0):
@@ -230,7 +234,7 @@ def test_a_batch_on_the_cpu_is_itself():
     assert batch.to(torch.device("cpu")) is batch
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@NEEDS_GPU
 @pytest.mark.parametrize("graph", [kernel(), program()], ids=["tile", "layout"])
 def test_scores_and_gradients_on_a_gpu_equal_those_on_the_cpu(graph):
     results = []
@@ -247,14 +251,31 @@ def test_scores_and_gradients_on_a_gpu_equal_those_on_the_cpu(graph):
         close(gradient, expected, 1e-3)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_half_precision_on_a_gpu_keeps_the_scores_within_a_few_percent():
-    network, graph = make_network().cuda(), program()
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=NEEDS_GPU)])
+def test_half_precision_keeps_the_scores_within_a_few_percent(device):
+    network, graph = make_network().to(device), program()
     batch = GraphInputs(graph, *make_scalers(graph)).batch(all_configs(graph), network.depth)
-    batch = batch.to(torch.device("cuda"))
-    with torch.autocast("cuda", torch.bfloat16):
+    batch = batch.to(torch.device(device))
+    with torch.autocast(device, torch.bfloat16):
         score = network(batch)
     score.sum().backward()
     assert score.dtype == torch.float32
     assert all(p.grad.isfinite().all() for p in network.parameters() if p.grad is not None)
     close(score, network(batch), 5e-2)
+    assert not torch.equal(score, network(batch))  # it did run in half precision
+
+
+def test_what_configurations_differ_by_survives_beside_a_large_sum():
+    torch.manual_seed(0)
+    layer = Float64Linear(200, 50)
+    common, difference = 1e5 * torch.rand(200, dtype=torch.float64), torch.randn(200, dtype=torch.float64)
+    x = torch.stack([common, common + difference]).requires_grad_()
+    exact = (layer.weight.double() @ x.detach().T + layer.bias.double()[:, None]).T
+    with torch.autocast("cpu", torch.bfloat16):
+        y = layer(x)
+    assert y.dtype == torch.float32
+    plain = functional.linear(x.float(), layer.weight, layer.bias)
+    assert (y - exact).abs().max() < 0.2 * (plain - exact).abs().max()
+    y.sum().backward()
+    assert layer.weight.grad.dtype == torch.float32
+    close(layer.weight.grad[0], x.detach().sum(0).float(), 1e-6)

@@ -2,6 +2,7 @@
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from fastslow.layers import LevelTensors, NodeSum, SparseOperator
 from fastslow.set_statistics import Complete, Moments, as_is
@@ -30,6 +31,18 @@ class ConfigNorm(nn.Module):
         return (x - mean) * torch.rsqrt(variance + self.eps)
 
 
+class Float64Linear(nn.Linear):
+    """A linear layer computed in float64, also under autocast, to a float32 result.
+
+    Its input holds sums over the nodes of a graph: beside what all configurations share, float32 rounds away
+    what they differ by.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., in_features) to (..., out_features) float32."""
+        return functional.linear(x.double(), self.weight.double(), self.bias.double()).float()
+
+
 class Head(nn.Module):
     """Sums the nodes of a configuration, joins its own features, and scores both together.
 
@@ -48,7 +61,7 @@ class Head(nn.Module):
         self.sum_nodes = NodeSum()
         self.norm = ConfigNorm()
         self.score = nn.Sequential(
-            nn.Linear(2 * (width + config_width), 2 * width),
+            Float64Linear(2 * (width + config_width), 2 * width),
             nn.GELU(),
             nn.Dropout(dropout),
             nn.Linear(2 * width, width),
@@ -67,6 +80,6 @@ class Head(nn.Module):
         """States (S, D) and ``config_feat`` (C, V) to (C,)."""
         # where no configuration changes a node there is one sum for all
         pooled = self.sum_nodes(x, pooling, level).expand(len(config_feat), -1)
-        joined = torch.cat([pooled, config_feat], 1)  # float64 like the sums, until what they share is off
+        joined = torch.cat([pooled, config_feat], 1)  # float64 like the sums
         both = torch.cat([joined, self.norm(joined, complete)], 1)
-        return self.score(both.float()).squeeze(1).float()
+        return self.score(both).squeeze(1).float()
