@@ -67,7 +67,7 @@ def parse_timing_options(description: str, arguments: list[str]) -> argparse.Nam
     parser.add_argument("--files", nargs="+", type=Path, metavar="NPZ", help="layout files (test files)")
     parser.add_argument("--repeats", type=int, default=3, help="rounds of timing (default 3, quick 1)")
     parser.add_argument("--limit", type=float, default=8.0, help="GB for a dense run (default 8)")
-    parser.add_argument("--preset", default="kaggle", help="settings of our network (default kaggle)")
+    parser.add_argument("--preset", default="sample", help="settings of our network (default sample)")
     parser.add_argument("--memory-of", metavar="CONTENDER", help="only peak memory, of one on the first file")
     options = parser.parse_args(arguments)
     options.files = options.files or default_files(options.quick)
