@@ -32,15 +32,15 @@ class ConfigNorm(nn.Module):
 
 
 class Float64Linear(nn.Linear):
-    """A linear layer computed in float64, also under autocast, to a float32 result.
+    """A linear layer that is computed in float64, also under autocast; its parameters are float32.
 
-    Its input holds sums over the nodes of a graph: beside what all configurations share, float32 rounds away
-    what they differ by.
+    What it is given comes from sums over the nodes of a graph: beside what all configurations share, float32
+    rounds away what they differ by.
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., in_features) to (..., out_features) float32."""
-        return functional.linear(x.double(), self.weight.double(), self.bias.double()).float()
+        """(..., in_features) to (..., out_features) float64."""
+        return functional.linear(x.double(), self.weight.double(), self.bias.double())
 
 
 class Head(nn.Module):
@@ -64,9 +64,9 @@ class Head(nn.Module):
             Float64Linear(2 * (width + config_width), 2 * width),
             nn.GELU(),
             nn.Dropout(dropout),
-            nn.Linear(2 * width, width),
+            Float64Linear(2 * width, width),
             nn.GELU(),
-            nn.Linear(width, 1),
+            Float64Linear(width, 1),
         )
 
     def forward(
