@@ -1,5 +1,6 @@
 """Small competition files made up at random with valid values, and where the published ones lie."""
 
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,9 @@ needs_real = pytest.mark.skipif(
     not (REAL / "npz_all").is_dir(),
     reason="no published TpuGraphs files beside the repository (../shared/real)",
 )
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # a shell starts so what it puts in the background; what the tests start and interrupt would inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 _PRODUCTS = [i for i, name in enumerate(columns.COLUMN_NAMES) if name.endswith("_product")]
 
 
