@@ -177,12 +177,12 @@ def tau_by_graph(results: list[dict]) -> dict[str, dict[str, dict[int, float]]]:
     return found
 
 
-def means_by_seed(results: list[dict]) -> dict[int, dict[str, float]]:
-    """Seed -> collection -> mean tau over its graphs, each held out in one fold."""
+def means_by_seed(graphs: dict[str, dict[str, dict[int, float]]]) -> dict[int, dict[str, float]]:
+    """Seed -> collection -> mean tau over its graphs, each held out in one fold; of :func:`tau_by_graph`."""
     means: dict = {}
-    for collection, graphs in tau_by_graph(results).items():
-        for seed in {seed for taus in graphs.values() for seed in taus}:
-            held = [taus[seed] for taus in graphs.values() if seed in taus]
+    for collection, by_graph in graphs.items():
+        for seed in {seed for taus in by_graph.values() for seed in taus}:
+            held = [taus[seed] for taus in by_graph.values() if seed in taus]
             means.setdefault(seed, {})[collection] = float(np.mean(held))
     return means
 
@@ -212,12 +212,15 @@ def summarise(runs: list[Run], results: list[dict]) -> dict[str, dict]:
     planned = Counter((run.variant, run.seed) for run in runs)
     done = Counter((result["variant"], result["seed"]) for result in results)
     whole = {key for key, count in planned.items() if done[key] == count}
+    counted = {
+        variant: [r for r in results if r["variant"] == variant and (variant, r["seed"]) in whole]
+        for variant in dict.fromkeys(run.variant for run in runs)
+    }
+    base_graphs = tau_by_graph(counted[BASE])
     summary: dict[str, dict] = {}
-    base_graphs: dict = {}
-    for variant in dict.fromkeys(run.variant for run in runs):
-        own = [r for r in results if r["variant"] == variant and (variant, r["seed"]) in whole]
-        means, graphs = means_by_seed(own), tau_by_graph(own)
-        base_graphs = graphs if variant == BASE else base_graphs
+    for variant, own in counted.items():
+        graphs = tau_by_graph(own)
+        means = means_by_seed(graphs)
         tau = {seed: float(np.mean(list(means[seed].values()))) for seed in sorted(means)}
         base = summary[BASE]["tau"] if variant != BASE else tau
         summary[variant] = {
