@@ -48,14 +48,14 @@ ifeq ($(SRC),)
 	@echo "             SET='configs=200 padding=-1 generation=v4 name=mine'"
 	@exit 2
 else
-	@$(RUN) -m fastslow.convert_cli "$(SRC)" $(if $(OUT),--data-root "$(OUT)") $(if $(SET),--set $(SET))
+	@$(RUN) -m fastslow.programs.convert_cli "$(SRC)" $(if $(OUT),--data-root "$(OUT)") $(if $(SET),--set $(SET))
 endif
 
 sample: $(COMPILER) ## The sample competition anew, with the TPU compiler: an hour or two (SIZE=large: days)
-	@$(RUN) -m fastslow.sample "size=$(SIZE)" $(SET)
+	@$(RUN) -m fastslow.programs.sample "size=$(SIZE)" $(SET)
 
 data: $(READY) ## Download the real competition into data/raw (goes on where it stopped)
-	@$(RUN) -m fastslow.download --root data/raw $(SET)
+	@$(RUN) -m fastslow.kaggle.download --root data/raw $(SET)
 
 test: $(TESTED) ## Run the tests
 	@$(RUN) -m pytest

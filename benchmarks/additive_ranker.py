@@ -3,7 +3,7 @@
 ``python benchmarks/additive_ranker.py [--quick] [--seeds N] [--folds N] [--collections SLUG ...] [--gnn]``.
 Train and valid of the sample competition are dealt into folds by architecture and each is held out in turn;
 test is never read. The additive ranker's score is the sum of f(state) over the states of nodes and copies
-that a configuration has, f being boosted trees (``fastslow.additive_fit``); the ranker's trees see the
+that a configuration has, f being boosted trees (``fastslow.rankers.additive_fit``); the ranker's trees see the
 states' summed features. ``ranker`` is, of five objectives, the best on the held-out programs of a fold, and
 every model keeps its best round on them: all figures flatter, the ranker's most. ``a + b`` is the plain
 mean of the members' scores, each graph's moved to 0 to 1. Finished trainings lie in
@@ -21,25 +21,28 @@ from pathlib import Path
 import numpy as np
 import torch
 
-import measure
-from fastslow import additive_ranker, ranker_config, train_config
-from fastslow.additive_ranker import AdditiveRankerConfig
-from fastslow.artifacts import digest, read_json, write_json
-from fastslow.collections import COLLECTIONS, trained_together
-from fastslow.config import Config
-from fastslow.ensemble import min_max
-from fastslow.inputs import predict
-from fastslow.metrics import kendall_tau
+from common import measure
+from common.folds import HeldOut, build_layouts, deal_source
+from fastslow.competition.catalog import COLLECTIONS, trained_together
+from fastslow.competition.metrics import kendall_tau
+from fastslow.core.files import digest, read_json, write_json
+from fastslow.core.settings import Config
+from fastslow.evaluation.ensemble import min_max
+from fastslow.networks import config as network_config
+from fastslow.networks.config import LayoutTrainConfig
+from fastslow.networks.dataset import predict
+from fastslow.networks.train import Training as NetworkTraining
+from fastslow.networks.train import make_inputs
 from fastslow.presets import network_settings, preset_settings
-from fastslow.ranker import fit_objectives
-from fastslow.ranker_config import RankerConfig
-from fastslow.ranker_fit import BIN_ROWS, Training
-from fastslow.ranker_table import read_table, trainable
+from fastslow.rankers import additive_train
+from fastslow.rankers import config as ranker_config
+from fastslow.rankers.additive_train import AdditiveRankerConfig
+from fastslow.rankers.config import RankerConfig
+from fastslow.rankers.fit import BIN_ROWS, Training
+from fastslow.rankers.table import read_table
+from fastslow.rankers.train import fit_objectives
+from fastslow.rankers.train_graphs import trainable
 from fastslow.steps import parse_overrides
-from fastslow.train import Training as NetworkTraining
-from fastslow.train import make_inputs
-from fastslow.train_config import LayoutTrainConfig
-from folds import HeldOut, build_layouts, deal_source
 
 LAYOUTS = [collection.slug for collection in COLLECTIONS if collection.kind == "layout"]
 ENSEMBLES = (("ranker", "additive"), ("gnn", "ranker"), ("gnn", "additive"), ("gnn", "ranker", "additive"))
@@ -103,8 +106,8 @@ def train_rankers(config: RankerConfig, fold: Fold) -> Scores:
 def train_additive(config: AdditiveRankerConfig, fold: Fold) -> Scores:
     """The additive ranker."""
     own, also = fold.features()
-    fitted = additive_ranker.fit(config, own, also, fold.folder.name)
-    return {"additive": _lists(additive_ranker.score_split(fitted, own, "valid"))}
+    fitted = additive_train.fit(config, own, also, fold.folder.name)
+    return {"additive": _lists(additive_train.score_split(fitted, own, "valid"))}
 
 
 def train_network(config: LayoutTrainConfig, fold: Fold) -> Scores:
@@ -132,12 +135,12 @@ def models(options: Namespace, fold: Fold, seed: int) -> list[tuple[int, Config,
     additive = AdditiveRankerConfig.of({**where, "rounds": options.rounds, "threads": options.threads})
     found = [
         (ranker_config.FORMAT, ranker, train_rankers),
-        (additive_ranker.FORMAT, additive, train_additive),
+        (additive_train.FORMAT, additive, train_additive),
     ]
     if options.gnn:
         settings, _ = network_settings(options.preset, overrides, "layout")
         network = LayoutTrainConfig.of({**settings, "seed": seed, "device": options.device})
-        found.append((train_config.FORMAT, network, train_network))
+        found.append((network_config.FORMAT, network, train_network))
     return found
 
 

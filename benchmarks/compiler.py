@@ -14,13 +14,13 @@ from collections import Counter
 from pathlib import Path
 from statistics import median
 
-from fastslow.compiler import TOPOLOGIES, Compiler, lower, require_compiler
-from fastslow.errors import ConfigError
-from fastslow.hlo import Module
-from fastslow.labeller import Labeller, layout_label, program_before_layout
-from fastslow.layout_space import configurable_nodes, constrain, draw
-from fastslow.progress import progress
-from fastslow.zoo import PROGRAMS
+from fastslow.core.errors import ConfigError
+from fastslow.core.progress import progress
+from fastslow.programs.zoo import PROGRAMS
+from fastslow.xla.compile_pool import Labeller, layout_label, program_before_layout
+from fastslow.xla.layout_space import configurable_nodes, constrain, draw
+from fastslow.xla.libtpu import TOPOLOGIES, Compiler, lower, require_compiler
+from fastslow.xla.messages import Module
 
 SIZES = (0, 100, 200, 400, 800)
 """Least nodes of each class of graphs."""
@@ -155,7 +155,7 @@ def main(arguments: list[str]) -> int:
 
 def report(generation_parts: dict, size_parts: dict, options) -> int:
     """Print tables and the JSON object."""
-    import measure  # brings torch, which worker processes, that import this file too, do not need
+    from common import measure  # brings torch, which worker processes, that import this file too, do not need
 
     print(f"\nBy TPU generation, {options.processes} compiles at a time\n")
     print(measure.table(rows(generation_parts)))

@@ -14,17 +14,17 @@ from pathlib import Path
 
 import numpy as np
 
-import measure
-from fastslow.artifacts import commit, read_manifest
-from fastslow.collections import COLLECTIONS
-from fastslow.config import resolve
-from fastslow.ensemble import NORMALISATIONS, EnsembleConfig, combine, models_of, search_weights
-from fastslow.errors import DataError
-from fastslow.graphs import Features
-from fastslow.metrics import collection_score
-from fastslow.progress import progress
-from fastslow.scores import Scores, read_scores
-from folds import family_of
+from common import measure
+from common.folds import family_of
+from fastslow.competition.catalog import COLLECTIONS
+from fastslow.competition.metrics import collection_score
+from fastslow.core.artifacts import commit, read_manifest
+from fastslow.core.errors import DataError
+from fastslow.core.progress import progress
+from fastslow.core.settings import resolve
+from fastslow.evaluation.ensemble import NORMALISATIONS, EnsembleConfig, combine, models_of, search_weights
+from fastslow.evaluation.predictions import Scores, read_scores
+from fastslow.features.store import Features
 
 Weights = dict[str, float]
 

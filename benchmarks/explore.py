@@ -21,19 +21,20 @@ import joblib
 import numpy as np
 import torch
 
-import measure
-from fastslow.artifacts import commit, digest, read_json, write_json
-from fastslow.collections import COLLECTIONS, get_collection, training_groups
-from fastslow.errors import ConfigError
-from fastslow.graphs import Features
-from fastslow.inputs import predict
-from fastslow.metrics import collection_score
+from common import measure
+from common.folds import HeldOut, build_layouts, deal_source, family_of
+from common.variants import BASE, VARIANTS
+from fastslow.competition.catalog import COLLECTIONS, get_collection, training_groups
+from fastslow.competition.metrics import collection_score
+from fastslow.core.artifacts import commit
+from fastslow.core.errors import ConfigError
+from fastslow.core.files import digest, read_json, write_json
+from fastslow.features.store import Features
+from fastslow.networks.config import FORMAT, LayoutTrainConfig
+from fastslow.networks.dataset import predict
+from fastslow.networks.train import Training, make_inputs
 from fastslow.presets import network_settings, preset_settings
 from fastslow.steps import parse_overrides
-from fastslow.train import Training, make_inputs
-from fastslow.train_config import FORMAT, LayoutTrainConfig
-from folds import HeldOut, build_layouts, deal_source, family_of
-from variants import BASE, VARIANTS
 
 LAYOUTS = [collection for collection in COLLECTIONS if collection.kind == "layout"]
 

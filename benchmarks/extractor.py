@@ -13,14 +13,14 @@ from statistics import median
 
 import numpy as np
 
-import measure
-from fastslow.columns import COLUMN_NAMES
-from fastslow.config import PROJECT
-from fastslow.extract import graph_arrays
-from fastslow.hlo import PRIMITIVE_TYPES, Module
-from fastslow.hlo_files import HloProgram, read_program
-from fastslow.npz import read_competition_file
-from fastslow.padding import PADDING, pad
+from common import measure
+from fastslow.competition.node_columns import COLUMN_NAMES
+from fastslow.competition.reader import read_competition_file
+from fastslow.core.settings import PROJECT
+from fastslow.features.list_padding import PADDING, pad
+from fastslow.xla.graph_arrays import graph_arrays
+from fastslow.xla.messages import PRIMITIVE_TYPES, Module
+from fastslow.xla.reader import HloProgram, read_program
 
 REAL = PROJECT.parent / "shared" / "real"
 PAIR = (

@@ -11,19 +11,19 @@ from functools import partial
 
 import numpy as np
 
-import measure
-from dense import DenseInputs, make_dense
-from fastslow.collections import Program
-from fastslow.features import LayoutFeatureConfig
-from fastslow.inputs import Inputs, pick_device, predict
-from fastslow.networks import RankingNetwork
-from fastslow.prune import WHOLE_GRAPH
-from fastslow.train import make_network
-from fastslow.train_config import LayoutTrainConfig
-from graph_files import OneGraph, first_configs, load_graph
-from winner import HOPS, WinnerInputs, WinnerNetwork, standardisation, winner_graph
-from winner_recipe import inference_chunk, is_default
-from winner_recipe import predict as winner_predict
+from common import measure
+from common.graph_files import OneGraph, first_configs, load_graph
+from fastslow.competition.catalog import Program
+from fastslow.features.build import LayoutFeatureConfig
+from fastslow.features.pruning import WHOLE_GRAPH
+from fastslow.networks.config import LayoutTrainConfig
+from fastslow.networks.dataset import Inputs, pick_device, predict
+from fastslow.networks.model import RankingNetwork
+from fastslow.networks.train import make_network
+from reference.dense import DenseInputs, make_dense
+from reference.winner import HOPS, WinnerInputs, WinnerNetwork, standardisation, winner_graph
+from reference.winner_recipe import inference_chunk, is_default
+from reference.winner_recipe import predict as winner_predict
 
 TOLERANCE = 1e-5  # of the largest score, in float32
 CHUNKS = 4

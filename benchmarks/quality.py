@@ -19,22 +19,23 @@ import numpy as np
 import torch
 
 import fastslow
-import measure
-from fastslow.artifacts import commit, digest, read_json, write_json
-from fastslow.collections import COLLECTIONS, Collection, training_groups
-from fastslow.config import resolve
-from fastslow.features import LayoutFeatureConfig, build_features
-from fastslow.graphs import Features
-from fastslow.inputs import pick_device
-from fastslow.metrics import collection_score
+from common import measure
+from fastslow.competition.catalog import COLLECTIONS, Collection, training_groups
+from fastslow.competition.metrics import collection_score
+from fastslow.core.artifacts import commit
+from fastslow.core.files import digest, read_json, write_json
+from fastslow.core.settings import resolve
+from fastslow.evaluation.predictions import read_scores
+from fastslow.features.build import LayoutFeatureConfig, build_features
+from fastslow.features.store import Features
+from fastslow.kaggle.solution import read_solution
+from fastslow.networks.config import LayoutTrainConfig
+from fastslow.networks.dataset import pick_device
+from fastslow.networks.train import make_inputs, train
 from fastslow.presets import network_settings
-from fastslow.scores import read_scores
-from fastslow.solution import read_solution
 from fastslow.steps import parse_overrides
-from fastslow.train import make_inputs, train
-from fastslow.train_config import LayoutTrainConfig
-from winner import HOPS
-from winner_recipe import train_winner
+from reference.winner import HOPS
+from reference.winner_recipe import train_winner
 
 HERE = Path(__file__).resolve().parent
 LAYOUTS = [collection for collection in COLLECTIONS if collection.kind == "layout"]
@@ -80,7 +81,11 @@ def parse_arguments(arguments: list[str]) -> Namespace:
 
 def sources() -> str:
     """Stands for the code that a result comes from."""
-    paths = [*Path(fastslow.__file__).parent.glob("*.py"), *HERE.glob("winner*.py"), Path(__file__)]
+    paths = [
+        *Path(fastslow.__file__).parent.rglob("*.py"),
+        *HERE.glob("reference/winner*.py"),
+        Path(__file__),
+    ]
     return digest({path.name: path.read_text() for path in paths})
 
 

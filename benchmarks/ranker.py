@@ -14,24 +14,23 @@ from pathlib import Path
 import numpy as np
 import torch
 
-import graph_files
-import measure
-import ranker_scale
-from fastslow.artifacts import commit, read_json, write_json
-from fastslow.collections import COLLECTIONS, Collection
-from fastslow.config import resolve
-from fastslow.errors import DataError
-from fastslow.features import LayoutFeatureConfig, TileFeatureConfig, build_features
-from fastslow.graphs import Features
-from fastslow.metrics import collection_score
+from common import graph_files, measure, ranker_scale
+from fastslow.competition.catalog import COLLECTIONS, Collection
+from fastslow.competition.metrics import collection_score
+from fastslow.core.artifacts import commit
+from fastslow.core.errors import DataError
+from fastslow.core.files import read_json, write_json
+from fastslow.core.settings import resolve
+from fastslow.evaluation.predictions import read_scores
+from fastslow.features.build import LayoutFeatureConfig, TileFeatureConfig, build_features
+from fastslow.features.store import Features
+from fastslow.kaggle.solution import read_solution
 from fastslow.presets import preset_settings
-from fastslow.ranker import read_training
-from fastslow.ranker_config import RankerConfig
-from fastslow.ranker_fit import fit
-from fastslow.ranker_objectives import OBJECTIVES
-from fastslow.ranker_table import read_table
-from fastslow.scores import read_scores
-from fastslow.solution import read_solution
+from fastslow.rankers.config import RankerConfig
+from fastslow.rankers.fit import fit
+from fastslow.rankers.objectives import OBJECTIVES
+from fastslow.rankers.table import read_table
+from fastslow.rankers.train import read_training
 
 HERE = Path(__file__).resolve().parent
 PARTS = ("quality", "features", "halves", "scale")

@@ -12,17 +12,17 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-import measure
-from dense import DenseInputs, make_dense
-from fastslow.collections import Program
-from fastslow.inputs import Inputs, pick_device
-from fastslow.losses import pairwise_hinge
-from fastslow.states import build_states
-from fastslow.train import Training
-from fastslow.train_config import LayoutTrainConfig
-from graph_files import OneGraph, load_graph
-from winner import HOPS, WinnerInputs, standardisation, winner_graph
-from winner_recipe import WinnerTraining
+from common import measure
+from common.graph_files import OneGraph, load_graph
+from fastslow.competition.catalog import Program
+from fastslow.networks.config import LayoutTrainConfig
+from fastslow.networks.config_states import build_states
+from fastslow.networks.dataset import Inputs, pick_device
+from fastslow.networks.losses import pairwise_hinge
+from fastslow.networks.train import Training
+from reference.dense import DenseInputs, make_dense
+from reference.winner import HOPS, WinnerInputs, standardisation, winner_graph
+from reference.winner_recipe import WinnerTraining
 
 CONFIGS = 128
 TOLERANCE = {"score": 1e-5, "gradient": 1e-4}  # relative, in float32

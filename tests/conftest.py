@@ -1,121 +1,19 @@
-"""Small competition files made up at random with valid values, and where the published ones lie."""
+"""Fixtures of all tests."""
 
 import signal
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from fastslow import columns
-from fastslow.collections import get_collection
-from fastslow.features import LayoutFeatureConfig, build_features
-from fastslow.graphs import Features
-from fastslow.opcodes import OPCODES
-from workspace import finished, home  # noqa: F401 (fixtures)
+from fastslow.features.build import build_features
+from fastslow.features.config import LayoutFeatureConfig
+from fastslow.features.store import Features
+from helpers.competition_files import write_data_root
+from helpers.workspace import finished, home  # noqa: F401 (fixtures)
 
-ROOT = Path(__file__).parents[1]
-REAL = ROOT.parent / "shared" / "real"
-needs_real = pytest.mark.skipif(
-    not (REAL / "npz_all").is_dir(),
-    reason="no published TpuGraphs files beside the repository (../shared/real)",
-)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # a shell starts so what it puts in the background; what the tests start and interrupt would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
-_PRODUCTS = [i for i, name in enumerate(columns.COLUMN_NAMES) if name.endswith("_product")]
-
-
-def node_row(dims=(), minor_to_major=None, is_root=False, element_type="f32"):
-    """The 140 features of a node: shape, element type and layout (row-major if not given)."""
-    row = np.zeros(140, np.float32)
-    row[_PRODUCTS] = 1  # of an empty list
-    row[columns.IS_ROOT] = is_root
-    row[columns.ELEMENT_TYPE.start + columns.ELEMENT_TYPES.index(element_type)] = 1
-    row[columns.SHAPE.start : columns.SHAPE.start + len(dims)] = dims
-    row[columns.SHAPE_SUM], row[columns.SHAPE_PRODUCT] = sum(dims), np.prod(dims)
-    order = range(len(dims))[::-1] if minor_to_major is None else minor_to_major
-    row[columns.LAYOUT.start : columns.LAYOUT.start + len(dims)] = list(order)
-    return row
-
-
-def graph_arrays(nodes, edges):
-    """node_feat, node_opcode and edge_index; nodes are ``(opcode name, arguments of node_row)``."""
-    return {
-        "node_feat": np.stack([node_row(*rest) for _, *rest in nodes]),
-        "node_opcode": np.array([OPCODES[name] for name, *_ in nodes], np.uint8),
-        "edge_index": np.array(edges, np.int64).reshape(-1, 2),
-    }
-
-
-def random_layouts(rng, *shape):
-    """Layouts ``(*shape, 6)`` of one or two dimensions in any order, one in four left to the compiler."""
-    layouts = np.full((*shape, 6), -1.0, np.float32)
-    layouts[..., :2] = np.where(rng.random((*shape, 1)) < 0.5, [0, 1], [1, 0])
-    layouts[rng.random(shape) < 0.25] = -1
-    return layouts
-
-
-def layout_arrays(seed=0, dots=3, configs=8, labelled=True):
-    """A layout file: a chain of dots, each followed by a tanh; every second configuration is given twice."""
-    rng = np.random.default_rng(seed)
-    sizes = rng.integers(1, 300, dots + 1).tolist()
-    nodes, edges, ids, last = [("parameter", (8, sizes[0]))], [], [], 0
-    for rows, width in zip(sizes, sizes[1:], strict=False):
-        weights, dot, tanh = len(nodes), len(nodes) + 1, len(nodes) + 2
-        nodes += [("parameter", (rows, width)), ("dot", (8, width)), ("tanh", (8, width))]
-        edges += [(dot, last), (dot, weights), (tanh, dot)]
-        ids.append(dot)
-        last = tanh
-    choice = random_layouts(rng, configs, dots, 3).reshape(configs, dots, 18)
-    choice[1::4] = choice[0::4][: len(choice[1::4])]
-    runtime = rng.integers(1_000, 9_000, configs) if labelled else np.zeros(configs, int)
-    return {
-        **graph_arrays(nodes, sorted(edges)),
-        "node_config_ids": np.array(ids, np.int64),
-        "node_config_feat": choice,
-        "config_runtime": runtime.astype(np.int64),
-        "node_splits": np.array([[0, len(nodes)]], np.int64),
-    }
-
-
-def tile_arrays(seed=0, configs=6, labelled=True):
-    """A tile file: one fused dot with random bounds."""
-    rng = np.random.default_rng(seed)
-    rows, inner, width = rng.integers(64, 600, 3).tolist()
-    nodes = [("parameter", (rows, inner)), ("parameter", (inner, width)), ("dot", (rows, width), None, True)]
-    bounds = np.zeros((configs, 3, 8), np.float32)
-    bounds[:, :2, :2] = rng.integers(1, 5, (configs, 2, 2))
-    bounds[..., 6] = bounds[..., :6].sum(-1)
-    bounds[:, :2, 7] = bounds[:, :2, :2].prod(-1)
-    runtime = rng.integers(1_000, 9_000, configs) if labelled else np.zeros(configs, int)
-    return {
-        **graph_arrays(nodes, [(2, 0), (2, 1)]),
-        "config_feat": bounds.reshape(configs, 24),
-        "config_runtime": runtime.astype(np.int64),
-        "config_runtime_normalizers": np.full(configs, 1_000 if labelled else 1, np.int64),
-    }
-
-
-def competition_arrays(kind, **options):
-    """Arrays of a file of that kind."""
-    return layout_arrays(**options) if kind == "layout" else tile_arrays(**options)
-
-
-def write_npz(path, arrays):
-    """Write a competition file, compressed as the published ones are."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(path, **arrays)
-    return path
-
-
-def write_data_root(root, collection, train=("a", "b"), valid=("v",), test=("t",)):
-    """A data root with programs of one collection; each is made up from its name."""
-    collection = get_collection(collection)
-    for split, names in (("train", train), ("valid", valid), ("test", test)):
-        for name in names:
-            arrays = competition_arrays(collection.kind, seed=sum(name.encode()), labelled=split != "test")
-            write_npz(collection.folder(root, split) / f"{name}.npz", arrays)
-    return root
 
 
 @pytest.fixture

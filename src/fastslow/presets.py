@@ -6,7 +6,7 @@ A preset maps a section to settings. A section is a step (``features``, ``gnn``,
 ``gnn.layout`` has one setting more than its notebook, ``train_on``, see :func:`network_settings`.
 """
 
-from fastslow.errors import ConfigError
+from fastslow.core.errors import ConfigError
 
 PRESETS: dict[str, dict[str, dict]] = {
     "sample": {},

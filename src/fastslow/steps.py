@@ -1,19 +1,18 @@
 """The steps from npz files to a submission: which notebook, with which settings, after which others."""
 
-import ast
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastslow.additive_ranker import AdditiveRankerConfig
-from fastslow.collections import COLLECTIONS, Collection, training_groups
-from fastslow.config import PROJECT, Config
-from fastslow.ensemble import EnsembleConfig
-from fastslow.errors import ConfigError
-from fastslow.features import LayoutFeatureConfig, TileFeatureConfig
+from fastslow.competition.catalog import COLLECTIONS, Collection, training_groups
+from fastslow.core.errors import ConfigError
+from fastslow.core.settings import PROJECT, Config, parse_value
+from fastslow.evaluation.ensemble import EnsembleConfig
+from fastslow.evaluation.results import SubmissionConfig
+from fastslow.features.build import LayoutFeatureConfig, TileFeatureConfig
+from fastslow.networks.config import LayoutTrainConfig, TileTrainConfig
 from fastslow.presets import network_settings, preset_settings
-from fastslow.ranker import RankerConfig
-from fastslow.results import SubmissionConfig
-from fastslow.train_config import LayoutTrainConfig, TileTrainConfig
+from fastslow.rankers.additive_train import AdditiveRankerConfig
+from fastslow.rankers.train import RankerConfig
 
 STAGES = ("features", "train", "ensemble", "submission")
 DATA_ROOTS = {"sample": "data/sample", "kaggle": "data/raw"}
@@ -193,26 +192,3 @@ def parse_overrides(texts: list[str]) -> dict[str, dict]:
             raise ConfigError(f"{text!r}: {kind} has no step {step}")
         overrides.setdefault(section, {})[name] = parse_value(value)
     return overrides
-
-
-def parse_value(text: str):
-    """A setting's value as typed: a Python literal (``1e-3``, ``True``) or, failing that, a string."""
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return text
-
-
-def parse_settings(texts: list[str]) -> dict:
-    """Settings of a command line, each typed as NAME=VALUE.
-
-    Raises:
-        ConfigError: One is of another form.
-    """
-    settings = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise ConfigError(f"{text!r}: a setting is given as NAME=VALUE (for example seed=1)")
-        settings[name] = parse_value(value)
-    return settings

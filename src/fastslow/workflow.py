@@ -19,17 +19,18 @@ import papermill
 from nbclient.exceptions import DeadKernelError
 from papermill.exceptions import PapermillExecutionError
 
-from fastslow.artifacts import atomic_path, commit, read_manifest
-from fastslow.config import PROJECT, resolve
-from fastslow.errors import ConfigError, DataError
-from fastslow.kaggle_cli import KaggleError, SubmissionResult, submit, wait_for_score
-from fastslow.kaggle_process import credentials
-from fastslow.ledger import read_record, update_record
+from fastslow.core.artifacts import commit, read_manifest
+from fastslow.core.errors import ConfigError, DataError
+from fastslow.core.files import atomic_path
+from fastslow.core.progress import progress
+from fastslow.core.settings import PROJECT, resolve
+from fastslow.evaluation.results import format_table
+from fastslow.kaggle.cli_process import credentials
+from fastslow.kaggle.client import KaggleError, SubmissionResult, submit, wait_for_score
+from fastslow.kaggle.ledger import read_record, update_record
+from fastslow.kaggle.submission import check_submission
 from fastslow.presets import PRESETS
-from fastslow.progress import progress
-from fastslow.results import format_table
 from fastslow.steps import DATA_ROOTS, STAGES, Plan, Step, parse_overrides
-from fastslow.submission import check_submission
 
 NOTEBOOK = "notebook.ipynb"
 FAILED = "failed.ipynb"

@@ -1,0 +1,142 @@
+"""The five collections of the competition and where their files lie."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastslow.core.errors import ConfigError, DataError
+
+SPLITS = ("train", "valid", "test")
+
+
+@dataclass(frozen=True)
+class Collection:
+    """One collection of programs, such as ``layout:xla:random``.
+
+    Args:
+        name: Competition name: kind, source and (for layout) search, joined by ``:``.
+    """
+
+    name: str
+
+    @property
+    def kind(self) -> str:
+        """``tile`` or ``layout``."""
+        return self.name.split(":")[0]
+
+    @property
+    def slug(self) -> str:
+        """Name for files and folders: ``layout-xla-random`` (a colon would break Make)."""
+        return self.name.replace(":", "-")
+
+    def folder(self, root: Path, split: str) -> Path:
+        """Folder of a split's npz files under the data root."""
+        return Path(root) / "npz_all" / "npz" / self.name.replace(":", "/") / split
+
+
+COLLECTIONS = tuple(
+    Collection(name)
+    for name in (
+        "tile:xla",
+        "layout:xla:default",
+        "layout:xla:random",
+        "layout:nlp:default",
+        "layout:nlp:random",
+    )
+)
+
+
+def get_collection(name: str) -> Collection:
+    """The collection of that name (``layout:xla:random``) or slug (``layout-xla-random``).
+
+    Raises:
+        ConfigError: No collection is called so.
+    """
+    for collection in COLLECTIONS:
+        if name in (collection.name, collection.slug):
+            return collection
+    raise ConfigError(f"collection: {name!r} is none of {', '.join(c.name for c in COLLECTIONS)}")
+
+
+TRAIN_ON = ("collection", "source", "layout")
+"""Whose train graphs a model learns from, from few to many."""
+_SHARED = {"collection": 3, "source": 2, "layout": 1}  # parts of the name that they have in common
+
+
+def trained_together(own: Collection, train_on: str) -> list[Collection]:
+    """The other collections whose train graphs are trained on with a collection's own.
+
+    Args:
+        own: The collection that is scored.
+        train_on: ``collection`` (none), ``source`` (the other search of xla or nlp), or ``layout`` (every
+            other layout collection). For tile there is none.
+    """
+    same = own.name.split(":")[: _SHARED[train_on]]
+    return [c for c in COLLECTIONS if c != own and c.name.split(":")[: len(same)] == same]
+
+
+def training_groups(kind: str, train_on: str) -> dict[str, list[Collection]]:
+    """The collections of a kind, dealt into those that one network learns from together and scores.
+
+    Args:
+        kind: ``layout`` or ``tile``, which has but one collection.
+        train_on: ``collection``, ``source`` or ``layout``, as for :func:`trained_together`.
+
+    Returns:
+        By a name for folders, what their names share: ``layout``, ``layout-xla`` or ``layout-xla-random``.
+
+    Raises:
+        ConfigError: ``train_on`` is none of these.
+    """
+    if train_on not in TRAIN_ON:
+        raise ConfigError(f"train_on: {train_on!r} is not one of {', '.join(TRAIN_ON)}")
+    groups: dict[str, list[Collection]] = {}
+    for collection in COLLECTIONS:
+        if collection.kind == kind:
+            parts = collection.name.split(":")[: _SHARED[train_on]]
+            groups.setdefault("-".join(parts), []).append(collection)
+    return groups
+
+
+@dataclass(frozen=True)
+class Program:
+    """One npz file: a program (layout) or a kernel (tile) with its configurations.
+
+    Args:
+        collection: The collection it belongs to.
+        split: ``train``, ``valid`` or ``test``.
+        path: The npz file.
+    """
+
+    collection: Collection
+    split: str
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """File stem."""
+        return self.path.stem
+
+    @property
+    def id(self) -> str:
+        """ID of the submission's row: ``layout:xla:random:<stem>``."""
+        return f"{self.collection.name}:{self.name}"
+
+
+def list_programs(root: Path, collection: Collection, split: str) -> list[Program]:
+    """The programs of one split, sorted by file name.
+
+    Args:
+        root: Data root, the folder that holds ``npz_all/``.
+        collection: Which collection.
+        split: ``train``, ``valid`` or ``test``.
+
+    Raises:
+        DataError: The folder is missing or holds no npz file.
+    """
+    folder = collection.folder(root, split)
+    paths = sorted(folder.glob("[!.]*.npz")) if folder.is_dir() else []
+    if not paths:
+        raise DataError(
+            folder, "no npz files", "Run `make data` for the real competition, or check the data root"
+        )
+    return [Program(collection, split, path) for path in paths]

@@ -1,0 +1,179 @@
+"""Reading one npz file of the competition: every key checked, large arrays never held as float32.
+
+A layout file's ``node_config_feat`` passes 1 GB as float32, so it is streamed out of the zip member in
+chunks of configurations and becomes one small code per tensor layout.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from fastslow.competition.opcodes import OPCODES
+from fastslow.competition.schema import LAYOUT_WIDTH, MAX_DIMENSION, ROLES, SCHEMA, check_schema
+from fastslow.core.errors import DataError
+from fastslow.core.files import digest
+from fastslow.core.npz_io import (
+    CHUNK_BYTES,
+    DOWNLOAD_AGAIN,
+    read_arrays,
+    read_checksums,
+    read_headers,
+    stream_rows,
+)
+
+_UNLABELLED = "A train or valid file needs positive runtimes: is this a test file?"
+
+
+@dataclass(frozen=True)
+class CompetitionFile:
+    """The arrays of one competition npz file, checked.
+
+    Args:
+        path: The file.
+        node_feat: ``(N, 140)`` float32, as published (0-padded).
+        node_opcode: ``(N,)`` uint8.
+        edge_index: ``(E, 2)`` int64; row ``(u, v)``: u consumes v's output.
+        runtime: ``(C,)`` int64, nanoseconds (sample: compiler-estimated cycles); 0 in test files.
+        node_config_ids: ``(K,)`` int64, layout only.
+        layouts: ``(L, 6)`` int8, the distinct minor-to-major layouts of this file, layout only.
+        codes: ``(C, K, 3)`` uint8 or uint16, position in ``layouts`` of the output, input and kernel
+            layout of each configurable node, layout only.
+        config_feat: ``(C, 24)`` float32, tile only.
+        normalizers: ``(C,)`` int64, tile only.
+    """
+
+    path: Path
+    node_feat: np.ndarray
+    node_opcode: np.ndarray
+    edge_index: np.ndarray
+    runtime: np.ndarray
+    node_config_ids: np.ndarray | None = None
+    layouts: np.ndarray | None = None
+    codes: np.ndarray | None = None
+    config_feat: np.ndarray | None = None
+    normalizers: np.ndarray | None = None
+
+
+def file_fingerprint(path: Path) -> str:
+    """What the file holds, from the checksums in its zip directory (no decompression)."""
+    return digest(read_checksums(path))
+
+
+def read_competition_file(path: Path, kind: str, labelled: bool = False) -> CompetitionFile:
+    """Read and check one npz file of the competition.
+
+    Tolerated, because real files have them: runtimes of zero (unless ``labelled``), graphs with two
+    configurations, identical configurations, ``node_splits`` of any shape, no edges.
+
+    Args:
+        path: The npz file.
+        kind: ``layout`` or ``tile``.
+        labelled: Require every runtime to be positive (train and valid).
+
+    Raises:
+        DataError: Names the file, the key, what is wrong and what to do.
+    """
+    path = Path(path)
+    sizes = check_schema(path, kind, read_headers(path))
+    arrays = read_arrays(path, [key for key in SCHEMA[kind] if key != "node_config_feat"])
+    _check_values(path, arrays, sizes["N"], labelled)
+    common = {
+        "path": path,
+        "node_feat": arrays["node_feat"].astype(np.float32, copy=False),
+        "node_opcode": arrays["node_opcode"].astype(np.uint8),
+        "edge_index": arrays["edge_index"].astype(np.int64, copy=False),
+        "runtime": arrays["config_runtime"].astype(np.int64, copy=False),
+    }
+    if kind == "tile":
+        return CompetitionFile(
+            **common,
+            config_feat=arrays["config_feat"].astype(np.float32, copy=False),
+            normalizers=arrays["config_runtime_normalizers"].astype(np.int64, copy=False),
+        )
+    layouts, codes = read_layout_codes(path)
+    return CompetitionFile(
+        **common, node_config_ids=arrays["node_config_ids"].astype(np.int64), layouts=layouts, codes=codes
+    )
+
+
+def _check_values(path: Path, arrays: dict[str, np.ndarray], num_nodes: int, labelled: bool) -> None:
+    largest = np.iinfo(np.int64).max
+    ranges = {
+        "edge_index": (0, num_nodes - 1),
+        "node_config_ids": (0, num_nodes - 1),
+        "node_opcode": (0, len(OPCODES)),
+        "config_runtime": (1 if labelled else 0, largest),
+        "config_runtime_normalizers": (1, largest),
+    }
+    for key, array in arrays.items():
+        if key in ranges:
+            low, high = ranges[key]
+            wanted = f"{low} or more" if high == largest else f"{low} to {high}"
+            remedy = _UNLABELLED if key == "config_runtime" and labelled else DOWNLOAD_AGAIN
+            _refuse(path, key, array, (array < low) | (array > high), wanted, remedy)
+        elif array.dtype.kind == "f":
+            with np.errstate(over="ignore"):  # a float64 too large becomes infinite here, and is refused
+                finite = np.isfinite(array.astype(np.float32, copy=False))
+            _refuse(path, key, array, ~finite, "a finite float32")
+    ids = arrays.get("node_config_ids", np.zeros(0))
+    if len(np.unique(ids)) < len(ids):
+        raise DataError(path, "node_config_ids names a node twice", DOWNLOAD_AGAIN)
+
+
+def _refuse(path, key, array, bad, wanted, remedy=DOWNLOAD_AGAIN, first_row=0) -> None:
+    """Name the first bad value of an array and its position, if there is one."""
+    if bad.any():
+        position = np.argwhere(bad)[0].tolist()
+        value = array[tuple(position)]
+        position[0] += first_row
+        raise DataError(path, f"{key}{position} is {value}, {wanted} wanted", remedy)
+
+
+def read_layout_codes(path: Path, chunk_bytes: int = CHUNK_BYTES) -> tuple[np.ndarray, np.ndarray]:
+    """Stream ``node_config_feat`` into one code per tensor layout.
+
+    Args:
+        path: A layout npz file.
+        chunk_bytes: Float bytes held at a time.
+
+    Returns:
+        ``layouts`` (L, 6) int8, the distinct minor-to-major vectors with -1 padding; row 0 is the
+        all -1 layout (the compiler decides), present even where unused. ``codes`` (C, K, 3) uint8 or,
+        above 256 layouts, uint16.
+
+    Raises:
+        DataError: A value is not a whole number from -1 to 5.
+    """
+    base = MAX_DIMENSION + 2
+    weights = base ** np.arange(LAYOUT_WIDTH, dtype=np.int32)
+    number_to_code = np.full(base**LAYOUT_WIDTH, -1, np.int32)
+    number_to_code[0] = 0
+    numbers = [0]
+    num_configs, num_nodes, _ = read_headers(path)["node_config_feat"].shape
+    codes = np.empty((num_configs, num_nodes, len(ROLES)), np.uint16)
+    start = 0
+    for chunk in stream_rows(path, "node_config_feat", chunk_bytes):
+        number = (_layout_values(path, chunk, start) + 1) @ weights
+        seen = np.zeros(len(number_to_code), bool)
+        seen[number] = True
+        new = np.flatnonzero(seen & (number_to_code < 0))
+        number_to_code[new] = len(numbers) + np.arange(len(new))
+        numbers.extend(new.tolist())
+        codes[start : start + len(chunk)] = number_to_code[number]
+        start += len(chunk)
+    if len(numbers) > np.iinfo(codes.dtype).max + 1:  # six dimensions have 1957 layouts
+        raise DataError(path, f"node_config_feat holds {len(numbers)} layouts", DOWNLOAD_AGAIN)
+    layouts = (np.array(numbers)[:, None] // weights % base - 1).astype(np.int8)
+    return layouts, codes.astype(np.uint8) if len(layouts) <= 256 else codes
+
+
+def _layout_values(path: Path, chunk: np.ndarray, first_row: int) -> np.ndarray:
+    """Some rows of ``node_config_feat`` as whole numbers, (rows, K, 3, 6) int8."""
+    with np.errstate(invalid="ignore"):  # NaN, or too large for int8: found by the comparison
+        values = chunk.astype(np.int8)
+    if not (np.array_equal(values, chunk) and (values >= -1).all() and (values <= MAX_DIMENSION).all()):
+        bad = ~((chunk >= -1) & (chunk <= MAX_DIMENSION) & (chunk == np.rint(chunk)))
+        wanted = f"a whole number from -1 to {MAX_DIMENSION}"
+        _refuse(path, "node_config_feat", chunk, bad, wanted, first_row=first_row)
+    return values.reshape(*chunk.shape[:2], len(ROLES), LAYOUT_WIDTH)

@@ -1,0 +1,71 @@
+"""What a data root holds, from the headers of its files alone."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from fastslow.competition.catalog import COLLECTIONS, SPLITS, list_programs
+from fastslow.competition.reader import read_headers
+from fastslow.competition.schema import check_schema
+from fastslow.core.progress import progress
+from fastslow.core.settings import Config, resolve
+
+
+@dataclass(frozen=True)
+class SurveyConfig(Config):
+    """Settings of the notebook that looks at the data.
+
+    Args:
+        data_root: Folder that holds ``npz_all/``.
+    """
+
+    data_root: str = "data/sample"
+
+
+def survey(config: SurveyConfig) -> pd.DataFrame:
+    """One row a file: collection, split, name, nodes, edges, configurable nodes, configurations, MB.
+
+    ``config_mb`` is the size of the configuration features as float32, in MB: what a naive reader holds.
+
+    Args:
+        config: Settings.
+
+    Raises:
+        DataError: A file is missing, or its keys, types or shapes are not the competition's.
+    """
+    programs = [
+        p for c in COLLECTIONS for split in SPLITS for p in list_programs(resolve(config.data_root), c, split)
+    ]
+    rows = []
+    for program in progress(programs, desc="survey", unit="file"):
+        headers = read_headers(program.path)
+        sizes = check_schema(program.path, program.collection.kind, headers)
+        features = headers["node_config_feat" if program.collection.kind == "layout" else "config_feat"]
+        rows.append(
+            {
+                "collection": program.collection.name,
+                "split": program.split,
+                "name": program.name,
+                "nodes": sizes["N"],
+                "edges": sizes["E"],
+                "configurable": sizes.get("K", 0),
+                "configs": sizes["C"],
+                "config_mb": float(np.prod(features.shape)) * 4 / 1e6,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def summarise(files: pd.DataFrame) -> pd.DataFrame:
+    """Counts, medians and maxima of :func:`survey` by collection and split."""
+    groups = files.groupby(["collection", "split"], sort=False)
+    return groups.agg(
+        files=("name", "size"),
+        median_nodes=("nodes", "median"),
+        most_nodes=("nodes", "max"),
+        median_configs=("configs", "median"),
+        most_configs=("configs", "max"),
+        most_configurable=("configurable", "max"),
+        most_config_mb=("config_mb", "max"),
+    ).round(1)

@@ -1,0 +1,119 @@
+"""Artifacts that are whole or absent: atomic writes, manifests with fingerprints, one writer at a time."""
+
+import contextlib
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+from fastslow.core.errors import DataError
+from fastslow.core.files import digest, read_json, write_json, writer_lock
+
+MANIFEST = "manifest.json"
+
+
+def commit() -> str:
+    """The git commit of this code, with ``+`` where the tree differs from it; ``unknown`` outside git."""
+    here = Path(__file__).parent
+    try:
+        command = ["git", "-C", str(here), "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty=+"]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def read_manifest(folder: Path) -> dict:
+    """The manifest of a finished artifact.
+
+    Raises:
+        DataError: The folder is missing or was never finished.
+    """
+    path = Path(folder) / MANIFEST
+    if not path.is_file():
+        raise DataError(folder, "not finished (it has no manifest.json)", "Run the step that makes it again")
+    return read_json(path)
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A folder that one step writes, and what its content depends on.
+
+    Its manifest is the last file written, so a folder without one never counts as done.
+
+    Args:
+        folder: Where it lies.
+        settings: The settings that change its bytes.
+        inputs: Fingerprint of each input by name.
+        products: Files that the step writes elsewhere; without them it is not current.
+        parts: Artifacts that the step writes as well, each finished by itself before this one.
+    """
+
+    folder: Path
+    settings: Mapping
+    inputs: Mapping[str, str]
+    products: tuple[Path, ...] = ()
+    parts: tuple["Artifact", ...] = ()
+
+    @property
+    def fingerprint(self) -> str:
+        """Stands for settings and inputs together."""
+        return digest({"settings": dict(self.settings), "inputs": dict(self.inputs)})
+
+    def is_current(self) -> bool:
+        """Whether the folder, and each of its parts, was finished with exactly these settings and inputs."""
+        path = self.folder / MANIFEST
+        there = all(p.is_file() for p in (path, *self.products))
+        own = there and read_json(path).get("fingerprint") == self.fingerprint
+        return own and all(part.is_current() for part in self.parts)
+
+    def changes(self) -> list[str]:
+        """What differs from the folder as it is there, one line each; nothing where it was never finished."""
+        if not (self.folder / MANIFEST).is_file():
+            return []
+        manifest = read_manifest(self.folder)
+        own = [
+            f"{key}: {had.get(key)!r} -> {wanted.get(key)!r}"
+            for had, wanted in ((manifest["settings"], self.settings), (manifest["inputs"], self.inputs))
+            for key in sorted({*had, *wanted})
+            if had.get(key) != wanted.get(key)
+        ]
+        # what changed for all parts was told already
+        parts = (f"{part.folder.name}: {change}" for part in self.parts for change in part.changes())
+        return own or list(parts)
+
+    @contextlib.contextmanager
+    def building(self) -> Iterator[bool]:
+        """Hold the folder for writing and say whether its content must be made.
+
+        Where it is out of date its manifest goes first, and those of its parts. The caller's last act is
+        :meth:`finish`.
+
+        Yields:
+            False where the folder is current.
+        """
+        folders = [self.folder, *sorted(part.folder for part in self.parts)]  # always in the same order
+        with contextlib.ExitStack() as locks:
+            for folder in folders:
+                locks.enter_context(writer_lock(folder))
+            current = self.is_current()
+            if not current:
+                for folder in folders:
+                    (folder / MANIFEST).unlink(missing_ok=True)
+            yield not current
+
+    def finish(self, **facts) -> None:
+        """Write the manifest: what the folder was made from, by which code, and further facts."""
+        manifest = {
+            "fingerprint": self.fingerprint,
+            "settings": dict(self.settings),
+            "inputs": dict(self.inputs),
+            "commit": commit(),
+            "python": sys.version.split()[0],
+            "versions": {name: version(name) for name in ("numpy", "torch", "lightgbm")},
+            "created": datetime.now(UTC).isoformat(timespec="seconds"),
+            **facts,
+        }
+        write_json(self.folder / MANIFEST, manifest)

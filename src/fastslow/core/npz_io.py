@@ -1,0 +1,181 @@
+"""Arrays in an npz file, read with distrust: whatever is wrong with the file is a DataError."""
+
+import lzma
+import math
+import struct
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.lib import format as npy
+
+from fastslow.core.errors import DataError
+from fastslow.core.files import atomic_path
+
+CHUNK_BYTES = 8_000_000
+DOWNLOAD_AGAIN = "The file is truncated or corrupt: delete it and run `make data` again"
+# what zipfile, its decompressors and numpy raise when they meet bytes that nobody wrote
+_UNREADABLE = (
+    OSError,
+    EOFError,
+    ValueError,
+    KeyError,
+    TypeError,
+    RuntimeError,
+    OverflowError,
+    SyntaxError,
+    tokenize.TokenError,
+    struct.error,
+    zlib.error,
+    lzma.LZMAError,
+    zipfile.BadZipFile,
+)
+
+
+@dataclass(frozen=True)
+class Header:
+    """Shape and type of one array in an npz file.
+
+    Args:
+        shape: Array shape.
+        dtype: Array type.
+        fortran_order: Whether the bytes run column by column.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    fortran_order: bool
+
+
+@contextmanager
+def readable(path: Path, remedy: str) -> Iterator[None]:
+    """Turn any error that a broken array file can cause into a DataError.
+
+    Args:
+        path: The file, for the message.
+        remedy: What to do about it, for the message.
+    """
+    try:
+        yield
+    except DataError:
+        raise
+    except FileNotFoundError:
+        raise DataError(path, "no such file", remedy) from None
+    except _UNREADABLE as error:
+        raise DataError(path, f"cannot be read ({type(error).__name__}: {error})", remedy) from error
+
+
+@contextmanager
+def _opened(path: Path, remedy: str) -> Iterator[zipfile.ZipFile]:
+    with readable(path, remedy), zipfile.ZipFile(path) as archive:
+        yield archive
+
+
+@contextmanager
+def _member(archive: zipfile.ZipFile, key: str) -> Iterator[tuple[zipfile.ZipExtFile, Header]]:
+    """An array's bytes after its header, and the header.
+
+    The two must agree in length: no memory is asked for that the file cannot fill, and whoever reads all rows
+    reads all bytes, which is when zipfile compares the checksum.
+    """
+    info = archive.getinfo(f"{key}.npy")
+    with archive.open(info) as member:
+        read = npy.read_array_header_1_0 if npy.read_magic(member) == (1, 0) else npy.read_array_header_2_0
+        shape, fortran_order, dtype = read(member)
+        size = member.tell() + math.prod(shape) * dtype.itemsize
+        if size != info.file_size and not dtype.hasobject:
+            raise ValueError(f"{key} has {info.file_size} bytes, by its header {size}")
+        yield member, Header(shape, dtype, fortran_order)
+
+
+def read_headers(path: Path, remedy: str = DOWNLOAD_AGAIN) -> dict[str, Header]:
+    """Shape and type of every array in an npz file, without reading the arrays.
+
+    Args:
+        path: The npz file.
+        remedy: What to do about a broken file, for the message.
+
+    Raises:
+        DataError: The file is missing or not an npz.
+    """
+    headers = {}
+    with _opened(path, remedy) as archive:
+        for name in archive.namelist():
+            key = name.removesuffix(".npy")
+            with _member(archive, key) as (_, header):
+                headers[key] = header
+    return headers
+
+
+def read_checksums(path: Path, remedy: str = DOWNLOAD_AGAIN) -> list[tuple[str, int, int]]:
+    """Name, size in bytes and CRC-32 of every member, from the zip directory alone.
+
+    Args:
+        path: The npz file.
+        remedy: What to do about a broken file, for the message.
+
+    Raises:
+        DataError: The file is missing or not an npz.
+    """
+    with _opened(path, remedy) as archive:
+        return [(info.filename, info.file_size, info.CRC) for info in archive.infolist()]
+
+
+def read_arrays(
+    path: Path, keys: Iterable[str] | None = None, remedy: str = DOWNLOAD_AGAIN
+) -> dict[str, np.ndarray]:
+    """Read whole arrays of an npz file.
+
+    Args:
+        path: The npz file.
+        keys: Names of the arrays; all of them if not given.
+        remedy: What to do about a broken file, for the message.
+
+    Raises:
+        DataError: The file is missing or broken, or lacks one of the keys.
+    """
+    arrays = {}
+    with _opened(path, remedy) as archive:
+        for key in keys or [name.removesuffix(".npy") for name in archive.namelist()]:
+            with _member(archive, key) as (member, _):
+                member.seek(0)
+                arrays[key] = npy.read_array(member, allow_pickle=False)
+    return arrays
+
+
+def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write an npz file atomically."""
+    with atomic_path(path) as temporary, open(temporary, "wb") as handle:
+        np.savez(handle, **arrays)
+
+
+def stream_rows(
+    path: Path, key: str, chunk_bytes: int = CHUNK_BYTES, remedy: str = DOWNLOAD_AGAIN
+) -> Iterator[np.ndarray]:
+    """Yield an array of an npz file in chunks of whole rows, never holding all of it.
+
+    Args:
+        path: The npz file.
+        key: Array name; its bytes must be in C order.
+        chunk_bytes: Upper end of a chunk's size (at least one row is read).
+        remedy: What to do about a broken file, for the message.
+
+    Raises:
+        DataError: The file is missing or broken, lacks the key, or holds it column by column.
+    """
+    with _opened(path, remedy) as archive, _member(archive, key) as (member, header):
+        if header.fortran_order:
+            problem = f"{key} is stored column by column"
+            raise DataError(path, problem, "Save it again with numpy.ascontiguousarray")
+        rows, *row = header.shape
+        row_bytes = math.prod(row) * header.dtype.itemsize
+        step = max(1, chunk_bytes // max(1, row_bytes))
+        for start in range(0, rows, step):
+            count = min(step, rows - start)
+            buffer = member.read(count * row_bytes)
+            yield np.frombuffer(buffer, header.dtype, count * math.prod(row)).reshape(count, *row)

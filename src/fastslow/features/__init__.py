@@ -1,0 +1,1 @@
+"""From competition files to the store of graphs that models read."""

@@ -1,0 +1,219 @@
+"""Feature building: from competition npz files to a compact store, one folder a collection."""
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+import joblib
+import numpy as np
+import pandas as pd
+
+from fastslow.competition.catalog import SPLITS, Program
+from fastslow.competition.reader import CompetitionFile, read_competition_file
+from fastslow.core.files import atomic_path, digest
+from fastslow.core.progress import progress
+from fastslow.core.settings import resolve
+from fastslow.features.config import FORMAT, FeatureConfig, LayoutFeatureConfig, TileFeatureConfig
+from fastslow.features.config_tensors import config_tensors
+from fastslow.features.copies import copy_features, copy_pairs
+from fastslow.features.list_padding import pad
+from fastslow.features.protobuf import ExactGraph, read_exact_graph
+from fastslow.features.pruning import prune
+from fastslow.features.scaling import Scaler, expand_node_features, write_scalers
+from fastslow.features.store import INDEX, SCALERS, Features, Graph, is_written, read_graph, write_graph
+from fastslow.features.tile_bounds import tile_features
+from fastslow.features.violation import violation_features
+
+
+def merge_duplicates(graph: Graph) -> Graph:
+    """Merge identical configurations: the first of each is kept, with the mean runtime and the count.
+
+    Identical means equal layout codes (layout) and equal features (tile).
+    """
+    rows = graph.codes if len(graph.config_index) else graph.config_feat
+    # a digest stands for a row, whose bytes (3 K) are too many to sort in a large graph
+    digests = [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in rows]
+    group, _ = pd.factorize(np.array(digests, object))
+    _, kept, count = np.unique(group, return_index=True, return_counts=True)
+    return replace(
+        graph,
+        codes=graph.codes[kept],
+        config_feat=graph.config_feat[kept],
+        config_ids=graph.config_ids[kept],
+        runtime=np.bincount(group, graph.runtime) / count,
+        count=count.astype(np.int32),
+    )
+
+
+def _layout_graph(
+    program: Program, file: CompetitionFile, exact: ExactGraph | None, config: LayoutFeatureConfig
+) -> tuple[Graph, list[str]]:
+    ids = file.node_config_ids
+    operands = exact and exact.operands
+    tensors = config_tensors(file.node_feat, file.node_opcode, file.edge_index, ids, operands)
+    kinds = file.node_opcode[ids]
+    violation, names = violation_features(tensors, kinds, file.layouts, file.codes, config.default_layout)
+    pairs = copy_pairs(file.node_feat, file.node_opcode, file.edge_index, ids, tensors, config.copies_through)
+    copies, copy_names = copy_features(pairs, file.layouts, file.codes)
+    kept = prune(file.edge_index, len(file.node_opcode), ids, config.hops, config.direction)
+    graph = Graph(
+        name=program.name,
+        node_feat=_padded(file, exact, config)[kept.node_ids],
+        node_opcode=file.node_opcode[kept.node_ids],
+        edge_index=kept.edge_index.astype(np.int32),
+        config_index=kept.config_index.astype(np.int32),
+        tensor_sizes=tensors.dims.astype(np.int32),
+        tensor_bytes=tensors.element_bytes.astype(np.uint8),
+        pairs=np.stack([pairs.producer_index, pairs.consumer_index, pairs.consumer_role], 1).astype(np.int32),
+        pair_axes=pairs.axes.astype(np.int8),
+        layouts=file.layouts,
+        codes=file.codes,
+        config_feat=np.concatenate([violation, copies], 1),
+        runtime=file.runtime.astype(np.float64),
+        count=np.ones(len(file.runtime), np.int32),
+        config_ids=np.arange(len(file.runtime), dtype=np.int32),
+    )
+    return graph, names + copy_names
+
+
+def _tile_graph(
+    program: Program, file: CompetitionFile, exact: ExactGraph | None, config: TileFeatureConfig
+) -> tuple[Graph, list[str]]:
+    operands = exact and exact.operands
+    values, names = tile_features(
+        file.node_feat, file.node_opcode, file.edge_index, file.config_feat, operands
+    )
+    num_configs = len(file.runtime)
+    graph = Graph(
+        name=program.name,
+        node_feat=_padded(file, exact, config),
+        node_opcode=file.node_opcode,
+        edge_index=file.edge_index.astype(np.int32),
+        config_index=np.zeros(0, np.int32),
+        tensor_sizes=np.zeros((0, 3, 6), np.int32),
+        tensor_bytes=np.zeros((0, 3), np.uint8),
+        pairs=np.zeros((0, 3), np.int32),
+        pair_axes=np.zeros((0, 6), np.int8),
+        layouts=np.full((1, 6), -1, np.int8),
+        codes=np.zeros((num_configs, 0, 3), np.uint8),
+        config_feat=values,
+        runtime=file.runtime / file.normalizers,
+        count=np.ones(num_configs, np.int32),
+        config_ids=np.arange(num_configs, dtype=np.int32),
+    )
+    return graph, names
+
+
+def _padded(file: CompetitionFile, exact: ExactGraph | None, config: FeatureConfig) -> np.ndarray:
+    if not config.padding:
+        return file.node_feat
+    return exact.node_feat if exact else pad(file.node_feat, file.node_opcode, file.edge_index)
+
+
+def build_graph(program: Program, config: FeatureConfig) -> tuple[Graph, list[str]]:
+    """Features of one program.
+
+    Returns:
+        The graph and the names of its ``config_feat`` columns.
+
+    Raises:
+        DataError: The file is broken, and the message names the key; or its protobuf is of another program.
+    """
+    labelled = program.split != "test"
+    file = read_competition_file(program.path, program.collection.kind, labelled)
+    build = _layout_graph if program.collection.kind == "layout" else _tile_graph
+    protobuf = config.protobuf(program)
+    exact = read_exact_graph(protobuf, file) if protobuf else None
+    graph, names = build(program, file, exact, config)
+    if config.merge_duplicates and program.split == "train":
+        graph = merge_duplicates(graph)
+    return graph, names
+
+
+def _build_one(program: Program, config: FeatureConfig) -> list[str] | None:
+    """Build and write one graph unless it is there already; its column names if it was built."""
+    folder = resolve(config.folder)
+    mark = digest([FORMAT, config.identity(), *config.sources(program)])
+    if is_written(folder, program.split, program.name, mark):
+        return None
+    graph, names = build_graph(program, config)
+    write_graph(folder, program.split, graph, mark)
+    return names
+
+
+def build_features(config: FeatureConfig) -> pd.DataFrame:
+    """Build the features of one collection, or only what is missing or out of date.
+
+    Args:
+        config: Settings.
+
+    Returns:
+        One row a graph: split, name, nodes, edges, configurable nodes, configurations (rows after
+        merging), merged (configurations merged away), runtime spread (largest over smallest), exact
+        (whether its protobuf was used).
+
+    Raises:
+        DataError: A file is missing or broken.
+    """
+    artifact = config.artifact()
+    with artifact.building() as needed:
+        if needed:
+            programs = config.programs()
+            _drop_foreign_graphs(artifact.folder, programs)
+            names = _build_all(programs, config)
+            _fit_scalers(artifact.folder, _write_index(programs, config))
+            artifact.finish(config_columns=names, graphs=len(programs))
+    return Features(artifact.folder).index
+
+
+def _build_all(programs: list[Program], config: FeatureConfig) -> list[str]:
+    """Build every graph that is missing or out of date; the names of the config_feat columns."""
+    jobs = [joblib.delayed(_build_one)(program, config) for program in programs]
+    results = joblib.Parallel(n_jobs=config.workers, return_as="generator")(jobs)
+    built = [
+        names for names in progress(results, total=len(jobs), desc=config.collection, unit="graph") if names
+    ]
+    return built[0] if built else build_graph(programs[0], config)[1]
+
+
+def _drop_foreign_graphs(folder: Path, programs: list[Program]) -> None:
+    """Remove graphs of programs that are no longer in the data, so nothing stale is ever read."""
+    known = {(p.split, p.name) for p in programs}
+    for split in SPLITS:
+        for path in (folder / split).glob("*.np[yz]"):
+            name = path.name.removesuffix(".npz").removesuffix(".codes.npy").removesuffix(".config_feat.npy")
+            if (split, name) not in known:
+                path.unlink()
+
+
+def _write_index(programs: list[Program], config: FeatureConfig) -> pd.DataFrame:
+    folder, rows = resolve(config.folder), []
+    for program in programs:
+        graph = read_graph(folder, program.split, program.name)
+        known = graph.runtime.min() > 0
+        rows.append(
+            {
+                "split": program.split,
+                "name": program.name,
+                "nodes": graph.num_nodes,
+                "edges": len(graph.edge_index),
+                "configurable": len(graph.config_index),
+                "configs": graph.num_configs,
+                "merged": int(graph.count.sum()) - graph.num_configs,
+                "spread": graph.runtime.max() / graph.runtime.min() if known else np.nan,
+                "exact": config.protobuf(program) is not None,
+            }
+        )
+    index = pd.DataFrame(rows)
+    with atomic_path(folder / INDEX) as temporary:
+        index.to_csv(temporary, index=False)
+    return index
+
+
+def _fit_scalers(folder: Path, index: pd.DataFrame) -> None:
+    train = index.loc[index["split"] == "train", "name"]
+    write_scalers(
+        folder / SCALERS,
+        node=Scaler.fit(expand_node_features(read_graph(folder, "train", name).node_feat) for name in train),
+        config=Scaler.fit(read_graph(folder, "train", name).config_feat for name in train),
+    )

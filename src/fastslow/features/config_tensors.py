@@ -1,0 +1,236 @@
+"""The tensors that a layout configuration arranges: shape, element size and producer of each.
+
+A configuration gives a layout to up to three tensors of a configurable node: its output, its input
+(operand 0) and, for convolution and dot, its kernel (operand 1). ``node_feat`` describes only a node's own
+output, and ``edge_index`` is sorted, which loses the operands' order. Here it is found again from the
+shapes: it is the order in which HLO's shape rules give the output.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fastslow.competition import node_columns
+from fastslow.competition.opcodes import CONVOLUTION, DOT, RESHAPE
+
+_OPERANDS = {CONVOLUTION: 2, DOT: 2, RESHAPE: 1}
+
+
+@dataclass(frozen=True)
+class ConfigTensors:
+    """Output, input and kernel tensor (axis 1, as ``npz.ROLES``) of K configurable nodes.
+
+    Args:
+        dims: (K, 3, 6) int64 sizes in the program's order, 0 beyond the rank and where ``known`` is False.
+        rank: (K, 3) int64 number of dimensions, 0 to 6.
+        element_bytes: (K, 3) int64 bytes per element, 0 to 16.
+        source_ids: (K, 3) int64 node that produces the tensor: the node itself for the output, an operand
+            for the others; -1 where there is none or it is not known.
+        known: (K, 3) bool; False for a kernel of a reshape, a tuple, a tensor without elements or of more
+            than six dimensions, and for operands that fit the node in neither order.
+        ambiguous: (K,) bool; both orders of the operands fit the shapes, and a rule decided (see
+            :func:`config_tensors`). Where both have one shape, only ``source_ids`` depends on it.
+    """
+
+    dims: np.ndarray
+    rank: np.ndarray
+    element_bytes: np.ndarray
+    source_ids: np.ndarray
+    known: np.ndarray
+    ambiguous: np.ndarray
+
+
+def config_tensors(
+    node_feat: np.ndarray,
+    node_opcode: np.ndarray,
+    edge_index: np.ndarray,
+    node_config_ids: np.ndarray,
+    operands: Sequence[Sequence[int]] | None = None,
+) -> ConfigTensors:
+    """Shapes and producers of the tensors of every configurable node.
+
+    Input and kernel of a convolution or dot are told apart by HLO's shape rules, tried in both orders. Where
+    both fit, a dot is taken in the usual form ``x @ w`` (the input contracts its last dimensions, and the
+    kernel's free dimensions are its last) if one order has it. Then the operand with the lower node number is
+    the input: HLO lists operands before their users, depth first, so operand 0 is more often than not the
+    lower.
+
+    Args:
+        node_feat: (N, 140) raw features (0-padded) of the whole graph.
+        node_opcode: (N,) opcode ids.
+        edge_index: (E, 2) rows (u, v): u consumes v's output; any order, each pair once.
+        node_config_ids: (K,) configurable nodes.
+        operands: By node (N), its operands in their order, where that is known
+            (:func:`fastslow.xla.graph_arrays.operand_nodes`): then nothing is ambiguous.
+    """
+    nodes = np.asarray(node_config_ids, dtype=np.int64)
+    kinds = np.asarray(node_opcode)[nodes]
+    dims, rank, sized = _node_shapes(node_feat)
+    source_ids = np.full((len(nodes), 3), -1, dtype=np.int64)
+    source_ids[:, 0] = nodes
+    ambiguous = np.zeros(len(nodes), dtype=bool)
+    if operands is None:
+        source_ids[:, 1:], ambiguous = _find_operands(node_feat, edge_index, nodes, kinds, dims, rank, sized)
+    else:
+        for index, node in enumerate(nodes):
+            if len(operands[node]) == _OPERANDS.get(int(kinds[index])):
+                source_ids[index, 1 : 1 + len(operands[node])] = operands[node]
+
+    known = (source_ids >= 0) & sized[source_ids]
+    return ConfigTensors(
+        dims=np.where(known[:, :, None], dims[source_ids], 0),
+        rank=np.where(known, rank[source_ids], 0),
+        element_bytes=np.where(known, _element_bytes(node_feat)[source_ids], 0),
+        source_ids=source_ids,
+        known=known,
+        ambiguous=ambiguous,
+    )
+
+
+def _find_operands(node_feat, edge_index, nodes, kinds, dims, rank, sized) -> tuple[np.ndarray, np.ndarray]:
+    """Operands from the shapes: (K, 2) int64 input and kernel, -1 where not known; (K,) bool ambiguous."""
+    first, last, count = _operands(edge_index, nodes)
+    found = np.full((len(nodes), 2), -1, dtype=np.int64)
+    reshape = (kinds == RESHAPE) & (count == 1)
+    found[reshape, 0] = first[reshape]
+
+    ambiguous = np.zeros(len(nodes), dtype=bool)
+    two_operands = np.isin(kinds, (CONVOLUTION, DOT)) & np.isin(count, (1, 2))
+    pairs = np.flatnonzero(two_operands & sized[nodes] & sized[first] & sized[last])
+    forward, backward = (
+        _fit(node_feat, dims, rank, kinds[pairs], np.stack([nodes[pairs], lhs[pairs], rhs[pairs]], 1))
+        for lhs, rhs in ((first, last), (last, first))
+    )
+    fits = np.maximum(forward, backward) > 0
+    swap = backward > forward
+    found[pairs, 0] = np.where(fits, np.where(swap, last[pairs], first[pairs]), -1)
+    found[pairs, 1] = np.where(fits, np.where(swap, first[pairs], last[pairs]), -1)
+    ambiguous[pairs] = (np.minimum(forward, backward) > 0) & (first[pairs] != last[pairs])
+    return found, ambiguous
+
+
+def _node_shapes(node_feat: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Shape of every node's own output.
+
+    Returns:
+        (N, 6) int64 sizes, 0 beyond the rank; (N,) int64 rank; and (N,) bool, True for a tensor with at least
+        one element and at most six dimensions, which the other two describe wholly.
+    """
+    shape = np.asarray(node_feat)[:, node_columns.SHAPE]
+    dims = shape.astype(np.int64)
+    rank = (dims > 0).sum(1)
+    total = np.asarray(node_feat)[:, node_columns.SHAPE_SUM].astype(np.float64)
+    # A seventh dimension shows in the sum only, which float32 rounds beyond 2**24.
+    complete = np.abs(total - dims.sum(1)) < 0.5 + 1e-6 * total
+    has_elements = (dims > 0).cumprod(1).sum(1) == rank
+    has_elements &= np.asarray(node_feat)[:, node_columns.SHAPE_PRODUCT] != 0
+    return dims, rank, complete & has_elements & (_element_bytes(node_feat) > 0)
+
+
+def _element_bytes(node_feat: np.ndarray) -> np.ndarray:
+    """Bytes per element of every node's output, (N,) int64; 0 for a tuple and for what has no elements."""
+    sizes = np.array(list(node_columns.ELEMENT_BYTES.values()))
+    return np.asarray(node_feat)[:, node_columns.ELEMENT_TYPE].astype(np.int64) @ sizes
+
+
+def _operands(edge_index: np.ndarray, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Lowest and highest operand of each node, (K,) each (0 where it has none), and their number (K,)."""
+    edge_index = np.asarray(edge_index, dtype=np.int64).reshape(-1, 2)
+    edges = edge_index[np.lexsort((edge_index[:, 1], edge_index[:, 0]))]
+    start, stop = (np.searchsorted(edges[:, 0], nodes, side) for side in ("left", "right"))
+    operand = np.append(edges[:, 1], 0)
+    none = stop == start
+    return np.where(none, 0, operand[start]), np.where(none, 0, operand[stop - 1]), stop - start
+
+
+def _fit(node_feat, dims, rank, kinds, triples) -> np.ndarray:
+    """How well (output, input, kernel) node triples (n, 3) fit: 0 not, 1 they do, 2 in the usual form too."""
+    fit = np.zeros(len(triples), dtype=np.int64)
+    convolution = kinds == CONVOLUTION
+    fit[convolution] = _convolution_fits(node_feat, dims, rank, triples[convolution])
+    # Programs repeat their layers: a few distinct shapes stand for all dots.
+    shapes, inverse = np.unique(dims[triples[~convolution]].reshape(-1, 18), axis=0, return_inverse=True)
+    distinct = [
+        dot_fit(*([size for size in shape if size] for shape in row.reshape(3, 6).tolist())) for row in shapes
+    ]
+    fit[~convolution] = np.array(distinct, dtype=np.int64)[inverse.ravel()]
+    return fit
+
+
+def _convolution_fits(node_feat, dims, rank, triples) -> np.ndarray:
+    """Whether HLO's convolution shape rules hold for (output, input, kernel) node triples (n, 3).
+
+    The output's spatial sizes are left out: node_feat lacks their axes, and the other rules leave no choice.
+    """
+    node, lhs, rhs = triples.T
+    feat = np.asarray(node_feat)[node].astype(np.int64)
+
+    def size(tensor, column):
+        return np.take_along_axis(dims[tensor], feat[:, np.r_[column]].clip(0, 5), axis=1)
+
+    spatial = np.arange(4) < rank[node, None] - 2
+    window = feat[:, node_columns.WINDOW_SIZE][:, :4]
+    feature_groups, batch_groups = (
+        feat[:, [column]].clip(1)
+        for column in (node_columns.FEATURE_GROUP_COUNT, node_columns.BATCH_GROUP_COUNT)
+    )
+    rules = (
+        (rank[[lhs, rhs]] == rank[node]).T,
+        size(rhs, node_columns.KERNEL_OUTPUT_FEATURE) == size(node, node_columns.OUTPUT_FEATURE),
+        size(rhs, node_columns.KERNEL_INPUT_FEATURE) * feature_groups
+        == size(lhs, node_columns.INPUT_FEATURE),
+        size(node, node_columns.OUTPUT_BATCH) * batch_groups == size(lhs, node_columns.INPUT_BATCH),
+        (size(rhs, node_columns.KERNEL_SPATIAL) == window) | ~spatial,
+    )
+    return np.concatenate(rules, axis=1).all(1)
+
+
+def dot_fit(output: list[int], lhs: list[int], rhs: list[int]) -> int:
+    """Whether operands of these sizes can make this output: batch, then lhs free, then rhs free sizes.
+
+    Which axes are batch and which contracting is not in ``node_feat``: any choice will do.
+
+    Returns:
+        0: no choice of axes gives the output; 1: one does; 2: one does in which lhs contracts its last axes
+        and rhs's free axes are its last.
+    """
+    fit = 0
+    for batch in range(min(len(lhs), len(rhs), len(output)) + 1):
+        # len(lhs) + len(rhs) = 2 batch + 2 contracting + free, and len(output) = batch + free.
+        contracting, odd = divmod(len(lhs) + len(rhs) - len(output) - batch, 2)
+        lhs_free, rhs_free = len(lhs) - batch - contracting, len(rhs) - batch - contracting
+        if odd or contracting < 0 or lhs_free < 0 or rhs_free < 0:
+            continue
+        kept, kept_rhs = output[batch : batch + lhs_free], output[batch + lhs_free :]
+        shared = Counter(lhs) - Counter(kept)
+        if not (_is_subsequence(kept, lhs) and _is_subsequence(kept_rhs, rhs)):
+            continue
+        if shared != Counter(rhs) - Counter(kept_rhs) or Counter(output[:batch]) - shared:
+            continue
+        contracted = shared - Counter(output[:batch])
+        free, last = lhs[: len(lhs) - contracting], lhs[len(lhs) - contracting :]
+        usual = Counter(last) == contracted and _is_subsequence(kept, free)
+        usual = usual and rhs[len(rhs) - rhs_free :] == kept_rhs
+        fit = max(fit, 1 + usual)
+    return fit
+
+
+def _is_subsequence(part: list[int], whole: list[int]) -> bool:
+    """Whether ``part`` is left of ``whole`` after removing entries."""
+    remaining = iter(whole)
+    return all(entry in remaining for entry in part)
+
+
+def config_chunks(configs: int, config_bytes: int, chunk_bytes: int) -> Iterator[slice]:
+    """Consecutive slices of the configurations, each within ``chunk_bytes`` or of one configuration.
+
+    Args:
+        configs: Number of configurations C.
+        config_bytes: Working memory one configuration needs.
+        chunk_bytes: Working memory for a slice.
+    """
+    step = max(1, chunk_bytes // max(1, config_bytes))
+    for start in range(0, configs, step):
+        yield slice(start, min(start + step, configs))

@@ -1,0 +1,216 @@
+"""Copies implied by a configuration: neighbours that want one tensor in two layouts.
+
+Where a configurable node's output is, directly or through element-wise nodes and transposes, the input or
+kernel of another one and the two layouts given differ, the compiler has to copy the tensor in between. (The
+number of copied elements is a feature of the 11th place's LightGBM model.) A transpose moves no byte where
+the layouts on its two sides follow each other. A reshape is itself configurable and ends the path.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from fastslow.competition import node_columns
+from fastslow.competition.opcodes import OPCODES
+from fastslow.features.config_tensors import ConfigTensors, config_chunks
+
+_ELEMENT_WISE = """
+abs add and atan2 bitcast-convert cbrt ceil clamp compare complex convert copy cosine count-leading-zeros
+divide exponential exponential-minus-one floor imag is-finite log log-plus-one logistic maximum minimum
+multiply negate not or popcnt power real reduce-precision remainder round-nearest-afz round-nearest-even
+rsqrt select shift-left shift-right-arithmetic shift-right-logical sign sine sqrt stochastic-convert subtract
+tan tanh xor
+"""
+ELEMENT_WISE = tuple(OPCODES[name] for name in _ELEMENT_WISE.split())
+"""Opcode ids of operations whose output and equally shaped operands share a layout without a copy."""
+
+COPY_NAMES = (
+    "copies",
+    "log_copied_elements",
+    "log_copied_bytes",
+    "copy_share",
+    "half_default_pairs",
+)
+"""Column names of :func:`copy_features`, the same for every program."""
+
+
+@dataclass(frozen=True)
+class CopyPairs:
+    """P pairs of configurable tensors that are one tensor to the program.
+
+    Args:
+        producer_index: (P,) position in ``node_config_ids`` of the node whose output it is.
+        consumer_index: (P,) position of the node that reads it.
+        consumer_role: (P,) 1 input, 2 kernel.
+        elements: (P,) int64 elements of the tensor.
+        element_bytes: (P,) int64 bytes per element, as the consumer reads it.
+        axes: (P, 6) the producer's axis that each axis of the consumer's tensor is; 0 to 5 in order unless a
+            transpose lies between.
+    """
+
+    producer_index: np.ndarray
+    consumer_index: np.ndarray
+    consumer_role: np.ndarray
+    elements: np.ndarray
+    element_bytes: np.ndarray
+    axes: np.ndarray
+
+    @cached_property
+    def weights(self) -> np.ndarray:
+        """(P, 3) float64: 1, elements and bytes of each pair. Whole numbers, so sums of them are exact."""
+        size = self.elements * self.element_bytes
+        return np.stack([np.ones_like(size), self.elements, size], 1).astype(np.float64)
+
+
+def copy_pairs(
+    node_feat: np.ndarray,
+    node_opcode: np.ndarray,
+    edge_index: np.ndarray,
+    node_config_ids: np.ndarray,
+    tensors: ConfigTensors,
+    through: int = 1,
+) -> CopyPairs:
+    """Pairs of a configurable node's output and another's input or kernel that hold the same tensor.
+
+    Tensors with fewer than two dimensions have one layout only and form no pair. A pair joined by several
+    paths counts once, by a shortest one; a node that reads one tensor as both input and kernel forms two.
+
+    Args:
+        node_feat: (N, 140) raw features (0-padded) of the whole graph.
+        node_opcode: (N,) opcode ids.
+        edge_index: (E, 2) rows (u, v): u consumes v's output.
+        node_config_ids: (K,) configurable nodes.
+        tensors: Their tensors.
+        through: Most element-wise nodes of the same shape and transposes between the two; 0 pairs direct
+            neighbours only.
+
+    Returns:
+        The pairs, sorted by consumer, role and producer.
+    """
+    nodes = np.asarray(node_config_ids, dtype=np.int64)
+    consumer, role = np.nonzero(tensors.known & (tensors.rank >= 2) & (np.arange(3) > 0))
+    steps = _same_tensor_steps(node_feat, node_opcode, edge_index)
+    tensor, node, axes = _walk(tensors.source_ids[consumer, role], steps, len(node_opcode), through)
+
+    position = np.full(len(node_opcode), -1)
+    position[nodes] = np.arange(len(nodes))
+    found = np.flatnonzero(position[node] >= 0)
+    found = found[np.lexsort((position[node[found]], tensor[found]))]
+    consumer, role = consumer[tensor[found]], role[tensor[found]]
+    return CopyPairs(
+        producer_index=position[node[found]],
+        consumer_index=consumer,
+        consumer_role=role,
+        elements=np.where(tensors.dims > 0, tensors.dims, 1).prod(2)[consumer, role],
+        element_bytes=tensors.element_bytes[consumer, role],
+        axes=axes[found],
+    )
+
+
+def _walk(source_ids, steps, num_nodes: int, through: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Follow tensors back to every node whose output they are, or become step by step.
+
+    Args:
+        source_ids: (T,) node that gives each tensor.
+        steps: What :func:`_same_tensor_steps` gives.
+        num_nodes: N.
+        through: Most steps.
+
+    Returns:
+        (R,) tensors; (R,) nodes, each pair once; (R, 6) the node's axis that each axis of the tensor is.
+    """
+    user, operand, step_axes = steps
+    first = np.searchsorted(user, np.arange(num_nodes + 1))
+    tensor, node = np.arange(len(source_ids)), source_ids
+    axes = np.tile(np.arange(6), (len(source_ids), 1))
+    reached = [(tensor, node, axes)]
+    keys = tensor * num_nodes + node
+    for _ in range(through):
+        count = first[node + 1] - first[node]
+        step = np.repeat(first[node] - np.cumsum(count) + count, count) + np.arange(count.sum())
+        new, origin = np.unique(np.repeat(tensor, count) * num_nodes + operand[step], return_index=True)
+        origin = origin[~np.isin(new, keys)]
+        if not len(origin):
+            break
+        before = np.repeat(np.arange(len(tensor)), count)[origin]
+        tensor, node = tensor[before], operand[step[origin]]
+        axes = np.take_along_axis(step_axes[step[origin]], axes[before], axis=1)
+        reached.append((tensor, node, axes))
+        keys = np.union1d(keys, new)
+    tensor, node, axes = (np.concatenate(parts) for parts in zip(*reached, strict=True))
+    return tensor, node, axes
+
+
+def _same_tensor_steps(node_feat, node_opcode, edge_index) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Steps from a node to an operand that holds the same tensor, sorted by node.
+
+    Returns:
+        (M,) nodes; (M,) operands; (M, 6) the operand's axis that each axis of the node's output is.
+    """
+    node_feat, node_opcode = np.asarray(node_feat), np.asarray(node_opcode)
+    edges = np.asarray(edge_index, dtype=np.int64).reshape(-1, 2)
+    user, operand = edges[np.lexsort((edges[:, 1], edges[:, 0]))].T
+    shape = node_feat[:, node_columns.SHAPE]
+    same = np.isin(node_opcode, ELEMENT_WISE)[user] & (shape[user] == shape[operand]).all(1)
+    transposed = node_opcode[user] == OPCODES["transpose"]
+    dimensions = node_feat[user][:, node_columns.DIMENSIONS].astype(np.int64).clip(0)
+    in_order = np.arange(6)
+    # Beyond the rank the columns hold no axis.
+    axes = np.where(transposed[:, None] & (shape[user] > 0), dimensions, in_order)
+    passes = same | transposed
+    return user[passes], operand[passes], axes[passes]
+
+
+def disagreements(layouts: np.ndarray, axes: np.ndarray) -> np.ndarray:
+    """Whether a producer's and a consumer's layout name different axes in the same place.
+
+    A layout may name only its minor-most axes; what only one of the two names is no disagreement, and neither
+    is a side left to the compiler: the compiler may adapt it.
+
+    Args:
+        layouts: (L, 6) minor to major, -1 padded.
+        axes: (A, 6) ways in which the consumer's axes are the producer's.
+
+    Returns:
+        (A, L, L) bool by way, producer's and consumer's layout.
+    """
+    layouts = np.asarray(layouts, np.int64)
+    mapped = np.where(layouts >= 0, np.asarray(axes)[:, layouts.clip(0)], -1)[:, None]  # (A, 1, L, 6)
+    producer = layouts[None, :, None]
+    return ((producer != mapped) & (producer >= 0) & (mapped >= 0)).any(3)
+
+
+def copy_features(
+    pairs: CopyPairs, layouts: np.ndarray, codes: np.ndarray, chunk_bytes: int = 1 << 27
+) -> tuple[np.ndarray, list[str]]:
+    """What the copies of every configuration come to.
+
+    A pair needs a copy where both layouts are given and differ in an entry that both name (a layout may name
+    only its minor-most axes). A side left to the compiler counts as no copy: the compiler may adapt it.
+
+    Args:
+        pairs: The P pairs of a program.
+        layouts: (L, 6) distinct layouts, minor to major, -1 padded; all -1 leaves the layout to the compiler.
+        codes: (C, K, 3) index into ``layouts`` of every tensor; may be memory-mapped, read in chunks.
+        chunk_bytes: Working memory for one chunk of configurations; changes no value.
+
+    Returns:
+        (C, 5) float32 features, 0 where there is no pair, and their names (``COPY_NAMES``).
+    """
+    given = np.asarray(layouts)[:, 0] >= 0
+    ways, way = np.unique(pairs.axes, axis=0, return_inverse=True)
+    disagree = disagreements(layouts, ways)
+    copied = np.zeros((len(codes), 3))
+    both, half = np.zeros(len(codes)), np.zeros(len(codes))
+    for chunk in config_chunks(len(codes), 24 * len(pairs.elements), chunk_bytes):
+        block = codes[chunk]
+        producer = block[:, pairs.producer_index, 0]
+        consumer = block[:, pairs.consumer_index, pairs.consumer_role]
+        copied[chunk] = disagree[way.ravel(), producer, consumer].astype(np.float64) @ pairs.weights
+        both[chunk] = (given[producer] & given[consumer]).sum(1)
+        half[chunk] = (given[producer] ^ given[consumer]).sum(1)
+    count, elements, size = copied.T
+    share = np.divide(count, both, out=np.zeros(len(codes)), where=both > 0)
+    values = np.stack([count, np.log1p(elements), np.log1p(size), share, half], axis=1)
+    return values.astype(np.float32), list(COPY_NAMES)

@@ -1,0 +1,89 @@
+"""What the protobuf of a program tells and its npz does not: exact padding and the operands' order."""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from fastslow.competition.catalog import Program
+from fastslow.competition.node_columns import COLUMN_NAMES
+from fastslow.competition.reader import CompetitionFile
+from fastslow.core.errors import DataError
+from fastslow.features.list_padding import PADDING
+from fastslow.xla.graph_arrays import graph_arrays, operand_nodes
+from fastslow.xla.reader import read_program
+
+_REMEDY = "Take TpuGraphs' .pb of the same name and collection, or leave it out: then the npz alone is used"
+
+
+@dataclass(frozen=True)
+class ExactGraph:
+    """What is known of a graph for certain.
+
+    Args:
+        node_feat: (N, 140) float32, -1 where a list has ended.
+        operands: By node, its operands in their order.
+    """
+
+    node_feat: np.ndarray
+    operands: list[list[int]]
+
+
+def find_protobuf(folder: Path, program: Program) -> Path | None:
+    """The protobuf of a program: ``<name>.pb`` in the folder, or where TpuGraphs' own tree has it.
+
+    Args:
+        folder: Holds ``<name>.pb``, or ``layout/xla/random/train/<name>.pb`` and so on.
+        program: The program.
+    """
+    name = f"{program.name}.pb"
+    tree = folder / program.collection.name.replace(":", "/") / program.split / name
+    return next((path for path in (tree, folder / name) if path.is_file()), None)
+
+
+def require_protobufs(folder: Path) -> None:
+    """Raise :class:`DataError` if a folder holds no protobuf at all."""
+    if next(folder.rglob("*.pb"), None) is None:
+        remedy = "Set hlo_folder to a folder of TpuGraphs' .pb files, or leave it empty"
+        raise DataError(folder, "holds no .pb file", remedy)
+
+
+def protobuf_fingerprint(path: Path) -> str:
+    """Stands for the content of a protobuf."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+
+
+def read_exact_graph(path: Path, file: CompetitionFile) -> ExactGraph:
+    """What a protobuf tells of the program of a competition file.
+
+    Args:
+        path: The protobuf.
+        file: The competition file, whose every node feature, opcode and edge the protobuf must give.
+
+    Raises:
+        DataError: The protobuf is broken or is of another program.
+    """
+    program = read_program(path)
+    arrays = graph_arrays(program.module)
+    edges = np.unique(file.edge_index, axis=0)
+    wanted = {"node_opcode": file.node_opcode, "edge_index": edges, "node_feat": file.node_feat}
+    if file.node_config_ids is not None and "node_config_ids" in program.runs:
+        wanted["node_config_ids"], arrays["node_config_ids"] = (
+            file.node_config_ids,
+            program.runs["node_config_ids"],
+        )
+    for key, published in wanted.items():
+        if not np.array_equal(arrays[key], published):
+            problem = f"is not the program of {file.path}: {_difference(key, arrays[key], published)}"
+            raise DataError(path, problem, _REMEDY)
+    return ExactGraph(graph_arrays(program.module, PADDING)["node_feat"], operand_nodes(program.module))
+
+
+def _difference(key: str, ours: np.ndarray, published: np.ndarray) -> str:
+    """Where two arrays differ, in words."""
+    if ours.shape != published.shape:
+        return f"its {key} has the shape {ours.shape}, the npz's {published.shape}"
+    place = tuple(np.argwhere(ours != published)[0].tolist())
+    column = f" ({COLUMN_NAMES[place[1]]})" if key == "node_feat" else ""
+    return f"its {key}{list(place)}{column} is {ours[place]}, the npz's {published[place]}"

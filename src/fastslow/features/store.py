@@ -1,0 +1,199 @@
+"""The compact store of feature-built graphs: what training and inference read.
+
+A graph is one ``<name>.npz`` of small arrays beside two plain ``.npy`` files that are memory-mapped, so any
+set of configurations is read without the rest.
+"""
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from fastslow.competition.catalog import SPLITS, Collection, get_collection
+from fastslow.core.artifacts import read_manifest
+from fastslow.core.errors import DataError
+from fastslow.core.files import atomic_path
+from fastslow.core.npz_io import read_arrays, readable, write_arrays
+from fastslow.features.scaling import Scaler, read_scaler
+
+INDEX = "graphs.csv"
+SCALERS = "scalers.npz"
+_MAPPED = ("codes", "config_feat")
+_AGAIN = "Delete the features folder and run the feature notebook again"
+
+
+@dataclass(frozen=True)
+class Graph:
+    """One program with its configurations, ready for a model.
+
+    Args:
+        name: File stem of the competition file.
+        node_feat: ``(N, 140)`` float32, pruned and padded, not scaled.
+        node_opcode: ``(N,)`` uint8.
+        edge_index: ``(E, 2)`` int32; row ``(u, v)``: u consumes v's output.
+        config_index: ``(K,)`` int32, node number of each configurable node (tile: none).
+        tensor_sizes: ``(K, 3, 6)`` int32, dimension sizes of each configurable node's output, input and
+            kernel, 0-padded, all 0 where there is none or it is not known (tile: none).
+        tensor_bytes: ``(K, 3)`` uint8, bytes per element of these tensors (tile: none).
+        pairs: ``(P, 3)`` int32, configurable tensors that are one tensor to the program: position of the node
+            whose output it is, of the node that reads it, and 1 (as input) or 2 (as kernel) (tile: none).
+        pair_axes: ``(P, 6)`` int8, the former's axis that each axis of the latter's tensor is (tile: none).
+        layouts: ``(L, 6)`` int8, distinct minor-to-major layouts, row 0 all -1 (tile: that row alone).
+        codes: ``(C, K, 3)`` uint8 or uint16, position in ``layouts`` of output, input and kernel layout.
+        config_feat: ``(C, V)`` float32, features of a configuration as a whole; see ``features/README.md``.
+        runtime: ``(C,)`` float64, the label: nanoseconds (layout; cycles in the sample competition) or
+            runtime over normalizer (tile); 0 in test.
+        count: ``(C,)`` int32, how many identical configurations a row stands for (1 outside train).
+        config_ids: ``(C,)`` int32, number of the (first) such configuration in the competition file.
+    """
+
+    name: str
+    node_feat: np.ndarray
+    node_opcode: np.ndarray
+    edge_index: np.ndarray
+    config_index: np.ndarray
+    tensor_sizes: np.ndarray
+    tensor_bytes: np.ndarray
+    pairs: np.ndarray
+    pair_axes: np.ndarray
+    layouts: np.ndarray
+    codes: np.ndarray
+    config_feat: np.ndarray
+    runtime: np.ndarray
+    count: np.ndarray
+    config_ids: np.ndarray
+
+    @property
+    def num_nodes(self) -> int:
+        """N."""
+        return len(self.node_opcode)
+
+    @property
+    def num_configs(self) -> int:
+        """C."""
+        return len(self.runtime)
+
+
+_SMALL = tuple(f.name for f in fields(Graph) if f.name not in ("name", *_MAPPED))
+
+
+def _path(folder: Path, split: str, name: str, array: str | None = None) -> Path:
+    return Path(folder) / split / (f"{name}.{array}.npy" if array else f"{name}.npz")
+
+
+def write_graph(folder: Path, split: str, graph: Graph, fingerprint: str) -> None:
+    """Write one graph; the old npz goes first and the new one comes last, so one with it is whole.
+
+    Args:
+        folder: Features folder of a collection.
+        split: ``train``, ``valid`` or ``test``.
+        graph: What to write.
+        fingerprint: What the graph was made from, see :func:`is_written`.
+    """
+    _path(folder, split, graph.name).unlink(missing_ok=True)
+    for array in _MAPPED:
+        with (
+            atomic_path(_path(folder, split, graph.name, array)) as temporary,
+            open(temporary, "wb") as handle,
+        ):
+            np.save(handle, np.ascontiguousarray(getattr(graph, array)))
+    small = {key: getattr(graph, key) for key in _SMALL}
+    write_arrays(_path(folder, split, graph.name), {"fingerprint": np.array(fingerprint), **small})
+
+
+def is_written(folder: Path, split: str, name: str, fingerprint: str) -> bool:
+    """Whether the graph is there, whole, and made from what the fingerprint stands for."""
+    path = _path(folder, split, name)
+    if not path.is_file() or not all(_path(folder, split, name, array).is_file() for array in _MAPPED):
+        return False
+    try:
+        return str(read_arrays(path, ["fingerprint"])["fingerprint"]) == fingerprint
+    except DataError:
+        return False
+
+
+def read_graph(folder: Path, split: str, name: str) -> Graph:
+    """Read one graph; ``codes`` and ``config_feat`` stay on disk, memory-mapped.
+
+    Raises:
+        DataError: A file is missing, or the files do not belong together.
+    """
+    path = _path(folder, split, name)
+    arrays = read_arrays(path, _SMALL, _AGAIN)
+    for array in _MAPPED:
+        mapped = _path(folder, split, name, array)
+        with readable(mapped, _AGAIN):
+            arrays[array] = np.load(mapped, mmap_mode="r", allow_pickle=False)
+    if len(arrays["codes"]) != len(arrays["runtime"]) or len(arrays["config_feat"]) != len(arrays["runtime"]):
+        raise DataError(path, "codes, config_feat and runtime differ in length", _AGAIN)
+    return Graph(name=name, **arrays)
+
+
+class Features:
+    """A finished features folder of one collection.
+
+    Args:
+        folder: The folder a feature notebook wrote.
+
+    Raises:
+        DataError: The folder was never finished, or lost a file.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder = Path(folder)
+        self.manifest = read_manifest(folder)
+        with readable(self.folder / INDEX, _AGAIN):
+            # a program may be called "nan"; only an unknown spread is an empty cell
+            self.index = pd.read_csv(
+                self.folder / INDEX, dtype={"name": str}, keep_default_na=False, na_values={"spread": [""]}
+            )
+
+    @property
+    def collection(self) -> Collection:
+        """The collection these features belong to."""
+        return get_collection(self.manifest["settings"]["collection"])
+
+    @property
+    def fingerprint(self) -> str:
+        """What the features were made from; a model remembers it."""
+        return self.manifest["fingerprint"]
+
+    @property
+    def data(self) -> str:
+        """Fingerprint of the competition files they were built from."""
+        return self.manifest["inputs"]["data"]
+
+    @property
+    def config_columns(self) -> list[str]:
+        """Names of the columns of ``config_feat``."""
+        return self.manifest["config_columns"]
+
+    def names(self, split: str) -> list[str]:
+        """Names of the graphs of a split, in file order."""
+        return self.index.loc[self.index["split"] == split, "name"].tolist()
+
+    def num_configs(self, split: str) -> dict[str, int]:
+        """Number of configurations by graph, without reading the graphs."""
+        rows = self.index[self.index["split"] == split]
+        return dict(zip(rows["name"], rows["configs"].astype(int), strict=True))
+
+    def graph(self, split: str, name: str) -> Graph:
+        """Read one graph."""
+        return read_graph(self.folder, split, name)
+
+    def scaler(self, name: str) -> Scaler:
+        """The ``node`` or ``config`` scaler, fitted on train."""
+        return read_scaler(self.folder / SCALERS, name)
+
+    def labels(self, split: str) -> dict[str, np.ndarray]:
+        """Runtimes by graph, ``(C,)`` float64 each.
+
+        Raises:
+            DataError: The split is ``test``, whose files carry zeros in place of runtimes.
+        """
+        if split not in SPLITS[:2]:
+            raise DataError(
+                self.folder, "test runtimes are not known", "Score a submission through solution.csv"
+            )
+        return {name: self.graph(split, name).runtime for name in self.names(split)}

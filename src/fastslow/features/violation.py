@@ -1,0 +1,146 @@
+"""How well a configuration's layouts suit the TPU's 8 x 128 tiles: violation ratio, padding, alignment.
+
+The violation ratio is the share of configurable tensors whose largest dimension is not the minor-most one,
+hence not along the 128-wide side of a tile (Harvard report on TpuGraphs, section 5.2; its "first" dimension
+is the one with consecutive entries, entry 0 of a minor-to-major layout). A minor-most dimension as large as
+the largest is no violation.
+
+Which tensors count: those with a known shape and at least one dimension. A one-dimensional tensor counts
+though it has only one layout (never a violation); a scalar and a tensor of unknown shape do not. A layout
+that names an axis which the tensor lacks does not count either: the shape cannot be the tensor's own.
+"""
+
+import numpy as np
+from scipy import sparse
+
+from fastslow.competition.opcodes import CONVOLUTION, DOT, RESHAPE
+from fastslow.competition.schema import ROLES
+from fastslow.core.errors import ConfigError
+from fastslow.features.config_tensors import ConfigTensors, config_chunks
+from fastslow.features.tpu_tiling import LANES, tile
+
+DEFAULT_LAYOUTS = ("row_major", "leave_out")
+
+CELLS = tuple(
+    (f"{kind}_{role}", opcode, position)
+    for kind, opcode in (("convolution", CONVOLUTION), ("dot", DOT), ("reshape", RESHAPE))
+    for position, role in enumerate(ROLES)
+    if (kind, role) != ("reshape", "kernel")
+)
+"""(name, opcode, role) of the tensors that are summed apart: operation kind by tensor role."""
+
+_TERMS = (
+    "tensors",
+    "default",
+    "counted",
+    "violation",
+    "minor_unaligned",
+    "second_minor_unaligned",
+    "volume",
+    "violating_volume",
+    "padded_volume",
+    "padded_bytes",
+)
+_RATIOS = {
+    "violation_ratio": ("violation", "counted"),
+    "padded_over_volume": ("padded_volume", "volume"),
+    "default_share": ("default", "tensors"),
+    "violation_ratio_by_volume": ("violating_volume", "volume"),
+    "minor_unaligned_share": ("minor_unaligned", "counted"),
+    "second_minor_unaligned_share": ("second_minor_unaligned", "counted"),
+}
+_CELL_RATIOS = ("violation_ratio", "padded_over_volume", "default_share")
+VIOLATION_NAMES = (
+    *_RATIOS,
+    "log_padded_bytes",
+    *(f"{cell}_{ratio}" for cell, _, _ in CELLS for ratio in _CELL_RATIOS),
+)
+"""Column names, the same for every program: over all tensors, then per operation kind and tensor role."""
+
+
+def violation_features(
+    tensors: ConfigTensors,
+    kinds: np.ndarray,
+    layouts: np.ndarray,
+    codes: np.ndarray,
+    default_layout: str = "row_major",
+    chunk_bytes: int = 1 << 27,
+) -> tuple[np.ndarray, list[str]]:
+    """Violation ratio and its refinements for every configuration.
+
+    Args:
+        tensors: The tensors of K configurable nodes.
+        kinds: (K,) opcode ids of these nodes.
+        layouts: (L, 6) distinct layouts, minor to major, -1 padded; all -1 leaves the layout to the compiler.
+            A layout of fewer axes than the tensor goes on with the others in row-major order.
+        codes: (C, K, 3) index into ``layouts`` of every tensor; may be memory-mapped, read in chunks.
+        default_layout: What a tensor left to the compiler counts as: ``row_major``, or ``leave_out`` of
+            everything but ``default_share``.
+        chunk_bytes: Working memory for one chunk of configurations; changes no value.
+
+    Returns:
+        (C, V) float32 features, 0 where nothing is to be counted, and their V names (``VIOLATION_NAMES``).
+
+    Raises:
+        ConfigError: ``default_layout`` is none of the two.
+    """
+    if default_layout not in DEFAULT_LAYOUTS:
+        raise ConfigError(f"default_layout: {default_layout!r} is none of {', '.join(DEFAULT_LAYOUTS)}")
+    sums = []
+    for _, opcode, role in CELLS:
+        nodes = np.flatnonzero(
+            (np.asarray(kinds) == opcode) & tensors.known[:, role] & (tensors.rank[:, role] > 0)
+        )
+        # One row of terms per distinct (shape, layout), shared by the many tensors of one shape.
+        rows = np.column_stack([tensors.dims[nodes, role], tensors.element_bytes[nodes, role]])
+        shapes, shape_index = np.unique(rows, axis=0, return_inverse=True)
+        table = _terms(shapes[:, :6], shapes[:, 6], np.asarray(layouts, dtype=np.int64), default_layout)
+        first_row = (shape_index.ravel() * len(layouts)).astype(np.int32)
+        sums.append(_sum_rows(table.reshape(-1, len(_TERMS)), first_row, codes, nodes, role, chunk_bytes))
+    return _features(np.stack(sums)), list(VIOLATION_NAMES)
+
+
+def _terms(dims, element_bytes, layouts, default_layout) -> np.ndarray:
+    """What a tensor of each shape (S, 6) adds to the sums under each layout (L, 6): (S, L, terms) float64."""
+    tiling = tile(dims[:, None], layouts[None])
+    counted = tiling.fits & ~(tiling.is_default & (default_layout == "leave_out"))
+    terms = {
+        "counted": np.ones_like(tiling.volume),
+        "violation": tiling.violates,
+        "minor_unaligned": tiling.minor_size % LANES != 0,
+        "second_minor_unaligned": tiling.second_padded != tiling.second_size,
+        "volume": tiling.volume,
+        "violating_volume": tiling.violates * tiling.volume,
+        "padded_volume": tiling.padded_volume,
+        "padded_bytes": tiling.padded_volume * element_bytes[:, None],
+    }
+    terms = {name: value * counted for name, value in terms.items()}
+    terms |= {"tensors": tiling.fits, "default": tiling.fits & tiling.is_default}
+    # Whole numbers: their float64 sums are exact, so no order of summation shows in a feature.
+    return np.stack([terms[name] for name in _TERMS], axis=2).astype(np.float64)
+
+
+def _sum_rows(table, first_row, codes, nodes, role, chunk_bytes) -> np.ndarray:
+    """Sum over nodes of ``table[first_row + code]`` for every configuration: (C, terms) float64."""
+    sums = np.zeros((len(codes), table.shape[1]))
+    for chunk in config_chunks(len(codes), 32 * len(nodes), chunk_bytes):
+        rows = first_row + codes[chunk][:, nodes, role]
+        starts = np.arange(len(rows) + 1, dtype=np.int32) * np.int32(len(nodes))
+        picks = sparse.csr_array((np.ones(rows.size), rows.ravel(), starts), shape=(len(rows), len(table)))
+        sums[chunk] = picks @ table
+    return sums
+
+
+def _features(cell_sums: np.ndarray) -> np.ndarray:
+    """Columns of ``VIOLATION_NAMES`` from the sums of each cell, (cells, C, terms): (C, V) float32."""
+    total = cell_sums.sum(0)
+    columns = [_ratio(total, name) for name in _RATIOS]
+    columns.append(np.log1p(total[:, _TERMS.index("padded_bytes")]))
+    columns += [_ratio(sums, name) for sums in cell_sums for name in _CELL_RATIOS]
+    return np.stack(columns, axis=1).astype(np.float32)
+
+
+def _ratio(sums: np.ndarray, name: str) -> np.ndarray:
+    """One of ``_RATIOS`` from (C, terms) sums; 0 where the denominator is."""
+    above, below = (sums[:, _TERMS.index(term)] for term in _RATIOS[name])
+    return np.divide(above, below, out=np.zeros(len(sums)), where=below > 0)

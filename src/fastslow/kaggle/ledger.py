@@ -1,0 +1,131 @@
+"""What each submission was made of: a JSON record beside the CSV, and one table of all records."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from fastslow.competition.catalog import COLLECTIONS, get_collection
+from fastslow.competition.metrics import competition_score
+from fastslow.core.artifacts import commit
+from fastslow.core.errors import DataError
+from fastslow.core.files import atomic_path, read_json, write_json
+
+LEDGER = "ledger.md"
+_FACTS = ("name", "created", "commit", "members")
+_KEYS = {*_FACTS, "scores", "sha256"}
+_SCORES = (*(collection.name for collection in COLLECTIONS), "mean", "public", "private")
+
+
+def write_record(
+    path: Path, members: Sequence[str], weights: Mapping, scores: Mapping[str, float], **extra
+) -> dict:
+    """Write the JSON beside a submission that says what it was made of, and its row in the ledger.
+
+    Args:
+        path: The CSV, written and checked; the record takes its name with ``.json``.
+        members: Names of the runs in the ensemble.
+        weights: Their weights, as the ensemble keeps them.
+        scores: Score on valid by collection name: Kendall's tau (layout) or 1 - slowdown (tile).
+        **extra: Further facts for a reader.
+
+    Returns:
+        The record, with ``name``, ``created`` (UTC), ``commit`` and the ``sha256`` of the CSV added.
+
+    Raises:
+        ConfigError: A key of ``scores`` is no collection's name.
+    """
+    path = Path(path)
+    record = {
+        "name": path.stem,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": commit(),
+        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+        "members": list(members),
+        "weights": dict(weights),
+        "scores": {get_collection(name).name: float(score) for name, score in scores.items()},
+        **extra,
+    }
+    write_json(path.with_suffix(".json"), record)
+    write_ledger(path.parent)
+    return record
+
+
+def read_record(path: Path) -> dict:
+    """The record of a submission.
+
+    Args:
+        path: The CSV.
+
+    Raises:
+        DataError: There is no record beside it, or the JSON there is something else.
+    """
+    path = Path(path).with_suffix(".json")
+    record = read_json(path)
+    if not isinstance(record, dict) or not set(record) >= _KEYS:
+        raise DataError(
+            path, f"not a submission's record ({', '.join(sorted(_KEYS))})", "Rename or delete it"
+        )
+    return record
+
+
+def update_record(path: Path, **facts) -> dict:
+    """Add facts to a submission's record and to the ledger, such as what Kaggle said of it.
+
+    Args:
+        path: The CSV.
+        **facts: What to add or replace; the ledger shows ``kaggle={"public": ..., "private": ...}``.
+
+    Returns:
+        The record, with the facts.
+
+    Raises:
+        DataError: There is no record, or the CSV is not the one it was written for.
+    """
+    path = Path(path)
+    record = read_record(path)
+    if record["sha256"] != hashlib.sha256(path.read_bytes()).hexdigest():
+        raise DataError(path, "not the file its record was written for (sha256)", "Make the submission again")
+    record |= facts
+    write_json(path.with_suffix(".json"), record)
+    write_ledger(path.parent)
+    return record
+
+
+def write_ledger(folder: Path) -> Path:
+    """Write ``ledger.md``, a table with one row for every submission in a folder, oldest first.
+
+    Always made from the records, so that nothing is lost where two submissions are written at once, and a
+    submission made again under its name has one row. A score that is not known is left blank; the mean
+    needs all five collections.
+
+    Args:
+        folder: The folder of the CSVs and their records.
+
+    Returns:
+        The ledger's path.
+    """
+    folder = Path(folder)
+    paths = [path for path in sorted(folder.glob("*.csv")) if path.with_suffix(".json").is_file()]
+    records = sorted((read_record(path) for path in paths), key=lambda record: record["created"])
+    columns = [*_FACTS, *_SCORES]
+    table = [columns, ["---"] * len(columns), *(_cells(record) for record in records)]
+    with atomic_path(folder / LEDGER) as temporary:
+        temporary.write_text("".join(f"| {' | '.join(row)} |\n" for row in table))
+    return folder / LEDGER
+
+
+def _cells(record: Mapping) -> list[str]:
+    """A record's row: its facts, then its scores."""
+    scores = dict(record["scores"])
+    if len(scores) == len(COLLECTIONS):
+        scores["mean"] = competition_score(scores)
+    scores |= record.get("kaggle", {})
+    numbers = [scores.get(column) for column in _SCORES]
+    return [
+        record["name"],
+        record["created"][:10],
+        record["commit"],
+        str(len(record["members"])),
+        *("" if number is None else f"{number:.4f}" for number in numbers),
+    ]

@@ -1,0 +1,85 @@
+"""Scoring a submission where the test labels are known, as for the embedded sample competition."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from fastslow.competition.catalog import COLLECTIONS
+from fastslow.competition.metrics import collection_score
+from fastslow.core.errors import DataError
+from fastslow.kaggle.submission import collection_of, read_lines, read_submission
+
+HEADER = "ID,config_index,runtime"
+_ROW = re.compile(r"([^,]+),(0|[1-9][0-9]{0,8}),([1-9][0-9]{0,17})")
+
+
+def read_solution(path: Path) -> dict[str, np.ndarray]:
+    """The true runtimes of test graphs from ``solution.csv``.
+
+    Args:
+        path: A CSV with the columns ID, config_index and runtime, a graph's configurations in order.
+
+    Returns:
+        (C,) int64 runtimes by ID, in the file's order; unit as in the file (sample: estimated cycles).
+
+    Raises:
+        DataError: The file cannot be read, or a line has another form, an unknown collection, a
+            config_index out of order, or a runtime that is not a whole number above 0.
+    """
+    header, *lines = read_lines(path)
+    if header != HEADER:
+        raise DataError(path, f"line 1: the header is {header[:80]!r}", f"The first line is {HEADER}")
+    runtimes: dict[str, list[int]] = {}
+    for number, line in enumerate(lines, start=2):
+        match = _ROW.fullmatch(line)
+        if match is None or collection_of(match[1]) is None:
+            problem = f"line {number}: {line[:80]!r} is not an ID of a collection, an index and a runtime"
+            raise DataError(path, problem, f"A line is {HEADER}, in whole numbers, the runtime above 0")
+        seen = runtimes.setdefault(match[1], [])
+        if int(match[2]) != len(seen):
+            problem = f"line {number} ({match[1]}): config_index {match[2]}, {len(seen)} wanted"
+            raise DataError(path, problem, "List each configuration of a graph once, in order")
+        seen.append(int(match[3]))
+    if not runtimes:
+        raise DataError(path, "no rows", "Take the solution file that came with the data")
+    return {row_id: np.array(values, dtype=np.int64) for row_id, values in runtimes.items()}
+
+
+def score_submission(
+    path: Path, solution: Mapping[str, np.ndarray], partial: bool = False
+) -> dict[str, dict]:
+    """Score a submission as the competition does, from its rows alone.
+
+    A layout row scores Kendall's tau between runtime and place in the list; a tile row scores
+    1 - slowdown of the best of the five that it lists. Tile runtimes are taken as they are: a graph whose
+    normalizers are all equal, as in the sample, scores the same with and without them.
+
+    Args:
+        path: The CSV.
+        solution: (C,) true runtimes by ID, as :func:`read_solution` gives.
+        partial: Score the graphs that have a row, where otherwise a missing ID is refused.
+
+    Returns:
+        By collection name, for collections that have rows: ``mean``, and ``per_graph`` by ID.
+
+    Raises:
+        DataError: The CSV is wrong; line, ID and reason are named.
+    """
+    rankings = read_submission(path, {row_id: runtime.size for row_id, runtime in solution.items()}, partial)
+    result = {}
+    for collection in COLLECTIONS:
+        own = [row_id for row_id in rankings if collection_of(row_id) == collection]
+        if own:
+            runtimes = {row_id: solution[row_id] for row_id in own}
+            places = {row_id: _places(rankings[row_id], solution[row_id].size) for row_id in own}
+            result[collection.name] = collection_score(collection.kind, runtimes, places)
+    return result
+
+
+def _places(ranking: np.ndarray, count: int) -> np.ndarray:
+    """(C,) place in the list of each configuration; those not listed share the place after the last."""
+    places = np.full(count, ranking.size, dtype=np.int64)
+    places[ranking] = np.arange(ranking.size)
+    return places

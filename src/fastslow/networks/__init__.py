@@ -1,0 +1,1 @@
+"""The graph neural network over deduplicated states, and its training."""

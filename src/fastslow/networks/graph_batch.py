@@ -1,0 +1,158 @@
+"""A graph under a set of configurations as tensors, ready for a network."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from scipy import sparse
+from torch import Tensor
+
+from fastslow.competition import node_columns
+from fastslow.competition.schema import LAYOUT_WIDTH, ROLES
+from fastslow.features.scaling import Scaler, expand_node_features
+from fastslow.features.store import Graph
+from fastslow.features.tpu_tiling import TILING_FEATURES, tiling_features
+from fastslow.networks.config_states import States, build_states, select_states
+from fastslow.networks.layers import (
+    LevelTensors,
+)
+from fastslow.networks.sparse import SparseOperator, moved_fields
+
+NOT_CONFIGURABLE = -2
+# (node, configuration) pairs of a graph whose states are kept for the next batch: 4 bytes a pair and level
+KEPT_PAIRS = 2**20
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One graph under a set of configurations, ready for a network.
+
+    Args:
+        numeric: ``(N, F)`` float32, scaled node features.
+        node_layout: ``(N, 6)`` int64, the node's own minor-to-major layout, plus 2.
+        opcode: ``(N,)`` int64.
+        state_layouts: ``(S_0, 18)`` int64, configured layouts of each state, plus 2.
+        state_tiling: ``(S_0, 24)`` float32, how its three tensors lie in the TPU's tiles.
+        levels: The states.
+        pooling: ``(C, S)`` operator over the varying states of the last level.
+        config_feat: ``(C, V)`` float32, scaled.
+    """
+
+    numeric: Tensor
+    node_layout: Tensor
+    opcode: Tensor
+    state_layouts: Tensor
+    state_tiling: Tensor
+    levels: list[LevelTensors]
+    pooling: SparseOperator
+    config_feat: Tensor
+
+    def to(self, device: torch.device) -> "Batch":
+        """The batch on a device."""
+        if device.type == "cpu":
+            return self
+        levels = [level.to(device) for level in self.levels]
+        return replace(self, levels=levels, **moved_fields(self, device))
+
+
+def message_edges(graph: Graph) -> np.ndarray:
+    """The edges that messages pass along: the graph's, and one for each pair of configurable nodes.
+
+    Where a configurable node reads another's output through element-wise nodes and transposes, a copy hangs
+    on the layouts of the two. An edge brings them together in one layer, however much lies between.
+
+    Returns:
+        ``(E', 2)`` int64, rows ``(u, v)`` as in ``edge_index``, each once.
+    """
+    producer, consumer, _ = graph.pairs.T
+    pairs = np.stack([graph.config_index[consumer], graph.config_index[producer]], 1)
+    return np.unique(np.concatenate([graph.edge_index, pairs]).astype(np.int64), axis=0)
+
+
+class GraphInputs:
+    """What of a graph does not change with the configurations, scaled once.
+
+    Args:
+        graph: The graph.
+        node_scaler: Scaler of the expanded node features.
+        config_scaler: Scaler of the configuration features.
+        pair_edges: Whether messages pass along :func:`message_edges`; else along the graph's own edges.
+    """
+
+    def __init__(self, graph: Graph, node_scaler: Scaler, config_scaler: Scaler, pair_edges: bool = True):
+        self.graph = graph
+        self.numeric = torch.from_numpy(node_scaler.transform(expand_node_features(graph.node_feat)))
+        self.node_layout = torch.from_numpy(graph.node_feat[:, node_columns.LAYOUT].astype(np.int64) + 2)
+        self.opcode = torch.from_numpy(graph.node_opcode.astype(np.int64))
+        self.config_scaler = config_scaler
+        self.edge_index = message_edges(graph) if pair_edges else graph.edge_index
+        self._states: dict[int, States] = {}  # of all configurations, by depth
+
+    def states(self, configs: np.ndarray, depth: int) -> States:
+        """The states of the graph under some of its configurations.
+
+        For a part of them, those of all are built once and kept, unless they are too large.
+        """
+        size = self.graph.num_nodes * self.graph.num_configs
+        if len(configs) >= self.graph.num_configs or size > KEPT_PAIRS:
+            return self._build_states(configs, depth)
+        if depth not in self._states:
+            self._states[depth] = self._build_states(np.arange(self.graph.num_configs), depth)
+        return select_states(self._states[depth], configs)
+
+    def _build_states(self, configs: np.ndarray, depth: int) -> States:
+        graph = self.graph
+        codes = np.asarray(graph.codes[configs])
+        return build_states(self.edge_index, graph.num_nodes, graph.config_index, codes, depth)
+
+    def batch(self, configs: np.ndarray, depth: int) -> Batch:
+        """The graph under some of its configurations.
+
+        Args:
+            configs: ``(C,)`` positions of the configurations, any order.
+            depth: Message-passing layers of the network.
+        """
+        graph = self.graph
+        # a kernel's graph does not depend on the configuration: one stands for all
+        varying = configs if len(graph.config_index) else configs[:1]
+        states = self.states(varying, depth)
+        config_feat = self.config_scaler.transform(np.asarray(graph.config_feat[configs]))
+        return Batch(
+            self.numeric,
+            self.node_layout,
+            self.opcode,
+            *_state_inputs(states, graph, varying),
+            [_level_tensors(states, level) for level in range(depth + 1)],
+            SparseOperator(states.pooling),
+            torch.from_numpy(config_feat),
+        )
+
+
+def _state_inputs(states: States, graph: Graph, configs: np.ndarray) -> tuple[Tensor, Tensor]:
+    """Layouts plus 2, and tiling, of the configured tensors of each state of level 0."""
+    num_states = len(states.config_row)
+    values = np.full((num_states, len(ROLES), LAYOUT_WIDTH), NOT_CONFIGURABLE, np.int64)
+    tiling = np.zeros((num_states, len(ROLES), TILING_FEATURES), np.float32)
+    configurable = states.config_row >= 0
+    rows = states.config_row[configurable]
+    layouts = graph.layouts[graph.codes[configs[states.state_config[configurable]], rows]]
+    values[configurable] = layouts
+    tiling[configurable] = tiling_features(graph.tensor_sizes[rows], layouts)
+    return tuple(torch.from_numpy(array.reshape(num_states, -1)) for array in (values + 2, tiling))
+
+
+def _level_tensors(states: States, number: int) -> LevelTensors:
+    level = states.levels[number]
+    size = len(level.node_ids)
+    weight = level.multiplicity / states.num_configs
+    per_node = sparse.csr_matrix((weight, (level.node_ids, np.arange(size))), shape=(states.num_nodes, size))
+    return LevelTensors(
+        states.num_nodes,
+        states.num_configs,
+        torch.from_numpy(level.node_ids),
+        torch.from_numpy((weight / states.num_nodes).astype(np.float32)[:, None]),
+        SparseOperator(per_node),
+        torch.from_numpy(level.own),
+        None if level.operands is None else SparseOperator(level.operands),
+        None if level.users is None else SparseOperator(level.users),
+    )

@@ -1,0 +1,92 @@
+"""Products with fixed sparse matrices, forward and backward."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy import sparse
+from torch import Tensor
+from torch.nn import functional
+
+
+def move(tensor: Tensor, device: torch.device) -> Tensor:
+    """A tensor on a device; to a GPU through pinned memory, so that nothing waits for the copy."""
+    tensor = tensor.pin_memory() if device.type == "cuda" else tensor
+    return tensor.to(device, non_blocking=True)
+
+
+@dataclass(frozen=True)
+class _Csr:
+    """A sparse matrix as bags of rows to sum, the form that is fastest on a CPU."""
+
+    indices: Tensor
+    offsets: Tensor
+    weights: Tensor
+
+    @classmethod
+    def of(cls, matrix: sparse.csr_matrix) -> "_Csr":
+        return cls(
+            torch.from_numpy(matrix.indices.astype(np.int64)),
+            torch.from_numpy(matrix.indptr.astype(np.int64)),
+            torch.from_numpy(matrix.data.astype(np.float32)),
+        )
+
+    def to(self, device: torch.device) -> "_Csr":
+        return _Csr(*(move(tensor, device) for tensor in (self.indices, self.offsets, self.weights)))
+
+    def __matmul__(self, x: Tensor) -> Tensor:
+        return functional.embedding_bag(
+            self.indices,
+            x,
+            self.offsets,
+            mode="sum",
+            per_sample_weights=self.weights,
+            include_last_offset=True,
+        )
+
+
+class _SparseMatmul(torch.autograd.Function):
+    """matrix @ x with a backward pass over the transposed matrix instead of a scatter."""
+
+    @staticmethod
+    def forward(context, x, forward, backward):
+        context.backward_matrix = backward
+        return forward @ x.contiguous()
+
+    @staticmethod
+    def backward(context, gradient):
+        return context.backward_matrix @ gradient.contiguous(), None, None
+
+
+class SparseOperator:
+    """A constant sparse matrix to multiply features with.
+
+    Args:
+        matrix: ``(rows, columns)`` CSR; its values are taken as float32.
+    """
+
+    def __init__(self, matrix: sparse.csr_matrix):
+        self.shape = matrix.shape
+        self._forward = _Csr.of(matrix)
+        self._backward = _Csr.of(matrix.T.tocsr())
+
+    def to(self, device: torch.device) -> "SparseOperator":
+        """The operator on a device."""
+        moved = object.__new__(SparseOperator)
+        moved.shape = self.shape
+        moved._forward, moved._backward = self._forward.to(device), self._backward.to(device)
+        return moved
+
+    def __matmul__(self, x: Tensor) -> Tensor:
+        """``(columns, D)`` to ``(rows, D)``, in float32 also under autocast."""
+        with torch.autocast(x.device.type, enabled=False):
+            return _SparseMatmul.apply(x.float(), self._forward, self._backward)
+
+
+def moved_fields(record, device: torch.device) -> dict:
+    """The tensors and operators among the fields of a dataclass, on a device."""
+    moved = {name: move(value, device) for name, value in vars(record).items() if isinstance(value, Tensor)}
+    operators = {
+        n: value.to(device) for n, value in vars(record).items() if isinstance(value, SparseOperator)
+    }
+    return moved | operators

@@ -1,0 +1,74 @@
+"""Tables of what a converted program holds: sizes, opcodes, configurable nodes."""
+
+import math
+from collections import Counter
+
+import pandas as pd
+
+from fastslow.competition.opcodes import OPCODES
+from fastslow.competition.schema import ROLES
+from fastslow.xla.layout_space import ConfigurableNode
+from fastslow.xla.messages import PRIMITIVE_TYPES, Module
+
+_TYPE_NAMES = {number: name for name, number in PRIMITIVE_TYPES.items()}
+
+
+def log10_configurations(node: ConfigurableNode) -> float:
+    """Logarithm of how many configurations a node has, left to the compiler being one."""
+    choices = math.prod(max(1, len(options)) for options in node.options)
+    return math.log10(choices + any(node.options))
+
+
+def count_opcodes(module: Module, nodes: list[ConfigurableNode]) -> pd.DataFrame:
+    """A row an opcode, most frequent first: its number, nodes, and what is configurable of them.
+
+    ``layouts`` is the most that a tensor can choose from, ``log10_configurations`` is of all nodes together.
+
+    Args:
+        module: The program's HLO.
+        nodes: Its configurable nodes.
+    """
+    counts = Counter(i.opcode for c in module.computations for i in c.instructions)
+    rows = []
+    for opcode, count in counts.most_common():
+        configurable = [node for node in nodes if node.opcode == opcode]
+        layouts = [len(options) for node in configurable for options in node.options]
+        rows.append(
+            {
+                "opcode": opcode,
+                "number": OPCODES.get(opcode, 0),
+                "nodes": count,
+                "configurable": len(configurable),
+                "layouts": max(layouts, default=0),
+                "log10_configurations": round(sum(map(log10_configurations, configurable)), 1),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def list_configurable(module: Module, nodes: list[ConfigurableNode]) -> pd.DataFrame:
+    """A row a configurable node: number, name, opcode, and each tensor's shape and count of layouts.
+
+    Args:
+        module: The program's HLO.
+        nodes: Its configurable nodes.
+    """
+    by_node = {node.node: node for node in nodes}
+    rows, number = [], 0
+    for computation in module.computations:
+        shape_of = {i.id: format_shape(i.shape) for i in computation.instructions}
+        for instruction in computation.instructions:
+            if node := by_node.get(number):
+                row = {"node": number, "name": instruction.name, "opcode": node.opcode}
+                shapes = [shape_of[i] for i in (instruction.id, *instruction.operand_ids)]
+                for role, shape, options in zip(ROLES, [*shapes, ""], node.options, strict=False):
+                    row |= {role: shape, f"{role}_layouts": len(options)}
+                rows.append(row)
+            number += 1
+    return pd.DataFrame(rows)
+
+
+def format_shape(shape) -> str:
+    """A shape as in HLO's text, ``f32[8,128]``, without its layout."""
+    sizes = ",".join(map(str, shape.dimensions))
+    return f"{_TYPE_NAMES.get(shape.element_type, '?')}[{sizes}]"

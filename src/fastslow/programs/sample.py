@@ -1,0 +1,248 @@
+"""A sample competition from source: programs of the zoo, labelled by the TPU compiler (``make sample``).
+
+Every stage goes through the labellers' cache, so an interrupted run goes on where it stopped.
+"""
+
+import argparse
+import base64
+import importlib.metadata
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastslow.core.errors import ConfigError, DataError
+from fastslow.core.progress import progress
+from fastslow.core.settings import Config, elsewhere, parse_settings, resolve
+from fastslow.programs.layout_search import SEARCHES, Search
+from fastslow.programs.sample_files import (
+    layout_graphs,
+    ordered,
+    tile_graphs,
+    why_left_out,
+    write_competition,
+)
+from fastslow.programs.sample_readme import sample_readme
+from fastslow.programs.zoo import FAMILY_SPLIT, PROGRAMS, ZooProgram
+from fastslow.xla.compile_pool import Labeller, program_before_layout, tile_label
+from fastslow.xla.layout_space import configurable_nodes, constrain
+from fastslow.xla.libtpu import TOPOLOGIES, lower, require_compiler
+from fastslow.xla.messages import Module
+
+
+@dataclass(frozen=True)
+class Amount:
+    """How much of everything.
+
+    Args:
+        sizes: Sizes of zoo programs to take.
+        configurations: Labels per program and search.
+        kernels: Fused kernels per program in the tile collection, at most.
+    """
+
+    sizes: tuple[str, ...]
+    configurations: int
+    kernels: int
+
+
+SIZES = {
+    "small": Amount(("small",), configurations=48, kernels=5),
+    "large": Amount(("small", "large"), configurations=200, kernels=5),
+}
+
+
+@dataclass(frozen=True)
+class SampleConfig(Config):
+    """Settings of a sample competition.
+
+    Args:
+        size: ``small``, the one in the repository, or ``large``: four times the programs and configurations,
+            many hours on two cores.
+        out: Folder of the competition; if empty, ``data/sample`` or ``data/large``, and ``data/selection``
+            for some programs.
+        labels: Folder of the labels' cache; a run that finds its labels there compiles nothing.
+        programs: Only these programs of the zoo, separated by spaces; all of the size if empty.
+        generation: TPU generation, one of :data:`fastslow.xla.libtpu.TOPOLOGIES`.
+        processes: Compiles at a time; 0 for as many as cores. One takes 1.4 cores and up to 1 GB.
+        seconds: Time limit of one compile; a program that exceeds it has one label less.
+        memory_gb: Memory limit of one compile in GB.
+        seed: Of searches and draws.
+    """
+
+    size: str = "small"
+    out: str = elsewhere("")
+    labels: str = elsewhere("data/labels")
+    programs: str = ""
+    generation: str = "v3"
+    processes: int = elsewhere(0)
+    seconds: float = 120.0
+    memory_gb: float = 6.0
+    seed: int = 0
+
+    def check(self) -> None:
+        """Check ranges."""
+        self.require(self.size in SIZES, "size", f"one of {', '.join(SIZES)}")
+        self.require(self.generation in TOPOLOGIES, "generation", f"one of {', '.join(TOPOLOGIES)}")
+        self.require(self.processes >= 0, "processes", "0 or more")
+        self.require(self.seconds > 0, "seconds", "above 0")
+        self.require(self.memory_gb > 0, "memory_gb", "above 0")
+        unknown = [name for name in self.programs.split() if name not in PROGRAMS]
+        self.require(not unknown, "programs", f"made of the zoo's programs ({' '.join(unknown)} are not)")
+
+    @property
+    def amount(self) -> Amount:
+        """How much of everything."""
+        return SIZES[self.size]
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the competition."""
+        if self.programs and not self.out:
+            return resolve("data/selection")  # some programs must not replace the whole sample
+        return resolve(self.out or {"small": "data/sample", "large": "data/large"}[self.size])
+
+    def zoo(self) -> list[ZooProgram]:
+        """The programs to label."""
+        names = self.programs.split()
+        return [p for p in PROGRAMS.values() if (p.name in names if names else p.size in self.amount.sizes)]
+
+    @staticmethod
+    def versions() -> dict[str, str]:
+        """Versions that labels and files depend on."""
+        return {name: importlib.metadata.version(name) for name in ("libtpu", "jax", "numpy")}
+
+
+@dataclass
+class LabelledProgram:
+    """A program of the zoo with its labels.
+
+    Args:
+        program: The program.
+        split: Its split, which its family decides.
+        module: It as it stands before layout assignment, of which every configuration is made.
+        searches: By name, see :data:`fastslow.programs.layout_search.SEARCHES`.
+        tiles: The record of :func:`fastslow.xla.compile_pool.tile_label`.
+        compiles: Records of all layout compiles, failures included.
+    """
+
+    program: ZooProgram
+    split: str
+    module: Module
+    searches: dict[str, Search]
+    tiles: dict
+    compiles: list[dict]
+
+
+def label_programs(config: SampleConfig) -> tuple[list[LabelledProgram], dict[str, str]]:
+    """Label programs: every configuration of both searches, and the tile candidates of every kernel.
+
+    A small layout space, or failures, leave a program fewer labels than wanted.
+
+    Args:
+        config: Which programs, and how.
+
+    Returns:
+        The labelled programs, and by name the message of each that did not compile.
+    """
+    programs, cache = config.zoo(), resolve(config.labels) / "labels.sqlite"
+    limits = {
+        "generation": config.generation,
+        "processes": config.processes,
+        "seconds": config.seconds,
+        "memory": int(config.memory_gb * 2**30),
+    }
+    lowered = {p.name: lower(*p.build()) for p in progress(programs, desc="lowering", unit="program")}
+    with Labeller(cache, task=program_before_layout, **limits).workers() as label:
+        records = label(list(lowered.values()), "programs before layout assignment")
+    labelled, failed = [], {}
+    for program, record in zip(programs, records, strict=True):
+        if "failure" in record:
+            failed[program.name] = f"{record['failure']}: {record['message']}"
+            continue
+        module = Module.FromString(base64.b64decode(record["module"]))
+        nodes = configurable_nodes(module)
+        searches = {kind: Search(kind, nodes, f"{config.seed}/{program.name}") for kind in SEARCHES}
+        split = FAMILY_SPLIT[program.source, program.family]
+        labelled.append(LabelledProgram(program, split, module, searches, {}, []))
+    with Labeller(cache, task=tile_label, **limits).workers() as label:
+        serialised = [one.module.SerializeToString(deterministic=True) for one in labelled]
+        for one, record in zip(labelled, label(serialised, "tile candidates"), strict=True):
+            one.tiles = record
+    with Labeller(cache, **limits).workers() as label:
+        _run_searches(labelled, config.amount.configurations, label)
+    return labelled, failed
+
+
+def _run_searches(labelled: list[LabelledProgram], configurations: int, label) -> None:
+    """Let all searches propose, label the proposals side by side, and so on until all have their labels."""
+    for number in range(1, 2 * configurations):
+        batch = list(_proposals(labelled, configurations))
+        if not batch:
+            return
+        modules = [constrain(one.module, c).SerializeToString(deterministic=True) for one, _, c in batch]
+        for (one, kind, configuration), record in zip(batch, label(modules, f"round {number}"), strict=True):
+            one.compiles.append(record)
+            one.searches[kind].labels.append((configuration, record.get("cycles")))
+
+
+def _proposals(labelled: list[LabelledProgram], configurations: int) -> Iterator:
+    for one in labelled:
+        for kind, search in one.searches.items():
+            missing = configurations - len(search.succeeded())
+            hopeless = len(search.labels) >= 2 * configurations
+            if missing and not search.exhausted and not hopeless and search.nodes:
+                for configuration in search.propose(missing):
+                    yield one, kind, configuration
+
+
+def make_sample(config: SampleConfig) -> Path:
+    """Make a sample competition; returns its folder.
+
+    Raises:
+        ConfigError: libtpu or JAX is missing, or no program gave a graph.
+    """
+    labelled, left_out = label_programs(config)
+    graphs, seen = [], set()
+    for one in labelled:
+        layouts = layout_graphs(one, config.seed)
+        if why := why_left_out(layouts, config.amount.configurations):
+            left_out[one.program.name] = why
+        else:
+            graphs += layouts
+        if "failure" not in one.tiles:
+            graphs += tile_graphs(one, config.amount.kernels, config.seed, seen)
+    if not graphs:
+        reasons = "; ".join(f"{name}: {why}" for name, why in left_out.items())
+        raise ConfigError(f"programs: none gave a graph ({reasons})")
+    graphs = ordered(graphs)
+    readme = sample_readme(graphs, labelled, left_out, config)
+    write_competition(graphs, readme, config.folder)
+    return config.folder
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Command line; returns the exit code."""
+    about = "Make a sample competition with the TPU compiler; an interrupted run goes on where it stopped."
+    parser = argparse.ArgumentParser(prog="python -m fastslow.sample", description=about)
+    parser.add_argument(
+        "settings",
+        nargs="*",
+        metavar="NAME=VALUE",
+        help="settings, such as size=large processes=4 out=FOLDER",
+    )
+    options = parser.parse_args(arguments)
+    try:
+        require_compiler()
+        folder = make_sample(SampleConfig.of(parse_settings(options.settings)))
+    except (ConfigError, DataError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\ninterrupted; the same command goes on where it stopped", file=sys.stderr)
+        return 130
+    print(f"{folder}: made; what is in it is in its README.md")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

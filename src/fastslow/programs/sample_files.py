@@ -1,0 +1,246 @@
+"""Writing a sample competition: the files, names and keys of the real one, from labelled programs."""
+
+import base64
+import csv
+import hashlib
+import io
+import json
+import os
+import random
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from fastslow.competition.catalog import COLLECTIONS, SPLITS, get_collection
+from fastslow.xla.graph_arrays import graph_arrays
+from fastslow.xla.layout_space import MAX_RANK, encode
+from fastslow.xla.messages import Module
+from fastslow.xla.tile_log import kernel_module
+
+MIN_SPREAD = 1.05  # largest label over smallest
+MIN_DISTINCT = 1 / 6  # distinct labels over labels
+MIN_CANDIDATES = 4  # of a fused kernel
+MAX_CANDIDATES = 300
+TOP_TILES = 5  # of a line of sample_submission.csv, as in the real one
+
+_ZIP_DATE = (1980, 1, 1, 0, 0, 0)  # a file's bytes must not depend on when it was made
+
+
+@dataclass(frozen=True)
+class SampleGraph:
+    """One npz file of a sample competition.
+
+    Args:
+        collection: Name of the collection, ``layout:xla:random``.
+        split: ``train``, ``valid`` or ``test``.
+        name: File name without ``.npz``.
+        program: The zoo's program.
+        arrays: The competition's arrays, with true labels in ``config_runtime``.
+        chosen: The label of what the compiler chooses by itself; None if no configuration is its default.
+    """
+
+    collection: str
+    split: str
+    name: str
+    program: str
+    arrays: dict[str, np.ndarray]
+    chosen: int | None
+
+    @property
+    def labels(self) -> np.ndarray:
+        """Estimated cycles by configuration, (C,) int64."""
+        return self.arrays["config_runtime"]
+
+    @property
+    def spread(self) -> float:
+        """Largest label over smallest."""
+        return float(self.labels.max() / self.labels.min())
+
+    @property
+    def distinct(self) -> int:
+        """Number of distinct labels."""
+        return len(np.unique(self.labels))
+
+    def published(self) -> dict[str, np.ndarray]:
+        """The arrays as they are published: a test file has no labels."""
+        if self.split != "test":
+            return self.arrays
+        hidden = {"config_runtime": np.zeros_like(self.labels)}
+        if "config_runtime_normalizers" in self.arrays:
+            hidden["config_runtime_normalizers"] = np.ones_like(self.labels)
+        return self.arrays | hidden
+
+
+def why_left_out(graphs: list[SampleGraph], wanted: int) -> str:
+    """Why a program is left out of the layout collections; empty if it is not.
+
+    Args:
+        graphs: Its graphs, one a search.
+        wanted: Labels wanted of each.
+    """
+    if len(graphs) < 2:
+        return "no configurable node, or no label"
+    for graph in graphs:
+        search = graph.collection.rsplit(":", 1)[1]
+        if len(graph.labels) < 2 * wanted / 3:
+            return f"{search}: {len(graph.labels)} of {wanted} labels"
+        if graph.spread < MIN_SPREAD:
+            return f"{search}: the slowest is only {graph.spread:.3f} times the fastest"
+        if graph.distinct < MIN_DISTINCT * len(graph.labels):
+            return f"{search}: {graph.distinct} distinct among {len(graph.labels)} labels"
+    return ""
+
+
+def layout_graphs(labelled, seed: int) -> list[SampleGraph]:
+    """The layout graphs of a :class:`fastslow.programs.sample.LabelledProgram`, one a search that has labels.
+
+    The order of configurations is drawn, so that an index says nothing of a label.
+    """
+    program, graph = labelled.program, graph_arrays(labelled.module)
+    graphs = []
+    for kind, search in labelled.searches.items():
+        rows = search.succeeded()
+        if not rows:
+            continue
+        random.Random(f"{seed}/{program.name}/{kind}/order").shuffle(rows)
+        arrays = graph | {
+            "node_config_feat": np.stack([encode(configuration, search.nodes) for configuration, _ in rows]),
+            "node_config_ids": np.array([node.node for node in search.nodes], np.int64),
+            "config_runtime": np.array([cycles for _, cycles in rows], np.int64),
+        }
+        chosen = next((cycles for configuration, cycles in rows if not configuration), None)
+        name = _digest(program.name) if labelled.split == "test" else program.name
+        collection = f"layout:{program.source}:{kind}"
+        graphs.append(SampleGraph(collection, labelled.split, name, program.name, arrays, chosen))
+    return graphs
+
+
+def tile_graphs(labelled, kernels: int, seed: int, seen: set[str]) -> Iterator[SampleGraph]:
+    """The fused kernels of a labelled program: convolutions and dots first, then those with most tiles.
+
+    Args:
+        labelled: A :class:`fastslow.programs.sample.LabelledProgram`.
+        kernels: How many at most.
+        seed: Of the draw among more than :data:`MAX_CANDIDATES` candidates and of their order.
+        seen: Digests of the candidate tables so far; a kernel whose table is there is left out, and that of
+            one taken is added.
+    """
+    program, record = labelled.program, labelled.tiles
+    optimized = Module.FromString(base64.b64decode(record["module"]))
+    fusions = {i.name for c in optimized.computations for i in c.instructions if i.opcode == "fusion"}
+    usable = [
+        (name, kernel)
+        for name, kernel in record["kernels"].items()
+        if name in fusions
+        and len(kernel["candidates"]) >= MIN_CANDIDATES
+        and len({cycles for *_, cycles in kernel["candidates"]}) > 1
+        and max(len(bounds) for *tile, _ in kernel["candidates"] for bounds in tile) <= MAX_RANK
+    ]
+    usable.sort(key=lambda item: (not item[1]["candidates"][0][0], -len(item[1]["candidates"]), item[0]))
+    taken = 0
+    for name, kernel in usable:
+        table = _digest(json.dumps(kernel["candidates"]))
+        if taken < kernels and table not in seen:
+            seen.add(table)
+            taken += 1
+            identity = _digest(f"{program.name}/{name}")
+            stem = identity if labelled.split == "test" else f"{program.name}_{identity[:16]}"
+            arrays = graph_arrays(kernel_module(optimized, name)) | _tile_arrays(kernel, f"{seed}/{identity}")
+            del arrays["node_splits"]
+            yield SampleGraph("tile:xla", labelled.split, stem, program.name, arrays, kernel["chosen"])
+
+
+def _tile_arrays(kernel: Mapping, draw: str) -> dict[str, np.ndarray]:
+    rng = random.Random(draw)
+    rows = list(kernel["candidates"])
+    if len(rows) > MAX_CANDIDATES:
+        chosen = next(row for row in rows if row[2] == kernel["chosen"])
+        rows = [chosen, *rng.sample([row for row in rows if row is not chosen], MAX_CANDIDATES - 1)]
+    rng.shuffle(rows)
+    labels = np.array([cycles for *_, cycles in rows], np.int64)
+    return {
+        "config_feat": np.array([_tile_features(*tile) for *tile, _ in rows], np.float32),
+        "config_runtime": labels,
+        "config_runtime_normalizers": np.full_like(labels, kernel["chosen"]),
+    }
+
+
+def _tile_features(kernel_bounds: list[int], output_bounds: list[int]) -> list[float]:
+    """24 values: bounds of kernel, output and input, each with sum and product; the input's are unknown."""
+    features = []
+    for bounds in (kernel_bounds, output_bounds, []):
+        padded = bounds + [0] * (MAX_RANK - len(bounds))
+        features += [*padded, sum(bounds), int(np.prod(bounds)) if bounds else 0]
+    return features
+
+
+def _digest(text: str) -> str:
+    return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
+
+
+def npz_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """A compressed npz file that depends on nothing but the arrays."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name, array in arrays.items():
+            member = io.BytesIO()
+            np.lib.format.write_array(member, np.ascontiguousarray(array), allow_pickle=False)
+            info = zipfile.ZipInfo(f"{name}.npy", _ZIP_DATE)
+            archive.writestr(info, member.getvalue(), zipfile.ZIP_DEFLATED, compresslevel=9)
+    return packed.getvalue()
+
+
+def write_competition(graphs: list[SampleGraph], readme: str, out: Path) -> None:
+    """Write ``npz_all/``, ``solution.csv``, ``sample_submission.csv`` and ``README.md``.
+
+    Args:
+        graphs: Every graph, in the order of the submission.
+        readme: Text of the folder's ``README.md``.
+        out: The folder; it is replaced whole, once the new one is complete.
+    """
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as beside:
+        new = Path(beside, "new")
+        for graph in graphs:
+            folder = get_collection(graph.collection).folder(new, graph.split)
+            path = folder / f"{graph.name}.npz"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(npz_bytes(graph.published()))
+        test = [graph for graph in graphs if graph.split == "test"]
+        _write_csv(new / "solution.csv", ("ID", "config_index", "runtime"), _solution(test))
+        _write_csv(new / "sample_submission.csv", ("ID", "TopConfigs"), _submission(test))
+        (new / "README.md").write_text(readme)
+        if out.exists():
+            os.rename(out, Path(beside, "old"))
+        os.rename(new, out)
+
+
+def _solution(test: list[SampleGraph]) -> Iterator[tuple]:
+    for graph in test:
+        for index, label in enumerate(graph.labels.tolist()):
+            yield f"{graph.collection}:{graph.name}", index, label
+
+
+def _submission(test: list[SampleGraph]) -> Iterator[tuple]:
+    for graph in test:
+        count = len(graph.labels)
+        if graph.collection == "tile:xla":
+            count = min(count, TOP_TILES)
+        yield f"{graph.collection}:{graph.name}", ";".join(map(str, range(count)))
+
+
+def _write_csv(path: Path, header: tuple[str, ...], rows: Iterator[tuple]) -> None:
+    with path.open("w", newline="") as handle:
+        writer = csv.writer(handle, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows(rows)
+
+
+def ordered(graphs: list[SampleGraph]) -> list[SampleGraph]:
+    """Graphs in the order of the competition's collections and splits, then by name."""
+    rank = [collection.name for collection in COLLECTIONS]
+    return sorted(graphs, key=lambda g: (rank.index(g.collection), SPLITS.index(g.split), g.name))

@@ -1,0 +1,183 @@
+"""The README of a sample competition: what the labels are, how it was made, and what is in it."""
+
+import json
+import platform
+from collections import Counter
+
+import numpy as np
+import pandas as pd
+
+from fastslow.competition.catalog import COLLECTIONS, SPLITS
+from fastslow.programs.layout_search import BATCH, CROSSOVER, DRAW_RATES, ELITE, MUTATION_RATES
+from fastslow.programs.sample_files import (
+    MAX_CANDIDATES,
+    MIN_CANDIDATES,
+    MIN_DISTINCT,
+    MIN_SPREAD,
+    SampleGraph,
+)
+from fastslow.xla.layout_space import MAX_PERMUTATIONS
+from fastslow.xla.libtpu import TOPOLOGIES
+
+_TEXT = """# Sample competition
+
+In the schema of "Google - Fast or Slow? Predict AI Model Runtime" (TpuGraphs): small JAX programs
+([`fastslow.programs.zoo`](../../src/fastslow/programs/zoo)), compiled ahead of time for a TPU {generation} (`{topology}`) by
+the real TPU compiler on a machine without a TPU. Folders, keys, types, file names, IDs and node features
+are the competition's. Graphs and configurations are real compiler inputs; **the labels are the compiler's
+estimated cycles, not measured time**. It shares no graph with the published data. Everything here, this file
+too, was made by `make sample SIZE={size}`.
+
+## Labels
+
+- **Layout** `config_runtime` (int64): the sum of `estimated_cycles` over the scheduled entry computation of
+  the optimised module; the body of a `while` counts as often as it runs, a `conditional` by its slowest
+  branch. Instructions for which the compiler states no estimate count 0 (gathers, custom calls, some copies
+  in loops): {without:.0%} of the instructions that do work here. The same configuration gives the same
+  label again.
+- **Tile** `config_runtime`: the cycles that the compiler's window selection computed for the candidate;
+  `config_runtime_normalizers`: the cycles of the tile that it then chose, which is the one with the
+  smallest estimate.
+- Test files hold 0 as `config_runtime` (and 1 as normaliser), as published; the true labels are in
+  `solution.csv` (ID, config_index, runtime). `sample_submission.csv` ranks by index (tile: the first five).
+- How true are they? Tile estimates of the same compiler were compared with runtimes measured on a TPU v3
+  that TpuGraphs publishes: Kendall tau .76 to .90 on the six kernels with at least 16 tiles. Layout
+  estimates were not compared with a TPU.
+
+## Configurations
+
+- **Graph** of a layout program: the module right before the compiler's pass layout-assignment.
+  Configurable: every convolution, dot and reshape. Convolutions and dots choose which of two dimensions of
+  output, input and kernel is minor-most (feature and batch; the last free and the last contracting one);
+  the file gives only these two. A reshape takes any order of output and input (the first {permutations} of
+  a tensor). A row of -1: the compiler decides. A layout is imposed by `LayoutConstraint` custom calls
+  around the node, which bind values, not the node itself as in TpuGraphs.
+- **random**: each node is set with a probability drawn from {draw_rates}, its layouts evenly.
+- **default**: a genetic search from the compiler's default in rounds of {batch}: mutations of the {elite}
+  fastest so far (a share of nodes up to {mutation_rates} drawn anew or reset), with probability {crossover}
+  after crossing two of them. It holds the default twice.
+- Rows of a file are shuffled. Both searches of a program are in the same split.
+- **Tile**: the fused computation and those it calls; kernels with at least {candidates} candidates,
+  convolutions and dots first, at most {kernels} a program, equal candidate tables once, at most
+  {max_candidates} candidates (a draw, and the chosen one).
+- **Splits are by family** ([`fastslow.programs.zoo`](../../src/fastslow/programs/zoo/families.py)): every program of valid
+  and test is of an architecture that train has not.
+
+Left out of layout by rule (less than 2/3 of the labels, slowest less than {spread} times the fastest, or
+fewer than one in {distinct:.0f} labels distinct): {left_out}
+
+## Contents
+
+{contents}
+
+Median (least to most) of slowest over fastest: layout {layout_spread}, tile {tile_spread}. Distinct labels:
+layout {layout_distinct:.0%}. {compiles:,} layout compiles, failures: {failures}. Versions: {versions}.
+Seed: {seed}.
+
+### Layout graphs
+
+{layouts}
+
+### Tile kernels, by program
+
+{tiles}
+"""
+
+
+def sample_readme(graphs: list[SampleGraph], labelled, left_out: dict[str, str], settings) -> str:
+    """The text.
+
+    Args:
+        graphs: All graphs of the competition, in order.
+        labelled: Every :class:`fastslow.programs.sample.LabelledProgram`.
+        left_out: By program, why it is not among the layout graphs.
+        settings: The :class:`fastslow.programs.sample.SampleConfig`.
+    """
+    records = [record for one in labelled for record in one.compiles]
+    failures = Counter(record["failure"] for record in records if "failure" in record)
+    estimated, without = (sum(r.get(key, 0) for r in records) for key in ("estimated", "without_estimate"))
+    layouts = [g for g in graphs if g.collection != "tile:xla"]
+    tiles = [g for g in graphs if g.collection == "tile:xla"]
+    return _TEXT.format(
+        size=settings.size,
+        generation=settings.generation,
+        topology=TOPOLOGIES[settings.generation],
+        without=without / max(1, estimated + without),
+        permutations=MAX_PERMUTATIONS,
+        draw_rates=_join(DRAW_RATES),
+        batch=BATCH,
+        elite=ELITE,
+        mutation_rates=_join(MUTATION_RATES),
+        crossover=CROSSOVER,
+        candidates=MIN_CANDIDATES,
+        kernels=settings.amount.kernels,
+        max_candidates=MAX_CANDIDATES,
+        spread=MIN_SPREAD,
+        distinct=1 / MIN_DISTINCT,
+        left_out="; ".join(f"{name} ({why})" for name, why in sorted(left_out.items())) or "none",
+        contents=_markdown(_contents(graphs)),
+        layout_spread=_quartiles(layouts),
+        tile_spread=_quartiles(tiles),
+        layout_distinct=sum(g.distinct for g in layouts) / max(1, sum(len(g.labels) for g in layouts)),
+        compiles=len(records),
+        failures=", ".join(f"{count} {kind}" for kind, count in sorted(failures.items())) or "none",
+        versions=json.dumps(settings.versions())[1:-1].replace('"', "")
+        + f", Python {platform.python_version()}",
+        seed=settings.seed,
+        layouts=_markdown(_layout_table(layouts)),
+        tiles=_markdown(_tile_table(tiles)),
+    )
+
+
+def _join(values: tuple[float, ...]) -> str:
+    return ", ".join(f"{value:g}" for value in values)
+
+
+def _quartiles(graphs: list[SampleGraph]) -> str:
+    spreads = [g.spread for g in graphs] or [1.0]
+    return f"{np.median(spreads):.2f} ({min(spreads):.2f} to {max(spreads):.2f})"
+
+
+def _contents(graphs: list[SampleGraph]) -> pd.DataFrame:
+    rows = []
+    for collection in COLLECTIONS:
+        cells = {"collection": collection.name}
+        for split in SPLITS:
+            own = [g for g in graphs if (g.collection, g.split) == (collection.name, split)]
+            cells[split] = f"{len(own)} files, {sum(len(g.labels) for g in own):,} configurations"
+        rows.append(cells)
+    return pd.DataFrame(rows)
+
+
+def _layout_table(graphs: list[SampleGraph]) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "collection": g.collection.removeprefix("layout:"),
+            "split": g.split,
+            "program": g.program,
+            "nodes": len(g.arrays["node_opcode"]),
+            "configurable": len(g.arrays["node_config_ids"]),
+            "configs": len(g.labels),
+            "distinct": g.distinct,
+            "fastest, cycles": f"{g.labels.min():,}",
+            "slowest / fastest": f"{g.spread:.2f}",
+            "default / fastest": f"{g.chosen / g.labels.min():.2f}" if g.chosen else "",
+        }
+        for g in graphs
+    )
+
+
+def _tile_table(graphs: list[SampleGraph]) -> pd.DataFrame:
+    rows = []
+    for program in sorted({g.program for g in graphs}):
+        own = [g for g in graphs if g.program == program]
+        counts = [len(g.labels) for g in own]
+        row = {"program": program, "split": own[0].split, "kernels": len(own)}
+        row["candidates"] = f"{min(counts)} to {max(counts)}"
+        rows.append(row | {"slowest / fastest": _quartiles(own)})
+    return pd.DataFrame(rows)
+
+
+def _markdown(table: pd.DataFrame) -> str:
+    lines = [list(table.columns), ["---"] * len(table.columns), *table.astype(str).to_numpy().tolist()]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

@@ -1,0 +1,138 @@
+"""A program that a user names, as an HLO module: an HLO file, or a JAX function in a Python file.
+
+``model.py:make`` names a function without parameters that returns what ``jax.jit`` would be given, a function
+and the tuple of its arguments. Arguments may be arrays or ``jax.ShapeDtypeStruct``: nothing is computed::
+
+    def make():
+        image = jax.ShapeDtypeStruct((8, 224, 224, 3), jnp.bfloat16)
+        return forward, (parameters, image)
+"""
+
+import base64
+import importlib.util
+import inspect
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from fastslow.core.errors import ConfigError, DataError
+from fastslow.core.settings import resolve
+from fastslow.xla.compile_pool import Labeller, program_before_layout
+from fastslow.xla.libtpu import lower, require_compiler
+from fastslow.xla.messages import Module
+from fastslow.xla.reader import HloProgram, read_program
+
+_WANTED = "Name a function without parameters that returns (function, arguments) for jax.jit"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a program comes from.
+
+    Args:
+        path: An HLO file or a Python file.
+        function: Name of a function in the Python file; empty for an HLO file.
+    """
+
+    path: Path
+    function: str
+
+    @classmethod
+    def of(cls, text: str) -> "Source":
+        """The source that a user wrote: ``program.hlo`` or ``model.py:function``.
+
+        Raises:
+            ConfigError: The text is neither.
+            DataError: The file does not exist.
+        """
+        name, _, function = text.rpartition(":")
+        if not name.endswith(".py"):
+            name, function = text, ""
+        if not name or (name.endswith(".py") and not function.isidentifier()):
+            raise ConfigError(f"source: {text!r} is neither an HLO file nor model.py:FUNCTION")
+        path = resolve(name)
+        if not path.is_file():
+            raise DataError(path, "no such file", "Give an HLO file, or model.py:FUNCTION for a JAX function")
+        return cls(path, function)
+
+    @property
+    def name(self) -> str:
+        """File stem, with the function where there is one."""
+        return f"{self.path.stem}-{self.function}" if self.function else self.path.stem
+
+    def read(self, labeller: Labeller) -> HloProgram:
+        """The program's HLO, with its measured runs where the file holds any.
+
+        An HLO file is taken as it stands. A JAX function is compiled, in a process of its own, up to where
+        the compiler assigns layouts: the stage of the competition's programs.
+
+        Args:
+            labeller: Says for which TPU generation and with which limits to compile a JAX function.
+
+        Raises:
+            ConfigError: What compiling needs is not installed.
+            DataError: The file is not HLO, the function is not as it must be, or the compiler failed on it.
+        """
+        if not self.function:
+            return read_program(self.path)
+        require_compiler()
+        if importlib.util.find_spec("jax") is None:
+            raise ConfigError(
+                "jax is not installed, which a JAX function needs: pip install -e '.[compiler]'"
+            )
+        program = lower(*self._function_and_arguments())
+        with replace(labeller, task=program_before_layout, processes=1).workers() as label:
+            (record,) = label([program])
+        refuse_failure(self.path, record)
+        return HloProgram(Module.FromString(base64.b64decode(record["module"])), {})
+
+    def _function_and_arguments(self) -> tuple:
+        make = getattr(_run_file(self.path), self.function, None)
+        if not callable(make):
+            raise DataError(self.path, f"has no function {self.function}", _WANTED)
+        parameters = inspect.signature(make).parameters.values()
+        if any(p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):
+            raise DataError(self.path, f"{self.function} needs arguments", _WANTED)
+        made = make()
+        if (
+            not isinstance(made, tuple)
+            or [*map(type, made)][1:] not in ([tuple], [list])
+            or not callable(made[0])
+        ):
+            raise DataError(self.path, f"{self.function} returned something else", _WANTED)
+        _refuse_dynamic(self.path, made[1])
+        return made
+
+
+def refuse_failure(path: Path, record: dict) -> None:
+    """Raise :class:`DataError` if a labeller's record is one of a failure.
+
+    Args:
+        path: Where the program comes from, for the message.
+        record: As :meth:`fastslow.xla.compile_pool.Labeller.workers` gives.
+    """
+    if "failure" in record:
+        compiler = f"{record['compiler']}, {record['topology']}"
+        problem = f"the compile failed ({compiler}; {record['failure']}): {record['message'].strip()}"
+        raise DataError(path, problem, "Try a smaller batch, another generation, or more seconds")
+
+
+def _refuse_dynamic(path: Path, arguments) -> None:
+    import jax
+
+    for leaf in jax.tree.leaves(arguments):
+        shape = getattr(leaf, "shape", ())
+        if any(map(jax.export.is_symbolic_dim, shape)):
+            raise DataError(
+                path, f"an argument has the dynamic shape {shape}", "Give every dimension a fixed size"
+            )
+
+
+def _run_file(path: Path):
+    """What a Python file defines; it may import its neighbours."""
+    spec = importlib.util.spec_from_file_location("user_program", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    sys.path.insert(0, str(path.parent))
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,63 @@
+"""A zoo of JAX programs, for data of one's own: families of networks in two sources, forward and train steps.
+
+``PROGRAMS`` and ``FAMILIES`` are tables and need no JAX; :meth:`ZooProgram.build` does, and imports it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+
+from fastslow.programs.zoo.families import FAMILIES, FAMILY_SPLIT, Family, Variant
+
+__all__ = ["FAMILIES", "FAMILY_SPLIT", "PROGRAMS", "ZooProgram"]
+
+
+@dataclass(frozen=True)
+class ZooProgram:
+    """A program of the zoo.
+
+    Attributes:
+        name: Unique, made of the family, the step, width, depth, batch and, unless bfloat16, the type.
+        source: ``xla`` or ``nlp``, as TpuGraphs names its two sources.
+        family: Architecture; all programs of a family are in the same split.
+        size: ``small`` for the programs of the committed sample, ``large`` for those only in the large one.
+        build: Without arguments; returns the function and the tuple of its arguments' shapes, trees of
+            ``jax.ShapeDtypeStruct``, for ``jax.jit(function).trace(*shapes)``.
+    """
+
+    name: str
+    source: str
+    family: str
+    size: str
+    build: Callable[[], tuple[Callable, tuple]]
+
+
+def _build(family: Family, variant: Variant) -> tuple[Callable, tuple]:
+    from fastslow.programs.zoo import programs
+
+    module, function = family.network.split(".")
+    network = partial(
+        getattr(import_module(f"fastslow.programs.zoo.{module}"), function),
+        width=variant.width,
+        depth=variant.depth,
+        **family.settings,
+    )
+    inputs = programs.argument_shapes(variant.batch, family.floats, family.tokens, variant.dtype)
+    program = programs.train_program if variant.step == "train" else programs.forward_program
+    return program(network, inputs, variant.dtype)
+
+
+def _programs() -> dict[str, ZooProgram]:
+    programs = []
+    for family in FAMILIES:
+        sizes = [("small", v) for v in family.small] + [("large", v) for v in family.large]
+        for size, variant in sizes:
+            name = f"{family.name}_{variant.label}"
+            programs.append(
+                ZooProgram(name, family.source, family.name, size, partial(_build, family, variant))
+            )
+    return {program.name: program for program in programs}
+
+
+PROGRAMS: dict[str, ZooProgram] = _programs()

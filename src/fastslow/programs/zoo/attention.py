@@ -1,0 +1,173 @@
+"""Variants of attention, and the language models that are named after them."""
+
+import jax
+import jax.numpy as jnp
+
+from fastslow.programs.zoo.layers import (
+    attend,
+    causal_mask,
+    dense,
+    embed,
+    layer_norm,
+    merge_heads,
+    mlp,
+    softmax,
+    split_heads,
+)
+
+
+def rotate(x):
+    """Rotary position embedding of (batch, time, heads, features per head) (arXiv:2104.09864)."""
+    time, half = x.shape[1], x.shape[-1] // 2
+    angle = jnp.outer(jnp.arange(time), 10000.0 ** (-jnp.arange(half) / half))[:, None]
+    cosine, sine = jnp.cos(angle).astype(x.dtype), jnp.sin(angle).astype(x.dtype)
+    left, right = x[..., :half], x[..., half:]
+    return jnp.concatenate([left * cosine - right * sine, left * sine + right * cosine], -1)
+
+
+def grouped_query_attention(p, x, heads, groups):
+    """Causal rotary attention whose heads share keys and values within a group (arXiv:2305.13245)."""
+    batch, time, width = x.shape
+    features = width // heads
+    q = rotate(split_heads(x @ p(width, width), heads)).reshape(batch, time, groups, -1, features)
+    k = rotate(split_heads(x @ p(width, groups * features), groups))
+    v = split_heads(x @ p(width, groups * features), groups)
+    logits = jnp.einsum("btghd,bsgd->bghts", q, k) * features**-0.5
+    values = jnp.einsum("bghts,bsgd->btghd", softmax(logits, causal_mask(time)), v)
+    return values.reshape(x.shape) @ p(width, width)
+
+
+def talking_heads_attention(p, x, heads):
+    """Attention whose heads are mixed before and after the softmax (arXiv:2003.02436)."""
+    q, k, v = (split_heads(dense(p, x, x.shape[-1]), heads) for _ in range(3))
+    logits = jnp.einsum("bthd,bshd->bhts", q, k) * q.shape[-1] ** -0.5
+    weights = softmax(jnp.einsum("bhts,hg->bgts", logits, p(heads, heads)))
+    weights = jnp.einsum("bhts,hg->bgts", weights, p(heads, heads))
+    return dense(p, merge_heads(jnp.einsum("bhts,bshd->bthd", weights, v)), x.shape[-1])
+
+
+def multi_query_attention(p, x, heads):
+    """Causal attention whose heads share one key and one value (arXiv:1911.02150)."""
+    width = x.shape[-1]
+    q = split_heads(x @ p(width, width), heads)
+    k, v = jnp.split(x @ p(width, 2 * width // heads), 2, -1)
+    logits = jnp.einsum("bthd,bsd->bhts", q, k) * k.shape[-1] ** -0.5
+    weights = softmax(logits, causal_mask(x.shape[1]))
+    return merge_heads(jnp.einsum("bhts,bsd->bthd", weights, v)) @ p(width, width)
+
+
+def shift_distances(x):
+    """From (.., time, distance), the distance falling to 0, to (.., time, position); right for the past only.
+
+    A padding and a reshape move every row by one more than the row before (arXiv:1901.02860, appendix B).
+    """
+    *batch, time, _ = x.shape
+    padded = jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(1, 0)])
+    return padded.reshape(*batch, time + 1, time)[..., 1:, :]
+
+
+def relative_attention(p, x, heads):
+    """Causal attention with a term for the distance of two positions (arXiv:1901.02860)."""
+    time, width = x.shape[1:]
+    q, k, v = (split_heads(dense(p, x, width), heads) for _ in range(3))
+    by_distance = jnp.einsum("bthd,rhd->bhtr", q, p(time, heads, width // heads))
+    return dense(p, attend(q, k, v, causal_mask(time), shift_distances(by_distance)), width)
+
+
+def linear_attention(p, x, heads):
+    """Attention in linear time by a feature map in place of the softmax (arXiv:2006.16236)."""
+    q, k, v = (split_heads(dense(p, x, x.shape[-1]), heads) for _ in range(3))
+    q, k = jax.nn.elu(q) + 1, jax.nn.elu(k) + 1
+    memory = jnp.einsum("bshd,bshe->bhde", k, v)
+    scale = jnp.einsum("bthd,bhd->bth", q, k.sum(1))[..., None]
+    return dense(p, merge_heads(jnp.einsum("bthd,bhde->bthe", q, memory) / scale), x.shape[-1])
+
+
+def block_attention(p, x, heads, size=16):
+    """Attention within blocks of positions and the block before (arXiv:2004.05150)."""
+    batch, time, width = x.shape
+    blocks = (batch, time // size, size, heads, width // heads)
+    q, k, v = (dense(p, x, width).reshape(blocks) for _ in range(3))
+    k, v = (jnp.concatenate([jnp.roll(y, 1, 1), y], 2) for y in (k, v))
+    weights = softmax(jnp.einsum("bnthd,bnshd->bnhts", q, k) * q.shape[-1] ** -0.5)
+    return dense(p, jnp.einsum("bnhts,bnshd->bnthd", weights, v).reshape(x.shape), width)
+
+
+def low_rank_attention(p, x, heads, rank=16):
+    """Attention to keys and values whose time axis is projected to a few rows (arXiv:2006.04768)."""
+    projection = p(rank, x.shape[1])
+    q = split_heads(dense(p, x, x.shape[-1]), heads)
+    k, v = (split_heads(projection @ dense(p, x, x.shape[-1]), heads) for _ in range(2))
+    return dense(p, attend(q, k, v), x.shape[-1])
+
+
+def disentangled_attention(p, x, heads, distances=16):
+    """Content-to-position and position-to-content terms beside the usual one (arXiv:2006.03654)."""
+    time, width = x.shape[1:]
+    q, k, v = (split_heads(dense(p, x, width), heads) for _ in range(3))
+    table = p(distances, width)
+    key_rows, query_rows = ((table @ p(width, width)).reshape(distances, heads, -1) for _ in range(2))
+    distance = jnp.clip(jnp.arange(time)[:, None] - jnp.arange(time) + distances // 2, 0, distances - 1)
+    one_hot = jax.nn.one_hot(distance, distances, dtype=x.dtype)
+    bias = jnp.einsum("bthr,tsr->bhts", jnp.einsum("bthd,rhd->bthr", q, key_rows), one_hot)
+    bias += jnp.einsum("bshr,tsr->bhts", jnp.einsum("bshd,rhd->bshr", k, query_rows), one_hot)
+    return dense(p, attend(q, k, v, bias=bias * (3 * q.shape[-1]) ** -0.5), width)
+
+
+def retention(p, x, heads):
+    """Attention with an exponential decay over time in place of the softmax (arXiv:2307.08621)."""
+    time, width = x.shape[1:]
+    q, k, v = (split_heads(x @ p(width, width), heads) for _ in range(3))
+    age = jnp.arange(time)[:, None] - jnp.arange(time)
+    rates = 1 - 2.0 ** (-5 - jnp.arange(heads))[:, None, None]
+    decay = jnp.where(age >= 0, rates ** jnp.maximum(age, 0), 0).astype(x.dtype)
+    values = jnp.einsum("bhts,bshd->bthd", jnp.einsum("bthd,bshd->bhts", q, k) * decay, v)
+    return (jax.nn.silu(x @ p(width, width)) * merge_heads(values)) @ p(width, width)
+
+
+KINDS = {
+    "talking_heads": talking_heads_attention,
+    "multi_query": multi_query_attention,
+    "relative": relative_attention,
+    "linear": linear_attention,
+    "block": block_attention,
+    "low_rank": low_rank_attention,
+    "disentangled": disentangled_attention,
+    "retention": retention,
+}
+
+
+def transformer(p, tokens, *, width, depth, kind, heads=4):
+    """Transformer with one of the KINDS of attention, and a token predictor."""
+    x, table = embed(p, tokens, width)
+    for _ in range(depth):
+        x = x + KINDS[kind](p, layer_norm(p, x), heads)
+        x = x + mlp(p, layer_norm(p, x), 2 * width)
+    return layer_norm(p, x) @ table.T
+
+
+def perceiver(p, tokens, *, width, depth, heads=4, latents=24):
+    """A few latent vectors attend to the sequence and to each other (arXiv:2103.03206)."""
+    memory, _ = embed(p, tokens, width)
+    memory = memory + p(tokens.shape[1], width)
+    x = jnp.broadcast_to(p(latents, width), (len(tokens), latents, width))
+    for _ in range(depth):
+        for source in (memory, x):
+            q = split_heads(dense(p, layer_norm(p, x), width), heads)
+            k, v = (split_heads(part, heads) for part in jnp.split(dense(p, source, 2 * width), 2, -1))
+            x = x + dense(p, attend(q, k, v), width)
+        x = x + mlp(p, layer_norm(p, x), 2 * width)
+    return dense(p, x.reshape(len(x), -1), 10)
+
+
+def sentence_pair(p, premise, hypothesis, *, width, depth):
+    """Two sentences aligned word by word, compared and summed (arXiv:1606.01933)."""
+    x, table = embed(p, premise, width)
+    y = table[hypothesis]
+    for _ in range(depth):
+        scores = jnp.einsum("btd,bsd->bts", jax.nn.relu(dense(p, x, width)), jax.nn.relu(dense(p, y, width)))
+        to_y = jnp.einsum("bts,bsd->btd", softmax(scores), y)
+        to_x = jnp.einsum("bst,btd->bsd", softmax(scores.swapaxes(1, 2)), x)
+        x = jax.nn.relu(dense(p, jnp.concatenate([x, to_y], -1), width))
+        y = jax.nn.relu(dense(p, jnp.concatenate([y, to_x], -1), width))
+    return dense(p, jnp.concatenate([x.sum(1), y.sum(1)], -1), 3)

@@ -1,0 +1,152 @@
+"""The additive ranker of a layout collection: a score is the sum of learnt costs of states."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from fastslow.competition.metrics import collection_score
+from fastslow.core.artifacts import Artifact, read_manifest
+from fastslow.core.errors import DataError
+from fastslow.core.progress import boosting_progress
+from fastslow.core.settings import elsewhere, resolve
+from fastslow.evaluation.predictions import SCORED_SPLITS, write_scores
+from fastslow.features.config_tensors import config_chunks
+from fastslow.features.store import Features, Graph
+from fastslow.rankers import additive_fit
+from fastslow.rankers.additive_fit import Fitted, Problem
+from fastslow.rankers.additive_states import additive_rows
+from fastslow.rankers.boosting_config import BoostingConfig
+from fastslow.rankers.train import write_run
+from fastslow.rankers.train_graphs import draw_graphs, trainable
+
+FORMAT = 1  # raise it with every change of code that changes what a run gives
+_PICK_BYTES = 48  # working memory of one state of one configuration
+
+
+@dataclass(frozen=True)
+class AdditiveRankerConfig(BoostingConfig):
+    """Settings of the additive ranker's notebook; for those not described here see :class:`BoostingConfig`.
+
+    The rows of its trees are states, and ``learning_rate`` is the share of the best step of a tree's leaves
+    that is taken.
+
+    Args:
+        ridge: Penalty on a leaf's squared value, in units of its own curvature; more is smoother.
+    """
+
+    folder: str = elsewhere("runs/sample/additive-layout-xla-random-s0")
+    rounds: int = 300
+    evaluate_every: int = 10
+    learning_rate: float = 0.1
+    column_share: float = 0.3
+    configs_per_graph: int = 1000
+    ridge: float = 1.0
+
+    def check(self) -> None:
+        """Check ranges."""
+        super().check()
+        self.require(self.learning_rate <= 1, "learning_rate", "above 0, at most 1")
+        self.require(self.ridge >= 0, "ridge", "0 or more")
+
+    def artifact(self) -> Artifact:
+        """The run folder; it depends on the features."""
+        kind = Features(resolve(self.features)).collection.kind
+        self.require(kind == "layout", "features", "a features folder of a layout collection")
+        return self.run_artifact("additive ranker", FORMAT)
+
+
+def read_problem(
+    features: Features,
+    split: str,
+    names: Sequence[str] | None = None,
+    also: Mapping[str, Features] | None = None,
+    most: int | None = None,
+    seed: int = 0,
+) -> Problem:
+    """The states and runtimes of a split.
+
+    Args:
+        features: A finished features folder of a layout collection.
+        split: ``train``, ``valid`` or ``test``.
+        names: Which graphs, ``<name>/<graph>`` for those of ``also``; all of ``features`` unless told.
+        also: Features of other collections, by name.
+        most: Most configurations of a graph, drawn at random.
+        seed: Seed of the draw.
+    """
+    sources = {"": features, **(also or {})}
+    names = features.names(split) if names is None else list(names)
+    parts, runtimes = [], []
+    for graph, chosen in draw_graphs(sources, split, names, most, seed):
+        parts.append(additive_rows(graph, chosen))
+        runtimes.append(graph.runtime[chosen])
+    return Problem(names, parts, runtimes)
+
+
+def fit(config: AdditiveRankerConfig, features: Features, also: Mapping[str, Features], title: str) -> Fitted:
+    """Boost on the train graphs, stop on the valid ones.
+
+    Raises:
+        DataError: No train graph has two configurations of different runtime.
+    """
+    names = trainable(features, also)
+    if not names:
+        raise DataError(features.folder, "no train graph with different runtimes", "Train on other programs")
+    train = read_problem(features, "train", names, also, config.configs_per_graph, config.seed)
+    if not len(train.rows):
+        raise DataError(features.folder, "no train graph with different layouts", "Train on other programs")
+    valid = read_problem(features, "valid", most=config.valid_configs)
+    with boosting_progress(config.rounds, title) as report:
+        stopping = (config.evaluate_every, config.patience, report)
+        return additive_fit.fit(config.trees(), train, valid, config.rounds, config.ridge, *stopping)
+
+
+def score_split(fitted: Fitted, features: Features, split: str) -> dict[str, np.ndarray]:
+    """Scores of all configurations of every graph of a split, ``(C,)`` float64 each, lower = faster."""
+    graphs = (features.graph(split, name) for name in features.names(split))
+    return {graph.name: score_graph(fitted, graph) for graph in graphs}
+
+
+def score_graph(fitted: Fitted, graph: Graph, chunk_bytes: int = 1 << 28) -> np.ndarray:
+    """``(C,)`` scores of a graph's configurations, which are looked at in chunks.
+
+    Args:
+        fitted: The trained ranker.
+        graph: A layout graph.
+        chunk_bytes: Working memory for one chunk of configurations; changes no value.
+    """
+    width = len(graph.config_index) + len(graph.pairs)
+    chunks = config_chunks(graph.num_configs, _PICK_BYTES * width, chunk_bytes)
+    return np.concatenate([fitted.scores(additive_rows(graph, chunk, shared=True)) for chunk in chunks])
+
+
+def train_additive_ranker(config: AdditiveRankerConfig) -> dict:
+    """Train the additive ranker of one layout collection and write its run folder.
+
+    The folder gets ``metrics.jsonl``, ``training.png``, ``model.txt``, ``importance.csv``, ``scores.npz``
+    and, last, ``manifest.json``, so that it can be a member of an ensemble. An interrupted run starts again.
+
+    Args:
+        config: Settings.
+
+    Returns:
+        The manifest, with the valid score (mean and per graph).
+    """
+    artifact = config.artifact()
+    with artifact.building() as needed:
+        if needed:
+            artifact.finish(**_train(config, artifact.folder))
+    return read_manifest(artifact.folder)
+
+
+def _train(config: AdditiveRankerConfig, folder: Path) -> dict:
+    """Fit, write all but the manifest, and give the facts for it."""
+    features = Features(resolve(config.features))
+    fitted = fit(config, features, config.also(), folder.name)
+    history = [{"objective": "additive", "round": round_, "valid": tau} for round_, tau in fitted.history]
+    write_run(folder, history, fitted.booster, fitted.rounds)
+    scores = {split: score_split(fitted, features, split) for split in SCORED_SPLITS}
+    write_scores(folder, scores)
+    valid = collection_score("layout", features.labels("valid"), scores["valid"])
+    return {"valid": {**valid, "weights": f"{fitted.rounds} rounds"}}

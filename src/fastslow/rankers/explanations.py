@@ -1,0 +1,170 @@
+"""What a ranker has learnt: which columns it needs, and which layouts it takes to make a program slow."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from fastslow.competition.metrics import collection_score
+from fastslow.competition.opcodes import opcode_name
+from fastslow.competition.schema import ROLES
+from fastslow.core.artifacts import read_manifest
+from fastslow.core.settings import Config, elsewhere, resolve
+from fastslow.features.store import Features, Graph
+from fastslow.rankers.fit import Fitted
+from fastslow.rankers.table import Table, read_table
+from fastslow.rankers.table_features import ABOVE_LEAST, CONTEXT
+from fastslow.rankers.train import importance, read_ranker
+from fastslow.rankers.train_graphs import draw_configs
+
+
+@dataclass(frozen=True)
+class ExplainConfig(Config):
+    """Settings of the notebook that explains a ranker.
+
+    Args:
+        run: Run folder of a ranker.
+        features: Features folder that it was trained on.
+        graph: Graph of the valid split to look at; empty for the first one.
+        configs: Most configurations of a graph that are looked at, drawn at random.
+        columns: Columns shown, the most important first.
+        repeats: Permutations of each column.
+    """
+
+    run: str = elsewhere("runs/sample/ranker-layout-xla-random-s0")
+    features: str = elsewhere("features/sample/layout-xla-random")
+    graph: str = ""
+    configs: int = 300
+    columns: int = 15
+    repeats: int = 5
+
+    def check(self) -> None:
+        """Check ranges."""
+        self.require(self.configs >= 2, "configs", "2 or more")
+        for field in ("columns", "repeats"):
+            self.require(getattr(self, field) >= 1, field, "1 or more")
+
+
+class Explanation:
+    """A ranker beside the valid graphs it is explained on.
+
+    Args:
+        config: Settings.
+    """
+
+    def __init__(self, config: ExplainConfig):
+        self.config = config
+        self.features = Features(resolve(config.features))
+        self.fitted: Fitted = read_ranker(resolve(config.run))
+        nodes = read_manifest(resolve(config.run))["settings"]["largest_nodes"]
+        table = read_table(self.features, "valid", most=config.configs, largest_nodes=nodes)
+        self.table: Table = table.select(self.fitted.booster.feature_name())
+        known = self.features.names("valid")
+        self.name = config.graph or known[0]
+        config.require(self.name in known, "graph", f"one of {', '.join(known)}")
+
+    @cached_property
+    def gain(self) -> pd.DataFrame:
+        """Total gain of the splits by column, most first: ``column``, ``gain`` (share of the whole)."""
+        table = importance(self.fitted.booster, self.fitted.rounds)
+        return table.assign(gain=table["gain"] / max(table["gain"].sum(), 1e-300))
+
+    def permutation(self) -> pd.DataFrame:
+        """How much the valid score falls when a feature is shuffled among the configurations of each graph.
+
+        A feature and the same less the graph's least are shuffled together. Features without gain, and those
+        that are the same for a whole graph, are left out.
+
+        Returns:
+            ``column``, ``drop`` (mean over repeats) and ``spread`` (their standard deviation), most first.
+        """
+        kind, labels = self.features.collection.kind, self.table.labels()
+
+        def valid_score(table: Table) -> float:
+            return collection_score(kind, labels, self.fitted.scores(table))["mean"]
+
+        whole = valid_score(self.table)
+        used = self.gain.loc[self.gain["gain"] > 0, "column"].str.removesuffix(ABOVE_LEAST)
+        features = [name for name in used.drop_duplicates() if not name.startswith(CONTEXT)]
+        rows = []
+        for feature in features[: 2 * self.config.columns]:
+            drops = [whole - valid_score(self._shuffled(feature, i)) for i in range(self.config.repeats)]
+            rows.append({"column": feature, "drop": np.mean(drops), "spread": np.std(drops)})
+        table = pd.DataFrame(rows, columns=["column", "drop", "spread"])
+        return table.sort_values("drop", ascending=False, ignore_index=True)
+
+    def _shuffled(self, feature: str, seed: int) -> Table:
+        rng = np.random.default_rng(seed)
+        names = (feature, feature + ABOVE_LEAST)
+        positions = [i for i, name in enumerate(self.table.columns) if name in names]
+        rows = []
+        for values in self.table.rows:
+            values = values.copy()
+            values[:, positions] = values[rng.permutation(len(values))][:, positions]
+            rows.append(values)
+        return Table(self.table.names, rows, self.table.runtimes, self.table.columns)
+
+    @cached_property
+    def one_graph(self) -> Table:
+        """The table of the graph that is looked at."""
+        place = self.table.names.index(self.name)
+        parts = [[values[place]] for values in (self.table.names, self.table.rows, self.table.runtimes)]
+        return Table(*parts, self.table.columns)
+
+    @cached_property
+    def scores(self) -> np.ndarray:
+        """Scores of the graph's configurations, ``(C,)``: higher is slower."""
+        return self.fitted.scores(self.one_graph)[self.name]
+
+    @cached_property
+    def contributions(self) -> pd.DataFrame:
+        """SHAP values of the graph's configurations: a row a configuration, a column a feature, most first.
+
+        A feature and the same less the graph's least are added up; what is the same for all is left out.
+        """
+        values = self.fitted.contributions(self.one_graph)[self.name]
+        names = pd.Index(self.table.columns).str.removesuffix(ABOVE_LEAST)
+        table = pd.DataFrame(values.T, index=names).groupby(level=0).sum().T
+        table = table.loc[:, ~table.columns.str.startswith(CONTEXT)]
+        return table[(table - table.mean()).abs().mean().sort_values(ascending=False, kind="stable").index]
+
+    def layout_effects(self, least: int = 3) -> pd.DataFrame:
+        """How much slower the ranker takes the graph to be with a layout than without it.
+
+        Args:
+            least: Fewest configurations with and without a layout for it to be told.
+
+        Returns:
+            A row a node, tensor and layout, slowest first: ``node``, ``opcode``, ``tensor``, ``sizes``,
+            ``layout`` (minor to major, ``default`` where left to the compiler), ``configs`` that have it and
+            ``effect``, mean score with it less that without, in standard deviations of the graph's scores.
+        """
+        graph = self.features.graph("valid", self.name)
+        chosen = draw_configs(graph.num_configs, self.config.configs, 0, self.name)
+        score = (self.scores - self.scores.mean()) / max(self.scores.std(), 1e-12)
+        codes = np.asarray(graph.codes)[chosen]
+        rows = []
+        for node, role in np.argwhere(graph.tensor_sizes[..., 0] > 0):
+            own = codes[:, node, role]
+            for code in np.unique(own):
+                has = own == code
+                if min(has.sum(), (~has).sum()) >= least:
+                    effect = score[has].mean() - score[~has].mean()
+                    facts = _describe(graph, node, role, code)
+                    rows.append({**facts, "configs": has.sum(), "effect": effect})
+        names = ["node", "opcode", "tensor", "sizes", "layout", "configs", "effect"]
+        table = pd.DataFrame(rows, columns=names)
+        return table.sort_values("effect", ascending=False, kind="stable", ignore_index=True)
+
+
+def _describe(graph: Graph, node: int, role: int, code: int) -> dict:
+    """A tensor and a layout in words."""
+    layout = [str(axis) for axis in graph.layouts[code] if axis >= 0]
+    return {
+        "node": int(graph.config_index[node]),
+        "opcode": opcode_name(graph.node_opcode[graph.config_index[node]]),
+        "tensor": ROLES[role],
+        "sizes": " x ".join(str(size) for size in graph.tensor_sizes[node, role] if size),
+        "layout": ",".join(layout) or "default",
+    }

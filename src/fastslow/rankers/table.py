@@ -1,0 +1,97 @@
+"""The rows that a ranker learns from or scores: one split, graph by graph."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from fastslow.core.errors import DataError
+from fastslow.features.store import Features
+from fastslow.rankers.table_features import CONTEXT, LARGEST_NODES, tabulate
+from fastslow.rankers.train_graphs import draw_graphs
+
+
+class ByGraph:
+    """Rows by configuration of several graphs; a subclass has their ``names``, ``sizes`` and ``runtimes``."""
+
+    def by_graph(self, values: np.ndarray) -> dict[str, np.ndarray]:
+        """``(C,)`` values of all configurations, split by graph."""
+        return dict(zip(self.names, np.split(values, np.cumsum(self.sizes)[:-1]), strict=True))
+
+    def labels(self) -> dict[str, np.ndarray]:
+        """Runtimes by graph."""
+        return dict(zip(self.names, self.runtimes, strict=True))
+
+
+class Table(ByGraph):
+    """Features and runtimes of the configurations of some graphs.
+
+    Args:
+        names: Name of each graph.
+        rows: ``(C, F)`` float32 of each graph.
+        runtimes: ``(C,)`` of each graph; 0 where unknown.
+        columns: Names of the F columns.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        rows: Sequence[np.ndarray],
+        runtimes: Sequence[np.ndarray],
+        columns: Sequence[str],
+    ):
+        self.names, self.rows, self.runtimes = list(names), list(rows), list(runtimes)
+        self.columns = list(columns)
+
+    @property
+    def sizes(self) -> list[int]:
+        """Configurations of each graph."""
+        return [len(rows) for rows in self.rows]
+
+    @property
+    def shared(self) -> np.ndarray:
+        """Positions of the columns that tell of the graph, the same for all of its configurations."""
+        return np.flatnonzero([name.startswith(CONTEXT) for name in self.columns])
+
+    def select(self, columns: Sequence[str]) -> "Table":
+        """The table of some columns, by name."""
+        if list(columns) == self.columns:
+            return self
+        chosen = [self.columns.index(column) for column in columns]
+        return Table(self.names, [rows[:, chosen] for rows in self.rows], self.runtimes, columns)
+
+
+def read_table(
+    features: Features,
+    split: str,
+    names: Sequence[str] | None = None,
+    also: Mapping[str, Features] | None = None,
+    most: int | None = None,
+    seed: int = 0,
+    largest_nodes: int = LARGEST_NODES,
+) -> Table:
+    """The table of a split.
+
+    Args:
+        features: A finished features folder.
+        split: ``train``, ``valid`` or ``test``.
+        names: Which graphs, ``<name>/<graph>`` for those of ``also``; all of ``features`` unless told.
+        also: Features of other collections, by name.
+        most: Most configurations of a graph; drawn at random beyond, after the features of all are known.
+        seed: Seed of the draw.
+        largest_nodes: As for :func:`fastslow.rankers.table_features.tabulate`.
+
+    Raises:
+        DataError: The folders' columns differ.
+    """
+    sources = {"": features, **(also or {})}
+    for source in sources.values():
+        if source.config_columns != features.config_columns:
+            problem = f"columns other than those of {features.folder.name}"
+            raise DataError(source.folder, problem, "Build both with the same settings")
+    names = features.names(split) if names is None else list(names)
+    tables, runtimes, columns = [], [], []
+    for graph, chosen in draw_graphs(sources, split, names, most, seed):
+        table, columns = tabulate(graph, features.collection.kind, features.config_columns, largest_nodes)
+        tables.append(table[chosen])
+        runtimes.append(graph.runtime[chosen])
+    return Table(names, tables, runtimes, columns)

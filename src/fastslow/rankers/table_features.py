@@ -1,0 +1,215 @@
+"""The ranker's table: one row of physical features for every configuration of a graph.
+
+Nothing in a row depends on how often a configuration or a layout occurs in the graph's data, nor on the order
+of the configurations: both are traces of the search that made the data.
+"""
+
+import numpy as np
+
+from fastslow.competition import node_columns
+from fastslow.competition.opcodes import OPCODES, opcode_name
+from fastslow.competition.schema import ROLES
+from fastslow.features.config_tensors import config_chunks
+from fastslow.features.copies import CopyPairs, disagreements
+from fastslow.features.store import Graph
+from fastslow.features.tpu_tiling import tile
+from fastslow.rankers.node_costs import KINDS, node_flops, roles_of, state_terms
+from fastslow.rankers.node_layouts import LayoutStates
+
+LARGEST_NODES = 0
+ABOVE_LEAST = "_above_least"
+CONTEXT = "graph_"  # what its columns begin with
+NODE_TERMS = ("minor_axis", "second_minor_axis", "log_padded_over_volume")
+COPY_GROUPS = tuple(
+    (f"{producer}_to_{consumer}_{role}", KINDS[producer], KINDS[consumer], ROLES.index(role))
+    for producer in KINDS
+    for consumer in KINDS
+    for role in roles_of(consumer)[1:]
+)
+"""(name, producer's opcode, consumer's opcode, consumer's role) of the copies that are summed apart."""
+
+
+def tabulate(
+    graph: Graph, kind: str, config_columns: list[str], largest_nodes: int = LARGEST_NODES
+) -> tuple[np.ndarray, list[str]]:
+    """One row of features for every configuration of a graph.
+
+    Args:
+        graph: The graph.
+        kind: ``layout`` or ``tile``, the kind of its collection.
+        config_columns: Names of its ``config_feat`` columns.
+        largest_nodes: Configurable nodes, the largest first, whose layouts are told one by one.
+
+    Returns:
+        ``(C, F)`` float32 and the F names, described in ``features/README.md``: ``config_feat`` and, for
+        layout, sums over states and copies; each of these less its smallest value among the graph's
+        configurations, so that programs of different size compare; the largest nodes; the graph's context.
+    """
+    blocks, names = [np.asarray(graph.config_feat)], list(config_columns)
+    nodes, node_names = np.zeros((graph.num_configs, 0), np.float32), []
+    context, context_names = context_features(graph)
+    if kind == "layout":
+        sums, sum_names = physical_sums(graph)
+        blocks.append(sums)
+        names += sum_names
+        nodes, node_names = largest_node_features(graph, largest_nodes)
+        totals, total_names = layout_context_features(graph)
+        context, context_names = np.concatenate([context, totals]), context_names + total_names
+
+    width = len(names)
+    table = np.empty((graph.num_configs, 2 * width + nodes.shape[1] + len(context)), np.float32)
+    np.concatenate(blocks, 1, out=table[:, :width])
+    np.subtract(table[:, :width], table[:, :width].min(0), out=table[:, width : 2 * width])
+    table[:, 2 * width : 2 * width + nodes.shape[1]] = nodes
+    table[:, 2 * width + nodes.shape[1] :] = context
+    return table, [*names, *(name + ABOVE_LEAST for name in names), *node_names, *context_names]
+
+
+def physical_sums(graph: Graph) -> tuple[np.ndarray, list[str]]:
+    """Sums of :func:`fastslow.rankers.node_costs.state_terms` over the nodes of each kind, and of the copies.
+
+    Returns:
+        ``(C, V)`` float32, bytes and FLOPs as log(1 + x), and the V names.
+    """
+    kinds = graph.node_opcode[graph.config_index]
+    sums, names = [], []
+    for kind, opcode in KINDS.items():
+        states = LayoutStates(graph.codes, len(graph.layouts), np.flatnonzero(kinds == opcode))
+        terms, term_names = state_terms(graph, kind, states)
+        sums.append(states.sum(terms))
+        names += term_names
+    copied, copy_names = _copy_sums(graph)
+    names += copy_names
+    sums = np.concatenate([*sums, copied], 1)
+    del copied
+    moved = [i for i, name in enumerate(names) if name.endswith(("copied_bytes", "reshape_moved_bytes"))]
+    sums = np.column_stack([sums, sums[:, moved].sum(1)])
+    names.append("moved_bytes")
+    is_log = np.array([name.endswith(("_bytes", "_flops")) for name in names])
+    grows = np.flatnonzero(is_log & sums.any(0))  # log1p(0) is 0
+    sums[:, grows] = np.log1p(sums[:, grows])
+    return sums.astype(np.float32), [
+        f"log_{name}" if log else name for name, log in zip(names, is_log, strict=True)
+    ]
+
+
+def config_pairs(graph: Graph) -> CopyPairs:
+    """The graph's pairs of configurable tensors that are one tensor to the program."""
+    producer, consumer, role = graph.pairs.astype(np.int64).T
+    dims = graph.tensor_sizes[consumer, role].astype(np.int64)
+    return CopyPairs(
+        producer_index=producer,
+        consumer_index=consumer,
+        consumer_role=role,
+        elements=np.where(dims > 0, dims, 1).prod(1),
+        element_bytes=graph.tensor_bytes[consumer, role].astype(np.int64),
+        axes=graph.pair_axes.astype(np.int64),
+    )
+
+
+def _copy_sums(graph: Graph, chunk_bytes: int = 1 << 26) -> tuple[np.ndarray, list[str]]:
+    """Copies, bytes and padded bytes of both sides in each of ``COPY_GROUPS``.
+
+    Returns:
+        (C, 3 groups) float64 sums and their names.
+    """
+    pairs = config_pairs(graph)
+    kinds = graph.node_opcode[graph.config_index]
+    ways, way = np.unique(pairs.axes, axis=0, return_inverse=True)
+    disagree = disagreements(graph.layouts, ways)
+    tiling = tile(graph.tensor_sizes[:, :, None], graph.layouts)  # (K, 3, L)
+    padded = tiling.padded_volume * tiling.fits * graph.tensor_bytes[..., None].astype(np.float64)
+    groups = np.array(
+        [
+            (kinds[pairs.producer_index] == producer)
+            & (kinds[pairs.consumer_index] == consumer)
+            & (pairs.consumer_role == role)
+            for _, producer, consumer, role in COPY_GROUPS
+        ]
+    ).T.astype(np.float64)
+    weights = np.concatenate([groups, groups * pairs.weights[:, [2]]], 1)
+    sums = np.zeros((graph.num_configs, 3 * len(COPY_GROUPS)))
+    for chunk in config_chunks(graph.num_configs, 64 * len(groups), chunk_bytes):
+        block = graph.codes[chunk]
+        producer = block[:, pairs.producer_index, 0]
+        consumer = block[:, pairs.consumer_index, pairs.consumer_role]
+        differ = disagree[way.ravel(), producer, consumer]
+        moved = padded[pairs.producer_index, 0, producer]
+        moved += padded[pairs.consumer_index, pairs.consumer_role, consumer]
+        sums[chunk, : weights.shape[1]] = differ.astype(np.float64) @ weights
+        sums[chunk, weights.shape[1] :] = (moved * differ) @ groups
+    terms = ("copies", "copied_bytes", "copied_padded_bytes")
+    return sums, [f"{name}_{term}" for term in terms for name, *_ in COPY_GROUPS]
+
+
+def largest_node_features(graph: Graph, count: int) -> tuple[np.ndarray, list[str]]:
+    """The layouts of the largest configurable nodes, one by one.
+
+    The largest are those whose tensors have the most bytes together; of equal ones those of more FLOPs and
+    then the lower node number go first.
+
+    Returns:
+        ``(C, 9 count)`` float32: for each node and tensor the minor-most and the second-minor axis of its
+        layout (-1: left to the compiler, or not named) and log(padded over plain elements); 0 beyond the
+        graph's nodes and where there is no tensor. And the names.
+    """
+    dims = graph.tensor_sizes.astype(np.int64)
+    bytes_ = (np.where(dims > 0, dims, 1).prod(2) * (dims[..., 0] > 0) * graph.tensor_bytes).sum(1)
+    largest = np.lexsort((graph.config_index, -node_flops(graph), -bytes_))[:count]
+    values = np.zeros((graph.num_configs, count, len(ROLES), len(NODE_TERMS)), np.float32)
+    for place, node in enumerate(largest):
+        for role in range(len(ROLES)):
+            layouts = graph.layouts.astype(np.int64)
+            tiling = tile(dims[node, role], layouts)
+            padding = np.log(tiling.padded_volume / tiling.volume) * tiling.fits
+            table = np.column_stack([layouts[:, :2], padding]) * (dims[node, role, 0] > 0)
+            values[:, place, role] = table[graph.codes[:, node, role]]
+    names = [f"node_{place}_{role}_{term}" for place in range(count) for role in ROLES for term in NODE_TERMS]
+    return values.reshape(graph.num_configs, -1), names
+
+
+def context_features(graph: Graph) -> tuple[np.ndarray, list[str]]:
+    """What is the same for all configurations of a graph: its size and its operations.
+
+    Returns:
+        ``(W,)`` float32: log(1 + count) of nodes, edges and of the nodes of each opcode, log(1 + elements)
+        of the outputs of convolutions, dots and reshapes, and the sizes of the last root's output; and the
+        names.
+    """
+    elements = graph.node_feat[:, node_columns.SHAPE_PRODUCT]
+    counts = np.bincount(graph.node_opcode, minlength=len(OPCODES) + 1)[: len(OPCODES) + 1]
+    roots = np.flatnonzero(graph.node_feat[:, node_columns.IS_ROOT] == 1)
+    output = graph.node_feat[roots[-1], node_columns.SHAPE] if len(roots) else np.zeros(6)
+    values = [
+        graph.num_nodes,
+        len(graph.edge_index),
+        *counts,
+        *(elements[graph.node_opcode == opcode].sum() for opcode in KINDS.values()),
+        *np.maximum(output, 0),
+    ]
+    names = [
+        "graph_nodes_log",
+        "graph_edges_log",
+        *(f"graph_count_{opcode_name(opcode)}_log" for opcode in range(len(counts))),
+        *(f"graph_elements_{kind}_log" for kind in KINDS),
+        *(f"graph_output_size_{d}_log" for d in range(6)),
+    ]
+    return np.log1p(np.array(values, np.float64)).astype(np.float32), names
+
+
+def layout_context_features(graph: Graph) -> tuple[np.ndarray, list[str]]:
+    """The same for what only layout graphs have.
+
+    Returns:
+        log(1 + x) of the configurable nodes, of their FLOPs and of the bytes of their tensors by kind, and of
+        the pairs of configurable tensors; and the names.
+    """
+    kinds = graph.node_opcode[graph.config_index]
+    dims = graph.tensor_sizes.astype(np.float64)
+    size = (np.where(dims > 0, dims, 1).prod(2) * (dims[..., 0] > 0) * graph.tensor_bytes).sum(1)
+    values, names = [len(graph.pairs)], ["graph_pairs_log"]
+    for kind, opcode in KINDS.items():
+        own = kinds == opcode
+        values += [own.sum(), node_flops(graph)[own].sum(), size[own].sum()]
+        names += [f"graph_{what}_{kind}_log" for what in ("configurable", "flops", "bytes")]
+    return np.log1p(np.array(values, np.float64)).astype(np.float32), names

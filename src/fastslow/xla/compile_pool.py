@@ -1,0 +1,270 @@
+"""The TPU compiler as a labeller: many programs compiled in worker processes, every result remembered.
+
+Labels are the compiler's estimates, not measured time.
+"""
+
+import base64
+import contextlib
+import hashlib
+import json
+import multiprocessing
+import os
+import resource
+import signal
+import sqlite3
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from concurrent.futures import as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastslow.core.errors import ConfigError, DataError
+from fastslow.core.progress import progress
+from fastslow.xla.cycle_estimates import estimate
+from fastslow.xla.libtpu import Compiler, CompilerError, topology_of
+from fastslow.xla.tile_log import LOGGING, read_candidates
+
+REFUSED, CRASHED, TIMED_OUT, OUT_OF_MEMORY = "refused", "crashed", "timed out", "out of memory"
+"""Kinds of failure; the last two depend on the machine and are not remembered."""
+
+_OUT_OF_MEMORY_SIGNS = (
+    "bad_alloc",
+    "Cannot allocate memory",
+    "MemoryError",
+    "mmap error: 12",
+    "out of memory",
+)
+
+_STACK_TRACE = ("@", "PC:", "https://symbolize")
+
+
+def layout_label(compiler: Compiler, module: bytes, log: Path) -> dict:
+    """The estimate of one program: ``cycles``, ``estimated`` and ``without_estimate`` instructions."""
+    return vars(estimate(compiler.compile(module)))
+
+
+def tile_label(compiler: Compiler, module: bytes, log: Path) -> dict:
+    """Tile candidates of every fused kernel of one program.
+
+    ``kernels`` holds by name ``chosen`` cycles and ``candidates``, a list of [kernel bounds, output bounds,
+    cycles]; ``module`` is the optimised module, base64 of its bytes.
+    """
+    start = log.stat().st_size
+    optimized = compiler.compile(module)
+    with log.open(errors="replace") as lines:
+        lines.seek(start)
+        kernels = read_candidates(lines)
+    return {
+        "kernels": {
+            name: {
+                "chosen": kernel.chosen,
+                "candidates": sorted([*tile, cycles] for tile, cycles in kernel.cycles.items()),
+            }
+            for name, kernel in kernels.items()
+        },
+        "module": base64.b64encode(optimized.SerializeToString(deterministic=True)).decode(),
+    }
+
+
+def program_before_layout(compiler: Compiler, module: bytes, log: Path) -> dict:
+    """``module``: the program before layout assignment, base64 of its bytes."""
+    before = compiler.before_layout_assignment(module)
+    return {"module": base64.b64encode(before.SerializeToString(deterministic=True)).decode()}
+
+
+Task = Callable[[Compiler, bytes, Path], dict]
+
+_worker: tuple[Compiler, Path]  # of a worker process
+
+
+def _end_with_parent() -> None:
+    """End the process, mid-compile or not, as soon as the one that started it has ended, however it ended."""
+    multiprocessing.parent_process().join()
+    os._exit(1)
+
+
+def _start_worker(
+    generation: str, environment: dict[str, str], memory: int, folder: str, compiler: type[Compiler]
+) -> None:
+    global _worker
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    os.environ.update(environment)
+    tempfile.tempdir = folder  # so that files of a compile that is killed go with the run's
+    if memory:
+        resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+    log = Path(folder, f"{os.getpid()}.log")
+    # the compiler writes to the process's own streams; what it says before it aborts is the only explanation
+    with log.open("ab") as stream:
+        os.dup2(stream.fileno(), sys.stderr.fileno())
+    _worker = compiler(generation), log
+
+
+def _ready() -> None:
+    """Nothing: a worker that gets this far has started."""
+
+
+def _work(task: Task, module: bytes) -> dict:
+    compiler, log = _worker
+    start = time.perf_counter()
+    try:
+        result = task(compiler, module, log)
+    except CompilerError as error:
+        result = {"failure": REFUSED, "message": str(error)}
+    return result | {"seconds": round(time.perf_counter() - start, 3)}
+
+
+@dataclass(frozen=True)
+class Labeller:
+    """Labels programs.
+
+    Use it as ``with labeller.workers() as label: records = label(modules)``.
+
+    Args:
+        cache: A file that remembers results by content of program, task, compiler version and topology.
+            Several runs may share it.
+        generation: TPU generation to compile for, one of :data:`fastslow.xla.libtpu.TOPOLOGIES`.
+        task: What to do with a program: :func:`layout_label`, :func:`tile_label` or
+            :func:`program_before_layout`.
+        processes: Worker processes; 0 for as many as cores.
+        seconds: Time limit of one compile.
+        memory: Limit of one worker's data in bytes; 0 for none.
+        attempts: How often to try a program that crashes the compiler.
+        compiler: The compiler's class; a worker makes one of the generation.
+    """
+
+    cache: Path
+    generation: str = "v3"
+    task: Task = layout_label
+    processes: int = 0
+    seconds: float = 120.0
+    memory: int = 6 << 30
+    attempts: int = 2
+    compiler: type[Compiler] = Compiler
+
+    @contextlib.contextmanager
+    def workers(self):
+        """Start the workers; gives a function from a list of serialised modules to their records.
+
+        A record is what the task returns, with ``compiler``, ``topology`` and ``seconds``; or it has
+        ``failure``, one of the kinds of this module, and ``message``. Results are kept as they come, so an
+        interrupted run goes on where it stopped.
+
+        Raises:
+            ConfigError: libtpu is missing, the generation is unknown, or a worker cannot start.
+            DataError: The cache is no such file.
+        """
+        from pebble import ProcessPool
+
+        identity = f"{self.task.__name__} {self.compiler.version()} {topology_of(self.generation)}"
+        environment = LOGGING if self.task is tile_label else {}
+        with tempfile.TemporaryDirectory() as folder, _open_cache(self.cache) as cache:
+            pool = ProcessPool(
+                max_workers=self.processes or os.cpu_count() or 1,
+                max_tasks=200,  # a compiler never gives memory back
+                initializer=_start_worker,
+                initargs=(self.generation, environment, self.memory, folder, self.compiler),
+                context=multiprocessing.get_context("spawn"),
+            )
+
+            def label(modules: list[bytes], title: str = "compiling") -> list[dict]:
+                """The record of each module, compiled unless the cache has it."""
+                keys = [hashlib.sha256(identity.encode() + b"\0" + module).hexdigest() for module in modules]
+                records = {key: _read(cache, key) for key in keys}
+                missing = {key: m for key, m in zip(keys, modules, strict=True) if records[key] is None}
+                if missing:
+                    _require_workers(pool, Path(folder))
+                for key, record in self._compile(pool, missing, Path(folder), title):
+                    text = json.dumps(record)
+                    records[key] = json.loads(text)  # as the next run will read it
+                    if record.get("failure") not in (TIMED_OUT, OUT_OF_MEMORY):
+                        _write(cache, key, text)
+                return [records[key] for key in keys]
+
+            try:
+                yield label
+            finally:
+                pool.stop()
+                pool.join()
+
+    def _compile(self, pool, modules: dict[str, bytes], folder: Path, title: str) -> Iterator:
+        """(key, record) of every module, as they are done."""
+        origin = {
+            "compiler": f"libtpu {self.compiler.version()}",
+            "topology": topology_of(self.generation),
+        }
+        with progress(total=len(modules), desc=title, unit="compile", disable=not modules) as bar:
+            pending = list(modules)
+            for attempt in range(self.attempts):
+                futures = {
+                    pool.schedule(_work, args=(self.task, modules[key]), timeout=self.seconds): key
+                    for key in pending
+                }
+                pending = []
+                for future in as_completed(futures):
+                    key = futures[future]
+                    record = _result(future, folder)
+                    if record.get("failure") == CRASHED and attempt + 1 < self.attempts:
+                        pending.append(key)
+                        continue
+                    bar.update()
+                    yield key, record | origin
+
+
+def _require_workers(pool, folder: Path) -> None:
+    """Refuse a pool whose workers end at their start; tasks given to such a pool might never return."""
+    try:
+        pool.schedule(_ready).result()
+    except BrokenProcessPool:
+        logs = sorted(folder.glob("*.log"), key=lambda log: log.stat().st_mtime)
+        said = _last_words(logs[-1]) if logs else "it said nothing"
+        raise ConfigError(f"the compiler does not start, maybe for lack of memory: {said}") from None
+
+
+def _result(future, folder: Path) -> dict:
+    from pebble import ProcessExpired
+
+    try:
+        return future.result()
+    except FutureTimeoutError:
+        return {"failure": TIMED_OUT, "message": "the compile took longer than the time limit"}
+    except MemoryError:
+        return {"failure": OUT_OF_MEMORY, "message": "the compile needed more than the memory limit"}
+    except ProcessExpired as error:
+        said = _last_words(folder / f"{error.pid}.log")
+        # who sends the kill signal is the system, short of memory
+        memory = error.exitcode == -signal.SIGKILL or any(sign in said for sign in _OUT_OF_MEMORY_SIGNS)
+        message = f"the compiler's process ended with {error.exitcode}: {said}"
+        return {"failure": OUT_OF_MEMORY if memory else CRASHED, "message": message}
+
+
+def _last_words(log: Path) -> str:
+    """What a worker wrote last, without stack traces."""
+    text = log.read_bytes()[-20_000:].decode(errors="replace") if log.exists() else ""
+    lines = [line for line in text.splitlines() if not line.strip().startswith(_STACK_TRACE)]
+    return "\n".join(lines)[-1000:].strip()
+
+
+@contextlib.contextmanager
+def _open_cache(path: Path) -> Iterator[sqlite3.Connection]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    cache = sqlite3.connect(path, timeout=60, isolation_level=None)  # another run may be writing
+    with contextlib.closing(cache):
+        try:
+            cache.execute("CREATE TABLE IF NOT EXISTS labels (key TEXT PRIMARY KEY, record TEXT NOT NULL)")
+        except sqlite3.DatabaseError as error:
+            raise DataError(path, f"no cache of labels ({error})", "Delete it, or name another") from None
+        yield cache
+
+
+def _read(cache: sqlite3.Connection, key: str) -> dict | None:
+    row = cache.execute("SELECT record FROM labels WHERE key = ?", (key,)).fetchone()
+    return json.loads(row[0]) if row else None
+
+
+def _write(cache: sqlite3.Connection, key: str, record: str) -> None:
+    cache.execute("INSERT OR REPLACE INTO labels VALUES (?, ?)", (key, record))

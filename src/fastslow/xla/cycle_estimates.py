@@ -1,0 +1,114 @@
+"""The compiler's own estimate of a program's cost: cycles, added up over an optimised module."""
+
+import json
+from dataclasses import dataclass
+
+from fastslow.xla.libtpu import CompilerError
+from fastslow.xla.messages import Module
+
+# instructions of a scheduled computation that do nothing on the core
+_FREE = {
+    "after-all",
+    "bitcast",
+    "call",
+    "conditional",
+    "constant",
+    "get-tuple-element",
+    "iota",
+    "opt-barrier",
+    "parameter",
+    "partition-id",
+    "replica-id",
+    "tuple",
+    "while",
+}
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The compiler's estimate for one program.
+
+    Args:
+        cycles: Sum of ``estimated_cycles`` over the entry computation's schedule: the body of a ``while`` as
+            often as it runs, a ``conditional`` by its slowest branch. A serial sum, no measured time.
+        estimated: Instructions with an estimate, each counted once.
+        without_estimate: Instructions that do work for which the compiler states no cycles (gathers, custom
+            calls, some copies inside loops); they count 0.
+    """
+
+    cycles: int
+    estimated: int
+    without_estimate: int
+
+
+def _cycles(instruction) -> int | None:
+    if not instruction.backend_config.startswith(b"{"):
+        return None
+    cycles = json.loads(instruction.backend_config).get("window_config", {}).get("estimated_cycles")
+    return None if cycles is None else int(cycles)
+
+
+def trip_count(instruction, computations: dict) -> int:
+    """How often the body of a ``while`` runs, by its condition ``i < N``: i is 0, 1, ... as JAX writes loops.
+
+    Args:
+        instruction: The ``while``.
+        computations: The module's computations by id.
+
+    Raises:
+        CompilerError: The condition is of another form, so the count is unknown.
+    """
+    condition = computations[instruction.called_computation_ids[1]]
+    by_id = {i.id: i for i in condition.instructions}
+    root = by_id[condition.root_id]
+    if root.opcode == "compare" and root.comparison_direction == "LT":
+        bound = by_id[root.operand_ids[1]]
+        literal = [*bound.literal.s32s, *bound.literal.s64s]
+        if bound.opcode == "constant" and len(literal) == 1:
+            return literal[0]
+    raise CompilerError(
+        f"{instruction.name}: its condition is not i < constant, so its trip count is unknown"
+    )
+
+
+def estimate(optimized: Module) -> Estimate:
+    """The estimate for an optimised module.
+
+    Raises:
+        CompilerError: A ``while`` loop's trip count is unknown, or nothing carries an estimate.
+    """
+    computations = {computation.id: computation for computation in optimized.computations}
+    done: dict[int, Estimate] = {}
+
+    def total(computation_id: int) -> Estimate:
+        if computation_id not in done:
+            done[computation_id] = _total(computations[computation_id], computations, total)
+        return done[computation_id]
+
+    result = total(optimized.entry_computation_id)
+    if not result.estimated:
+        raise CompilerError("the compiler left no estimated_cycles in the optimised module")
+    return result
+
+
+def _total(computation, computations: dict, total) -> Estimate:
+    cycles = estimated = without = 0
+    for instruction in computation.instructions:
+        called = list(instruction.called_computation_ids)
+        own = _cycles(instruction)
+        inner = []
+        if instruction.opcode == "while":
+            body = total(called[0])
+            cycles += trip_count(instruction, computations) * body.cycles
+            inner = [body]
+        elif instruction.opcode in ("call", "conditional"):
+            inner = [total(branch) for branch in called]
+            cycles += max(branch.cycles for branch in inner)
+        elif own is not None:
+            cycles += own
+            estimated += 1
+        elif instruction.opcode not in _FREE:
+            without += 1
+        estimated += sum(part.estimated for part in inner)
+        without += sum(part.without_estimate for part in inner)
+    return Estimate(cycles, estimated, without)

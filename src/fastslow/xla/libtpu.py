@@ -1,0 +1,287 @@
+"""The TPU compiler (libtpu) on a machine without a TPU: HLO in, the optimised HLO out.
+
+libtpu is an optional requirement, ``pip install -e '.[compiler]'``, with terms of its own. It is called
+through the public PJRT C interface (``pjrt_c_api.h`` of OpenXLA), which compiles ahead of time for a topology
+that need not be there. An abort inside the compiler ends the process: :mod:`fastslow.xla.compile_pool` compiles in
+worker processes.
+"""
+
+import ctypes
+import importlib.metadata
+import importlib.util
+import os
+import tempfile
+from pathlib import Path
+
+from fastslow.core.errors import ConfigError
+from fastslow.xla.messages import HloProto, Module, message_classes
+
+TOPOLOGIES = {
+    "v2": "v2:2x2",
+    "v3": "v3:2x2",
+    "v4": "v4:2x2x1",
+    "v5e": "v5e:2x2",
+    "v5p": "v5p:2x2x1",
+    "v6e": "v6e:2x2",
+    "tpu7x": "tpu7x:2x2x1",
+}
+"""Topology that stands for each TPU generation; a program is compiled for one core of it.
+
+TpuGraphs was measured on v3.
+"""
+
+# no metadata server to ask, any TPU will do, and several processes may load libtpu since none drives a TPU
+_ENVIRONMENT = {
+    "TPU_SKIP_MDS_QUERY": "1",
+    "TPU_ACCELERATOR_TYPE": "v5litepod-4",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+    "TPU_MIN_LOG_LEVEL": "3",
+    "JAX_PLATFORMS": "cpu",
+}
+
+# position of each function that is called in the table of pjrt_c_api.h, which only ever grows at its end
+_FUNCTIONS = {
+    "Error_Destroy": 0,
+    "Error_Message": 1,
+    "Plugin_Initialize": 3,
+    "Executable_Destroy": 40,
+    "Executable_OptimizedProgram": 48,
+    "TopologyDescription_Create": 82,
+    "Compile": 89,
+}
+
+_OPTION_MESSAGES = message_classes(
+    "fastslow.compile_options",
+    {
+        "Option": {"string_field": (1, "string"), "bool_field": (2, "bool")},
+        "OptionEntry": {"key": (1, "string"), "value": (2, "Option")},
+        "ReplicaDevices": {"ids": (1, "int64*")},
+        "DeviceAssignment": {
+            "replica_count": (1, "int64"),
+            "computation_count": (2, "int64"),
+            "computation_devices": (3, "ReplicaDevices*"),
+        },
+        "BuildOptions": {
+            "device_ordinal": (1, "int64"),
+            "num_replicas": (4, "int64"),
+            "num_partitions": (5, "int64"),
+            "device_assignment": (9, "DeviceAssignment"),
+        },
+        "CompileOptions": {"build_options": (3, "BuildOptions"), "overrides": (7, "OptionEntry*")},
+    },
+)
+
+
+class CompilerError(RuntimeError):
+    """The compiler refused a program; the text is the compiler's."""
+
+
+def require_compiler() -> None:
+    """Raise :class:`ConfigError` with what to install if libtpu is not installed."""
+    if importlib.util.find_spec("libtpu") is None:
+        raise ConfigError(
+            "libtpu, the TPU compiler, is not installed (Linux on x86-64 only): pip install -e '.[compiler]'"
+        )
+
+
+def topology_of(generation: str) -> str:
+    """The topology of a TPU generation, see :data:`TOPOLOGIES`.
+
+    Raises:
+        ConfigError: There is none of that name.
+    """
+    if generation not in TOPOLOGIES:
+        raise ConfigError(
+            f"generation: unknown TPU generation {generation!r}; one of {', '.join(TOPOLOGIES)}"
+        )
+    return TOPOLOGIES[generation]
+
+
+def _set_environment() -> None:
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+
+
+def _struct(struct: str, /, **fields: type) -> type:
+    """An argument struct of PJRT: its size, a pointer to extensions, then the given fields."""
+    common = [("struct_size", ctypes.c_size_t), ("extension", ctypes.c_void_p)]
+    return type(struct, (ctypes.Structure,), {"_fields_": common + list(fields.items())})
+
+
+_pointer, _text, _size = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t
+_Version = _struct("Version", major=ctypes.c_int, minor=ctypes.c_int)
+_Table = _pointer * (max(_FUNCTIONS.values()) + 1)
+_Api = _struct("Api", version=_Version, functions=_Table)
+_Initialize = _struct("Initialize")
+_Error = _struct("Error", error=_pointer)
+_Message = _struct("Message", error=_pointer, text=_text, text_size=_size)
+_Topology = _struct(
+    "Topology", name=_text, name_size=_size, options=_pointer, option_count=_size, topology=_pointer
+)
+_Program = _struct("Program", code=_pointer, code_size=_size, format=_text, format_size=_size)
+_Compile = _struct(
+    "Compile",
+    topology=_pointer,
+    program=ctypes.POINTER(_Program),
+    options=_text,
+    options_size=_size,
+    client=_pointer,
+    executable=_pointer,
+)
+_Optimized = _struct("Optimized", executable=_pointer, program=ctypes.POINTER(_Program))
+_Executable = _struct("Executable", executable=_pointer)
+
+
+def _sized(struct: ctypes.Structure) -> ctypes.Structure:
+    struct.struct_size = ctypes.sizeof(struct)
+    return struct
+
+
+class Compiler:
+    """The TPU compiler of one generation.
+
+    Args:
+        generation: One of :data:`TOPOLOGIES`.
+
+    Raises:
+        ConfigError: libtpu is missing or of another interface, or the generation is unknown.
+    """
+
+    def __init__(self, generation: str = "v3"):
+        topology = topology_of(generation).encode()
+        require_compiler()
+        _set_environment()
+        folder = importlib.util.find_spec("libtpu").submodule_search_locations[0]
+        library = ctypes.CDLL(str(Path(folder) / "libtpu.so"))
+        library.GetPjrtApi.restype = ctypes.POINTER(_Api)
+        self._api = library.GetPjrtApi().contents
+        if self._api.version.major != 0 or self._api.struct_size < ctypes.sizeof(_Api):
+            version = f"{self._api.version.major}.{self._api.version.minor}"
+            raise ConfigError(f"libtpu {self.version()}: its PJRT interface {version} is not supported")
+        self._call("Plugin_Initialize", _Initialize())
+        created = self._call("TopologyDescription_Create", _Topology(name=topology, name_size=len(topology)))
+        self._topology = created.topology
+
+    @staticmethod
+    def version() -> str:
+        """Version of libtpu, such as ``0.0.51``.
+
+        Raises:
+            ConfigError: libtpu is not installed.
+        """
+        require_compiler()
+        return importlib.metadata.version("libtpu")
+
+    def _function(self, name: str, result: type | None = _pointer):
+        return ctypes.CFUNCTYPE(result, _pointer)(self._api.functions[_FUNCTIONS[name]])
+
+    def _call(self, name: str, arguments: ctypes.Structure) -> ctypes.Structure:
+        error = self._function(name)(ctypes.addressof(_sized(arguments)))
+        if error:
+            message = _sized(_Message(error=error))
+            self._function("Error_Message", None)(ctypes.addressof(message))
+            text = ctypes.string_at(message.text, message.text_size).decode(errors="replace")
+            self._function("Error_Destroy", None)(ctypes.addressof(_sized(_Error(error=error))))
+            raise CompilerError(text)
+        return arguments
+
+    def compile(self, module: bytes, options: dict[str, str | bool] | None = None) -> Module:
+        """The optimised, scheduled module of a program.
+
+        Args:
+            module: A serialised ``HloModuleProto``.
+            options: XLA's debug options to set, by name.
+
+        Raises:
+            CompilerError: The compiler refused the program.
+        """
+        settings = _compile_options(options or {})
+        code = ctypes.create_string_buffer(module, len(module))
+        program = _sized(
+            _Program(code=ctypes.addressof(code), code_size=len(module), format=b"hlo", format_size=3)
+        )
+        arguments = _Compile(
+            topology=self._topology,
+            program=ctypes.pointer(program),
+            options=settings,
+            options_size=len(settings),
+        )
+        executable = self._call("Compile", arguments).executable
+        try:
+            return HloProto.FromString(self._optimized(executable)).hlo_module
+        finally:
+            self._call("Executable_Destroy", _Executable(executable=executable))
+
+    def _optimized(self, executable: int) -> bytes:
+        """``HloModuleProtoWithConfig``, whose first field is the module, as in ``HloProto``."""
+        program = _sized(_Program())
+        arguments = _Optimized(executable=executable, program=ctypes.pointer(program))
+        self._call("Executable_OptimizedProgram", arguments)  # the first call tells the size
+        code = ctypes.create_string_buffer(program.code_size)
+        program.code = ctypes.addressof(code)
+        self._call("Executable_OptimizedProgram", arguments)
+        return code.raw[: program.code_size]
+
+    def before_layout_assignment(self, module: bytes) -> Module:
+        """The module right before the compiler assigns layouts, the stage of TpuGraphs' layout programs.
+
+        The same program gives the same bytes in every process: source locations and process-wide numbers
+        are taken out.
+
+        Args:
+            module: A serialised ``HloModuleProto`` as a framework makes it.
+
+        Raises:
+            CompilerError: The compiler refused the program or left no such dump.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            options = {"xla_dump_to": folder, "xla_dump_hlo_pass_re": "layout-assignment"}
+            self.compile(module, {**options, "xla_dump_hlo_as_proto": True})
+            dumps = sorted(Path(folder).glob("*before_layout-assignment*.pb"))
+            if not dumps:
+                raise CompilerError("the compiler dumped no module before its pass layout-assignment")
+            return _anonymous(HloProto.FromString(dumps[0].read_bytes()).hlo_module)
+
+
+def _anonymous(module: Module) -> Module:
+    """The module without what differs between two runs: its number in the process, places in the source."""
+    module.ClearField("id")
+    module.ClearField("stack_frame_index")
+    for computation in module.computations:
+        for instruction in computation.instructions:
+            instruction.ClearField("metadata")
+    return module
+
+
+def _compile_options(options: dict[str, str | bool]) -> bytes:
+    """A ``CompileOptionsProto`` for one core."""
+    message = _OPTION_MESSAGES["CompileOptions"]()
+    build = message.build_options
+    build.device_ordinal, build.num_replicas, build.num_partitions = -1, 1, 1
+    build.device_assignment.replica_count = build.device_assignment.computation_count = 1
+    build.device_assignment.computation_devices.add(ids=[0])
+    for name, value in options.items():
+        field = "bool_field" if isinstance(value, bool) else "string_field"
+        setattr(message.overrides.add(key=name).value, field, value)
+    return message.SerializeToString()
+
+
+def lower(function, arguments) -> bytes:
+    """A JAX function as a serialised ``HloModuleProto``, lowered for a TPU.
+
+    Args:
+        function: A function that ``jax.jit`` takes.
+        arguments: Its arguments, arrays or ``jax.ShapeDtypeStruct``.
+
+    Raises:
+        ConfigError: JAX is not installed.
+    """
+    if importlib.util.find_spec("jax") is None:
+        raise ConfigError("jax is not installed: pip install -e '.[compiler]'")
+    _set_environment()
+    import jax
+
+    lowered = jax.jit(function).trace(*arguments).lower(lowering_platforms=("tpu",))
+    module = Module.FromString(lowered.compiler_ir("hlo").as_serialized_hlo_module_proto())
+    return _anonymous(module).SerializeToString(deterministic=True)

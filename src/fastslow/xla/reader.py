@@ -1,0 +1,252 @@
+"""HLO files of every kind: the compiler's dumps, as protobuf or text, and TpuGraphs' files of measured runs.
+
+The kinds are told apart by content, as their names tell little:
+
+==================  ==================================================================================
+kind                who writes it
+==================  ==================================================================================
+HloModuleProto      XLA's ``HloModule::ToProto``; JAX's ``as_serialized_hlo_module_proto``
+HloProto            the compiler under ``--xla_dump_to=FOLDER --xla_dump_hlo_as_proto`` (``*.hlo.pb``)
+HLO text            the compiler under ``--xla_dump_to=FOLDER`` (``*.txt``)
+ModuleTuningData    TpuGraphs: a layout program with its measured runs
+TuningData          TpuGraphs: tile kernels with their measured runs
+==================  ==================================================================================
+"""
+
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from fastslow.competition.schema import LAYOUT_WIDTH, ROLES
+from fastslow.core.errors import DataError
+from fastslow.xla.messages import Module, ModuleTuningData, TuningData
+
+_KINDS = "An HLO file is an HloModuleProto, an HloProto, HLO text, or a TpuGraphs .pb"
+_DUMP = "Dump the program with XLA_FLAGS='--xla_dump_to=FOLDER --xla_dump_hlo_as_proto' and take a *.hlo.pb"
+_WRITE_AGAIN = "Write or download the file again"
+_OPCODE = re.compile(r"[a-z][a-z0-9-]*")
+_FIRST_TAG = b"\x0a"  # field 1, length-delimited: what every kind of HLO protobuf starts with
+
+
+@dataclass(frozen=True)
+class HloProgram:
+    """An HLO module and the runs of it that were measured.
+
+    Args:
+        module: A :class:`fastslow.xla.messages.Module` message.
+        runs: Configurations and runtimes by npz key, in the file's order. Layout: ``node_config_ids`` (K,),
+            ``node_config_feat`` (C, K, 18) and ``config_runtime`` (C,) in nanoseconds. Tile: ``config_feat``
+            (C, 24), ``config_runtime`` and ``config_runtime_normalizers`` (C,), the runtime of the
+            compiler's default. Empty for a file without runs.
+    """
+
+    module: Module
+    runs: dict[str, np.ndarray]
+
+
+def read_program(path: Path) -> HloProgram:
+    """Read an HLO file that holds one module.
+
+    Args:
+        path: A file of any kind named at the head of :mod:`fastslow.xla.reader`.
+
+    Raises:
+        DataError: As :func:`read_programs`, or the file holds several modules.
+    """
+    programs = read_programs(path)
+    if len(programs) > 1:
+        problem = f"holds {len(programs)} modules, one is wanted"
+        raise DataError(path, problem, "Take them one by one: fastslow.xla.reader.read_programs")
+    return programs[0]
+
+
+def read_programs(path: Path) -> list[HloProgram]:
+    """Read all modules of an HLO file; only TpuGraphs' TuningData holds more than one.
+
+    Runs that failed are left out, as TpuGraphs does.
+
+    Raises:
+        DataError: The file is missing, empty, cut short, not HLO, or refers to what it does not hold; or it
+            is text and jaxlib is not installed.
+    """
+    path = Path(path)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise DataError(path, error.strerror.lower(), "Check the path") from None
+    if not data:
+        raise DataError(path, "is empty", _WRITE_AGAIN)
+    text = _as_text(data)
+    found = _parse(data) if text is None else [ModuleTuningData(module=_parse_text(path, text))]
+    if not found:
+        cut = _is_cut_short(data)
+        raise DataError(path, "is cut short" if cut else "is not HLO", _WRITE_AGAIN if cut else _KINDS)
+    for tuned in found:
+        _check_references(path, tuned.module)
+    return [HloProgram(tuned.module, _runs(path, tuned)) for tuned in found]
+
+
+def _as_text(data: bytes) -> str | None:
+    """The file as text; None where it is binary. A protobuf of HLO holds control characters (field tags)."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return None
+    return None if re.search(r"[\x00-\x08]", text) else text
+
+
+def _parse_text(path: Path, text: str) -> Module:
+    """The module of an HLO text dump, by the compiler's own parser."""
+    if re.match(r"\s*(module\b|#\w+ = loc|func\.func)", text):
+        remedy = (
+            "Save lowered.compiler_ir('hlo').as_serialized_hlo_module_proto() instead of lowered.as_text()"
+        )
+        raise DataError(path, "is StableHLO text, HLO is wanted", remedy)
+    if not re.search(r"^\s*HloModule\s", text, re.MULTILINE):
+        raise DataError(path, "is not HLO", _KINDS)
+    try:
+        from jaxlib.xla_client import hlo
+    except ImportError:
+        problem = "is HLO text, which only XLA's own parser reads, and jaxlib is not installed"
+        raise DataError(path, problem, f"{_DUMP}, or pip install 'fastslow[compiler]'") from None
+    try:
+        parsed = hlo.hlo_module_from_text(text)
+    except RuntimeError as error:
+        raise DataError(path, f"is not HLO text: {' '.join(str(error).split())}", _WRITE_AGAIN) from None
+    return Module.FromString(parsed.as_serialized_hlo_module_proto())
+
+
+def _parse(data: bytes) -> list[ModuleTuningData]:
+    """What a protobuf holds; nothing where it is none of the kinds.
+
+    Every message but the right one can parse as well, into nonsense: instructions with an opcode tell.
+    """
+    module = _decode(Module, data)
+    if module and _is_module(module):
+        return [ModuleTuningData(module=module)]
+    tuned = _decode(ModuleTuningData, data)
+    if tuned and _is_module(tuned.module):
+        if not (tuned.fingerprint or tuned.config_index_to_node):  # an HloProto, whose field 3 is no run
+            tuned.ClearField("runs")
+        return [tuned]
+    tuning = _decode(TuningData, data)
+    return list(tuning.modules) if tuning and all(_is_module(part.module) for part in tuning.modules) else []
+
+
+def _decode(message: type, data: bytes):
+    try:
+        return message.FromString(data)
+    except DecodeError:
+        return None
+
+
+def _is_module(module: Module) -> bool:
+    return bool(module.computations) and all(
+        part.instructions and all(_OPCODE.fullmatch(inst.opcode) for inst in part.instructions)
+        for part in module.computations
+    )
+
+
+def _is_cut_short(data: bytes) -> bool:
+    """Whether a file starts like an HLO protobuf and its last field ends beyond the file."""
+    position = 0
+    while data.startswith(_FIRST_TAG) and position < len(data):
+        tag, position = _varint(data, position)
+        if tag & 7 == 0:
+            _, position = _varint(data, position)
+        elif tag & 7 == 2:
+            length, position = _varint(data, position)
+            position += length
+        else:
+            return False
+    return position > len(data)
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    """The number at a position, and the position behind it: beyond the data where that ends in the number."""
+    value, shift = 0, 0
+    while position < len(data):
+        byte = data[position]
+        value |= (byte & 127) << shift
+        position, shift = position + 1, shift + 7
+        if byte < 128:
+            return value, position
+    return value, len(data) + 1
+
+
+def _check_references(path: Path, module: Module) -> None:
+    """Refuse a module that names an instruction or a computation that it does not hold."""
+
+    def refuse(problem: str):
+        raise DataError(path, f"HLO module {module.name!r}: {problem}", _WRITE_AGAIN)
+
+    computations = {part.id for part in module.computations}
+    if len(computations) < len(module.computations):
+        refuse("two computations have one id")
+    if module.entry_computation_id not in computations:
+        refuse(f"the entry computation {module.entry_computation_name} is missing")
+    for part in module.computations:
+        ids = {inst.id for inst in part.instructions}
+        if len(ids) < len(part.instructions):
+            refuse(f"two instructions of computation {part.name} have one id")
+        if part.root_id not in ids:
+            refuse(f"the root of computation {part.name} is missing")
+        for inst in part.instructions:
+            if not ids.issuperset(inst.operand_ids):
+                refuse(f"an operand of {inst.opcode} {inst.name} is missing")
+            if not computations.issuperset(inst.called_computation_ids):
+                refuse(f"a computation that {inst.opcode} {inst.name} calls is missing")
+
+
+def _runs(path: Path, tuned: ModuleTuningData) -> dict[str, np.ndarray]:
+    measured = [run for run in tuned.runs if not run.error and run.profile.compute_time_ns > 1]
+    if not measured:
+        return {}
+    runtime = np.array([run.profile.compute_time_ns for run in measured], np.int64)
+    if all(run.HasField("module_config") for run in measured):
+        ids = np.array(tuned.config_index_to_node, np.int64)
+        nodes = sum(len(part.instructions) for part in tuned.module.computations)
+        if len(ids) and ids.max() >= nodes:
+            problem = f"config_index_to_node names node {ids.max()}, and there are {nodes} nodes"
+            raise DataError(path, problem, _WRITE_AGAIN)
+        features = [_layout_features(path, run.module_config.layout_config, len(ids)) for run in measured]
+        return {"node_config_ids": ids, "node_config_feat": np.stack(features), "config_runtime": runtime}
+    defaults = [run.profile.compute_time_ns for run in measured if run.is_default]
+    if not all(run.HasField("op_config") for run in measured) or not defaults:
+        problem = (
+            f"the runs of HLO module {tuned.module.name!r} mix layouts and tiles, or none is the default"
+        )
+        raise DataError(path, problem, _WRITE_AGAIN)
+    return {
+        "config_feat": np.array(
+            [_tile_features(run.op_config.tile_size_config) for run in measured], np.float32
+        ),
+        "config_runtime": runtime,
+        "config_runtime_normalizers": np.full(len(measured), defaults[0], np.int64),
+    }
+
+
+def _layout_features(path: Path, config, nodes: int) -> np.ndarray:
+    """(K, 18) float32 ``node_config_feat`` of one configuration, -1 where a tensor has no layout."""
+    if len(config.nodes) != nodes or any(len(node.tensors) > len(ROLES) for node in config.nodes):
+        problem = f"a run configures {len(config.nodes)} nodes, and config_index_to_node names {nodes}"
+        raise DataError(path, problem, _WRITE_AGAIN)
+    features = np.full((nodes, len(ROLES), LAYOUT_WIDTH), -1, np.float32)
+    for row, node in zip(features, config.nodes, strict=True):
+        for tensor, layout in enumerate(node.tensors):
+            dims = layout.dims[:LAYOUT_WIDTH]
+            row[tensor, : len(dims)] = dims
+    return features.reshape(nodes, -1)
+
+
+def _tile_features(tile) -> list[float]:
+    """The 24 ``config_feat`` of one tile: of kernel, output and input 6 bounds, their sum and product."""
+    values: list[float] = []
+    for bounds in (tile.kernel_bounds, tile.output_bounds, tile.input_bounds):
+        padding = [0] * (LAYOUT_WIDTH - len(bounds))
+        values += [*bounds[:LAYOUT_WIDTH], *padding, sum(bounds), math.prod(bounds) if bounds else 0]
+    return values

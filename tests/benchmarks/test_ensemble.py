@@ -1,0 +1,57 @@
+"""How weights are chosen for programs left out: on the others alone, and one for all seeds of a model."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+import ensemble
+from fastslow.core.errors import DataError
+from fastslow.evaluation.ensemble import build_ensemble
+from fastslow.features.store import Features
+from helpers.runs import config_of, make_features, random_scores, write_run
+
+
+@pytest.fixture
+def members(tmp_path, monkeypatch):
+    """A run of three members, two of them seeds of one model, whose valid programs are ``v`` and ``w``."""
+    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
+    made = make_features(tmp_path, "layout:xla:default")
+    folder = tmp_path / "features/sample/layout-xla-default"
+    shutil.copytree(made.folder, folder)
+    features, rng = Features(folder), np.random.default_rng(0)
+    runs = [
+        write_run(tmp_path / f"runs/sample/{name}", features, random_scores(features, rng, 0.5), **settings)
+        for name, settings in (("gnn-s0", {"seed": 0}), ("gnn-s1", {"seed": 1}), ("ranker-s0", {"trees": 9}))
+    ]
+    place = tmp_path / "runs/sample/ensemble-layout-xla-default"
+    build_ensemble(config_of(features, place, runs))
+    return ensemble.Members(features, place)
+
+
+def test_the_table(members, capsys):
+    assert ensemble.main(["--quick"]) == 0
+    result = json.loads(capsys.readouterr().out.splitlines()[-1])
+    taus = {way.removesuffix(", min_max"): own["layout:xla:default"] for way, own in result["tau"].items()}
+    kinds = ["gnn alone", "ranker alone"]
+    assert list(taus) == [*kinds, "equal weights", "a weight for each member", "a weight for each model"]
+    seeds = {"gnn-s0": 0.5, "gnn-s1": 0.5}
+    assert taus["gnn alone"] == pytest.approx(np.mean([*members.tau(["v", "w"], "min_max", seeds).values()]))
+
+
+def test_what_is_left_out_chooses_no_weight(members):
+    asked = []
+    for way in ensemble.ways(members).values():
+        weights = way(["v"], "rank")
+        assert sum(weights.values()) == pytest.approx(1)
+        members.labels["w"] = members.labels["w"][::-1]
+        assert way(["v"], "rank") == weights
+        asked.append(weights)
+    assert asked[-1]["gnn-s0"] == asked[-1]["gnn-s1"]
+
+
+def test_one_architecture_is_refused(members):
+    members.labels = {"net_a": members.labels["v"], "net_b": members.labels["w"]}
+    with pytest.raises(DataError, match="one architecture"):
+        ensemble.left_out(members, "rank")

@@ -1,0 +1,175 @@
+"""The exploration of variants: what it holds out, what it repeats, what it reads."""
+
+import json
+
+import numpy as np
+import pytest
+
+import explore
+from common import folds, variants
+from fastslow.competition.catalog import COLLECTIONS, get_collection
+from fastslow.core.errors import ConfigError, DataError
+from fastslow.core.settings import PROJECT
+from fastslow.features.build import LayoutFeatureConfig, build_features
+from fastslow.features.scaling import Scaler
+from fastslow.features.store import Features
+from fastslow.networks.config import LayoutTrainConfig
+from fastslow.networks.train import make_inputs
+from fastslow.presets import network_settings, preset_settings
+from fastslow.steps import parse_overrides
+
+OWN, OTHER = get_collection("layout:xla:random"), get_collection("layout:xla:default")
+QUICK = ["--quick", "--threads", "1"]
+
+
+@pytest.fixture(scope="module")
+def features(tmp_path_factory):
+    """Features of both xla searches of the sample, side by side; read-only."""
+    folder = tmp_path_factory.mktemp("features")
+    for collection in (OWN, OTHER):
+        where = {"data_root": str(PROJECT / "data" / "sample"), "folder": str(folder / collection.slug)}
+        build_features(LayoutFeatureConfig(collection=collection.name, workers=1, hops=0, **where))
+    return folder
+
+
+@pytest.mark.parametrize("num_folds", [1, 2, 3])
+def test_families_are_dealt_whole_and_evenly(num_folds):
+    names = ["resnet_a", "resnet_b", "resnet_c", "bert_a", "bert_b", "unet", "vit_a", "unet"]
+    dealt = folds.deal(names, num_folds)
+    assert sorted(family for fold in dealt for family in fold) == ["bert", "resnet", "unet", "vit"]
+    sizes = [sum(folds.family_of(name) in fold for name in set(names)) for fold in dealt]
+    assert sum(sizes) == 7 and max(sizes) - min(sizes) <= 1
+    assert folds.deal(names[::-1], num_folds) == dealt
+
+
+def test_more_folds_than_families_are_refused():
+    with pytest.raises(DataError, match="2 families .* 3 folds"):
+        folds.deal(["a_1", "a_2", "b"], 3)
+
+
+def test_held_out_graphs_are_valid_and_all_others_train(features):
+    whole = Features(features / OWN.slug)
+    everything = {name: split for split in folds.SPLITS for name in whole.names(split)}
+    for families in folds.deal(everything, 2):
+        held = folds.HeldOut(features / OWN.slug, families)
+        assert {folds.family_of(name) for name in held.names("valid")} == families
+        assert sorted(held.names("train") + held.names("valid")) == sorted(everything)
+        assert held.names("test") == []
+        assert set(held.labels("valid")) == set(held.names("valid"))
+        for split in folds.SPLITS:
+            for name in held.names(split):
+                graph = whole.graph(everything[name], name)
+                assert np.array_equal(held.graph(split, name).codes, graph.codes)
+                assert held.num_configs(split)[name] == graph.num_configs
+        train = [held.graph("train", name).config_feat for name in held.names("train")]
+        np.testing.assert_array_equal(held.scaler("config").mean, Scaler.fit(train).mean)
+        assert held.scaler("node").mean.shape == whole.scaler("node").mean.shape
+
+
+def test_nothing_of_a_held_out_family_is_trained_on(features):
+    families = explore._folds(features, [OWN.slug], 2)[0]
+    sources = [folds.HeldOut(features / collection.slug, families) for collection in (OWN, OTHER)]
+    names = make_inputs(LayoutTrainConfig(device="cpu"), sources).trainable()
+    assert {name.partition("/")[0] for name in names} == {OWN.slug, OTHER.slug}
+    assert not {folds.family_of(name.rpartition("/")[2]) for name in names} & families
+
+
+def test_collections_that_are_trained_on_together_share_a_run(tmp_path):
+    arguments = ["--set", "features.hops=0", "--variants", variants.BASE, "train on source, 40 epochs"]
+    options = explore.parse_arguments([*arguments, "--seeds", "1"])
+    runs = explore.plan(options, tmp_path)
+    alone = [run for run in runs if run.variant != variants.BASE]
+    assert len(runs) - len(alone) == 2 and len(alone) == 4
+    for fold in (0, 1):
+        (joint,) = [run for run in runs if run.variant == variants.BASE and run.fold == fold]
+        by_source = [run.held_out for run in alone if run.fold == fold]
+        assert set(joint.held_out) == set().union(*by_source)
+
+
+@pytest.mark.parametrize("name", variants.VARIANTS)
+def test_every_variant_is_a_change_of_settings_that_exist(name):
+    overrides = parse_overrides(variants.VARIANTS[name])
+    features = LayoutFeatureConfig.of(preset_settings("sample", overrides, "features", "layout"))
+    settings, train_on = network_settings("sample", overrides, "layout")
+    usual = (LayoutFeatureConfig(), LayoutTrainConfig(), "layout")
+    assert ((features, LayoutTrainConfig.of(settings), train_on) == usual) == (name == variants.BASE)
+
+
+def last_line(capsys):
+    return json.loads(capsys.readouterr().out.splitlines()[-1])
+
+
+def test_finished_runs_are_found_and_the_rest_is_made(tmp_path, monkeypatch, capsys):
+    options = explore.parse_arguments(QUICK)
+    explore.explore(options, tmp_path)
+    first = last_line(capsys)
+    assert first["runs"] == {"finished": 4, "of": 4}
+    base, other = (first["variants"][name] for name in options.variants)
+    gain = [other["tau"]["0"] - base["tau"]["0"]]
+    assert other["above base"] == pytest.approx(gain, abs=1e-4)
+    graphs = base["by graph"]["layout:xla:random"]
+    assert base["tau"]["0"] == pytest.approx(np.mean(list(graphs.values())), rel=1e-3)
+    whole = Features(next((tmp_path / "features" / "explore").iterdir()) / OWN.slug)
+    assert sorted(graphs) == sorted(name for split in folds.SPLITS for name in whole.names(split))
+
+    results = sorted((tmp_path / "explore").glob("*.json"))
+    assert sorted((tmp_path / "explore").iterdir()) == results and len(results) == 4
+    results[0].unlink()
+    trained, train = [], explore.Training
+    monkeypatch.setattr(explore, "Training", lambda *args: trained.append(1) or train(*args))
+    explore.explore(options, tmp_path)
+    again = last_line(capsys)
+    assert len(trained) == 1
+    for name in options.variants:
+        assert again["variants"][name]["by graph"] == first["variants"][name]["by graph"]
+
+
+def test_no_run_starts_after_the_time_is_up(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(explore, "Training", lambda *_: pytest.fail("trained"))
+    explore.explore(explore.parse_arguments([*QUICK, "--minutes", "0"]), tmp_path)
+    assert last_line(capsys)["runs"] == {"finished": 0, "of": 4}
+
+
+def test_only_seeds_of_which_every_run_is_there_count():
+    runs = [
+        explore.Run(variant, seed, fold, (), PROJECT, {})
+        for seed in (0, 1)
+        for variant in (variants.BASE, "depth 1")
+        for fold in (0, 1)
+    ]
+    results = [
+        {
+            "variant": run.variant,
+            "seed": run.seed,
+            "per_graph": {
+                OWN.name: {f"graph{run.fold}": run.seed + 0.1 * run.fold + 0.2 * (run.variant == "depth 1")}
+            },
+            "seconds": 1.0,
+        }
+        for run in runs
+    ]
+    summary = explore.summarise(runs, results[:-1])
+    assert summary[variants.BASE]["tau"] == pytest.approx({0: 0.05, 1: 1.05})
+    assert summary["depth 1"]["tau"] == pytest.approx({0: 0.25})
+    assert summary["depth 1"]["above base"] == pytest.approx([0.2])
+    rows = explore.variant_rows(summary)
+    assert [row["variant"] for row in rows] == ["depth 1", variants.BASE]
+    assert [row["seeds"] for row in rows] == [1, 2]
+
+
+def test_the_standard_error_pairs_graphs_and_seeds_and_counts_architectures():
+    base = {"x": {"bert_a": {0: 0.1, 1: 0.2}, "bert_b": {0: 0.3}, "vit_a": {0: 0.5, 1: 0.5}}}
+    graphs = {"x": {"bert_a": {0: 0.2, 1: 0.4}, "bert_b": {0: 0.3}, "vit_a": {0: 0.9}}}
+    gains = [np.mean([0.1, 0.2, 0.0]), 0.4]  # of bert and of vit
+    assert explore.standard_error(graphs, base) == pytest.approx(np.std(gains, ddof=1) / np.sqrt(2))
+    assert explore.standard_error(base, base) == 0
+    assert explore.standard_error({"x": {"bert_a": {0: 0.2}}}, base) is None
+
+
+def test_an_unknown_variant_is_refused():
+    with pytest.raises(ConfigError, match="deeper.*is none of base"):
+        explore.parse_arguments(["--variants", "deeper"])
+
+
+def test_all_layout_collections_are_explored_unless_told():
+    assert explore.parse_arguments([]).collections == [c.slug for c in COLLECTIONS if c.kind == "layout"]

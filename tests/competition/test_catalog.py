@@ -1,0 +1,57 @@
+"""The five collections and where their files lie."""
+
+from pathlib import Path
+
+import pytest
+
+from fastslow.competition.catalog import COLLECTIONS, SPLITS, get_collection, list_programs
+from fastslow.core.errors import ConfigError, DataError
+from helpers.competition_files import write_data_root
+
+
+def test_the_five_collections_lie_where_the_competition_puts_them():
+    folders = {c.name: c.folder(Path("root"), "valid").as_posix() for c in COLLECTIONS}
+    assert folders == {
+        "tile:xla": "root/npz_all/npz/tile/xla/valid",
+        "layout:xla:default": "root/npz_all/npz/layout/xla/default/valid",
+        "layout:xla:random": "root/npz_all/npz/layout/xla/random/valid",
+        "layout:nlp:default": "root/npz_all/npz/layout/nlp/default/valid",
+        "layout:nlp:random": "root/npz_all/npz/layout/nlp/random/valid",
+    }
+    assert SPLITS == ("train", "valid", "test")
+
+
+@pytest.mark.parametrize("collection", COLLECTIONS, ids=lambda c: c.slug)
+def test_a_collection_is_found_by_name_and_slug(collection):
+    assert get_collection(collection.name) is get_collection(collection.slug) is collection
+    assert ":" not in collection.slug
+    assert collection.kind == collection.name.partition(":")[0]
+
+
+@pytest.mark.parametrize("name", ["", "layout", "layout:xla", "layout:xla:Random", "tile", "tile:nlp"])
+def test_an_unknown_collection_is_refused_with_the_known_ones(name):
+    with pytest.raises(ConfigError, match="collection: .* is none of tile:xla, layout:xla:default"):
+        get_collection(name)
+
+
+def test_programs_are_sorted_and_named_by_stem(tmp_path):
+    collection = get_collection("layout:xla:random")
+    names = ("b", "unet_3d.4x4.bf16", "a")
+    write_data_root(tmp_path, collection.name, train=names)
+    folder = collection.folder(tmp_path, "train")
+    for other in ("notes.txt", ".a.npz.123.tmp.npz", "._b.npz"):  # left by a killed writer, by macOS
+        (folder / other).touch()
+    programs = list_programs(tmp_path, collection, "train")
+    assert [p.name for p in programs] == ["a", "b", "unet_3d.4x4.bf16"]
+    assert programs[2].id == "layout:xla:random:unet_3d.4x4.bf16"
+    assert programs[2].path == folder / "unet_3d.4x4.bf16.npz"
+
+
+@pytest.mark.parametrize("make", [False, True])
+def test_a_split_without_files_is_refused(tmp_path, make):
+    collection = get_collection("tile:xla")
+    folder = collection.folder(tmp_path, "test")
+    if make:
+        folder.mkdir(parents=True)
+    with pytest.raises(DataError, match=f"{folder}: no npz files.*make data"):
+        list_programs(tmp_path, collection, "test")

@@ -1,0 +1,213 @@
+import doctest
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.stats import kendalltau
+
+from fastslow.competition import metrics
+from fastslow.competition.catalog import COLLECTIONS
+from fastslow.competition.metrics import (
+    collection_score,
+    competition_score,
+    kendall_tau,
+    ordered_pair_accuracy,
+    slowdown,
+    tile_score,
+)
+from fastslow.core.errors import ConfigError, DataError
+
+
+@st.composite
+def rankings(draw, low=1, high=30):
+    """Runtimes above 0 and scores of one length, with many ties."""
+    size = draw(st.integers(low, high))
+    runtime = draw(arrays(np.int64, size, elements=st.integers(1, 12)))
+    score = draw(arrays(np.int64, size, elements=st.integers(-6, 6)))
+    return runtime, score
+
+
+def pair_counts(runtime, score):
+    """Concordant, discordant, tied in runtime, tied in score, all: one pair at a time."""
+    concordant = discordant = tied_runtime = tied_score = total = 0
+    for i, j in itertools.combinations(range(len(runtime)), 2):
+        a, b = np.sign(int(runtime[i]) - int(runtime[j])), np.sign(score[i] - score[j])
+        total += 1
+        tied_runtime += a == 0
+        tied_score += b == 0
+        concordant += a * b > 0
+        discordant += a * b < 0
+    return concordant, discordant, tied_runtime, tied_score, total
+
+
+def test_examples_in_docstrings():
+    assert doctest.testmod(metrics).attempted >= 8
+    assert doctest.testmod(metrics).failed == 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(rankings())
+def test_tau_and_opa_equal_counting_pairs(ranking):
+    concordant, discordant, tied_runtime, tied_score, total = pair_counts(*ranking)
+    scale = math.sqrt((total - tied_runtime) * (total - tied_score))
+    assert kendall_tau(*ranking) == pytest.approx(
+        (concordant - discordant) / scale if scale else 0.0, abs=1e-12
+    )
+    different = total - tied_runtime
+    half = different - concordant - discordant
+    expected = (concordant + half / 2) / different if different else 0.5
+    assert ordered_pair_accuracy(*ranking) == pytest.approx(expected, abs=1e-12)
+
+
+@settings(max_examples=40, deadline=None)
+@given(rankings(low=2))
+def test_tau_equals_scipy(ranking):
+    expected = kendalltau(*ranking).statistic
+    assert kendall_tau(*ranking) == (pytest.approx(expected, abs=1e-12) if np.isfinite(expected) else 0.0)
+
+
+@settings(max_examples=40, deadline=None)
+@given(rankings(), st.randoms(use_true_random=False))
+def test_tau_and_opa_do_not_depend_on_the_order_of_configurations(ranking, random):
+    runtime, score = ranking
+    order = random.sample(range(len(runtime)), len(runtime))
+    assert kendall_tau(runtime[order], score[order]) == pytest.approx(kendall_tau(runtime, score), abs=1e-12)
+    expected = ordered_pair_accuracy(runtime, score)
+    assert ordered_pair_accuracy(runtime[order], score[order]) == pytest.approx(expected, abs=1e-12)
+
+
+@settings(max_examples=40, deadline=None)
+@given(rankings())
+def test_only_the_order_of_scores_counts(ranking):
+    runtime, score = ranking
+    stretched = np.exp(score / 3.0) - 5
+    assert kendall_tau(runtime, stretched) == kendall_tau(runtime, score)
+    assert kendall_tau(runtime, -score) == pytest.approx(-kendall_tau(runtime, score), abs=1e-12)
+    assert ordered_pair_accuracy(runtime, stretched) == ordered_pair_accuracy(runtime, score)
+    assert tile_score(runtime, stretched) == tile_score(runtime, score)
+
+
+@settings(max_examples=40, deadline=None)
+@given(rankings(), st.integers(1, 8))
+def test_slowdown_equals_trying_the_first_k(ranking, k):
+    runtime, score = ranking
+    tried = sorted(range(len(runtime)), key=lambda config: (score[config], config))[:k]
+    ratio = min(runtime[config] for config in tried) / min(runtime)
+    assert slowdown(runtime, score, k) == pytest.approx(ratio - 1)
+    assert tile_score(runtime, score, k) == pytest.approx(2 - ratio)
+
+
+def test_hand_made_values():
+    # Of six pairs five are in the right order; (20, 30) is not.
+    assert kendall_tau([10, 20, 30, 40], [1, 3, 2, 4]) == pytest.approx(4 / 6)
+    assert ordered_pair_accuracy([10, 20, 30, 40], [1, 3, 2, 4]) == pytest.approx(5 / 6)
+    assert kendall_tau([10, 20, 30], [3, 2, 1]) == -1
+    assert slowdown([12.0, 10.0, 11.0], [0, 2, 1], k=2) == pytest.approx(0.1)
+    assert tile_score([30, 10, 10], [0, 1, 2], k=1) == -1
+
+
+def test_undefined_tau_is_zero_and_opa_one_half():
+    for runtime, score in (([5, 5, 5], [1, 2, 3]), ([1, 2, 3], [0.5] * 3), ([7], [1])):
+        assert kendall_tau(runtime, score) == 0.0
+        assert ordered_pair_accuracy(runtime, score) == 0.5
+
+
+@pytest.mark.parametrize("base", [2**24, 2**53, 2**62])
+def test_large_runtimes_are_not_merged(base):
+    runtime = base + np.arange(6, dtype=np.int64)
+    score = np.array([0, 2, 1, 3, 5, 4])
+    assert (
+        kendall_tau(runtime, score)
+        == pytest.approx(kendall_tau(np.arange(6), score))
+        == pytest.approx(11 / 15)
+    )
+    assert ordered_pair_accuracy(runtime, score) == pytest.approx(13 / 15)
+
+
+def test_equal_scores_are_taken_in_the_order_of_configurations():
+    assert slowdown([40, 30, 20, 10], [0, 0, 0, 0], k=2) == 2.0
+    many = np.full(1000, 7.0)  # large enough that an unstable sort would shuffle equal scores
+    assert slowdown(np.arange(1000, 0, -1), many) == 995.0
+
+
+def test_fewer_configurations_than_k_are_all_taken():
+    assert tile_score([20, 10], [0, 1]) == 1.0
+
+
+def test_hundred_thousand_configurations_need_no_matrix():
+    rng = np.random.default_rng(0)
+    runtime = rng.integers(1, 2**40, 100_000)
+    assert ordered_pair_accuracy(runtime, runtime) == 1.0
+    assert ordered_pair_accuracy(runtime, -runtime) == 0.0
+    assert ordered_pair_accuracy(runtime, rng.random(100_000)) == pytest.approx(0.5, abs=0.01)
+
+
+@pytest.mark.parametrize("metric", [kendall_tau, ordered_pair_accuracy, slowdown, tile_score])
+@pytest.mark.parametrize(
+    ("runtime", "score", "message"),
+    [
+        ([1, 2], [1], r"\(2,\) and score \(1,\)"),
+        ([], [], r"at least 1"),
+        ([[1, 2]], [[1, 2]], "vectors"),
+        ([1, 2], [0.5, np.nan], "score 1 is not finite"),
+        ([np.inf, 2], [0, 1], "runtime 0 is not finite"),
+    ],
+)
+def test_unusable_pairs_are_refused(metric, runtime, score, message):
+    with pytest.raises(ValueError, match=message):
+        metric(runtime, score)
+
+
+def test_slowdown_refuses_test_labels_and_k_of_zero():
+    with pytest.raises(ValueError, match="runtime 1 is not above 0"):
+        slowdown([1, 0], [1, 2])
+    with pytest.raises(ValueError, match="k: 0 is not at least 1"):
+        slowdown([1, 2], [1, 2], k=0)
+
+
+def test_collection_score_takes_the_metric_of_the_kind():
+    runtimes = {"a": np.array([30, 10, 20]), "b": np.array([2.0, 1.0])}
+    scores = {"b": [1, 0], "a": [1, 3, 2]}
+    layout = collection_score("layout", runtimes, scores)
+    assert layout == {"mean": 0.0, "per_graph": {"a": -1.0, "b": 1.0}}
+    assert list(layout["per_graph"]) == ["a", "b"]
+    runtimes["c"], scores["c"] = np.array([20, 20, 20, 20, 20, 10]), np.arange(6)
+    tile = collection_score("tile", runtimes, scores)
+    assert tile["per_graph"] == {"a": 1.0, "b": 1.0, "c": 0.0}
+    assert tile["mean"] == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize(
+    ("runtimes", "scores", "message"),
+    [
+        ({"resnet": [1, 2], "bert": [1, 2]}, {"resnet": [1, 2]}, "^bert: no scores"),
+        ({"resnet": [1, 2]}, {"resnet": [1, 2], "bert": [1, 2]}, "^bert: scores of a graph without runtimes"),
+        ({"resnet": [1, 2]}, {"resnet": [1, 2, 3]}, r"^resnet: .*\(2,\) and score \(3,\)"),
+        ({"resnet": [1, 2]}, {"resnet": [1, np.nan]}, "^resnet: score 1 is not finite"),
+        ({"resnet": [0, 0]}, {"resnet": [1, 2]}, "^resnet: a runtime is not above 0. Test files"),
+        ({}, {}, "no graph"),
+    ],
+)
+def test_collection_score_names_the_graph_it_refuses(runtimes, scores, message):
+    for kind in ("layout", "tile"):
+        with pytest.raises(DataError, match=message):
+            collection_score(kind, runtimes, scores)
+
+
+def test_unknown_kind_is_refused():
+    with pytest.raises(ConfigError, match="kind: 'tiles' is none of layout, tile"):
+        collection_score("tiles", {"a": [1]}, {"a": [1]})
+
+
+def test_competition_score_is_the_mean_of_all_five():
+    means = {
+        collection.name: score for collection, score in zip(COLLECTIONS, (1, 0.5, 0.5, 0, -1), strict=True)
+    }
+    assert competition_score(means) == pytest.approx(0.2)
+    del means["tile:xla"]
+    with pytest.raises(ValueError, match="tile:xla missing or unknown"):
+        competition_score(means)

@@ -1,0 +1,357 @@
+"""Competition files: what real ones hold is read, everything else is refused by name."""
+
+import dataclasses
+import tracemalloc
+import zipfile
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastslow.competition.reader import (
+    file_fingerprint,
+    read_competition_file,
+    read_headers,
+    read_layout_codes,
+)
+from fastslow.competition.schema import SCHEMA, check_schema
+from fastslow.core.errors import DataError
+from helpers.competition_files import competition_arrays, layout_arrays, tile_arrays, write_npz
+
+KEYS = [(kind, key) for kind in SCHEMA for key in SCHEMA[kind]]
+FLOATS = [
+    ("layout", "node_feat"),
+    ("layout", "node_config_feat"),
+    ("tile", "node_feat"),
+    ("tile", "config_feat"),
+]
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Write arrays of a kind as x.npz and read them back."""
+
+    def write_and_read(kind, arrays, labelled=True):
+        return read_competition_file(write_npz(tmp_path / "x.npz", arrays), kind, labelled)
+
+    return write_and_read
+
+
+def refused(message):
+    return pytest.raises(DataError, match=rf"x\.npz: {message}")
+
+
+def assert_same(read, arrays):
+    """All that was written is there, configurations through their codes."""
+    np.testing.assert_array_equal(read.node_feat, arrays["node_feat"])
+    np.testing.assert_array_equal(read.node_opcode, arrays["node_opcode"])
+    np.testing.assert_array_equal(read.edge_index, arrays["edge_index"])
+    np.testing.assert_array_equal(read.runtime, arrays["config_runtime"])
+    assert (read.node_feat.dtype, read.node_opcode.dtype) == (np.float32, np.uint8)
+    assert read.edge_index.dtype == read.runtime.dtype == np.int64
+    if read.codes is not None:
+        np.testing.assert_array_equal(read.node_config_ids, arrays["node_config_ids"])
+        feat = arrays["node_config_feat"]
+        np.testing.assert_array_equal(read.layouts[read.codes].reshape(feat.shape), feat)
+    else:
+        np.testing.assert_array_equal(read.config_feat, arrays["config_feat"])
+        np.testing.assert_array_equal(read.normalizers, arrays["config_runtime_normalizers"])
+
+
+@pytest.mark.parametrize("kind", SCHEMA)
+def test_a_good_file_is_read(read, kind):
+    arrays = competition_arrays(kind)
+    assert_same(read(kind, arrays), arrays)
+
+
+@pytest.mark.parametrize(("kind", "key"), KEYS)
+def test_a_missing_key_is_named(read, kind, key):
+    arrays = competition_arrays(kind)
+    del arrays[key]
+    with refused(f"key {key} is missing .*make data"):
+        read(kind, arrays)
+
+
+@pytest.mark.parametrize(("kind", "key"), KEYS)
+def test_a_wrong_type_is_named(read, kind, key):
+    arrays = competition_arrays(kind)
+    is_float = arrays[key].dtype.kind == "f"
+    for wrong in (np.int64 if is_float else np.float64, bool, "U3", object):
+        arrays[key] = competition_arrays(kind)[key].astype(wrong)
+        with refused(f"{key} has type .*, {'floating point' if is_float else 'integer'} wanted"):
+            read(kind, arrays)
+
+
+@pytest.mark.parametrize(("kind", "key"), [pair for pair in KEYS if pair[1] != "node_splits"])
+def test_a_wrong_shape_is_named(read, kind, key):
+    good = competition_arrays(kind)
+    wrong = [good[key][None], good[key][..., None], good[key][:0].reshape(-1), np.ones((), good[key].dtype)]
+    if good[key].ndim > 1:
+        wrong.append(good[key][..., 1:])
+    for array in wrong:
+        with refused(r".* has shape \("):
+            read(kind, {**good, key: array})
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "named"),
+    [
+        ("layout", "node_opcode", "node_opcode"),
+        ("layout", "node_feat", "node_opcode"),
+        ("layout", "config_runtime", "node_config_feat"),
+        ("layout", "node_config_ids", "node_config_feat"),
+        ("tile", "config_runtime", "config_feat"),
+        ("tile", "config_feat", "config_feat"),
+        ("tile", "config_runtime_normalizers", "config_runtime_normalizers"),
+    ],
+)
+def test_arrays_of_different_length_are_refused(read, kind, key, named):
+    arrays = competition_arrays(kind)
+    with refused(rf"{named} has shape .* wanted"):
+        read(kind, {**arrays, key: arrays[key][1:]})
+
+
+@pytest.mark.parametrize(("key", "what"), [("node_feat", "nodes"), ("config_runtime", "configurations")])
+@pytest.mark.parametrize("kind", SCHEMA)
+def test_an_empty_file_is_refused(read, kind, key, what):
+    arrays = competition_arrays(kind)
+    length = len(arrays[key])
+    emptied = {k: v[:0] if len(v) == length and k != "edge_index" else v for k, v in arrays.items()}
+    with refused(f"has no {what}"):
+        read(kind, emptied)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize(("kind", "key"), FLOATS)
+def test_a_value_that_is_not_finite_is_placed(read, kind, key, value):
+    arrays = competition_arrays(kind)
+    position = tuple(size // 2 for size in arrays[key].shape)
+    arrays[key][position] = value
+    with refused(rf"{key}\[{', '.join(map(str, position))}\] is -?(nan|inf), "):
+        read(kind, arrays)
+
+
+def test_a_double_too_large_for_float32_is_refused(read):
+    arrays = tile_arrays()
+    arrays["node_feat"] = arrays["node_feat"].astype(np.float64)
+    assert_same(read("tile", arrays), arrays)
+    arrays["node_feat"][1, 7] = 1e300
+    with refused(r"node_feat\[1, 7\] is 1e\+300, a finite float32 wanted"):
+        read("tile", arrays)
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "position", "value", "wanted"),
+    [
+        ("layout", "edge_index", (2, 1), -1, "0 to 9"),
+        ("layout", "edge_index", (0, 0), 10, "0 to 9"),
+        ("layout", "node_config_ids", (1,), -1, "0 to 9"),
+        ("layout", "node_config_ids", (2,), 10, "0 to 9"),
+        ("layout", "node_opcode", (4,), 121, "0 to 120"),
+        ("layout", "config_runtime", (3,), -1, "1 or more"),
+        ("tile", "edge_index", (1, 1), 3, "0 to 2"),
+        ("tile", "config_runtime", (5,), -7, "1 or more"),
+        ("tile", "config_runtime_normalizers", (2,), 0, "1 or more"),
+    ],
+)
+def test_a_value_out_of_range_is_placed(read, kind, key, position, value, wanted):
+    arrays = competition_arrays(kind)
+    arrays[key][position] = value
+    where = ", ".join(map(str, position))
+    with refused(rf"{key}\[{where}\] is {value}, {wanted} wanted"):
+        read(kind, arrays)
+
+
+def test_an_unsigned_runtime_beyond_int64_is_refused(read):
+    arrays = tile_arrays()
+    arrays["config_runtime"] = arrays["config_runtime"].astype(np.uint64)
+    assert_same(read("tile", arrays), arrays)
+    arrays["config_runtime"][1] = 2**63
+    with refused(r"config_runtime\[1\] is 9223372036854775808"):
+        read("tile", arrays)
+
+
+def test_a_node_configured_twice_is_refused(read):
+    arrays = layout_arrays()
+    arrays["node_config_ids"][2] = arrays["node_config_ids"][0]
+    with refused("node_config_ids names a node twice"):
+        read("layout", arrays)
+
+
+@pytest.mark.parametrize("kind", SCHEMA)
+def test_runtimes_of_zero_are_for_test_files(read, kind):
+    arrays = competition_arrays(kind, labelled=False)
+    assert_same(read(kind, arrays, labelled=False), arrays)
+    with refused(r"config_runtime\[0\] is 0, 1 or more wanted. .*is this a test file"):
+        read(kind, arrays, labelled=True)
+    arrays["config_runtime"][1] = -1
+    with refused(r"config_runtime\[1\] is -1, 0 or more wanted"):
+        read(kind, arrays, labelled=False)
+
+
+@pytest.mark.parametrize(("kind", "other"), [("layout", "tile"), ("tile", "layout")])
+def test_a_file_of_the_other_kind_is_recognised(read, kind, other):
+    with refused(f"key .* is missing .*It looks like a {other} file"):
+        read(kind, competition_arrays(other))
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        ("layout", {"node_splits": np.arange(4)}),
+        ("layout", {"node_splits": np.arange(5)[None]}),
+        ("layout", {"node_splits": np.zeros((1, 0), np.int32)}),
+        ("layout", {"edge_index": np.zeros((0, 2), np.int64)}),
+        ("layout", {"edge_index": np.asfortranarray([[2, 0], [2, 1]])}),
+        ("layout", {"node_opcode": np.full(10, 34, np.int64)}),
+        ("layout", {"config_runtime": np.arange(1, 9, dtype=np.int32)}),
+        ("layout", {"node_config_ids": np.array([3, 1, 2], np.uint8)}),
+        (
+            "layout",
+            {"node_config_ids": np.zeros(0, int), "node_config_feat": np.zeros((8, 0, 18), np.float32)},
+        ),
+        ("layout", {"node_config_feat": np.full((8, 3, 18), -1, np.float16)}),
+        ("layout", {"node_config_feat": np.full((8, 3, 18), 5, ">f8")}),
+        ("layout", {"anything_else": np.array([None])}),
+        ("tile", {"config_feat": np.zeros((6, 24), np.float32)}),
+        ("tile", {"node_feat": np.asfortranarray(tile_arrays()["node_feat"])}),
+    ],
+)
+def test_what_real_files_vary_in_is_read(read, kind, change):
+    arrays = {**competition_arrays(kind), **change}
+    assert_same(read(kind, arrays), arrays)
+
+
+@pytest.mark.parametrize("configs", [1, 2])
+@pytest.mark.parametrize("kind", SCHEMA)
+def test_one_or_two_configurations_are_enough(read, kind, configs):
+    arrays = competition_arrays(kind, configs=configs)
+    assert_same(read(kind, arrays), arrays)
+
+
+def test_layouts_stored_column_by_column_are_refused_with_the_remedy(read):
+    arrays = layout_arrays()
+    arrays["node_config_feat"] = np.asfortranarray(arrays["node_config_feat"])
+    with refused("node_config_feat is stored column by column. .*ascontiguousarray"):
+        read("layout", arrays)
+
+
+@pytest.mark.parametrize("value", [6, 1.5, -2, -1.5, 257, 1e30, np.nan, np.inf])
+def test_a_value_that_is_no_dimension_is_placed(tmp_path, value):
+    arrays = layout_arrays()
+    arrays["node_config_feat"][5, 1, 7] = value
+    path = write_npz(tmp_path / "x.npz", arrays)
+    for chunk_bytes in (1, 500, 10**6):  # the position counts from the first chunk
+        with refused(r"node_config_feat\[5, 1, 7\] is .*, a whole number from -1 to 5 wanted"):
+            read_layout_codes(path, chunk_bytes)
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    configs=st.integers(1, 20),
+    nodes=st.integers(0, 4),
+    chunk=st.integers(1, 2000),
+)
+@settings(max_examples=40, deadline=None)
+def test_codes_stand_for_the_layouts_whatever_the_chunk(tmp_path_factory, seed, configs, nodes, chunk):
+    rng = np.random.default_rng(seed)
+    feat = rng.integers(-1, rng.integers(0, 7), (configs, nodes, 18)).astype(np.float32)
+    path = write_npz(tmp_path_factory.mktemp("codes") / "x.npz", {"node_config_feat": feat})
+    layouts, codes = read_layout_codes(path, chunk)
+    np.testing.assert_array_equal(layouts[codes].reshape(feat.shape), feat)
+    assert codes.shape == (configs, nodes, 3)
+    assert (layouts[0] == -1).all()
+    assert len(np.unique(layouts, axis=0)) == len(layouts)
+    used = {tuple(layout) for layout in feat.reshape(-1, 6).astype(int).tolist()}
+    assert {tuple(layout) for layout in layouts.tolist()} == used | {(-1,) * 6}
+
+
+@pytest.mark.parametrize(("distinct", "dtype"), [(255, np.uint8), (256, np.uint16), (5000, np.uint16)])
+def test_codes_are_as_small_as_the_number_of_layouts_allows(tmp_path, distinct, dtype):
+    numbers = 1 + np.arange(-(-distinct // 3) * 3) % distinct  # and the all -1 layout, which is always there
+    feat = (numbers[:, None] // 7 ** np.arange(6) % 7 - 1).astype(np.float32).reshape(-1, 1, 18)
+    layouts, codes = read_layout_codes(write_npz(tmp_path / "x.npz", {"node_config_feat": feat}), 1000)
+    assert (len(layouts), codes.dtype) == (distinct + 1, dtype)
+    np.testing.assert_array_equal(layouts[codes].reshape(feat.shape), feat)
+
+
+def test_more_layouts_than_codes_are_refused(tmp_path):
+    feat = (np.arange(65_538)[:, None] // 7 ** np.arange(6) % 7 - 1).astype(np.float32).reshape(-1, 1, 18)
+    with refused("node_config_feat holds 65538 layouts"):
+        read_layout_codes(write_npz(tmp_path / "x.npz", {"node_config_feat": feat}))
+
+
+def test_large_layouts_are_never_held_as_floats(tmp_path):
+    configs, nodes = 4_000, 500
+    arrays = layout_arrays(dots=nodes, configs=1)
+    row = np.random.default_rng(0).permuted(np.tile(arrays["node_config_feat"], (50, 1, 1)), axis=1)
+    arrays["config_runtime"] = np.ones(configs, np.int64)
+    del arrays["node_config_feat"]
+    path = write_npz(tmp_path / "x.npz", arrays)
+    with (
+        zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
+        archive.open("node_config_feat.npy", "w") as member,
+    ):
+        header = {"descr": "<f4", "fortran_order": False, "shape": (configs, nodes, 18)}
+        np.lib.format.write_array_header_1_0(member, header)
+        for _ in range(configs // len(row)):
+            member.write(row.tobytes())
+    tracemalloc.start()
+    file = read_competition_file(path, "layout", labelled=True)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert configs * nodes * 18 * 4 == 144_000_000
+    assert peak < 60_000_000
+    np.testing.assert_array_equal(file.layouts[file.codes[-50:]].reshape(row.shape), row)
+
+
+def read_or_refuse(path, kind):
+    try:
+        return read_competition_file(path, kind, labelled=True)
+    except DataError as error:
+        assert str(path) in str(error)
+        return None
+
+
+def damaged(data):
+    """Truncations and single-byte changes all over a file."""
+    for length in range(0, len(data), 1 + len(data) // 200):
+        yield data[:length]
+    rng = np.random.default_rng(0)
+    for position in range(0, len(data), 1 + len(data) // 600):
+        changed = bytearray(data)
+        changed[position] ^= int(rng.integers(1, 256))
+        yield bytes(changed)
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+@pytest.mark.parametrize("kind", SCHEMA)
+def test_a_damaged_file_is_refused_or_read_right(tmp_path, kind, save):
+    arrays = competition_arrays(kind, configs=3, **({"dots": 1} if kind == "layout" else {}))
+    path = tmp_path / "x.npz"
+    save(path, **arrays)
+    good, data = read_competition_file(path, kind, labelled=True), path.read_bytes()
+    outcomes = []
+    for broken in damaged(data):
+        path.write_bytes(broken)
+        file = read_or_refuse(path, kind)
+        outcomes.append(file is None)
+        if file is not None:  # the zip's checksums cover no time stamp, for example
+            for field in dataclasses.fields(file):
+                np.testing.assert_array_equal(getattr(file, field.name), getattr(good, field.name))
+    assert 0.5 < np.mean(outcomes) < 1
+
+
+def test_the_fingerprint_tells_the_content(tmp_path):
+    arrays = tile_arrays()
+    first = file_fingerprint(write_npz(tmp_path / "a.npz", arrays))
+    np.savez(tmp_path / "b.npz", **arrays)
+    assert file_fingerprint(tmp_path / "b.npz") == first
+    arrays["config_runtime"][0] += 1
+    assert file_fingerprint(write_npz(tmp_path / "c.npz", arrays)) != first
+
+
+def test_sizes_come_from_the_headers(tmp_path):
+    path = write_npz(tmp_path / "x.npz", layout_arrays(dots=4, configs=5))
+    assert check_schema(path, "layout", read_headers(path)) == {"N": 13, "E": 12, "C": 5, "K": 4}

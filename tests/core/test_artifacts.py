@@ -1,0 +1,187 @@
+"""Artifacts are whole or absent, also where a process is killed in the middle."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from fastslow.core.artifacts import MANIFEST, Artifact, commit, read_manifest
+from fastslow.core.errors import DataError
+from fastslow.core.files import atomic_path, digest, read_json, write_json, writer_lock
+
+
+def start(code, *arguments):
+    """Run code in another Python process that says "ready" when it is where the test wants it."""
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def kill(process):
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+
+
+def test_a_file_appears_whole(tmp_path):
+    path = tmp_path / "new" / "folder" / "x.csv"
+    with atomic_path(path) as temporary:
+        temporary.write_text("half")
+        assert not path.exists()
+        assert temporary.parent == path.parent and temporary.suffix == ".csv"
+        temporary.write_text("whole")
+    assert path.read_text() == "whole"
+    assert os.listdir(path.parent) == ["x.csv"]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_an_error_leaves_the_old_file(tmp_path, error):
+    path = tmp_path / "x.csv"
+    path.write_text("old")
+    with pytest.raises(error), atomic_path(path) as temporary:
+        temporary.write_text("half")
+        raise error
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["x.csv"]
+
+
+def test_a_writer_killed_in_the_middle_leaves_the_old_file(tmp_path):
+    write_json(tmp_path / "x.json", "old")
+    code = """
+import sys, time
+from fastslow.core.files import atomic_path
+with atomic_path(sys.argv[1]) as temporary:
+    temporary.write_text('"ha')
+    print("ready", flush=True)
+    time.sleep(60)
+"""
+    process = start(code, tmp_path / "x.json")
+    assert process.stdout.readline() == "ready\n"
+    kill(process)
+    assert read_json(tmp_path / "x.json") == "old"
+    left = [name for name in os.listdir(tmp_path) if name != "x.json"]
+    assert len(left) == 1 and left[0].startswith(".")  # hidden: no reader takes it for a file of its own
+
+
+@pytest.mark.parametrize("text", ["", '{"a": 1', b"\xff\xfe".decode("latin-1")])
+def test_what_is_not_json_is_refused(tmp_path, text):
+    (tmp_path / "x.json").write_bytes(text.encode("latin-1"))
+    with pytest.raises(DataError, match="x.json: not JSON.*Delete it"):
+        read_json(tmp_path / "x.json")
+    with pytest.raises(DataError, match="y.json: no such file"):
+        read_json(tmp_path / "y.json")
+
+
+def test_a_digest_stands_for_the_value():
+    assert digest({"a": 1, "b": [1, 2]}) == digest({"b": [1, 2], "a": 1})
+    different = [{"a": 1}, {"a": 2}, {"b": 1}, {"a": "1"}, {"a": [1]}, {"a": True}, {"a": None}, {}]
+    assert len({digest(value) for value in different}) == len(different)
+    assert len(digest({})) == 16
+
+
+def make(folder, **settings):
+    return Artifact(folder, {"epochs": 3, **settings}, {"data": "d"})
+
+
+def test_a_folder_is_current_until_something_changes(tmp_path):
+    folder = tmp_path / "with space" / "run"
+    assert not make(folder).is_current()
+    with make(folder).building() as needed:
+        assert needed
+        make(folder).finish(score=0.5)
+    assert make(folder).is_current()
+    with make(folder).building() as needed:
+        assert not needed
+    assert not make(folder, epochs=4).is_current()
+    assert not make(folder, extra=1).is_current()
+    assert not Artifact(folder, {"epochs": 3}, {"data": "e"}).is_current()
+    manifest = read_manifest(folder)
+    assert manifest["settings"] == {"epochs": 3} and manifest["score"] == 0.5
+    assert {"commit", "python", "versions", "created"} <= manifest.keys()
+
+
+def test_changes_are_told_by_name(tmp_path):
+    assert make(tmp_path).changes() == []
+    make(tmp_path).finish()
+    assert make(tmp_path).changes() == []
+    other = Artifact(tmp_path, {"epochs": 4, "new": True}, {"data": "e"})
+    assert other.changes() == ["epochs: 3 -> 4", "new: None -> True", "data: 'd' -> 'e'"]
+
+
+def test_an_unfinished_folder_never_counts(tmp_path):
+    make(tmp_path).finish()
+    with pytest.raises(RuntimeError), make(tmp_path, epochs=4).building():
+        raise RuntimeError
+    assert not (tmp_path / MANIFEST).exists()
+    assert not make(tmp_path).is_current()  # its content may be half of the new one
+    with pytest.raises(DataError, match="not finished"):
+        read_manifest(tmp_path)
+
+
+HOLD = """
+import sys, time
+from fastslow.core.files import writer_lock
+with writer_lock(sys.argv[1]):
+    print("ready", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_second_writer_waits_and_says_so(tmp_path):
+    holder = start(HOLD, tmp_path)
+    assert holder.stdout.readline() == "ready\n"
+    waiter = start(HOLD, tmp_path)
+    try:
+        assert "another run is writing here; waiting" in waiter.stderr.readline()
+        time.sleep(0.2)
+        assert waiter.poll() is None
+        kill(holder)  # however it ends, the lock goes with it
+        assert waiter.stdout.readline() == "ready\n"
+    finally:
+        kill(holder)
+        kill(waiter)
+
+
+def test_the_lock_of_another_folder_is_free(tmp_path):
+    done = threading.Event()
+    with writer_lock(tmp_path / "a"), writer_lock(tmp_path / "b"):
+        done.set()
+    assert done.is_set()
+    with writer_lock(tmp_path / "a"):  # given back
+        pass
+
+
+def test_a_builder_that_waited_finds_the_work_done(tmp_path):
+    code = """
+import sys, time
+from fastslow.core.artifacts import Artifact
+artifact = Artifact(__import__("pathlib").Path(sys.argv[1]), {"epochs": 3}, {"data": "d"})
+with artifact.building() as needed:
+    print(needed, flush=True)
+    if needed:
+        time.sleep(0.5)
+        artifact.finish()
+"""
+    first = start(code, tmp_path)
+    assert first.stdout.readline() == "True\n"
+    second = start(code, tmp_path)
+    assert second.communicate()[0] == "False\n"
+    assert first.wait() == second.returncode == 0
+    first.communicate()
+
+
+def test_the_commit_is_of_this_code(tmp_path, monkeypatch):
+    expected = commit()
+    assert expected == "unknown" or len(expected.removesuffix("+")) == 12
+    monkeypatch.chdir(tmp_path)
+    assert commit() == expected
+    monkeypatch.setenv("PATH", str(tmp_path))  # no git
+    assert commit() == "unknown"
+
+
+def test_the_manifest_is_json(tmp_path):
+    make(tmp_path).finish(columns=["a"])
+    assert json.loads((tmp_path / MANIFEST).read_text())["columns"] == ["a"]

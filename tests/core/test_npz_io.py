@@ -1,0 +1,158 @@
+"""Arrays in npz files: read whole or in rows; a broken file is a DataError and nothing else."""
+
+import io
+import pickle
+import zipfile
+
+import numpy as np
+import pytest
+
+from fastslow.core.errors import DataError
+from fastslow.core.npz_io import read_arrays, read_checksums, read_headers, stream_rows
+
+REMEDY = "Make it again"
+
+
+class Bomb:
+    """Creates a file when it is unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return open, (str(self.path), "w")
+
+
+def write_member(path, name, data):
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(name, data)
+    return path
+
+
+def npy_bytes(array, claimed_shape=None):
+    """Bytes of an npy file, whose header may claim another shape."""
+    header = {"descr": array.dtype.str, "fortran_order": False, "shape": claimed_shape or array.shape}
+    handle = io.BytesIO()
+    np.lib.format.write_array_header_1_0(handle, header)
+    return handle.getvalue() + array.tobytes()
+
+
+def test_a_data_error_survives_the_way_back_from_a_worker():
+    error = pickle.loads(pickle.dumps(DataError("x.npz", "key y is missing", REMEDY)))
+    assert isinstance(error, DataError)
+    assert str(error) == f"x.npz: key y is missing. {REMEDY}"
+
+
+def test_arrays_come_back_whole(tmp_path, rng):
+    arrays = {
+        "f": rng.normal(size=(5, 3)).astype(">f4"),
+        "fortran": np.asfortranarray(rng.integers(0, 9, (4, 6))),
+        "empty": np.zeros((0, 7), np.int8),
+        "scalar": np.array("text"),
+    }
+    np.savez(tmp_path / "x.npz", **arrays)
+    read = read_arrays(tmp_path / "x.npz")
+    assert list(read) == list(arrays)
+    for key, array in arrays.items():
+        np.testing.assert_array_equal(read[key], array)
+        assert read_headers(tmp_path / "x.npz")[key].shape == array.shape
+    assert read_headers(tmp_path / "x.npz")["fortran"].fortran_order
+    assert list(read_arrays(tmp_path / "x.npz", ["empty"])) == ["empty"]
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 24, 100, 10**6])
+def test_rows_are_streamed_in_order_within_the_chunk(tmp_path, rng, chunk_bytes):
+    array = rng.normal(size=(17, 2, 3)).astype(np.float32)
+    np.savez_compressed(tmp_path / "x.npz", x=array)
+    chunks = list(stream_rows(tmp_path / "x.npz", "x", chunk_bytes))
+    np.testing.assert_array_equal(np.concatenate(chunks), array)
+    assert max(len(chunk) for chunk in chunks) == min(17, max(1, chunk_bytes // 24))
+
+
+def test_a_column_by_column_array_is_not_streamed(tmp_path):
+    np.savez(tmp_path / "x.npz", x=np.asfortranarray(np.ones((3, 4))))
+    with pytest.raises(DataError, match="x is stored column by column.*ascontiguousarray"):
+        next(stream_rows(tmp_path / "x.npz", "x"))
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (None, "no such file"),
+        (b"", "not a zip file"),
+        (b"not a zip file at all", "not a zip file"),
+        (npy_bytes(np.ones(3)), "not a zip file"),
+    ],
+)
+def test_what_is_no_npz_is_refused(tmp_path, content, problem):
+    path = tmp_path / "x.npz"
+    if content is not None:
+        path.write_bytes(content)
+    for read in (
+        read_headers,
+        read_arrays,
+        read_checksums,
+        lambda p, remedy: next(stream_rows(p, "x", 1, remedy)),
+    ):
+        with pytest.raises(DataError, match=f"x.npz: .*{problem}.*{REMEDY}"):
+            read(path, remedy=REMEDY)
+
+
+def test_a_folder_is_refused(tmp_path):
+    with pytest.raises(DataError, match="cannot be read"):
+        read_arrays(tmp_path)
+
+
+def test_a_missing_key_is_named(tmp_path):
+    np.savez(tmp_path / "x.npz", x=np.ones(3))
+    for read in (lambda p: read_arrays(p, ["y"]), lambda p: next(stream_rows(p, "y"))):
+        with pytest.raises(DataError, match=r"y\.npy"):
+            read(tmp_path / "x.npz")
+
+
+@pytest.mark.parametrize("claimed", [(10**13, 4), (2, 4), (4, 4), (-3, 4)])
+def test_a_header_that_does_not_fit_the_bytes_is_refused_before_memory_is_asked_for(tmp_path, claimed):
+    path = write_member(tmp_path / "x.npz", "x.npy", npy_bytes(np.ones((3, 4)), claimed))
+    for read in (read_headers, read_arrays, lambda p: next(stream_rows(p, "x"))):
+        with pytest.raises(DataError, match="by its header"):
+            read(path)
+
+
+def test_pickled_objects_are_refused_unread(tmp_path):
+    bomb = tmp_path / "bomb"
+    np.savez(tmp_path / "x.npz", x=np.array([Bomb(bomb)], object))
+    with pytest.raises(DataError, match="allow_pickle"):
+        read_arrays(tmp_path / "x.npz")
+    assert not bomb.exists()
+    assert read_headers(tmp_path / "x.npz")["x"].dtype == object
+
+
+@pytest.mark.parametrize("name", ["x.txt", "x.npy"])
+def test_a_member_that_is_no_array_is_refused(tmp_path, name):
+    with pytest.raises(DataError, match="cannot be read"):
+        read_headers(write_member(tmp_path / "x.npz", name, b"hello"))
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "{'descr': '<f8', 'fortran_order': False, 'shape': (1,), 'x': (}",  # tokenize.TokenError
+        "{'descr': '<08', 'fortran_order': False, 'shape': (1,)}",  # SyntaxError or ValueError
+        "{'descr': '<f8', 'fortran_order': False, b'shape': (1,)}",  # TypeError
+        "{'descr': '<f8', 'fortran_order': False}",  # ValueError
+    ],
+)
+def test_any_nonsense_in_a_header_is_refused(tmp_path, header):
+    data = np.lib.format.magic(1, 0) + len(header).to_bytes(2, "little") + header.encode() + b"\0" * 8
+    with pytest.raises(DataError, match="cannot be read"):
+        read_headers(write_member(tmp_path / "x.npz", "x.npy", data))
+
+
+def test_checksums_tell_the_content_not_the_packing(tmp_path, rng):
+    array = rng.integers(0, 3, 1000)
+    np.savez(tmp_path / "plain.npz", x=array)
+    np.savez_compressed(tmp_path / "packed.npz", x=array)
+    array[500] += 1
+    np.savez(tmp_path / "other.npz", x=array)
+    plain, packed, other = (read_checksums(tmp_path / f"{n}.npz") for n in ("plain", "packed", "other"))
+    assert plain == packed != other

@@ -1,0 +1,266 @@
+"""The ensemble: normalisations, weights that never lose to the best model, and members that are refused."""
+
+import shutil
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastslow.competition.metrics import collection_score
+from fastslow.core.artifacts import Artifact, read_manifest
+from fastslow.core.errors import ConfigError, DataError
+from fastslow.evaluation.ensemble import (
+    NORMALISATIONS,
+    EnsembleConfig,
+    build_ensemble,
+    combine,
+    models_of,
+    search_weights,
+)
+from fastslow.evaluation.predictions import SCORED_SPLITS, read_scores, write_scores
+from helpers.runs import config_of, make_features, random_scores, write_run
+
+NAMES = {"train": ("a",), "valid": ("v", "w"), "test": ("t",)}
+WILD = st.floats(-1e15, 1e15, allow_subnormal=False) | st.integers(-2, 2).map(float)
+
+
+@pytest.fixture(scope="module")
+def layout(tmp_path_factory):
+    return make_features(tmp_path_factory.mktemp("layout"), "layout:xla:random")
+
+
+@pytest.fixture(scope="module")
+def tile(tmp_path_factory):
+    return make_features(tmp_path_factory.mktemp("tile"), "tile:xla")
+
+
+@given(st.lists(WILD, min_size=1, max_size=12).map(np.array))
+def test_normalisations_against_their_definitions(score):
+    rank = [(sum(s < t for s in score) + (sum(s == t for s in score) - 1) / 2) for t in score]
+    np.testing.assert_allclose(NORMALISATIONS["rank"](score), np.array(rank) / max(len(score) - 1, 1))
+    least, most = min(score), max(score)
+    wanted = [(s - least) / (most - least) if most > least else 0 for s in score]
+    np.testing.assert_array_equal(NORMALISATIONS["min_max"](score), wanted)
+    assert NORMALISATIONS["raw"](score) is score
+
+
+def test_a_combination_is_the_weighted_mean():
+    members = {
+        "a": {"test": {"g": np.array([0.0, 10.0, 5.0])}},
+        "b": {"test": {"g": np.array([3.0, 2.0, 1.0])}},
+        "c": {"test": {"g": np.array([7.0, 7.0, 7.0])}},
+    }
+    (mixed,) = combine(members, "test", "min_max", {"a": 0.75, "b": 0.25, "c": 0.0}).values()
+    np.testing.assert_allclose(mixed, 0.75 * np.array([0, 1, 0.5]) + 0.25 * np.array([1, 0.5, 0]))
+    (alone,) = combine(members, "test", "min_max", {"a": 1.0, "b": 0.0, "c": 0.0}).values()
+    np.testing.assert_array_equal(alone, [0, 10, 5])
+
+
+@given(data=st.data(), rounds=st.integers(1, 6), kind=st.sampled_from(["layout", "tile"]))
+@settings(max_examples=40, deadline=None)
+@pytest.mark.parametrize("normalisation", NORMALISATIONS)
+def test_never_worse_on_valid_than_the_best_member(normalisation, data, rounds, kind):
+    labels = {"g": np.array([5, 3, 9, 1, 4, 8, 2]), "h": np.array([2, 1, 2])}
+    vectors = {g: st.lists(WILD, min_size=len(r), max_size=len(r)).map(np.array) for g, r in labels.items()}
+    member = st.fixed_dictionaries({"valid": st.fixed_dictionaries(vectors)})
+    members = {f"m{i}": m for i, m in enumerate(data.draw(st.lists(member, min_size=1, max_size=4)))}
+
+    def valid_score(scores):
+        return collection_score(kind, labels, scores)["mean"]
+
+    weights = search_weights(members, normalisation, rounds, valid_score)
+    assert set(weights) == set(members)
+    assert min(weights.values()) >= 0 and sum(weights.values()) == pytest.approx(1)
+    assert sum(w > 0 for w in weights.values()) <= rounds
+    best = max(valid_score(m["valid"]) for m in members.values())
+    assert valid_score(combine(members, "valid", normalisation, weights)) >= best
+
+
+def test_the_search_stops_at_the_best_mixture_it_saw():
+    members = {name: {"valid": {"g": np.array([value])}} for name, value in (("a", 0.0), ("b", 1.0))}
+    weights = search_weights(members, "raw", 3, lambda scores: -abs(scores["g"][0] - 0.5))
+    assert weights == {"a": 0.5, "b": 0.5}, "a third member makes it worse"
+    weights = search_weights(members, "raw", 10, lambda scores: -abs(scores["g"][0] - 0.3))
+    assert weights == pytest.approx({"a": 0.7, "b": 0.3})
+
+
+@given(data=st.data(), rounds=st.integers(1, 6))
+@settings(max_examples=20, deadline=None)
+def test_members_of_a_model_share_its_weight_and_it_is_never_worse_than_one_model(data, rounds):
+    labels = {"g": np.array([5, 3, 9, 1, 4, 8, 2])}
+    scores = st.lists(WILD, min_size=7, max_size=7).map(np.array)
+    members = {name: {"valid": {"g": data.draw(scores)}} for name in "abcde"}
+    models = [["a", "d"], ["b"], ["c", "e"]]
+
+    def valid_score(scores):
+        return collection_score("layout", labels, scores)["mean"]
+
+    weights = search_weights(members, "min_max", rounds, valid_score, models)
+    assert list(weights) == list("abcde") and sum(weights.values()) == pytest.approx(1)
+    assert weights["a"] == weights["d"] and weights["c"] == weights["e"]
+    value = valid_score(combine(members, "valid", "min_max", weights))
+    for model in models:
+        alone = combine(members, "valid", "min_max", dict.fromkeys(model, 1 / len(model)))
+        assert value >= valid_score(alone)
+
+
+def test_runs_that_differ_in_their_seed_alone_are_one_model(layout, tmp_path, rng):
+    options = {
+        "a0": {"seed": 0, "width": 8},
+        "b0": {"seed": 0, "width": 16},
+        "a1": {"seed": 1, "width": 8},
+        "c": {"width": 8},
+        "d": {"width": 8},
+        "e1": {"seed": 1, "width": 8},
+    }
+    runs = []
+    for name, own in options.items():
+        scores = random_scores(layout, rng, 2.0)
+        runs.append(write_run(tmp_path / name, layout, scores, **own))
+    trained_elsewhere = read_manifest(tmp_path / "e1")
+    inputs = {**trained_elsewhere["inputs"], "features": "others"}
+    Artifact(tmp_path / "e1", trained_elsewhere["settings"], inputs).finish(valid=trained_elsewhere["valid"])
+    manifests = {name: read_manifest(tmp_path / name) for name in options}
+    assert models_of(manifests) == [["a0", "a1"], ["b0"], ["c"], ["d"], ["e1"]]
+    members = build_ensemble(config_of(layout, tmp_path / "all", runs))["members"]
+    assert members["a0"]["weight"] == members["a1"]["weight"]
+
+
+@pytest.mark.parametrize("normalisation", ["best", *NORMALISATIONS])
+@pytest.mark.parametrize("kind", ["layout", "tile"])
+def test_an_ensemble_of_noisy_members(request, tmp_path, rng, kind, normalisation):
+    features = request.getfixturevalue(kind)
+    runs = [write_run(tmp_path / f"m{i}", features, random_scores(features, rng, 0.5)) for i in range(3)]
+    config = config_of(features, tmp_path / "both", runs, normalisation=normalisation)
+    manifest = build_ensemble(config)
+    members = manifest["members"]
+    assert list(members) == ["m0", "m1", "m2"] and [m["folder"] for m in members.values()] == runs
+    for run, member in zip(runs, members.values(), strict=True):
+        assert member["valid"] == read_manifest(tmp_path / run)["valid"]["mean"]
+    best = max(member["valid"] for member in members.values())
+    assert manifest["gain"] == manifest["valid"]["mean"] - best >= 0
+    tried = manifest["normalisations"]
+    assert set(tried) == (set(NORMALISATIONS) if normalisation == "best" else {normalisation})
+    assert tried[manifest["normalisation"]] == max(tried.values()) == manifest["valid"]["mean"]
+    scores = read_scores(tmp_path / "both")
+    assert collection_score(kind, features.labels("valid"), scores["valid"])["mean"] == max(tried.values())
+    parts = {name: read_scores(tmp_path / name) for name in members}
+    weights = {name: member["weight"] for name, member in members.items()}
+    wanted = combine(parts, "test", manifest["normalisation"], weights)
+    np.testing.assert_array_equal(scores["test"]["t"], wanted["t"])
+
+
+def test_members_that_complement_each_other_gain(layout, tmp_path):
+    half = {split: {} for split in SCORED_SPLITS}, {split: {} for split in SCORED_SPLITS}
+    for split in SCORED_SPLITS:
+        for name in layout.names(split):
+            runtime = layout.graph(split, name).runtime
+            place = np.argsort(np.argsort(runtime)).astype(float)
+            for part, scores in enumerate(half):  # each knows the order of one half of the configurations
+                known = (place < len(place) / 2) == bool(part)
+                scores[split][name] = np.where(known, place, place.max() if part else -1.0)
+    runs = [write_run(tmp_path / f"half{i}", layout, scores) for i, scores in enumerate(half)]
+    manifest = build_ensemble(config_of(layout, tmp_path / "both", runs))
+    assert manifest["gain"] > 0.1 and manifest["valid"]["mean"] == pytest.approx(1)
+    assert manifest["valid"]["weights"] == "2 of 2 members"
+
+
+def test_one_member_keeps_its_scores(layout, tmp_path, rng):
+    run = write_run(tmp_path / "only", layout, random_scores(layout, rng))
+    manifest = build_ensemble(config_of(layout, tmp_path / "one", [run], normalisation="min_max"))
+    assert manifest["gain"] == 0 and manifest["members"]["only"]["weight"] == 1
+    for split in SCORED_SPLITS:
+        own, given_scores = read_scores(tmp_path / "one")[split], read_scores(tmp_path / "only")[split]
+        assert own.keys() == given_scores.keys()
+        for name in own:
+            np.testing.assert_array_equal(own[name], given_scores[name])
+
+
+def test_ensembles_of_ensembles_and_runs_of_one_name(layout, tmp_path, rng):
+    runs = [write_run(tmp_path / part / "gnn", layout, random_scores(layout, rng)) for part in "xy"]
+    inner = build_ensemble(config_of(layout, tmp_path / "inner", runs))
+    assert set(inner["members"]) == set(runs)
+    third = write_run(tmp_path / "z" / "gnn", layout, random_scores(layout, rng))
+    outer = build_ensemble(config_of(layout, tmp_path / "outer", [str(tmp_path / "inner"), third]))
+    assert list(outer["members"]) == ["inner", "gnn"]
+    assert outer["valid"]["mean"] >= inner["valid"]["mean"]
+
+
+def test_it_is_built_again_only_where_a_member_changed(layout, tmp_path, rng):
+    runs = [write_run(tmp_path / f"m{i}", layout, random_scores(layout, rng)) for i in range(2)]
+    config = config_of(layout, tmp_path / "e", runs)
+    build_ensemble(config)
+    made = (tmp_path / "e" / "scores.npz").stat().st_mtime_ns
+    build_ensemble(config_of(layout, tmp_path / "e", runs[::-1]))
+    assert (tmp_path / "e" / "scores.npz").stat().st_mtime_ns == made
+    folder = tmp_path / "m1"
+    Artifact(folder, {"collection": layout.collection.name, "seed": 1}, {"data": layout.data}).finish(
+        valid={"mean": 0.0, "per_graph": {}}
+    )
+    assert not config.artifact().is_current()
+    assert not config_of(layout, tmp_path / "e", runs, rounds=3).artifact().is_current()
+
+
+def broken(problem, features, folder, scores):
+    """Make a run that is wrong in one way."""
+    if problem == "NaN":
+        scores["valid"]["w"][1] = np.nan
+    elif problem == "a missing graph":
+        del scores["test"]["t"]
+    elif problem == "a foreign graph":
+        scores["valid"]["other"] = np.zeros(4)
+    elif problem == "a short graph":
+        scores["test"]["t"] = scores["test"]["t"][:-1]
+    options = {"another collection": {"collection": "layout:nlp:random"}, "other data": {"data": "0" * 16}}
+    complete = {"valid": {n: np.arange(c) for n, c in features.num_configs("valid").items()}}
+    write_run(folder, features, complete | {"test": scores["test"]}, **options.get(problem, {}))
+    write_scores(folder, scores)
+    if problem == "no scores":
+        (folder / "scores.npz").unlink()
+    elif problem == "cut scores":
+        content = (folder / "scores.npz").read_bytes()
+        (folder / "scores.npz").write_bytes(content[: len(content) // 2])
+    elif problem == "no manifest":
+        (folder / "manifest.json").unlink()
+    elif problem == "no folder":
+        shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize(
+    ("problem", "said"),
+    [
+        ("NaN", "valid graph w has a score that is not finite"),
+        ("a missing graph", "no scores for test graph t"),
+        ("a foreign graph", "scores for other, which is no valid graph here"),
+        ("a short graph", r"test graph t has scores of shape \(\d+,\), \(\d+,\) wanted"),
+        ("another collection", "a run of layout:nlp:random, layout:xla:random wanted"),
+        ("other data", "trained on other data files than the features"),
+        ("no scores", "scores.npz: "),
+        ("cut scores", "scores.npz: "),
+        ("no manifest", "not finished"),
+        ("no folder", "not finished"),
+    ],
+)
+def test_a_wrong_member_is_refused_by_name(layout, tmp_path, rng, problem, said):
+    good = write_run(tmp_path / "good", layout, random_scores(layout, rng))
+    broken(problem, layout, tmp_path / "bad run", random_scores(layout, rng))
+    config = config_of(layout, tmp_path / "e", [good, str(tmp_path / "bad run")])
+    with pytest.raises(DataError, match=f"^{tmp_path / 'bad run'}.*{said}"):
+        build_ensemble(config)
+    assert not (tmp_path / "e" / "manifest.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"runs": []}, "runs: .* at least one run folder"),
+        ({"runs": ["r/a", "r/b", "r/../r/a"]}, "runs: .* without repetition"),
+        ({"runs": ["r/a", 3]}, "runs: .* not a list of paths"),
+        ({"rounds": 0}, "rounds: 0"),
+        ({"normalisation": "softmax"}, "normalisation: 'softmax' is not one of min_max, rank, raw, best"),
+    ],
+)
+def test_wrong_settings_are_refused(options, said):
+    with pytest.raises(ConfigError, match=said):
+        EnsembleConfig(**options)

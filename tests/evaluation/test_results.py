@@ -1,0 +1,250 @@
+"""From ensembles to a checked CSV: the table's numbers, the record, and what never replaces a good file."""
+
+import hashlib
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fastslow.competition.catalog import COLLECTIONS
+from fastslow.competition.metrics import collection_score, competition_score, kendall_tau, tile_score
+from fastslow.core.artifacts import Artifact, read_manifest
+from fastslow.core.errors import ConfigError, DataError
+from fastslow.evaluation import results
+from fastslow.evaluation.ensemble import EnsembleConfig, build_ensemble
+from fastslow.evaluation.predictions import read_scores, write_scores
+from fastslow.evaluation.results import SubmissionConfig, format_table, make_submission
+from fastslow.features.build import LayoutFeatureConfig, TileFeatureConfig, build_features
+from fastslow.features.store import Features
+from fastslow.kaggle.solution import read_solution, score_submission
+from fastslow.kaggle.submission import check_submission
+from helpers.competition_files import write_data_root
+
+MODELS = ("gnn", "ranker")
+
+
+@pytest.fixture(scope="module")
+def features(tmp_path_factory):
+    """Features of all five collections, built from made-up files, with a solution beside the data."""
+    root = tmp_path_factory.mktemp("competition")
+    rng, rows = np.random.default_rng(0), ["ID,config_index,runtime"]
+    for c in COLLECTIONS:
+        write_data_root(root / "data", c.name, train=("a",), valid=("v", "w"), test=("t", "u"))
+        config = LayoutFeatureConfig if c.kind == "layout" else TileFeatureConfig
+        folder = str(root / "features" / c.slug)
+        build_features(config(collection=c.name, data_root=str(root / "data"), folder=folder, workers=1))
+        for name, count in Features(folder).num_configs("test").items():
+            rows += [f"{c.name}:{name},{i},{r}" for i, r in enumerate(rng.integers(1, 99, count))]
+    (root / "data" / "solution.csv").write_text("\n".join(rows) + "\n")
+    return root
+
+
+@pytest.fixture
+def config(features, tmp_path):
+    """Two members with random scores, many of them equal, and their ensemble, for every collection."""
+    rng = np.random.default_rng(1)
+    for c in COLLECTIONS:
+        own = Features(features / "features" / c.slug)
+        runs = []
+        for model in MODELS:
+            splits = {split: own.num_configs(split) for split in ("valid", "test")}
+            scores = {
+                split: {name: rng.integers(0, 4, count).astype(float) for name, count in counts.items()}
+                for split, counts in splits.items()
+            }
+            folder = tmp_path / "runs" / f"{model}-{c.slug}-s0"
+            write_scores(folder, scores)
+            valid = collection_score(c.kind, own.labels("valid"), scores["valid"])
+            Artifact(folder, {"collection": c.name}, {"data": own.data}).finish(valid=valid)
+            runs.append(str(folder))
+        folder = tmp_path / "made" / f"ensemble-{c.slug}"
+        build_ensemble(EnsembleConfig(features=str(own.folder), runs=runs, folder=str(folder)))
+    return SubmissionConfig(
+        data_root=str(features / "data"),
+        features=[str(features / "features" / c.slug) for c in COLLECTIONS],
+        ensembles=[str(tmp_path / "made" / f"ensemble-{c.slug}") for c in COLLECTIONS],
+        csv=str(tmp_path / "out" / "mine.csv"),
+        folder=str(tmp_path / "runs" / "submission"),
+    )
+
+
+def csv_of(tmp_path):
+    return tmp_path / "out" / "mine.csv"
+
+
+def test_the_table_is_what_the_metrics_give(config, features, tmp_path):
+    table = make_submission(config)
+    assert list(table["model"]) == ["gnn s0", "ranker s0", "ensemble"] * 5
+    assert list(table["collection"].unique()) == [c.name for c in COLLECTIONS]
+    solution = read_solution(features / "data" / "solution.csv")
+    for c in COLLECTIONS:
+        metric = tile_score if c.kind == "tile" else kendall_tau
+        own = Features(features / "features" / c.slug)
+        ensemble = tmp_path / "made" / f"ensemble-{c.slug}"
+        runs = [*(tmp_path / "runs" / f"{model}-{c.slug}-s0" for model in MODELS), ensemble]
+        for run, (_, row) in zip(runs, table[table["collection"] == c.name].iterrows(), strict=True):
+            scores = read_scores(run)
+            valid = [metric(own.graph("valid", g).runtime, scores["valid"][g]) for g in "vw"]
+            test = []
+            for graph in "tu":  # the order that a submission would list, equal scores in file order
+                score = scores["test"][graph]
+                order = sorted(range(len(score)), key=lambda i, score=score: score[i])
+                places = [order.index(i) for i in range(len(order))]
+                test.append(metric(solution[f"{c.name}:{graph}"], places))
+            for split, values in (("valid", valid), ("test", test)):
+                wanted = [np.mean(values), min(values), max(values)]
+                assert list(row[[split, f"{split}_least", f"{split}_most"]]) == pytest.approx(wanted)
+        weights = [m["weight"] for m in read_manifest(ensemble)["members"].values()]
+        assert list(table.loc[table["collection"] == c.name, "weight"]) == [*weights, 1.0]
+
+
+def test_csv_record_and_plot(config, features, tmp_path):
+    table = make_submission(config)
+    csv, root = csv_of(tmp_path), features / "data"
+    assert check_submission(csv, root)["rows"] == {c.name: 2 for c in COLLECTIONS}
+    for line in csv.read_text().splitlines()[1:]:
+        row_id, order = line.split(",")
+        collection = next(c for c in COLLECTIONS if row_id.startswith(f"{c.name}:"))
+        score = read_scores(tmp_path / "made" / f"ensemble-{collection.slug}")["test"][row_id.split(":")[-1]]
+        wanted = sorted(range(len(score)), key=lambda i: score[i])
+        assert order == ";".join(map(str, wanted[:5] if collection.kind == "tile" else wanted))
+    record = json.loads(csv.with_suffix(".json").read_text())
+    assert record["sha256"] == hashlib.sha256(csv.read_bytes()).hexdigest()
+    ensemble = table[table["model"] == "ensemble"]
+    assert record["scores"] == dict(zip(ensemble["collection"], ensemble["valid"], strict=True))
+    assert record["valid_mean"] == pytest.approx(ensemble["valid"].mean())
+    assert record["test_mean"] == pytest.approx(ensemble["test"].mean()), "table and CSV score the same"
+    scored = score_submission(csv, read_solution(root / "solution.csv"))
+    assert record["test"] == {name: score["mean"] for name, score in scored.items()}
+    assert record["test_mean"] == competition_score(record["test"])
+    assert len(record["members"]) == 10 and set(record["weights"]) == {c.name for c in COLLECTIONS}
+    assert csv.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+    assert "| mine |" in (csv.parent / "ledger.md").read_text()
+    assert {path.name for path in csv.parent.iterdir()} == {"mine.csv", "mine.json", "mine.png", "ledger.md"}
+
+
+def without_solution(config, features, tmp_path):
+    """The same settings for a data root that has the npz files alone."""
+    root = tmp_path / "data"
+    root.mkdir()
+    (root / "npz_all").symlink_to(features / "data" / "npz_all")
+    return SubmissionConfig(**{**config.asdict(), "data_root": str(root)})
+
+
+def test_without_a_solution_there_is_no_test_score(config, features, tmp_path):
+    table = make_submission(without_solution(config, features, tmp_path))
+    assert "test" not in table and len(table) == 15
+    assert json.loads(csv_of(tmp_path).with_suffix(".json").read_text())["test_mean"] is None
+
+
+def test_it_is_made_again_where_something_it_depends_on_changed(config, features, tmp_path):
+    make_submission(config)
+    csv = csv_of(tmp_path)
+    assert config.artifact().is_current()
+    for product in (csv, csv.with_suffix(".json"), csv.with_suffix(".png")):
+        content = product.read_bytes()
+        product.unlink()
+        assert not config.artifact().is_current()
+        product.write_bytes(content)
+    assert config.artifact().is_current()
+    bare = without_solution(config, features, tmp_path)
+    for name in ("solution.csv", "sample_submission.csv"):
+        before = bare.artifact().fingerprint
+        (tmp_path / "data" / name).write_text("x")
+        assert bare.artifact().fingerprint != before
+    folder = tmp_path / "made" / "ensemble-tile-xla"
+    Artifact(folder, {"changed": True}, {}).finish(valid=read_manifest(folder)["valid"])
+    assert not config.artifact().is_current()
+
+
+@pytest.mark.parametrize("solved", [True, False])
+def test_a_csv_that_fails_the_check_never_replaces_a_good_one(
+    config, features, tmp_path, monkeypatch, solved
+):
+    config = config if solved else without_solution(config, features, tmp_path)
+    make_submission(config)
+    csv = csv_of(tmp_path)
+    good = {path: path.read_bytes() for path in csv.parent.iterdir()}
+    write = results.write_submission
+
+    def write_wrong(path, scores, root):
+        write(path, scores, root)
+        path.write_text(path.read_text().replace(";0", ";1", 1))
+
+    monkeypatch.setattr(results, "write_submission", write_wrong)
+    changed = SubmissionConfig(**{**config.asdict(), "folder": str(tmp_path / "runs" / "again")})
+    with pytest.raises(DataError, match="index 1 is there more than once"):
+        make_submission(changed)
+    assert {path: path.read_bytes() for path in csv.parent.iterdir()} == good
+    assert not changed.artifact().is_current()
+
+
+def test_scores_that_do_not_fit_are_refused_by_name(config, tmp_path):
+    folder = tmp_path / "made" / "ensemble-layout-nlp-random"
+    scores = read_scores(folder)
+    scores["test"]["u"][0] = np.inf
+    write_scores(folder, scores)
+    with pytest.raises(DataError, match=f"^{folder}.*test graph u has a score that is not finite"):
+        make_submission(config)
+    assert not csv_of(tmp_path).exists()
+
+
+def test_all_five_collections_are_needed(config):
+    four = {**config.asdict(), "features": config.features[:4], "ensembles": config.ensembles[:4]}
+    with pytest.raises(ConfigError, match="no folder for layout:nlp:random; a submission needs all five"):
+        make_submission(SubmissionConfig(**four))
+    with pytest.raises(ConfigError, match="ensembles: 4 folders for 5 features"):
+        SubmissionConfig(**{**four, "features": config.features})
+    with pytest.raises(ConfigError, match="csv: .* ends in .csv"):
+        SubmissionConfig(csv="submissions/sample")
+
+
+def test_a_run_may_be_submitted_alone(config, tmp_path):
+    runs = [str(tmp_path / "runs" / f"gnn-{c.slug}-s0") for c in COLLECTIONS]
+    table = make_submission(SubmissionConfig(**{**config.asdict(), "ensembles": runs}))
+    assert list(table["model"]) == ["gnn s0"] * 5 and set(table["weight"]) == {1.0}
+
+
+def row(collection, model, valid, least=-0.25, most=1.0, weight=0.25):
+    return {
+        "collection": collection,
+        "model": model,
+        "weight": weight,
+        "valid": valid,
+        "valid_least": least,
+        "valid_most": most,
+    }
+
+
+def test_seeds_are_pooled():
+    rows = [row("tile:xla", f"gnn s{seed}", seed / 10, least=-seed, most=seed) for seed in (2, 1, 11)]
+    rows += [row("tile:xla", "ensemble", 0.9, weight=1.0), row("layout:xla:random", "gnn s0", 0.5)]
+    pooled = results.pool_seeds(pd.DataFrame(rows)).to_dict("records")
+    assert [(r["collection"], r["model"], r["seeds"]) for r in pooled] == [
+        ("tile:xla", "gnn", 3),
+        ("tile:xla", "ensemble", 1),
+        ("layout:xla:random", "gnn", 1),
+    ]
+    first = pooled[0]
+    assert (first["valid"], first["valid_spread"], first["weight"]) == pytest.approx((1.4 / 3, 1.0, 0.75))
+    assert (first["valid_least"], first["valid_most"]) == (-11, 11)
+    assert pooled[1]["valid_spread"] == 0
+
+
+def test_the_table_as_text():
+    rows = [row(c.name, f"gnn s{seed}", 0.4 + seed / 5) for c in COLLECTIONS for seed in (0, 1)]
+    rows += [row(c.name, "additive s0", 0.3) for c in COLLECTIONS if c.kind == "layout"]
+    rows.append(row("tile:xla", "extra", 0.125))
+    lines = format_table(pd.DataFrame(rows)).splitlines()
+    assert len({len(line) for line in lines}) == 1, "columns line up"
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    assert cells[0] == ["collection", "model", "seeds", "weight", "valid"]
+    assert cells[1] == ["---", "---", "---:", "---:", "---:"]
+    assert cells[2] == ["tile:xla", "gnn", "2", "0.50", "0.500 ± 0.100 [-0.25, 1.00]"]
+    assert ["tile:xla", "extra", "1", "0.25", "0.125 [-0.25, 1.00]"] in cells
+    assert cells[-3:] == [
+        ["**mean of layouts**", "gnn", "2", "", "**0.500**"],
+        ["**mean of layouts**", "additive", "1", "", "**0.300**"],
+        ["**mean of five**", "gnn", "2", "", "**0.500**"],
+    ], "only of models of all that are meant"

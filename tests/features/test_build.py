@@ -1,0 +1,358 @@
+"""Feature building: complete or absent, resumed where it stopped, redone just where something changed."""
+
+import dataclasses
+import multiprocessing
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fastslow.features.build
+from fastslow.competition.catalog import COLLECTIONS, SPLITS, get_collection
+from fastslow.core.errors import ConfigError, DataError
+from fastslow.features.build import LayoutFeatureConfig, TileFeatureConfig, build_features, merge_duplicates
+from fastslow.features.scaling import Scaler, expand_node_features
+from fastslow.features.store import Features
+from helpers.competition_files import ROOT, competition_arrays, layout_arrays, write_data_root, write_npz
+from helpers.random_graphs import make_graph, structures
+
+KINDS = {"layout": (LayoutFeatureConfig, "layout:nlp:default"), "tile": (TileFeatureConfig, "tile:xla")}
+
+
+@pytest.fixture(params=KINDS)
+def config(request, tmp_path):
+    """Settings for a small data root in a folder whose name has a space."""
+    make, collection = KINDS[request.param]
+    root = write_data_root(tmp_path / "my data", collection)
+    return make(collection=collection, data_root=str(root), folder=str(tmp_path / "my features"), workers=1)
+
+
+def data_path(config, split, name):
+    return get_collection(config.collection).folder(config.data_root, split) / f"{name}.npz"
+
+
+def stamps(config):
+    """When each file of the features was written, and which file it is."""
+    paths = [path for path in Path(config.folder).rglob("*") if path.is_file() and path.name != ".lock"]
+    return {p.relative_to(config.folder).as_posix(): (p.stat().st_mtime_ns, p.stat().st_ino) for p in paths}
+
+
+def rewritten(config, before):
+    """Names of the graphs and other files that are new since ``before``."""
+    return {name for name, stamp in stamps(config).items() if before.get(name) != stamp and "/" in name}
+
+
+def graph_files(*names):
+    return {f"{name}{end}" for name in names for end in (".npz", ".codes.npy", ".config_feat.npy")}
+
+
+def content(config):
+    """All arrays of all graphs and both scalers, to compare two folders."""
+    features = Features(config.folder)
+    arrays = {
+        (split, name, field): np.asarray(value)
+        for split in SPLITS
+        for name in features.names(split)
+        for field, value in vars(features.graph(split, name)).items()
+    }
+    for name in ("node", "config"):
+        for part, value in vars(features.scaler(name)).items():
+            arrays[name, part] = value
+    return arrays
+
+
+def assert_same_content(one, other):
+    assert one.keys() == other.keys()
+    for key, value in one.items():
+        np.testing.assert_array_equal(value, other[key], err_msg=str(key))
+
+
+def test_a_folder_holds_what_its_index_says(config):
+    index = build_features(config)
+    assert index[["split", "name"]].values.tolist() == [
+        ["train", "a"],
+        ["train", "b"],
+        ["valid", "v"],
+        ["test", "t"],
+    ]
+    features = Features(config.folder)
+    assert (features.index.fillna(0) == index.fillna(0)).all(axis=None)
+    for row in index.itertuples():
+        graph = features.graph(row.split, row.name)
+        arrays = np.load(data_path(config, row.split, row.name))
+        assert (graph.num_nodes, len(graph.edge_index), len(graph.config_index), graph.num_configs) == (
+            row.nodes,
+            row.edges,
+            row.configurable,
+            row.configs,
+        )
+        assert graph.config_feat.shape[1] == len(features.config_columns)
+        assert row.configs + row.merged == len(arrays["config_runtime"])
+        assert np.isnan(row.spread) == (row.split == "test")
+        label = arrays["config_runtime"] / arrays.get("config_runtime_normalizers", 1)
+        if row.split != "train":
+            np.testing.assert_allclose(graph.runtime, label)
+            np.testing.assert_array_equal(graph.count, 1)
+        else:
+            np.testing.assert_allclose((graph.runtime * graph.count).sum(), label.sum())
+    assert features.manifest["settings"]["padding"] == -1 and features.manifest["graphs"] == 4
+
+
+def test_a_second_call_redoes_nothing(config):
+    first = build_features(config)
+    before = stamps(config)
+    again = build_features(config)
+    assert stamps(config) == before
+    assert (first.fillna(0) == again.fillna(0)).all(axis=None)
+
+
+def test_settings_of_where_and_how_fast_redo_nothing(config):
+    build_features(config)
+    before = stamps(config)
+    build_features(dataclasses.replace(config, workers=2))
+    assert stamps(config) == before
+
+
+def test_an_interrupted_build_goes_on_where_it_stopped(config, monkeypatch):
+    build = fastslow.features.build.build_graph
+    built = []
+
+    def stop_after_two(program, config):
+        if len(built) == 2:
+            raise KeyboardInterrupt
+        built.append(program.name)
+        return build(program, config)
+
+    monkeypatch.setattr(fastslow.features.build, "build_graph", stop_after_two)
+    with pytest.raises(KeyboardInterrupt):
+        build_features(config)
+    with pytest.raises(DataError, match="not finished"):
+        Features(config.folder)
+    before = stamps(config)
+    assert before.keys() == graph_files("train/a", "train/b")
+    monkeypatch.setattr(fastslow.features.build, "build_graph", build)
+    build_features(config)
+    assert rewritten(config, before) == graph_files("valid/v", "test/t")
+    fresh = dataclasses.replace(config, folder=config.folder + " 2")
+    build_features(fresh)
+    assert_same_content(content(config), content(fresh))
+
+
+def test_a_build_cut_short_after_the_last_graph_is_finished_without_building(config):
+    build_features(config)
+    before, columns = stamps(config), Features(config.folder).config_columns
+    (Path(config.folder) / "manifest.json").unlink()
+    build_features(config)
+    assert rewritten(config, before) == set()
+    assert Features(config.folder).config_columns == columns
+
+
+def test_a_changed_file_redoes_its_graph_alone(config):
+    build_features(config)
+    before, old = stamps(config), content(config)
+    kind = get_collection(config.collection).kind
+    write_npz(data_path(config, "valid", "v"), competition_arrays(kind, seed=99))
+    build_features(config)
+    assert rewritten(config, before) == graph_files("valid/v")
+    new = content(config)
+    assert (old["valid", "v", "runtime"] != new["valid", "v", "runtime"]).any()
+
+
+def test_a_file_written_again_with_the_same_content_redoes_nothing(config):
+    build_features(config)
+    before = stamps(config)
+    path = data_path(config, "train", "a")
+    np.savez(path, **np.load(path))  # unpacked this time
+    build_features(config)
+    assert stamps(config) == before
+
+
+def test_a_changed_setting_redoes_every_graph(config):
+    build_features(config)
+    before = stamps(config)
+    padding = content(config)
+    changed = dataclasses.replace(config, padding=0)
+    assert changed.artifact().changes() == ["padding: -1 -> 0"]
+    build_features(changed)
+    assert rewritten(config, before) == graph_files("train/a", "train/b", "valid/v", "test/t")
+    build_features(config)
+    assert_same_content(content(config), padding)
+
+
+def test_a_new_file_is_added_and_a_removed_one_disappears(config):
+    build_features(config)
+    kind = get_collection(config.collection).kind
+    write_npz(data_path(config, "train", "c.codes"), competition_arrays(kind, seed=5))
+    data_path(config, "train", "a").unlink()
+    (Path(config.folder) / "train" / ".b.npz.1.tmp.npz").touch()  # left by a killed writer
+    before = stamps(config)
+    index = build_features(config)
+    assert index["name"].tolist() == ["b", "c.codes", "v", "t"]
+    assert rewritten(config, before) == graph_files("train/c.codes")
+    assert {name for name in stamps(config) if "/" in name} == graph_files(
+        "train/b", "train/c.codes", "valid/v", "test/t"
+    )
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_broken_file_leaves_no_finished_folder(config, workers):
+    build_features(config)
+    path = data_path(config, "valid", "v")
+    data = bytearray(path.read_bytes())
+    data[200] ^= 255
+    path.write_bytes(data)
+    path.with_name("w.npz").write_bytes(data)
+    with pytest.raises(DataError, match=r"v\.npz: cannot be read|w\.npz: cannot be read"):
+        build_features(dataclasses.replace(config, workers=workers))
+    with pytest.raises(DataError, match="not finished"):
+        Features(config.folder)
+
+
+def test_a_test_file_among_the_labelled_is_refused(config):
+    path = data_path(config, "train", "b")
+    write_npz(path, competition_arrays(get_collection(config.collection).kind, labelled=False))
+    with pytest.raises(DataError, match=r"b\.npz: config_runtime\[0\] is 0.*is this a test file"):
+        build_features(config)
+
+
+def test_a_missing_split_is_refused(config):
+    data_path(config, "test", "t").unlink()
+    with pytest.raises(DataError, match="no npz files"):
+        build_features(config)
+
+
+def test_two_builders_at_once_make_one_good_folder(config):
+    context = multiprocessing.get_context("spawn")
+    builders = [context.Process(target=build_features, args=(config,)) for _ in range(2)]
+    for builder in builders:
+        builder.start()
+    for builder in builders:
+        builder.join(60)
+    assert [builder.exitcode for builder in builders] == [0, 0]
+    alone = dataclasses.replace(config, folder=config.folder + " 2")
+    build_features(alone)
+    assert_same_content(content(config), content(alone))
+
+
+def test_scalers_come_from_train_alone(config):
+    build_features(config)
+    old = content(config)
+    train = [Features(config.folder).graph("train", name) for name in ("a", "b")]
+    for name, matrices in (
+        ("node", [expand_node_features(graph.node_feat) for graph in train]),
+        ("config", [graph.config_feat for graph in train]),
+    ):
+        expected = Scaler.fit(matrices)
+        np.testing.assert_array_equal(old[name, "mean"], expected.mean)
+        np.testing.assert_array_equal(old[name, "std"], expected.std)
+    kind = get_collection(config.collection).kind
+    write_npz(data_path(config, "valid", "v"), competition_arrays(kind, seed=99))
+    write_npz(data_path(config, "test", "t"), competition_arrays(kind, seed=98, labelled=False))
+    build_features(config)
+    scalers = [key for key in old if key[0] in ("node", "config")]
+    assert len(scalers) == 4
+    for key in scalers:
+        np.testing.assert_array_equal(content(config)[key], old[key])
+    write_npz(data_path(config, "train", "a"), competition_arrays(kind, seed=5))
+    build_features(config)
+    for key in scalers:
+        assert (content(config)[key] != old[key]).any()
+
+
+def test_duplicates_are_merged_in_train_alone(tmp_path):
+    root = write_data_root(tmp_path, "layout:xla:random")  # every second configuration is given twice
+    config = LayoutFeatureConfig(data_root=str(root), folder=str(tmp_path / "f"), workers=1)
+    index = build_features(config).set_index("name")
+    assert (index.loc[["a", "b"], "merged"] > 0).all()
+    assert (index.loc[["v", "t"], "merged"] == 0).all()
+    kept = build_features(dataclasses.replace(config, merge_duplicates=False))
+    assert (kept["merged"] == 0).all()
+
+
+@given(structure=structures(max_configs=9), seed=st.integers(0, 99))
+@settings(max_examples=60, deadline=None)
+def test_merging_matches_a_loop(structure, seed):
+    *rest, codes = structure
+    again = np.random.default_rng(seed).integers(
+        0, len(codes) // 2 + 1, len(codes)
+    )  # some of them more than once
+    graph = make_graph((*rest, codes[again]), seed)
+    if not len(graph.config_index):  # a kernel: configurations differ by their features
+        graph = dataclasses.replace(graph, config_feat=graph.config_feat[again])
+    groups = {}
+    for config in range(graph.num_configs):
+        row = graph.codes[config] if len(graph.config_index) else graph.config_feat[config]
+        groups.setdefault(tuple(row.ravel().tolist()), []).append(config)
+    merged = merge_duplicates(graph)
+    assert merged.num_configs == len(groups)
+    for row, members in enumerate(groups.values()):  # in the order of their first members
+        assert merged.config_ids[row] == members[0]
+        assert merged.count[row] == len(members)
+        assert merged.runtime[row] == pytest.approx(graph.runtime[members].mean())
+        np.testing.assert_array_equal(merged.codes[row], graph.codes[members[0]])
+        np.testing.assert_array_equal(merged.config_feat[row], graph.config_feat[members[0]])
+
+
+@pytest.mark.parametrize("hops", [0, 1, -1])
+def test_hops_decide_which_nodes_stay_and_nothing_else(tmp_path, hops):
+    root = write_data_root(tmp_path, "layout:xla:random")
+    config = LayoutFeatureConfig(
+        data_root=str(root), folder=str(tmp_path / "f"), hops=hops, workers=1, merge_duplicates=False
+    )
+    build_features(config)
+    graph = Features(config.folder).graph("train", "a")
+    arrays = layout_arrays(seed=sum(b"a"))
+    assert graph.num_nodes == {0: 3, 1: 10, -1: 10}[hops]  # the dots alone; with operands and users: all
+    np.testing.assert_array_equal(graph.node_opcode[graph.config_index], 34)
+    np.testing.assert_array_equal(
+        graph.layouts[graph.codes].reshape(arrays["node_config_feat"].shape), arrays["node_config_feat"]
+    )
+    # features of a configuration do not depend on pruning
+    whole = dataclasses.replace(config, folder=str(tmp_path / "w"), hops=-1)
+    build_features(whole)
+    np.testing.assert_array_equal(graph.config_feat, Features(whole.folder).graph("train", "a").config_feat)
+
+
+@pytest.mark.parametrize(
+    ("make", "change", "field"),
+    [
+        (LayoutFeatureConfig, {"collection": "tile:xla"}, "collection"),
+        (TileFeatureConfig, {"collection": "layout:xla:random"}, "collection"),
+        (LayoutFeatureConfig, {"collection": "xla"}, "collection"),
+        (LayoutFeatureConfig, {"hops": -2}, "hops"),
+        (LayoutFeatureConfig, {"direction": "up"}, "direction"),
+        (LayoutFeatureConfig, {"default_layout": "column_major"}, "default_layout"),
+        (LayoutFeatureConfig, {"copies_through": -1}, "copies_through"),
+        (TileFeatureConfig, {"padding": 1}, "padding"),
+        (TileFeatureConfig, {"workers": 0}, "workers"),
+        (TileFeatureConfig, {"hops": 1}, "hops"),
+    ],
+)
+def test_a_setting_out_of_range_is_refused(make, change, field):
+    with pytest.raises(ConfigError, match=f"^{field}: "):
+        make.of(change)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_column_is_in_the_data_dictionary(tmp_path, kind):
+    make, collection = KINDS[kind]
+    root = write_data_root(tmp_path, collection)
+    config = make(collection=collection, data_root=str(root), folder=str(tmp_path / "f"), workers=1)
+    build_features(config)
+    documented = set(re.findall(r"`([a-z0-9_<>]+)`", (ROOT / "features" / "README.md").read_text()))
+    columns = Features(config.folder).config_columns
+    assert len(set(columns)) == len(columns)
+    for column in columns:
+        pattern = re.sub(r"\d", "<d>", column)
+        by_group = re.sub(r"^(kernel|output|input)_", "<group>_", pattern)
+        assert documented & {column, pattern, by_group}, f"{column} is not in features/README.md"
+
+
+def test_every_collection_has_its_settings():
+    assert {c.kind for c in COLLECTIONS} == KINDS.keys()
+    for collection in COLLECTIONS:
+        make, _ = KINDS[collection.kind]
+        assert make(collection=collection.name).collection == collection.name

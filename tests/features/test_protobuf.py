@@ -1,0 +1,227 @@
+"""What a protobuf adds to its npz, and that it is the protobuf of that npz and no other."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fastslow.competition import node_columns
+from fastslow.competition.catalog import Program as CompetitionProgram
+from fastslow.competition.catalog import get_collection
+from fastslow.competition.reader import read_competition_file
+from fastslow.core.errors import ConfigError, DataError
+from fastslow.features.build import build_features, build_graph
+from fastslow.features.config import LayoutFeatureConfig
+from fastslow.features.config_tensors import config_tensors
+from fastslow.features.list_padding import PADDING, pad
+from fastslow.features.protobuf import find_protobuf, read_exact_graph
+from fastslow.features.store import Features
+from fastslow.xla.graph_arrays import graph_arrays
+from fastslow.xla.messages import ModuleTuningData
+from helpers.competition_files import REAL, write_npz
+from helpers.hlo_message import Program, graph, random_program
+
+COLLECTION = get_collection("layout:xla:random")
+SPLIT_OF = {"a": "train", "v": "valid", "t": "test"}
+PUBLISHED_MODULE = REAL / "pb" / "module_tuning_data_layout.pb"
+PUBLISHED_GRAPH = REAL / "npz_all" / "npz" / "layout" / "xla" / "default" / "valid" / "unet_3d.4x4.bf16.npz"
+
+
+def square_dots():
+    """Two dots of square matrices; the second one's kernel is the first, whose number is the lower.
+
+    The npz cannot tell that: operand 0 more often than not has the lower number.
+    """
+    program = Program()
+    x, y = program.add("parameter", (8, 8)), program.add("parameter", (8, 8), parameter_number=1)
+    first = program.add("dot", (8, 8), [x, y], dot={"lhs_contracting": [1], "rhs_contracting": [0]})
+    turned = program.add("reverse", (8, 8), [x], dimensions=[1])  # of how many axes, the npz cannot tell
+    second = program.add("dot", (8, 8), [turned, first], dot={"lhs_contracting": [1], "rhs_contracting": [0]})
+    program.computation.root_id = second
+    program.module.entry_computation_id = program.computation.id
+    return program.module, [first, second]
+
+
+def competition_arrays(module, ids, configs=4):
+    """A competition file of a module: some nodes configurable, the first tensors row-major."""
+    layouts = np.full((configs, len(ids), 18), -1, np.float32)
+    layouts[: configs // 2, :, [0, 6, 12]] = 1
+    return {
+        **graph_arrays(module),
+        "node_config_ids": np.array(ids),
+        "node_config_feat": layouts,
+        "config_runtime": np.arange(1, configs + 1),
+    }
+
+
+def write_program(root, name, module, ids):
+    path = COLLECTION.folder(root, SPLIT_OF[name]) / f"{name}.npz"
+    return write_npz(path, competition_arrays(module, ids))
+
+
+def write_protobuf(path, module):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(module.SerializeToString())
+    return path
+
+
+@pytest.fixture
+def config(tmp_path):
+    """Settings for one program a split, with the protobuf of the train program alone."""
+    module, ids = square_dots()
+    for name in SPLIT_OF:
+        write_program(tmp_path / "data", name, module, ids)
+    write_protobuf(tmp_path / "pb" / "a.pb", module)
+    return LayoutFeatureConfig(
+        data_root=str(tmp_path / "data"),
+        folder=str(tmp_path / "features"),
+        hlo_folder=str(tmp_path / "pb"),
+        workers=1,
+    )
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_padding_and_operands_are_those_of_the_module(tmp_path, seed):
+    program = random_program(seed)
+    program.module.entry_computation_id = program.computation.id
+    npz = write_npz(tmp_path / "p.npz", competition_arrays(program.module, [0]))
+    file = read_competition_file(npz, "layout")
+    exact = read_exact_graph(write_protobuf(tmp_path / "p.pb", program.module), file)
+    assert np.array_equal(exact.node_feat, graph(program.module, PADDING)[0])
+    instructions = program.computation.instructions
+    assert exact.operands[: len(instructions)] == [list(inst.operand_ids) for inst in instructions]
+
+
+def test_the_order_of_operands_is_taken_from_the_module():
+    module, ids = square_dots()
+    arrays = graph(module)
+    guessed = config_tensors(*arrays, np.array(ids))
+    assert guessed.ambiguous.all() and guessed.source_ids[1].tolist() == [4, 2, 3]
+    exact = config_tensors(
+        *arrays, np.array(ids), [list(i.operand_ids) for i in module.computations[0].instructions]
+    )
+    assert not exact.ambiguous.any() and exact.known.all()
+    assert exact.source_ids.tolist() == [[2, 0, 1], [4, 3, 2]]
+
+
+@pytest.mark.parametrize(
+    ("opcode", "wanted"), [("reshape", [2, 0, -1]), ("convolution", [2, 0, 1]), ("add", [2, -1, -1])]
+)
+def test_operands_by_opcode(opcode, wanted):
+    program = Program()
+    tensors = [program.add("parameter", (4, 4)), program.add("parameter", (4, 4))]
+    taken = tensors[:1] if opcode == "reshape" else tensors
+    node = program.add(opcode, (4, 4), taken)
+    tensors = config_tensors(*graph(program.module), np.array([node]), [[], [], taken])
+    assert tensors.source_ids.tolist() == [wanted]
+
+
+def test_features_are_exact_where_there_is_a_protobuf(config):
+    index = build_features(config)
+    assert dict(zip(index["name"], index["exact"], strict=True)) == {"a": True, "v": False, "t": False}
+    features = Features(config.folder)
+    exact, guessed = (features.graph(SPLIT_OF[name], name) for name in "av")
+    reverse = node_columns.DIMENSIONS
+    assert exact.node_feat[3, reverse].tolist() == [1, *[PADDING] * 5]
+    assert guessed.node_feat[3, reverse].tolist() == [1, *[0] * 5], "the npz alone cannot tell"
+    assert exact.pairs.tolist() == [[0, 1, 2]], "the first dot is the kernel of the second"
+    assert guessed.pairs.tolist() == [[0, 1, 1]]
+
+
+def test_a_protobuf_that_comes_changes_or_goes_rebuilds_its_graph_alone(config, tmp_path):
+    build_features(config)
+
+    def pairs_and_stamp(name):
+        path = Path(config.folder) / SPLIT_OF[name] / f"{name}.npz"
+        return Features(config.folder).graph(SPLIT_OF[name], name).pairs[0, 2], path.stat().st_mtime_ns
+
+    before = {name: pairs_and_stamp(name) for name in SPLIT_OF}
+    build_features(config)
+    assert {name: pairs_and_stamp(name) for name in SPLIT_OF} == before
+    write_protobuf(tmp_path / "pb" / "v.pb", square_dots()[0])
+    build_features(config)
+    assert pairs_and_stamp("v")[0] == 2 and before["v"][0] == 1
+    assert pairs_and_stamp("a") == before["a"]
+    (tmp_path / "pb" / "v.pb").unlink()
+    build_features(config)
+    assert pairs_and_stamp("v")[0] == 1
+    (tmp_path / "pb" / "a.pb").write_bytes(b"")
+    with pytest.raises(DataError, match="a.pb: is empty"):
+        build_features(config)
+
+
+def test_padding_of_0_stays_as_published(config):
+    config = LayoutFeatureConfig.of(config.asdict() | {"padding": 0})
+    program = config.programs()[0]
+    assert program.name == "a"
+    assert np.array_equal(build_graph(program, config)[0].node_feat, graph(square_dots()[0])[0])
+
+
+def test_where_a_protobuf_is_looked_for(tmp_path):
+    program = CompetitionProgram(COLLECTION, "train", tmp_path / "a.npz")
+    assert find_protobuf(tmp_path, program) is None
+    flat = write_protobuf(tmp_path / "a.pb", square_dots()[0])
+    assert find_protobuf(tmp_path, program) == flat
+    tree = write_protobuf(tmp_path / "layout" / "xla" / "random" / "train" / "a.pb", square_dots()[0])
+    assert find_protobuf(tmp_path, program) == tree
+
+
+def test_a_folder_without_protobufs_is_refused(config, tmp_path):
+    with pytest.raises(DataError, match="holds no .pb file.*hlo_folder"):
+        build_features(LayoutFeatureConfig.of(config.asdict() | {"hlo_folder": str(tmp_path / "data")}))
+    with pytest.raises(ConfigError, match="hlo_folder: 3 is int"):
+        LayoutFeatureConfig(hlo_folder=3)
+
+
+def change_shape(module):
+    module.computations[0].instructions[2].shape.dimensions[1] = 9
+
+
+def change_opcode(module):
+    module.computations[0].instructions[3].opcode = "negate"
+
+
+def change_edge(module):
+    module.computations[0].instructions[2].operand_ids[:] = [1, 1]
+
+
+def add_node(module):
+    module.computations[0].instructions.add(opcode="constant", id=99)
+
+
+@pytest.mark.parametrize(
+    ("change", "difference"),
+    [
+        (change_shape, r"its node_feat\[2, 22\] \(shape_1\) is 9.0, the npz's 8.0"),
+        (change_opcode, r"its node_opcode\[3\] is 60, the npz's 76"),
+        (change_edge, r"its edge_index has the shape \(4, 2\), the npz's \(5, 2\)"),
+        (add_node, r"its node_opcode has the shape \(6,\), the npz's \(5,\)"),
+    ],
+)
+def test_a_protobuf_of_another_program_is_refused(config, tmp_path, change, difference):
+    module = square_dots()[0]
+    change(module)
+    write_protobuf(tmp_path / "pb" / "a.pb", module)
+    with pytest.raises(DataError, match=f"a.pb: is not the program of .*a.npz: {difference}.*same name"):
+        build_features(config)
+
+
+def test_configurable_nodes_must_agree_too(tmp_path):
+    module, ids = square_dots()
+    file = read_competition_file(write_npz(tmp_path / "a.npz", competition_arrays(module, ids)), "layout")
+    run = {"module_config": {"layout_config": {"nodes": [{}, {}]}}, "profile": {"compute_time_ns": 5}}
+    tuned = ModuleTuningData(module=module, fingerprint=1, runs=[run], config_index_to_node=ids)
+    assert read_exact_graph(write_protobuf(tmp_path / "a.pb", tuned), file).operands[4] == [3, 2]
+    tuned.config_index_to_node[0] = 0
+    with pytest.raises(DataError, match=r"its node_config_ids\[0\] is 0, the npz's 2"):
+        read_exact_graph(write_protobuf(tmp_path / "a.pb", tuned), file)
+
+
+@pytest.mark.skipif(not PUBLISHED_MODULE.is_file(), reason=f"no published pair under {REAL}")
+def test_the_published_pair():
+    file = read_competition_file(PUBLISHED_GRAPH, "layout")
+    exact = read_exact_graph(PUBLISHED_MODULE, file)
+    assert np.array_equal(exact.node_feat, pad(file.node_feat, file.node_opcode, file.edge_index))
+    arrays = file.node_feat, file.node_opcode, file.edge_index, file.node_config_ids
+    ours, found = config_tensors(*arrays, exact.operands), config_tensors(*arrays)
+    assert np.array_equal(ours.source_ids, found.source_ids) and not ours.ambiguous.any()

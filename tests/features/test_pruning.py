@@ -1,0 +1,95 @@
+from collections import deque
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastslow.features.pruning import DIRECTIONS, WHOLE_GRAPH, hop_distance, prune
+from helpers.random_graphs import structures
+
+HOPS = (0, 1, 2, WHOLE_GRAPH)
+
+
+def breadth_first(edge_index, num_nodes, start_ids, direction):
+    """Distance of each node that can be reached, by a queue, one node at a time."""
+    neighbours = {node: [] for node in range(num_nodes)}
+    for user, operand in np.asarray(edge_index).tolist():
+        if direction in ("both", "operands"):
+            neighbours[user].append(operand)
+        if direction in ("both", "users"):
+            neighbours[operand].append(user)
+    distance = {int(node): 0 for node in start_ids}
+    queue = deque(distance)
+    while queue:
+        node = queue.popleft()
+        for other in neighbours[node]:
+            if other not in distance:
+                distance[other] = distance[node] + 1
+                queue.append(other)
+    return distance
+
+
+@given(structures(max_nodes=9, max_configs=1), st.sampled_from(DIRECTIONS), st.sampled_from((*HOPS, 3, 20)))
+@settings(max_examples=150, deadline=None)
+def test_hop_distance_is_that_of_a_breadth_first_search(structure, direction, hops):
+    edge_index, num_nodes, start_ids, _ = structure
+    far = breadth_first(edge_index, num_nodes, start_ids, direction)
+    within = {n: d for n, d in far.items() if hops == WHOLE_GRAPH or d <= hops}
+    wanted = [within.get(node, -1) for node in range(num_nodes)]
+    assert hop_distance(edge_index, num_nodes, start_ids, hops, direction).tolist() == wanted
+
+
+@given(structures(max_nodes=9, max_configs=1), st.sampled_from(DIRECTIONS), st.sampled_from(HOPS))
+@settings(max_examples=150, deadline=None)
+def test_pruning_keeps_exactly_the_neighbourhood_and_the_edges_in_it(structure, direction, hops):
+    edge_index, num_nodes, config_ids, _ = structure
+    pruned = prune(edge_index, num_nodes, config_ids, hops, direction)
+    far = breadth_first(edge_index, num_nodes, config_ids, direction)
+    if hops == WHOLE_GRAPH:
+        kept = list(range(num_nodes))
+    else:
+        kept = sorted(node for node, distance in far.items() if distance <= hops)
+    assert pruned.node_ids.tolist() == kept
+    assert pruned.distance.tolist() == [far.get(node, -1) for node in kept]
+    # every edge between kept nodes, in the old order, under new numbers; and no other
+    induced = [edge for edge in edge_index.tolist() if set(edge) <= set(kept)]
+    assert pruned.node_ids[pruned.edge_index].tolist() == induced
+    assert pruned.node_ids[pruned.config_index].tolist() == config_ids.tolist()
+    assert all(a.dtype == np.int64 for a in (pruned.node_ids, pruned.edge_index, pruned.config_index))
+
+
+def test_the_whole_graph_is_left_as_it_is():
+    edges = np.array([[1, 0], [2, 1], [4, 3]])
+    pruned = prune(edges, 5, np.array([2, 0]), WHOLE_GRAPH)
+    assert pruned.node_ids.tolist() == [0, 1, 2, 3, 4]
+    assert np.array_equal(pruned.edge_index, edges)
+    assert pruned.config_index.tolist() == [2, 0]
+    assert pruned.distance.tolist() == [0, 1, 0, -1, -1]
+
+
+@pytest.mark.parametrize(
+    "direction, kept", [("both", [1, 2, 3, 4]), ("operands", [1, 2, 3]), ("users", [3, 4])]
+)
+def test_operands_are_what_a_node_consumes_and_users_consume_it(direction, kept):
+    # 3 consumes 1 and 2, 4 consumes 3; 0 and 5 are two hops away
+    edges = np.array([[1, 0], [3, 1], [3, 2], [4, 3], [5, 4]])
+    assert prune(edges, 6, np.array([3]), 1, direction).node_ids.tolist() == kept
+
+
+def test_an_edge_between_two_kept_nodes_stays_though_no_walk_uses_it():
+    # 1 and 2 are both one hop from 0; the edge between them belongs to the induced subgraph
+    edges = np.array([[0, 1], [0, 2], [1, 2], [2, 3]])
+    pruned = prune(edges, 4, np.array([0]), 1, "operands")
+    assert pruned.edge_index.tolist() == [[0, 1], [0, 2], [1, 2]]
+
+
+@given(structures(max_nodes=9, max_configs=1), st.sampled_from(DIRECTIONS), st.sampled_from([0, 1, 2]))
+@settings(max_examples=40, deadline=None)
+def test_pruning_again_changes_nothing(structure, direction, hops):
+    edge_index, num_nodes, config_ids, _ = structure
+    once = prune(edge_index, num_nodes, config_ids, hops, direction)
+    twice = prune(once.edge_index, len(once.node_ids), once.config_index, hops, direction)
+    assert np.array_equal(twice.node_ids, np.arange(len(once.node_ids)))
+    assert np.array_equal(twice.edge_index, once.edge_index)
+    assert np.array_equal(twice.distance, once.distance)

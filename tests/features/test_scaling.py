@@ -1,0 +1,114 @@
+"""Scaling, held against loops and against moments computed in one go."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastslow.competition import node_columns
+from fastslow.core.errors import DataError
+from fastslow.features.scaling import (
+    CLIP,
+    Scaler,
+    expand_node_features,
+    read_scaler,
+    signed_log1p,
+    write_scalers,
+)
+
+values = st.floats(-1e8, 1e8, allow_nan=False)
+
+
+def test_signed_log_of_the_extremes_of_the_data():
+    expected = [-math.log(3), -math.log(2), 0, math.log(2), math.log(1 + 2.6e7)]
+    np.testing.assert_allclose(signed_log1p(np.array([-2, -1, 0, 1, 2.6e7])), expected)
+
+
+@given(a=values, b=values)
+@settings(max_examples=50, deadline=None)
+def test_signed_log_is_odd_and_keeps_the_order(a, b):
+    low, high = signed_log1p(np.array(sorted([a, b])))
+    assert low <= high
+    assert signed_log1p(-np.array(a)) == -signed_log1p(np.array(a))
+
+
+def test_expanded_features_match_a_loop(rng):
+    node_feat = rng.choice([-2, -1, 0, 1, 5, 127, 128, 129, 1000, 2.6e7], (20, 140)).astype(np.float32)
+    node_feat[:, node_columns.SHAPE] = rng.choice([-1, 0, 1, 127, 128, 300, 51200], (20, 6))
+    expanded = expand_node_features(node_feat)
+    assert expanded.shape == (20, 146) and expanded.dtype == np.float32
+    for row, out in zip(node_feat.tolist(), expanded.tolist(), strict=True):
+        sizes = row[node_columns.SHAPE]
+        expected = [math.copysign(math.log1p(abs(x)), x) for x in row[:134]]
+        expected += [-1 if size < 0 else size % 128 / 128 for size in sizes]
+        expected += [-1 if size < 0 else math.log1p(size // 128) for size in sizes]
+        np.testing.assert_allclose(out, expected, rtol=1e-6)
+
+
+def test_every_matrix_weighs_the_same(rng):
+    small, large = rng.normal(5, 2, (4, 3)), rng.normal(-1, 7, (400, 3))
+    scaler = Scaler.fit([small, large])
+    together = np.concatenate([np.repeat(small, 100, 0), large])
+    np.testing.assert_allclose(scaler.mean, together.mean(0))
+    np.testing.assert_allclose(scaler.std, together.std(0))
+    scaled = np.concatenate([np.repeat(scaler.transform(small), 100, 0), scaler.transform(large)])
+    np.testing.assert_allclose(scaled.mean(0), 0, atol=1e-5)
+    np.testing.assert_allclose(scaled.std(0), 1, rtol=1e-5)
+
+
+def test_the_order_of_matrices_and_rows_changes_nothing(rng):
+    parts = [rng.normal(size=(n, 4)) for n in (3, 8, 5)]
+    one, other = Scaler.fit(parts), Scaler.fit([rng.permutation(part) for part in parts[::-1]])
+    np.testing.assert_allclose(one.mean, other.mean)
+    np.testing.assert_allclose(one.std, other.std)
+
+
+@pytest.mark.parametrize("constant", [0, -1, -0.013835835, 17.077, 2.6e7])
+def test_a_constant_column_is_dropped(rng, constant):
+    sizes = (2320, 1680, 870, 1716, 304, 2404, 672)  # their rounding leaves the third a variance
+    matrices = [np.column_stack([np.full(n, constant, np.float32), rng.normal(size=n)]) for n in sizes]
+    scaler = Scaler.fit(matrices)
+    assert scaler.kept.tolist() == [1]
+    assert scaler.transform(matrices[0]).shape == (2320, 1)
+    assert np.isfinite(scaler.transform(matrices[0])).all()
+
+
+def test_pooled_scalers_equal_one_fitted_on_all(rng):
+    splits = [[rng.normal(loc, 2, (n, 3)) for n in (4, 9)] for loc in (0, 5, -3)]
+    for split in splits:
+        for matrix in split:
+            matrix[:, 1] = 0.3
+    pooled = Scaler.pool([Scaler.fit(split) for split in splits])
+    together = Scaler.fit([matrix for split in splits for matrix in split])
+    np.testing.assert_allclose(pooled.mean, together.mean)
+    np.testing.assert_allclose(pooled.std, together.std)
+    assert pooled.kept.tolist() == [0, 2]
+    alone = Scaler.fit(splits[0])
+    assert Scaler.pool([alone]) is alone
+
+
+def test_a_column_that_differs_between_graphs_only_is_kept():
+    assert Scaler.fit([np.zeros((5, 1)), np.ones((2, 1))]).kept.tolist() == [0]
+
+
+def test_an_unseen_extreme_is_clipped(rng):
+    scaler = Scaler.fit([rng.normal(size=(50, 1))])
+    scaled = scaler.transform(np.array([[1e9], [-1e9], [0.0]]))
+    assert scaled[:2, 0].tolist() == [CLIP, -CLIP]
+    assert abs(scaled[2, 0]) < 1
+    assert scaled.dtype == np.float32
+
+
+def test_scalers_come_back(tmp_path, rng):
+    node, config = Scaler.fit([rng.normal(size=(5, 3))]), Scaler.fit([rng.normal(size=(5, 2))])
+    write_scalers(tmp_path / "s.npz", node=node, config=config)
+    for name, scaler in (("node", node), ("config", config)):
+        read = read_scaler(tmp_path / "s.npz", name)
+        np.testing.assert_array_equal(read.mean, scaler.mean)
+        np.testing.assert_array_equal(read.std, scaler.std)
+    with pytest.raises(DataError, match="other_mean"):
+        read_scaler(tmp_path / "s.npz", "other")
+    with pytest.raises(DataError, match="no such file"):
+        read_scaler(tmp_path / "lost.npz", "node")

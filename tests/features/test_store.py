@@ -1,0 +1,143 @@
+"""The compact store: what was written is read, what was not finished is not."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fastslow.core.errors import DataError
+from fastslow.features import store
+from fastslow.features.store import Features, Graph, is_written, read_graph, write_graph
+from helpers.random_graphs import make_graph
+
+STRUCTURE = (
+    np.array([[1, 0], [2, 1]]),
+    3,
+    np.array([2, 1]),
+    np.arange(24).reshape(4, 2, 3).astype(np.uint8) % 3,
+)
+
+
+@pytest.fixture
+def graph():
+    return make_graph(STRUCTURE)
+
+
+def assert_equal(read: Graph, written: Graph):
+    for name, value in vars(written).items():
+        np.testing.assert_array_equal(getattr(read, name), value)
+        if name != "name":
+            assert getattr(read, name).dtype == value.dtype
+
+
+def test_a_graph_comes_back_with_its_large_arrays_on_disk(tmp_path, graph):
+    write_graph(tmp_path, "train", graph, "mark")
+    read = read_graph(tmp_path, "train", "random")
+    assert_equal(read, graph)
+    assert isinstance(read.codes, np.memmap) and isinstance(read.config_feat, np.memmap)
+    np.testing.assert_array_equal(read.codes[[3, 0]], graph.codes[[3, 0]])
+    assert (read.num_nodes, read.num_configs) == (3, 4)
+
+
+def test_a_graph_without_configurable_nodes_comes_back(tmp_path):
+    edges, num_nodes, config_index, codes = STRUCTURE
+    graph = make_graph((edges[:0], num_nodes, config_index[:0], codes[:, :0]))
+    write_graph(tmp_path, "test", graph, "mark")
+    assert_equal(read_graph(tmp_path, "test", "random"), graph)
+
+
+def test_only_what_has_the_mark_counts_as_written(tmp_path, graph):
+    assert not is_written(tmp_path, "train", "random", "mark")
+    write_graph(tmp_path, "train", graph, "mark")
+    assert is_written(tmp_path, "train", "random", "mark")
+    assert not is_written(tmp_path, "train", "random", "other")
+    assert not is_written(tmp_path, "valid", "random", "mark")
+
+
+@pytest.mark.parametrize("file", ["random.npz", "random.codes.npy", "random.config_feat.npy"])
+def test_a_lost_file_is_missed(tmp_path, graph, file):
+    write_graph(tmp_path, "train", graph, "mark")
+    (tmp_path / "train" / file).unlink()
+    assert not is_written(tmp_path, "train", "random", "mark")
+    with pytest.raises(DataError, match=f"{file}: no such file.*feature notebook"):
+        read_graph(tmp_path, "train", "random")
+
+
+@pytest.mark.parametrize("file", ["random.npz", "random.codes.npy", "random.config_feat.npy"])
+@pytest.mark.parametrize("length", [0, 50, 130])
+def test_a_truncated_file_is_refused(tmp_path, graph, file, length):
+    write_graph(tmp_path, "train", graph, "mark")
+    path = tmp_path / "train" / file
+    path.write_bytes(path.read_bytes()[:length])
+    with pytest.raises(DataError, match=f"{file}: cannot be read"):
+        read_graph(tmp_path, "train", "random")
+    if file == "random.npz":
+        assert not is_written(tmp_path, "train", "random", "mark")
+
+
+@pytest.mark.parametrize("array", ["codes", "config_feat"])
+def test_arrays_of_another_graph_are_refused(tmp_path, graph, array):
+    write_graph(tmp_path, "train", graph, "mark")
+    np.save(tmp_path / "train" / f"random.{array}.npy", getattr(graph, array)[:3])
+    with pytest.raises(DataError, match="differ in length"):
+        read_graph(tmp_path, "train", "random")
+
+
+def test_a_rewrite_cut_short_never_passes_for_the_old_graph(tmp_path, graph, monkeypatch):
+    write_graph(tmp_path, "train", graph, "old")
+
+    def fail(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(store.np, "savez", fail)  # after the memory-mapped arrays
+    with pytest.raises(KeyboardInterrupt):
+        write_graph(tmp_path, "train", graph, "new")
+    assert not is_written(tmp_path, "train", "random", "old")
+    assert not is_written(tmp_path, "train", "random", "new")
+    assert not list(tmp_path.rglob("*.tmp*"))
+
+
+@pytest.fixture
+def folder(tmp_path, graph):
+    """A finished features folder with two graphs, one of them of an awkward name."""
+    rows = []
+    for split, name in (("train", "random"), ("valid", "nan"), ("test", "1e5")):
+        write_graph(tmp_path, split, Graph(**{**vars(graph), "name": name}), "mark")
+        spread = np.nan if split == "test" else 2.0
+        rows.append({"split": split, "name": name, "configs": 4, "spread": spread})
+    pd.DataFrame(rows).to_csv(tmp_path / "graphs.csv", index=False)
+    manifest = {
+        "fingerprint": "f",
+        "settings": {"collection": "layout:nlp:random"},
+        "inputs": {"data": "d"},
+        "config_columns": ["one", "two", "three"],
+    }
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    return tmp_path
+
+
+def test_a_finished_folder_tells_what_it_holds(folder, graph):
+    features = Features(folder)
+    assert features.collection.name == "layout:nlp:random"
+    assert (features.fingerprint, features.data) == ("f", "d")
+    assert features.config_columns == ["one", "two", "three"]
+    assert [features.names(split) for split in ("train", "valid", "test")] == [["random"], ["nan"], ["1e5"]]
+    assert features.num_configs("valid") == {"nan": 4}
+    assert features.index["spread"].isna().tolist() == [False, False, True]
+    np.testing.assert_array_equal(features.graph("valid", "nan").codes, graph.codes)
+    np.testing.assert_array_equal(features.labels("train")["random"], graph.runtime)
+
+
+def test_test_runtimes_are_no_labels(folder):
+    with pytest.raises(DataError, match="test runtimes are not known.*solution.csv"):
+        Features(folder).labels("test")
+
+
+@pytest.mark.parametrize(
+    ("file", "problem"), [("manifest.json", "not finished"), ("graphs.csv", "no such file")]
+)
+def test_an_unfinished_folder_is_refused(folder, file, problem):
+    (folder / file).unlink()
+    with pytest.raises(DataError, match=problem):
+        Features(folder)

@@ -1,0 +1,227 @@
+"""Violation ratio and its refinements, held against plain loops written from their definitions."""
+
+from dataclasses import fields
+from math import log1p, prod
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastslow.competition.opcodes import CONVOLUTION, DOT, RESHAPE
+from fastslow.competition.reader import read_competition_file
+from fastslow.core.errors import ConfigError
+from fastslow.features.config_tensors import ConfigTensors, config_tensors
+from fastslow.features.violation import DEFAULT_LAYOUTS, VIOLATION_NAMES, violation_features
+
+ROOT = Path(__file__).parents[2]
+LAYOUT = Path("npz_all", "npz", "layout")
+SAMPLE = sorted((ROOT / "data" / "sample" / LAYOUT).rglob("*.npz"))
+REAL = sorted((ROOT.parent / "shared" / "real" / LAYOUT).rglob("*.npz"))
+KINDS = {"convolution": CONVOLUTION, "dot": DOT, "reshape": RESHAPE}
+ROLES = ("output", "input", "kernel")
+
+
+def pad6(values, fill):
+    return [*values, *[fill] * (6 - len(values))]
+
+
+def make_tensors(shapes, element_bytes=4):
+    """Tensors of the given sizes, [node][role] -> sizes, or None where not known."""
+    known = np.array([[shape is not None for shape in node] for node in shapes])
+    return ConfigTensors(
+        dims=np.array([[pad6(shape or (), 0) for shape in node] for node in shapes]),
+        rank=np.array([[len(shape or ()) for shape in node] for node in shapes]),
+        element_bytes=np.where(known, element_bytes, 0),
+        source_ids=np.where(known, 0, -1),
+        known=known,
+        ambiguous=np.zeros(len(shapes), dtype=bool),
+    )
+
+
+def random_case(seed, configs=7):
+    """Tensors, kinds, layouts and codes; some layouts are partial, some name axes a tensor lacks."""
+    rng = np.random.default_rng(seed)
+    kinds = rng.choice(list(KINDS.values()), 9)
+    sizes = [1, 3, 8, 10, 64, 100, 128, 130]
+    shapes = [[rng.choice(sizes, rng.integers(0, 7)).tolist() for _ in ROLES] for _ in kinds]
+    shapes[int(rng.integers(9))][int(rng.integers(3))] = None
+    for node in np.flatnonzero(kinds == RESHAPE):
+        shapes[node][2] = None
+    orders = [
+        rng.permutation(rank)[: rng.integers(1, rank + 1)].tolist() for rank in (1, 2, 2, 3, 3, 4, 5, 6, 6)
+    ]
+    layouts = np.array([pad6(order, -1) for order in [[], *orders]], dtype=np.int8)
+    codes = rng.integers(0, len(layouts), (configs, len(kinds), 3)).astype(np.uint8)
+    codes[rng.random(codes.shape) < 0.3] = 0
+    return make_tensors(shapes, rng.integers(1, 5, (len(kinds), 3))), kinds, layouts, codes
+
+
+def reference(tensors, kinds, layouts, codes, default_layout):
+    """The features of one configuration (K, 3) by the words of features/README.md: {name: value}."""
+    rows = []
+    for node, role in np.ndindex(codes.shape):
+        if not tensors.known[node, role] or tensors.rank[node, role] == 0:
+            continue
+        rank = int(tensors.rank[node, role])
+        dims = tensors.dims[node, role, :rank].tolist()
+        order = [axis for axis in layouts[codes[node, role]].tolist() if axis >= 0]
+        if order and max(order) >= rank:
+            continue
+        is_default = not order
+        order += [axis for axis in range(rank - 1, -1, -1) if axis not in order]
+        sizes = [dims[axis] for axis in order]
+        padded = [-(-sizes[0] // 128) * 128, *(-(-size // 8) * 8 for size in sizes[1:2]), *sizes[2:]]
+        rows.append(
+            {
+                "cell": (int(kinds[node]), role),
+                "default": is_default,
+                "counted": not (is_default and default_layout == "leave_out"),
+                "violation": sizes[0] < max(sizes),
+                "minor_unaligned": sizes[0] % 128 > 0,
+                "second_unaligned": rank > 1 and sizes[1] % 8 > 0,
+                "volume": prod(sizes),
+                "padded": prod(padded),
+                "bytes": prod(padded) * int(tensors.element_bytes[node, role]),
+            }
+        )
+
+    def share(rows, key, weight=None):
+        above = sum(row[key] * (row[weight] if weight else 1) for row in rows)
+        below = sum(row[weight] if weight else 1 for row in rows)
+        return above / below if below else 0.0
+
+    def padding(rows):
+        return sum(row["padded"] for row in rows) / max(1, sum(row["volume"] for row in rows))
+
+    counted = [row for row in rows if row["counted"]]
+    features = {
+        "violation_ratio": share(counted, "violation"),
+        "padded_over_volume": padding(counted),
+        "default_share": share(rows, "default"),
+        "violation_ratio_by_volume": share(counted, "violation", "volume"),
+        "minor_unaligned_share": share(counted, "minor_unaligned"),
+        "second_minor_unaligned_share": share(counted, "second_unaligned"),
+        "log_padded_bytes": log1p(sum(row["bytes"] for row in counted)),
+    }
+    for kind, opcode in KINDS.items():
+        for role, role_name in enumerate(ROLES):
+            if (kind, role_name) == ("reshape", "kernel"):
+                continue
+            cell = [row for row in rows if row["cell"] == (opcode, role)]
+            counted = [row for row in cell if row["counted"]]
+            features[f"{kind}_{role_name}_violation_ratio"] = share(counted, "violation")
+            features[f"{kind}_{role_name}_padded_over_volume"] = padding(counted)
+            features[f"{kind}_{role_name}_default_share"] = share(cell, "default")
+    return features
+
+
+def assert_as_reference(tensors, kinds, layouts, codes, default_layout):
+    values, names = violation_features(tensors, kinds, layouts, codes, default_layout)
+    wanted = [reference(tensors, kinds, layouts, config, default_layout) for config in codes]
+    assert names == list(VIOLATION_NAMES) == list(wanted[0])
+    assert values.dtype == np.float32
+    np.testing.assert_allclose(values, [list(row.values()) for row in wanted], rtol=1e-6)
+
+
+@pytest.mark.parametrize("default_layout", DEFAULT_LAYOUTS)
+@given(seed=st.integers(0, 10**6))
+@settings(max_examples=30, deadline=None)
+def test_random_tensors_as_plain_loops_count_them(default_layout, seed):
+    assert_as_reference(*random_case(seed), default_layout)
+
+
+@pytest.mark.skipif(not SAMPLE, reason="no data/sample")
+@pytest.mark.parametrize("path", SAMPLE[::7] + REAL[-1:], ids=lambda path: path.stem)
+def test_files_as_plain_loops_count_them(path):
+    file = read_competition_file(path, "layout", labelled=False)
+    tensors = config_tensors(file.node_feat, file.node_opcode, file.edge_index, file.node_config_ids)
+    kinds = file.node_opcode[file.node_config_ids]
+    for default_layout in DEFAULT_LAYOUTS:
+        assert_as_reference(tensors, kinds, file.layouts, file.codes[:6], default_layout)
+
+
+LAYOUTS = np.array([pad6(order, -1) for order in ([], [0], [1, 0], [0, 1], [2, 0])], dtype=np.int8)
+
+
+def one(shapes, kinds, codes, name, default_layout="row_major"):
+    """One feature of one configuration."""
+    values, names = violation_features(
+        make_tensors(shapes), np.array(kinds), LAYOUTS, np.array([codes]), default_layout
+    )
+    return values[0, names.index(name)]
+
+
+def test_violation_ratio_is_the_share_of_tensors_with_a_larger_dimension_than_the_minor_most():
+    shapes = [[(64, 256), (64, 32), (32, 256)]]
+    assert one(shapes, [DOT], [[2, 2, 2]], "violation_ratio") == pytest.approx(1 / 3)
+    assert one(shapes, [DOT], [[3, 3, 3]], "violation_ratio") == pytest.approx(2 / 3)
+    assert one(shapes, [DOT], [[3, 3, 3]], "dot_input_violation_ratio") == 0
+    assert one(shapes, [DOT], [[3, 3, 3]], "dot_output_violation_ratio") == 1
+    assert one(shapes, [DOT], [[3, 3, 3]], "convolution_output_violation_ratio") == 0
+
+
+def test_a_minor_most_dimension_as_large_as_the_largest_is_no_violation():
+    assert one([[(64, 64), None, None]], [RESHAPE], [[3, 0, 0]], "violation_ratio") == 0
+
+
+def test_a_default_layout_counts_as_row_major_or_not_at_all():
+    shapes = [[(256, 64), (64, 256), None]]
+    assert one(shapes, [RESHAPE], [[0, 3, 0]], "violation_ratio") == 1
+    assert one(shapes, [RESHAPE], [[0, 2, 0]], "violation_ratio", "row_major") == 0.5
+    assert one(shapes, [RESHAPE], [[0, 2, 0]], "violation_ratio", "leave_out") == 0
+    assert one(shapes, [RESHAPE], [[0, 2, 0]], "default_share", "leave_out") == 0.5
+    assert one(shapes, [RESHAPE], [[0, 0, 0]], "log_padded_bytes", "leave_out") == 0
+
+
+def test_tensors_of_one_dimension_count_and_scalars_do_not():
+    assert one([[(64, 256), (300,), None]], [RESHAPE], [[3, 1, 0]], "violation_ratio") == 0.5
+    assert one([[(64, 256), (), None]], [RESHAPE], [[3, 0, 0]], "violation_ratio") == 1
+
+
+def test_padding_to_tiles_of_8_by_128():
+    name = "padded_over_volume"
+    assert one([[(16, 256), None, None]], [RESHAPE], [[2, 0, 0]], name) == 1
+    assert one([[(9, 129), None, None]], [RESHAPE], [[2, 0, 0]], name) == pytest.approx(16 * 256 / (9 * 129))
+    assert one([[(9, 129), None, None]], [RESHAPE], [[3, 0, 0]], name) == pytest.approx(136 * 128 / (9 * 129))
+    assert one([[(100,), None, None]], [RESHAPE], [[1, 0, 0]], name) == pytest.approx(128 / 100)
+
+
+def test_a_partial_layout_goes_on_in_row_major_order():
+    # (2, 0): axis 2 is minor-most, axis 0 second; (0): axis 0, then the highest other axis.
+    shapes = [[(8, 5, 128), None, None]]
+    assert one(shapes, [RESHAPE], [[4, 0, 0]], "padded_over_volume") == 1
+    assert one(shapes, [RESHAPE], [[1, 0, 0]], "padded_over_volume") == 128 / 8
+    assert one([[(128, 8, 5), None, None]], [RESHAPE], [[1, 0, 0]], "second_minor_unaligned_share") == 1
+
+
+@given(st.integers(0, 10**6))
+@settings(max_examples=15, deadline=None)
+def test_order_of_configurations_and_nodes_and_size_of_chunks_do_not_matter(seed):
+    rng = np.random.default_rng(seed)
+    tensors, kinds, layouts, codes = random_case(seed, configs=12)
+    codes[5] = codes[2]
+    values, _ = violation_features(tensors, kinds, layouts, codes)
+    assert (values[5] == values[2]).all()
+    for chunk_bytes in (1, 1000, 2000):
+        assert (
+            violation_features(tensors, kinds, layouts, codes, chunk_bytes=chunk_bytes)[0] == values
+        ).all()
+    configs, nodes = rng.permutation(len(codes)), rng.permutation(len(kinds))
+    assert (violation_features(tensors, kinds, layouts, codes[configs])[0] == values[configs]).all()
+    moved = ConfigTensors(*(getattr(tensors, field.name)[nodes] for field in fields(tensors)))
+    assert (violation_features(moved, kinds[nodes], layouts, codes[:, nodes])[0] == values).all()
+
+
+def test_memory_mapped_codes_give_the_same(tmp_path):
+    tensors, kinds, layouts, codes = random_case(3)
+    np.save(tmp_path / "codes.npy", codes)
+    mapped = np.load(tmp_path / "codes.npy", mmap_mode="r")
+    values = violation_features(tensors, kinds, layouts, codes)[0]
+    assert (violation_features(tensors, kinds, layouts, mapped)[0] == values).all()
+
+
+def test_an_unknown_default_layout_is_refused_by_name():
+    with pytest.raises(ConfigError, match="default_layout: 'column_major'"):
+        violation_features(*random_case(0), default_layout="column_major")

@@ -1,0 +1,149 @@
+"""The Makefile: its targets, what they call, and that settings reach the workflow as they were typed."""
+
+import importlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from helpers.competition_files import ROOT
+
+MAKEFILE = ROOT / "Makefile"
+PHONY = re.search(r"^\.PHONY: (.*)$", MAKEFILE.read_text(), re.M)[1].split()
+pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+
+
+def make(*arguments, folder=ROOT, **variables):
+    """Run make without what a make around these tests, or the user's environment, would add."""
+    outer = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEFILES", "PYTHON")
+    environment = {name: value for name, value in os.environ.items() if name not in outer}
+    command = ["make", "--no-print-directory", "-f", str(MAKEFILE), "-C", str(folder), *arguments]
+    return subprocess.run(command, env=environment | variables, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def called(tmp_path):
+    """A function that runs make with a script in Python's place; what the script was called with."""
+    script, log = tmp_path / "python", tmp_path / "log.json"
+    script.write_text(
+        f"#!{sys.executable}\nimport json, sys\njson.dump(sys.argv[1:], open({str(log)!r}, 'w'))\n"
+    )
+    script.chmod(0o755)
+
+    def call(*arguments, **variables):
+        done = make(*arguments, "READY=", "TESTED=", "COMPILER=", f"RUN={script}", **variables)
+        assert done.returncode == 0, done.stderr
+        return json.loads(log.read_text())
+
+    return call
+
+
+def test_help_lists_every_target_without_an_environment(tmp_path):
+    done = make(folder=tmp_path)
+    assert done.returncode == 0 and done.stdout == make("help").stdout
+    described = dict(re.findall(r"^  make (\w+) +(\S.{10,})$", done.stdout, re.M))
+    assert set(described) == set(PHONY)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("target", PHONY)
+def test_every_target_has_a_recipe(tmp_path, target):
+    for name in ("requirements.txt", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    done = make("-n", target, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() and "Nothing to be done" not in done.stdout
+
+
+def test_a_dry_run_shows_the_command():
+    done = make("-n", "submit", "DATA=kaggle", "SEEDS=2", "SET=gnn.layout.epochs=3")
+    wanted = (
+        '.venv/bin/python -m fastslow.workflow submit --data "kaggle" --seeds 2 --set gnn.layout.epochs=3'
+    )
+    assert re.sub(" +", " ", done.stdout.strip().splitlines()[-1]).strip() == wanted
+
+
+@pytest.mark.parametrize("target", ["submit", "submission", "features", "train", "ensemble"])
+def test_settings_reach_the_workflow_as_typed(called, target):
+    workflow = ["-m", "fastslow.workflow", target, "--data"]
+    assert called(target) == [*workflow, "sample"]
+    typed = ("DATA=/my data/of today", "NAME=two words", "PRESET=smoke", "SEEDS=2", "JOBS=3")
+    settings = ["gnn.layout.epochs=3", "ranker.rounds=5"]
+    options = ["--preset", "smoke", "--name", "two words", "--seeds", "2", "--jobs", "3", "--set", *settings]
+    assert called(target, *typed, f"SET={' '.join(settings)}") == [*workflow, "/my data/of today", *options]
+
+
+def test_smoke_takes_settings_too(called):
+    smoke = ["-m", "fastslow.workflow", "submission", "--preset", "smoke", "--data", "sample"]
+    assert called("smoke") == smoke
+    assert called("smoke", "NAME=mine") == [*smoke, "--name", "mine"]
+
+
+def test_the_other_targets(called):
+    assert called("data") == ["-m", "fastslow.download", "--root", "data/raw"]
+    assert called("data", "SET=--source google")[-2:] == ["--source", "google"]
+    assert called("test") == ["-m", "pytest"]
+
+
+def test_convert_takes_a_source_and_settings(called):
+    convert = ["-m", "fastslow.convert_cli"]
+    assert called("convert", "SRC=my model.py:make") == [*convert, "my model.py:make"]
+    typed = ("SRC=x.pb", "OUT=/my data", "SET=configs=200 padding=-1")
+    options = ["--data-root", "/my data", "--set", "configs=200", "padding=-1"]
+    assert called("convert", *typed) == [*convert, "x.pb", *options]
+
+
+def test_sample_takes_a_size_and_settings(called):
+    assert called("sample") == ["-m", "fastslow.sample", "size=small"]
+    typed = ("SIZE=large", "SET=processes=4 seed=1")
+    assert called("sample", *typed) == ["-m", "fastslow.sample", "size=large", "processes=4", "seed=1"]
+
+
+def test_convert_without_a_source_says_how_and_sets_nothing_up(tmp_path):
+    done = make("convert", folder=tmp_path, SRC="/of/the/environment")
+    assert done.returncode != 0 and "make convert SRC=model.py:make" in done.stdout
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_environment_does_not_steer(called):
+    assert called("submit", NAME="MY-LAPTOP", DATA="/x", SET="a=1")[3:] == ["--data", "sample"]
+
+
+def test_clean_removes_only_what_was_made(tmp_path):
+    kept = ["features/README.md", "submissions/README.md", "data/sample/solution.csv", "data/raw/a.npz"]
+    kept += [".venv/bin/python", "src/a.py", "tests/test_a.py", "README.md"]
+    made = ["features/sample/tile-xla/train/a b.npz", "features/x/.lock", "runs/sample/gnn s0/model.pt"]
+    made += ["runs/notes.txt", "submissions/sample.csv", "submissions/ledger.md"]
+    for name in (*kept, *made):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    assert make("clean", folder=tmp_path).returncode == 0
+    files = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert files == set(kept)
+    assert not list((tmp_path / "runs").iterdir())
+    shutil.rmtree(tmp_path / "runs")
+    assert make("clean", folder=tmp_path).returncode == 0
+
+
+def test_the_repository_is_clean_to_the_linters():
+    tools = [Path(sys.prefix) / "bin" / name for name in ("ruff", "nbstripout")]
+    if not all(tool.is_file() for tool in tools):
+        pytest.skip("ruff and nbstripout are not installed beside this Python (pip install -e .[test])")
+    done = make("lint", "TESTED=", f"VENV={sys.prefix}")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_python_commands_of_the_readme_run():
+    commands = re.findall(r'python -c "(.+?)"', (ROOT / "README.md").read_text())
+    assert commands
+    for command in commands:
+        run = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True)
+        assert not run.returncode and "Settings" in run.stdout, run.stderr
+    for name in re.findall(r"`help\((fastslow\.[\w.]+)\)`", (ROOT / "README.md").read_text()):
+        module, _, attribute = name.rpartition(".")
+        assert getattr(importlib.import_module(module), attribute).__doc__

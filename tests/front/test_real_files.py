@@ -1,0 +1,146 @@
+"""Genuine TpuGraphs files, from npz to scores; skipped where there are none beside the repository."""
+
+import dataclasses
+import tracemalloc
+
+import numpy as np
+import pytest
+import torch
+
+from fastslow.competition.catalog import COLLECTIONS, SPLITS, Program, get_collection
+from fastslow.competition.reader import read_competition_file, read_layout_codes
+from fastslow.core.errors import DataError
+from fastslow.evaluation.predictions import check_scores, read_scores
+from fastslow.features.build import LayoutFeatureConfig, TileFeatureConfig, build_features, build_graph
+from fastslow.features.store import Features
+from fastslow.kaggle.submission import check_submission, write_submission
+from fastslow.networks.config import LayoutTrainConfig, TileTrainConfig
+from fastslow.networks.graph_batch import GraphInputs
+from fastslow.networks.train import make_inputs, make_network, train
+from helpers.competition_files import REAL, needs_real
+
+pytestmark = needs_real
+PROGRAMS = [
+    Program(collection, split, path)
+    for collection in COLLECTIONS
+    for split in SPLITS
+    for path in sorted(collection.folder(REAL, split).glob("*.npz"))
+]
+LAYOUT = [program for program in PROGRAMS if program.collection.kind == "layout"]
+
+
+def features_config(collection, **settings):
+    make = TileFeatureConfig if collection.kind == "tile" else LayoutFeatureConfig
+    return make(collection=collection.name, data_root=str(REAL), workers=1, **settings)
+
+
+@pytest.mark.parametrize("program", LAYOUT, ids=lambda p: p.id)
+def test_codes_stand_for_the_published_layouts(program):
+    layouts, codes = read_layout_codes(program.path)
+    feat = np.load(program.path)["node_config_feat"]
+    for start in range(0, len(feat), 100):
+        part = slice(start, start + 100)
+        np.testing.assert_array_equal(layouts[codes[part]].reshape(feat[part].shape), feat[part])
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: f"{p.split}:{p.id}")
+def test_features_of_every_file(program):
+    config = features_config(program.collection)
+    graph, names = build_graph(program, config)
+    file = read_competition_file(program.path, program.collection.kind, program.split != "test")
+    assert graph.config_feat.shape == (graph.num_configs, len(names))
+    assert np.isfinite(graph.config_feat).all() and np.isfinite(graph.node_feat).all()
+    assert graph.count.sum() == len(file.runtime)
+    assert graph.num_configs == len(file.runtime) or program.split == "train"
+    assert (graph.runtime > 0).all() == (program.split != "test")
+    if program.collection.kind == "layout":
+        kept = graph.node_opcode[graph.config_index]
+        np.testing.assert_array_equal(kept, file.node_opcode[file.node_config_ids])
+        assert graph.config_feat[:, names.index("violation_ratio")].max() > 0
+        for name, column in zip(names, graph.config_feat.T, strict=True):
+            if name.endswith(("_share", "violation_ratio", "_by_volume")):
+                assert 0 <= column.min() <= column.max() <= 1, name
+
+
+def test_the_largest_graph_takes_little_memory():
+    program = max(LAYOUT, key=lambda p: p.path.stat().st_size)
+    tracemalloc.start()
+    file = read_competition_file(program.path, "layout")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    floats = file.codes.size * 6 * 4
+    assert (len(file.node_opcode), len(file.runtime)) == (21_918, 1_001)
+    assert floats > 60_000_000
+    assert peak < file.node_feat.nbytes + file.codes.nbytes + 45_000_000
+
+
+def labelled_root(root, collection):
+    """A data root of the published files; for tile, train and valid swap: the train file teaches no order."""
+    sources = ("valid", "train", "test") if collection.kind == "tile" else SPLITS
+    for split, source in zip(SPLITS, sources, strict=True):
+        folder = collection.folder(root, split)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.symlink_to(collection.folder(REAL, source).resolve())
+    return root
+
+
+@pytest.mark.parametrize("name", ["layout:xla:default", "tile:xla"])
+def test_a_network_learns_from_the_labelled_and_scores_the_test_files(tmp_path, name):
+    collection = get_collection(name)
+    config = dataclasses.replace(
+        features_config(collection, folder=str(tmp_path / "features")),
+        data_root=str(labelled_root(tmp_path / "data", collection)),
+    )
+    build_features(config)
+    make = TileTrainConfig if collection.kind == "tile" else LayoutTrainConfig
+    settings = {"width": 16, "epochs": 1, "configs_per_step": 32, "evaluate_every": 1, "device": "cpu"}
+    where = {"runs": [str(tmp_path / "run")], "folder": str(tmp_path / "training")}
+    manifest = train(make(features=[config.folder], **where, **settings))
+    scores, features = read_scores(tmp_path / "run"), Features(config.folder)
+    check_scores(tmp_path / "run", scores, features)
+    tests = {p.name: p.path for p in PROGRAMS if (p.collection, p.split) == (collection, "test")}
+    assert scores["test"].keys() == tests.keys()
+    for name, path in tests.items():
+        file = read_competition_file(path, collection.kind)
+        rows = file.codes if collection.kind == "layout" else file.config_feat
+        distinct = len(np.unique(rows.reshape(len(rows), -1), axis=0))
+        assert len(scores["test"][name]) == len(rows)
+        assert (np.ptp(scores["test"][name]) > 1e-5) == (distinct > 1)
+    assert -1 <= manifest["valid"]["mean"] <= 2
+
+
+@pytest.mark.skipif(
+    not (REAL / "sample_submission.csv").is_file(), reason="no published sample_submission.csv"
+)
+def test_a_submission_of_every_published_test_file(tmp_path):
+    """Networks trained for one epoch on the labelled files rank the test files of every collection."""
+    scores = {}
+    for name in ("layout:xla:default", "tile:xla"):
+        kind = get_collection(name).kind
+        config = dataclasses.replace(
+            features_config(get_collection(name), folder=str(tmp_path / name)),
+            data_root=str(labelled_root(tmp_path / "data", get_collection(name))),
+        )
+        build_features(config)
+        make = TileTrainConfig if kind == "tile" else LayoutTrainConfig
+        where = {"runs": [str(tmp_path / "runs" / kind)], "folder": str(tmp_path / "training" / kind)}
+        run = make(features=[config.folder], **where, epochs=1, width=16, device="cpu")
+        train(run)
+        inputs = make_inputs(run)
+        network = make_network(run, inputs).eval()
+        network.load_state_dict(torch.load(tmp_path / "runs" / kind / "model.pt", weights_only=True))
+        for program in PROGRAMS:
+            if (program.collection.kind, program.split) == (kind, "test"):
+                graph = build_graph(program, features_config(program.collection))[0]
+                scaled = GraphInputs(graph, inputs.node_scaler, inputs.config_scaler)
+                with torch.no_grad():
+                    scores[program.id] = network(
+                        scaled.batch(np.arange(graph.num_configs), run.depth)
+                    ).numpy()
+    csv = tmp_path / "real.csv"
+    write_submission(csv, scores, REAL)
+    checked = check_submission(csv, REAL, partial=True)
+    assert checked["rows"] == {collection.name: 1 for collection in COLLECTIONS}
+    assert checked["without_npz"] == 0
+    with pytest.raises(DataError, match="889 of 894 IDs have no row"):
+        check_submission(csv, REAL)

@@ -1,0 +1,179 @@
+"""The plan: which notebook with which settings, for every preset, and what it refuses."""
+
+import dataclasses
+
+import pytest
+
+from fastslow.competition.catalog import COLLECTIONS
+from fastslow.core.errors import ConfigError
+from fastslow.presets import PRESETS, preset_settings
+from fastslow.steps import _CONFIGS, _SECTIONS, MODELS, STAGES, Plan, parse_overrides
+
+LAYOUTS = [c.slug for c in COLLECTIONS if c.kind == "layout"]
+
+
+def plan(preset="sample", seeds=1, overrides=None, data="sample", name="r"):
+    return Plan(data, name, preset, seeds, overrides or {}, 1)
+
+
+def by_folder(plan):
+    return {step.config.folder: step for step in plan.steps()}
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_every_preset_makes_every_step(preset, seeds):
+    steps = plan(preset, seeds).steps()
+    counts = {stage: sum(step.stage == stage for step in steps) for stage in STAGES}
+    networks = 3 if preset == "kaggle" else 2  # a network for each source, or for all layouts; and for tile
+    assert counts == {"features": 5, "train": (5 + 4 + networks) * seeds, "ensemble": 5, "submission": 1}
+    stages = [STAGES.index(step.stage) for step in steps]
+    assert stages == sorted(stages)
+    assert len({step.config.folder for step in steps}) == len(steps)
+    assert len({step.name for step in steps}) == len(steps)
+    for step in steps:
+        assert step.notebook.is_file() and step.notebook.parent.name == "notebooks"
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_preset_holds_only_what_differs_from_the_defaults(preset):
+    for section, settings in PRESETS[preset].items():
+        step, _, only = section.partition(".")
+        for kind in (only,) if only else ("layout", "tile"):
+            if (step, kind) == ("additive", "tile"):
+                continue
+            default = _CONFIGS[step, kind][0]().asdict() | ({"train_on": "layout"} if step == "gnn" else {})
+            changed = {name for name, value in settings.items() if default[name] != value}
+            assert changed == set(settings), section
+
+
+@pytest.mark.parametrize(
+    ("train_on", "groups"),
+    [
+        ("layout", {"layout": LAYOUTS}),
+        ("source", {"layout-xla": LAYOUTS[:2], "layout-nlp": LAYOUTS[2:]}),
+        ("collection", {slug: [slug] for slug in LAYOUTS}),
+    ],
+)
+def test_a_network_learns_from_a_group_of_collections_and_scores_them(train_on, groups):
+    steps = by_folder(plan(seeds=2, overrides=parse_overrides([f"gnn.layout.train_on={train_on}"])))
+    trainings = {f for f in steps if f.startswith("runs/r/training-layout")}
+    assert trainings == {f"runs/r/training-{name}-s{seed}" for name in groups for seed in (0, 1)}
+    for name, slugs in groups.items():
+        config = steps[f"runs/r/training-{name}-s1"].config
+        assert config.features == [f"features/r/{slug}" for slug in slugs]
+        assert config.runs == [f"runs/r/gnn-{slug}-s1" for slug in slugs]
+        assert config.seed == 1
+    assert steps["runs/r/training-tile-s0"].config.runs == ["runs/r/gnn-tile-xla-s0"]
+
+
+def test_steps_take_each_others_folders_and_the_seeds():
+    steps = by_folder(plan(seeds=2, data="/a b", name="my run"))
+    networks = {
+        run
+        for step in steps.values()
+        if step.config.folder.startswith("runs/my run/training")
+        for run in step.config.runs
+    }
+    for c in COLLECTIONS:
+        features = steps[f"features/my run/{c.slug}"].config
+        assert (features.collection, features.data_root) == (c.name, "/a b")
+        runs = [f"runs/my run/{model}-{c.slug}-s{seed}" for model in MODELS[c.kind] for seed in (0, 1)]
+        rankers = [run for run in runs if run not in networks]
+        assert [steps[run].config.seed for run in rankers] == [0, 1] * (len(MODELS[c.kind]) - 1)
+        assert {steps[run].config.features for run in rankers} == {features.folder}
+        ensemble = steps[f"runs/my run/ensemble-{c.slug}"].config
+        assert (ensemble.runs, ensemble.features) == (runs, features.folder)
+    submission = steps["runs/my run/submission"].config
+    assert submission.ensembles == [f"runs/my run/ensemble-{c.slug}" for c in COLLECTIONS]
+    assert submission.features == [f"features/my run/{c.slug}" for c in COLLECTIONS]
+    assert (submission.csv, submission.data_root) == ("submissions/my run.csv", "/a b")
+
+
+@pytest.mark.parametrize(("data", "root"), [("sample", "data/sample"), ("kaggle", "data/raw"), ("/x", "/x")])
+def test_data_roots(data, root):
+    assert plan(data=data).data_root == root
+
+
+def test_from_general_to_particular(monkeypatch):
+    monkeypatch.setitem(PRESETS, "p", {"gnn": {"epochs": 1, "width": 8}, "gnn.tile": {"epochs": 2}})
+    assert preset_settings("p", {}, "gnn", "layout") == {"epochs": 1, "width": 8}
+    assert preset_settings("p", {}, "gnn", "tile") == {"epochs": 2, "width": 8}
+    overrides = parse_overrides(["gnn.tile.width=16", "gnn.epochs=5"])
+    assert preset_settings("p", overrides, "gnn", "tile") == {"epochs": 5, "width": 16}
+    assert preset_settings("p", overrides, "gnn", "layout") == {"epochs": 5, "width": 8}
+    overrides = parse_overrides(["gnn.epochs=5", "gnn.tile.epochs=6"])
+    steps = by_folder(plan("p", overrides=overrides))
+    assert steps["runs/r/training-tile-s0"].config.epochs == 6
+    assert steps["runs/r/training-layout-s0"].config.epochs == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "section", "value"),
+    [
+        ("gnn.epochs=20", "gnn", {"epochs": 20}),
+        ("additive.rounds=50", "additive", {"rounds": 50}),
+        ("gnn.layout.learning_rate=1e-3", "gnn.layout", {"learning_rate": 1e-3}),
+        ("features.merge_duplicates=False", "features", {"merge_duplicates": False}),
+        ("ensemble.normalisation=rank", "ensemble", {"normalisation": "rank"}),
+        ("features.layout.direction=a=b", "features.layout", {"direction": "a=b"}),
+        ("features.layout.hops=-1", "features.layout", {"hops": -1}),
+    ],
+)
+def test_a_value_is_a_literal_or_a_string(text, section, value):
+    assert parse_overrides([text]) == {section: value}
+
+
+def test_settings_of_one_section_add_up_and_the_last_counts():
+    texts = ["gnn.epochs=1", "gnn.width=8", "gnn.epochs=2"]
+    assert parse_overrides(texts) == {"gnn": {"epochs": 2, "width": 8}}
+
+
+@pytest.mark.parametrize(
+    "text", ["epochs=3", "gnn.epochs", "net.epochs=3", "gnn.image.epochs=3", "=3", "gnn.=3", "gnn.tile.x.y=1"]
+)
+def test_a_setting_of_no_section_is_refused(text):
+    with pytest.raises(ConfigError, match="SECTION.NAME=VALUE.*for example gnn.layout.epochs=20") as caught:
+        parse_overrides([text])
+    assert repr(text) in str(caught.value)
+    assert all(section in str(caught.value) for section in _SECTIONS)
+
+
+def test_a_setting_of_a_model_that_the_kind_does_not_have_is_refused():
+    with pytest.raises(ConfigError, match="'additive.tile.rounds=3': tile has no step additive"):
+        parse_overrides(["additive.tile.rounds=3"])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("gnn.epoch=3", "epoch: no such setting of LayoutTrainConfig; did you mean 'epochs'"),
+        ("gnn.layout.train_on=all", "train_on: 'all' is not one of collection, source, layout"),
+        ("gnn.runs=[]", "gnn.runs: is set by the workflow"),
+        ("features.tile.hops=1", "hops: no such setting of TileFeatureConfig"),
+        ("additive.objective=best", "objective: no such setting of AdditiveRankerConfig"),
+        ("ranker.leaves=1", "leaves: 1 is not 2 or more"),
+        ("gnn.layout.width='64'", "width: '64' is str, int wanted"),
+        ("gnn.seed=3", "gnn.seed: is set by the workflow"),
+        ("features.collection=tile:xla", "features.collection: is set by the workflow"),
+        ("ensemble.runs=[]", "ensemble.runs: is set by the workflow"),
+    ],
+)
+def test_a_wrong_setting_is_refused_by_name(text, said):
+    with pytest.raises(ConfigError, match=said):
+        plan(overrides=parse_overrides([text])).steps()
+
+
+def test_an_unknown_preset_is_refused():
+    with pytest.raises(ConfigError, match="preset: 'fast' is none of sample, smoke, kaggle"):
+        plan("fast").steps()
+
+
+def test_where_and_how_fast_changes_no_result():
+    here, there = by_folder(plan(name="a")), by_folder(plan(name="b", data="/other"))
+    for folder, step in here.items():
+        if step.stage in ("features", "train"):
+            assert step.config.identity() == there[folder.replace("/a/", "/b/")].config.identity()
+    tile = here["features/a/tile-xla"].config
+    assert dataclasses.replace(tile, workers=16).identity() == tile.identity()
+    assert dataclasses.replace(tile, padding=0).identity() != tile.identity()

@@ -1,0 +1,279 @@
+"""The workflow from npz files to a submission: what it makes, redoes, refuses, and survives."""
+
+import re
+import shutil
+import signal
+import subprocess
+import time
+
+import nbformat
+import numpy as np
+import psutil
+import pytest
+
+from fastslow import workflow
+from fastslow.competition.catalog import COLLECTIONS
+from fastslow.competition.metrics import competition_score
+from fastslow.competition.survey import SurveyConfig
+from fastslow.core.settings import resolve
+from fastslow.kaggle.ledger import read_record
+from fastslow.kaggle.solution import read_solution, score_submission
+from fastslow.kaggle.submission import check_submission
+from fastslow.steps import MODELS, Plan, Step
+from helpers.workspace import SERIAL, command, environment
+
+LAYOUTS = [c.slug for c in COLLECTIONS if c.kind == "layout"]
+
+
+def run(*arguments):
+    """The workflow in this process; its exit status."""
+    return workflow.main([*arguments, "--preset", "smoke", "--jobs", "2"])
+
+
+def manifests(home, name="smoke"):
+    """When each folder of a run was finished, by folder."""
+    return {
+        str(path.parent.relative_to(home)): path.stat().st_mtime_ns
+        for stem in ("features", "runs")
+        for path in (home / stem / name).glob("*/manifest.json")
+    }
+
+
+def all_files(home):
+    return {path: path.stat().st_mtime_ns for path in home.rglob("*") if path.is_file()}
+
+
+def test_every_stage_is_made_and_reported(finished):
+    home, done = finished
+    runs = [f"{model}-{c.slug}-s0" for c in COLLECTIONS for model in MODELS[c.kind]]
+    runs += [f"ensemble-{c.slug}" for c in COLLECTIONS] + ["submission"]
+    runs += ["training-layout-s0", "training-tile-s0"]
+    folders = {f"features/smoke/{c.slug}" for c in COLLECTIONS} | {f"runs/smoke/{run}" for run in runs}
+    assert set(manifests(home)) == folders
+    for folder in folders:
+        # the networks' runs are written by their trainings
+        assert (home / folder / "notebook.ipynb").is_file() == (not folder.startswith("runs/smoke/gnn-"))
+        assert not (home / folder / "failed.ipynb").exists()
+    csv, root = home / "submissions" / "smoke.csv", home / "data" / "sample"
+    rows = check_submission(csv, root)["rows"]
+    assert rows == {c.name: 2 if c.kind == "tile" else 1 for c in COLLECTIONS}
+    scores = score_submission(csv, read_solution(root / "solution.csv"))
+    test_mean = competition_score({name: score["mean"] for name, score in scores.items()})
+    record = read_record(csv)
+    assert record["test_mean"] == pytest.approx(test_mean)
+    assert f"valid {record['valid_mean']:.3f}, test {test_mean:.3f}\n" in done.stdout
+    assert "submissions/smoke.csv: 6 rows, read back and checked" in done.stdout
+    for c in COLLECTIONS:
+        assert f"| {c.name} " in done.stdout
+        assert f"  ranker-{c.slug}-s0: " in done.stderr
+    assert "  training-layout-s0: " in done.stderr
+    assert "not uploaded: data/sample is not the Kaggle competition" in done.stdout
+    # no traceback of ours: Jupyter's sockets may log one on a busy machine
+    assert "src/fastslow/" not in done.stderr
+
+
+def test_a_second_run_redoes_nothing(home, capsys):
+    before = all_files(home)
+    assert run("submission") == 0
+    assert all_files(home) == before
+    said = capsys.readouterr()
+    for line in ("features: 5 of 5", "train: 11 of 11", "ensemble: 5 of 5", "submission: 1 of 1"):
+        assert f"{line} up to date" in said.err
+    assert "| layout:nlp:random" in said.out
+
+
+@pytest.mark.parametrize(
+    ("setting", "redone", "said"),
+    [
+        (
+            "ranker.layout.rounds=7",
+            [f"runs/smoke/{kind}-{slug}" for slug in LAYOUTS for kind in ("ranker", "ensemble")],
+            "  ranker-layout-xla-default-s0: rounds: 30 -> 7",
+        ),
+        (
+            "features.tile.padding=0",
+            [
+                "features/smoke/tile-xla",
+                "runs/smoke/training-tile",
+                *(f"runs/smoke/{m}-tile-xla" for m in ("gnn", "ranker", "ensemble")),
+            ],
+            "  features tile-xla: padding: -1 -> 0",
+        ),
+        (
+            "additive.rounds=7",
+            [f"runs/smoke/{kind}-{slug}" for slug in LAYOUTS for kind in ("additive", "ensemble")],
+            "  additive-layout-nlp-random-s0: rounds: 10 -> 7",
+        ),
+        (
+            "gnn.layout.epochs=1",
+            [
+                "runs/smoke/training-layout",
+                *(f"runs/smoke/{kind}-{slug}" for slug in LAYOUTS for kind in ("gnn", "ensemble")),
+            ],
+            "  training-layout-s0: epochs: 2 -> 1",
+        ),
+    ],
+)
+def test_a_changed_setting_redoes_exactly_what_depends_on_it(home, capsys, setting, redone, said):
+    before = manifests(home)
+    assert run("submission", "--set", SERIAL, setting) == 0
+    after = manifests(home)
+    changed = {folder.removesuffix("-s0") for folder in after if after[folder] != before[folder]}
+    assert changed == {*redone, "runs/smoke/submission"}
+    assert said in capsys.readouterr().err
+
+
+def test_a_missing_csv_redoes_only_the_submission(home):
+    csv, before = home / "submissions" / "smoke.csv", manifests(home)
+    content = csv.read_bytes()
+    csv.unlink()
+    assert run("submission") == 0
+    after = manifests(home)
+    assert {folder for folder in after if after[folder] != before[folder]} == {"runs/smoke/submission"}
+    assert csv.read_bytes() == content
+
+
+def test_a_broken_file_is_named_and_mended(home, capsys):
+    (path,) = (home / "data/sample/npz_all/npz/layout/nlp/random/valid").glob("*.npz")
+    content = path.read_bytes()
+    with np.load(path) as archive:
+        arrays = dict(archive)
+    arrays["node_feat"][3, 7] = np.nan
+    np.savez(path, **arrays)
+    folder = home / "features/smoke/layout-nlp-random"
+    assert run("submission") == 1
+    said = capsys.readouterr().err
+    (line,) = [line for line in said.splitlines() if line.startswith("error: ")]
+    assert str(path) in line and "node_feat" in line and "Traceback" not in said
+    assert f"the notebook up to there: {folder / 'failed.ipynb'}" in said
+    assert not (folder / "manifest.json").exists()
+    assert nbformat.read(folder / "failed.ipynb", 4).cells
+    path.write_bytes(content)
+    assert run("features") == 0
+    assert (folder / "manifest.json").exists() and not (folder / "failed.ipynb").exists()
+
+
+def test_a_truncated_file_is_named(home, capsys):
+    (path,) = (home / "data/sample/npz_all/npz/layout/xla/random/test").glob("*.npz")
+    path.write_bytes(path.read_bytes()[:-200])
+    assert run("features") == 1
+    said = capsys.readouterr().err
+    assert f"error: {path}: " in said and "Traceback" not in said
+
+
+def test_a_kernel_that_dies_is_told(home):
+    notebook = nbformat.v4.new_notebook(metadata={"language_info": {"name": "python"}})
+    kill = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    notebook.cells = [nbformat.v4.new_code_cell(kill)]
+    nbformat.write(notebook, home / "dies.ipynb")
+    plan = Plan("sample", "smoke", "smoke", 1, {}, 1)
+    step = Step("features", home / "dies.ipynb", plan.steps()[0].config)
+    with pytest.raises(
+        workflow.StepError, match="(?s)features tile-xla: the kernel was killed.*JOBS=1.*failed"
+    ):
+        workflow.run_step(step)
+    assert resolve(step.config.folder).joinpath("failed.ipynb").is_file()
+
+
+LONG = ("--set", "gnn.tile.epochs=150", "gnn.tile.evaluate_every=10")
+
+
+def begin_and_stop(home, signal_number):
+    """Begin a long training, and stop it after a checkpoint that was not there before."""
+    checkpoint = home / "runs/smoke/training-tile-s0/checkpoint.pt"
+    before = checkpoint.stat().st_mtime_ns if checkpoint.exists() else 0
+    process = subprocess.Popen(command("train", *LONG), env=environment(home), stderr=subprocess.DEVNULL)
+    try:
+        while not checkpoint.exists() or checkpoint.stat().st_mtime_ns == before:
+            assert process.poll() is None, "it must be stopped before it ends"
+            time.sleep(0.02)
+        notebooks = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(signal_number)
+        assert process.wait(timeout=5) == -signal_number
+    finally:
+        process.kill()
+    _, alive = psutil.wait_procs(notebooks, timeout=20)
+    assert notebooks and not alive, "a notebook must not go on alone"
+
+
+def test_an_interrupted_run_goes_on(home):
+    complete, folder = set(manifests(home)), home / "runs/smoke/training-tile-s0"
+    for signal_number in (signal.SIGINT, signal.SIGKILL):
+        begin_and_stop(home, signal_number)
+        runs = {"runs/smoke/training-tile-s0", "runs/smoke/gnn-tile-xla-s0"}
+        assert complete - set(manifests(home)) == runs
+        assert not list(home.rglob("failed.ipynb"))
+    assert run("train", *LONG) == 0
+    assert set(manifests(home)) == complete
+    assert re.search(r"resumed after epoch \d\d", (folder / "notebook.ipynb").read_text())
+    assert not (folder / "checkpoint.pt").exists()
+
+
+def test_two_at_once_with_spaces_in_names_give_the_same_bytes(home):
+    root = shutil.copytree(home / "data" / "sample", home / "my data" / "of today")
+    missing = shutil.ignore_patterns("*layout-xla-random*", "submission")
+    for stem in ("features", "runs"):
+        shutil.copytree(home / stem / "smoke", home / stem / "my run", ignore=missing)
+    named = ("--data", str(root), "--name", "my run", "--set", SERIAL)
+    both = [subprocess.Popen(command("features", *named), env=environment(home)) for _ in range(2)]
+    assert [process.wait() for process in both] == [0, 0]
+    assert run("submission", *named) == 0
+    assert len(manifests(home, "my run")) == len(manifests(home))
+    csv = home / "submissions" / "smoke.csv"
+    assert csv.with_name("my run.csv").read_bytes() == csv.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--set", "gnn.epoch=1"], "epoch: no such setting of .*did you mean 'epochs'"),
+        (["--set", "gnn.layout.epochs=many"], "epochs: 'many' is str, int wanted"),
+        (["--set", "gnn.layout.epochs=0"], "epochs: 0 is not 1 or more"),
+        (["--set", "gnn.folder=elsewhere"], "gnn.folder: is set by the workflow"),
+        (["--set", "network.epochs=1"], "'network.epochs=1': a setting is given as SECTION.NAME=VALUE"),
+        (["--seeds", "0"], "seeds, jobs: 0"),
+        (["--name", "a/b"], "name: 'a/b' is not a plain folder name"),
+        (["--name", ".hidden"], "not a plain folder name"),
+        (["--data", "/"], "name: '' is not a plain folder name"),
+        (["--data", "no/such/folder"], "no/such/folder/npz_all/.*: no npz files.*make data"),
+    ],
+)
+def test_wrong_settings_are_refused_before_anything_runs(tmp_path, monkeypatch, capsys, arguments, said):
+    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
+    assert workflow.main(["submission", *arguments]) == 1
+    error = capsys.readouterr().err
+    assert re.search(f"error: .*{said}", error), error
+    assert not list(tmp_path.rglob("*.ipynb"))
+
+
+def options(*arguments):
+    return workflow._parser().parse_args(["submit", *arguments])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name", "preset", "root"),
+    [
+        ([], "sample", "sample", "data/sample"),
+        (["--data", "kaggle"], "kaggle", "kaggle", "data/raw"),
+        (["--data", "kaggle", "--preset", "smoke"], "smoke", "smoke", "data/raw"),
+        (["--data", "/some/where/mine"], "mine", "kaggle", "/some/where/mine"),
+        (["--data", "smoke/"], "smoke", "kaggle", "smoke/"),
+        (["--preset", "smoke", "--name", "x"], "x", "smoke", "data/sample"),
+    ],
+)
+def test_names_and_presets_follow_from_the_data(arguments, name, preset, root):
+    plan = workflow.make_plan(options(*arguments))
+    assert (plan.name, plan.preset, plan.data_root) == (name, preset, root)
+    assert plan.csv == f"submissions/{name}.csv"
+    assert plan.seeds == (1 if preset == "smoke" else 3)
+    assert workflow.make_plan(options(*arguments, "--seeds", "2")).seeds == 2
+
+
+def test_a_home_elsewhere_is_taken_from_the_environment(tmp_path, monkeypatch):
+    monkeypatch.delenv("FASTSLOW_HOME", raising=False)
+    repository = resolve("data/sample")
+    assert repository.parent.parent == workflow.PROJECT
+    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
+    assert resolve(SurveyConfig().data_root) == tmp_path / "data" / "sample"
+    assert resolve("/absolute") == workflow.Path("/absolute")
+    assert resolve("~/x") == workflow.Path.home() / "x"

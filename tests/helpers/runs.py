@@ -1,0 +1,52 @@
+"""Finished run folders with predictions made up at random."""
+
+import numpy as np
+
+from fastslow.competition.catalog import get_collection
+from fastslow.competition.metrics import collection_score
+from fastslow.core.artifacts import Artifact
+from fastslow.evaluation.ensemble import (
+    EnsembleConfig,
+)
+from fastslow.evaluation.predictions import SCORED_SPLITS, write_scores
+from fastslow.features.build import LayoutFeatureConfig, TileFeatureConfig, build_features
+from fastslow.features.store import Features
+from helpers.competition_files import write_data_root
+
+
+NAMES = {"train": ("a",), "valid": ("v", "w"), "test": ("t",)}
+
+
+def make_features(root, name):
+    """Features of one collection, built from made-up files."""
+    collection = get_collection(name)
+    write_data_root(root / "data", name, **NAMES)
+    config = LayoutFeatureConfig if collection.kind == "layout" else TileFeatureConfig
+    folder = root / "features" / collection.slug
+    common = {"data_root": str(root / "data"), "folder": str(folder), "workers": 1}
+    build_features(config(collection=name, **common))
+    return Features(folder)
+
+
+def random_scores(features, rng, noise=1.0):
+    """Scores that follow the runtime where it is known, with noise."""
+    scores = {split: {} for split in SCORED_SPLITS}
+    for split in SCORED_SPLITS:
+        for name, count in features.num_configs(split).items():
+            runtime = features.graph(split, name).runtime
+            order = np.argsort(np.argsort(runtime)) if split == "valid" else np.zeros(count)
+            scores[split][name] = order + noise * count * rng.standard_normal(count)
+    return scores
+
+
+def write_run(folder, features, scores, collection=None, data=None, **settings):
+    """A finished run folder with these scores, as any model writes it."""
+    settings = {"model": "made up", "collection": collection or features.collection.name, **settings}
+    write_scores(folder, scores)
+    valid = collection_score(features.collection.kind, features.labels("valid"), scores["valid"])
+    Artifact(folder, settings, {"data": data or features.data}).finish(valid=valid)
+    return str(folder)
+
+
+def config_of(features, folder, runs, **options):
+    return EnsembleConfig(features=str(features.folder), folder=str(folder), runs=runs, **options)

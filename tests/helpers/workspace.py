@@ -1,0 +1,67 @@
+"""A small competition cut out of the sample, and one run of the whole path over it: fixtures of conftest."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fastslow.competition.catalog import COLLECTIONS, SPLITS, list_programs
+
+SAMPLE = Path(__file__).parents[2] / "data" / "sample"
+LAYOUT_FILES = {"train": 2, "valid": 1, "test": 1}
+SERIAL = "features.workers=1"  # for a few small files, starting processes takes longer than the work
+TILE_FILES = {"train": 4, "valid": 2, "test": 2}
+
+
+def cut_sample(root: Path) -> Path:
+    """Copy the smallest files of every collection and split, with their rows of the two CSVs."""
+    ids = set()
+    for collection in COLLECTIONS:
+        for split in SPLITS:
+            most = (LAYOUT_FILES if collection.kind == "layout" else TILE_FILES)[split]
+            programs = list_programs(SAMPLE, collection, split)
+            for program in sorted(programs, key=lambda p: p.path.stat().st_size)[:most]:
+                target = collection.folder(root, split) / program.path.name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(program.path, target)
+                if split == "test":
+                    ids.add(program.id)
+    for name in ("solution.csv", "sample_submission.csv"):
+        header, *rows = (SAMPLE / name).read_text().splitlines(keepends=True)
+        (root / name).write_text(header + "".join(row for row in rows if row.split(",")[0] in ids))
+    return root
+
+
+def command(*arguments: str) -> list[str]:
+    """The workflow's command line with next to no training."""
+    return [sys.executable, "-m", "fastslow.workflow", *arguments, "--preset", "smoke", "--jobs", "2"]
+
+
+def environment(home: Path) -> dict[str, str]:
+    """The environment of a process whose data, features, runs and submissions lie under ``home``."""
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith("KAGGLE_")}
+    return {**inherited, "FASTSLOW_HOME": str(home), "OMP_NUM_THREADS": "1"}
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory) -> tuple[Path, subprocess.CompletedProcess]:
+    """A home where the run ``smoke`` is complete, and what the workflow said; not to be changed."""
+    home = tmp_path_factory.mktemp("finished")
+    cut_sample(home / "data" / "sample")
+    done = subprocess.run(
+        command("submit", "--set", SERIAL), env=environment(home), cwd=home, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return home, done
+
+
+@pytest.fixture
+def home(finished, tmp_path, monkeypatch) -> Path:
+    """A copy of the finished home, as this process's own."""
+    shutil.copytree(finished[0], tmp_path / "home")
+    for name, value in environment(tmp_path / "home").items():
+        monkeypatch.setenv(name, value)
+    return tmp_path / "home"

@@ -1,0 +1,288 @@
+"""The real kaggle CLI against a loopback stub of Kaggle's API: what is sent, what each refusal becomes."""
+
+import base64
+import json
+import sys
+import time
+
+import pytest
+
+from fastslow.core.errors import ConfigError, DataError
+from fastslow.kaggle import cli_process, client
+from fastslow.kaggle.client import KaggleError, SubmissionResult
+from helpers.kaggle_stub import DROP, KaggleStub, clean_environment
+
+CSV = b"ID,TopConfigs\ntile:xla:a,4;3;2;1;0\nlayout:xla:default:b,1;0\n"
+LIMIT = "Submission not allowed: Your team has used its daily Submission allowance (5) today"
+
+
+@pytest.fixture
+def stub(monkeypatch, tmp_path):
+    home = tmp_path / "home of me"
+    home.mkdir()
+    clean_environment(monkeypatch, home)
+    with KaggleStub() as server:
+        for name, value in server.environment(home).items():
+            monkeypatch.setenv(name, value)
+        yield server
+
+
+@pytest.fixture
+def csv(tmp_path):
+    path = tmp_path / "a folder" / "gnn ensemble.csv"
+    path.parent.mkdir()
+    path.write_bytes(CSV)
+    return path
+
+
+def test_submit_sends_the_file_and_finds_its_own_score(stub, csv):
+    stub.add(csv.name, "-first try, ü", "COMPLETE", publicScore="0.1", privateScore="0.2")
+    result = client.submit(csv, "-first try, ü")
+    assert stub.uploads == [CSV]
+    assert result.remaining_today == 4
+    stub.add("another.csv", "-first try, ü", "COMPLETE", publicScore="0.9", privateScore="0.9")
+    lines = []
+    ours = client.wait_for_score(result, poll_s=0.01, report=lines.append)
+    assert (ours.status, ours.public_score, ours.private_score) == ("complete", 0.694, 0.705)
+    assert (ours.ref, ours.file_name, ours.message) == (102, csv.name, "-first try, ü")
+    assert len(lines) == 1 and "pending" in lines[0]
+
+
+def test_an_earlier_upload_of_the_same_name_is_not_taken_for_ours(stub, csv):
+    stub.add(csv.name, "m", "COMPLETE", publicScore="0.1", privateScore="0.2")
+    stub.listed = False
+    assert client.scores(client.submit(csv, "m")) is None
+
+
+def test_a_link_is_submitted_under_its_own_name(stub, csv, tmp_path):
+    (tmp_path / "latest.csv").symlink_to(csv)
+    stub.progress = ["COMPLETE"]
+    result = client.submit(tmp_path / "latest.csv", "m")
+    assert stub.uploads == [CSV]
+    assert client.scores(result).status == "complete"
+
+
+def test_an_api_token_is_used_and_its_refusal_is_named(stub, monkeypatch):
+    monkeypatch.setenv("KAGGLE_API_TOKEN", "KGAT_0123456789abcdef")
+    monkeypatch.delenv("KAGGLE_USERNAME")
+    monkeypatch.delenv("KAGGLE_KEY")
+    assert client.submissions() == []
+    assert "Bearer KGAT_0123456789abcdef" in stub.authorization
+    stub.answers["IntrospectToken"] = [400] * 4
+    with pytest.raises(KaggleError, match="refused the credentials of KAGGLE_API_TOKEN") as caught:
+        client.submissions()
+    assert "0123456789abcdef" not in str(caught.value)
+
+
+def test_a_home_that_cannot_be_written_is_named(stub, monkeypatch):
+    said = "PermissionError: [Errno 13] Permission denied: '/home/me/.config'"
+    monkeypatch.setattr(client, "run", lambda *_: (1, said))
+    with pytest.raises(KaggleError, match="cannot write .*KAGGLE_CONFIG_DIR"):
+        client.submissions()
+
+
+def test_failed_upload_is_a_failure_though_the_cli_exits_0(stub, csv):
+    stub.answers = {"/upload/blob-0": [500], "/upload/blob-1": [500]}
+    command = ["competitions", "submit", "-c", client.COMPETITION, f"--file={csv}", "--message=m"]
+    code, output = cli_process.run(command)
+    assert code == 0 and "Could not submit to competition" in output
+    with pytest.raises(KaggleError, match="upload failed, nothing was submitted"):
+        client.submit(csv, "m")
+    assert stub.calls["CreateSubmission"] == 0
+
+
+@pytest.mark.parametrize(
+    ("call", "answer", "remaining", "message"),
+    [
+        ("ListSubmissions", 401, 4, "refused the credentials of KAGGLE_USERNAME.*kaggle.com/settings/api"),
+        ("ListSubmissions", 403, 4, "no access to the competition 'predict-ai.*Accept the rules at.*/rules"),
+        (
+            "ListSubmissions",
+            (403, {"code": 403, "message": "Permission 'x' denied to 0123456789abcdef-secret"}),
+            4,
+            "Accept the rules",
+        ),
+        ("StartSubmissionUpload", 404, 4, "no access.*check the name"),
+        ("CreateSubmission", (400, {"code": 400, "message": LIMIT}), 4, "limit is reached.*allowance.*UTC"),
+        ("CreateSubmission", 400, 0, "limit is reached"),
+        ("CreateSubmission", 400, 4, "refused the request.*upload the file there"),
+        ("CreateSubmission", 500, 4, "did not answer in full.*before a second upload"),
+        ("StartSubmissionUpload", DROP, 4, "could not be reached.*Check the network"),
+        ("CreateSubmission", (200, {"message": "Thank you"}), 4, "the kaggle CLI failed .*Thank you"),
+    ],
+)
+def test_each_refusal_says_what_to_do(stub, csv, call, answer, remaining, message):
+    stub.answers[call], stub.remaining = [answer], remaining
+    with pytest.raises(KaggleError, match=f"(?s){message}") as caught:
+        client.submit(csv, "m")
+    assert "0123456789abcdef" not in str(caught.value)
+
+
+def test_no_network(stub, csv, monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    with pytest.raises(KaggleError, match="could not be reached") as caught:
+        client.submit(csv, "m")
+    assert caught.value.transient
+
+
+def test_without_credentials_nothing_is_asked(stub, csv, monkeypatch):
+    monkeypatch.delenv("KAGGLE_KEY")
+    with pytest.raises(KaggleError, match="no Kaggle credentials found.*export KAGGLE_API_TOKEN=<token>"):
+        client.submit(csv, "m")
+    assert not stub.calls
+
+
+def test_wrong_input_is_refused_before_any_call(stub, csv, tmp_path):
+    with pytest.raises(DataError, match="make submission"):
+        client.submit(tmp_path / "none.csv", "m")
+    with pytest.raises(ConfigError, match="not a slug"):
+        client.submit(csv, "m", "https://www.kaggle.com/competitions/predict-ai-model-runtime")
+    assert not stub.calls
+
+
+def result_of(csv):
+    return SubmissionResult(client.COMPETITION, csv.name, "m", frozenset(), None)
+
+
+def test_waiting_outlives_a_lost_connection(stub, csv):
+    stub.scored = stub.add(csv.name, "m", "PENDING")
+    stub.answers["ListSubmissions"] = [503, DROP]
+    lines = []
+    ours = client.wait_for_score(result_of(csv), poll_s=0.01, report=lines.append)
+    assert ours.public_score == 0.694
+    assert "503" in lines[0] and "could not be reached" in lines[1] and "pending" in lines[2]
+
+
+def test_waiting_ends_where_no_score_can_come(stub, csv):
+    wait = {"poll_s": 0.01, "report": lambda _: None}
+    with pytest.raises(KaggleError, match="lists no such submission.*submission limit"):
+        client.wait_for_score(result_of(csv), timeout_s=0, **wait)
+    stub.add(csv.name, "m", "PENDING")
+    with pytest.raises(KaggleError, match="no score after 0 s .last: pending"):
+        client.wait_for_score(result_of(csv), timeout_s=0, **wait)
+    stub.add(csv.name, "m", "ERROR")
+    with pytest.raises(KaggleError, match="could not score gnn ensemble.csv.*/submissions"):
+        client.wait_for_score(result_of(csv), **wait)
+    stub.answers["ListSubmissions"] = [401]
+    with pytest.raises(KaggleError, match="refused the credentials"):
+        client.wait_for_score(result_of(csv), **wait)
+
+
+def test_download_resumes_within_the_cli_and_by_running_it_again(stub, tmp_path, monkeypatch):
+    content = bytes(range(256)) * 12_000
+    stub.files["/data/competition.zip"], stub.etags["/data/competition.zip"] = content, '"v1"'
+    stub.cuts["/data/competition.zip"] = [2_500_000]
+    stub.answers["DownloadDataFiles"] = [DROP]
+    monkeypatch.setattr(client, "_PAUSES_S", (0.0, 0.0))
+    archive = client.download(tmp_path / "with space")
+    assert archive == tmp_path / "with space" / "predict-ai-model-runtime.zip"
+    assert archive.read_bytes() == content
+    assert stub.calls["DownloadDataFiles"] == 2
+    assert stub.ranges == [None, f"bytes={2 << 20}-"]  # The CLI keeps whole chunks of 1 MiB.
+
+
+def test_download_gives_up_at_once_without_access(stub, tmp_path):
+    stub.answers["DownloadDataFiles"] = [403]
+    with pytest.raises(KaggleError, match="Accept the rules"):
+        client.download(tmp_path)
+    assert stub.calls["DownloadDataFiles"] == 1
+
+
+def test_nothing_shown_holds_a_credential(stub, monkeypatch, capfd):
+    monkeypatch.setenv("VERBOSE", "true")
+    code, output = cli_process.run(["competitions", "submissions", "-c", "a"], echo=True)
+    shown = "".join(capfd.readouterr())
+    assert code == 0 and "No submissions found" in shown
+    sent = {"Basic " + base64.b64encode(b"me:0123456789abcdef-secret").decode()}
+    assert stub.authorization == sent, "the stub must have seen the credentials, or this tests nothing"
+    for text in (output, shown):
+        assert "secret" not in text and next(iter(sent)) not in text
+
+
+def test_scrub(monkeypatch, tmp_path):
+    clean_environment(monkeypatch, tmp_path)
+    (tmp_path / ".kaggle").mkdir()
+    (tmp_path / ".kaggle" / "access_token").write_text("KGAT_from-file\n")
+    (tmp_path / ".kaggle" / "kaggle.json").write_text('{"username": "me", "key": "keyfromjson"}')
+    (tmp_path / ".kaggle" / "credentials.json").write_text('{"refresh_token": "refreshing-1"}')
+    monkeypatch.setenv("KAGGLE_API_TOKEN", "KGAT_from-env")
+    text = (
+        "KGAT_from-file keyfromjson refreshing-1 KGAT_from-env me\nAuthorization: Bearer abc.def\n"
+        "'authorization': 'Basic bWU6eA=='\nhttp://user:word@proxy:1/ https://host/a.zip?Signature=b&c end"
+    )
+    assert cli_process.scrub(text) == (
+        "[secret] [secret] [secret] [secret] me\nAuthorization: Bearer [secret]\n"
+        "'authorization': 'Basic [secret]\nhttp://[secret]@proxy:1/ https://host/a.zip?[query] end"
+    )
+
+
+@pytest.mark.parametrize(
+    ("environment", "files", "found"),
+    [
+        ({}, {}, None),
+        ({"KAGGLE_API_TOKEN": "KGAT_1"}, {".kaggle/access_token": "KGAT_2"}, "KAGGLE_API_TOKEN"),
+        ({}, {".kaggle/access_token": "KGAT_2", ".kaggle/kaggle.json": "{}"}, "~/.kaggle/access_token"),
+        ({}, {".kaggle/access_token": " \n"}, None),
+        ({"KAGGLE_USERNAME": "me", "KAGGLE_KEY": "k"}, {}, "KAGGLE_USERNAME and KAGGLE_KEY"),
+        ({"KAGGLE_USERNAME": "me"}, {}, None),
+        ({}, {".kaggle/kaggle.json": '{"username": "me", "key": "k"}'}, "{home}/.kaggle/kaggle.json"),
+        ({}, {".kaggle/kaggle.json": '{"username": "me"'}, None),
+        (
+            {},
+            {".config/kaggle/kaggle.json": '{"username": "me", "key": "k"}'},
+            "{home}/.config/kaggle/kaggle.json",
+        ),
+        (
+            {"KAGGLE_CONFIG_DIR": "{home}/x y"},
+            {"x y/kaggle.json": '{"username": "me", "key": "k"}'},
+            "{home}/x y/kaggle.json",
+        ),
+        ({}, {".kaggle/credentials.json": '{"refresh_token": "r"}'}, "kaggle auth login"),
+        ({}, {".kaggle/credentials.json": "[]"}, None),
+    ],
+)
+def test_credentials_are_found_where_the_cli_finds_them(monkeypatch, tmp_path, environment, files, found):
+    clean_environment(monkeypatch, tmp_path)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value.format(home=tmp_path))
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert cli_process.credentials() == (found and found.format(home=tmp_path))
+
+
+def test_rows_before_the_json_and_an_empty_list(monkeypatch):
+    row = dict.fromkeys(["description", "date", "publicScore", "privateScore"])
+    row |= {"ref": 7, "fileName": "a.csv", "status": "SubmissionStatus.PENDING"}
+    outputs = iter(
+        ["Warning: [your CLI] is old\n" + json.dumps([row], indent=2) + "\n", "No submissions found\n"]
+    )
+    monkeypatch.setattr(client, "credentials", lambda: "KAGGLE_API_TOKEN")
+    monkeypatch.setattr(client, "run", lambda *_: (0, next(outputs)))
+    (only,) = client.submissions()
+    assert (only.ref, only.status, only.message, only.public_score) == (7, "pending", "", None)
+    assert client.submissions() == []
+
+
+def test_a_silent_cli_is_stopped_and_its_echo_is_scrubbed(monkeypatch, tmp_path, capfd):
+    clean_environment(monkeypatch, tmp_path)
+    monkeypatch.setenv("KAGGLE_KEY", "0123456789abcdef")
+    script = tmp_path / "kaggle"
+    script.write_text("#!/bin/sh\necho begun with $KAGGLE_KEY\nexec sleep 60\n")
+    script.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setattr(cli_process, "_IDLE_S", 0.3)
+    began = time.monotonic()
+    code, output = cli_process.run(["competitions", "list"], echo=True)
+    assert time.monotonic() - began < 10
+    assert code != 0 and output.startswith("begun with ") and "timed out" in output
+    assert capfd.readouterr().err.startswith("begun with [secret]\n")
+
+
+def test_a_missing_cli_is_named(monkeypatch, tmp_path):
+    clean_environment(monkeypatch, tmp_path)
+    monkeypatch.setenv("KAGGLE_API_TOKEN", "KGAT_1")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setattr(cli_process, "find_spec", lambda name: None)
+    with pytest.raises(KaggleError, match="missing or too old .No module.*pip install"):
+        client.submissions()

@@ -1,0 +1,457 @@
+"""Downloads against a loopback server: resumed, checked, unpacked safely, and not done twice."""
+
+import errno
+import io
+import os
+import random
+import shutil
+import stat
+import tarfile
+import zipfile
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from fastslow.competition.catalog import COLLECTIONS, SPLITS, get_collection
+from fastslow.core.errors import ConfigError, DataError
+from fastslow.kaggle import archives, client, download
+from fastslow.kaggle.download import Split, fetch
+from helpers.kaggle_stub import DROP, KaggleStub, clean_environment
+
+XLA = get_collection("layout:xla:default")
+VALID, TEST = Split(XLA, "valid"), Split(XLA, "test")
+REAL = Path(__file__).parents[3] / "shared" / "real"
+KAGGLE_ZIP = "/data/competition.zip"
+
+
+@pytest.fixture(autouse=True)
+def pauses(monkeypatch, tmp_path):
+    """No waiting between tries, and nothing of this machine's set-up; the list of pauses asked for."""
+    home = tmp_path / "home"
+    home.mkdir()
+    clean_environment(monkeypatch, home)
+    asked = []
+    monkeypatch.setattr(archives, "time", SimpleNamespace(sleep=asked.append))
+    return asked
+
+
+@pytest.fixture
+def stub():
+    with KaggleStub() as server:
+        yield server
+
+
+@pytest.fixture
+def root(tmp_path):
+    return tmp_path / "data root"
+
+
+def npz(name: str) -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as opened:
+        opened.writestr(zipfile.ZipInfo("config_runtime.npy"), name * 50)  # Without the time of day.
+    return content.getvalue()
+
+
+def members(split: Split, before: str = "npz/") -> dict[str, bytes]:
+    names = [f"{split.name}-program {number}" for number in range(split.count)]
+    return {f"{before}{split.path}/{name}.npz": npz(name) for name in names}
+
+
+def tar_of(files: dict[str, bytes], *extra: tarfile.TarInfo) -> bytes:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as opened:
+        for name, data in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            opened.addfile(info, io.BytesIO(data))
+        for info in extra:
+            opened.addfile(info)
+    return content.getvalue()
+
+
+def zip_of(files: dict) -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as opened:
+        for name, data in files.items():
+            opened.writestr(name, data)
+    return content.getvalue()
+
+
+def serve(stub: KaggleStub, split: Split, content: bytes, etag: str | None = '"v1"') -> str:
+    path = f"/v0/{split.archive}"
+    stub.files[path] = content
+    if etag:
+        stub.etags[path] = etag
+    return path
+
+
+def fetch_google(stub: KaggleStub, root: Path, *splits: Split, **options) -> list[Path]:
+    names = [split.name for split in splits]
+    return fetch(root, "google", names, ["layout:xla:default"], base_url=f"{stub.url}/v0", **options)
+
+
+def content_of(root: Path, split: Split) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in split.folder(root).iterdir()}
+
+
+def expected(split: Split) -> dict[str, bytes]:
+    return {Path(name).name: data for name, data in members(split).items()}
+
+
+def left_in(root: Path) -> set[str]:
+    """Everything under the root but the lock and folders on the way."""
+    return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()} - {".lock"}
+
+
+def test_google_splits_end_up_in_their_folders_once(stub, root):
+    paths = [serve(stub, split, tar_of(members(split))) for split in (VALID, TEST)]
+    assert fetch_google(stub, root, VALID, TEST) == [VALID.folder(root), TEST.folder(root)]
+    for split in (VALID, TEST):
+        assert content_of(root, split) == expected(split)
+    assert len(left_in(root)) == VALID.count + TEST.count, "an archive or a part was left"
+    asked = stub.calls.copy()
+    assert set(asked) == set(paths)
+    assert fetch_google(stub, root, VALID, TEST) == []
+    assert stub.calls == asked, "a second run asked the server"
+    (VALID.folder(root) / "valid-program 3.npz").unlink()
+    assert fetch_google(stub, root, VALID, TEST) == [VALID.folder(root)]
+    assert content_of(root, VALID) == expected(VALID)
+
+
+def test_dropped_connection_resumes(stub, root, pauses):
+    content = tar_of(members(VALID))
+    path = serve(stub, VALID, content)
+    stub.cuts[path] = [4000, 0, 700]
+    stub.answers[path] = [DROP, 503]  # Two failures of the question for the size.
+    fetch_google(stub, root, VALID)
+    assert content_of(root, VALID) == expected(VALID)
+    assert stub.ranges == [None, "bytes=4000-", "bytes=4000-", "bytes=4700-"]
+    assert pauses == [1, 2, 1, 2, 1], "a new byte must start the pauses afresh"
+
+
+@pytest.mark.parametrize("etag", ['"v1"', 'W/"weak"', None])
+def test_the_next_run_goes_on(stub, tmp_path, monkeypatch, etag):
+    content = random.Random(0).randbytes(3_000_000)
+    path, target = serve(stub, VALID, content, etag), tmp_path / "a b" / "x.tar"
+    stub.cuts[path] = [2_100_000]
+    monkeypatch.setattr(archives, "_TRIES", 1)
+    with pytest.raises(DataError, match="failed 1 times in a row.*goes on where it stopped"):
+        archives.download(f"{stub.url}{path}", target)
+    assert archives.local_size(target) == 2_100_000 and not target.exists()
+    archives.download(f"{stub.url}{path}", target)
+    assert stub.ranges == [None, "bytes=2100000-"] and stub.parts == 1
+    assert target.read_bytes() == content
+    assert os.listdir(target.parent) == ["x.tar"]
+
+
+def begun(target: Path, content: bytes, size: int, etag: str = '"v1"') -> None:
+    """An earlier run's part of a file of that size and ETag."""
+    part = target.with_name(f"{target.name}.part")
+    part.write_bytes(content)
+    archives.write_json(part.with_name(f"{part.name}.json"), {"size": size, "validator": etag})
+
+
+def test_a_whole_part_is_confirmed_by_one_byte(stub, tmp_path):
+    path, target = serve(stub, VALID, b"abc" * 1000), tmp_path / "x.tar"
+    begun(target, b"abc" * 1000, 3000)
+    archives.download(f"{stub.url}{path}", target)
+    assert target.read_bytes() == b"abc" * 1000
+    assert stub.ranges == ["bytes=2999-"]
+
+
+@pytest.mark.parametrize("ignores_if_range", [False, True])
+@pytest.mark.parametrize("size", [900_000, 1_000_000, 1_100_000])
+def test_a_changed_file_is_not_glued_to_the_old_part(stub, tmp_path, size, ignores_if_range):
+    path, target = serve(stub, VALID, b"b" * size, '"v2"'), tmp_path / "x.tar"
+    stub.ignores_if_range = ignores_if_range
+    begun(target, b"a" * 850_000, 1_000_000)
+    archives.download(f"{stub.url}{path}", target)
+    assert target.read_bytes() == b"b" * size
+    assert stub.ranges == ["bytes=850000-"] + [None] * ignores_if_range
+
+
+@pytest.mark.parametrize(("size", "answers"), [(1_100_000, []), (900_000, [416])])
+def test_a_changed_file_is_told_by_its_size_alone(stub, tmp_path, size, answers):
+    path, target = serve(stub, VALID, b"b" * size), tmp_path / "x.tar"
+    begun(target, b"a" * 950_000, 1_000_000)
+    stub.answers[path] = answers
+    archives.download(f"{stub.url}{path}", target)
+    assert target.read_bytes() == b"b" * size
+
+
+def test_wrong_size_and_missing_file_and_no_server(stub, root, pauses):
+    path = serve(stub, VALID, tar_of(members(VALID)))
+    stub.sizes[path] = len(stub.files[path]) + 100
+    with pytest.raises(DataError, match="xla_default_valid.tar: failed 8 times in a row"):
+        fetch_google(stub, root, VALID)
+    assert pauses == [1, 2, 4, 8, 16, 32, 60]
+    asked = stub.calls[f"/v0/{TEST.archive}"]
+    with pytest.raises(DataError, match="the server answers 404"):
+        fetch_google(stub, root, TEST)
+    assert stub.calls[f"/v0/{TEST.archive}"] == asked + 1, "a missing file was asked for twice"
+    with pytest.raises(DataError, match="failed 8 times in a row"):
+        fetch(root, "google", ["test"], [XLA.name], base_url="http://127.0.0.1:9/v0/")
+    assert not VALID.folder(root).exists()
+
+
+def test_wrong_counts_and_broken_content_are_refused_whole(stub, root):
+    files = members(VALID)
+    few = dict(list(files.items())[1:])
+    broken = files | {next(iter(files)): b"no npz"}
+    foreign = files | {next(iter(files)): zip_of({"other.npy": b""})}
+    cut = tar_of(files)[:-12_000]
+    for content, message in (
+        (tar_of(few), "holds 6 npz files of layout:xla:default valid, the competition has 7. Delete it"),
+        (tar_of(broken), "valid-program 0.npz in it is not readable"),
+        (tar_of(foreign), "valid-program 0.npz in it is not readable"),
+        (cut, "broken archive .unexpected end of data.. Delete it"),
+        (b"<html>sign in</html>" * 99, "broken archive"),
+    ):
+        serve(stub, VALID, content)
+        with pytest.raises(DataError, match=message):
+            fetch_google(stub, root, VALID)
+        assert left_in(root) == {f"archives/{VALID.archive}"}
+        (root / "archives" / VALID.archive).unlink()
+    serve(stub, VALID, tar_of(files))
+    fetch_google(stub, root, VALID)
+
+
+def special(kind: bytes, target: str = "") -> tarfile.TarInfo:
+    info = tarfile.TarInfo("npz/layout/xla/default/valid/odd.npz")
+    info.type, info.linkname = kind, target
+    return info
+
+
+def zip_link(name: str) -> zipfile.ZipInfo:
+    info = zipfile.ZipInfo(name)
+    info.external_attr = (stat.S_IFLNK | 0o777) << 16
+    return info
+
+
+UNSAFE = {
+    "tar-parent": lambda _: tar_of({"../evil.npz": b"x"}),
+    "tar-parent-within": lambda _: tar_of({"npz/layout/xla/default/../../../../../evil.npz": b"x"}),
+    "tar-absolute": lambda outside: tar_of({f"{outside}/evil.npz": b"x"}),
+    "tar-symlink": lambda _: tar_of({}, special(tarfile.SYMTYPE, "/etc/passwd")),
+    "tar-hardlink": lambda _: tar_of({}, special(tarfile.LNKTYPE, "../../evil")),
+    "tar-fifo": lambda _: tar_of({}, special(tarfile.FIFOTYPE)),
+    "tar-device": lambda _: tar_of({}, special(tarfile.CHRTYPE)),
+    "zip-parent": lambda _: zip_of({"npz_all/../../evil.npz": b"x"}),
+    "zip-absolute": lambda outside: zip_of({f"{outside}/evil.npz": b"x"}),
+    "zip-backslash": lambda _: zip_of({"npz\\..\\..\\evil.npz": b"x"}),
+    "zip-drive": lambda _: zip_of({"C:/evil.npz": b"x"}),
+    "zip-symlink": lambda _: zip_of({zip_link("npz/layout/xla/default/valid/odd.npz"): "/etc/passwd"}),
+}
+
+
+@pytest.mark.parametrize("name", UNSAFE)
+def test_members_that_leave_the_folder_are_refused(tmp_path, name):
+    archive, folder = tmp_path / f"a.{name[:3]}", tmp_path / "1" / "2" / "3"
+    folder.mkdir(parents=True)
+    archive.write_bytes(UNSAFE[name](tmp_path / "outside"))
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(DataError, match="points out of the folder|is a link or a device"):
+        archives.unpack(archive, folder, lambda member: member)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("suffix", ["tar", "zip"])
+def test_any_damage_is_one_kind_of_error(tmp_path, suffix):
+    files = {name: data * 3 for name, data in members(VALID).items()}
+    whole = bytearray(tar_of(files) if suffix == "tar" else zip_of(files))
+    dice = random.Random(1)
+    archive = tmp_path / f"a.{suffix}"
+    refused = 0
+    for trial in range(150):
+        damaged = whole.copy()
+        for _ in range(dice.randint(1, 20)):
+            damaged[dice.randrange(len(damaged))] = dice.randrange(256)
+        archive.write_bytes(damaged[: dice.randrange(len(damaged))] if trial % 3 == 0 else damaged)
+        try:
+            archives.unpack(archive, tmp_path / "out", lambda member: "out.npz")
+        except DataError:
+            refused += 1
+    assert refused > 50
+
+
+def test_disk_space_is_checked_before_the_download_and_before_unpacking(stub, root, monkeypatch):
+    content = tar_of(members(VALID))
+    path = serve(stub, VALID, content)
+    usage = shutil.disk_usage("/")._replace(free=int(2.04 * len(content)) - 1)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(DataError, match=r"the data needs 41.0kB, 41.8kB are free. Free some space"):
+        fetch_google(stub, root, VALID)
+    assert stub.ranges == [], "the download began"
+    (root / "archives").mkdir()
+    (root / "archives" / f"{VALID.archive}.part").write_bytes(b"x" * 9)  # Need not come again.
+    fetch_google(stub, root, VALID)
+    assert stub.calls[path] == 3
+
+    (root / "archives").mkdir()
+    (root / "archives" / f"{client.COMPETITION}.zip").write_bytes(zip_of(members(TEST)))
+    usage = usage._replace(free=100)
+    with pytest.raises(DataError, match="unpacking predict-ai-model-runtime.zip needs"):
+        fetch(root, "auto", ["test"], [XLA.name])
+    assert not TEST.folder(root).exists()
+
+
+def test_a_disk_that_runs_full_is_named(stub, root, monkeypatch):
+    serve(stub, VALID, tar_of(members(VALID)))
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(archives, "_receive", full)
+    with pytest.raises(DataError, match="the disk is full. Free some space"):
+        fetch_google(stub, root, VALID)
+
+
+def kaggle(stub: KaggleStub, monkeypatch, tmp_path, before: str) -> None:
+    files = members(VALID, before) | members(TEST, before)
+    sample = {"sample_submission.csv": b"ID,TopConfigs\n"}
+    stub.files[KAGGLE_ZIP] = zip_of(sample | files | {"npz_all/__MACOSX/._x.npz": b"", "pb/a.pb": b""})
+    stub.etags[KAGGLE_ZIP] = '"v1"'
+    for name, value in stub.environment(tmp_path / "home").items():
+        monkeypatch.setenv(name, value)
+
+
+def test_kaggle_zip_with_a_dropped_connection(stub, root, monkeypatch, tmp_path):
+    kaggle(stub, monkeypatch, tmp_path, "npz_all/npz_all/npz/")
+    monkeypatch.setattr(client, "_PAUSES_S", (0.0,))
+    stub.answers["DownloadDataFiles"] = [DROP]
+    names = {"splits": ["valid"], "collections": ["layout-xla-default"]}
+    assert fetch(root, **names, keep=True) == [VALID.folder(root)]
+    assert content_of(root, VALID) == expected(VALID)
+    assert (root / "sample_submission.csv").read_bytes() == b"ID,TopConfigs\n"
+    zip_name = f"archives/{client.COMPETITION}.zip"
+    assert {name for name in left_in(root) if not name.startswith("npz_all/")} == {
+        "sample_submission.csv",
+        zip_name,
+    }
+    calls = stub.calls["DownloadDataFiles"]
+    assert fetch(root, "auto", ["valid", "test"], [XLA.name]) == [TEST.folder(root)]
+    assert stub.calls["DownloadDataFiles"] == calls, "the zip that was kept was downloaded again"
+    assert content_of(root, TEST) == expected(TEST)
+    assert zip_name not in left_in(root)
+
+
+def test_kaggle_without_access_leaves_nothing(stub, root, monkeypatch, tmp_path, capsys):
+    kaggle(stub, monkeypatch, tmp_path, "npz_all/npz/")
+    stub.answers["DownloadDataFiles"] = [403]
+    assert download.main(["--root", str(root), "--collections", XLA.name, "--splits", "valid"]) == 1
+    assert "Accept the rules at" in capsys.readouterr().err
+    monkeypatch.delenv("KAGGLE_KEY")
+    assert download.main(["--root", str(root), "--source", "kaggle"]) == 1
+    assert "no Kaggle credentials found" in capsys.readouterr().err
+    assert left_in(root) == set()
+
+
+def command_for(stub: KaggleStub, root: Path) -> list[str]:
+    address = f"{stub.url}/v0/"
+    return ["--root", str(root), "--collections", XLA.name, "--splits", "valid", "--base-url", address]
+
+
+def test_command_line(stub, root, capsys):
+    serve(stub, VALID, tar_of(members(VALID, "./deep/npz/")))
+    command = [
+        "--root",
+        str(root),
+        "--collections",
+        XLA.name,
+        "--splits",
+        "valid",
+        "--base-url",
+        f"{stub.url}/v0/",
+    ]
+    assert download.main([*command, "--keep"]) == 0, "auto must take Google without credentials"
+    out = capsys.readouterr().out
+    assert "From Google: 1 tar files" in out and f"new: {VALID.folder(root)}" in out
+    assert (root / "archives" / VALID.archive).is_file()
+    assert download.main(command) == 0
+    assert "everything asked for is there" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as stopped:
+        download.main(["--help"])
+    assert stopped.value.code == 0
+    assert "--source" in capsys.readouterr().out
+
+
+def test_interrupt_keeps_the_part(stub, root, monkeypatch, capsys):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    serve(stub, VALID, tar_of(members(VALID)))
+    monkeypatch.setattr(archives, "_receive", interrupt)
+    command = [
+        "--root",
+        str(root),
+        "--collections",
+        XLA.name,
+        "--splits",
+        "valid",
+        "--base-url",
+        f"{stub.url}/v0/",
+    ]
+    assert download.main(command) == 130
+    assert "goes on where it stopped" in capsys.readouterr().err
+
+
+def test_archives_put_there_by_hand_need_no_network(root):
+    (root / "archives").mkdir(parents=True)
+    (root / "archives" / VALID.archive).write_bytes(tar_of(members(VALID)))
+    (root / f"{download._SCRATCH}killed").mkdir()
+    fetch(root, "google", ["valid"], [XLA.name], base_url="http://127.0.0.1:9")
+    assert content_of(root, VALID) == expected(VALID)
+    assert {path.name for path in root.iterdir()} == {".lock", "npz_all"}
+
+
+def test_only_wanted_members_are_unpacked():
+    name = "npz_all/npz/layout/xla/default/valid/a.npz"
+    assert download._place({VALID.path}, name) == download._place({VALID.path}, f"./x/{name}") == name
+    assert download._place({TEST.path}, name) is None
+    for other in (
+        "npz/layout/xla/default/valid/._a.npz",
+        "pb/layout/xla/default/valid/a.pb",
+        "npz/readme.npz",
+    ):
+        assert download._place({VALID.path}, other) is None
+
+
+def test_foreign_files_in_the_way_are_refused(stub, root):
+    folder = VALID.folder(root)
+    folder.mkdir(parents=True)
+    (folder / "mine.npz").write_bytes(b"")
+    serve(stub, VALID, tar_of(members(VALID)))
+    for _ in range(2):
+        with pytest.raises(DataError, match="holds 8 npz files, the competition has 7. Move the folder away"):
+            fetch_google(stub, root, VALID)
+    assert (folder / "mine.npz").exists()
+
+
+@pytest.mark.parametrize(
+    ("source", "split", "collection", "message"),
+    [
+        ("ftp", "train", "tile:xla", "source: 'ftp' is none of auto"),
+        ("auto", "dev", "tile:xla", "splits: 'dev' is none of train"),
+        ("auto", "train", "tile", "collection: 'tile' is none of tile:xla"),
+    ],
+)
+def test_unknown_names_are_refused(root, source, split, collection, message):
+    with pytest.raises(ConfigError, match=message):
+        fetch(root, source, [split], [collection])
+    assert not root.exists()
+
+
+def test_names_of_google_archives():
+    splits = [Split(collection, name) for collection in COLLECTIONS for name in SPLITS]
+    assert len({split.archive for split in splits}) == 15
+    assert splits[0].archive == "npz_tile_xla_train.tar"
+    assert splits[-1].archive == "npz_layout_nlp_random_test.tar"
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="the genuine TpuGraphs files are not there (../shared/real)")
+def test_counts_agree_with_the_real_sample_submission():
+    ids = [line.rpartition(":")[0] for line in (REAL / "sample_submission.csv").read_text().splitlines()[1:]]
+    for collection in COLLECTIONS:
+        assert Split(collection, "test").count == sum(line.startswith(collection.name) for line in ids)

@@ -1,0 +1,257 @@
+import copy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import fastslow.networks.model
+from fastslow.networks.graph_batch import GraphInputs, message_edges
+from fastslow.networks.head import Float64Linear, Head
+from helpers.dense_reference import dense_scores
+from helpers.networks import all_configs, close, make_network, program
+from helpers.random_graphs import make_graph, make_scalers, structures
+
+torch.set_num_threads(1)
+
+NEEDS_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+
+networks = st.builds(
+    make_network,
+    st.integers(0, 4),
+    st.booleans(),
+    seed=st.integers(0, 99),
+)
+graphs = st.builds(make_graph, structures(min_nodes=2), st.integers(0, 99))
+
+
+def scores(network, graph, configs=None, scalers=None):
+    """(C,) scores of the product code."""
+    inputs = GraphInputs(graph, *(scalers or make_scalers(graph)))
+    return network(inputs.batch(all_configs(graph) if configs is None else configs, network.depth))
+
+
+@given(networks, graphs)
+@settings(max_examples=60, deadline=None)
+def test_scores_and_gradients_equal_those_of_the_dense_network(network, graph):
+    configs = np.random.default_rng(0).permutation(graph.num_configs)
+    value = scores(network, graph, configs)
+    reference = dense_scores(network, graph, *make_scalers(graph), configs)
+    assert value.shape == (graph.num_configs,) and value.dtype == torch.float32
+    close(value, reference, 1e-5)
+
+    weight = torch.linspace(-1, 2, len(configs), dtype=torch.float64)
+    parameters = dict(network.named_parameters())
+    gradients = torch.autograd.grad(value.double() @ weight, parameters.values(), allow_unused=True)
+    references = torch.autograd.grad(reference @ weight, parameters.values(), allow_unused=True)
+    scale = max(0.01, max(float(g.abs().max()) for g in references if g is not None))
+    for name, gradient, expected in zip(parameters, gradients, references, strict=True):
+        expected = torch.zeros(parameters[name].shape) if expected is None else expected
+        gradient = torch.zeros(parameters[name].shape) if gradient is None else gradient
+        torch.testing.assert_close(gradient, expected, rtol=0, atol=1e-4 * scale, msg=name)
+
+
+@given(networks, graphs, st.randoms(use_true_random=False), st.sampled_from([0, 2**21]))
+@settings(max_examples=30, deadline=None)
+def test_a_part_scores_as_in_the_dense_network_whether_or_not_states_are_kept(network, graph, random, kept):
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(fastslow.networks.model, "KEPT_PAIRS", kept)
+        inputs = GraphInputs(graph, *make_scalers(graph))
+        for _ in range(2):
+            configs = np.array(random.sample(range(graph.num_configs), random.randint(1, graph.num_configs)))
+            value = network(inputs.batch(configs, network.depth))
+            close(value, dense_scores(network, graph, *make_scalers(graph), configs), 1e-5)
+
+
+def kernel(num_configs=5):
+    """A tile kernel: nothing is configurable, its configurations differ in their features."""
+    edges = np.array([[1, 0], [2, 1], [2, 0]])
+    return make_graph((edges, 4, np.zeros(0, int), np.zeros((num_configs, 0, 3), np.uint8)))
+
+
+@pytest.mark.parametrize("graph", [kernel(), kernel(1), program()], ids=["tile", "tile, C = 1", "layout"])
+def test_tile_and_layout_graphs_equal_the_dense_network(graph):
+    network = make_network()
+    reference = dense_scores(network, graph, *make_scalers(graph), all_configs(graph))
+    close(scores(network, graph), reference, 1e-5)
+    assert graph.num_configs == 1 or scores(network, graph).unique().numel() > 1
+
+
+def test_a_tile_graph_is_embedded_once_for_all_configurations():
+    batch = GraphInputs(kernel(50), *make_scalers(kernel(50))).batch(np.arange(50), 2)
+    assert [len(level.node_ids) for level in batch.levels] == [4, 4, 4]
+    assert batch.pooling.shape[0] == 1
+
+
+def renumbered(graph, order):
+    """The same graph with node ``order[i]`` called i."""
+    number = np.argsort(order)
+    return replace(
+        graph,
+        node_feat=graph.node_feat[order],
+        node_opcode=graph.node_opcode[order],
+        edge_index=number[graph.edge_index].astype(np.int32).reshape(-1, 2),
+        config_index=number[graph.config_index].astype(np.int32),
+    )
+
+
+@given(networks, graphs, st.randoms(use_true_random=False))
+@settings(max_examples=30, deadline=None)
+def test_scores_do_not_depend_on_the_numbering_of_nodes(network, graph, random):
+    order = random.sample(range(graph.num_nodes), graph.num_nodes)
+    close(scores(network, renumbered(graph, np.array(order))), scores(network, graph), 1e-5)
+
+
+@given(networks, graphs, st.randoms(use_true_random=False))
+@settings(max_examples=30, deadline=None)
+def test_scores_do_not_depend_on_the_order_of_edges_and_configurable_nodes(network, graph, random):
+    edges = random.sample(range(len(graph.edge_index)), len(graph.edge_index))
+    rows = random.sample(range(len(graph.config_index)), len(graph.config_index))
+    number = np.argsort(rows)
+    producer, consumer, role = graph.pairs.T
+    other = replace(
+        graph,
+        edge_index=graph.edge_index[edges],
+        config_index=graph.config_index[rows],
+        pairs=np.column_stack([number[producer], number[consumer], role]).astype(int),
+        tensor_sizes=graph.tensor_sizes[rows],
+        codes=graph.codes[:, rows],
+    )
+    close(scores(network, other), scores(network, graph), 1e-5)
+
+
+@given(networks, graphs)
+@settings(max_examples=30, deadline=None)
+def test_scores_do_not_depend_on_the_numbering_of_layouts(network, graph):
+    order = np.array([2, 0, 1])
+    other = replace(
+        graph, layouts=graph.layouts[order], codes=np.argsort(order).astype(np.uint8)[graph.codes]
+    )
+    close(scores(network, other), scores(network, graph), 1e-5)
+
+
+@given(networks, graphs, st.randoms(use_true_random=False))
+@settings(max_examples=30, deadline=None)
+def test_scores_follow_the_order_of_configurations(network, graph, random):
+    order = random.sample(range(graph.num_configs), graph.num_configs)
+    close(scores(network, graph, np.array(order)), scores(network, graph)[order], 1e-5)
+
+
+@given(networks, graphs, st.integers(2, 3))
+@settings(max_examples=30, deadline=None)
+def test_repeating_the_whole_set_of_configurations_leaves_the_scores(network, graph, times):
+    configs = np.tile(all_configs(graph), times)
+    close(scores(network, graph, configs), scores(network, graph).repeat(times), 1e-5)
+
+
+@given(networks, graphs)
+@settings(max_examples=30, deadline=None)
+def test_equal_configurations_score_the_same(network, graph):
+    assume(graph.num_configs > 1)
+    codes, config_feat = graph.codes.copy(), graph.config_feat.copy()
+    codes[-1], config_feat[-1] = codes[0], config_feat[0]
+    score = scores(network, replace(graph, codes=codes, config_feat=config_feat))
+    close(score[-1], score[0], 1e-5)
+
+
+def test_a_layout_only_matters_within_reach():
+    """On a chain, a node's layout changes its neighbour's state at depth 1 and the next one's at depth 2."""
+    chain = np.array([[0, 1], [1, 2], [2, 3]])
+    codes = np.zeros((2, 1, 3), np.uint8)
+    codes[1, 0, 0] = 1
+    graph = make_graph((chain, 4, np.array([0]), codes))
+    for depth in range(4):
+        network = make_network(depth)
+        batch = GraphInputs(graph, *make_scalers(graph)).batch(np.arange(2), depth)
+        states = network.trunk(batch)
+        node_ids = batch.levels[-1].node_ids
+        differs = [states[node_ids == node].unique(dim=0).shape[0] > 1 for node in range(4)]
+        assert differs == [node <= depth for node in range(4)]
+
+
+def test_a_pair_joins_its_nodes_by_an_edge():
+    """Two configurable nodes with two others between: they see each other's layouts in one layer."""
+    chain = np.array([[1, 0], [2, 1], [3, 2]])
+    graph = make_graph((chain, 4, np.array([3, 0]), np.zeros((1, 2, 3), np.uint8)))
+    apart = replace(graph, pairs=np.zeros((0, 3), np.int32))
+    joined = replace(graph, pairs=np.array([[1, 0, 1], [1, 0, 2]], np.int32))
+    assert message_edges(apart).tolist() == chain.tolist()
+    assert message_edges(joined).tolist() == [[1, 0], [2, 1], [3, 0], [3, 2]]
+    for pair_edges, edges in ((True, message_edges(joined)), (False, joined.edge_index)):
+        inputs = GraphInputs(joined, *make_scalers(joined), pair_edges)
+        assert inputs.edge_index.tolist() == edges.tolist()
+
+
+def test_without_cross_config_a_score_depends_on_no_other_configuration_but_through_the_norms():
+    network, graph = make_network(depth=1, cross_config=False), program()
+    network.trunk.blocks[0].norm.forward = lambda x, level, complete: x
+    network.head.norm.forward = lambda x, complete: x
+    alone = torch.cat([scores(network, graph, np.array([c])) for c in range(graph.num_configs)])
+    close(scores(network, graph), alone, 1e-5)
+
+
+def test_dropout_changes_scores_in_training_alone():
+    network, graph = make_network(dropout=0.5), program()
+    assert torch.equal(scores(network, graph), scores(network, graph))
+    network.train()
+    assert not torch.equal(scores(network, graph), scores(network, graph))
+
+
+def test_a_batch_on_the_cpu_is_itself():
+    graph = program()
+    batch = GraphInputs(graph, *make_scalers(graph)).batch(all_configs(graph), 1)
+    assert batch.to(torch.device("cpu")) is batch
+
+
+@NEEDS_GPU
+@pytest.mark.parametrize("graph", [kernel(), program()], ids=["tile", "layout"])
+def test_scores_and_gradients_on_a_gpu_equal_those_on_the_cpu(graph):
+    results = []
+    for device in (torch.device("cpu"), torch.device("cuda")):
+        network = make_network().to(device)
+        batch = GraphInputs(graph, *make_scalers(graph)).batch(all_configs(graph), network.depth).to(device)
+        score = network(batch)
+        score.square().sum().backward()
+        gradients = [p.grad.cpu() for p in network.parameters() if p.grad is not None]
+        results.append((score.detach().cpu(), gradients))
+    (score, gradients), (gpu_score, gpu_gradients) = results
+    close(gpu_score, score, 1e-4)
+    for gradient, expected in zip(gpu_gradients, gradients, strict=True):
+        close(gradient, expected, 1e-3)
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=NEEDS_GPU)])
+def test_half_precision_keeps_the_scores_within_a_few_percent(device):
+    network, graph = make_network().to(device), program()
+    batch = GraphInputs(graph, *make_scalers(graph)).batch(all_configs(graph), network.depth)
+    batch = batch.to(torch.device(device))
+    with torch.autocast(device, torch.bfloat16):
+        score = network(batch)
+    score.sum().backward()
+    assert score.dtype == torch.float32
+    assert all(p.grad.isfinite().all() for p in network.parameters() if p.grad is not None)
+    close(score, network(batch), 5e-2)
+    assert not torch.equal(score, network(batch))  # it did run in half precision
+
+
+def test_what_configurations_differ_by_survives_beside_a_large_sum():
+    torch.manual_seed(0)
+    head = Head(width=8, config_width=3, dropout=0.3).eval()
+    common, difference = 1e6 * torch.rand(1, 11, dtype=torch.float64), torch.randn(5, 11, dtype=torch.float64)
+    x = torch.cat([common + difference, head.norm(common + difference)], 1)
+    with torch.autocast("cpu", torch.bfloat16):
+        score = head.score(x)
+    exact = copy.deepcopy(head.score).double()(x)
+    plain = copy.deepcopy(head.score)
+    for layer in plain:
+        layer.__class__ = torch.nn.Linear if isinstance(layer, Float64Linear) else layer.__class__
+    close(score - score.mean(), exact - exact.mean(), 1e-6)
+    rounded = plain(x.float()).double()
+    assert (rounded - rounded.mean() - exact + exact.mean()).abs().max() > 1e-3 * (
+        exact - exact.mean()
+    ).abs().max()
+    score.sum().backward()
+    assert all(parameter.grad.dtype == torch.float32 for parameter in head.score.parameters())

@@ -1,0 +1,620 @@
+import itertools
+import json
+import math
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import fastslow.networks.train
+from fastslow.competition.catalog import SPLITS, get_collection
+from fastslow.competition.metrics import kendall_tau
+from fastslow.core.artifacts import read_manifest
+from fastslow.core.errors import ConfigError, DataError
+from fastslow.core.settings import PROJECT
+from fastslow.evaluation.predictions import check_scores, read_scores
+from fastslow.features.build import LayoutFeatureConfig, TileFeatureConfig, build_features
+from fastslow.features.store import Features
+from fastslow.networks.config import LayoutTrainConfig, TileTrainConfig
+from fastslow.networks.dataset import predict
+from fastslow.networks.train import Training, learning_rate, make_inputs, make_network, train
+
+torch.set_num_threads(1)
+SAMPLE = PROJECT / "data" / "sample"
+LAYOUT, TILE = get_collection("layout:xla:random"), get_collection("tile:xla")
+PROGRAMS = {
+    "train": ("mobilenet_forward_w32_d2_b8", "vgg_forward_w32_d1_b8"),
+    "valid": ("squeezenet_forward_w64_d1_b16",),
+    "test": ("1c7b150926fd04a0b2227376b1cff6a7",),
+}
+ORDERS = np.array(list(itertools.permutations(range(4))))
+
+
+def one_node_decides(arrays):
+    """24 configurations that differ in the output layout of the first convolution, which sets the runtime."""
+    num_rows = arrays["node_config_feat"].shape[1]
+    node = int(np.argmax(arrays["node_opcode"][arrays["node_config_ids"]] == 26))
+    arrays["node_config_feat"] = np.full((len(ORDERS), num_rows, 18), -1, np.float32)
+    arrays["node_config_feat"][:, node, :4] = ORDERS
+    arrays["config_runtime"] = 1000 + ORDERS @ [100, 10, 1, 0]
+
+
+def constant_runtime(arrays):
+    arrays["config_runtime"][:] = 1000
+
+
+def one_configuration(arrays):
+    """The same configuration over and over; its runtimes differ by noise."""
+    arrays["node_config_feat"][:] = arrays["node_config_feat"][0]
+
+
+def a_single_one(arrays):
+    for key in ("node_config_feat", "config_runtime"):
+        arrays[key] = arrays[key][:1]
+
+
+def build_layout(folder, change=one_node_decides, **changes):
+    """Features of four sample programs, changed by a function of the file's arrays, another for some."""
+    for split, names in PROGRAMS.items():
+        target = LAYOUT.folder(folder / "data", split)
+        target.mkdir(parents=True)
+        for name in names:
+            with np.load(LAYOUT.folder(SAMPLE, split) / f"{name}.npz", allow_pickle=False) as archive:
+                arrays = dict(archive)
+            changes.get(name, changes.get(split, change))(arrays)
+            if split == "test":
+                arrays["config_runtime"] = np.zeros(len(arrays["config_runtime"]), np.int64)
+            np.savez(target / f"{name}.npz", **arrays)
+    settings = {"collection": LAYOUT.name, "data_root": str(folder / "data"), "workers": 1, "hops": 1}
+    build_features(LayoutFeatureConfig(folder=str(folder / "features"), **settings))
+    return folder / "features"
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory):
+    """Features of the toy; read-only."""
+    return build_layout(tmp_path_factory.mktemp("toy"))
+
+
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory):
+    """Features of three tile kernels a split; read-only."""
+    folder = tmp_path_factory.mktemp("kernels")
+    for split in SPLITS:
+        target = TILE.folder(folder / "data", split)
+        target.mkdir(parents=True)
+        for path in sorted(TILE.folder(SAMPLE, split).glob("*.npz"))[:3]:
+            shutil.copy(path, target)
+    build_features(
+        TileFeatureConfig(data_root=str(folder / "data"), folder=str(folder / "features"), workers=1)
+    )
+    return folder / "features"
+
+
+@pytest.fixture
+def settings(toy, tmp_path):
+    """A small run on the toy."""
+    return LayoutTrainConfig(
+        features=[str(toy)],
+        runs=[str(tmp_path / "run")],
+        folder=str(tmp_path / "run" / "training"),
+        device="cpu",
+        width=8,
+        depth=1,
+        epochs=4,
+        configs_per_step=16,
+        average_last=2,
+        learning_rate=3e-3,
+    )
+
+
+def into(config, folder):
+    """The same settings with other folders to write."""
+    return replace(config, runs=[str(folder)], folder=str(folder / "training"))
+
+
+def make_training(config):
+    return Training(config, make_inputs(config))
+
+
+def weights_of(folder):
+    return torch.load(f"{folder}/model.pt", weights_only=True)
+
+
+def metrics_of(folder):
+    return [json.loads(line) for line in (folder / "training" / "metrics.jsonl").read_text().splitlines()]
+
+
+def same_run(one, other):
+    """Whether two run folders hold the same weights, scores and metrics, bit for bit."""
+    weights, others = weights_of(one), weights_of(other)
+    scores, other_scores = read_scores(one), read_scores(other)
+    return (
+        list(weights) == list(others)
+        and all(torch.equal(weights[name], others[name]) for name in weights)
+        and all(
+            np.array_equal(score, other_scores[split][name])
+            for split in scores
+            for name, score in scores[split].items()
+        )
+        and metrics_of(one) == metrics_of(other)
+    )
+
+
+class Interrupted(Exception):
+    pass
+
+
+def interrupt(monkeypatch, name, calls):
+    """Make a method of Training stop the process's work at its call number ``calls`` (from 0)."""
+    original, counter = getattr(Training, name), itertools.count()
+
+    def method(self, *args):
+        if next(counter) == calls:
+            raise Interrupted
+        return original(self, *args)
+
+    monkeypatch.setattr(Training, name, method)
+
+
+def forbid_training(monkeypatch):
+    interrupt(monkeypatch, "run_epoch", 0)
+
+
+def test_a_run_learns_that_one_nodes_layout_decides(settings, tmp_path):
+    config = replace(settings, width=16, epochs=60, dropout=0.0, learning_rate=1e-2)
+    manifest = train(replace(config, configs_per_step=24, evaluate_every=10))
+    history = metrics_of(tmp_path / "run")
+    assert [row["epoch"] for row in history] == [10, 20, 30, 40, 50, 60]
+    assert history[-1]["loss"] < history[0]["loss"]
+
+    inputs = make_inputs(config)
+    network = make_network(config, inputs)
+    network.load_state_dict(weights_of(*config.runs))
+    scores = predict(network, inputs, LAYOUT.slug, "train", config.inference_configs)
+    runtimes = inputs.sources[LAYOUT.slug].labels("train")
+    assert min(kendall_tau(runtimes[name], scores[name]) for name in PROGRAMS["train"]) > 0.9
+    assert manifest["valid"]["mean"] == pytest.approx(np.mean(list(manifest["valid"]["per_graph"].values())))
+
+
+def files(folder):
+    return {path.name for path in folder.iterdir() if path.is_file()} - {".lock"}
+
+
+def test_the_folders_are_whole(settings, tmp_path):
+    training = train(settings)
+    assert files(tmp_path / "run") == {"manifest.json", "model.pt", "scores.npz"}
+    assert files(tmp_path / "run" / "training") == {"manifest.json", "metrics.jsonl", "training.png"}
+    features = Features(*settings.features)
+    scores = read_scores(tmp_path / "run")
+    check_scores(tmp_path / "run", scores, features)
+    (name,) = PROGRAMS["valid"]
+    tau = kendall_tau(features.labels("valid")[name], scores["valid"][name])
+    manifest = read_manifest(tmp_path / "run")
+    assert manifest["valid"]["per_graph"] == {name: tau}
+    assert manifest["epochs"] == training["epochs"] == settings.epochs
+    assert manifest["settings"]["model"] == "gnn"
+    assert manifest["settings"]["collection"] == LAYOUT.name
+    assert training["valid"]["per_graph"] == {f"{LAYOUT.slug}/{name}": tau}
+    assert training["valid"]["by_collection"] == {LAYOUT.slug: tau}
+
+
+@pytest.mark.parametrize("lost", ["run/manifest.json", "run/training/manifest.json"])
+def test_a_training_counts_as_done_with_its_runs_alone(settings, tmp_path, monkeypatch, lost):
+    train(settings)
+    assert settings.artifact().is_current()
+    (tmp_path / lost).unlink()
+    assert not settings.artifact().is_current()
+    forbid_training(monkeypatch)
+    with pytest.raises(Interrupted):
+        train(settings)
+    assert not (tmp_path / "run" / "manifest.json").exists(), "what is made anew does not count as done"
+
+
+def test_equal_seeds_give_equal_runs_and_others_do_not(settings, tmp_path):
+    folders = [tmp_path / name for name in ("a", "b", "c")]
+    for folder, seed in zip(folders, (7, 7, 8), strict=True):
+        train(into(replace(settings, seed=seed), folder))
+    assert same_run(folders[0], folders[1])
+    assert not same_run(folders[0], folders[2])
+
+
+def test_the_seed_draws_the_first_weights(settings):
+    one, same, other = (make_training(replace(settings, seed=seed)).network for seed in (3, 3, 4))
+    assert torch.equal(one.trunk.node.weight, same.trunk.node.weight)
+    assert not torch.equal(one.trunk.node.weight, other.trunk.node.weight)
+
+
+@pytest.mark.parametrize(
+    "method, calls, epoch",
+    [("_loss", 1, 0), ("_loss", 9, 4), ("run_epoch", 3, 2), ("evaluate", 2, 4), ("choose_weights", 0, 6)],
+)
+def test_a_resumed_run_equals_an_uninterrupted_one(settings, tmp_path, capsys, method, calls, epoch):
+    """Two graphs, 6 epochs, a checkpoint after epochs 2, 4 and 6; dropout and sampling are on."""
+    config = replace(settings, epochs=6, evaluate_every=2, dropout=0.3)
+    train(into(config, tmp_path / "whole"))
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        interrupt(monkeypatch, method, calls)
+        with pytest.raises(Interrupted):
+            train(config)
+    assert not (tmp_path / "run" / "manifest.json").exists()
+    capsys.readouterr()
+    manifest = train(config)
+    assert (f"training: resumed after epoch {epoch}" in capsys.readouterr().out) == (epoch > 0)
+    assert same_run(tmp_path / "run", tmp_path / "whole")
+    assert manifest["valid"] == read_manifest(tmp_path / "whole" / "training")["valid"]
+    assert not (tmp_path / "run" / "training" / "checkpoint.pt").exists()
+
+
+def test_a_checkpoint_of_other_settings_is_not_continued(settings, tmp_path):
+    config = replace(settings, learning_rate=1e-4)
+    train(into(config, tmp_path / "whole"))
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        interrupt(monkeypatch, "choose_weights", 0)
+        with pytest.raises(Interrupted):
+            train(settings)
+    assert (tmp_path / "run" / "training" / "checkpoint.pt").exists()
+    train(config)
+    assert same_run(tmp_path / "run", tmp_path / "whole")
+
+
+def test_a_finished_run_is_not_trained_again(settings, monkeypatch):
+    manifest = train(settings)
+    forbid_training(monkeypatch)
+    assert train(settings) == manifest
+    # these say where and how fast, not what
+    assert train(replace(settings, device="auto", inference_configs=9)) == manifest
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"seed": 1}, {"dropout": 0.2}, {"width": 12}, {"cross_config": False}],
+    ids=str,
+)
+def test_a_changed_setting_trains_again(settings, monkeypatch, change):
+    train(replace(settings, epochs=1))
+    forbid_training(monkeypatch)
+    with pytest.raises(Interrupted):
+        train(replace(settings, epochs=1, **change))
+
+
+def test_changed_features_train_again(settings, tmp_path):
+    train(replace(settings, epochs=1))
+    other = build_layout(
+        tmp_path / "other", train=constant_runtime, mobilenet_forward_w32_d2_b8=one_node_decides
+    )
+    assert replace(settings, epochs=1).artifact().is_current()
+    assert not replace(settings, epochs=1, features=[str(other)]).artifact().is_current()
+
+
+@pytest.mark.parametrize(
+    "field, value, message",
+    [
+        ("epoch", 3, "did you mean 'epochs'"),
+        ("cross_confg", True, "did you mean 'cross_config'"),
+        ("epochs", "3", "str, int wanted"),
+        ("epochs", 3.0, "float, int wanted"),
+        ("epochs", True, "bool, int wanted"),
+        ("learning_rate", "1e-3", "str, float wanted"),
+        ("cross_config", "true", "str, bool wanted"),
+        ("device", "gpu", "one of auto, cpu, cuda"),
+        ("width", 0, "1 or more"),
+        ("epochs", 0, "1 or more"),
+        ("graphs_per_step", 0, "1 or more"),
+        ("evaluate_every", 0, "1 or more"),
+        ("configs_per_step", 1, "2 or more"),
+        ("inference_configs", 1, "2 or more"),
+        ("seed", -1, "0 or more"),
+        ("depth", -1, "0 or more"),
+        ("patience", -1, "0 or more"),
+        ("average_last", -1, "0 or more"),
+        ("learning_rate", 0.0, "above 0"),
+        ("learning_rate", math.nan, "above 0"),
+        ("clip", 0, "above 0"),
+        ("dropout", 1.0, "below 1"),
+        ("warmup", -0.1, "from 0"),
+        ("weight_decay", -1e-9, "0 or more"),
+    ],
+)
+def test_a_wrong_setting_is_refused_and_named(field, value, message):
+    with pytest.raises(ConfigError, match=f"^{field}: .*{message}"):
+        LayoutTrainConfig.of({field: value})
+
+
+def test_features_of_the_other_kind_are_refused(settings, kernels, tmp_path):
+    with pytest.raises(ConfigError, match="^features: .* layout collection"):
+        train(replace(settings, features=[str(kernels)]))
+    with pytest.raises(ConfigError, match="^features: .* tile collection"):
+        train(into(TileTrainConfig(features=settings.features), tmp_path / "tile"))
+    with pytest.raises(ConfigError, match="^cross_config: no such setting"):
+        TileTrainConfig.of({"cross_config": True})
+
+
+def test_missing_features_are_named(settings, tmp_path):
+    with pytest.raises(DataError, match="nowhere"):
+        train(replace(settings, features=[str(tmp_path / "nowhere")]))
+
+
+def script_valid(monkeypatch, *scores):
+    """Let evaluations on valid give these scores, one after the other."""
+    remaining = iter(scores)
+    monkeypatch.setattr(Training, "valid_score", lambda *_, **__: {"mean": next(remaining), "per_graph": {}})
+
+
+def test_patience_counts_evaluations_without_a_better_score(settings, monkeypatch, tmp_path):
+    # the last score is that of the chosen weights
+    script_valid(monkeypatch, 0.1, 0.3, 0.3, 0.2, 0.1, 0.3)
+    config = replace(settings, epochs=20, evaluate_every=2, patience=3, average_last=0)
+    manifest = train(config)
+    assert manifest["epochs"] == 10
+    assert manifest["valid"]["weights"] == "epoch 4"
+    assert len(metrics_of(tmp_path / "run")) == 5
+
+
+def test_without_patience_every_epoch_runs_and_the_last_is_evaluated(settings, monkeypatch, tmp_path):
+    script_valid(monkeypatch, 0.3, 0.2, 0.1, 0.3)
+    manifest = train(replace(settings, epochs=7, evaluate_every=3, average_last=0))
+    assert manifest["epochs"] == 7
+    assert [row["epoch"] for row in metrics_of(tmp_path / "run")] == [3, 6, 7]
+
+
+def test_the_best_weights_so_far_survive_an_interruption(settings):
+    config = replace(settings, epochs=3, evaluate_every=1, average_last=0)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        script_valid(monkeypatch, 0.5)
+        interrupt(monkeypatch, "run_epoch", 1)
+        with pytest.raises(Interrupted):
+            train(config)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        script_valid(monkeypatch, 0.2, 0.3, 0.5)
+        assert train(config)["valid"]["weights"] == "epoch 1"
+
+
+@pytest.mark.parametrize("average_score, chosen", [(0.35, "epoch 2"), (0.4, "average"), (0.5, "average")])
+def test_averaged_weights_are_taken_where_they_are_no_worse(settings, monkeypatch, average_score, chosen):
+    script_valid(monkeypatch, 0.2, 0.4, 0.3, average_score, 0.4)
+    kept = []
+    evaluate = Training.evaluate
+
+    def record(self, loss):
+        evaluate(self, loss)
+        kept.append({name: value.clone() for name, value in self.network.state_dict().items()})
+
+    monkeypatch.setattr(Training, "evaluate", record)
+    manifest = train(replace(settings, epochs=3, evaluate_every=1, average_last=2))
+    assert manifest["valid"]["weights"].startswith(chosen)
+    assert manifest["valid"]["mean"] == max(average_score, 0.4)
+    for name, value in weights_of(*settings.runs).items():
+        average = (kept[1][name] + kept[2][name]) / 2
+        torch.testing.assert_close(value, kept[1][name] if chosen == "epoch 2" else average)
+
+
+def test_a_part_of_valid_steers_and_all_of_it_is_reported(settings, monkeypatch, tmp_path):
+    sizes, predict_all = [], fastslow.networks.train.predict
+
+    def record(network, inputs, slug, split, together, only=None):
+        scores = predict_all(network, inputs, slug, split, together, only)
+        sizes.append((split, *{len(score) for score in scores.values()}))
+        return scores
+
+    monkeypatch.setattr(fastslow.networks.train, "predict", record)
+    manifest = train(replace(settings, epochs=2, evaluate_every=1, average_last=1, valid_configs=10))
+    assert sizes[:2] == [("valid", 10)] * 2
+    assert sizes[2:] == [("valid", 24)] * 3 + [("test", 24)]
+    (name,) = PROGRAMS["valid"]
+    labels, scores = Features(*settings.features).labels("valid"), read_scores(tmp_path / "run")["valid"]
+    assert manifest["valid"]["mean"] == kendall_tau(labels[name], scores[name])
+
+
+def test_the_chosen_weights_are_never_below_the_best_on_valid(settings, tmp_path):
+    for seed in range(3):
+        manifest = train(replace(settings, seed=seed, epochs=5, evaluate_every=1, learning_rate=2e-2))
+        assert manifest["valid"]["mean"] >= max(row["valid"] for row in metrics_of(tmp_path / "run"))
+
+
+def test_train_graphs_of_constant_runtime_are_skipped(settings, monkeypatch, tmp_path):
+    features = build_layout(tmp_path, mobilenet_forward_w32_d2_b8=constant_runtime)
+    seen, example = [], Training._example
+    monkeypatch.setattr(Training, "_example", lambda *args: seen.append(args[1][0]) or example(*args))
+    train(replace(settings, features=[str(features)], epochs=2))
+    assert seen == [f"{LAYOUT.slug}/vgg_forward_w32_d1_b8"] * 2
+
+
+def test_train_graphs_that_teach_no_order_at_all_are_refused(settings, tmp_path):
+    features = build_layout(tmp_path, train=constant_runtime)
+    with pytest.raises(DataError, match="features: no train graph has two configurations of different"):
+        train(replace(settings, features=[str(features)]))
+
+
+def test_graphs_with_one_configuration_are_scored(settings, tmp_path):
+    features = build_layout(
+        tmp_path, mobilenet_forward_w32_d2_b8=one_configuration, valid=a_single_one, test=a_single_one
+    )
+    assert Features(features).num_configs("train")["mobilenet_forward_w32_d2_b8"] == 1
+    manifest = train(replace(settings, features=[str(features)]))
+    assert manifest["valid"]["mean"] == 0
+    scores = read_scores(tmp_path / "run")
+    for split in ("valid", "test"):
+        assert [score.shape for score in scores[split].values()] == [(1,)]
+
+
+@pytest.mark.parametrize("together", [5, 10, 23])
+def test_many_configurations_are_scored_in_chunks_as_if_at_once(settings, monkeypatch, together):
+    inputs = make_training(settings).inputs
+    network = make_network(settings, inputs)
+    (name,) = PROGRAMS["valid"]
+    whole = predict(network, inputs, LAYOUT.slug, "valid", 24)[name]
+    sizes, batch = [], inputs.batch
+    monkeypatch.setattr(inputs, "batch", lambda *args: sizes.append(len(args[2])) or batch(*args))
+    np.testing.assert_allclose(
+        predict(network, inputs, LAYOUT.slug, "valid", together)[name], whole, rtol=1e-5, atol=1e-6
+    )
+    assert max(sizes) <= together
+
+
+def test_a_kernel_is_embedded_once_for_all_its_configurations(kernels, tmp_path, monkeypatch):
+    config = TileTrainConfig(features=[str(kernels)], device="cpu", width=8, depth=1)
+    inputs = make_inputs(config)
+    network = make_network(config, inputs)
+    embedded = []
+    monkeypatch.setattr(
+        network.trunk, "forward", lambda *args, run=network.trunk.forward: embedded.append(1) or run(*args)
+    )
+    scores = predict(network, inputs, TILE.slug, "valid", 2)
+    assert len(embedded) == len(scores) == 3
+    assert {name: len(score) for name, score in scores.items()} == Features(kernels).num_configs("valid")
+    assert min(map(len, scores.values())) > 2
+
+
+def test_scores_of_a_whole_set_do_not_depend_on_its_order(settings):
+    training = make_training(settings)
+    (name,) = PROGRAMS["valid"]
+    scores = predict(training.network, training.inputs, LAYOUT.slug, "valid", 24)[name]
+    order = np.random.default_rng(3).permutation(24)
+    shuffled = training.network(training.inputs.batch("valid", f"{LAYOUT.slug}/{name}", order)).detach()
+    np.testing.assert_allclose(shuffled, scores[order], rtol=1e-4, atol=1e-6)
+
+
+def test_prediction_uses_no_dropout_and_training_does(settings):
+    training = make_training(replace(settings, dropout=0.5))
+    training.network.train()
+    one, other = (predict(training.network, training.inputs, LAYOUT.slug, "valid", 24) for _ in range(2))
+    assert all(np.array_equal(one[name], other[name]) for name in one)
+    training.run_epoch()
+    assert training.network.training
+    example = training._example((training.names[0], np.arange(24)))
+    assert training._loss(*example) != training._loss(*example)
+
+
+@pytest.mark.parametrize(
+    "configs_per_step, drawn, batches", [(16, 16, 4), (24, 24, 2), (100, 24, 2)], ids=["part", "all", "more"]
+)
+def test_a_step_draws_other_configurations_or_takes_all(
+    settings, monkeypatch, configs_per_step, drawn, batches
+):
+    """Four steps on two graphs; a batch of all configurations is made once."""
+    training = make_training(replace(settings, configs_per_step=configs_per_step))
+    made, losses = [], []
+    batch, loss = training.inputs.batch, training._loss
+    monkeypatch.setattr(
+        training.inputs, "batch", lambda _, name, drawn: made.append(drawn) or batch(_, name, drawn)
+    )
+    monkeypatch.setattr(training, "_loss", lambda *args: losses.append(len(args[1])) or loss(*args))
+    training.run_epoch()
+    training.run_epoch()
+    assert losses == [drawn] * 4
+    assert [len(set(configs.tolist())) for configs in made] == [drawn] * batches
+    assert batches == 2 or len({tuple(configs) for configs in made}) == 4
+
+
+@pytest.mark.parametrize("graphs_per_step, steps", [(1, 2), (2, 1), (9, 1)])
+def test_graphs_of_a_step_share_it(settings, monkeypatch, graphs_per_step, steps):
+    training = make_training(replace(settings, graphs_per_step=graphs_per_step))
+    taken, step = [], training.optimizer.step
+    monkeypatch.setattr(training.optimizer, "step", lambda: taken.append(1) or step())
+    training.run_epoch()
+    assert len(taken) == steps
+
+
+def test_the_gradient_of_a_step_is_the_mean_over_its_graphs(settings, monkeypatch):
+    config = replace(settings, graphs_per_step=2, configs_per_step=24, dropout=0.0, clip=1e9)
+    training = make_training(config)
+    parameters = list(training.network.parameters())
+    losses = [training._loss(*training._example((name, np.arange(24)))) for name in training.names]
+    wanted = torch.autograd.grad(sum(losses) / 2, parameters, allow_unused=True)
+    taken = []
+    monkeypatch.setattr(training.optimizer, "step", lambda: taken.extend(p.grad.clone() for p in parameters))
+    loss = training.run_epoch()
+    assert loss == pytest.approx(sum(losses).item() / 2, rel=1e-5)
+    for gradient, expected in zip(taken, wanted, strict=True):
+        torch.testing.assert_close(gradient, expected, rtol=1e-3, atol=1e-5)
+
+
+def test_the_gradient_is_clipped(settings, monkeypatch):
+    training = make_training(replace(settings, clip=1e-3))
+    norms = []
+
+    def record():
+        norms.append(torch.cat([p.grad.flatten() for p in training.network.parameters()]).norm().item())
+
+    monkeypatch.setattr(training.optimizer, "step", record)
+    training.run_epoch()
+    assert norms == pytest.approx([1e-3, 1e-3], rel=1e-2)
+
+
+def test_the_learning_rate_warms_up_and_falls_to_0():
+    config = LayoutTrainConfig(learning_rate=1.0, warmup=0.2)
+    rates = [learning_rate(config, step, 100) for step in range(100)]
+    warm, falling = np.array(rates[:20]), np.array(rates[20:])
+    np.testing.assert_allclose(np.diff(warm), warm[0])
+    assert falling[0] == 1.0 and (np.diff(falling) < 0).all() and 0 < falling[-1] < 1e-3
+    assert falling[40] == pytest.approx(0.5)
+    assert learning_rate(LayoutTrainConfig(learning_rate=1.0, warmup=0.0), 0, 1) == 1.0
+
+
+def test_the_learning_rate_runs_through_all_epochs(settings, monkeypatch):
+    training = make_training(settings)
+    rates, step = [], training.optimizer.step
+    monkeypatch.setattr(
+        training.optimizer, "step", lambda: rates.append(training.optimizer.param_groups[0]["lr"]) or step()
+    )
+    for _ in range(settings.epochs):
+        training.run_epoch()
+    assert rates == [learning_rate(settings, step, 8) for step in range(8)]
+
+
+def test_tile_kernels_train(kernels, tmp_path):
+    config = TileTrainConfig(features=[str(kernels)], device="cpu", width=8, depth=1, epochs=3)
+    train(into(config, tmp_path / "run"))
+    manifest = read_manifest(tmp_path / "run")
+    check_scores(tmp_path / "run", read_scores(tmp_path / "run"), Features(kernels))
+    assert not any("cross" in name for name in weights_of(tmp_path / "run"))
+    # selected by what counts: the best runtime among the five that score best
+    labels, scores = Features(kernels).labels("valid"), read_scores(tmp_path / "run")["valid"]
+    best = {
+        name: 2 - label[np.argsort(scores[name])[:5]].min() / label.min() for name, label in labels.items()
+    }
+    assert manifest["valid"]["per_graph"] == pytest.approx(best)
+    assert manifest["valid"]["mean"] >= max(row["valid"] for row in metrics_of(tmp_path / "run"))
+
+
+def test_cross_config_is_used_only_where_asked_for(settings):
+    assert any("cross" in name for name, _ in make_training(settings).network.named_parameters())
+    without = make_training(replace(settings, cross_config=False)).network
+    assert not any("cross" in name for name, _ in without.named_parameters())
+
+
+@pytest.mark.parametrize("configs_per_step", [8, 24])
+def test_preparing_ahead_changes_no_bit(settings, monkeypatch, tmp_path, configs_per_step):
+    config = replace(settings, configs_per_step=configs_per_step, dropout=0.3)
+    train(config)
+    monkeypatch.setattr(fastslow.networks.train, "prefetch", map)
+    train(into(config, tmp_path / "in turn"))
+    assert same_run(tmp_path / "run", tmp_path / "in turn")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_the_host_never_waits_for_the_gpu_within_a_step(settings):
+    training = make_training(replace(settings, device="cuda"))
+    training.run_epoch()
+    examples = [training._example((name, np.arange(16))) for name in training.names]
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        losses = training._step(examples, len(examples), 1e-3)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert torch.stack(losses).isfinite().all()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_run_on_a_gpu_is_resumed(settings, tmp_path):
+    config = replace(settings, device="cuda", epochs=6, average_last=3)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        interrupt(monkeypatch, "_loss", 9)
+        with pytest.raises(Interrupted):
+            train(config)
+    manifest = train(config)
+    assert manifest["epochs"] == 6
+    check_scores(tmp_path / "run", read_scores(tmp_path / "run"), Features(*config.features))

@@ -1,0 +1,185 @@
+"""Training on the train graphs of several layout collections."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from fastslow.competition.catalog import SPLITS, get_collection
+from fastslow.core.artifacts import read_manifest
+from fastslow.core.errors import ConfigError, DataError
+from fastslow.core.settings import PROJECT
+from fastslow.evaluation.predictions import check_scores, read_scores
+from fastslow.features.build import LayoutFeatureConfig, build_features
+from fastslow.features.scaling import Scaler
+from fastslow.features.store import Features
+from fastslow.networks.config import LayoutTrainConfig
+from fastslow.networks.dataset import Inputs
+from fastslow.networks.train import Training, make_inputs, train
+
+OWN, OTHER, FOREIGN = (
+    get_collection(f"layout:{name}") for name in ("xla:random", "xla:default", "nlp:random")
+)
+
+
+def build(folder, collection, hops=1, **programs):
+    """Features of a few programs of the sample, by split; ``programs`` names others than the first."""
+    for split in SPLITS:
+        target = collection.folder(folder / "data", split)
+        target.mkdir(parents=True, exist_ok=True)
+        source = collection.folder(PROJECT / "data" / "sample", split)
+        for path in programs.get(split) or sorted(source.glob("*.npz"))[:1]:
+            shutil.copy(path, target)
+    config = LayoutFeatureConfig(
+        collection=collection.name,
+        data_root=str(folder / "data"),
+        folder=str(folder / "features" / collection.slug),
+        workers=1,
+        hops=hops,
+    )
+    build_features(config)
+    return folder / "features" / collection.slug
+
+
+def settings(folder, *collections):
+    return LayoutTrainConfig(
+        features=[str(folder / "features" / c.slug) for c in collections],
+        runs=[str(folder / "runs" / c.slug) for c in collections],
+        folder=str(folder / "training"),
+        device="cpu",
+        width=8,
+        depth=1,
+        epochs=2,
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("several")
+    for collection in (OWN, OTHER, FOREIGN):
+        build(folder, collection)
+    return folder
+
+
+def features_of(folder, collection):
+    return Features(folder / "features" / collection.slug)
+
+
+def test_train_graphs_of_every_collection_are_trained_on(folder):
+    inputs = make_inputs(settings(folder, OWN, FOREIGN))
+    wanted = [(c, name) for c in (OWN, FOREIGN) for name in features_of(folder, c).names("train")]
+    assert inputs.trainable() == [f"{c.slug}/{name}" for c, name in wanted]
+    for collection, name in wanted:
+        graph = inputs.graph("train", f"{collection.slug}/{name}").graph
+        assert np.array_equal(graph.codes, features_of(folder, collection).graph("train", name).codes)
+
+
+def script_valid(monkeypatch, scores):
+    """Let evaluations on valid give these scores by collection, one after the other."""
+    remaining = {collection.slug: iter(own) for collection, own in scores.items()}
+    monkeypatch.setattr(
+        Training,
+        "valid_score",
+        lambda self, slug, **_: {"mean": next(remaining[slug]), "per_graph": {"a": 0.5}},
+    )
+
+
+def test_every_collection_gets_a_run_that_is_best_on_its_valid(folder, tmp_path, monkeypatch):
+    script_valid(monkeypatch, {OWN: [0.1, 0.3, 0.3], FOREIGN: [0.2, 0.1, 0.2]})
+    config = replace(settings(folder, OWN, FOREIGN), evaluate_every=1, average_last=0)
+    runs = [str(tmp_path / "own"), str(tmp_path / "foreign")]
+    training = train(replace(config, runs=runs, folder=str(tmp_path / "training")))
+    own, foreign = (read_manifest(run) for run in runs)
+    assert own["settings"]["collection"] == OWN.name and foreign["settings"]["collection"] == FOREIGN.name
+    assert (own["valid"]["weights"], foreign["valid"]["weights"]) == ("epoch 2", "epoch 1")
+    assert training["valid"] == {
+        "mean": pytest.approx(0.25),
+        "weights": "epoch 2, epoch 1",
+        "by_collection": {OWN.slug: 0.3, FOREIGN.slug: 0.2},
+        "per_graph": {f"{OWN.slug}/a": 0.5, f"{FOREIGN.slug}/a": 0.5},
+    }
+    first, second = (torch.load(f"{run}/model.pt", weights_only=True) for run in runs)
+    assert any(not torch.equal(first[name], second[name]) for name in first)
+    for run, collection in zip(runs, (OWN, FOREIGN), strict=True):
+        check_scores(run, read_scores(run), features_of(folder, collection))
+    rows = (tmp_path / "training" / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(row)[FOREIGN.slug] for row in rows] == [0.2, 0.1]
+    assert [json.loads(row)["valid"] for row in rows] == pytest.approx([0.15, 0.2])
+
+
+def test_training_stops_when_no_collection_gets_better(folder, tmp_path, monkeypatch):
+    script_valid(monkeypatch, {OWN: [0.1, 0.2, 0.1, 0.1, 0.1], FOREIGN: [0.1, 0.1, 0.2, 0.1, 0.1]})
+    config = replace(settings(folder, OWN, FOREIGN), epochs=9, patience=2, evaluate_every=1)
+    training = Training(config, make_inputs(config))
+    training.run(tmp_path, "mark")
+    assert training.epoch == 5
+    assert {slug: best["epoch"] for slug, best in training.best.items()} == {OWN.slug: 2, FOREIGN.slug: 3}
+
+
+def test_a_run_depends_on_every_collection_it_trained_on(folder, tmp_path):
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    config = settings(tmp_path, OWN, OTHER)
+    train(config)
+    inputs = read_manifest(tmp_path / "runs" / OWN.slug)["inputs"]
+    assert inputs["features"] == features_of(tmp_path, OWN).fingerprint
+    assert inputs[OTHER.slug] == features_of(tmp_path, OTHER).fingerprint
+    assert config.artifact().is_current()
+    build(tmp_path, FOREIGN, hops=2)
+    assert config.artifact().is_current()
+    build(tmp_path, OTHER, hops=2)
+    assert not config.artifact().is_current()
+
+
+def test_a_run_that_another_training_wrote_is_trained_again(folder, tmp_path):
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    together, alone = settings(tmp_path, OWN, OTHER), settings(tmp_path, OWN)
+    train(together)
+    train(replace(alone, folder=str(tmp_path / "alone")))
+    assert not together.artifact().is_current()
+    wanted = features_of(tmp_path, OTHER).fingerprint
+    assert together.artifact().changes() == [f"{OWN.slug}: {OTHER.slug}: None -> {wanted!r}"]
+
+
+def test_a_graph_that_is_valid_in_one_collection_is_trained_on_in_none(folder, tmp_path):
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    held_out = features_of(tmp_path, OWN).names("valid")[0]
+    source = OTHER.folder(PROJECT / "data" / "sample", "valid") / f"{held_out}.npz"
+    build(tmp_path, OTHER, train=[source])
+    assert held_out in features_of(tmp_path, OTHER).names("train")
+    names = make_inputs(settings(tmp_path, OWN, OTHER)).trainable()
+    assert not any(name.endswith(f"/{held_out}") for name in names)
+    assert any(name.startswith(OTHER.slug) for name in names)
+
+
+def test_the_scaler_is_that_of_all_collections_together():
+    rng = np.random.default_rng(0)
+    parts = [rng.normal(mean, deviation, (50, 3)) for mean, deviation in ((0, 1), (5, 2), (-3, 0.5))]
+    for part in parts:
+        part[:, 1] = 7.0
+    parts[1][:, 2], parts[2][:, 2], parts[0][:, 2] = 1.0, 2.0, 3.0
+    pooled = Scaler.pool([Scaler.fit([part]) for part in parts])
+    np.testing.assert_allclose(pooled.mean, Scaler.fit(parts).mean)
+    np.testing.assert_allclose(pooled.std, Scaler.fit(parts).std)
+    assert pooled.std[1] == 0 and pooled.std[2] > 0
+
+
+def test_wrong_features_are_refused_by_name(folder, tmp_path):
+    build(tmp_path, OWN)
+    with pytest.raises(DataError, match="layout-xla-default.*not finished"):
+        train(settings(tmp_path, OWN, OTHER))
+    for collections in ((OWN, OWN), ()):
+        with pytest.raises(ConfigError, match="features: .* a list of different paths"):
+            settings(tmp_path, *collections)
+    with pytest.raises(ConfigError, match="runs: 1 folders for 2 features"):
+        replace(settings(tmp_path, OWN, OTHER), runs=["a"])
+    shutil.copytree(tmp_path / "features" / OWN.slug, tmp_path / "copy")
+    twice = [str(tmp_path / "features" / OWN.slug), str(tmp_path / "copy")]
+    with pytest.raises(ConfigError, match="features: two of .* the same collection"):
+        train(replace(settings(tmp_path, OWN, OTHER), features=twice))
+    other = features_of(folder, OTHER)
+    other.manifest["config_columns"] = other.manifest["config_columns"][::-1]
+    with pytest.raises(DataError, match=f"{OTHER.slug}.*columns"):
+        Inputs([features_of(tmp_path, OWN), other], 1, torch.device("cpu"))

@@ -1,0 +1,378 @@
+"""A sample competition: its files, what is left out, and one program of the committed one made again."""
+
+import base64
+import importlib.metadata
+import importlib.util
+import random
+import zipfile
+from collections import Counter
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from fastslow.competition.catalog import COLLECTIONS, SPLITS, get_collection, list_programs
+from fastslow.competition.reader import read_competition_file
+from fastslow.core.errors import ConfigError
+from fastslow.kaggle.solution import read_solution, score_submission
+from fastslow.kaggle.submission import check_submission
+from fastslow.programs import sample
+from fastslow.programs.layout_search import SEARCHES, Search
+from fastslow.programs.sample import LabelledProgram, SampleConfig, main, make_sample
+from fastslow.programs.sample_files import (
+    MAX_CANDIDATES,
+    SampleGraph,
+    layout_graphs,
+    npz_bytes,
+    ordered,
+    tile_graphs,
+    why_left_out,
+    write_competition,
+)
+from fastslow.programs.zoo import PROGRAMS
+from fastslow.xla.graph_arrays import graph_arrays
+from fastslow.xla.layout_space import configurable_nodes, encode
+from fastslow.xla.messages import Module
+from helpers.competition_files import competition_arrays
+from helpers.dot_module import add, small_module
+from helpers.workspace import SAMPLE
+
+
+def made_up_graphs():
+    """Two graphs of every collection and split, one of equal labels but for the first."""
+    graphs = []
+    for collection in COLLECTIONS:
+        for number, split in enumerate(SPLITS * 2):
+            arrays = competition_arrays(collection.kind, seed=number, configs=8)
+            arrays["config_runtime"][1:] = 10_000
+            graphs.append(
+                SampleGraph(collection.name, split, f"{split}-{number}", f"p{number}", arrays, None)
+            )
+    return ordered(graphs[::-1])
+
+
+@pytest.fixture(scope="module")
+def competition(tmp_path_factory):
+    """A written competition and its graphs."""
+    out, graphs = tmp_path_factory.mktemp("competition") / "made", made_up_graphs()
+    write_competition(graphs, "# About\n", out)
+    return out, graphs
+
+
+def contents(folder):
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def members(path_or_bytes):
+    """Bytes of an npz's arrays: how they are compressed depends on the machine's zlib."""
+    with zipfile.ZipFile(path_or_bytes) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def test_every_file_is_read_as_one_of_the_competition(competition):
+    out, graphs = competition
+    for collection in COLLECTIONS:
+        for split in SPLITS:
+            programs = list_programs(out, collection, split)
+            own = {g.name: g for g in graphs if (g.collection, g.split) == (collection.name, split)}
+            assert {program.name for program in programs} == set(own) and len(own) == 2
+            for program in programs:
+                file = read_competition_file(program.path, collection.kind, labelled=split != "test")
+                graph = own[program.name]
+                assert np.array_equal(file.node_feat, graph.arrays["node_feat"])
+                assert np.array_equal(file.runtime, 0 * graph.labels if split == "test" else graph.labels)
+                if collection.kind == "tile" and split == "test":
+                    assert (file.normalizers == 1).all()
+    assert (out / "README.md").read_text() == "# About\n"
+
+
+def test_solution_and_submission_hold_the_test_graphs(competition):
+    out, graphs = competition
+    test = {f"{g.collection}:{g.name}": g.labels for g in graphs if g.split == "test"}
+    solution = read_solution(out / "solution.csv")
+    assert list(solution) == list(test)
+    assert all(np.array_equal(solution[row_id], test[row_id]) for row_id in test)
+    checked = check_submission(out / "sample_submission.csv", out)
+    assert checked["rows"] == {collection.name: 2 for collection in COLLECTIONS}
+    scores = score_submission(out / "sample_submission.csv", solution)
+    assert scores["tile:xla"]["mean"] == pytest.approx(1), "the fastest is the first of five"
+
+
+def test_labels_of_test_files_are_nowhere_but_in_the_solution(competition):
+    out, graphs = competition
+    labels = next(g for g in graphs if g.split == "test" and g.collection == "tile:xla").labels
+    holding = []
+    for path in (path for path in out.rglob("*") if path.is_file()):
+        content = b"".join(members(path).values()) if path.suffix == ".npz" else path.read_bytes()
+        if labels.tobytes() in content or str(labels[0]).encode() in content:
+            holding.append(path.name)
+    assert holding == ["solution.csv"]
+
+
+def test_a_folder_is_replaced_whole_by_the_same_bytes(competition):
+    out, graphs = competition
+    before = contents(out)
+    (out / "npz_all" / "stray.npz").write_bytes(b"old")
+    write_competition(graphs, "# About\n", out)
+    assert contents(out) == before
+    assert [path.name for path in out.parent.iterdir()] == [out.name], "nothing is left beside it"
+
+
+def test_a_failure_leaves_the_old_folder(competition):
+    out, graphs = competition
+    before = contents(out)
+    with pytest.raises(AttributeError):
+        write_competition([*graphs, None], "", out)
+    assert contents(out) == before and len(list(out.parent.iterdir())) == 1
+
+
+def test_an_npz_depends_on_its_arrays_alone():
+    arrays = competition_arrays("layout")
+    as_columns = {name: np.asfortranarray(array) for name, array in arrays.items()}
+    assert npz_bytes(arrays) == npz_bytes(as_columns)
+
+
+def graph_of(labels, kind="random"):
+    return SampleGraph(f"layout:xla:{kind}", "train", "a", "a", {"config_runtime": np.array(labels)}, None)
+
+
+@pytest.mark.parametrize(
+    ("labels", "why"),
+    [
+        (range(100, 148), ""),
+        (range(100, 132), ""),
+        (range(100, 131), "random: 31 of 48 labels"),
+        ([100] * 24 + [104] * 24, "random: the slowest is only 1.040 times the fastest"),
+        ([100] * 42 + [106, 107, 108, 109, 110, 111], "random: 7 distinct among 48 labels"),
+        ([100] * 41 + [105, 106, 107, 108, 109, 110, 111], ""),
+    ],
+)
+def test_programs_are_left_out_by_rule(labels, why):
+    good = graph_of(range(100, 148), "default")
+    assert why_left_out([good, graph_of(labels)], 48) == why
+    assert why_left_out([good], 48) == why_left_out([], 48) == "no configurable node, or no label"
+
+
+def labelled_program(split="train", seed=0):
+    """A program with ten labels of each search, of which two failed, and a kernel of each sort."""
+    module = small_module(layers=2)
+    program = SimpleNamespace(name="small_forward", source="xla", family="small")
+    nodes, rng = configurable_nodes(module), random.Random(seed)
+    searches = {kind: Search(kind, nodes, kind) for kind in SEARCHES}
+    for search in searches.values():
+        proposals = search.propose(8) + [{0: None}, {1: None}]
+        for configuration in proposals:
+            failed = None in configuration.values()
+            search.labels.append((configuration, None if failed else rng.randrange(1_000, 9_000)))
+    return LabelledProgram(program, split, module, searches, tile_record(), [])
+
+
+def tile_record():
+    """Four fusions of which the compiler said something, and one it dropped."""
+    module = Module(name="whole", entry_computation_id=1)
+    main, fused = (module.computations.add(name=name, id=n) for n, name in enumerate(("main", "fused"), 1))
+    add(fused, "tanh", (8, 4))
+    main.root_id, fused.root_id = 1, 1
+    for _ in range(6):
+        add(main, "fusion", (8, 4), called_computation_ids=[2])
+
+    def candidates(count, kernel=(), rank=2, equal=False):
+        rows = [[list(kernel), [n + 1] * rank, 100 + (0 if equal else n)] for n in range(count)]
+        return {"chosen": 100, "candidates": rows}
+
+    kernels = {
+        "fusion.1": candidates(9),
+        "fusion.2": candidates(5, kernel=(2, 3)),
+        "fusion.3": candidates(9),  # as fusion.1
+        "fusion.4": candidates(3),
+        "fusion.5": candidates(MAX_CANDIDATES + 50),
+        "fusion.6": candidates(9, rank=7),
+        "fusion.7": candidates(12),  # the optimised module has it no more
+        "fusion.8": candidates(12, equal=True),
+    }
+    return {"kernels": kernels, "module": base64.b64encode(module.SerializeToString()).decode()}
+
+
+def test_rows_of_a_layout_graph_are_the_labelled_configurations():
+    labelled = labelled_program()
+    for graph in layout_graphs(labelled, seed=0):
+        search = labelled.searches[graph.collection.rsplit(":", 1)[1]]
+        rows = zip(graph.arrays["node_config_feat"], graph.labels.tolist(), strict=True)
+        found = Counter((features.tobytes(), label) for features, label in rows)
+        expected = Counter((encode(c, search.nodes).tobytes(), label) for c, label in search.succeeded())
+        assert found == expected and len(graph.labels) == 8
+        assert graph.arrays["node_config_ids"].tolist() == [node.node for node in search.nodes]
+        assert graph.labels.tolist() != [label for _, label in search.succeeded()], "shuffled"
+        assert graph.chosen == next((label for c, label in search.succeeded() if not c), None)
+        for key, array in graph_arrays(labelled.module).items():
+            assert np.array_equal(graph.arrays[key], array)
+
+
+def test_only_names_of_test_graphs_hide_the_program():
+    assert {g.name for g in layout_graphs(labelled_program(), 0)} == {"small_forward"}
+    (name,) = {g.name for g in layout_graphs(labelled_program("test"), 0)}
+    assert len(name) == 32 and int(name, 16)
+
+
+def test_kernels_with_a_choice_become_tile_graphs():
+    labelled = labelled_program()
+    graphs = list(tile_graphs(labelled, 5, 0, set()))
+    # the convolution first, then by number of candidates; equal tables once
+    assert [len(g.labels) for g in graphs] == [5, MAX_CANDIDATES, 9]
+    for graph in graphs:
+        features, labels = graph.arrays["config_feat"], graph.labels
+        assert features.shape == (len(labels), 24) and labels.min() == graph.chosen == 100
+        assert (graph.arrays["config_runtime_normalizers"] == 100).all()
+        output = features[:, 8:16]
+        assert np.array_equal(output[:, 0], labels - 99), "a row's tile and label belong together"
+        assert np.array_equal(output[:, 6], 2 * output[:, 0])
+        assert np.array_equal(output[:, 7], output[:, 0] ** 2)
+        assert not features[:, 16:].any()
+    assert graphs[0].arrays["config_feat"][0, :8].tolist() == [2, 3, 0, 0, 0, 0, 5, 6]
+    assert not graphs[1].arrays["config_feat"][:, :8].any()
+
+
+def test_kernels_are_counted_and_kept_apart_over_programs():
+    seen = set()
+    assert len(list(tile_graphs(labelled_program(), 2, 0, seen))) == 2
+    assert [len(g.labels) for g in tile_graphs(labelled_program(), 5, 0, seen)] == [9]
+
+
+def test_graphs_can_be_written_as_they_are_made(tmp_path):
+    labelled = labelled_program()
+    graphs = ordered([*layout_graphs(labelled, 0), *tile_graphs(labelled, 5, 0, set())])
+    write_competition(graphs, "", tmp_path / "made")
+    for graph in graphs:
+        collection = get_collection(graph.collection)
+        path = collection.folder(tmp_path / "made", "train") / f"{graph.name}.npz"
+        assert np.array_equal(read_competition_file(path, collection.kind).runtime, graph.labels)
+
+
+@pytest.fixture
+def compiles(monkeypatch):
+    """Stands for the compiler: three programs, of which one fails; what was asked of it, by task."""
+    asked = Counter()
+
+    class Labeller:
+        def __init__(self, cache, task=None, **limits):
+            self.task = getattr(task, "__name__", "layout_label")
+
+        def workers(self):
+            return self
+
+        def __enter__(self):
+            return self.label
+
+        def __exit__(self, *_):
+            pass
+
+        def label(self, modules, title=""):
+            asked[self.task] += len(modules)
+            return [getattr(self, self.task)(module) for module in modules]
+
+        def program_before_layout(self, module):
+            if module == b"bad":
+                return {"failure": "refused", "message": "no"}
+            return {"module": base64.b64encode(small_module(layers=2).SerializeToString()).decode()}
+
+        def tile_label(self, module):
+            return tile_record()
+
+        def layout_label(self, module):
+            if len(module) % 7 == 0:
+                return {"failure": "timed out", "message": "too long"}
+            return {"cycles": 1_000 + sum(module) % 997, "estimated": 3, "without_estimate": 1}
+
+    monkeypatch.setattr(sample, "Labeller", Labeller)
+    monkeypatch.setattr(sample, "lower", lambda name: name)
+    monkeypatch.setattr(SampleConfig, "zoo", lambda self: fake_zoo())
+    monkeypatch.setattr(SampleConfig, "versions", staticmethod(lambda: {"libtpu": "1.0"}))
+    return asked
+
+
+def fake_zoo():
+    families = {program.source: program.family for program in PROGRAMS.values()}
+    return [
+        SimpleNamespace(name=name, source=source, family=families[source], build=lambda code=code: (code,))
+        for name, source, code in (("one", "xla", b"1"), ("two", "nlp", b"2"), ("broken", "nlp", b"bad"))
+    ]
+
+
+def test_a_sample_is_made_and_made_again(compiles, tmp_path):
+    folder = make_sample(SampleConfig(out=str(tmp_path / "made"), labels=str(tmp_path)))
+    assert compiles["program_before_layout"] == 3 and compiles["tile_label"] == 2
+    # 48 labels of two searches of two programs, and more for those that failed
+    assert 4 * 48 < compiles["layout_label"] < 4 * 96
+    first = contents(folder)
+    readme = (folder / "README.md").read_text()
+    for said in ("broken (refused: no)", "libtpu: 1.0", "timed out", "25% of the", "SIZE=small"):
+        assert said in readme
+    assert "{" not in readme
+    make_sample(SampleConfig(out=str(tmp_path / "made"), labels=str(tmp_path)))
+    assert contents(folder) == first
+    other = make_sample(SampleConfig(out=str(tmp_path / "other"), labels=str(tmp_path), seed=1))
+    layouts = [name for name in first if "/layout/" in name]
+    assert layouts and all((other / name).read_bytes() != first[name] for name in layouts)
+
+
+def test_nothing_to_write_is_said(compiles, tmp_path, monkeypatch):
+    monkeypatch.setattr(SampleConfig, "zoo", lambda self: fake_zoo()[2:])
+    with pytest.raises(ConfigError, match="none gave a graph .*broken: refused: no"):
+        make_sample(SampleConfig(out=str(tmp_path / "made"), labels=str(tmp_path)))
+    assert not (tmp_path / "made").exists()
+
+
+def test_sizes_choose_programs_and_folders():
+    small, large = SampleConfig(), SampleConfig(size="large")
+    assert {p.size for p in small.zoo()} == {"small"}
+    assert len(large.zoo()) == len(PROGRAMS) and round(len(PROGRAMS) / len(small.zoo())) == 4
+    assert (small.folder.name, large.folder.name) == ("sample", "large")
+    assert large.amount.configurations == 200 and small.amount.configurations == 48
+    name = next(name for name, program in PROGRAMS.items() if program.size == "large")
+    assert [p.name for p in SampleConfig(programs=name).zoo()] == [name]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["size=huge"], "size: 'huge' is not one of small, large"),
+        (["generation=v1"], "generation: 'v1' is not one of v2, v3"),
+        (["programs=resnet_9000"], "resnet_9000 are not"),
+        (["processors=3"], "did you mean 'processes'"),
+        (["processes"], "NAME=VALUE"),
+    ],
+)
+def test_wrong_settings_are_refused(arguments, said, capsys, monkeypatch):
+    monkeypatch.setattr(sample, "require_compiler", lambda: None)
+    assert main(arguments) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_a_missing_compiler_is_said(capsys, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert main([]) == 1
+    assert capsys.readouterr().err.startswith("error: libtpu, the TPU compiler, is not installed")
+
+
+def test_a_program_of_the_committed_sample_is_made_again_from_source(tmp_path, monkeypatch):
+    pytest.importorskip("jax", reason="jax, an optional requirement, is not installed")
+    pytest.importorskip("libtpu", reason="libtpu, the TPU compiler, is not installed")
+    readme = (SAMPLE / "README.md").read_text()
+    for name in ("jax", "libtpu"):
+        version = importlib.metadata.version(name)
+        if f"{name}: {version}" not in readme:
+            pytest.skip(f"the committed sample was made with another version of {name} than {version}")
+    paths = [
+        program.path
+        for collection in COLLECTIONS
+        if collection.name.endswith(":random")
+        for program in list_programs(SAMPLE, collection, "train")
+    ]
+    path = min(paths, key=lambda path: len(read_competition_file(path, "layout").node_opcode))
+    monkeypatch.setattr(sample, "SEARCHES", ("random",))  # the genetic one would double the time
+    config = SampleConfig(programs=path.stem, labels=str(tmp_path), processes=2, seconds=600.0)
+    (labelled,), failed = sample.label_programs(config)
+    (graph,) = layout_graphs(labelled, config.seed)
+    again = tmp_path / "again.npz"
+    again.write_bytes(npz_bytes(graph.published()))
+    assert not failed and members(again) == members(path)

@@ -1,0 +1,214 @@
+"""The zoo of JAX programs: tables that need no JAX, and networks that compute what their names say."""
+
+import subprocess
+import sys
+from collections import Counter
+from functools import partial
+
+import numpy as np
+import pytest
+
+from fastslow.programs.zoo import FAMILIES, FAMILY_SPLIT, PROGRAMS
+from fastslow.programs.zoo.families import HELD_OUT
+
+SOURCES = ("xla", "nlp")
+SPLITS = ("train", "valid", "test")
+
+
+@pytest.fixture(scope="module")
+def jax():
+    return pytest.importorskip("jax", reason="jax, an optional requirement, is not installed")
+
+
+@pytest.fixture
+def apply(jax):
+    """A function that runs a network in float32 on inputs, with weights drawn at random but for a seed."""
+    from fastslow.programs.zoo.layers import Parameters, parameter_shapes
+
+    def apply(network, *inputs):
+        rng = np.random.default_rng(0)
+        shapes = parameter_shapes(network, *inputs, dtype="float32")
+        weights = [jax.numpy.asarray(rng.normal(0, 0.3, s.shape), s.dtype) for s in shapes]
+        return jax.jit(lambda weights, *inputs: network(Parameters(weights), *inputs))(weights, *inputs)
+
+    return apply
+
+
+def normal(*shape):
+    return np.random.default_rng(1).normal(size=shape).astype(np.float32)
+
+
+def programs(source, size="small", split=None):
+    return [
+        program
+        for program in PROGRAMS.values()
+        if program.source == source
+        and program.size == size
+        and split in (None, FAMILY_SPLIT[source, program.family])
+    ]
+
+
+def test_names_tell_programs_apart():
+    assert len(PROGRAMS) == sum(len(family.small) + len(family.large) for family in FAMILIES)
+    assert all(name == program.name for name, program in PROGRAMS.items())
+
+
+def test_every_family_is_in_one_split():
+    names = [family.name for family in FAMILIES]
+    assert len(names) == len(set(names)) == len(FAMILY_SPLIT)
+    assert {(program.source, program.family) for program in PROGRAMS.values()} == set(FAMILY_SPLIT)
+    assert not set(HELD_OUT["valid"]) & set(HELD_OUT["test"])
+    assert {*HELD_OUT["valid"], *HELD_OUT["test"]} <= set(names)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_there_are_enough_programs_of_each_split(source):
+    counts = Counter({split: len(programs(source, split=split)) for split in SPLITS})
+    assert counts["train"] >= 20 and counts["valid"] >= 6 and counts["test"] >= 6
+    assert len(programs(source, "large")) >= 2.5 * counts.total()
+
+
+@pytest.mark.parametrize("size", ["small", "large"])
+@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("source", SOURCES)
+def test_every_split_has_forward_and_train_steps(source, split, size):
+    steps = Counter("_train_" in program.name for program in programs(source, size, split))
+    assert min(steps[True], steps[False]) >= 2
+
+
+def test_neither_fastslow_nor_the_tables_of_the_zoo_import_jax():
+    code = "import sys, fastslow.programs.zoo, fastslow.workflow; sys.exit('jax' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_the_programs_of_a_family_trace(jax, family):
+    """The first variant, and the last: a train step at the larger width and depth."""
+
+    def types(tree):
+        return [(array.shape, array.dtype) for array in tree]
+
+    for variant in (family.small[0], family.large[-1]):
+        function, arguments = PROGRAMS[f"{family.name}_{variant.label}"].build()
+        outputs = jax.eval_shape(function, *arguments)
+        if variant.step == "train":
+            loss, weights = outputs
+            assert loss.shape == () and types(weights) == types(arguments[0])
+        else:
+            assert all(len(output) == variant.batch for output in jax.tree.leaves(outputs))
+
+
+def test_the_type_in_the_name_is_the_type_of_the_weights(jax):
+    for name, dtype in (("linear_forward_w96_d1_b8", "bfloat16"), ("linear_train_w72_d1_b8_f32", "float32")):
+        assert {str(weights.dtype) for weights in PROGRAMS[name].build()[1][0]} == {dtype}
+
+
+def test_a_train_step_goes_down_the_gradient(jax):
+    function, (weights, *inputs) = PROGRAMS["vgg_train_w40_d1_b8_f32"].build()
+    rng = np.random.default_rng(0)
+    weights = [rng.normal(0, 0.1, w.shape).astype(w.dtype) for w in weights]
+    inputs = [rng.normal(size=x.shape).astype(x.dtype) for x in inputs]
+    step, losses = jax.jit(function), []
+    for _ in range(3):
+        loss, weights = step(weights, *inputs)
+        losses.append(float(loss))
+    assert losses[0] > losses[1] > losses[2]
+
+
+def test_attention_equals_a_loop_over_heads_and_positions(jax):
+    from fastslow.programs.zoo.layers import attend
+
+    q, k, v = normal(3, 2, 5, 3, 4)
+    expected = np.zeros((2, 5, 3, 4))
+    for example, time, head in np.ndindex(2, 5, 3):
+        weights = np.exp(k[example, : time + 1, head] @ q[example, time, head] / 2)
+        expected[example, time, head] = weights / weights.sum() @ v[example, : time + 1, head]
+    mask = np.tril(np.ones((5, 5), bool))
+    np.testing.assert_allclose(attend(q, k, v, mask), expected.reshape(2, 5, 12), rtol=1e-4, atol=1e-5)
+
+
+def test_normalisation_has_zero_mean_and_unit_variance(jax):
+    from fastslow.programs.zoo.layers import Parameters, instance_norm
+
+    x = 3 + 2 * normal(2, 6, 5, 4)
+    scale, shift = np.ones(4, np.float32), np.zeros(4, np.float32)
+    y = instance_norm(Parameters([scale, shift]), x)
+    np.testing.assert_allclose(y.mean((1, 2)), 0, atol=1e-5)
+    np.testing.assert_allclose(y.std((1, 2)), 1, atol=1e-3)
+
+
+def test_linear_attention_equals_the_quadratic_form(jax, apply):
+    from fastslow.programs.zoo.attention import linear_attention
+    from fastslow.programs.zoo.layers import dense, merge_heads, split_heads
+
+    def quadratic(p, x, heads):
+        q, k, v = (split_heads(dense(p, x, 8), heads) for _ in range(3))
+        weights = jax.numpy.einsum("bthd,bshd->bhts", jax.nn.elu(q) + 1, jax.nn.elu(k) + 1)
+        weights /= weights.sum(-1, keepdims=True)
+        return dense(p, merge_heads(jax.numpy.einsum("bhts,bshd->bthd", weights, v)), 8)
+
+    x = normal(2, 6, 8)
+    expected = apply(partial(quadratic, heads=2), x)
+    np.testing.assert_allclose(apply(partial(linear_attention, heads=2), x), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "name, settings",
+    [
+        ("language.gpt", {}),
+        ("language.llama", {}),
+        ("language.scanned_decoder", {}),
+        ("attention.transformer", {"kind": "multi_query"}),
+        ("attention.transformer", {"kind": "relative"}),
+        ("attention.transformer", {"kind": "retention"}),
+    ],
+    ids=lambda value: str(value),
+)
+def test_a_decoder_does_not_look_ahead(apply, name, settings):
+    from fastslow.programs.zoo import attention, language
+
+    module, function = name.split(".")
+    network = getattr({"attention": attention, "language": language}[module], function)
+    network = partial(network, width=16, depth=1, **settings)
+    tokens = np.arange(20, dtype=np.int32).reshape(2, 10)
+    changed = tokens.copy()
+    changed[:, 6] = 77
+    before, after = apply(network, tokens), apply(network, changed)
+    np.testing.assert_allclose(before[:, :6], after[:, :6], rtol=1e-4, atol=1e-4)
+    assert not np.allclose(before[:, 6:], after[:, 6:], rtol=1e-2)
+
+
+def test_the_shift_of_relative_attention_turns_distances_into_positions(jax):
+    """Row t of the last axis, position s, must hold the entry of distance t - s, counted from the right."""
+    from fastslow.programs.zoo.attention import shift_distances
+
+    time = 5
+    by_distance = np.arange(time)[::-1] * np.ones((1, 1, time, 1), np.float32)
+    shifted = np.asarray(shift_distances(by_distance))[0, 0]
+    rows, columns = np.tril_indices(time)
+    np.testing.assert_array_equal(shifted[rows, columns], rows - columns)
+
+
+def test_depth_shares_weights_in_albert_and_stacks_them_in_a_scan(jax):
+    from fastslow.programs.zoo.language import albert, scanned_decoder
+    from fastslow.programs.zoo.layers import parameter_shapes
+
+    tokens = jax.ShapeDtypeStruct((2, 8), "int32")
+
+    def shapes(network, depth):
+        shapes = parameter_shapes(partial(network, width=16, depth=depth), tokens, dtype="float32")
+        return [s.shape for s in shapes]
+
+    assert shapes(albert, 1) == shapes(albert, 3)
+    stacked = shapes(scanned_decoder, 3)[1:]
+    assert stacked == [(4, *shape[1:]) for shape in shapes(scanned_decoder, 1)[1:]]
+
+
+def test_windows_are_cut_and_joined(jax):
+    from fastslow.programs.zoo.dense import cut_windows, join_windows
+
+    x = normal(2, 8, 12, 3)
+    cut = cut_windows(x, 4)
+    assert cut.shape == (12, 16, 3)
+    np.testing.assert_array_equal(cut[1], x[0, :4, 4:8].reshape(16, 3))
+    np.testing.assert_array_equal(join_windows(cut, x.shape, 4), x)

@@ -1,0 +1,82 @@
+"""What is said of a ranker: importances, contributions, layouts."""
+
+import numpy as np
+import pytest
+
+from fastslow.core.errors import ConfigError
+from fastslow.features.build import LayoutFeatureConfig, build_features
+from fastslow.rankers.config import RankerConfig
+from fastslow.rankers.explanation_plots import plot_contributions, plot_importances, plot_layout_effects
+from fastslow.rankers.explanations import ExplainConfig, Explanation
+from fastslow.rankers.train import train_ranker
+from helpers.competition_files import write_data_root
+
+
+@pytest.fixture(scope="module", params=["regression", "pairwise"])
+def explanation(request, tmp_path_factory):
+    """A ranker of made-up programs, explained."""
+    root = write_data_root(tmp_path_factory.mktemp("data"), "layout:xla:random", train=("a", "b", "c"))
+    features, run = str(root / "features"), str(root / "run")
+    build_features(LayoutFeatureConfig(data_root=str(root), folder=features, workers=1))
+    options = {"objective": request.param, "train_on": "collection", "rounds": 8, "min_rows": 1, "threads": 1}
+    train_ranker(RankerConfig(features=features, folder=run, **options))
+    return Explanation(ExplainConfig(run=run, features=features, repeats=2, columns=4))
+
+
+def test_gain_is_shared_out(explanation):
+    assert explanation.gain["gain"].sum() == pytest.approx(1)
+    assert explanation.gain["gain"].is_monotonic_decreasing
+
+
+def test_shuffling_moves_a_feature_within_its_graph_alone(explanation):
+    feature = "violation_ratio"
+    shuffled = explanation._shuffled(feature, 0)
+    for before, after in zip(explanation.table.rows, shuffled.rows, strict=True):
+        for position, column in enumerate(explanation.table.columns):
+            if column in (feature, f"{feature}_above_least"):
+                np.testing.assert_array_equal(np.sort(after[:, position]), np.sort(before[:, position]))
+            else:
+                np.testing.assert_array_equal(after[:, position], before[:, position])
+    table = explanation.permutation()
+    assert table["drop"].is_monotonic_decreasing and not table["column"].str.startswith("graph_").any()
+
+
+def test_contributions_tell_the_differences_of_scores(explanation):
+    total = explanation.contributions.to_numpy().sum(1)
+    if explanation.fitted.objective == "regression":  # what is left out is the same for all
+        np.testing.assert_allclose(np.diff(total), np.diff(explanation.scores), atol=1e-9)
+    assert len(total) == len(explanation.scores)
+
+
+def test_layout_effects_against_plain_means(explanation):
+    effects = explanation.layout_effects(least=1)
+    assert effects["effect"].is_monotonic_decreasing
+    graph = explanation.features.graph("valid", explanation.name)
+    score = (explanation.scores - explanation.scores.mean()) / explanation.scores.std()
+    for row in effects.itertuples():
+        node = graph.config_index.tolist().index(row.node)
+        role = ("output", "input", "kernel").index(row.tensor)
+        layouts = graph.layouts[graph.codes[:, node, role]]
+        wanted = [-1] * 6 if row.layout == "default" else [int(a) for a in row.layout.split(",")]
+        has = np.array([[a for a in layout if a >= 0] == [a for a in wanted if a >= 0] for layout in layouts])
+        assert row.configs == has.sum()
+        assert row.effect == pytest.approx(score[has].mean() - score[~has].mean())
+        assert row.sizes == " x ".join(str(s) for s in graph.tensor_sizes[node, role] if s)
+
+
+def test_plots_show_the_columns_asked_for(explanation):
+    left, _ = plot_importances(explanation).axes
+    assert [label.get_text() for label in left.get_yticklabels()][::-1] == explanation.gain["column"][
+        :4
+    ].tolist()
+    dots = plot_contributions(explanation).axes[0]
+    assert len(dots.get_yticklabels()) == 4
+    assert plot_layout_effects(explanation).axes[0].get_title().startswith(explanation.name)
+
+
+def test_an_unknown_graph_is_refused(explanation):
+    config = ExplainConfig(run=explanation.config.run, features=explanation.config.features, graph="x")
+    with pytest.raises(ConfigError, match="graph: 'x' is not one of v"):
+        Explanation(config)
+    with pytest.raises(ConfigError, match="repeats"):
+        ExplainConfig(repeats=0)

@@ -1,0 +1,151 @@
+"""Labels, queries, pairs and opponents of the ranker's objectives."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastslow.rankers import objectives
+from fastslow.rankers.objectives import (
+    OBJECTIVES,
+    deal_queries,
+    difference,
+    draw_pairs,
+    make_dataset,
+    opponents,
+    quantile_labels,
+    regression_labels,
+    relevance_labels,
+    score_table,
+)
+from fastslow.rankers.table import Table
+
+runtimes = st.lists(st.integers(1, 2**40), min_size=1, max_size=60).map(np.array)
+
+
+def toy(sizes, seed=0):
+    rng = np.random.default_rng(seed)
+    rows = [rng.random((size, 3), np.float32) for size in sizes]
+    names = [f"g{i}" for i in range(len(sizes))]
+    return Table(names, rows, [rng.integers(1, 9, size) for size in sizes], ["a", "graph_b", "c"])
+
+
+@given(runtimes)
+@settings(deadline=None)
+def test_regression_labels_are_z_scores_of_log_runtime(runtime):
+    label, log = regression_labels(runtime), [math.log(r) for r in runtime]
+    mean = sum(log) / len(log)
+    deviation = math.sqrt(sum((x - mean) ** 2 for x in log) / len(log))
+    if deviation > 1e-9:
+        np.testing.assert_allclose(label, [(x - mean) / deviation for x in log], rtol=1e-4, atol=1e-4)
+    assert (np.diff(label[np.argsort(runtime)]) >= 0).all() and abs(label.mean()) < 1e-3
+
+
+@given(runtimes)
+@settings(deadline=None)
+def test_quantile_labels_are_shares_of_faster_configurations(runtime):
+    others = max(len(runtime) - 1, 1)
+    wanted = [((runtime < r).sum() + ((runtime == r).sum() - 1) / 2) / others for r in runtime]
+    np.testing.assert_allclose(quantile_labels(runtime), wanted, atol=1e-12)
+
+
+@given(runtimes, st.integers(2, 31))
+@settings(deadline=None)
+def test_relevance_labels_fall_with_runtime(runtime, most):
+    label = relevance_labels(runtime, most)
+    levels = len(set(runtime.tolist()))
+    assert label.dtype.kind == "i" and label.min() == 0
+    assert label.max() == min(levels, most) - 1
+    assert (np.diff(label[np.argsort(runtime)]) <= 0).all()
+    if levels <= most:
+        pairs = {(r, v) for r, v in zip(runtime.tolist(), label.tolist(), strict=True)}
+        assert len({v for _, v in pairs}) == levels == len(pairs)
+
+
+def test_runtimes_that_float32_would_merge_keep_their_order():
+    runtime = 2**24 + np.arange(4)
+    assert relevance_labels(runtime).tolist() == [3, 2, 1, 0]
+    assert (np.diff(regression_labels(runtime)) > 0).all()
+
+
+@pytest.mark.parametrize(("size", "queries"), [(1, 1), (10_000, 1), (10_001, 2), (25_000, 3)])
+def test_queries_deal_out_every_row_once_within_lightgbms_limit(size, queries):
+    dealt = deal_queries(size, np.random.default_rng(0))
+    assert len(dealt) == queries and max(map(len, dealt)) <= 10_000
+    assert max(map(len, dealt)) - min(map(len, dealt)) <= 1
+    assert sorted(np.concatenate(dealt).tolist()) == list(range(size))
+
+
+def test_every_graph_weighs_the_same_also_where_it_is_dealt_out(monkeypatch):
+    monkeypatch.setattr(objectives, "QUERY_ROWS", 10)
+    for objective, spec in OBJECTIVES.items():
+        data = make_dataset(toy([35, 5, 8]), objective).construct()
+        if spec.ranks:
+            assert data.get_group().tolist() == [9, 9, 9, 8, 5, 8]
+        if spec.label is not None:
+            weight = np.split(data.get_weight(), [35, 40])
+            assert [w.sum() for w in weight] == pytest.approx([1, 1, 1])
+
+
+@given(runtimes, st.integers(1, 5))
+@settings(deadline=None)
+def test_pairs_are_of_different_runtime(runtime, per_config):
+    first, second = draw_pairs(runtime, per_config, np.random.default_rng(0))
+    assert (runtime[first] != runtime[second]).all()
+    assert np.bincount(first, minlength=len(runtime)).max() <= per_config
+
+
+def test_pairs_of_a_graph_depend_on_its_name_and_the_seed_alone():
+    table = toy([6, 5, 4])
+    alone = Table(table.names[1:2], table.rows[1:2], table.runtimes[1:2], table.columns)
+    both = make_dataset(table, "pairwise", seed=3).construct().get_label()
+    own = make_dataset(alone, "pairwise", seed=3).construct().get_label()
+    assert own.tolist() in [both[i : i + len(own)].tolist() for i in range(len(both) - len(own) + 1)]
+
+
+def test_a_graph_of_one_runtime_forms_no_pairs():
+    table = toy([6, 5])
+    table.runtimes[0] = np.ones(6)
+    data = make_dataset(table, "pairwise").construct()
+    assert data.num_data() <= 5 * 16 and data.get_weight().sum() == pytest.approx(1)
+
+
+def test_differences_keep_what_both_share():
+    first, second = np.array([[5.0, 7.0, 1.0]]), np.array([[2.0, 7.0, 4.0]])
+    assert difference(first, second, np.array([1])).tolist() == [[3, 7, -3]]
+
+
+@given(st.integers(0, 10**6), st.integers(1, 6))
+@settings(max_examples=20, deadline=None)
+def test_opponents_know_neither_order_nor_frequency(seed, most):
+    rng = np.random.default_rng(seed)
+    rows = rng.integers(0, 2, (9, 3)).astype(np.float32)
+    drawn = rng.permutation([*range(9), *rng.integers(0, 9, 5)])
+    chosen = opponents(rows, most)
+    np.testing.assert_array_equal(chosen, opponents(rows[drawn], most))
+    np.testing.assert_array_equal(chosen, opponents(-0.0 + rows, most))
+    distinct = {tuple(row) for row in rows.tolist()}
+    assert len(chosen) == len({tuple(row) for row in chosen.tolist()}) == min(most, len(distinct))
+
+
+def test_a_pairwise_score_is_the_mean_against_the_opponents(monkeypatch):
+    table = toy([7, 3])
+    weights = np.array([1.0, 10.0, -2.0])
+    monkeypatch.setattr(objectives, "_SCORED_ROWS", 8)
+    scores = score_table("pairwise", table, lambda rows: rows @ weights, 4)
+    for name, rows in zip(table.names, table.rows, strict=True):
+        others = opponents(rows, 4)
+        wanted = [
+            np.mean([(row - o)[[0, 2]] @ weights[[0, 2]] + 10 * row[1] for o in others]) for row in rows
+        ]
+        np.testing.assert_allclose(scores[name], wanted, rtol=1e-4)
+
+
+@pytest.mark.parametrize("objective", ["regression", "lambdarank"])
+def test_a_score_is_low_where_a_configuration_is_fast(objective):
+    table = toy([5])
+    sign = -1 if objective == "lambdarank" else 1
+    scores = score_table(objective, table, lambda rows: rows[:, 0])
+    np.testing.assert_array_equal(scores["g0"], sign * table.rows[0][:, 0])

@@ -1,0 +1,187 @@
+"""The LightGBM ranker: what it learns, and that a run can be repeated."""
+
+import dataclasses
+
+import lightgbm
+import numpy as np
+import pandas as pd
+import pytest
+
+from fastslow.competition.metrics import collection_score
+from fastslow.core.errors import ConfigError, DataError
+from fastslow.evaluation.predictions import read_scores
+from fastslow.features.build import LayoutFeatureConfig, build_features
+from fastslow.features.store import Features
+from fastslow.rankers import train
+from fastslow.rankers.config import RankerConfig
+from fastslow.rankers.fit import Training, fit, read_training
+from fastslow.rankers.objectives import OBJECTIVES
+from fastslow.rankers.table import Table, read_table
+from fastslow.rankers.train import read_ranker
+from helpers.competition_files import write_data_root
+
+QUICK = {"rounds": 12, "min_rows": 1, "leaves": 4, "threads": 1, "train_on": "collection"}
+
+
+def toy(sizes, seed=0):
+    """A table of random columns, of which the first tells the runtime."""
+    rng = np.random.default_rng(seed)
+    rows = [rng.random((size, 4), np.float32) for size in sizes]
+    runtimes = [np.exp(5 + number + values[:, 0].astype(float)) for number, values in enumerate(rows)]
+    names = [f"g{number}" for number in range(len(sizes))]
+    return Table(names, rows, runtimes, ["first", "second", "graph_third", "first_above_least"])
+
+
+def toy_training(sizes, valid, kind="layout"):
+    train = toy(sizes)
+    return Training(kind, train, train, toy(valid, seed=1))
+
+
+def run_config(features, folder, **options):
+    return RankerConfig(features=str(features.folder), folder=str(folder), **{**QUICK, **options})
+
+
+@pytest.mark.parametrize("kind", ["layout", "tile"])
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_it_learns_a_column_that_tells_the_runtime(objective, kind):
+    training = toy_training([60, 80, 40], [50, 70], kind)
+    config = RankerConfig(
+        rounds=100, min_rows=2, column_share=1.0, learning_rate=0.1, threads=1, evaluate_every=1
+    )
+    fitted = fit(config, objective, training)
+    rounds, values = zip(*fitted.history, strict=True)
+    assert max(values) > 0.8 and fitted.rounds == rounds[np.argmax(values)]
+    scores = fitted.scores(training.valid)
+    assert collection_score(kind, training.valid.labels(), scores)["mean"] == pytest.approx(max(values))
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_scores_know_neither_order_nor_frequency_of_configurations(objective):
+    training = toy_training([60, 80, 40], [50])
+    fitted = fit(RankerConfig(rounds=5, min_rows=2, threads=1), objective, training)
+    valid = training.valid
+    drawn = np.random.default_rng(0).permutation([*range(50), 3, 3, 3, 8])
+    again = Table(valid.names, [valid.rows[0][drawn]], [valid.runtimes[0][drawn]], valid.columns)
+    np.testing.assert_array_equal(fitted.scores(again)["g0"], fitted.scores(valid)["g0"][drawn])
+
+
+def test_contributions_add_up_to_the_score():
+    training = toy_training([60, 80], [50])
+    for objective in ("lambdarank", "pairwise"):
+        fitted = fit(RankerConfig(rounds=5, min_rows=2, threads=1), objective, training)
+        parts = fitted.contributions(training.valid)["g0"]
+        rest = parts.sum(1) - fitted.scores(training.valid)["g0"]
+        assert parts.shape[1] == len(fitted.booster.feature_name())
+        np.testing.assert_allclose(rest, rest[0], atol=1e-12)
+
+
+def test_patience_stops():
+    training = toy_training([60], [50])
+    training.valid.runtimes[0] = training.valid.runtimes[0][::-1].copy()  # nothing to learn
+    fitted = fit(RankerConfig(rounds=200, patience=5, evaluate_every=1, threads=1), "regression", training)
+    assert len(fitted.history) == fitted.rounds + 5 < 200
+
+
+def test_graphs_may_pass_lightgbms_longest_query():
+    training = toy_training([10_001, 30], [10_001])
+    fitted = fit(RankerConfig(rounds=2, threads=1, min_rows=1), "lambdarank", training)
+    assert len(fitted.history) == 1
+
+
+def test_a_run_records_every_objective_and_keeps_the_best(features, tmp_path):
+    manifest = train.train_ranker(run_config(features, tmp_path))
+    assert set(manifest["objectives"]) == set(OBJECTIVES)
+    best = max(manifest["objectives"], key=manifest["objectives"].get)
+    assert manifest["valid"]["mean"] == manifest["objectives"][best]
+    booster = lightgbm.Booster(model_file=str(tmp_path / "model.txt"))
+    assert manifest["valid"]["weights"] == f"{best}, {booster.num_trees()} rounds"
+    scores = read_scores(tmp_path)
+    recomputed = collection_score("layout", features.labels("valid"), scores["valid"])
+    assert recomputed["per_graph"] == manifest["valid"]["per_graph"]
+    fitted = read_ranker(tmp_path)
+    np.testing.assert_allclose(
+        scores["test"]["t"], fitted.scores(read_table(features, "test"))["t"], rtol=1e-6, atol=1e-12
+    )
+    history = pd.read_json(tmp_path / "metrics.jsonl", lines=True)
+    assert history.groupby("objective")["valid"].max().to_dict() == pytest.approx(manifest["objectives"])
+    importance = pd.read_csv(tmp_path / "importance.csv")
+    assert importance["gain"].is_monotonic_decreasing
+    assert set(importance["column"]) == set(booster.feature_name())
+
+
+def test_only_a_rankers_run_is_read_as_one(features, tmp_path):
+    with pytest.raises(DataError, match="not finished"):
+        read_ranker(tmp_path)
+    train.train_ranker(run_config(features, tmp_path, objective="regression"))
+    manifest = (tmp_path / "manifest.json").read_text()
+    (tmp_path / "manifest.json").write_text(manifest.replace('"ranker"', '"gnn"'))
+    with pytest.raises(DataError, match="a run of a gnn, a ranker wanted"):
+        read_ranker(tmp_path)
+
+
+def test_the_same_run_at_one_and_two_threads_and_another_with_another_seed(features, tmp_path):
+    runs = (("one", {}), ("two", {"threads": 2}), ("seed", {"seed": 1}))
+    for name, options in runs:
+        train.train_ranker(run_config(features, tmp_path / name, objective="pairwise", **options))
+    one, two, other = ((tmp_path / name / "scores.npz").read_bytes() for name in ("one", "two", "seed"))
+    assert one == two != other
+
+
+def test_a_current_run_is_left_alone(features, tmp_path):
+    config = run_config(features, tmp_path, objective="regression")
+    first = train.train_ranker(config)
+    made = (tmp_path / "scores.npz").stat().st_mtime_ns
+    assert train.train_ranker(dataclasses.replace(config, threads=2)) == first
+    assert (tmp_path / "scores.npz").stat().st_mtime_ns == made
+    assert not dataclasses.replace(config, rounds=13).artifact().is_current()
+
+
+def test_both_searches_of_a_source_are_trained_on_without_what_is_valid_here(features, tmp_path):
+    root = write_data_root(tmp_path / "data", "layout:xla:default", train=("a", "v", "w"))
+    folder = tmp_path / "layout-xla-default"
+    other = LayoutFeatureConfig(
+        collection="layout:xla:default", data_root=str(root), folder=str(folder), workers=1
+    )
+    build_features(other)
+    (tmp_path / "layout-xla-random").symlink_to(features.folder)
+    config = RankerConfig(features=str(tmp_path / "layout-xla-random"), folder=str(tmp_path / "run"))
+    names = ["a", "b", "c", "layout-xla-default/a", "layout-xla-default/w"]
+    assert read_training(config).train.names == names
+    assert config.artifact().inputs["layout-xla-default"] == Features(folder).fingerprint
+    shares = [
+        read_training(dataclasses.replace(config, machines="a:1,b:2", machine=machine)) for machine in (0, 1)
+    ]
+    assert [share.train.names for share in shares] == [names[::2], names[1::2]]
+    assert all(share.bins.names == names for share in shares)
+    with pytest.raises(DataError, match="5 train graphs with different runtimes for 6 machines"):
+        read_training(dataclasses.replace(config, machines="a:1,b:2,c:3,d:4,e:5,f:6"))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (
+            {"objective": "mse"},
+            "objective: 'mse' is not one of regression, quantile, lambdarank, rank_xe",
+        ),
+        ({"train_on": "all"}, "train_on: 'all' is not one of collection, source, layout"),
+        ({"machines": "here"}, "machines: 'here' is not a list host:port"),
+        ({"machines": "a:1,b:2", "machine": 2}, "machine: 2 is not from 0 to 1"),
+        ({"machine": 1}, "machine: 1 is not from 0 to 0"),
+        ({"relevance_levels": 32}, "relevance_levels: 32 is not from 2 to 31"),
+        ({"opponents": 0}, "opponents"),
+        ({"rounds": 0}, "rounds"),
+        ({"patience": 0}, "patience"),
+        ({"min_rows": 0}, "min_rows"),
+        ({"seed": -1}, "seed"),
+        ({"threads": -1}, "threads"),
+        ({"leaves": 1}, "leaves"),
+        ({"learning_rate": 0}, "learning_rate"),
+        ({"column_share": 1.5}, "column_share"),
+        ({"row_share": 0.0}, "row_share"),
+        ({"configs_per_graph": 1}, "configs_per_graph"),
+    ],
+)
+def test_wrong_settings_are_refused(options, said):
+    with pytest.raises(ConfigError, match=said):
+        RankerConfig(**options)
