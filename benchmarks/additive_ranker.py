@@ -32,7 +32,7 @@ from fastslow.networks import config as network_config
 from fastslow.networks.config import LayoutTrainConfig
 from fastslow.networks.dataset import predict
 from fastslow.networks.train import Training as NetworkTraining
-from fastslow.networks.train import make_inputs
+from fastslow.networks.train import make_dataset
 from fastslow.presets import network_settings, preset_settings
 from fastslow.rankers import additive_train
 from fastslow.rankers import config as ranker_config
@@ -107,13 +107,13 @@ def train_additive(config: AdditiveRankerConfig, fold: Fold) -> Scores:
     """The additive ranker."""
     own, also = fold.features()
     fitted = additive_train.fit(config, own, also, fold.folder.name)
-    return {"additive": _lists(additive_train.score_split(fitted, own, "valid"))}
+    return {"additive": _lists(additive_train.predict_split(fitted, own, "valid"))}
 
 
 def train_network(config: LayoutTrainConfig, fold: Fold) -> Scores:
     """The GNN."""
     own, also = fold.features()
-    training = NetworkTraining(config, make_inputs(config, [own, *also.values()]))
+    training = NetworkTraining(config, make_dataset(config, [own, *also.values()]))
     with tempfile.TemporaryDirectory() as checkpoints:
         training.run(Path(checkpoints), "gnn")
     slug = own.collection.slug
@@ -131,8 +131,10 @@ def models(options: Namespace, fold: Fold, seed: int) -> list[tuple[int, Config,
     overrides = parse_overrides(options.set)
     where = {"features": str(fold.folder), "seed": seed, "train_on": options.train_on}
     settings = preset_settings(options.preset, overrides, "ranker", "layout")
-    ranker = RankerConfig.of({**settings, **where, "threads": options.threads})
-    additive = AdditiveRankerConfig.of({**where, "rounds": options.rounds, "threads": options.threads})
+    ranker = RankerConfig.of({**settings, **where, "num_threads": options.threads})
+    additive = AdditiveRankerConfig.of(
+        {**where, "num_iterations": options.rounds, "num_threads": options.threads}
+    )
     found = [
         (ranker_config.FORMAT, ranker, train_rankers),
         (additive_train.FORMAT, additive, train_additive),

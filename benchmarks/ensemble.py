@@ -23,7 +23,7 @@ from fastslow.core.errors import DataError
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
 from fastslow.evaluation.ensemble import NORMALISATIONS, EnsembleConfig, combine, models_of, search_weights
-from fastslow.evaluation.predictions import Scores, read_scores
+from fastslow.evaluation.predictions import Predictions, read_predictions
 from fastslow.features.store import Features
 
 Weights = dict[str, float]
@@ -41,11 +41,11 @@ class Members:
         runs = {name: resolve(m["folder"]) for name, m in read_manifest(ensemble)["members"].items()}
         self.collection = features.collection
         self.labels = features.labels("valid")
-        self.scores = {name: read_scores(run) for name, run in runs.items()}
+        self.scores = {name: read_predictions(run) for name, run in runs.items()}
         self.models = models_of({name: read_manifest(run) for name, run in runs.items()})
 
-    def of(self, graphs: list[str]) -> dict[str, Scores]:
-        """Scores of some programs by member."""
+    def of(self, graphs: list[str]) -> dict[str, Predictions]:
+        """Predictions of some programs by member."""
         return {name: {"valid": {g: own["valid"][g] for g in graphs}} for name, own in self.scores.items()}
 
     def tau(self, graphs: list[str], normalisation: str, weights: Weights) -> dict[str, float]:

@@ -32,7 +32,7 @@ from fastslow.core.files import digest, read_json, write_json
 from fastslow.features.store import Features
 from fastslow.networks.config import FORMAT, LayoutTrainConfig
 from fastslow.networks.dataset import predict
-from fastslow.networks.train import Training, make_inputs
+from fastslow.networks.train import Training, make_dataset
 from fastslow.presets import network_settings, preset_settings
 from fastslow.steps import parse_overrides
 
@@ -130,7 +130,7 @@ def train_held_out(run: Run, place: Path, threads: int) -> dict:
         torch.set_num_threads(threads)
         config, families = run.config(), set(run.held_out)
         began = time.perf_counter()
-        training = Training(config, make_inputs(config, [HeldOut(f, families) for f in run.features]))
+        training = Training(config, make_dataset(config, [HeldOut(f, families) for f in run.features]))
         checkpoints = path.with_suffix("")
         training.run(checkpoints, path.stem)
         if training.recent:
@@ -181,9 +181,9 @@ def tau_by_graph(results: list[dict]) -> dict[str, dict[str, dict[int, float]]]:
 def means_by_seed(graphs: dict[str, dict[str, dict[int, float]]]) -> dict[int, dict[str, float]]:
     """Seed -> collection -> mean tau over its graphs, each held out in one fold; of :func:`tau_by_graph`."""
     means: dict = {}
-    for collection, by_graph in graphs.items():
-        for seed in {seed for taus in by_graph.values() for seed in taus}:
-            held = [taus[seed] for taus in by_graph.values() if seed in taus]
+    for collection, per_graph in graphs.items():
+        for seed in {seed for taus in per_graph.values() for seed in taus}:
+            held = [taus[seed] for taus in per_graph.values() if seed in taus]
             means.setdefault(seed, {})[collection] = float(np.mean(held))
     return means
 
@@ -199,8 +199,8 @@ def standard_error(graphs: dict, base: dict) -> float | None:
         Standard error, over architectures, of the gain paired by graph and seed; none for one architecture.
     """
     gains: dict[str, list[float]] = {}
-    for collection, by_graph in graphs.items():
-        for graph, taus in by_graph.items():
+    for collection, per_graph in graphs.items():
+        for graph, taus in per_graph.items():
             paired = base.get(collection, {}).get(graph, {})
             known = [tau - paired[seed] for seed, tau in taus.items() if seed in paired]
             gains.setdefault(family_of(graph), []).extend(known)

@@ -17,7 +17,7 @@ from fastslow.competition.catalog import Program
 from fastslow.features.build import LayoutFeatureConfig
 from fastslow.features.pruning import WHOLE_GRAPH
 from fastslow.networks.config import LayoutTrainConfig
-from fastslow.networks.dataset import Inputs, pick_device, predict
+from fastslow.networks.dataset import GraphDataset, pick_device, predict
 from fastslow.networks.model import RankingNetwork
 from fastslow.networks.train import make_network
 from reference.dense import DenseInputs, make_dense
@@ -59,9 +59,9 @@ class Contest:
         nodes = {kind: features.only.num_nodes for kind, features in self.features.items()}
         self.nodes = nodes | {"winner": self.winner_graph.num_nodes}
 
-    def _inputs(self, form: str, features: OneGraph) -> Inputs:
-        inputs = Inputs if form == "ours" else DenseInputs
-        return inputs([features], self.config.depth, self.device, self.config.pair_edges)
+    def _inputs(self, form: str, features: OneGraph) -> GraphDataset:
+        inputs = GraphDataset if form == "ours" else DenseInputs
+        return inputs([features], self.config.num_layers, self.device, self.config.pair_edges)
 
     def run(self, contender: str, num_configs: int) -> np.ndarray:
         """Scores of the first configurations."""
@@ -72,7 +72,7 @@ class Contest:
         inputs = self._inputs(form, self.features[kind].first_configs(num_configs))
         return self._predict(self.networks[contender], inputs, self.config.inference_configs)
 
-    def _predict(self, network: RankingNetwork, inputs: Inputs, together: int) -> np.ndarray:
+    def _predict(self, network: RankingNetwork, inputs: GraphDataset, together: int) -> np.ndarray:
         slug, name = self.program.collection.slug, self.program.name
         return predict(network, inputs, slug, "test", together)[name]
 

@@ -25,13 +25,13 @@ from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import commit
 from fastslow.core.files import digest, read_json, write_json
 from fastslow.core.settings import resolve
-from fastslow.evaluation.predictions import read_scores
+from fastslow.evaluation.predictions import read_predictions
 from fastslow.features.build import LayoutFeatureConfig, build_features
 from fastslow.features.store import Features
 from fastslow.kaggle.solution import read_solution
 from fastslow.networks.config import LayoutTrainConfig
 from fastslow.networks.dataset import pick_device
-from fastslow.networks.train import make_inputs, train
+from fastslow.networks.train import make_dataset, train
 from fastslow.presets import network_settings
 from fastslow.steps import parse_overrides
 from reference.winner import HOPS
@@ -188,8 +188,8 @@ class Comparison:
             began = time.perf_counter()
             manifest = train(config)
             seconds = time.perf_counter() - began
-            scores = {own.slug: read_scores(Path(place) / own.slug) for own in group}
-        graphs = len(make_inputs(config).trainable())
+            scores = {own.slug: read_predictions(Path(place) / own.slug) for own in group}
+        graphs = len(make_dataset(config).trainable())
         steps = manifest["epochs"] * -(-graphs // config.graphs_per_step)
         return {slug: {"seconds": seconds, "steps": steps, "scores": own} for slug, own in scores.items()}
 

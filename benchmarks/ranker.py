@@ -21,7 +21,7 @@ from fastslow.core.artifacts import commit
 from fastslow.core.errors import DataError
 from fastslow.core.files import read_json, write_json
 from fastslow.core.settings import resolve
-from fastslow.evaluation.predictions import read_scores
+from fastslow.evaluation.predictions import read_predictions
 from fastslow.features.build import LayoutFeatureConfig, TileFeatureConfig, build_features
 from fastslow.features.store import Features
 from fastslow.kaggle.solution import read_solution
@@ -93,7 +93,7 @@ class Quality:
         settings = preset_settings(self.options.preset, {}, "ranker", collection.kind)
         config = RankerConfig.of({**settings, "objective": "best"})
         folder = str(self.features[collection].folder)
-        config = replace(config, features=folder, seed=seed, threads=self.options.threads)
+        config = replace(config, features=folder, seed=seed, num_threads=self.options.threads)
         path = self.place / "ranker" / f"{config.artifact().fingerprint}.json"
         if not path.is_file():
             write_json(path, {"commit": commit(), "rows": self._train(collection, config)})
@@ -122,7 +122,7 @@ class Quality:
         labels, rows = self.labels(collection), []
         for model, name in names.items():
             try:
-                scores = read_scores(resolve(self.options.runs) / name)
+                scores = read_predictions(resolve(self.options.runs) / name)
                 told = {s: collection_score(collection.kind, labels[s], scores[s]) for s in labels}
             except DataError as error:
                 print(f"left out: {error}", flush=True)

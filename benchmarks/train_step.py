@@ -17,7 +17,7 @@ from common.graph_files import OneGraph, load_graph
 from fastslow.competition.catalog import Program
 from fastslow.networks.config import LayoutTrainConfig
 from fastslow.networks.config_states import build_states
-from fastslow.networks.dataset import Inputs, pick_device
+from fastslow.networks.dataset import pick_device
 from fastslow.networks.losses import pairwise_hinge
 from fastslow.networks.train import Training
 from reference.dense import DenseInputs, make_dense
@@ -60,8 +60,8 @@ class Contest:
         self._rng = rng
 
     def _training(self, name: str) -> Training:
-        kind = Inputs if name == "ours" else DenseInputs
-        inputs = kind([self.features], self.config.depth, self.device, self.config.pair_edges)
+        kind = GraphDataset if name == "ours" else DenseInputs
+        inputs = kind([self.features], self.config.num_layers, self.device, self.config.pair_edges)
         training = Training(self.config, inputs)
         if name == "dense":
             make_dense(training.network)
@@ -87,14 +87,14 @@ class Contest:
     def select_states(self) -> None:
         """The states of the drawn configurations, from those of all."""
         graph = self.trainings["ours"].inputs.graph("train", self.name)
-        graph.states(self._draw(), self.config.depth)
+        graph.states(self._draw(), self.config.num_layers)
 
     def build_states(self) -> None:
         """The states of the drawn configurations as if those of all were not known."""
         graph = self.features.only
         edges = self.trainings["ours"].inputs.graph("train", self.name).edge_index
         codes = graph.codes[self._draw()]
-        build_states(edges, graph.num_nodes, graph.config_index, codes, self.config.depth)
+        build_states(edges, graph.num_nodes, graph.config_index, codes, self.config.num_layers)
 
     def exactness(self, memory: dict[str, dict]) -> dict:
         """Differences of scores and parameter gradients between ours and dense, relative to the largest."""

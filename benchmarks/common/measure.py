@@ -56,7 +56,7 @@ def make_parser(description: str) -> argparse.ArgumentParser:
         nargs="*",
         default=[],
         metavar="SECTION.NAME=VALUE",
-        help="settings of our network, as for make: gnn.layout.width=64",
+        help="settings of our network, as for make: gnn.layout.hidden_channels=64",
     )
     return parser
 

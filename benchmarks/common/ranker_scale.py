@@ -16,7 +16,7 @@ import numpy as np
 from common import graph_files, measure
 from fastslow.competition.catalog import Program, get_collection
 from fastslow.competition.metrics import kendall_tau
-from fastslow.evaluation.predictions import read_scores
+from fastslow.evaluation.predictions import read_predictions
 from fastslow.features.build import LayoutFeatureConfig, build_features, build_graph
 from fastslow.features.store import Graph
 from fastslow.networks.config import LayoutTrainConfig
@@ -157,8 +157,8 @@ def many_rows(rows: str, rounds: str, threads: str, objective: str) -> dict:
     train_table = Table(names, tables, runtimes, columns)
     few = Table(names[:2], tables[:2], runtimes[:2], columns)
     before = peak_gigabytes()
-    settings = {"rounds": int(rounds), "evaluate_every": int(rounds), "threads": int(threads)}
-    config = RankerConfig(objective=objective, leaves=63, pairs_per_config=1, **settings)
+    settings = {"num_iterations": int(rounds), "evaluate_every": int(rounds), "num_threads": int(threads)}
+    config = RankerConfig(objective=objective, num_leaves=63, pairs_per_config=1, **settings)
     bins = Table(names[::20], tables[::20], runtimes[::20], columns)
     began = time.perf_counter()
     fit(config, objective, Training("layout", train_table, bins, few))
@@ -166,7 +166,7 @@ def many_rows(rows: str, rounds: str, threads: str, objective: str) -> dict:
         "rows": sum(train_table.sizes),
         "columns": len(columns),
         "objective": objective,
-        "rounds": int(rounds),
+        "num_iterations": int(rounds),
         "seconds": time.perf_counter() - began,
         "rows GB": sum(t.nbytes for t in tables) / 2**30,
         "peak GB before": before,
@@ -189,7 +189,11 @@ def random_half(real: Path, repeat: int, epochs: int, rounds: int) -> dict:
         folder, labels = split_folder(real, Path(place), repeat)
         features = str(folder)
         ranker = RankerConfig(
-            features=features, train_on="collection", seed=repeat, rounds=rounds, largest_nodes=ALL_NODES
+            features=features,
+            train_on="collection",
+            seed=repeat,
+            num_iterations=rounds,
+            largest_nodes=ALL_NODES,
         )
         result = {}
         for objective in ("regression", "quantile", "pairwise"):
@@ -208,7 +212,7 @@ def random_half(real: Path, repeat: int, epochs: int, rounds: int) -> dict:
                     evaluate_every=max(1, epochs // 20),
                 )
             )
-            scores = read_scores(run)["test"]
+            scores = read_predictions(run)["test"]
             result["gnn"] = {name: kendall_tau(labels[name], scores[name]) for name in labels}
     return result
 
@@ -216,7 +220,7 @@ def random_half(real: Path, repeat: int, epochs: int, rounds: int) -> dict:
 def ranker_scores(config: RankerConfig, folder: Path) -> dict[str, np.ndarray]:
     """Test scores of a ranker."""
     train_ranker(replace(config, folder=str(folder)))
-    return read_scores(folder)["test"]
+    return read_predictions(folder)["test"]
 
 
 def split_folder(real: Path, place: Path, repeat: int) -> tuple[Path, dict[str, np.ndarray]]:

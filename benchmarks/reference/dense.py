@@ -13,8 +13,7 @@ import torch
 from scipy import sparse
 from torch import Tensor, nn
 
-from fastslow.networks.dataset import Inputs
-from fastslow.networks.graph_batch import Batch, GraphInputs
+from fastslow.networks.graph_batch import Batch, PreparedGraph
 from fastslow.networks.layers import CrossConfigAttention, NodeSum, WeightedInstanceNorm
 from fastslow.networks.set_statistics import Complete, Moments, as_is
 from fastslow.networks.sparse import SparseOperator, move
@@ -109,7 +108,7 @@ class DenseLevel:
         return replace(self, node_ids=move(self.node_ids, device), operands=operands, users=users)
 
 
-class DenseGraphInputs(GraphInputs):
+class DenseGraphInputs(PreparedGraph):
     """A graph that gives dense batches."""
 
     @cached_property
@@ -152,7 +151,7 @@ def _row_normalised(matrix: sparse.csr_matrix) -> sparse.csr_matrix:
     return sparse.csr_matrix(sparse.diags(1 / np.maximum(degree, 1)) @ matrix)
 
 
-class DenseInputs(Inputs):
+class DenseInputs(GraphDataset):
     """The graphs of a features folder for dense batches."""
 
     def graph(self, split: str, name: str) -> DenseGraphInputs:

@@ -11,17 +11,17 @@ from fastslow.core.errors import ConfigError
 PRESETS: dict[str, dict[str, dict]] = {
     "sample": {},
     "smoke": {  # the same path with next to no training
-        "gnn": {"epochs": 2, "width": 32, "average_last": 0},
-        "ranker": {"rounds": 30, "objective": "regression"},
-        "additive": {"rounds": 10},
+        "gnn": {"epochs": 2, "hidden_channels": 32, "average_last": 0},
+        "ranker": {"num_iterations": 30, "objective": "regression"},
+        "additive": {"num_iterations": 10},
         "ensemble": {"rounds": 5},
     },
     "kaggle": {  # one GPU, or patience
-        "gnn": {"width": 128},
+        "gnn": {"hidden_channels": 128},
         # ten times the programs: each source has enough of its own, and they bear a second layer
         "gnn.layout": {
             "train_on": "source",
-            "depth": 2,
+            "num_layers": 2,
             "pair_edges": False,  # 13 times slower to score 1,000 configurations of an nlp program
             "epochs": 300,
             "configs_per_step": 256,
@@ -29,13 +29,18 @@ PRESETS: dict[str, dict[str, dict]] = {
             "patience": 10,
         },
         "gnn.tile": {"epochs": 20, "graphs_per_step": 8, "evaluate_every": 1},
-        "ranker": {"rounds": 2000, "leaves": 63, "min_rows": 50, "evaluate_every": 20},
+        "ranker": {"num_iterations": 2000, "num_leaves": 63, "min_data_in_leaf": 50, "evaluate_every": 20},
         # all configurations would be millions of rows, and pairs so many times more
         "ranker.layout": {"configs_per_graph": 1000, "pairs_per_config": 4},
         "ranker.tile": {"configs_per_graph": 200, "pairs_per_config": 4},
         # ten times the programs bear larger trees and more of them; patience finds how many. Every state of
         # every configuration is held at 16 bytes, up to a few thousand of them a configuration
-        "additive": {"rounds": 1000, "leaves": 31, "min_rows": 50, "configs_per_graph": 500},
+        "additive": {
+            "num_iterations": 1000,
+            "num_leaves": 31,
+            "min_data_in_leaf": 50,
+            "configs_per_graph": 500,
+        },
     },
 }
 

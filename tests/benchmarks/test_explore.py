@@ -14,7 +14,7 @@ from fastslow.features.build import LayoutFeatureConfig, build_features
 from fastslow.features.scaling import Scaler
 from fastslow.features.store import Features
 from fastslow.networks.config import LayoutTrainConfig
-from fastslow.networks.train import make_inputs
+from fastslow.networks.train import make_dataset
 from fastslow.presets import network_settings, preset_settings
 from fastslow.steps import parse_overrides
 
@@ -69,7 +69,7 @@ def test_held_out_graphs_are_valid_and_all_others_train(features):
 def test_nothing_of_a_held_out_family_is_trained_on(features):
     families = explore._folds(features, [OWN.slug], 2)[0]
     sources = [folds.HeldOut(features / collection.slug, families) for collection in (OWN, OTHER)]
-    names = make_inputs(LayoutTrainConfig(device="cpu"), sources).trainable()
+    names = make_dataset(LayoutTrainConfig(device="cpu"), sources).trainable()
     assert {name.partition("/")[0] for name in names} == {OWN.slug, OTHER.slug}
     assert not {folds.family_of(name.rpartition("/")[2]) for name in names} & families
 

@@ -34,8 +34,8 @@ def quick_runs():
     options = ["--quick", "--threads", "1"]
     settings = {
         "quality": [],
-        "inference": ["--set", "gnn.width=16"],
-        "train_step": ["--set", "gnn.width=16"],
+        "inference": ["--set", "gnn.hidden_channels=16"],
+        "train_step": ["--set", "gnn.hidden_channels=16"],
     }
     running = {
         name: subprocess.Popen(

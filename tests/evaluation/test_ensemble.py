@@ -18,7 +18,7 @@ from fastslow.evaluation.ensemble import (
     models_of,
     search_weights,
 )
-from fastslow.evaluation.predictions import SCORED_SPLITS, read_scores, write_scores
+from fastslow.evaluation.predictions import PREDICTED_SPLITS, read_predictions, write_predictions
 from helpers.runs import config_of, make_features, random_scores, write_run
 
 NAMES = {"train": ("a",), "valid": ("v", "w"), "test": ("t",)}
@@ -143,17 +143,17 @@ def test_an_ensemble_of_noisy_members(request, tmp_path, rng, kind, normalisatio
     tried = manifest["normalisations"]
     assert set(tried) == (set(NORMALISATIONS) if normalisation == "best" else {normalisation})
     assert tried[manifest["normalisation"]] == max(tried.values()) == manifest["valid"]["mean"]
-    scores = read_scores(tmp_path / "both")
+    scores = read_predictions(tmp_path / "both")
     assert collection_score(kind, features.labels("valid"), scores["valid"])["mean"] == max(tried.values())
-    parts = {name: read_scores(tmp_path / name) for name in members}
+    parts = {name: read_predictions(tmp_path / name) for name in members}
     weights = {name: member["weight"] for name, member in members.items()}
     wanted = combine(parts, "test", manifest["normalisation"], weights)
     np.testing.assert_array_equal(scores["test"]["t"], wanted["t"])
 
 
 def test_members_that_complement_each_other_gain(layout, tmp_path):
-    half = {split: {} for split in SCORED_SPLITS}, {split: {} for split in SCORED_SPLITS}
-    for split in SCORED_SPLITS:
+    half = {split: {} for split in PREDICTED_SPLITS}, {split: {} for split in PREDICTED_SPLITS}
+    for split in PREDICTED_SPLITS:
         for name in layout.names(split):
             runtime = layout.graph(split, name).runtime
             place = np.argsort(np.argsort(runtime)).astype(float)
@@ -170,8 +170,11 @@ def test_one_member_keeps_its_scores(layout, tmp_path, rng):
     run = write_run(tmp_path / "only", layout, random_scores(layout, rng))
     manifest = build_ensemble(config_of(layout, tmp_path / "one", [run], normalisation="min_max"))
     assert manifest["gain"] == 0 and manifest["members"]["only"]["weight"] == 1
-    for split in SCORED_SPLITS:
-        own, given_scores = read_scores(tmp_path / "one")[split], read_scores(tmp_path / "only")[split]
+    for split in PREDICTED_SPLITS:
+        own, given_scores = (
+            read_predictions(tmp_path / "one")[split],
+            read_predictions(tmp_path / "only")[split],
+        )
         assert own.keys() == given_scores.keys()
         for name in own:
             np.testing.assert_array_equal(own[name], given_scores[name])
@@ -191,9 +194,9 @@ def test_it_is_built_again_only_where_a_member_changed(layout, tmp_path, rng):
     runs = [write_run(tmp_path / f"m{i}", layout, random_scores(layout, rng)) for i in range(2)]
     config = config_of(layout, tmp_path / "e", runs)
     build_ensemble(config)
-    made = (tmp_path / "e" / "scores.npz").stat().st_mtime_ns
+    made = (tmp_path / "e" / "predictions.npz").stat().st_mtime_ns
     build_ensemble(config_of(layout, tmp_path / "e", runs[::-1]))
-    assert (tmp_path / "e" / "scores.npz").stat().st_mtime_ns == made
+    assert (tmp_path / "e" / "predictions.npz").stat().st_mtime_ns == made
     folder = tmp_path / "m1"
     Artifact(folder, {"collection": layout.collection.name, "seed": 1}, {"data": layout.data}).finish(
         valid={"mean": 0.0, "per_graph": {}}
@@ -215,12 +218,12 @@ def broken(problem, features, folder, scores):
     options = {"another collection": {"collection": "layout:nlp:random"}, "other data": {"data": "0" * 16}}
     complete = {"valid": {n: np.arange(c) for n, c in features.num_configs("valid").items()}}
     write_run(folder, features, complete | {"test": scores["test"]}, **options.get(problem, {}))
-    write_scores(folder, scores)
+    write_predictions(folder, scores)
     if problem == "no scores":
-        (folder / "scores.npz").unlink()
+        (folder / "predictions.npz").unlink()
     elif problem == "cut scores":
-        content = (folder / "scores.npz").read_bytes()
-        (folder / "scores.npz").write_bytes(content[: len(content) // 2])
+        content = (folder / "predictions.npz").read_bytes()
+        (folder / "predictions.npz").write_bytes(content[: len(content) // 2])
     elif problem == "no manifest":
         (folder / "manifest.json").unlink()
     elif problem == "no folder":
@@ -236,8 +239,8 @@ def broken(problem, features, folder, scores):
         ("a short graph", r"test graph t has scores of shape \(\d+,\), \(\d+,\) wanted"),
         ("another collection", "a run of layout:nlp:random, layout:xla:random wanted"),
         ("other data", "trained on other data files than the features"),
-        ("no scores", "scores.npz: "),
-        ("cut scores", "scores.npz: "),
+        ("no scores", "predictions.npz: "),
+        ("cut scores", "predictions.npz: "),
         ("no manifest", "not finished"),
         ("no folder", "not finished"),
     ],

@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 
 from fastslow.core.errors import DataError
-from fastslow.evaluation.predictions import SCORES, check_scores, read_scores, write_scores
+from fastslow.evaluation.predictions import (
+    PREDICTIONS,
+    check_predictions,
+    read_predictions,
+    write_predictions,
+)
 
 
 class Features:
@@ -24,8 +29,8 @@ def good():
 def test_scores_come_back_as_float64(tmp_path):
     scores = good()
     scores["test"]["t"] = scores["test"]["t"].astype(np.float32)
-    write_scores(tmp_path, {**scores, "train": {"x": np.ones(2)}})  # train is nobody's business
-    read = read_scores(tmp_path)
+    write_predictions(tmp_path, {**scores, "train": {"x": np.ones(2)}})  # train is nobody's business
+    read = read_predictions(tmp_path)
     assert {split: list(graphs) for split, graphs in read.items()} == {
         "valid": ["a", "unet_3d.4x4.bf16"],
         "test": ["t"],
@@ -34,7 +39,7 @@ def test_scores_come_back_as_float64(tmp_path):
         for name, score in graphs.items():
             np.testing.assert_array_equal(read[split][name], score)
             assert read[split][name].dtype == np.float64
-    check_scores(tmp_path, read, Features())
+    check_predictions(tmp_path, read, Features())
 
 
 @pytest.mark.parametrize(
@@ -56,24 +61,24 @@ def test_scores_that_do_not_fit_are_refused_by_name(tmp_path, split, name, score
         del scores[split][name]
     else:
         scores[split][name] = score
-    write_scores(tmp_path, scores)
+    write_predictions(tmp_path, scores)
     with pytest.raises(DataError, match=f"{tmp_path}.*: {message}. Train this model again"):
-        check_scores(tmp_path, read_scores(tmp_path), Features())
+        check_predictions(tmp_path, read_predictions(tmp_path), Features())
 
 
 def test_a_missing_or_broken_file_is_refused(tmp_path):
-    with pytest.raises(DataError, match="scores.npz: no such file. Train this model again"):
-        read_scores(tmp_path)
-    write_scores(tmp_path, good())
-    data = (tmp_path / SCORES).read_bytes()
+    with pytest.raises(DataError, match="predictions.npz: no such file. Train this model again"):
+        read_predictions(tmp_path)
+    write_predictions(tmp_path, good())
+    data = (tmp_path / PREDICTIONS).read_bytes()
     for length in (0, 10, len(data) // 2, len(data) - 1):
-        (tmp_path / SCORES).write_bytes(data[:length])
-        with pytest.raises(DataError, match="scores.npz: cannot be read.*Train this model again"):
-            read_scores(tmp_path)
+        (tmp_path / PREDICTIONS).write_bytes(data[:length])
+        with pytest.raises(DataError, match="predictions.npz: cannot be read.*Train this model again"):
+            read_predictions(tmp_path)
 
 
 @pytest.mark.parametrize("key", ["train/a", "a", "valid"])
 def test_a_key_that_names_no_split_and_graph_is_refused(tmp_path, key):
-    np.savez(tmp_path / SCORES, **{key: np.ones(3)})
+    np.savez(tmp_path / PREDICTIONS, **{key: np.ones(3)})
     with pytest.raises(DataError, match=f": {key} names no graph of valid or test"):
-        read_scores(tmp_path)
+        read_predictions(tmp_path)

@@ -13,7 +13,7 @@ from fastslow.core.artifacts import Artifact, read_manifest
 from fastslow.core.errors import ConfigError, DataError
 from fastslow.evaluation import results
 from fastslow.evaluation.ensemble import EnsembleConfig, build_ensemble
-from fastslow.evaluation.predictions import read_scores, write_scores
+from fastslow.evaluation.predictions import read_predictions, write_predictions
 from fastslow.evaluation.results import SubmissionConfig, format_table, make_submission
 from fastslow.features.build import LayoutFeatureConfig, TileFeatureConfig, build_features
 from fastslow.features.store import Features
@@ -54,7 +54,7 @@ def config(features, tmp_path):
                 for split, counts in splits.items()
             }
             folder = tmp_path / "runs" / f"{model}-{c.slug}-s0"
-            write_scores(folder, scores)
+            write_predictions(folder, scores)
             valid = collection_score(c.kind, own.labels("valid"), scores["valid"])
             Artifact(folder, {"collection": c.name}, {"data": own.data}).finish(valid=valid)
             runs.append(str(folder))
@@ -84,7 +84,7 @@ def test_the_table_is_what_the_metrics_give(config, features, tmp_path):
         ensemble = tmp_path / "made" / f"ensemble-{c.slug}"
         runs = [*(tmp_path / "runs" / f"{model}-{c.slug}-s0" for model in MODELS), ensemble]
         for run, (_, row) in zip(runs, table[table["collection"] == c.name].iterrows(), strict=True):
-            scores = read_scores(run)
+            scores = read_predictions(run)
             valid = [metric(own.graph("valid", g).runtime, scores["valid"][g]) for g in "vw"]
             test = []
             for graph in "tu":  # the order that a submission would list, equal scores in file order
@@ -106,7 +106,9 @@ def test_csv_record_and_plot(config, features, tmp_path):
     for line in csv.read_text().splitlines()[1:]:
         row_id, order = line.split(",")
         collection = next(c for c in COLLECTIONS if row_id.startswith(f"{c.name}:"))
-        score = read_scores(tmp_path / "made" / f"ensemble-{collection.slug}")["test"][row_id.split(":")[-1]]
+        score = read_predictions(tmp_path / "made" / f"ensemble-{collection.slug}")["test"][
+            row_id.split(":")[-1]
+        ]
         wanted = sorted(range(len(score)), key=lambda i: score[i])
         assert order == ";".join(map(str, wanted[:5] if collection.kind == "tile" else wanted))
     record = json.loads(csv.with_suffix(".json").read_text())
@@ -182,9 +184,9 @@ def test_a_csv_that_fails_the_check_never_replaces_a_good_one(
 
 def test_scores_that_do_not_fit_are_refused_by_name(config, tmp_path):
     folder = tmp_path / "made" / "ensemble-layout-nlp-random"
-    scores = read_scores(folder)
+    scores = read_predictions(folder)
     scores["test"]["u"][0] = np.inf
-    write_scores(folder, scores)
+    write_predictions(folder, scores)
     with pytest.raises(DataError, match=f"^{folder}.*test graph u has a score that is not finite"):
         make_submission(config)
     assert not csv_of(tmp_path).exists()

@@ -73,7 +73,7 @@ def test_settings_reach_the_workflow_as_typed(called, target):
     workflow = ["-m", "fastslow.workflow", target, "--data"]
     assert called(target) == [*workflow, "sample"]
     typed = ("DATA=/my data/of today", "NAME=two words", "PRESET=smoke", "SEEDS=2", "JOBS=3")
-    settings = ["gnn.layout.epochs=3", "ranker.rounds=5"]
+    settings = ["gnn.layout.epochs=3", "ranker.num_iterations=5"]
     options = ["--preset", "smoke", "--name", "two words", "--seeds", "2", "--jobs", "3", "--set", *settings]
     assert called(target, *typed, f"SET={' '.join(settings)}") == [*workflow, "/my data/of today", *options]
 

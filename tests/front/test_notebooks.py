@@ -167,14 +167,14 @@ MADE = {
     "10_features_layout": [f"{XLA}/manifest.json", f"{XLA}/graphs.csv", f"{XLA}/scalers.npz"],
     "11_features_tile": [f"{TILE}/manifest.json", f"{TILE}/graphs.csv", f"{TILE}/scalers.npz"],
     "20_train_layout_gnn": [
-        f"runs/alone/{f}" for f in ("gnn/scores.npz", "gnn/model.pt", "training/metrics.jsonl")
+        f"runs/alone/{f}" for f in ("gnn/predictions.npz", "gnn/model.pt", "training/metrics.jsonl")
     ],
-    "21_train_tile_gnn": ["runs/alone/gnn-tile-xla-s0/scores.npz"],
-    "22_train_ranker": [f"runs/alone/ranker/{f}" for f in ("scores.npz", "model.txt", "importance.csv")],
+    "21_train_tile_gnn": ["runs/alone/gnn-tile-xla-s0/predictions.npz"],
+    "22_train_ranker": [f"runs/alone/ranker/{f}" for f in ("predictions.npz", "model.txt", "importance.csv")],
     "23_train_additive_ranker": [
-        f"runs/alone/additive/{f}" for f in ("scores.npz", "model.txt", "importance.csv")
+        f"runs/alone/additive/{f}" for f in ("predictions.npz", "model.txt", "importance.csv")
     ],
-    "30_ensemble": ["runs/alone/ensemble/scores.npz", "runs/alone/ensemble/manifest.json"],
+    "30_ensemble": ["runs/alone/ensemble/predictions.npz", "runs/alone/ensemble/manifest.json"],
     "40_submission": [f"submissions/alone.{suffix}" for suffix in ("csv", "json", "png")],
 }
 
@@ -211,12 +211,12 @@ def commands_of_readme():
 def test_a_command_of_the_readme_runs_one_notebook(own_home, tmp_path, arguments):
     words = [word.replace("features/sample/", "features/smoke/") for word in arguments[1:]]
     words[words.index("out.ipynb")] = str(tmp_path / "out.ipynb")
-    before = set((own_home / "runs").rglob("scores.npz"))
+    before = set((own_home / "runs").rglob("predictions.npz"))
     run = subprocess.run(
         [sys.executable, "-m", "papermill", *words], cwd=ROOT, capture_output=True, text=True
     )
     assert run.returncode == 0, run.stderr[-3000:]
-    (made,) = set((own_home / "runs").rglob("scores.npz")) - before
+    (made,) = set((own_home / "runs").rglob("predictions.npz")) - before
     assert made.relative_to(own_home).parts[1].startswith("mine")
 
 

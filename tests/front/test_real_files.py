@@ -10,13 +10,13 @@ import torch
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, Program, get_collection
 from fastslow.competition.reader import read_competition_file, read_layout_codes
 from fastslow.core.errors import DataError
-from fastslow.evaluation.predictions import check_scores, read_scores
+from fastslow.evaluation.predictions import check_predictions, read_predictions
 from fastslow.features.build import LayoutFeatureConfig, TileFeatureConfig, build_features, build_graph
 from fastslow.features.store import Features
 from fastslow.kaggle.submission import check_submission, write_submission
 from fastslow.networks.config import LayoutTrainConfig, TileTrainConfig
-from fastslow.networks.graph_batch import GraphInputs
-from fastslow.networks.train import make_inputs, make_network, train
+from fastslow.networks.graph_batch import PreparedGraph
+from fastslow.networks.train import make_dataset, make_network, train
 from helpers.competition_files import REAL, needs_real
 
 pytestmark = needs_real
@@ -93,11 +93,17 @@ def test_a_network_learns_from_the_labelled_and_scores_the_test_files(tmp_path, 
     )
     build_features(config)
     make = TileTrainConfig if collection.kind == "tile" else LayoutTrainConfig
-    settings = {"width": 16, "epochs": 1, "configs_per_step": 32, "evaluate_every": 1, "device": "cpu"}
+    settings = {
+        "hidden_channels": 16,
+        "epochs": 1,
+        "configs_per_step": 32,
+        "evaluate_every": 1,
+        "device": "cpu",
+    }
     where = {"runs": [str(tmp_path / "run")], "folder": str(tmp_path / "training")}
     manifest = train(make(features=[config.folder], **where, **settings))
-    scores, features = read_scores(tmp_path / "run"), Features(config.folder)
-    check_scores(tmp_path / "run", scores, features)
+    scores, features = read_predictions(tmp_path / "run"), Features(config.folder)
+    check_predictions(tmp_path / "run", scores, features)
     tests = {p.name: p.path for p in PROGRAMS if (p.collection, p.split) == (collection, "test")}
     assert scores["test"].keys() == tests.keys()
     for name, path in tests.items():
@@ -124,15 +130,15 @@ def test_a_submission_of_every_published_test_file(tmp_path):
         build_features(config)
         make = TileTrainConfig if kind == "tile" else LayoutTrainConfig
         where = {"runs": [str(tmp_path / "runs" / kind)], "folder": str(tmp_path / "training" / kind)}
-        run = make(features=[config.folder], **where, epochs=1, width=16, device="cpu")
+        run = make(features=[config.folder], **where, epochs=1, hidden_channels=16, device="cpu")
         train(run)
-        inputs = make_inputs(run)
+        inputs = make_dataset(run)
         network = make_network(run, inputs).eval()
         network.load_state_dict(torch.load(tmp_path / "runs" / kind / "model.pt", weights_only=True))
         for program in PROGRAMS:
             if (program.collection.kind, program.split) == (kind, "test"):
                 graph = build_graph(program, features_config(program.collection))[0]
-                scaled = GraphInputs(graph, inputs.node_scaler, inputs.config_scaler)
+                scaled = PreparedGraph(graph, inputs.node_scaler, inputs.config_scaler)
                 with torch.no_grad():
                     scores[program.id] = network(
                         scaled.batch(np.arange(graph.num_configs), run.depth)

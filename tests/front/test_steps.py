@@ -96,12 +96,12 @@ def test_data_roots(data, root):
 
 
 def test_from_general_to_particular(monkeypatch):
-    monkeypatch.setitem(PRESETS, "p", {"gnn": {"epochs": 1, "width": 8}, "gnn.tile": {"epochs": 2}})
-    assert preset_settings("p", {}, "gnn", "layout") == {"epochs": 1, "width": 8}
-    assert preset_settings("p", {}, "gnn", "tile") == {"epochs": 2, "width": 8}
-    overrides = parse_overrides(["gnn.tile.width=16", "gnn.epochs=5"])
-    assert preset_settings("p", overrides, "gnn", "tile") == {"epochs": 5, "width": 16}
-    assert preset_settings("p", overrides, "gnn", "layout") == {"epochs": 5, "width": 8}
+    monkeypatch.setitem(PRESETS, "p", {"gnn": {"epochs": 1, "hidden_channels": 8}, "gnn.tile": {"epochs": 2}})
+    assert preset_settings("p", {}, "gnn", "layout") == {"epochs": 1, "hidden_channels": 8}
+    assert preset_settings("p", {}, "gnn", "tile") == {"epochs": 2, "hidden_channels": 8}
+    overrides = parse_overrides(["gnn.tile.hidden_channels=16", "gnn.epochs=5"])
+    assert preset_settings("p", overrides, "gnn", "tile") == {"epochs": 5, "hidden_channels": 16}
+    assert preset_settings("p", overrides, "gnn", "layout") == {"epochs": 5, "hidden_channels": 8}
     overrides = parse_overrides(["gnn.epochs=5", "gnn.tile.epochs=6"])
     steps = by_folder(plan("p", overrides=overrides))
     assert steps["runs/r/training-tile-s0"].config.epochs == 6
@@ -112,7 +112,7 @@ def test_from_general_to_particular(monkeypatch):
     ("text", "section", "value"),
     [
         ("gnn.epochs=20", "gnn", {"epochs": 20}),
-        ("additive.rounds=50", "additive", {"rounds": 50}),
+        ("additive.num_iterations=50", "additive", {"rounds": 50}),
         ("gnn.layout.learning_rate=1e-3", "gnn.layout", {"learning_rate": 1e-3}),
         ("features.merge_duplicates=False", "features", {"merge_duplicates": False}),
         ("ensemble.normalisation=rank", "ensemble", {"normalisation": "rank"}),
@@ -125,8 +125,8 @@ def test_a_value_is_a_literal_or_a_string(text, section, value):
 
 
 def test_settings_of_one_section_add_up_and_the_last_counts():
-    texts = ["gnn.epochs=1", "gnn.width=8", "gnn.epochs=2"]
-    assert parse_overrides(texts) == {"gnn": {"epochs": 2, "width": 8}}
+    texts = ["gnn.epochs=1", "gnn.hidden_channels=8", "gnn.epochs=2"]
+    assert parse_overrides(texts) == {"gnn": {"epochs": 2, "hidden_channels": 8}}
 
 
 @pytest.mark.parametrize(
@@ -140,8 +140,8 @@ def test_a_setting_of_no_section_is_refused(text):
 
 
 def test_a_setting_of_a_model_that_the_kind_does_not_have_is_refused():
-    with pytest.raises(ConfigError, match="'additive.tile.rounds=3': tile has no step additive"):
-        parse_overrides(["additive.tile.rounds=3"])
+    with pytest.raises(ConfigError, match="'additive.tile.num_iterations=3': tile has no step additive"):
+        parse_overrides(["additive.tile.num_iterations=3"])
 
 
 @pytest.mark.parametrize(
@@ -152,8 +152,8 @@ def test_a_setting_of_a_model_that_the_kind_does_not_have_is_refused():
         ("gnn.runs=[]", "gnn.runs: is set by the workflow"),
         ("features.tile.hops=1", "hops: no such setting of TileFeatureConfig"),
         ("additive.objective=best", "objective: no such setting of AdditiveRankerConfig"),
-        ("ranker.leaves=1", "leaves: 1 is not 2 or more"),
-        ("gnn.layout.width='64'", "width: '64' is str, int wanted"),
+        ("ranker.num_leaves=1", "leaves: 1 is not 2 or more"),
+        ("gnn.layout.hidden_channels='64'", "width: '64' is str, int wanted"),
         ("gnn.seed=3", "gnn.seed: is set by the workflow"),
         ("features.collection=tile:xla", "features.collection: is set by the workflow"),
         ("ensemble.runs=[]", "ensemble.runs: is set by the workflow"),

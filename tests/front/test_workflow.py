@@ -86,7 +86,7 @@ def test_a_second_run_redoes_nothing(home, capsys):
     ("setting", "redone", "said"),
     [
         (
-            "ranker.layout.rounds=7",
+            "ranker.layout.num_iterations=7",
             [f"runs/smoke/{kind}-{slug}" for slug in LAYOUTS for kind in ("ranker", "ensemble")],
             "  ranker-layout-xla-default-s0: rounds: 30 -> 7",
         ),
@@ -100,7 +100,7 @@ def test_a_second_run_redoes_nothing(home, capsys):
             "  features tile-xla: padding: -1 -> 0",
         ),
         (
-            "additive.rounds=7",
+            "additive.num_iterations=7",
             [f"runs/smoke/{kind}-{slug}" for slug in LAYOUTS for kind in ("additive", "ensemble")],
             "  additive-layout-nlp-random-s0: rounds: 10 -> 7",
         ),

@@ -8,11 +8,10 @@ from fastslow.core.artifacts import Artifact
 from fastslow.evaluation.ensemble import (
     EnsembleConfig,
 )
-from fastslow.evaluation.predictions import SCORED_SPLITS, write_scores
+from fastslow.evaluation.predictions import PREDICTED_SPLITS, write_predictions
 from fastslow.features.build import LayoutFeatureConfig, TileFeatureConfig, build_features
 from fastslow.features.store import Features
 from helpers.competition_files import write_data_root
-
 
 NAMES = {"train": ("a",), "valid": ("v", "w"), "test": ("t",)}
 
@@ -30,8 +29,8 @@ def make_features(root, name):
 
 def random_scores(features, rng, noise=1.0):
     """Scores that follow the runtime where it is known, with noise."""
-    scores = {split: {} for split in SCORED_SPLITS}
-    for split in SCORED_SPLITS:
+    scores = {split: {} for split in PREDICTED_SPLITS}
+    for split in PREDICTED_SPLITS:
         for name, count in features.num_configs(split).items():
             runtime = features.graph(split, name).runtime
             order = np.argsort(np.argsort(runtime)) if split == "valid" else np.zeros(count)
@@ -42,7 +41,7 @@ def random_scores(features, rng, noise=1.0):
 def write_run(folder, features, scores, collection=None, data=None, **settings):
     """A finished run folder with these scores, as any model writes it."""
     settings = {"model": "made up", "collection": collection or features.collection.name, **settings}
-    write_scores(folder, scores)
+    write_predictions(folder, scores)
     valid = collection_score(features.collection.kind, features.labels("valid"), scores["valid"])
     Artifact(folder, settings, {"data": data or features.data}).finish(valid=valid)
     return str(folder)

@@ -6,8 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastslow.networks.chunked_prediction import score_chunks
-from fastslow.networks.graph_batch import GraphInputs
+from fastslow.networks.chunked_prediction import predict_chunks
+from fastslow.networks.graph_batch import PreparedGraph
 from helpers.dense_reference import dense_scores
 from helpers.networks import all_configs, close, make_network, program
 from helpers.random_graphs import make_graph, make_scalers, structures
@@ -25,8 +25,8 @@ graphs = st.builds(make_graph, structures(min_nodes=2, max_configs=9), st.intege
 
 def chunk_scores(network, graph, chunks):
     """(C,) scores in the order of the configurations."""
-    inputs = GraphInputs(graph, *make_scalers(graph))
-    score = score_chunks(network, partial(inputs.batch, depth=network.depth), chunks)
+    inputs = PreparedGraph(graph, *make_scalers(graph))
+    score = predict_chunks(network, partial(inputs.batch, depth=network.depth), chunks)
     return score[np.argsort(np.concatenate(chunks))]
 
 
@@ -43,16 +43,16 @@ def test_scores_are_those_of_the_dense_network_over_the_whole_set_however_it_is_
 @pytest.mark.parametrize("cross_config, passes", [(True, 6), (False, 4)])
 def test_each_statistic_takes_a_pass_and_one_chunk_takes_one(cross_config, passes):
     network, graph = make_network(depth=2, cross_config=cross_config), program()
-    inputs, made = GraphInputs(graph, *make_scalers(graph)), []
+    inputs, made = PreparedGraph(graph, *make_scalers(graph)), []
 
     def batch_of(configs):
         made.append(configs.tolist())
         return inputs.batch(configs, network.depth)
 
-    score_chunks(network, batch_of, [np.arange(4), np.arange(4, 6)])
+    predict_chunks(network, batch_of, [np.arange(4), np.arange(4, 6)])
     assert made == [[0, 1, 2, 3], [4, 5]] * passes
     made.clear()
-    score_chunks(network, batch_of, [np.arange(6)])
+    predict_chunks(network, batch_of, [np.arange(6)])
     assert made == [list(range(6))]
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from fastslow.networks.config_states import build_states
-from fastslow.networks.graph_batch import GraphInputs, message_edges
+from fastslow.networks.graph_batch import PreparedGraph, message_edges
 from fastslow.networks.layers import ChannelAttention, CrossConfigAttention, SageConv, WeightedInstanceNorm
 from fastslow.networks.set_statistics import Moments, SoftmaxMean
 from fastslow.networks.sparse import SparseOperator
@@ -43,10 +43,10 @@ class Case:
         if not len(structure[0]):
             graph = replace(graph, pairs=graph.pairs[:0])  # a graph without edges stays one
         self.structure = structure = (message_edges(graph), *structure[1:])
-        batch = GraphInputs(graph, *make_scalers(graph)).batch(np.arange(len(structure[3])), 2)
+        batch = PreparedGraph(graph, *make_scalers(graph)).batch(np.arange(len(structure[3])), 2)
         self.below, self.level = batch.levels[1], batch.levels[2]
         edge_index, num_nodes, config_index, codes = structure
-        # GraphInputs lets one configuration stand for all where nothing is configurable
+        # PreparedGraph lets one configuration stand for all where nothing is configurable
         codes = codes if codes.shape[1] else codes[:1]
         tables = [state_table(build_states(edge_index, num_nodes, config_index, codes, d)) for d in (1, 2)]
         self.below_table, self.table = (torch.from_numpy(table) for table in tables)

@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import fastslow.networks.model
-from fastslow.networks.graph_batch import GraphInputs, message_edges
+from fastslow.networks.graph_batch import PreparedGraph, message_edges
 from fastslow.networks.head import Float64Linear, Head
 from helpers.dense_reference import dense_scores
 from helpers.networks import all_configs, close, make_network, program
@@ -30,7 +30,7 @@ graphs = st.builds(make_graph, structures(min_nodes=2), st.integers(0, 99))
 
 def scores(network, graph, configs=None, scalers=None):
     """(C,) scores of the product code."""
-    inputs = GraphInputs(graph, *(scalers or make_scalers(graph)))
+    inputs = PreparedGraph(graph, *(scalers or make_scalers(graph)))
     return network(inputs.batch(all_configs(graph) if configs is None else configs, network.depth))
 
 
@@ -59,7 +59,7 @@ def test_scores_and_gradients_equal_those_of_the_dense_network(network, graph):
 def test_a_part_scores_as_in_the_dense_network_whether_or_not_states_are_kept(network, graph, random, kept):
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(fastslow.networks.model, "KEPT_PAIRS", kept)
-        inputs = GraphInputs(graph, *make_scalers(graph))
+        inputs = PreparedGraph(graph, *make_scalers(graph))
         for _ in range(2):
             configs = np.array(random.sample(range(graph.num_configs), random.randint(1, graph.num_configs)))
             value = network(inputs.batch(configs, network.depth))
@@ -81,7 +81,7 @@ def test_tile_and_layout_graphs_equal_the_dense_network(graph):
 
 
 def test_a_tile_graph_is_embedded_once_for_all_configurations():
-    batch = GraphInputs(kernel(50), *make_scalers(kernel(50))).batch(np.arange(50), 2)
+    batch = PreparedGraph(kernel(50), *make_scalers(kernel(50))).batch(np.arange(50), 2)
     assert [len(level.node_ids) for level in batch.levels] == [4, 4, 4]
     assert batch.pooling.shape[0] == 1
 
@@ -165,7 +165,7 @@ def test_a_layout_only_matters_within_reach():
     graph = make_graph((chain, 4, np.array([0]), codes))
     for depth in range(4):
         network = make_network(depth)
-        batch = GraphInputs(graph, *make_scalers(graph)).batch(np.arange(2), depth)
+        batch = PreparedGraph(graph, *make_scalers(graph)).batch(np.arange(2), depth)
         states = network.trunk(batch)
         node_ids = batch.levels[-1].node_ids
         differs = [states[node_ids == node].unique(dim=0).shape[0] > 1 for node in range(4)]
@@ -181,7 +181,7 @@ def test_a_pair_joins_its_nodes_by_an_edge():
     assert message_edges(apart).tolist() == chain.tolist()
     assert message_edges(joined).tolist() == [[1, 0], [2, 1], [3, 0], [3, 2]]
     for pair_edges, edges in ((True, message_edges(joined)), (False, joined.edge_index)):
-        inputs = GraphInputs(joined, *make_scalers(joined), pair_edges)
+        inputs = PreparedGraph(joined, *make_scalers(joined), pair_edges)
         assert inputs.edge_index.tolist() == edges.tolist()
 
 
@@ -202,7 +202,7 @@ def test_dropout_changes_scores_in_training_alone():
 
 def test_a_batch_on_the_cpu_is_itself():
     graph = program()
-    batch = GraphInputs(graph, *make_scalers(graph)).batch(all_configs(graph), 1)
+    batch = PreparedGraph(graph, *make_scalers(graph)).batch(all_configs(graph), 1)
     assert batch.to(torch.device("cpu")) is batch
 
 
@@ -212,7 +212,7 @@ def test_scores_and_gradients_on_a_gpu_equal_those_on_the_cpu(graph):
     results = []
     for device in (torch.device("cpu"), torch.device("cuda")):
         network = make_network().to(device)
-        batch = GraphInputs(graph, *make_scalers(graph)).batch(all_configs(graph), network.depth).to(device)
+        batch = PreparedGraph(graph, *make_scalers(graph)).batch(all_configs(graph), network.depth).to(device)
         score = network(batch)
         score.square().sum().backward()
         gradients = [p.grad.cpu() for p in network.parameters() if p.grad is not None]
@@ -226,7 +226,7 @@ def test_scores_and_gradients_on_a_gpu_equal_those_on_the_cpu(graph):
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=NEEDS_GPU)])
 def test_half_precision_keeps_the_scores_within_a_few_percent(device):
     network, graph = make_network().to(device), program()
-    batch = GraphInputs(graph, *make_scalers(graph)).batch(all_configs(graph), network.depth)
+    batch = PreparedGraph(graph, *make_scalers(graph)).batch(all_configs(graph), network.depth)
     batch = batch.to(torch.device(device))
     with torch.autocast(device, torch.bfloat16):
         score = network(batch)

@@ -14,12 +14,12 @@ from fastslow.competition.metrics import kendall_tau
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import ConfigError, DataError
 from fastslow.core.settings import PROJECT
-from fastslow.evaluation.predictions import check_scores, read_scores
+from fastslow.evaluation.predictions import check_predictions, read_predictions
 from fastslow.features.build import LayoutFeatureConfig, TileFeatureConfig, build_features
 from fastslow.features.store import Features
 from fastslow.networks.config import LayoutTrainConfig, TileTrainConfig
 from fastslow.networks.dataset import predict
-from fastslow.networks.train import Training, learning_rate, make_inputs, make_network, train
+from fastslow.networks.train import Training, learning_rate, make_dataset, make_network, train
 
 torch.set_num_threads(1)
 SAMPLE = PROJECT / "data" / "sample"
@@ -101,8 +101,8 @@ def settings(toy, tmp_path):
         runs=[str(tmp_path / "run")],
         folder=str(tmp_path / "run" / "training"),
         device="cpu",
-        width=8,
-        depth=1,
+        hidden_channels=8,
+        num_layers=1,
         epochs=4,
         configs_per_step=16,
         average_last=2,
@@ -116,7 +116,7 @@ def into(config, folder):
 
 
 def make_training(config):
-    return Training(config, make_inputs(config))
+    return Training(config, make_dataset(config))
 
 
 def weights_of(folder):
@@ -130,7 +130,7 @@ def metrics_of(folder):
 def same_run(one, other):
     """Whether two run folders hold the same weights, scores and metrics, bit for bit."""
     weights, others = weights_of(one), weights_of(other)
-    scores, other_scores = read_scores(one), read_scores(other)
+    scores, other_scores = read_predictions(one), read_predictions(other)
     return (
         list(weights) == list(others)
         and all(torch.equal(weights[name], others[name]) for name in weights)
@@ -164,13 +164,13 @@ def forbid_training(monkeypatch):
 
 
 def test_a_run_learns_that_one_nodes_layout_decides(settings, tmp_path):
-    config = replace(settings, width=16, epochs=60, dropout=0.0, learning_rate=1e-2)
+    config = replace(settings, hidden_channels=16, epochs=60, dropout=0.0, learning_rate=1e-2)
     manifest = train(replace(config, configs_per_step=24, evaluate_every=10))
     history = metrics_of(tmp_path / "run")
     assert [row["epoch"] for row in history] == [10, 20, 30, 40, 50, 60]
     assert history[-1]["loss"] < history[0]["loss"]
 
-    inputs = make_inputs(config)
+    inputs = make_dataset(config)
     network = make_network(config, inputs)
     network.load_state_dict(weights_of(*config.runs))
     scores = predict(network, inputs, LAYOUT.slug, "train", config.inference_configs)
@@ -185,11 +185,11 @@ def files(folder):
 
 def test_the_folders_are_whole(settings, tmp_path):
     training = train(settings)
-    assert files(tmp_path / "run") == {"manifest.json", "model.pt", "scores.npz"}
+    assert files(tmp_path / "run") == {"manifest.json", "model.pt", "predictions.npz"}
     assert files(tmp_path / "run" / "training") == {"manifest.json", "metrics.jsonl", "training.png"}
     features = Features(*settings.features)
-    scores = read_scores(tmp_path / "run")
-    check_scores(tmp_path / "run", scores, features)
+    scores = read_predictions(tmp_path / "run")
+    check_predictions(tmp_path / "run", scores, features)
     (name,) = PROGRAMS["valid"]
     tau = kendall_tau(features.labels("valid")[name], scores["valid"][name])
     manifest = read_manifest(tmp_path / "run")
@@ -270,7 +270,7 @@ def test_a_finished_run_is_not_trained_again(settings, monkeypatch):
 
 @pytest.mark.parametrize(
     "change",
-    [{"seed": 1}, {"dropout": 0.2}, {"width": 12}, {"cross_config": False}],
+    [{"seed": 1}, {"dropout": 0.2}, {"hidden_channels": 12}, {"cross_config": False}],
     ids=str,
 )
 def test_a_changed_setting_trains_again(settings, monkeypatch, change):
@@ -300,19 +300,19 @@ def test_changed_features_train_again(settings, tmp_path):
         ("learning_rate", "1e-3", "str, float wanted"),
         ("cross_config", "true", "str, bool wanted"),
         ("device", "gpu", "one of auto, cpu, cuda"),
-        ("width", 0, "1 or more"),
+        ("hidden_channels", 0, "1 or more"),
         ("epochs", 0, "1 or more"),
         ("graphs_per_step", 0, "1 or more"),
         ("evaluate_every", 0, "1 or more"),
         ("configs_per_step", 1, "2 or more"),
         ("inference_configs", 1, "2 or more"),
         ("seed", -1, "0 or more"),
-        ("depth", -1, "0 or more"),
+        ("num_layers", -1, "0 or more"),
         ("patience", -1, "0 or more"),
         ("average_last", -1, "0 or more"),
         ("learning_rate", 0.0, "above 0"),
         ("learning_rate", math.nan, "above 0"),
-        ("clip", 0, "above 0"),
+        ("max_grad_norm", 0, "above 0"),
         ("dropout", 1.0, "below 1"),
         ("warmup", -0.1, "from 0"),
         ("weight_decay", -1e-9, "0 or more"),
@@ -404,7 +404,7 @@ def test_a_part_of_valid_steers_and_all_of_it_is_reported(settings, monkeypatch,
     assert sizes[:2] == [("valid", 10)] * 2
     assert sizes[2:] == [("valid", 24)] * 3 + [("test", 24)]
     (name,) = PROGRAMS["valid"]
-    labels, scores = Features(*settings.features).labels("valid"), read_scores(tmp_path / "run")["valid"]
+    labels, scores = Features(*settings.features).labels("valid"), read_predictions(tmp_path / "run")["valid"]
     assert manifest["valid"]["mean"] == kendall_tau(labels[name], scores[name])
 
 
@@ -435,7 +435,7 @@ def test_graphs_with_one_configuration_are_scored(settings, tmp_path):
     assert Features(features).num_configs("train")["mobilenet_forward_w32_d2_b8"] == 1
     manifest = train(replace(settings, features=[str(features)]))
     assert manifest["valid"]["mean"] == 0
-    scores = read_scores(tmp_path / "run")
+    scores = read_predictions(tmp_path / "run")
     for split in ("valid", "test"):
         assert [score.shape for score in scores[split].values()] == [(1,)]
 
@@ -455,8 +455,8 @@ def test_many_configurations_are_scored_in_chunks_as_if_at_once(settings, monkey
 
 
 def test_a_kernel_is_embedded_once_for_all_its_configurations(kernels, tmp_path, monkeypatch):
-    config = TileTrainConfig(features=[str(kernels)], device="cpu", width=8, depth=1)
-    inputs = make_inputs(config)
+    config = TileTrainConfig(features=[str(kernels)], device="cpu", hidden_channels=8, num_layers=1)
+    inputs = make_dataset(config)
     network = make_network(config, inputs)
     embedded = []
     monkeypatch.setattr(
@@ -519,7 +519,7 @@ def test_graphs_of_a_step_share_it(settings, monkeypatch, graphs_per_step, steps
 
 
 def test_the_gradient_of_a_step_is_the_mean_over_its_graphs(settings, monkeypatch):
-    config = replace(settings, graphs_per_step=2, configs_per_step=24, dropout=0.0, clip=1e9)
+    config = replace(settings, graphs_per_step=2, configs_per_step=24, dropout=0.0, max_grad_norm=1e9)
     training = make_training(config)
     parameters = list(training.network.parameters())
     losses = [training._loss(*training._example((name, np.arange(24)))) for name in training.names]
@@ -533,7 +533,7 @@ def test_the_gradient_of_a_step_is_the_mean_over_its_graphs(settings, monkeypatc
 
 
 def test_the_gradient_is_clipped(settings, monkeypatch):
-    training = make_training(replace(settings, clip=1e-3))
+    training = make_training(replace(settings, max_grad_norm=1e-3))
     norms = []
 
     def record():
@@ -566,13 +566,13 @@ def test_the_learning_rate_runs_through_all_epochs(settings, monkeypatch):
 
 
 def test_tile_kernels_train(kernels, tmp_path):
-    config = TileTrainConfig(features=[str(kernels)], device="cpu", width=8, depth=1, epochs=3)
+    config = TileTrainConfig(features=[str(kernels)], device="cpu", hidden_channels=8, num_layers=1, epochs=3)
     train(into(config, tmp_path / "run"))
     manifest = read_manifest(tmp_path / "run")
-    check_scores(tmp_path / "run", read_scores(tmp_path / "run"), Features(kernels))
+    check_predictions(tmp_path / "run", read_predictions(tmp_path / "run"), Features(kernels))
     assert not any("cross" in name for name in weights_of(tmp_path / "run"))
     # selected by what counts: the best runtime among the five that score best
-    labels, scores = Features(kernels).labels("valid"), read_scores(tmp_path / "run")["valid"]
+    labels, scores = Features(kernels).labels("valid"), read_predictions(tmp_path / "run")["valid"]
     best = {
         name: 2 - label[np.argsort(scores[name])[:5]].min() / label.min() for name, label in labels.items()
     }
@@ -617,4 +617,4 @@ def test_a_run_on_a_gpu_is_resumed(settings, tmp_path):
             train(config)
     manifest = train(config)
     assert manifest["epochs"] == 6
-    check_scores(tmp_path / "run", read_scores(tmp_path / "run"), Features(*config.features))
+    check_predictions(tmp_path / "run", read_predictions(tmp_path / "run"), Features(*config.features))

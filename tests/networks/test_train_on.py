@@ -12,13 +12,13 @@ from fastslow.competition.catalog import SPLITS, get_collection
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import ConfigError, DataError
 from fastslow.core.settings import PROJECT
-from fastslow.evaluation.predictions import check_scores, read_scores
+from fastslow.evaluation.predictions import check_predictions, read_predictions
 from fastslow.features.build import LayoutFeatureConfig, build_features
 from fastslow.features.scaling import Scaler
 from fastslow.features.store import Features
 from fastslow.networks.config import LayoutTrainConfig
-from fastslow.networks.dataset import Inputs
-from fastslow.networks.train import Training, make_inputs, train
+from fastslow.networks.dataset import GraphDataset
+from fastslow.networks.train import Training, make_dataset, train
 
 OWN, OTHER, FOREIGN = (
     get_collection(f"layout:{name}") for name in ("xla:random", "xla:default", "nlp:random")
@@ -50,8 +50,8 @@ def settings(folder, *collections):
         runs=[str(folder / "runs" / c.slug) for c in collections],
         folder=str(folder / "training"),
         device="cpu",
-        width=8,
-        depth=1,
+        hidden_channels=8,
+        num_layers=1,
         epochs=2,
     )
 
@@ -69,7 +69,7 @@ def features_of(folder, collection):
 
 
 def test_train_graphs_of_every_collection_are_trained_on(folder):
-    inputs = make_inputs(settings(folder, OWN, FOREIGN))
+    inputs = make_dataset(settings(folder, OWN, FOREIGN))
     wanted = [(c, name) for c in (OWN, FOREIGN) for name in features_of(folder, c).names("train")]
     assert inputs.trainable() == [f"{c.slug}/{name}" for c, name in wanted]
     for collection, name in wanted:
@@ -104,7 +104,7 @@ def test_every_collection_gets_a_run_that_is_best_on_its_valid(folder, tmp_path,
     first, second = (torch.load(f"{run}/model.pt", weights_only=True) for run in runs)
     assert any(not torch.equal(first[name], second[name]) for name in first)
     for run, collection in zip(runs, (OWN, FOREIGN), strict=True):
-        check_scores(run, read_scores(run), features_of(folder, collection))
+        check_predictions(run, read_predictions(run), features_of(folder, collection))
     rows = (tmp_path / "training" / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(row)[FOREIGN.slug] for row in rows] == [0.2, 0.1]
     assert [json.loads(row)["valid"] for row in rows] == pytest.approx([0.15, 0.2])
@@ -113,7 +113,7 @@ def test_every_collection_gets_a_run_that_is_best_on_its_valid(folder, tmp_path,
 def test_training_stops_when_no_collection_gets_better(folder, tmp_path, monkeypatch):
     script_valid(monkeypatch, {OWN: [0.1, 0.2, 0.1, 0.1, 0.1], FOREIGN: [0.1, 0.1, 0.2, 0.1, 0.1]})
     config = replace(settings(folder, OWN, FOREIGN), epochs=9, patience=2, evaluate_every=1)
-    training = Training(config, make_inputs(config))
+    training = Training(config, make_dataset(config))
     training.run(tmp_path, "mark")
     assert training.epoch == 5
     assert {slug: best["epoch"] for slug, best in training.best.items()} == {OWN.slug: 2, FOREIGN.slug: 3}
@@ -149,7 +149,7 @@ def test_a_graph_that_is_valid_in_one_collection_is_trained_on_in_none(folder, t
     source = OTHER.folder(PROJECT / "data" / "sample", "valid") / f"{held_out}.npz"
     build(tmp_path, OTHER, train=[source])
     assert held_out in features_of(tmp_path, OTHER).names("train")
-    names = make_inputs(settings(tmp_path, OWN, OTHER)).trainable()
+    names = make_dataset(settings(tmp_path, OWN, OTHER)).trainable()
     assert not any(name.endswith(f"/{held_out}") for name in names)
     assert any(name.startswith(OTHER.slug) for name in names)
 
@@ -182,4 +182,4 @@ def test_wrong_features_are_refused_by_name(folder, tmp_path):
     other = features_of(folder, OTHER)
     other.manifest["config_columns"] = other.manifest["config_columns"][::-1]
     with pytest.raises(DataError, match=f"{OTHER.slug}.*columns"):
-        Inputs([features_of(tmp_path, OWN), other], 1, torch.device("cpu"))
+        GraphDataset([features_of(tmp_path, OWN), other], 1, torch.device("cpu"))

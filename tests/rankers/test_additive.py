@@ -15,7 +15,7 @@ from scipy import sparse
 from fastslow.competition.metrics import collection_score
 from fastslow.core.errors import ConfigError, DataError
 from fastslow.core.settings import PROJECT
-from fastslow.evaluation.predictions import read_scores
+from fastslow.evaluation.predictions import read_predictions
 from fastslow.features.build import TileFeatureConfig, build_features
 from fastslow.features.store import Features
 from fastslow.rankers import additive_train
@@ -34,7 +34,13 @@ from fastslow.rankers.additive_train import AdditiveRankerConfig, score_graph, t
 from helpers.competition_files import write_data_root
 from helpers.random_graphs import make_graph, structures
 
-QUICK = {"rounds": 12, "min_rows": 1, "leaves": 4, "threads": 1, "train_on": "collection"}
+QUICK = {
+    "num_iterations": 12,
+    "min_data_in_leaf": 1,
+    "num_leaves": 4,
+    "num_threads": 1,
+    "train_on": "collection",
+}
 graphs = st.builds(make_graph, structures(), st.integers(0, 1000))
 
 
@@ -103,7 +109,9 @@ def toy(sizes, seed=0, noise=0.0):
 
 
 def trees(**options):
-    return AdditiveRankerConfig(**{"threads": 1, "min_rows": 5, "column_share": 1.0, **options}).trees()
+    return AdditiveRankerConfig(
+        **{"num_threads": 1, "min_data_in_leaf": 5, "feature_fraction": 1.0, **options}
+    ).trees()
 
 
 @given(graphs)
@@ -207,7 +215,7 @@ def test_it_learns_a_product_from_sums_alone():
 
 def test_the_loss_falls_with_every_round_and_is_that_of_the_saved_trees(tmp_path):
     train, losses = toy([80, 60]), []
-    fitted = fit(trees(row_share=1.0), train, train, 20)
+    fitted = fit(trees(bagging_fraction=1.0), train, train, 20)
     target = targets(train)
     for rounds in (1, 5, 10, 20):
         costs = fitted.booster.predict(train.rows, raw_score=True, num_iteration=rounds)
@@ -223,7 +231,7 @@ def test_patience_stops_and_states_too_few_to_split_stop():
     wrong = Problem(valid.names, valid.parts, [1 / valid.runtimes[0]])
     fitted = fit(trees(), toy([60]), wrong, 200, evaluate_every=1, patience=5)
     assert len(fitted.history) == fitted.rounds + 5 < 200
-    stuck = fit(trees(min_rows=100), toy([20]), valid, 50)
+    stuck = fit(trees(min_data_in_leaf=100), toy([20]), valid, 50)
     assert stuck.rounds == 0 and not stuck.scores(valid.parts[0]).any()
 
 
@@ -234,7 +242,7 @@ def run_config(features, folder, **options):
 def test_a_run_is_a_member_for_the_ensemble(features, tmp_path):
     config = run_config(features, tmp_path)
     manifest = train_additive_ranker(config)
-    scores = read_scores(tmp_path)
+    scores = read_predictions(tmp_path)
     recomputed = collection_score("layout", features.labels("valid"), scores["valid"])
     assert recomputed["per_graph"] == manifest["valid"]["per_graph"]
     booster = lightgbm.Booster(model_file=tmp_path / "model.txt")
@@ -244,17 +252,17 @@ def test_a_run_is_a_member_for_the_ensemble(features, tmp_path):
     np.testing.assert_array_equal(scores["test"]["t"], score_graph(read_back, graph, chunk_bytes=1))
     gain = pd.read_csv(tmp_path / "importance.csv")
     assert sorted(gain["column"]) == sorted(additive_rows(graph).columns) and gain["gain"][0] > 0
-    made = (tmp_path / "scores.npz").stat().st_mtime_ns
-    assert train_additive_ranker(dataclasses.replace(config, threads=2)) == manifest
-    assert (tmp_path / "scores.npz").stat().st_mtime_ns == made
-    assert not dataclasses.replace(config, rounds=13).artifact().is_current()
+    made = (tmp_path / "predictions.npz").stat().st_mtime_ns
+    assert train_additive_ranker(dataclasses.replace(config, num_threads=2)) == manifest
+    assert (tmp_path / "predictions.npz").stat().st_mtime_ns == made
+    assert not dataclasses.replace(config, num_iterations=13).artifact().is_current()
 
 
 def test_the_same_run_at_one_and_two_threads_and_another_with_another_seed(features, tmp_path):
-    runs = (("one", {}), ("two", {"threads": 2}), ("seed", {"seed": 1, "column_share": 0.2}))
+    runs = (("one", {}), ("two", {"num_threads": 2}), ("seed", {"seed": 1, "feature_fraction": 0.2}))
     for name, options in runs:
         additive_train.train_additive_ranker(run_config(features, tmp_path / name, **options))
-    one, two, other = ((tmp_path / name / "scores.npz").read_bytes() for name in ("one", "two", "seed"))
+    one, two, other = ((tmp_path / name / "predictions.npz").read_bytes() for name in ("one", "two", "seed"))
     assert one == two != other
 
 
@@ -286,12 +294,12 @@ def test_a_graph_of_no_configurable_nodes_gets_equal_scores(num_configs):
     ("options", "said"),
     [
         ({"train_on": "all"}, "train_on: 'all' is not one of collection, source, layout"),
-        ({"rounds": 0}, "rounds"),
-        ({"leaves": 1}, "leaves"),
+        ({"num_iterations": 0}, "num_iterations"),
+        ({"num_leaves": 1}, "num_leaves"),
         ({"seed": -1}, "seed"),
         ({"ridge": -0.1}, "ridge"),
         ({"learning_rate": 0.0}, "learning_rate"),
-        ({"row_share": 1.5}, "row_share"),
+        ({"bagging_fraction": 1.5}, "bagging_fraction"),
     ],
 )
 def test_wrong_settings_are_refused(options, said):

@@ -18,7 +18,13 @@ def explanation(request, tmp_path_factory):
     root = write_data_root(tmp_path_factory.mktemp("data"), "layout:xla:random", train=("a", "b", "c"))
     features, run = str(root / "features"), str(root / "run")
     build_features(LayoutFeatureConfig(data_root=str(root), folder=features, workers=1))
-    options = {"objective": request.param, "train_on": "collection", "rounds": 8, "min_rows": 1, "threads": 1}
+    options = {
+        "objective": request.param,
+        "train_on": "collection",
+        "num_iterations": 8,
+        "min_data_in_leaf": 1,
+        "num_threads": 1,
+    }
     train_ranker(RankerConfig(features=features, folder=run, **options))
     return Explanation(ExplainConfig(run=run, features=features, repeats=2, columns=4))
 

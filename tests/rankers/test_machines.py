@@ -11,7 +11,7 @@ import lightgbm
 import numpy as np
 import pandas as pd
 
-from fastslow.evaluation.predictions import read_scores
+from fastslow.evaluation.predictions import read_predictions
 from fastslow.features.build import LayoutFeatureConfig, build_features
 from fastslow.rankers.config import RankerConfig
 from fastslow.rankers.train import train_ranker
@@ -39,12 +39,12 @@ def test_two_processes_give_the_model_of_one(tmp_path):
         "features": str(folder),
         "objective": "regression",
         "train_on": "collection",
-        "threads": 1,
-        "rounds": 4,
+        "num_threads": 1,
+        "num_iterations": 4,
         "evaluate_every": 2,
-        "leaves": 4,
-        "min_rows": 2,
-        "row_share": 1.0,
+        "num_leaves": 4,
+        "min_data_in_leaf": 2,
+        "bagging_fraction": 1.0,
     }
     one = train_ranker(RankerConfig(**settings, folder=str(tmp_path / "one")))
     machines = ",".join(f"127.0.0.1:{port}" for port in free_ports(2))
@@ -70,5 +70,5 @@ def test_two_processes_give_the_model_of_one(tmp_path):
     shape = ["tree_index", "node_index", "split_feature", "threshold"]
     pd.testing.assert_frame_equal(trees[0][shape], trees[1][shape])
     assert len(trees[0]) > 4
-    scores = [read_scores(tmp_path / run)["test"]["t"] for run in ("one", "two")]
+    scores = [read_predictions(tmp_path / run)["test"]["t"] for run in ("one", "two")]
     np.testing.assert_allclose(scores[1], scores[0], rtol=1e-6, atol=1e-9)

@@ -9,7 +9,7 @@ import pytest
 
 from fastslow.competition.metrics import collection_score
 from fastslow.core.errors import ConfigError, DataError
-from fastslow.evaluation.predictions import read_scores
+from fastslow.evaluation.predictions import read_predictions
 from fastslow.features.build import LayoutFeatureConfig, build_features
 from fastslow.features.store import Features
 from fastslow.rankers import train
@@ -20,7 +20,13 @@ from fastslow.rankers.table import Table, read_table
 from fastslow.rankers.train import read_ranker
 from helpers.competition_files import write_data_root
 
-QUICK = {"rounds": 12, "min_rows": 1, "leaves": 4, "threads": 1, "train_on": "collection"}
+QUICK = {
+    "num_iterations": 12,
+    "min_data_in_leaf": 1,
+    "num_leaves": 4,
+    "num_threads": 1,
+    "train_on": "collection",
+}
 
 
 def toy(sizes, seed=0):
@@ -46,7 +52,12 @@ def run_config(features, folder, **options):
 def test_it_learns_a_column_that_tells_the_runtime(objective, kind):
     training = toy_training([60, 80, 40], [50, 70], kind)
     config = RankerConfig(
-        rounds=100, min_rows=2, column_share=1.0, learning_rate=0.1, threads=1, evaluate_every=1
+        num_iterations=100,
+        min_data_in_leaf=2,
+        feature_fraction=1.0,
+        learning_rate=0.1,
+        num_threads=1,
+        evaluate_every=1,
     )
     fitted = fit(config, objective, training)
     rounds, values = zip(*fitted.history, strict=True)
@@ -58,7 +69,7 @@ def test_it_learns_a_column_that_tells_the_runtime(objective, kind):
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_scores_know_neither_order_nor_frequency_of_configurations(objective):
     training = toy_training([60, 80, 40], [50])
-    fitted = fit(RankerConfig(rounds=5, min_rows=2, threads=1), objective, training)
+    fitted = fit(RankerConfig(num_iterations=5, min_data_in_leaf=2, num_threads=1), objective, training)
     valid = training.valid
     drawn = np.random.default_rng(0).permutation([*range(50), 3, 3, 3, 8])
     again = Table(valid.names, [valid.rows[0][drawn]], [valid.runtimes[0][drawn]], valid.columns)
@@ -68,7 +79,7 @@ def test_scores_know_neither_order_nor_frequency_of_configurations(objective):
 def test_contributions_add_up_to_the_score():
     training = toy_training([60, 80], [50])
     for objective in ("lambdarank", "pairwise"):
-        fitted = fit(RankerConfig(rounds=5, min_rows=2, threads=1), objective, training)
+        fitted = fit(RankerConfig(num_iterations=5, min_data_in_leaf=2, num_threads=1), objective, training)
         parts = fitted.contributions(training.valid)["g0"]
         rest = parts.sum(1) - fitted.scores(training.valid)["g0"]
         assert parts.shape[1] == len(fitted.booster.feature_name())
@@ -78,13 +89,17 @@ def test_contributions_add_up_to_the_score():
 def test_patience_stops():
     training = toy_training([60], [50])
     training.valid.runtimes[0] = training.valid.runtimes[0][::-1].copy()  # nothing to learn
-    fitted = fit(RankerConfig(rounds=200, patience=5, evaluate_every=1, threads=1), "regression", training)
+    fitted = fit(
+        RankerConfig(num_iterations=200, early_stopping_rounds=5, evaluate_every=1, num_threads=1),
+        "regression",
+        training,
+    )
     assert len(fitted.history) == fitted.rounds + 5 < 200
 
 
 def test_graphs_may_pass_lightgbms_longest_query():
     training = toy_training([10_001, 30], [10_001])
-    fitted = fit(RankerConfig(rounds=2, threads=1, min_rows=1), "lambdarank", training)
+    fitted = fit(RankerConfig(num_iterations=2, num_threads=1, min_data_in_leaf=1), "lambdarank", training)
     assert len(fitted.history) == 1
 
 
@@ -95,7 +110,7 @@ def test_a_run_records_every_objective_and_keeps_the_best(features, tmp_path):
     assert manifest["valid"]["mean"] == manifest["objectives"][best]
     booster = lightgbm.Booster(model_file=str(tmp_path / "model.txt"))
     assert manifest["valid"]["weights"] == f"{best}, {booster.num_trees()} rounds"
-    scores = read_scores(tmp_path)
+    scores = read_predictions(tmp_path)
     recomputed = collection_score("layout", features.labels("valid"), scores["valid"])
     assert recomputed["per_graph"] == manifest["valid"]["per_graph"]
     fitted = read_ranker(tmp_path)
@@ -120,20 +135,20 @@ def test_only_a_rankers_run_is_read_as_one(features, tmp_path):
 
 
 def test_the_same_run_at_one_and_two_threads_and_another_with_another_seed(features, tmp_path):
-    runs = (("one", {}), ("two", {"threads": 2}), ("seed", {"seed": 1}))
+    runs = (("one", {}), ("two", {"num_threads": 2}), ("seed", {"seed": 1}))
     for name, options in runs:
         train.train_ranker(run_config(features, tmp_path / name, objective="pairwise", **options))
-    one, two, other = ((tmp_path / name / "scores.npz").read_bytes() for name in ("one", "two", "seed"))
+    one, two, other = ((tmp_path / name / "predictions.npz").read_bytes() for name in ("one", "two", "seed"))
     assert one == two != other
 
 
 def test_a_current_run_is_left_alone(features, tmp_path):
     config = run_config(features, tmp_path, objective="regression")
     first = train.train_ranker(config)
-    made = (tmp_path / "scores.npz").stat().st_mtime_ns
-    assert train.train_ranker(dataclasses.replace(config, threads=2)) == first
-    assert (tmp_path / "scores.npz").stat().st_mtime_ns == made
-    assert not dataclasses.replace(config, rounds=13).artifact().is_current()
+    made = (tmp_path / "predictions.npz").stat().st_mtime_ns
+    assert train.train_ranker(dataclasses.replace(config, num_threads=2)) == first
+    assert (tmp_path / "predictions.npz").stat().st_mtime_ns == made
+    assert not dataclasses.replace(config, num_iterations=13).artifact().is_current()
 
 
 def test_both_searches_of_a_source_are_trained_on_without_what_is_valid_here(features, tmp_path):
@@ -170,15 +185,15 @@ def test_both_searches_of_a_source_are_trained_on_without_what_is_valid_here(fea
         ({"machine": 1}, "machine: 1 is not from 0 to 0"),
         ({"relevance_levels": 32}, "relevance_levels: 32 is not from 2 to 31"),
         ({"opponents": 0}, "opponents"),
-        ({"rounds": 0}, "rounds"),
-        ({"patience": 0}, "patience"),
-        ({"min_rows": 0}, "min_rows"),
+        ({"num_iterations": 0}, "num_iterations"),
+        ({"early_stopping_rounds": 0}, "early_stopping_rounds"),
+        ({"min_data_in_leaf": 0}, "min_data_in_leaf"),
         ({"seed": -1}, "seed"),
-        ({"threads": -1}, "threads"),
-        ({"leaves": 1}, "leaves"),
+        ({"num_threads": -1}, "num_threads"),
+        ({"num_leaves": 1}, "num_leaves"),
         ({"learning_rate": 0}, "learning_rate"),
-        ({"column_share": 1.5}, "column_share"),
-        ({"row_share": 0.0}, "row_share"),
+        ({"feature_fraction": 1.5}, "feature_fraction"),
+        ({"bagging_fraction": 0.0}, "bagging_fraction"),
         ({"configs_per_graph": 1}, "configs_per_graph"),
     ],
 )

@@ -18,14 +18,20 @@ from fastslow.core.artifacts import Artifact, read_manifest
 from fastslow.core.errors import ConfigError, DataError
 from fastslow.core.files import digest
 from fastslow.core.settings import Config, elsewhere, resolve
-from fastslow.evaluation.predictions import SCORED_SPLITS, Scores, check_scores, read_scores, write_scores
+from fastslow.evaluation.predictions import (
+    PREDICTED_SPLITS,
+    Predictions,
+    check_predictions,
+    read_predictions,
+    write_predictions,
+)
 from fastslow.features.store import Features
 
 FORMAT = 3  # raise it with every change of code that changes what an ensemble gives
 
 
 def min_max(score: np.ndarray) -> np.ndarray:
-    """Scores of a graph moved to 0 (fastest) to 1; all 0 where they are equal."""
+    """Predictions of a graph moved to 0 (fastest) to 1; all 0 where they are equal."""
     span = score.max() - score.min()
     return (score - score.min()) / span if span > 0 else np.zeros_like(score)
 
@@ -36,7 +42,7 @@ def rank_mean(score: np.ndarray) -> np.ndarray:
 
 
 def raw(score: np.ndarray) -> np.ndarray:
-    """Scores as they are."""
+    """Predictions as they are."""
     return score
 
 
@@ -93,8 +99,8 @@ class EnsembleConfig(Config):
         return Artifact(resolve(self.folder), settings, {"data": features.data, **members})
 
 
-def read_member(folder: Path, features: Features) -> Scores:
-    """Scores of one run, refused where they are not of this collection and this data.
+def read_member(folder: Path, features: Features) -> Predictions:
+    """Predictions of one run, refused where they are not of this collection and this data.
 
     Raises:
         DataError: The run is not finished, belongs elsewhere, or its scores are incomplete.
@@ -106,18 +112,18 @@ def read_member(folder: Path, features: Features) -> Scores:
         raise DataError(folder, problem, "Take it out of the ensemble's runs")
     if manifest["inputs"].get("data") != features.data:
         raise DataError(folder, "trained on other data files than the features", "Train it again on these")
-    scores = read_scores(folder)
-    check_scores(folder, scores, features)
+    scores = read_predictions(folder)
+    check_predictions(folder, scores, features)
     return scores
 
 
 def combine(
-    members: Mapping[str, Scores], split: str, normalisation: str, weights: Mapping[str, float]
+    members: Mapping[str, Predictions], split: str, normalisation: str, weights: Mapping[str, float]
 ) -> dict:
     """Weighted mean of normalised scores by graph; of one member alone, its scores as they are.
 
     Args:
-        members: Scores by member.
+        members: Predictions by member.
         split: ``valid`` or ``test``.
         normalisation: One of ``NORMALISATIONS``.
         weights: Weight by member, adding up to 1.
@@ -152,7 +158,7 @@ def models_of(manifests: Mapping[str, dict]) -> list[list[str]]:
 
 
 def search_weights(
-    members: Mapping[str, Scores],
+    members: Mapping[str, Predictions],
     normalisation: str,
     rounds: int,
     valid_score,
@@ -164,7 +170,7 @@ def search_weights(
     on valid the ensemble is never worse than its best model.
 
     Args:
-        members: Scores by member.
+        members: Predictions by member.
         normalisation: One of ``NORMALISATIONS``.
         rounds: Most models added.
         valid_score: Function from scores by graph to the mean metric on valid.
@@ -212,14 +218,14 @@ def build_ensemble(config: EnsembleConfig) -> dict:
             members = {name: read_member(run, features) for name, run in runs.items()}
             models = models_of({name: read_manifest(run) for name, run in runs.items()})
             scores, facts = _ensemble(config, features, members, models)
-            write_scores(artifact.folder, scores)
+            write_predictions(artifact.folder, scores)
             artifact.finish(**facts)
     return read_manifest(artifact.folder)
 
 
 def _ensemble(
-    config: EnsembleConfig, features: Features, members: dict[str, Scores], models: list[list[str]]
-) -> tuple[Scores, dict]:
+    config: EnsembleConfig, features: Features, members: dict[str, Predictions], models: list[list[str]]
+) -> tuple[Predictions, dict]:
     labels, kind = features.labels("valid"), features.collection.kind
 
     def valid_score(scores: dict) -> float:
@@ -233,7 +239,7 @@ def _ensemble(
     normalisation = max(tried, key=lambda name: tried[name][1])
     weights = tried[normalisation][0]
     alone = (combine(members, "valid", normalisation, dict.fromkeys(m, 1 / len(m))) for m in models)
-    scores = {split: combine(members, split, normalisation, weights) for split in SCORED_SPLITS}
+    scores = {split: combine(members, split, normalisation, weights) for split in PREDICTED_SPLITS}
     valid = collection_score(kind, labels, scores["valid"])
     return scores, {
         "valid": {**valid, "weights": f"{sum(w > 0 for w in weights.values())} of {len(weights)} members"},

@@ -15,11 +15,11 @@ from fastslow.core.npz_io import read_arrays, write_arrays
 from fastslow.core.settings import Config, resolve
 from fastslow.features.store import Features
 
-SCORES = "scores.npz"
-SCORED_SPLITS = ("valid", "test")
+PREDICTIONS = "predictions.npz"
+PREDICTED_SPLITS = ("valid", "test")
 _AGAIN = "Train this model again"
 
-Scores = dict[str, dict[str, np.ndarray]]  # split -> graph -> (C,)
+Predictions = dict[str, dict[str, np.ndarray]]  # split -> graph -> (C,)
 
 
 def run_artifact(
@@ -41,44 +41,44 @@ def run_artifact(
     return Artifact(resolve(folder), settings, inputs)
 
 
-def write_scores(folder: Path, scores: Mapping[str, Mapping[str, np.ndarray]]) -> None:
+def write_predictions(folder: Path, scores: Mapping[str, Mapping[str, np.ndarray]]) -> None:
     """Write the scores of the valid and the test split into a run folder."""
     arrays = {
         f"{split}/{name}": np.asarray(scores[split][name], np.float64)
-        for split in SCORED_SPLITS
+        for split in PREDICTED_SPLITS
         for name in scores[split]
     }
-    write_arrays(Path(folder) / SCORES, arrays)
+    write_arrays(Path(folder) / PREDICTIONS, arrays)
 
 
-def read_scores(folder: Path) -> Scores:
+def read_predictions(folder: Path) -> Predictions:
     """Read a run folder's scores.
 
     Raises:
         DataError: The file is missing or cannot be read.
     """
-    path = Path(folder) / SCORES
-    scores: Scores = {split: {} for split in SCORED_SPLITS}
+    path = Path(folder) / PREDICTIONS
+    scores: Predictions = {split: {} for split in PREDICTED_SPLITS}
     for key, score in read_arrays(path, remedy=_AGAIN).items():
         split, _, name = key.partition("/")
         if split not in scores or not name:
-            raise DataError(path, f"{key} names no graph of {' or '.join(SCORED_SPLITS)}", _AGAIN)
+            raise DataError(path, f"{key} names no graph of {' or '.join(PREDICTED_SPLITS)}", _AGAIN)
         scores[split][name] = score
     return scores
 
 
-def check_scores(source: Path, scores: Scores, features: Features) -> None:
+def check_predictions(source: Path, scores: Predictions, features: Features) -> None:
     """Refuse scores that do not belong to these features: missing, foreign, wrong length, not finite.
 
     Args:
         source: Where the scores are from, for messages.
-        scores: What :func:`read_scores` gave.
+        scores: What :func:`read_predictions` gave.
         features: The features of the same collection.
 
     Raises:
         DataError: Names the split and the graph.
     """
-    for split in SCORED_SPLITS:
+    for split in PREDICTED_SPLITS:
         wanted = features.num_configs(split)
         for name in sorted({*wanted, *scores[split]}):
             if name not in scores[split]:

@@ -15,7 +15,7 @@ from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path
 from fastslow.core.settings import Config, elsewhere, resolve
 from fastslow.evaluation.plots import plot_results
-from fastslow.evaluation.predictions import SCORED_SPLITS, check_scores, read_scores
+from fastslow.evaluation.predictions import PREDICTED_SPLITS, check_predictions, read_predictions
 from fastslow.features.store import Features
 from fastslow.kaggle.ledger import read_record, write_record
 from fastslow.kaggle.solution import read_solution, score_submission
@@ -98,8 +98,8 @@ def _submission(config: SubmissionConfig, root: Path, csv: Path) -> None:
         )
     by_id, weights = {}, {}
     for features, folder in pairs:
-        name, scores = features.collection.name, read_scores(folder)
-        check_scores(folder, scores, features)
+        name, scores = features.collection.name, read_predictions(folder)
+        check_predictions(folder, scores, features)
         by_id |= {f"{name}:{graph}": score for graph, score in scores["test"].items()}
         members = read_manifest(folder).get("members", {folder.name: {"weight": 1.0}})
         weights[name] = {member: facts["weight"] for member, facts in members.items()}
@@ -151,7 +151,9 @@ def score_table(pairs: list[tuple[Features, Path]], solution: dict | None) -> pd
             row = {"collection": name, "model": _model_name(model, features), "weight": weight}
             row |= _spread("valid", read_manifest(run)["valid"])
             if truth:
-                row |= _spread("test", collection_score(kind, truth, _as_submitted(read_scores(run)["test"])))
+                row |= _spread(
+                    "test", collection_score(kind, truth, _as_submitted(read_predictions(run)["test"]))
+                )
             rows.append(row)
     return pd.DataFrame(rows)
 
@@ -183,7 +185,7 @@ def pool_seeds(table: pd.DataFrame) -> pd.DataFrame:
         all seeds.
     """
     kind = table["model"].str.replace(r" s\d+$", "", regex=True).rename("kind")
-    splits = [split for split in SCORED_SPLITS if split in table]
+    splits = [split for split in PREDICTED_SPLITS if split in table]
     columns = {"seeds": ("model", "size"), "weight": ("weight", "sum")}
     for split in splits:
         columns[split] = (split, "mean")
@@ -197,7 +199,7 @@ def pool_seeds(table: pd.DataFrame) -> pd.DataFrame:
 def format_table(table: pd.DataFrame) -> str:
     """The pooled table as Markdown for a terminal or a README, with the means over collections."""
     pooled = pool_seeds(table)
-    splits = [split for split in SCORED_SPLITS if split in pooled]
+    splits = [split for split in PREDICTED_SPLITS if split in pooled]
     lines = [
         ["collection", "model", "seeds", "weight", *splits],
         ["---", "---", *["---:"] * (2 + len(splits))],

@@ -36,7 +36,7 @@ def _completer(known: list[Statistic]) -> Complete:
 
 
 @torch.no_grad()
-def score_chunks(
+def predict_chunks(
     network: RankingNetwork, batch_of: Callable[[np.ndarray], Batch], chunks: Sequence[np.ndarray]
 ) -> Tensor:
     """Scores of a configuration set in chunks, each compared with the whole set.

@@ -31,8 +31,8 @@ class TrainConfig(Config):
         folder: Folder of the training: its course, and a checkpoint while it runs.
         device: ``auto`` takes a GPU where there is one; or ``cpu``, ``cuda``.
         seed: Seed of weights, order of graphs and choice of configurations.
-        width: Channels; 64 suits the sample, 128 and more the real data.
-        depth: Message-passing blocks; no more than the ``hops`` of the features make sense.
+        hidden_channels: Channels; 64 suits the sample, 128 and more the real data.
+        num_layers: Message-passing blocks; no more than the ``hops`` of the features make sense.
         dropout: Share of channels dropped in training.
         configs_per_step: Configurations drawn from a graph for one step; more is steadier and slower.
         graphs_per_step: Graphs whose losses are averaged for one step.
@@ -40,7 +40,7 @@ class TrainConfig(Config):
         learning_rate: Top of the schedule (AdamW): linear warm-up, then cosine to 0.
         weight_decay: Decoupled weight decay.
         warmup: Share of the steps spent warming up.
-        clip: Largest gradient norm.
+        max_grad_norm: Largest gradient norm.
         evaluate_every: Epochs between two evaluations on valid.
         valid_configs: Most configurations of a valid graph that are scored while training, the same at each
             evaluation; the final score is that of all.
@@ -59,8 +59,8 @@ class TrainConfig(Config):
     folder: str = elsewhere("runs/sample/training-layout-s0")
     device: str = elsewhere("auto")
     seed: int = 0
-    width: int = 64
-    depth: int = 2
+    hidden_channels: int = 64
+    num_layers: int = 2
     dropout: float = 0.3
     configs_per_step: int = 128
     graphs_per_step: int = 1
@@ -68,7 +68,7 @@ class TrainConfig(Config):
     learning_rate: float = 1e-3
     weight_decay: float = 1e-5
     warmup: float = 0.05
-    clip: float = 1.0
+    max_grad_norm: float = 1.0
     evaluate_every: int = 2
     valid_configs: int = 2000
     patience: int = 0
@@ -84,13 +84,13 @@ class TrainConfig(Config):
         if len(self.runs) != len(self.features):
             raise ConfigError(f"runs: {len(self.runs)} folders for {len(self.features)} features")
         self.require(self.device in ("auto", "cpu", "cuda"), "device", "one of auto, cpu, cuda")
-        for field in ("width", "graphs_per_step", "epochs", "evaluate_every"):
+        for field in ("hidden_channels", "graphs_per_step", "epochs", "evaluate_every"):
             self.require(getattr(self, field) >= 1, field, "1 or more")
         for field in ("configs_per_step", "inference_configs", "valid_configs"):
             self.require(getattr(self, field) >= 2, field, "2 or more")
-        for field in ("seed", "depth", "patience", "average_last"):
+        for field in ("seed", "num_layers", "patience", "average_last"):
             self.require(getattr(self, field) >= 0, field, "0 or more")
-        for field in ("learning_rate", "clip"):
+        for field in ("learning_rate", "max_grad_norm"):
             self.require(getattr(self, field) > 0, field, "above 0")
         for field in ("dropout", "warmup"):
             self.require(0 <= getattr(self, field) < 1, field, "from 0 to below 1")
@@ -146,7 +146,7 @@ class LayoutTrainConfig(TrainConfig):
 
     cross_config: bool = True
     pair_edges: bool = True
-    depth: int = 1
+    num_layers: int = 1
     epochs: int = 20
 
     def attends_configs(self) -> bool:

@@ -10,12 +10,12 @@ import torch
 from fastslow.core.errors import DataError
 from fastslow.features.scaling import Scaler
 from fastslow.features.store import Features
-from fastslow.networks.chunked_prediction import score_chunks
-from fastslow.networks.graph_batch import Batch, GraphInputs
+from fastslow.networks.chunked_prediction import predict_chunks
+from fastslow.networks.graph_batch import Batch, PreparedGraph
 from fastslow.networks.model import RankingNetwork
 
 
-class Inputs:
+class GraphDataset:
     """The graphs of several collections, each scaled once and kept.
 
     A graph is called ``<collection's slug>/<name>``. The scalers are those of all collections together.
@@ -44,15 +44,15 @@ class Inputs:
                 raise DataError(other.folder, problem, "Build both with the same settings")
         self.node_scaler = Scaler.pool([source.scaler("node") for source in sources])
         self.config_scaler = Scaler.pool([source.scaler("config") for source in sources])
-        self._cache: dict[tuple[str, str], GraphInputs] = {}
+        self._cache: dict[tuple[str, str], PreparedGraph] = {}
 
-    def graph(self, split: str, name: str) -> GraphInputs:
+    def graph(self, split: str, name: str) -> PreparedGraph:
         """The scaled graph."""
         if (split, name) not in self._cache:
             slug, _, stem = name.partition("/")
             graph = self.sources[slug].graph(split, stem)
             scalers = self.node_scaler, self.config_scaler
-            self._cache[split, name] = GraphInputs(graph, *scalers, self.pair_edges)
+            self._cache[split, name] = PreparedGraph(graph, *scalers, self.pair_edges)
         return self._cache[split, name]
 
     def batch(self, split: str, name: str, configs: np.ndarray) -> Batch:
@@ -99,7 +99,7 @@ def autocast(device: torch.device) -> torch.autocast:
 @torch.no_grad()
 def predict(
     network: RankingNetwork,
-    inputs: Inputs,
+    inputs: GraphDataset,
     slug: str,
     split: str,
     configs_together: int,
@@ -127,6 +127,6 @@ def predict(
         chosen = only[name] if only else np.arange(graph.num_configs)
         parts = math.ceil(len(chosen) / configs_together) if len(graph.config_index) else 1
         with autocast(inputs.device):
-            score = score_chunks(network, partial(inputs.batch, split, path), np.array_split(chosen, parts))
+            score = predict_chunks(network, partial(inputs.batch, split, path), np.array_split(chosen, parts))
         scores[name] = score.cpu().numpy().astype(np.float64)
     return scores

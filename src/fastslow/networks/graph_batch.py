@@ -69,7 +69,7 @@ def message_edges(graph: Graph) -> np.ndarray:
     return np.unique(np.concatenate([graph.edge_index, pairs]).astype(np.int64), axis=0)
 
 
-class GraphInputs:
+class PreparedGraph:
     """What of a graph does not change with the configurations, scaled once.
 
     Args:

@@ -16,10 +16,10 @@ from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path
 from fastslow.core.progress import progress
 from fastslow.evaluation.plots import plot_training
-from fastslow.evaluation.predictions import SCORED_SPLITS, write_scores
+from fastslow.evaluation.predictions import PREDICTED_SPLITS, write_predictions
 from fastslow.features.store import Features
 from fastslow.networks.config import TrainConfig
-from fastslow.networks.dataset import Inputs, autocast, pick_device, predict
+from fastslow.networks.dataset import GraphDataset, autocast, pick_device, predict
 from fastslow.networks.graph_batch import Batch
 from fastslow.networks.losses import pairwise_hinge
 from fastslow.networks.model import RankingNetwork
@@ -32,20 +32,20 @@ CHECKPOINT = "checkpoint.pt"
 WEIGHTS = "model.pt"
 
 
-def make_inputs(config: TrainConfig, sources: Sequence[Features] | None = None) -> Inputs:
+def make_dataset(config: TrainConfig, sources: Sequence[Features] | None = None) -> GraphDataset:
     """The graphs to train on, of the features that the settings name or of others."""
     sources = config.sources() if sources is None else sources
-    return Inputs(sources, config.depth, pick_device(config.device), config.joins_pairs())
+    return GraphDataset(sources, config.num_layers, pick_device(config.device), config.joins_pairs())
 
 
-def make_network(config: TrainConfig, inputs: Inputs) -> RankingNetwork:
+def make_network(config: TrainConfig, inputs: GraphDataset) -> RankingNetwork:
     """A network of the configured size, with weights drawn from the seed."""
     torch.manual_seed(config.seed)
     return RankingNetwork(
         numeric_width=len(inputs.node_scaler.kept),
         config_width=len(inputs.config_scaler.kept),
-        width=config.width,
-        depth=config.depth,
+        width=config.hidden_channels,
+        depth=config.num_layers,
         cross_config=config.attends_configs(),
         dropout=config.dropout,
     ).to(inputs.device)
@@ -70,7 +70,7 @@ class Training:
         inputs: Graphs to train on.
     """
 
-    def __init__(self, config: TrainConfig, inputs: Inputs):
+    def __init__(self, config: TrainConfig, inputs: GraphDataset):
         self.config, self.inputs = config, inputs
         self.network = make_network(config, inputs)
         self.optimizer = torch.optim.AdamW(
@@ -118,7 +118,7 @@ class Training:
             loss = self._loss(batch, runtime)
             (loss / size).backward()
             losses.append(loss.detach())
-        torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.config.clip)
+        torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.config.max_grad_norm)
         self.optimizer.step()
         return losses
 
@@ -237,7 +237,7 @@ class Training:
 def train(config: TrainConfig) -> dict:
     """Train one network, or finish what an interrupted training began, and write a run for each collection.
 
-    A run folder gets ``model.pt``, ``scores.npz`` and, last, ``manifest.json`` with the valid score (mean and
+    A run folder gets ``model.pt``, ``predictions.npz`` and, last, ``manifest.json`` with the valid score (mean and
     per graph). The training's own gets ``metrics.jsonl``, ``training.png`` and a manifest.
 
     Args:
@@ -253,7 +253,7 @@ def train(config: TrainConfig) -> dict:
     artifact = config.artifact()
     with artifact.building() as needed:
         if needed:
-            training = Training(config, make_inputs(config))
+            training = Training(config, make_dataset(config))
             training.run(artifact.folder, artifact.fingerprint)
             valid = {}
             for slug, run in zip(training.inputs.sources, artifact.parts, strict=True):
@@ -272,9 +272,9 @@ def _write_run(folder: Path, training: Training, slug: str) -> None:
         torch.save(training.network.state_dict(), temporary)
     together = training.config.inference_configs
     scores = {
-        split: predict(training.network, training.inputs, slug, split, together) for split in SCORED_SPLITS
+        split: predict(training.network, training.inputs, slug, split, together) for split in PREDICTED_SPLITS
     }
-    write_scores(folder, scores)
+    write_predictions(folder, scores)
 
 
 def _together(valid: dict[str, dict]) -> dict:

@@ -25,13 +25,13 @@ from fastslow.competition.metrics import collection_score
 from fastslow.core.progress import Report
 from fastslow.rankers.additive_states import AdditiveRows
 from fastslow.rankers.objectives import regression_labels
-from fastslow.rankers.table import ByGraph
+from fastslow.rankers.table import PerGraph
 
 _LEAST = 1e-9
 
 
 @dataclass(frozen=True)
-class Problem(ByGraph):
+class Problem(PerGraph):
     """Graphs with their states and runtimes.
 
     Args:
@@ -181,7 +181,7 @@ def fit(
             grown = round_ - stuck
             valid_score += valid.picks @ state_costs(booster, valid.rows, done, grown - done)
             done = grown
-            tau = collection_score("layout", valid.labels(), valid.by_graph(valid_score))["mean"]
+            tau = collection_score("layout", valid.labels(), valid.per_graph(valid_score))["mean"]
             history.append((done, tau))
             best = max(history, key=lambda entry: entry[1])[0]
         if report:

@@ -11,7 +11,7 @@ from fastslow.core.artifacts import Artifact, read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.progress import boosting_progress
 from fastslow.core.settings import elsewhere, resolve
-from fastslow.evaluation.predictions import SCORED_SPLITS, write_scores
+from fastslow.evaluation.predictions import PREDICTED_SPLITS, write_predictions
 from fastslow.features.config_tensors import config_chunks
 from fastslow.features.store import Features, Graph
 from fastslow.rankers import additive_fit
@@ -37,10 +37,10 @@ class AdditiveRankerConfig(BoostingConfig):
     """
 
     folder: str = elsewhere("runs/sample/additive-layout-xla-random-s0")
-    rounds: int = 300
+    num_iterations: int = 300
     evaluate_every: int = 10
     learning_rate: float = 0.1
-    column_share: float = 0.3
+    feature_fraction: float = 0.3
     configs_per_graph: int = 1000
     ridge: float = 1.0
 
@@ -97,12 +97,12 @@ def fit(config: AdditiveRankerConfig, features: Features, also: Mapping[str, Fea
     if not len(train.rows):
         raise DataError(features.folder, "no train graph with different layouts", "Train on other programs")
     valid = read_problem(features, "valid", most=config.valid_configs)
-    with boosting_progress(config.rounds, title) as report:
-        stopping = (config.evaluate_every, config.patience, report)
-        return additive_fit.fit(config.trees(), train, valid, config.rounds, config.ridge, *stopping)
+    with boosting_progress(config.num_iterations, title) as report:
+        stopping = (config.evaluate_every, config.early_stopping_rounds, report)
+        return additive_fit.fit(config.trees(), train, valid, config.num_iterations, config.ridge, *stopping)
 
 
-def score_split(fitted: Fitted, features: Features, split: str) -> dict[str, np.ndarray]:
+def predict_split(fitted: Fitted, features: Features, split: str) -> dict[str, np.ndarray]:
     """Scores of all configurations of every graph of a split, ``(C,)`` float64 each, lower = faster."""
     graphs = (features.graph(split, name) for name in features.names(split))
     return {graph.name: score_graph(fitted, graph) for graph in graphs}
@@ -124,7 +124,7 @@ def score_graph(fitted: Fitted, graph: Graph, chunk_bytes: int = 1 << 28) -> np.
 def train_additive_ranker(config: AdditiveRankerConfig) -> dict:
     """Train the additive ranker of one layout collection and write its run folder.
 
-    The folder gets ``metrics.jsonl``, ``training.png``, ``model.txt``, ``importance.csv``, ``scores.npz``
+    The folder gets ``metrics.jsonl``, ``training.png``, ``model.txt``, ``importance.csv``, ``predictions.npz``
     and, last, ``manifest.json``, so that it can be a member of an ensemble. An interrupted run starts again.
 
     Args:
@@ -146,7 +146,7 @@ def _train(config: AdditiveRankerConfig, folder: Path) -> dict:
     fitted = fit(config, features, config.also(), folder.name)
     history = [{"objective": "additive", "round": round_, "valid": tau} for round_, tau in fitted.history]
     write_run(folder, history, fitted.booster, fitted.rounds)
-    scores = {split: score_split(fitted, features, split) for split in SCORED_SPLITS}
-    write_scores(folder, scores)
+    scores = {split: predict_split(fitted, features, split) for split in PREDICTED_SPLITS}
+    write_predictions(folder, scores)
     valid = collection_score("layout", features.labels("valid"), scores["valid"])
     return {"valid": {**valid, "weights": f"{fitted.rounds} rounds"}}

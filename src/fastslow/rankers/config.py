@@ -19,7 +19,7 @@ class RankerConfig(BoostingConfig):
 
     Args:
         machines: ``host:port,host:port,...`` of machines that train together, each started with the same
-            settings but its own ``machine``; empty for one. With ``row_share`` 1, ``regression`` and
+            settings but its own ``machine``; empty for one. With ``bagging_fraction`` 1, ``regression`` and
             ``quantile`` give the model of one machine; the others draw or round by machine and come close.
         machine: Position of this machine in the list; the first one writes the run.
         objective: ``regression`` (z-scored log runtime of each graph), ``quantile`` (rank in the graph),
@@ -30,7 +30,7 @@ class RankerConfig(BoostingConfig):
         pairs_per_config: Others that a train configuration is compared with (``pairwise``).
         opponents: Others that a scored configuration is compared with (``pairwise``).
         relevance_levels: Most levels of relevance in a graph (``lambdarank``, ``rank_xendcg``), at most 31.
-        truncation: Places from the top whose pairs count (``lambdarank``).
+        lambdarank_truncation_level: Places from the top whose pairs count (``lambdarank``).
     """
 
     machines: str = elsewhere("")
@@ -40,14 +40,14 @@ class RankerConfig(BoostingConfig):
     pairs_per_config: int = 16
     opponents: int = 16
     relevance_levels: int = 31
-    truncation: int = 30
+    lambdarank_truncation_level: int = 30
 
     def check(self) -> None:
         """Check ranges."""
         super().check()
         wanted = f"one of {', '.join(OBJECTIVES)}, best"
         self.require(self.objective in (*OBJECTIVES, "best"), "objective", wanted)
-        for field in ("pairs_per_config", "opponents", "truncation"):
+        for field in ("pairs_per_config", "opponents", "lambdarank_truncation_level"):
             self.require(getattr(self, field) >= 1, field, "1 or more")
         self.require(self.largest_nodes >= 0, "largest_nodes", "0 or more")
         self.require(2 <= self.relevance_levels <= 31, "relevance_levels", "from 2 to 31")
@@ -75,4 +75,4 @@ class RankerConfig(BoostingConfig):
 
     def trees(self) -> dict:
         """LightGBM's settings of the trees."""
-        return {**super().trees(), "lambdarank_truncation_level": self.truncation}
+        return {**super().trees(), "lambdarank_truncation_level": self.lambdarank_truncation_level}

@@ -80,7 +80,7 @@ class Fitted:
 
     def scores(self, table: Table) -> dict[str, np.ndarray]:
         """Scores by graph, ``(C,)`` float64 each, lower = predicted faster."""
-        return booster_scores(self.objective, self.booster, table, self.opponents, 0, self.rounds)
+        return booster_predictions(self.objective, self.booster, table, self.opponents, 0, self.rounds)
 
     def contributions(self, table: Table) -> dict[str, np.ndarray]:
         """SHAP values by graph, ``(C, F)`` of each column of the booster; they add up to score + constant."""
@@ -92,7 +92,7 @@ class Fitted:
         return score_table(self.objective, table, predict, self.opponents)
 
 
-def booster_scores(
+def booster_predictions(
     objective: str, booster: lightgbm.Booster, table: Table, opponents: int, start: int, rounds: int
 ) -> dict[str, np.ndarray]:
     """Scores by graph from the trees of some rounds; those of consecutive rounds add up."""
@@ -138,16 +138,16 @@ def fit(config: RankerConfig, objective: str, training: Training, report: Report
     scores = {name: np.zeros(size) for name, size in zip(valid.names, valid.sizes, strict=True)}
     history: list[tuple[int, float]] = []
     best = done = 0
-    for round_ in range(1, config.rounds + 1):
+    for round_ in range(1, config.num_iterations + 1):
         stuck = booster.update()
-        if round_ % config.evaluate_every == 0 or round_ == config.rounds or stuck:
-            new = booster_scores(objective, booster, valid, config.opponents, done, round_ - done)
+        if round_ % config.evaluate_every == 0 or round_ == config.num_iterations or stuck:
+            new = booster_predictions(objective, booster, valid, config.opponents, done, round_ - done)
             scores = {name: scores[name] + new[name] for name in scores}
             done = round_
             history.append((round_, collection_score(training.kind, valid.labels(), scores)["mean"]))
             best = max(history, key=lambda entry: entry[1])[0]
         if report:
             report(round_, history[-1][1] if history else np.nan)
-        if stuck or done - best >= config.patience:
+        if stuck or done - best >= config.early_stopping_rounds:
             break
     return Fitted(objective, booster, best, history, config.opponents)

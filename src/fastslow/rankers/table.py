@@ -10,10 +10,10 @@ from fastslow.rankers.table_features import CONTEXT, LARGEST_NODES, tabulate
 from fastslow.rankers.train_graphs import draw_graphs
 
 
-class ByGraph:
+class PerGraph:
     """Rows by configuration of several graphs; a subclass has their ``names``, ``sizes`` and ``runtimes``."""
 
-    def by_graph(self, values: np.ndarray) -> dict[str, np.ndarray]:
+    def per_graph(self, values: np.ndarray) -> dict[str, np.ndarray]:
         """``(C,)`` values of all configurations, split by graph."""
         return dict(zip(self.names, np.split(values, np.cumsum(self.sizes)[:-1]), strict=True))
 
@@ -22,7 +22,7 @@ class ByGraph:
         return dict(zip(self.names, self.runtimes, strict=True))
 
 
-class Table(ByGraph):
+class Table(PerGraph):
     """Features and runtimes of the configurations of some graphs.
 
     Args:

@@ -14,7 +14,7 @@ from fastslow.core.files import atomic_path
 from fastslow.core.progress import boosting_progress
 from fastslow.core.settings import resolve
 from fastslow.evaluation.plots import plot_training
-from fastslow.evaluation.predictions import SCORED_SPLITS, write_scores
+from fastslow.evaluation.predictions import PREDICTED_SPLITS, write_predictions
 from fastslow.features.store import Features
 from fastslow.rankers.config import RankerConfig
 from fastslow.rankers.fit import Fitted, Training, fit, read_training
@@ -30,7 +30,7 @@ PLOT = "training.png"
 def train_ranker(config: RankerConfig) -> dict:
     """Train the ranker of one collection and write its run folder.
 
-    The folder gets ``metrics.jsonl``, ``training.png``, ``model.txt``, ``importance.csv``, ``scores.npz``
+    The folder gets ``metrics.jsonl``, ``training.png``, ``model.txt``, ``importance.csv``, ``predictions.npz``
     and, last, ``manifest.json``. Training takes seconds to minutes; an interrupted run starts again. Of
     several machines the first one writes; the others only take part.
 
@@ -56,7 +56,7 @@ def fit_objectives(config: RankerConfig, training: Training, title: str) -> dict
     wanted = tuple(OBJECTIVES) if config.objective == "best" else (config.objective,)
     fits = {}
     for objective in wanted:
-        with boosting_progress(config.rounds, f"{title} {objective}") as report:
+        with boosting_progress(config.num_iterations, f"{title} {objective}") as report:
             fits[objective] = fit(config, objective, training, report)
     return fits
 
@@ -67,7 +67,7 @@ def _train(config: RankerConfig, folder: Path) -> dict:
     kind, labels = features.collection.kind, features.labels("valid")
     fits = fit_objectives(config, read_training(config), folder.name)
     tables = {
-        split: read_table(features, split, largest_nodes=config.largest_nodes) for split in SCORED_SPLITS
+        split: read_table(features, split, largest_nodes=config.largest_nodes) for split in PREDICTED_SPLITS
     }
     scores = {
         objective: {split: fitted.scores(table) for split, table in tables.items()}
@@ -82,7 +82,7 @@ def _train(config: RankerConfig, folder: Path) -> dict:
     ]
     fitted = fits[best]
     write_run(folder, rows, fitted.booster, fitted.rounds)
-    write_scores(folder, scores[best])
+    write_predictions(folder, scores[best])
     return {
         "valid": {**valid[best], "weights": f"{best}, {fitted.rounds} rounds"},
         "objectives": {objective: valid[objective]["mean"] for objective in fits},
