@@ -3,9 +3,9 @@
 ``python benchmarks/additive_ranker.py [--quick] [--seeds N] [--folds N] [--collections SLUG ...] [--gnn]``.
 Train and valid of the sample competition are dealt into folds by architecture and each is held out in turn;
 test is never read. The additive ranker's score is the sum of f(state) over the states of nodes and copies
-that a configuration has, f being boosted trees (``fastslow.rankers.additive_fit``); the ranker's trees see the
-states' summed features. ``ranker`` is, of five objectives, the best on the held-out programs of a fold, and
-every model keeps its best round on them: all figures flatter, the ranker's most. ``a + b`` is the plain
+that a configuration has, f being boosted trees (``fastslow.rankers.additive_fit``); the ranker's trees see
+the states' summed features. ``ranker`` is, of five objectives, the best on the held-out programs of a fold,
+and every model keeps its best round on them: all figures flatter, the ranker's most. ``a + b`` is the plain
 mean of the members' scores, each graph's moved to 0 to 1. Finished trainings lie in
 ``benchmarks/results/additive_ranker/`` by settings and data, and are not repeated.
 """

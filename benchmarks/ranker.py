@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from common import graph_files, measure, ranker_scale
+import ranker_scale
+from common import graph_files, measure
 from fastslow.competition.catalog import COLLECTIONS, Collection
 from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import commit

@@ -17,7 +17,7 @@ from common.graph_files import OneGraph, load_graph
 from fastslow.competition.catalog import Program
 from fastslow.networks.config import LayoutTrainConfig
 from fastslow.networks.config_states import build_states
-from fastslow.networks.dataset import pick_device
+from fastslow.networks.dataset import GraphDataset, pick_device
 from fastslow.networks.losses import pairwise_hinge
 from fastslow.networks.train import Training
 from reference.dense import DenseInputs, make_dense

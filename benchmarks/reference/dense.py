@@ -13,6 +13,7 @@ import torch
 from scipy import sparse
 from torch import Tensor, nn
 
+from fastslow.networks.dataset import GraphDataset
 from fastslow.networks.graph_batch import Batch, PreparedGraph
 from fastslow.networks.layers import CrossConfigAttention, NodeSum, WeightedInstanceNorm
 from fastslow.networks.set_statistics import Complete, Moments, as_is

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import ranker
-from common import graph_files, ranker_scale
+import ranker_scale
+from common import graph_files
 from helpers.competition_files import needs_real
 from reference import ranker_pandas
 

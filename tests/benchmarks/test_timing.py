@@ -265,7 +265,8 @@ def test_a_path_must_name_its_collection(tmp_path):
 @pytest.mark.skipif(sys.platform != "linux", reason="peak memory is read from /proc")
 def test_peak_memory_is_that_of_the_call_alone():
     script = """
-import numpy as np, torch, measure
+import numpy as np, torch
+from common import measure
 held = np.ones(2**24)  # 128 MB that are let go before the call must not count
 del held
 print(*measure.peak_bytes(lambda: np.ones(2**23).sum(), torch.device("cpu")))

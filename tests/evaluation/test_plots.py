@@ -7,6 +7,7 @@ from scipy.stats import kendalltau
 
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.core.errors import ConfigError
+from fastslow.core.figures import save_figure
 from fastslow.evaluation import plots
 from fastslow.evaluation.plots import ViolationConfig
 from fastslow.features.build import LayoutFeatureConfig, build_features
@@ -23,7 +24,7 @@ def features(tmp_path_factory):
 
 def test_a_figure_is_saved_whole(tmp_path):
     figure = plots.plot_per_graph({"a": 0.5}, "run")
-    plots.save_figure(figure, tmp_path / "new" / "plot.png")
+    save_figure(figure, tmp_path / "new" / "plot.png")
     assert (tmp_path / "new" / "plot.png").read_bytes().startswith(b"\x89PNG")
     assert len(list((tmp_path / "new").iterdir())) == 1
 

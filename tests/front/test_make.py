@@ -85,13 +85,13 @@ def test_smoke_takes_settings_too(called):
 
 
 def test_the_other_targets(called):
-    assert called("data") == ["-m", "fastslow.download", "--root", "data/raw"]
+    assert called("data") == ["-m", "fastslow.kaggle.download", "--root", "data/raw"]
     assert called("data", "SET=--source google")[-2:] == ["--source", "google"]
     assert called("test") == ["-m", "pytest"]
 
 
 def test_convert_takes_a_source_and_settings(called):
-    convert = ["-m", "fastslow.convert_cli"]
+    convert = ["-m", "fastslow.programs.convert_cli"]
     assert called("convert", "SRC=my model.py:make") == [*convert, "my model.py:make"]
     typed = ("SRC=x.pb", "OUT=/my data", "SET=configs=200 padding=-1")
     options = ["--data-root", "/my data", "--set", "configs=200", "padding=-1"]
@@ -99,9 +99,15 @@ def test_convert_takes_a_source_and_settings(called):
 
 
 def test_sample_takes_a_size_and_settings(called):
-    assert called("sample") == ["-m", "fastslow.sample", "size=small"]
+    assert called("sample") == ["-m", "fastslow.programs.sample", "size=small"]
     typed = ("SIZE=large", "SET=processes=4 seed=1")
-    assert called("sample", *typed) == ["-m", "fastslow.sample", "size=large", "processes=4", "seed=1"]
+    assert called("sample", *typed) == [
+        "-m",
+        "fastslow.programs.sample",
+        "size=large",
+        "processes=4",
+        "seed=1",
+    ]
 
 
 def test_convert_without_a_source_says_how_and_sets_nothing_up(tmp_path):

@@ -10,7 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common import measure, ranker_scale
+import ranker_scale
+from common import measure
 from fastslow.competition import node_columns
 from fastslow.competition.catalog import Program, get_collection
 from fastslow.competition.opcodes import CONVOLUTION, DOT, OPCODES, RESHAPE

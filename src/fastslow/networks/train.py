@@ -237,8 +237,8 @@ class Training:
 def train(config: TrainConfig) -> dict:
     """Train one network, or finish what an interrupted training began, and write a run for each collection.
 
-    A run folder gets ``model.pt``, ``predictions.npz`` and, last, ``manifest.json`` with the valid score (mean and
-    per graph). The training's own gets ``metrics.jsonl``, ``training.png`` and a manifest.
+    A run folder gets ``model.pt``, ``predictions.npz`` and, last, ``manifest.json`` with the valid score
+    (mean and per graph). The training's own gets ``metrics.jsonl``, ``training.png`` and a manifest.
 
     Args:
         config: Settings.

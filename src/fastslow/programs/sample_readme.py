@@ -22,11 +22,11 @@ from fastslow.xla.libtpu import TOPOLOGIES
 _TEXT = """# Sample competition
 
 In the schema of "Google - Fast or Slow? Predict AI Model Runtime" (TpuGraphs): small JAX programs
-([`fastslow.programs.zoo`](../../src/fastslow/programs/zoo)), compiled ahead of time for a TPU {generation} (`{topology}`) by
-the real TPU compiler on a machine without a TPU. Folders, keys, types, file names, IDs and node features
-are the competition's. Graphs and configurations are real compiler inputs; **the labels are the compiler's
-estimated cycles, not measured time**. It shares no graph with the published data. Everything here, this file
-too, was made by `make sample SIZE={size}`.
+([`fastslow.programs.zoo`](../../src/fastslow/programs/zoo)), compiled ahead of time for a TPU {generation}
+(`{topology}`) by the real TPU compiler on a machine without a TPU. Folders, keys, types, file names, IDs and
+node features are the competition's. Graphs and configurations are real compiler inputs; **the labels are the
+compiler's estimated cycles, not measured time**. It shares no graph with the published data. Everything here,
+this file too, was made by `make sample SIZE={size}`.
 
 ## Labels
 
@@ -60,7 +60,8 @@ too, was made by `make sample SIZE={size}`.
 - **Tile**: the fused computation and those it calls; kernels with at least {candidates} candidates,
   convolutions and dots first, at most {kernels} a program, equal candidate tables once, at most
   {max_candidates} candidates (a draw, and the chosen one).
-- **Splits are by family** ([`fastslow.programs.zoo`](../../src/fastslow/programs/zoo/families.py)): every program of valid
+- **Splits are by family** ([`fastslow.programs.zoo`](../../src/fastslow/programs/zoo/families.py)): every
+  program of valid
   and test is of an architecture that train has not.
 
 Left out of layout by rule (less than 2/3 of the labels, slowest less than {spread} times the fastest, or

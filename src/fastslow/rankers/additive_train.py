@@ -124,8 +124,9 @@ def score_graph(fitted: Fitted, graph: Graph, chunk_bytes: int = 1 << 28) -> np.
 def train_additive_ranker(config: AdditiveRankerConfig) -> dict:
     """Train the additive ranker of one layout collection and write its run folder.
 
-    The folder gets ``metrics.jsonl``, ``training.png``, ``model.txt``, ``importance.csv``, ``predictions.npz``
-    and, last, ``manifest.json``, so that it can be a member of an ensemble. An interrupted run starts again.
+    The folder gets ``metrics.jsonl``, ``training.png``, ``model.txt``, ``importance.csv``,
+    ``predictions.npz`` and, last, ``manifest.json``, so that it can be a member of an ensemble. An
+    interrupted run starts again.
 
     Args:
         config: Settings.

@@ -1,7 +1,8 @@
 """What a configurable node costs under its layouts: tiles, work on padding, reordered and moved bytes.
 
-Everything is told per distinct (node, layouts) state (:class:`fastslow.rankers.node_layouts.LayoutStates`), so it is
-computed a few thousand times a graph and summed for its configurations.
+Everything is computed per distinct (node, layouts) state
+(:class:`fastslow.rankers.node_layouts.LayoutStates`), a few thousand times a graph, and summed for its
+configurations.
 """
 
 import numpy as np

@@ -30,9 +30,9 @@ PLOT = "training.png"
 def train_ranker(config: RankerConfig) -> dict:
     """Train the ranker of one collection and write its run folder.
 
-    The folder gets ``metrics.jsonl``, ``training.png``, ``model.txt``, ``importance.csv``, ``predictions.npz``
-    and, last, ``manifest.json``. Training takes seconds to minutes; an interrupted run starts again. Of
-    several machines the first one writes; the others only take part.
+    The folder gets ``metrics.jsonl``, ``training.png``, ``model.txt``, ``importance.csv``,
+    ``predictions.npz`` and, last, ``manifest.json``. Training takes seconds to minutes; an interrupted run
+    starts again. Of several machines the first one writes; the others only take part.
 
     Args:
         config: Settings.

@@ -72,11 +72,11 @@ def graph_arrays(module: Module, fill: float = 0, extra: bool = False) -> dict[s
         extra: Add ``node_extra_feat``, what the 140 columns lack.
 
     Returns:
-        ``node_feat`` (N, 140) float32, see :mod:`fastslow.competition.node_columns`; ``node_opcode`` (N,) uint8, 0 for an
-        opcode that TpuGraphs does not number; ``edge_index`` (E, 2) int64, rows (consumer, operand) and
-        (caller, root of the called computation), sorted, each once; ``node_splits`` (1, S) int64, where the
-        computations called cluster, while or cond end; and ``node_extra_feat`` (N, X) float32 with columns
-        :data:`EXTRA_NAMES`, where asked for.
+        ``node_feat`` (N, 140) float32, see :mod:`fastslow.competition.node_columns`; ``node_opcode`` (N,)
+        uint8, 0 for an opcode that TpuGraphs does not number; ``edge_index`` (E, 2) int64, rows (consumer,
+        operand) and (caller, root of the called computation), sorted, each once; ``node_splits`` (1, S)
+        int64, where the computations called cluster, while or cond end; and ``node_extra_feat`` (N, X)
+        float32 with columns :data:`EXTRA_NAMES`, where asked for.
     """
     nodes = [inst for part in module.computations for inst in part.instructions]
     arrays = {

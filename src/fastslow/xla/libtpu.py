@@ -2,8 +2,8 @@
 
 libtpu is an optional requirement, ``pip install -e '.[compiler]'``, with terms of its own. It is called
 through the public PJRT C interface (``pjrt_c_api.h`` of OpenXLA), which compiles ahead of time for a topology
-that need not be there. An abort inside the compiler ends the process: :mod:`fastslow.xla.compile_pool` compiles in
-worker processes.
+that need not be there. An abort inside the compiler ends the process, so
+:mod:`fastslow.xla.compile_pool` compiles in worker processes.
 """
 
 import ctypes
