@@ -131,7 +131,7 @@ def models(options: Namespace, fold: Fold, seed: int) -> list[tuple[int, Config,
     overrides = parse_overrides(options.set)
     where = {"features": str(fold.folder), "seed": seed, "train_on": options.train_on}
     settings = preset_settings(options.preset, overrides, "ranker", "layout")
-    ranker = RankerConfig.of({**settings, **where, "num_threads": options.threads})
+    ranker = RankerConfig(**{**settings, **where, "num_threads": options.threads})
     additive = AdditiveRankerConfig.of(
         {**where, "num_iterations": options.rounds, "num_threads": options.threads}
     )
@@ -141,7 +141,7 @@ def models(options: Namespace, fold: Fold, seed: int) -> list[tuple[int, Config,
     ]
     if options.gnn:
         settings, _ = network_settings(options.preset, overrides, "layout")
-        network = LayoutTrainConfig.of({**settings, "seed": seed, "device": options.device})
+        network = LayoutTrainConfig(**{**settings, "seed": seed, "device": options.device})
         found.append((network_config.FORMAT, network, train_network))
     return found
 

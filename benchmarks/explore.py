@@ -61,7 +61,7 @@ class Run:
 
     def config(self) -> LayoutTrainConfig:
         """The settings, checked."""
-        return LayoutTrainConfig.of({**self.settings, "seed": self.seed})
+        return LayoutTrainConfig(**{**self.settings, "seed": self.seed})
 
     def path(self, place: Path) -> Path:
         """Where its result lies: everything that changes it is in the name."""

@@ -44,7 +44,7 @@ class Contest:
         pruning = measure.our_settings(options, "features").get("hops", LayoutFeatureConfig.hops)
         hops = {"whole": WHOLE_GRAPH, "pruned": pruning}
         self.program, self.device = program, pick_device(options.device)
-        self.config = LayoutTrainConfig.of(measure.our_settings(options, "gnn"))
+        self.config = LayoutTrainConfig(**measure.our_settings(options, "gnn"))
         self.features = {kind: OneGraph(program, load_graph(program, hops[kind])) for kind in hops}
         self.winner_graph = winner_graph(load_graph(program, HOPS))
         self.moments = standardisation([self.winner_graph])

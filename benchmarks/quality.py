@@ -116,7 +116,7 @@ class Comparison:
             "folder": str(self._features(whose, collection)),
             "workers": 1,
         }
-        build_features(LayoutFeatureConfig.of({**settings, **where}))
+        build_features(LayoutFeatureConfig(**{**settings, **where}))
 
     def groups(self) -> list[list[Collection]]:
         """The collections asked for, with those that ours learns from together with them."""
@@ -144,7 +144,7 @@ class Comparison:
             "device": self.device.type,
             "seed": seed,
         }
-        return LayoutTrainConfig.of({**measure.our_settings(self.options, "gnn"), **fixed})
+        return LayoutTrainConfig(**{**measure.our_settings(self.options, "gnn"), **fixed})
 
     def _cached(
         self, contender: str, group: list[Collection], seed: int, limit: dict, train_it: Callable[[], Scored]

@@ -8,7 +8,6 @@ ensemble. Finished trainings lie in ``benchmarks/results/ranker/`` by settings a
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -77,7 +76,7 @@ class Quality:
             folder = place / "features" / "ranker" / collection.slug
             where = {"collection": collection.name, "folder": str(folder), "workers": 1}
             settings = preset_settings(options.preset, {}, "features", collection.kind)
-            build_features(kind.of({**settings, **where, "data_root": options.data_root}))
+            build_features(kind(**{**settings, **where, "data_root": options.data_root}))
             self.features[collection] = Features(folder)
 
     def labels(self, collection: Collection) -> dict[str, dict]:
@@ -92,9 +91,9 @@ class Quality:
     def objectives(self, collection: Collection, seed: int) -> list[dict]:
         """Scores of every objective and of the one that is best on valid."""
         settings = preset_settings(self.options.preset, {}, "ranker", collection.kind)
-        config = RankerConfig.of({**settings, "objective": "best"})
+        config = RankerConfig(**{**settings, "objective": "best"})
         folder = str(self.features[collection].folder)
-        config = replace(config, features=folder, seed=seed, num_threads=self.options.threads)
+        config = config.replace(features=folder, seed=seed, num_threads=self.options.threads)
         path = self.place / "ranker" / f"{config.artifact().fingerprint}.json"
         if not path.is_file():
             write_json(path, {"commit": commit(), "rows": self._train(collection, config)})

@@ -219,7 +219,7 @@ def random_half(real: Path, repeat: int, epochs: int, rounds: int) -> dict:
 
 def ranker_scores(config: RankerConfig, folder: Path) -> dict[str, np.ndarray]:
     """Test scores of a ranker."""
-    train_ranker(replace(config, folder=str(folder)))
+    train_ranker(config.replace(folder=str(folder)))
     return read_predictions(folder)["test"]
 
 
@@ -244,7 +244,7 @@ def split_folder(real: Path, place: Path, repeat: int) -> tuple[Path, dict[str, 
     unseen.write_bytes((real / UNSEEN).read_bytes())
     folder = place / "features" / collection.slug
     where = {"data_root": str(place / "data"), "folder": str(folder), "workers": 1}
-    build_features(replace(settings, **where))
+    build_features(settings.replace(**where))
     with np.load(unseen) as npz:
         labels = {"test_half": np.array([known[i] for i in parts["test"].tolist()])}
         return folder, {**labels, "unseen": npz["config_runtime"]}

@@ -46,7 +46,7 @@ class Contest:
         self.device, self.features = pick_device(options.device), OneGraph(program, graph)
         self.name = f"{program.collection.slug}/{graph.name}"
         settings = measure.our_settings(options, "gnn")
-        self.config = LayoutTrainConfig.of({**settings, "configs_per_step": CONFIGS, "graphs_per_step": 1})
+        self.config = LayoutTrainConfig(**{**settings, "configs_per_step": CONFIGS, "graphs_per_step": 1})
         self.num_configs = min(CONFIGS, graph.num_configs)
         self.nodes = {"winner's pruning": graph.num_nodes}
         self.parts = {
@@ -74,7 +74,7 @@ class Contest:
             self.winner.step(self.winner_inputs)
             return
         training = self.trainings[contender]
-        training.config = replace(self.config, configs_per_step=num_configs)
+        training.config = self.config.replace(configs_per_step=num_configs)
         training.run_epoch()  # of the only graph, so it is one step
 
     def _draw(self) -> np.ndarray:

@@ -60,7 +60,7 @@ def build_layouts(settings: dict, data_root: str, folder: Path) -> None:
         if collection.kind == "layout":
             where = {"collection": collection.name, "data_root": data_root, "workers": 1}
             where["folder"] = str(folder / collection.slug)
-            build_features(LayoutFeatureConfig.of({**settings, **where}))
+            build_features(LayoutFeatureConfig(**{**settings, **where}))
 
 
 class HeldOut(Features):

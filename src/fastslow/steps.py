@@ -93,7 +93,7 @@ class Plan:
                 raise ConfigError(
                     f"{section}.{name}: is set by the workflow; run the notebook alone to choose it"
                 )
-        return Step(stage, PROJECT / "notebooks" / f"{notebook}.ipynb", config.of({**settings, **fixed}))
+        return Step(stage, PROJECT / "notebooks" / f"{notebook}.ipynb", config(**{**settings, **fixed}))
 
     def steps(self) -> list[Step]:
         """Every step, stage by stage."""

@@ -89,10 +89,10 @@ def test_collections_that_are_trained_on_together_share_a_run(tmp_path):
 @pytest.mark.parametrize("name", variants.VARIANTS)
 def test_every_variant_is_a_change_of_settings_that_exist(name):
     overrides = parse_overrides(variants.VARIANTS[name])
-    features = LayoutFeatureConfig.of(preset_settings("sample", overrides, "features", "layout"))
+    features = LayoutFeatureConfig(**preset_settings("sample", overrides, "features", "layout"))
     settings, train_on = network_settings("sample", overrides, "layout")
     usual = (LayoutFeatureConfig(), LayoutTrainConfig(), "layout")
-    assert ((features, LayoutTrainConfig.of(settings), train_on) == usual) == (name == variants.BASE)
+    assert ((features, LayoutTrainConfig(**settings), train_on) == usual) == (name == variants.BASE)
 
 
 def last_line(capsys):

@@ -112,7 +112,7 @@ def test_a_second_call_redoes_nothing(config):
 def test_settings_of_where_and_how_fast_redo_nothing(config):
     build_features(config)
     before = stamps(config)
-    build_features(dataclasses.replace(config, workers=2))
+    build_features(config.replace(workers=2))
     assert stamps(config) == before
 
 
@@ -136,7 +136,7 @@ def test_an_interrupted_build_goes_on_where_it_stopped(config, monkeypatch):
     monkeypatch.setattr(fastslow.features.build, "build_graph", build)
     build_features(config)
     assert rewritten(config, before) == graph_files("valid/v", "test/t")
-    fresh = dataclasses.replace(config, folder=config.folder + " 2")
+    fresh = config.replace(folder=config.folder + " 2")
     build_features(fresh)
     assert_same_content(content(config), content(fresh))
 
@@ -174,7 +174,7 @@ def test_a_changed_setting_redoes_every_graph(config):
     build_features(config)
     before = stamps(config)
     padding = content(config)
-    changed = dataclasses.replace(config, padding=0)
+    changed = config.replace(padding=0)
     assert changed.artifact().changes() == ["padding: -1 -> 0"]
     build_features(changed)
     assert rewritten(config, before) == graph_files("train/a", "train/b", "valid/v", "test/t")
@@ -206,7 +206,7 @@ def test_a_broken_file_leaves_no_finished_folder(config, workers):
     path.write_bytes(data)
     path.with_name("w.npz").write_bytes(data)
     with pytest.raises(DataError, match=r"v\.npz: cannot be read|w\.npz: cannot be read"):
-        build_features(dataclasses.replace(config, workers=workers))
+        build_features(config.replace(workers=workers))
     with pytest.raises(DataError, match="not finished"):
         Features(config.folder)
 
@@ -232,7 +232,7 @@ def test_two_builders_at_once_make_one_good_folder(config):
     for builder in builders:
         builder.join(60)
     assert [builder.exitcode for builder in builders] == [0, 0]
-    alone = dataclasses.replace(config, folder=config.folder + " 2")
+    alone = config.replace(folder=config.folder + " 2")
     build_features(alone)
     assert_same_content(content(config), content(alone))
 
@@ -268,7 +268,7 @@ def test_duplicates_are_merged_in_train_alone(tmp_path):
     index = build_features(config).set_index("name")
     assert (index.loc[["a", "b"], "merged"] > 0).all()
     assert (index.loc[["v", "t"], "merged"] == 0).all()
-    kept = build_features(dataclasses.replace(config, merge_duplicates=False))
+    kept = build_features(config.replace(merge_duplicates=False))
     assert (kept["merged"] == 0).all()
 
 
@@ -311,7 +311,7 @@ def test_hops_decide_which_nodes_stay_and_nothing_else(tmp_path, hops):
         graph.layouts[graph.codes].reshape(arrays["node_config_feat"].shape), arrays["node_config_feat"]
     )
     # features of a configuration do not depend on pruning
-    whole = dataclasses.replace(config, folder=str(tmp_path / "w"), hops=-1)
+    whole = config.replace(folder=str(tmp_path / "w"), hops=-1)
     build_features(whole)
     np.testing.assert_array_equal(graph.config_feat, Features(whole.folder).graph("train", "a").config_feat)
 
@@ -333,7 +333,7 @@ def test_hops_decide_which_nodes_stay_and_nothing_else(tmp_path, hops):
 )
 def test_a_setting_out_of_range_is_refused(make, change, field):
     with pytest.raises(ConfigError, match=f"^{field}: "):
-        make.of(change)
+        make(**change)
 
 
 @pytest.mark.parametrize("kind", KINDS)

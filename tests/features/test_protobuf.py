@@ -151,7 +151,7 @@ def test_a_protobuf_that_comes_changes_or_goes_rebuilds_its_graph_alone(config, 
 
 
 def test_padding_of_0_stays_as_published(config):
-    config = LayoutFeatureConfig.of(config.asdict() | {"padding": 0})
+    config = LayoutFeatureConfig(**config.asdict() | {"padding": 0})
     program = config.programs()[0]
     assert program.name == "a"
     assert np.array_equal(build_graph(program, config)[0].node_feat, graph(square_dots()[0])[0])
@@ -168,7 +168,7 @@ def test_where_a_protobuf_is_looked_for(tmp_path):
 
 def test_a_folder_without_protobufs_is_refused(config, tmp_path):
     with pytest.raises(DataError, match="holds no .pb file.*hlo_folder"):
-        build_features(LayoutFeatureConfig.of(config.asdict() | {"hlo_folder": str(tmp_path / "data")}))
+        build_features(LayoutFeatureConfig(**config.asdict() | {"hlo_folder": str(tmp_path / "data")}))
     with pytest.raises(ConfigError, match="hlo_folder: 3 is int"):
         LayoutFeatureConfig(hlo_folder=3)
 

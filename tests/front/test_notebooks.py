@@ -44,7 +44,7 @@ def config_class(path):
     """The settings' class, from the line that makes the config."""
     trees = [ast.parse(python(cell)) for cell in code_cells(path)]
     nodes = [node for tree in trees for node in ast.walk(tree)]
-    (name,) = [n.value.id for n in nodes if isinstance(n, ast.Attribute) and n.attr == "of_notebook"]
+    (name,) = [n.value.id for n in nodes if isinstance(n, ast.Attribute) and n.attr == "from_notebook"]
     imports = {a.name: n.module for n in nodes if isinstance(n, ast.ImportFrom) for a in n.names}
     return getattr(importlib.import_module(imports[name]), name)
 
@@ -73,7 +73,7 @@ def test_the_parameters_are_the_settings_and_their_defaults(path):
     for name, value in found.items():
         assert (value, type(value)) == (getattr(defaults, name), type(getattr(defaults, name))), name
     checked = code_cells(path)[1].source
-    assert f"config = {config.__name__}.of_notebook(globals())" in checked
+    assert f"config = {config.__name__}.from_notebook(globals())" in checked
     assert checked.splitlines()[-1] == "config"
 
 

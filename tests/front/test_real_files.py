@@ -1,6 +1,5 @@
 """Genuine TpuGraphs files, from npz to scores; skipped where there are none beside the repository."""
 
-import dataclasses
 import tracemalloc
 
 import numpy as np
@@ -87,9 +86,8 @@ def labelled_root(root, collection):
 @pytest.mark.parametrize("name", ["layout:xla:default", "tile:xla"])
 def test_a_network_learns_from_the_labelled_and_scores_the_test_files(tmp_path, name):
     collection = get_collection(name)
-    config = dataclasses.replace(
-        features_config(collection, folder=str(tmp_path / "features")),
-        data_root=str(labelled_root(tmp_path / "data", collection)),
+    config = features_config(collection, folder=str(tmp_path / "features")).replace(
+        data_root=str(labelled_root(tmp_path / "data", collection))
     )
     build_features(config)
     make = TileTrainConfig if collection.kind == "tile" else LayoutTrainConfig
@@ -123,9 +121,8 @@ def test_a_submission_of_every_published_test_file(tmp_path):
     scores = {}
     for name in ("layout:xla:default", "tile:xla"):
         kind = get_collection(name).kind
-        config = dataclasses.replace(
-            features_config(get_collection(name), folder=str(tmp_path / name)),
-            data_root=str(labelled_root(tmp_path / "data", get_collection(name))),
+        config = features_config(get_collection(name), folder=str(tmp_path / name)).replace(
+            data_root=str(labelled_root(tmp_path / "data", get_collection(name)))
         )
         build_features(config)
         make = TileTrainConfig if kind == "tile" else LayoutTrainConfig

@@ -2,7 +2,6 @@ import itertools
 import json
 import math
 import shutil
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -112,7 +111,7 @@ def settings(toy, tmp_path):
 
 def into(config, folder):
     """The same settings with other folders to write."""
-    return replace(config, runs=[str(folder)], folder=str(folder / "training"))
+    return config.replace(runs=[str(folder)], folder=str(folder / "training"))
 
 
 def make_training(config):
@@ -164,8 +163,8 @@ def forbid_training(monkeypatch):
 
 
 def test_a_run_learns_that_one_nodes_layout_decides(settings, tmp_path):
-    config = replace(settings, hidden_channels=16, epochs=60, dropout=0.0, learning_rate=1e-2)
-    manifest = train(replace(config, configs_per_step=24, evaluate_every=10))
+    config = settings.replace(hidden_channels=16, epochs=60, dropout=0.0, learning_rate=1e-2)
+    manifest = train(config.replace(configs_per_step=24, evaluate_every=10))
     history = metrics_of(tmp_path / "run")
     assert [row["epoch"] for row in history] == [10, 20, 30, 40, 50, 60]
     assert history[-1]["loss"] < history[0]["loss"]
@@ -216,13 +215,13 @@ def test_a_training_counts_as_done_with_its_runs_alone(settings, tmp_path, monke
 def test_equal_seeds_give_equal_runs_and_others_do_not(settings, tmp_path):
     folders = [tmp_path / name for name in ("a", "b", "c")]
     for folder, seed in zip(folders, (7, 7, 8), strict=True):
-        train(into(replace(settings, seed=seed), folder))
+        train(into(settings.replace(seed=seed), folder))
     assert same_run(folders[0], folders[1])
     assert not same_run(folders[0], folders[2])
 
 
 def test_the_seed_draws_the_first_weights(settings):
-    one, same, other = (make_training(replace(settings, seed=seed)).network for seed in (3, 3, 4))
+    one, same, other = (make_training(settings.replace(seed=seed)).network for seed in (3, 3, 4))
     assert torch.equal(one.trunk.node.weight, same.trunk.node.weight)
     assert not torch.equal(one.trunk.node.weight, other.trunk.node.weight)
 
@@ -233,7 +232,7 @@ def test_the_seed_draws_the_first_weights(settings):
 )
 def test_a_resumed_run_equals_an_uninterrupted_one(settings, tmp_path, capsys, method, calls, epoch):
     """Two graphs, 6 epochs, a checkpoint after epochs 2, 4 and 6; dropout and sampling are on."""
-    config = replace(settings, epochs=6, evaluate_every=2, dropout=0.3)
+    config = settings.replace(epochs=6, evaluate_every=2, dropout=0.3)
     train(into(config, tmp_path / "whole"))
     with pytest.MonkeyPatch.context() as monkeypatch:
         interrupt(monkeypatch, method, calls)
@@ -249,7 +248,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(settings, tmp_path, capsys, m
 
 
 def test_a_checkpoint_of_other_settings_is_not_continued(settings, tmp_path):
-    config = replace(settings, learning_rate=1e-4)
+    config = settings.replace(learning_rate=1e-4)
     train(into(config, tmp_path / "whole"))
     with pytest.MonkeyPatch.context() as monkeypatch:
         interrupt(monkeypatch, "choose_weights", 0)
@@ -265,7 +264,7 @@ def test_a_finished_run_is_not_trained_again(settings, monkeypatch):
     forbid_training(monkeypatch)
     assert train(settings) == manifest
     # these say where and how fast, not what
-    assert train(replace(settings, device="auto", inference_configs=9)) == manifest
+    assert train(settings.replace(device="auto", inference_configs=9)) == manifest
 
 
 @pytest.mark.parametrize(
@@ -274,19 +273,19 @@ def test_a_finished_run_is_not_trained_again(settings, monkeypatch):
     ids=str,
 )
 def test_a_changed_setting_trains_again(settings, monkeypatch, change):
-    train(replace(settings, epochs=1))
+    train(settings.replace(epochs=1))
     forbid_training(monkeypatch)
     with pytest.raises(Interrupted):
-        train(replace(settings, epochs=1, **change))
+        train(settings.replace(epochs=1, **change))
 
 
 def test_changed_features_train_again(settings, tmp_path):
-    train(replace(settings, epochs=1))
+    train(settings.replace(epochs=1))
     other = build_layout(
         tmp_path / "other", train=constant_runtime, mobilenet_forward_w32_d2_b8=one_node_decides
     )
-    assert replace(settings, epochs=1).artifact().is_current()
-    assert not replace(settings, epochs=1, features=[str(other)]).artifact().is_current()
+    assert settings.replace(epochs=1).artifact().is_current()
+    assert not settings.replace(epochs=1, features=[str(other)]).artifact().is_current()
 
 
 @pytest.mark.parametrize(
@@ -320,21 +319,21 @@ def test_changed_features_train_again(settings, tmp_path):
 )
 def test_a_wrong_setting_is_refused_and_named(field, value, message):
     with pytest.raises(ConfigError, match=f"^{field}: .*{message}"):
-        LayoutTrainConfig.of({field: value})
+        LayoutTrainConfig(**{field: value})
 
 
 def test_features_of_the_other_kind_are_refused(settings, kernels, tmp_path):
     with pytest.raises(ConfigError, match="^features: .* layout collection"):
-        train(replace(settings, features=[str(kernels)]))
+        train(settings.replace(features=[str(kernels)]))
     with pytest.raises(ConfigError, match="^features: .* tile collection"):
         train(into(TileTrainConfig(features=settings.features), tmp_path / "tile"))
     with pytest.raises(ConfigError, match="^cross_config: no such setting"):
-        TileTrainConfig.of({"cross_config": True})
+        TileTrainConfig(**{"cross_config": True})
 
 
 def test_missing_features_are_named(settings, tmp_path):
     with pytest.raises(DataError, match="nowhere"):
-        train(replace(settings, features=[str(tmp_path / "nowhere")]))
+        train(settings.replace(features=[str(tmp_path / "nowhere")]))
 
 
 def script_valid(monkeypatch, *scores):
@@ -346,7 +345,7 @@ def script_valid(monkeypatch, *scores):
 def test_patience_counts_evaluations_without_a_better_score(settings, monkeypatch, tmp_path):
     # the last score is that of the chosen weights
     script_valid(monkeypatch, 0.1, 0.3, 0.3, 0.2, 0.1, 0.3)
-    config = replace(settings, epochs=20, evaluate_every=2, patience=3, average_last=0)
+    config = settings.replace(epochs=20, evaluate_every=2, patience=3, average_last=0)
     manifest = train(config)
     assert manifest["epochs"] == 10
     assert manifest["valid"]["weights"] == "epoch 4"
@@ -355,13 +354,13 @@ def test_patience_counts_evaluations_without_a_better_score(settings, monkeypatc
 
 def test_without_patience_every_epoch_runs_and_the_last_is_evaluated(settings, monkeypatch, tmp_path):
     script_valid(monkeypatch, 0.3, 0.2, 0.1, 0.3)
-    manifest = train(replace(settings, epochs=7, evaluate_every=3, average_last=0))
+    manifest = train(settings.replace(epochs=7, evaluate_every=3, average_last=0))
     assert manifest["epochs"] == 7
     assert [row["epoch"] for row in metrics_of(tmp_path / "run")] == [3, 6, 7]
 
 
 def test_the_best_weights_so_far_survive_an_interruption(settings):
-    config = replace(settings, epochs=3, evaluate_every=1, average_last=0)
+    config = settings.replace(epochs=3, evaluate_every=1, average_last=0)
     with pytest.MonkeyPatch.context() as monkeypatch:
         script_valid(monkeypatch, 0.5)
         interrupt(monkeypatch, "run_epoch", 1)
@@ -383,7 +382,7 @@ def test_averaged_weights_are_taken_where_they_are_no_worse(settings, monkeypatc
         kept.append({name: value.clone() for name, value in self.network.state_dict().items()})
 
     monkeypatch.setattr(Training, "evaluate", record)
-    manifest = train(replace(settings, epochs=3, evaluate_every=1, average_last=2))
+    manifest = train(settings.replace(epochs=3, evaluate_every=1, average_last=2))
     assert manifest["valid"]["weights"].startswith(chosen)
     assert manifest["valid"]["mean"] == max(average_score, 0.4)
     for name, value in weights_of(*settings.runs).items():
@@ -400,7 +399,7 @@ def test_a_part_of_valid_steers_and_all_of_it_is_reported(settings, monkeypatch,
         return scores
 
     monkeypatch.setattr(fastslow.networks.train, "predict", record)
-    manifest = train(replace(settings, epochs=2, evaluate_every=1, average_last=1, valid_configs=10))
+    manifest = train(settings.replace(epochs=2, evaluate_every=1, average_last=1, valid_configs=10))
     assert sizes[:2] == [("valid", 10)] * 2
     assert sizes[2:] == [("valid", 24)] * 3 + [("test", 24)]
     (name,) = PROGRAMS["valid"]
@@ -410,7 +409,7 @@ def test_a_part_of_valid_steers_and_all_of_it_is_reported(settings, monkeypatch,
 
 def test_the_chosen_weights_are_never_below_the_best_on_valid(settings, tmp_path):
     for seed in range(3):
-        manifest = train(replace(settings, seed=seed, epochs=5, evaluate_every=1, learning_rate=2e-2))
+        manifest = train(settings.replace(seed=seed, epochs=5, evaluate_every=1, learning_rate=2e-2))
         assert manifest["valid"]["mean"] >= max(row["valid"] for row in metrics_of(tmp_path / "run"))
 
 
@@ -418,14 +417,14 @@ def test_train_graphs_of_constant_runtime_are_skipped(settings, monkeypatch, tmp
     features = build_layout(tmp_path, mobilenet_forward_w32_d2_b8=constant_runtime)
     seen, example = [], Training._example
     monkeypatch.setattr(Training, "_example", lambda *args: seen.append(args[1][0]) or example(*args))
-    train(replace(settings, features=[str(features)], epochs=2))
+    train(settings.replace(features=[str(features)], epochs=2))
     assert seen == [f"{LAYOUT.slug}/vgg_forward_w32_d1_b8"] * 2
 
 
 def test_train_graphs_that_teach_no_order_at_all_are_refused(settings, tmp_path):
     features = build_layout(tmp_path, train=constant_runtime)
     with pytest.raises(DataError, match="features: no train graph has two configurations of different"):
-        train(replace(settings, features=[str(features)]))
+        train(settings.replace(features=[str(features)]))
 
 
 def test_graphs_with_one_configuration_are_scored(settings, tmp_path):
@@ -433,7 +432,7 @@ def test_graphs_with_one_configuration_are_scored(settings, tmp_path):
         tmp_path, mobilenet_forward_w32_d2_b8=one_configuration, valid=a_single_one, test=a_single_one
     )
     assert Features(features).num_configs("train")["mobilenet_forward_w32_d2_b8"] == 1
-    manifest = train(replace(settings, features=[str(features)]))
+    manifest = train(settings.replace(features=[str(features)]))
     assert manifest["valid"]["mean"] == 0
     scores = read_predictions(tmp_path / "run")
     for split in ("valid", "test"):
@@ -478,7 +477,7 @@ def test_scores_of_a_whole_set_do_not_depend_on_its_order(settings):
 
 
 def test_prediction_uses_no_dropout_and_training_does(settings):
-    training = make_training(replace(settings, dropout=0.5))
+    training = make_training(settings.replace(dropout=0.5))
     training.network.train()
     one, other = (predict(training.network, training.inputs, LAYOUT.slug, "valid", 24) for _ in range(2))
     assert all(np.array_equal(one[name], other[name]) for name in one)
@@ -495,7 +494,7 @@ def test_a_step_draws_other_configurations_or_takes_all(
     settings, monkeypatch, configs_per_step, drawn, batches
 ):
     """Four steps on two graphs; a batch of all configurations is made once."""
-    training = make_training(replace(settings, configs_per_step=configs_per_step))
+    training = make_training(settings.replace(configs_per_step=configs_per_step))
     made, losses = [], []
     batch, loss = training.inputs.batch, training._loss
     monkeypatch.setattr(
@@ -511,7 +510,7 @@ def test_a_step_draws_other_configurations_or_takes_all(
 
 @pytest.mark.parametrize("graphs_per_step, steps", [(1, 2), (2, 1), (9, 1)])
 def test_graphs_of_a_step_share_it(settings, monkeypatch, graphs_per_step, steps):
-    training = make_training(replace(settings, graphs_per_step=graphs_per_step))
+    training = make_training(settings.replace(graphs_per_step=graphs_per_step))
     taken, step = [], training.optimizer.step
     monkeypatch.setattr(training.optimizer, "step", lambda: taken.append(1) or step())
     training.run_epoch()
@@ -519,7 +518,7 @@ def test_graphs_of_a_step_share_it(settings, monkeypatch, graphs_per_step, steps
 
 
 def test_the_gradient_of_a_step_is_the_mean_over_its_graphs(settings, monkeypatch):
-    config = replace(settings, graphs_per_step=2, configs_per_step=24, dropout=0.0, max_grad_norm=1e9)
+    config = settings.replace(graphs_per_step=2, configs_per_step=24, dropout=0.0, max_grad_norm=1e9)
     training = make_training(config)
     parameters = list(training.network.parameters())
     losses = [training._loss(*training._example((name, np.arange(24)))) for name in training.names]
@@ -533,7 +532,7 @@ def test_the_gradient_of_a_step_is_the_mean_over_its_graphs(settings, monkeypatc
 
 
 def test_the_gradient_is_clipped(settings, monkeypatch):
-    training = make_training(replace(settings, max_grad_norm=1e-3))
+    training = make_training(settings.replace(max_grad_norm=1e-3))
     norms = []
 
     def record():
@@ -582,13 +581,13 @@ def test_tile_kernels_train(kernels, tmp_path):
 
 def test_cross_config_is_used_only_where_asked_for(settings):
     assert any("cross" in name for name, _ in make_training(settings).network.named_parameters())
-    without = make_training(replace(settings, cross_config=False)).network
+    without = make_training(settings.replace(cross_config=False)).network
     assert not any("cross" in name for name, _ in without.named_parameters())
 
 
 @pytest.mark.parametrize("configs_per_step", [8, 24])
 def test_preparing_ahead_changes_no_bit(settings, monkeypatch, tmp_path, configs_per_step):
-    config = replace(settings, configs_per_step=configs_per_step, dropout=0.3)
+    config = settings.replace(configs_per_step=configs_per_step, dropout=0.3)
     train(config)
     monkeypatch.setattr(fastslow.networks.train, "prefetch", map)
     train(into(config, tmp_path / "in turn"))
@@ -597,7 +596,7 @@ def test_preparing_ahead_changes_no_bit(settings, monkeypatch, tmp_path, configs
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_the_host_never_waits_for_the_gpu_within_a_step(settings):
-    training = make_training(replace(settings, device="cuda"))
+    training = make_training(settings.replace(device="cuda"))
     training.run_epoch()
     examples = [training._example((name, np.arange(16))) for name in training.names]
     torch.cuda.set_sync_debug_mode("error")
@@ -610,7 +609,7 @@ def test_the_host_never_waits_for_the_gpu_within_a_step(settings):
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_run_on_a_gpu_is_resumed(settings, tmp_path):
-    config = replace(settings, device="cuda", epochs=6, average_last=3)
+    config = settings.replace(device="cuda", epochs=6, average_last=3)
     with pytest.MonkeyPatch.context() as monkeypatch:
         interrupt(monkeypatch, "_loss", 9)
         with pytest.raises(Interrupted):

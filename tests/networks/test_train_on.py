@@ -89,9 +89,9 @@ def script_valid(monkeypatch, scores):
 
 def test_every_collection_gets_a_run_that_is_best_on_its_valid(folder, tmp_path, monkeypatch):
     script_valid(monkeypatch, {OWN: [0.1, 0.3, 0.3], FOREIGN: [0.2, 0.1, 0.2]})
-    config = replace(settings(folder, OWN, FOREIGN), evaluate_every=1, average_last=0)
+    config = settings(folder, OWN, FOREIGN).replace(evaluate_every=1, average_last=0)
     runs = [str(tmp_path / "own"), str(tmp_path / "foreign")]
-    training = train(replace(config, runs=runs, folder=str(tmp_path / "training")))
+    training = train(config.replace(runs=runs, folder=str(tmp_path / "training")))
     own, foreign = (read_manifest(run) for run in runs)
     assert own["settings"]["collection"] == OWN.name and foreign["settings"]["collection"] == FOREIGN.name
     assert (own["valid"]["weights"], foreign["valid"]["weights"]) == ("epoch 2", "epoch 1")
@@ -112,7 +112,7 @@ def test_every_collection_gets_a_run_that_is_best_on_its_valid(folder, tmp_path,
 
 def test_training_stops_when_no_collection_gets_better(folder, tmp_path, monkeypatch):
     script_valid(monkeypatch, {OWN: [0.1, 0.2, 0.1, 0.1, 0.1], FOREIGN: [0.1, 0.1, 0.2, 0.1, 0.1]})
-    config = replace(settings(folder, OWN, FOREIGN), epochs=9, patience=2, evaluate_every=1)
+    config = settings(folder, OWN, FOREIGN).replace(epochs=9, patience=2, evaluate_every=1)
     training = Training(config, make_dataset(config))
     training.run(tmp_path, "mark")
     assert training.epoch == 5
@@ -174,11 +174,11 @@ def test_wrong_features_are_refused_by_name(folder, tmp_path):
         with pytest.raises(ConfigError, match="features: .* a list of different paths"):
             settings(tmp_path, *collections)
     with pytest.raises(ConfigError, match="runs: 1 folders for 2 features"):
-        replace(settings(tmp_path, OWN, OTHER), runs=["a"])
+        settings(tmp_path, OWN, OTHER).replace(runs=["a"])
     shutil.copytree(tmp_path / "features" / OWN.slug, tmp_path / "copy")
     twice = [str(tmp_path / "features" / OWN.slug), str(tmp_path / "copy")]
     with pytest.raises(ConfigError, match="features: two of .* the same collection"):
-        train(replace(settings(tmp_path, OWN, OTHER), features=twice))
+        train(settings(tmp_path, OWN, OTHER).replace(features=twice))
     other = features_of(folder, OTHER)
     other.manifest["config_columns"] = other.manifest["config_columns"][::-1]
     with pytest.raises(DataError, match=f"{OTHER.slug}.*columns"):

@@ -1,6 +1,5 @@
 """The additive ranker: its states, its derivatives, what it learns, and that a run can be repeated."""
 
-import dataclasses
 import re
 from dataclasses import replace
 
@@ -253,9 +252,9 @@ def test_a_run_is_a_member_for_the_ensemble(features, tmp_path):
     gain = pd.read_csv(tmp_path / "importance.csv")
     assert sorted(gain["column"]) == sorted(additive_rows(graph).columns) and gain["gain"][0] > 0
     made = (tmp_path / "predictions.npz").stat().st_mtime_ns
-    assert train_additive_ranker(dataclasses.replace(config, num_threads=2)) == manifest
+    assert train_additive_ranker(config.replace(num_threads=2)) == manifest
     assert (tmp_path / "predictions.npz").stat().st_mtime_ns == made
-    assert not dataclasses.replace(config, num_iterations=13).artifact().is_current()
+    assert not config.replace(num_iterations=13).artifact().is_current()
 
 
 def test_the_same_run_at_one_and_two_threads_and_another_with_another_seed(features, tmp_path):

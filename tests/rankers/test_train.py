@@ -1,7 +1,5 @@
 """The LightGBM ranker: what it learns, and that a run can be repeated."""
 
-import dataclasses
-
 import lightgbm
 import numpy as np
 import pandas as pd
@@ -146,9 +144,9 @@ def test_a_current_run_is_left_alone(features, tmp_path):
     config = run_config(features, tmp_path, objective="regression")
     first = train.train_ranker(config)
     made = (tmp_path / "predictions.npz").stat().st_mtime_ns
-    assert train.train_ranker(dataclasses.replace(config, num_threads=2)) == first
+    assert train.train_ranker(config.replace(num_threads=2)) == first
     assert (tmp_path / "predictions.npz").stat().st_mtime_ns == made
-    assert not dataclasses.replace(config, num_iterations=13).artifact().is_current()
+    assert not config.replace(num_iterations=13).artifact().is_current()
 
 
 def test_both_searches_of_a_source_are_trained_on_without_what_is_valid_here(features, tmp_path):
@@ -163,13 +161,11 @@ def test_both_searches_of_a_source_are_trained_on_without_what_is_valid_here(fea
     names = ["a", "b", "c", "layout-xla-default/a", "layout-xla-default/w"]
     assert read_training(config).train.names == names
     assert config.artifact().inputs["layout-xla-default"] == Features(folder).fingerprint
-    shares = [
-        read_training(dataclasses.replace(config, machines="a:1,b:2", machine=machine)) for machine in (0, 1)
-    ]
+    shares = [read_training(config.replace(machines="a:1,b:2", machine=machine)) for machine in (0, 1)]
     assert [share.train.names for share in shares] == [names[::2], names[1::2]]
     assert all(share.bins.names == names for share in shares)
     with pytest.raises(DataError, match="5 train graphs with different runtimes for 6 machines"):
-        read_training(dataclasses.replace(config, machines="a:1,b:2,c:3,d:4,e:5,f:6"))
+        read_training(config.replace(machines="a:1,b:2,c:3,d:4,e:5,f:6"))
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """What a data root holds, from the headers of its files alone."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import pandas as pd
 
@@ -12,15 +10,11 @@ from fastslow.core.progress import progress
 from fastslow.core.settings import Config, resolve
 
 
-@dataclass(frozen=True)
 class SurveyConfig(Config):
-    """Settings of the notebook that looks at the data.
-
-    Args:
-        data_root: Folder that holds ``npz_all/``.
-    """
+    """Settings of the notebook that looks at the data."""
 
     data_root: str = "data/sample"
+    """Folder that holds ``npz_all/``."""
 
 
 def survey(config: SurveyConfig) -> pd.DataFrame:

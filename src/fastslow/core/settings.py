@@ -1,26 +1,43 @@
-"""Strict settings: a setting is used or refused, never ignored."""
+"""Strict settings: a setting is used or refused, never ignored.
+
+Each stage has one subclass of :class:`Config`. A field declares its type, default and range, and the sentence
+under it says what it does; ``help()``, ``--help`` and the notebooks' comments all come from there.
+"""
 
 import ast
-import dataclasses
 import difflib
 import os
 import types
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, get_args, get_origin
+
+from annotated_types import Ge, Gt, Le, Lt
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
 
 from fastslow.core.artifacts import Artifact
 from fastslow.core.errors import ConfigError
 
 PROJECT = Path(__file__).resolve().parents[3]
 
-T = TypeVar("T", bound="Config")
+# ranges by type, so that a subclass which changes a default keeps the range
+Positive = Annotated[int, Ge(1)]
+NonNegative = Annotated[int, Ge(0)]
+AtLeastTwo = Annotated[int, Ge(2)]
+PositiveFloat = Annotated[float, Gt(0)]
+NonNegativeFloat = Annotated[float, Ge(0)]
+Fraction = Annotated[float, Gt(0), Le(1)]
+FractionBelowOne = Annotated[float, Ge(0), Lt(1)]
+
 _PLAIN = (bool, int, float, str, list, tuple, dict, types.NoneType)
-_IPYTHON = ("In", "Out")
+_BOUNDS = {"ge": "{} or more", "gt": "above {}", "le": "at most {}", "lt": "below {}"}
+_UNKEYED = {"key": False}
 
 
 def resolve(path: str) -> Path:
-    """A path of the settings: relative ones start at the repository, wherever the notebook runs.
+    """Return a path of the settings; relative ones start at the repository, wherever the notebook runs.
 
     The environment variable ``FASTSLOW_HOME`` names another folder for ``data/``, ``features/``, ``runs/``
     and ``submissions/``: a larger disk, or a test that must leave the repository alone.
@@ -28,90 +45,210 @@ def resolve(path: str) -> Path:
     return PROJECT / os.environ.get("FASTSLOW_HOME", "") / Path(path).expanduser()
 
 
-def elsewhere(default):
-    """A field that says where or how fast, not what: it does not change the bytes of the result."""
-    if isinstance(default, list):
-        return dataclasses.field(default_factory=lambda: list(default), metadata={"elsewhere": True})
-    return dataclasses.field(default=default, metadata={"elsewhere": True})
+def unkeyed(default: Any) -> Any:
+    """Declare a field excluded from the cache key: it affects location or speed only."""
+    return Field(default, json_schema_extra=_UNKEYED)
 
 
-@dataclasses.dataclass(frozen=True)
-class Config:
-    """Base of every stage's settings: a frozen dataclass of int, float, str, bool, list and dict fields.
+class Setting(NamedTuple):
+    """One field as documentation shows it.
 
-    A subclass describes each field in its ``Args`` section, with unit and when to change it, and
-    checks ranges in :meth:`check`.
+    Args:
+        name: Name of the field.
+        kind: Name of its type.
+        default: Default value.
+        allowed: Range or choices in words; empty where every value of the type is accepted.
+        sentence: What it does, with unit and when to change it.
     """
 
-    def __post_init__(self):
-        for field in dataclasses.fields(self):
-            value, kind = getattr(self, field.name), field.type
-            if kind is float and type(value) is int:
-                object.__setattr__(self, field.name, float(value))
-            elif type(value) is not kind:
-                raise ConfigError(
-                    f"{field.name}: {value!r} is {type(value).__name__}, {kind.__name__} wanted"
-                    f" (for example {field.name}={field.default!r})"
-                )
+    name: str
+    kind: str
+    default: Any
+    allowed: str
+    sentence: str
+
+
+class Config(BaseModel):
+    """Base class of the settings of every stage: fields of int, float, str, bool, list and dict.
+
+    Types are strict (an int is accepted for a float), unknown names are refused, instances are immutable.
+    """
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+        protected_namespaces=(),
+    )
+    renamed: ClassVar[Mapping[str, str]] = {}
+    """Fields that were called otherwise before: old name to new name, for the error message."""
+
+    def __init__(self, **settings: Any):
+        try:
+            super().__init__(**settings)
+        except ValidationError as error:
+            problem = self._explain(error.errors()[0])
+            raise ConfigError(problem) from None
         self.check()
 
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        """Append every field to the docstring, so that ``help()`` shows them."""
+        fields = "\n".join(
+            f"    {s.name} ({s.kind}, default {s.default!r}{s.allowed and ', '}{s.allowed}): {s.sentence}"
+            for s in cls.describe()
+        )
+        cls.__doc__ = f"{(cls.__doc__ or '').rstrip()}\n\nArgs:\n{fields}\n"
+
     def check(self) -> None:
-        """Raise :class:`ConfigError` where a value is out of range."""
+        """Raise :class:`ConfigError` where fields do not fit together."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise ConfigError(f"{name}: settings are immutable; use config.replace({name}=...)")
 
     @classmethod
-    def of(cls: type[T], settings: Mapping) -> T:
-        """Settings from a mapping; an unknown name is refused and the nearest known one is named."""
-        known = [field.name for field in dataclasses.fields(cls)]
-        for name in settings:
-            if name not in known:
-                near = difflib.get_close_matches(name, known, 1)
-                hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
-                raise ConfigError(f"{name}: no such setting of {cls.__name__}; {hint}")
-        return cls(**settings)
+    def describe(cls) -> list[Setting]:
+        """Return the fields in order of declaration; one with a new default keeps its sentence."""
+        return [
+            Setting(name, _kind(field).__name__, field.get_default(), _allowed(field), cls._sentence(name))
+            for name, field in cls.model_fields.items()
+        ]
 
     @classmethod
-    def of_notebook(cls: type[T], variables: Mapping) -> T:
-        """Settings from a notebook's ``globals()``, right after its parameters cell.
+    def from_notebook(cls, variables: Mapping[str, Any]) -> Self:
+        """Return the settings that a notebook's parameters cells declare.
 
-        papermill injects a misspelt parameter as a variable and only logs a warning; here it is
-        refused, because every plain variable must be a setting.
+        papermill injects a misspelt parameter as a variable and only logs a warning; here it is refused.
+        Variables of later cells are no settings, so the cell that calls this can be run again.
+
+        Args:
+            variables: The notebook's ``globals()``.
+
+        Raises:
+            ConfigError: A parameters cell declares something that is not a setting, or a value is refused.
         """
-        plain = {
-            name: value
-            for name, value in variables.items()
-            if not name.startswith("_") and name not in _IPYTHON and type(value) in _PLAIN
-        }
-        return cls.of(plain)
+        return cls(**{name: variables[name] for name in _declared(variables, set(cls.model_fields))})
 
-    def asdict(self) -> dict:
-        """The settings as plain values, for a manifest."""
-        return dataclasses.asdict(self)
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with some fields changed, checked again."""
+        return type(self)(**{**self.asdict(), **changes})
+
+    def asdict(self) -> dict[str, Any]:
+        """Return the settings as plain values, for a manifest."""
+        return self.model_dump()
 
     def artifact(self) -> Artifact:
-        """The folder that the step of these settings writes, with what its content depends on."""
+        """Return the folder that the step of these settings writes, with what its content depends on."""
         raise TypeError(f"{type(self).__name__} writes no folder")
 
-    def identity(self) -> dict:
-        """The settings that change the result, without those of :func:`elsewhere`."""
-        hidden = {field.name for field in dataclasses.fields(self) if field.metadata.get("elsewhere")}
-        return {name: value for name, value in self.asdict().items() if name not in hidden}
+    def identity(self) -> dict[str, Any]:
+        """Return the settings that change the result: all but those declared with :func:`unkeyed`."""
+        fields = type(self).model_fields
+        return {
+            name: value for name, value in self.asdict().items() if fields[name].json_schema_extra != _UNKEYED
+        }
 
     def require(self, condition: bool, field: str, wanted: str) -> None:
-        """Refuse a field's value unless the condition holds; ``wanted`` says what it must be."""
+        """Refuse a field's value where a condition does not hold; ``wanted`` says what it must be."""
         if not condition:
             raise ConfigError(f"{field}: {getattr(self, field)!r} is not {wanted}")
 
+    @classmethod
+    def _sentence(cls, name: str) -> str:
+        fields = (base.model_fields.get(name) for base in cls.__mro__ if issubclass(base, Config))
+        return next((" ".join(f.description.split()) for f in fields if f and f.description), "")
 
-def parse_value(text: str):
-    """A setting's value as typed: a Python literal (``1e-3``, ``True``) or, failing that, a string."""
+    @classmethod
+    def _explain(cls, error: ErrorDetails) -> str:
+        """Put one of pydantic's errors into a sentence that names the field and the remedy."""
+        name, value = str(error["loc"][0]), error["input"]
+        if error["type"] == "extra_forbidden":
+            return f"{name}: no such setting of {cls.__name__}; {cls._hint(name)}"
+        field = cls.model_fields[name]
+        if len(error["loc"]) > 1:  # an element of a list
+            return f"{name}: {value!r} in it is {type(value).__name__}, {error['msg'].lower()}"
+        allowed, kind = _allowed(field), _kind(field)
+        if type(value) is kind or (kind is float and type(value) is int):
+            return f"{name}: {value!r} is not {allowed or 'a finite number'}"
+        example = f"(for example {name}={field.get_default()!r})"
+        return f"{name}: {value!r} is {type(value).__name__}, {kind.__name__} wanted {example}"
+
+    @classmethod
+    def _hint(cls, name: str) -> str:
+        if name in cls.renamed:
+            return f"it is called {cls.renamed[name]!r} now"
+        near = difflib.get_close_matches(name, cls.model_fields, 1)
+        return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(cls.model_fields)}"
+
+
+def _kind(field: FieldInfo) -> type:
+    """Return the type of a field; that of its choices for a ``Literal``, ``list`` for ``list[str]``."""
+    origin = get_origin(field.annotation)
+    return type(get_args(field.annotation)[0]) if origin is Literal else origin or field.annotation
+
+
+def _allowed(field: FieldInfo) -> str:
+    """Return a field's range or choices in words."""
+    if get_origin(field.annotation) is Literal:
+        return f"one of {', '.join(map(str, get_args(field.annotation)))}"
+    bounds = [
+        text.format(value)
+        for constraint in field.metadata
+        for name, text in _BOUNDS.items()
+        if (value := getattr(constraint, name, None)) is not None
+    ]
+    return ", ".join(bounds)
+
+
+def _declared(variables: Mapping[str, Any], known: set[str]) -> list[str]:
+    """Return the names that a notebook's parameters cells assign.
+
+    IPython keeps the source of every cell that ran in ``In``. A parameters cell holds assignments alone,
+    without a call, to a known setting or under papermill's heading for injected parameters. Without ``In``
+    every plain variable counts.
+    """
+    if "In" not in variables:
+        return [
+            name
+            for name, value in variables.items()
+            if not name.startswith("_") and name != "Out" and type(value) in _PLAIN
+        ]
+    names: dict[str, None] = {}
+    for source in variables["In"]:
+        assigned = list(_assigned(source))
+        if source.lstrip().startswith("# Parameters") or known & {*assigned}:
+            names |= dict.fromkeys(assigned)
+    return [name for name in names if name in variables]
+
+
+def _assigned(source: str) -> Iterator[str]:
+    """Yield the names that a cell of assignments assigns; none where it does anything else."""
+    try:
+        statements = ast.parse(source).body
+    except SyntaxError:
+        return
+    plain = all(
+        isinstance(s, (ast.Assign, ast.AnnAssign)) and not any(isinstance(n, ast.Call) for n in ast.walk(s))
+        for s in statements
+    )
+    if plain:
+        for statement in statements:
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            yield from (target.id for target in targets if isinstance(target, ast.Name))
+
+
+def parse_value(text: str) -> Any:
+    """Return a setting's value as typed: a Python literal (``1e-3``, ``True``) or, failing that, a string."""
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
         return text
 
 
-def parse_settings(texts: list[str]) -> dict:
-    """Settings of a command line, each typed as NAME=VALUE.
+def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
+    """Return the settings of a command line, each typed as NAME=VALUE.
 
     Raises:
         ConfigError: One is of another form.

@@ -7,17 +7,17 @@ fits their noise (measured by ``benchmarks/ensemble.py``).
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from scipy.stats import rankdata
 
 from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import Artifact, read_manifest
-from fastslow.core.errors import ConfigError, DataError
+from fastslow.core.errors import DataError
 from fastslow.core.files import digest
-from fastslow.core.settings import Config, elsewhere, resolve
+from fastslow.core.settings import Config, Positive, resolve, unkeyed
 from fastslow.evaluation.predictions import (
     PREDICTED_SPLITS,
     Predictions,
@@ -49,37 +49,23 @@ def raw(score: np.ndarray) -> np.ndarray:
 NORMALISATIONS = {"min_max": min_max, "rank": rank_mean, "raw": raw}
 
 
-@dataclass(frozen=True)
 class EnsembleConfig(Config):
-    """Settings of the ensemble notebook.
+    """Settings of the ensemble notebook."""
 
-    Args:
-        features: Features folder of the collection; any that was built from the same data will do.
-        runs: Run folders of the members: networks, rankers, other ensembles.
-        folder: Folder to write; it is itself a run folder.
-        normalisation: ``min_max`` (each graph to 0..1), ``rank``, ``raw``, or ``best``: whichever scores
-            best on valid.
-        rounds: Models that the weight search may add, one at a time; the weights are shares of it.
-    """
-
-    features: str = elsewhere("features/sample/layout-xla-random")
-    runs: list = field(
-        default_factory=lambda: [
-            f"runs/sample/{model}-layout-xla-random-s0" for model in ("gnn", "ranker", "additive")
-        ]
-    )
-    folder: str = elsewhere("runs/sample/ensemble-layout-xla-random")
-    normalisation: str = "best"
-    rounds: int = 20
+    features: str = unkeyed("features/sample/layout-xla-random")
+    """Features folder of the collection; any that was built from the same data will do."""
+    runs: list[str] = [f"runs/sample/{m}-layout-xla-random-s0" for m in ("gnn", "ranker", "additive")]
+    """Run folders of the members: networks, rankers, other ensembles."""
+    folder: str = unkeyed("runs/sample/ensemble-layout-xla-random")
+    """Folder to write; it is itself a run folder."""
+    normalisation: Literal[*NORMALISATIONS, "best"] = "best"
+    """``min_max`` (each graph to 0..1), ``rank``, ``raw``, or ``best``: whichever scores best on valid."""
+    rounds: Positive = 20
+    """Models that the weight search may add, one at a time; the weights are shares of it."""
 
     def check(self) -> None:
         """Check ranges."""
-        wanted = (*NORMALISATIONS, "best")
-        self.require(self.normalisation in wanted, "normalisation", f"one of {', '.join(wanted)}")
-        self.require(self.rounds >= 1, "rounds", "1 or more")
         self.require(bool(self.runs), "runs", "a list of at least one run folder")
-        if not all(isinstance(run, str) for run in self.runs):
-            raise ConfigError(f"runs: {self.runs!r} is not a list of paths")
         folders = [resolve(run).resolve() for run in self.runs]
         self.require(len(set(folders)) == len(folders), "runs", "a list without repetition")
 
@@ -103,7 +89,7 @@ def read_member(folder: Path, features: Features) -> Predictions:
     """Predictions of one run, refused where they are not of this collection and this data.
 
     Raises:
-        DataError: The run is not finished, belongs elsewhere, or its scores are incomplete.
+        DataError: The run is not finished, belongs unkeyed, or its scores are incomplete.
     """
     manifest = read_manifest(folder)
     collection = manifest["settings"].get("collection")

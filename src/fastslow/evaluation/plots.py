@@ -1,14 +1,14 @@
 """The plots that the notebooks show; each returns a figure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
 from fastslow.competition.metrics import kendall_tau
-from fastslow.core.settings import Config, elsewhere, resolve
+from fastslow.core.settings import Config, Positive, resolve, unkeyed
 from fastslow.features.store import Features
 
 
@@ -84,28 +84,17 @@ def plot_results(table: pd.DataFrame) -> Figure:
     return figure
 
 
-@dataclass(frozen=True)
 class ViolationConfig(Config):
-    """Settings of the notebook that shows the violation ratio.
+    """Settings of the notebook that shows the violation ratio."""
 
-    Args:
-        features: Features folder of a layout collection.
-        split: ``train`` or ``valid``.
-        column: Column of ``config_feat`` to show against runtime.
-        panels: Most graphs shown.
-    """
-
-    features: str = elsewhere("features/sample/layout-xla-random")
-    split: str = "train"
+    features: str = unkeyed("features/sample/layout-xla-random")
+    """Features folder of a layout collection."""
+    split: Literal["train", "valid"] = "train"
+    """``train`` or ``valid``."""
     column: str = "violation_ratio"
-    panels: int = 12
-
-    def check(self) -> None:
-        """Check ranges."""
-        self.require(
-            self.split in ("train", "valid"), "split", "train or valid (test runtimes are not known)"
-        )
-        self.require(self.panels >= 1, "panels", "1 or more")
+    """Column of ``config_feat`` to show against runtime."""
+    panels: Positive = 12
+    """Most graphs shown."""
 
     def position(self, names: list[str]) -> int:
         """Position of the column among those of the features."""

@@ -1,7 +1,6 @@
 """From ensembles to a checked submission and one table of what every model scored."""
 
 import hashlib
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,7 @@ from fastslow.core.artifacts import Artifact, read_manifest
 from fastslow.core.errors import ConfigError
 from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path
-from fastslow.core.settings import Config, elsewhere, resolve
+from fastslow.core.settings import Config, resolve, unkeyed
 from fastslow.evaluation.plots import plot_results
 from fastslow.evaluation.predictions import PREDICTED_SPLITS, check_predictions, read_predictions
 from fastslow.features.store import Features
@@ -29,24 +28,19 @@ _SCOPES = {  # what means are taken over; a model may be of layout alone
 }
 
 
-@dataclass(frozen=True)
 class SubmissionConfig(Config):
-    """Settings of the submission notebook.
+    """Settings of the submission notebook."""
 
-    Args:
-        data_root: Folder that holds ``npz_all/`` and, where known, ``sample_submission.csv`` and
-            ``solution.csv``.
-        features: Features folders, one for each of the five collections.
-        ensembles: Ensemble (or run) folders whose scores are submitted, in the order of ``features``.
-        csv: The file to write; its record and plot take its name.
-        folder: Folder of the executed notebook and the manifest.
-    """
-
-    data_root: str = elsewhere("data/sample")
-    features: list = field(default_factory=lambda: [f"features/sample/{c.slug}" for c in COLLECTIONS])
-    ensembles: list = field(default_factory=lambda: [f"runs/sample/ensemble-{c.slug}" for c in COLLECTIONS])
+    data_root: str = unkeyed("data/sample")
+    """Folder that holds ``npz_all/`` and, where known, ``sample_submission.csv`` and ``solution.csv``."""
+    features: list[str] = [f"features/sample/{c.slug}" for c in COLLECTIONS]
+    """Features folders, one for each of the five collections."""
+    ensembles: list[str] = [f"runs/sample/ensemble-{c.slug}" for c in COLLECTIONS]
+    """Ensemble (or run) folders whose scores are submitted, in the order of ``features``."""
     csv: str = "submissions/sample.csv"
-    folder: str = elsewhere("runs/sample/submission")
+    """The file to write; its record and plot take its name."""
+    folder: str = unkeyed("runs/sample/submission")
+    """Folder of the executed notebook and the manifest."""
 
     def check(self) -> None:
         """Check ranges."""

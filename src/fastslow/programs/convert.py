@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -21,7 +22,7 @@ from fastslow.core.artifacts import Artifact
 from fastslow.core.errors import DataError
 from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path
-from fastslow.core.settings import Config, elsewhere, resolve
+from fastslow.core.settings import Config, NonNegative, PositiveFloat, resolve, unkeyed
 from fastslow.programs.graph_picture import plot_graph
 from fastslow.programs.layout_search import DRAW_RATES
 from fastslow.programs.program_tables import list_configurable, log10_configurations
@@ -45,51 +46,43 @@ MEASURED = 0  # configurations to draw, where the measured ones are taken
 _TRIES = 500  # draws in a row without a new configuration, after which the space counts as exhausted
 
 
-@dataclass(frozen=True)
 class ConvertConfig(Config):
-    """Settings of the conversion of one program.
-
-    Args:
-        source: An HLO file (HloModuleProto, HloProto, TpuGraphs' ``.pb``, text), or ``model.py:make`` with a
-            function that returns ``(function, arguments)`` for ``jax.jit``.
-        data_root: Folder of a competition of your own; the npz goes to its ``npz_all/``.
-        collection: Layout collection to put it in: programs of ``nlp`` and ``xla`` are ranked by models
-            trained on either, so choose the one that is more like yours.
-        name: Name of the npz; that of the source if empty.
-        generation: TPU generation that a JAX function is compiled for: v2, v3 (the one that TpuGraphs was
-            measured on), v4, v5e, v5p, v6e, tpu7x. An HLO file is taken as it stands.
-        configs: Configurations to draw, the compiler's default first; fewer if there are not as many. 0
-            takes those that the file holds instead, with their measured runtimes (TpuGraphs' ``.pb``).
-        padding: What follows a short list in node features: 0 as the competition, -1 as the winner.
-        allow_unknown: Number opcodes that the competition does not know 0 instead of refusing them.
-        seed: Of the configurations drawn.
-        label: Fill ``config_runtime`` with the compiler's estimated cycles, for ``generation``, instead of 0;
-            minutes to hours. A configuration that the compiler refuses is left out.
-        seconds: Time limit of one compile; raise it for a large program.
-    """
+    """Settings of the conversion of one program."""
 
     source: str = ""
-    data_root: str = elsewhere("data/converted")
+    """An HLO file (HloModuleProto, HloProto, TpuGraphs' ``.pb``, text), or ``model.py:make`` with a function
+    that returns ``(function, arguments)`` for ``jax.jit``."""
+    data_root: str = unkeyed("data/converted")
+    """Folder of a competition of your own; the npz goes to its ``npz_all/``."""
     collection: str = "layout:xla:random"
+    """Layout collection to put it in: programs of ``nlp`` and ``xla`` are ranked by models trained on either,
+    so choose the one that is more like yours."""
     name: str = ""
-    generation: str = "v3"
-    configs: int = 64
-    padding: int = 0
+    """Name of the npz; that of the source if empty."""
+    generation: Literal[*TOPOLOGIES] = "v3"
+    """TPU generation that a JAX function is compiled for: v2, v3 (the one that TpuGraphs was measured on),
+    v4, v5e, v5p, v6e, tpu7x. An HLO file is taken as it stands."""
+    configs: NonNegative = 64
+    """Configurations to draw, the compiler's default first; fewer if there are not as many. 0 takes those
+    that the file holds instead, with their measured runtimes (TpuGraphs' ``.pb``)."""
+    padding: Literal[0, -1] = 0
+    """What follows a short list in node features: 0 as the competition, -1 as the winner."""
     allow_unknown: bool = False
-    seed: int = 0
+    """Number opcodes that the competition does not know 0 instead of refusing them."""
+    seed: NonNegative = 0
+    """Of the configurations drawn."""
     label: bool = False
-    seconds: float = elsewhere(600.0)
+    """Fill ``config_runtime`` with the compiler's estimated cycles, for ``generation``, instead of 0; minutes
+    to hours. A configuration that the compiler refuses is left out."""
+    seconds: PositiveFloat = unkeyed(600.0)
+    """Time limit of one compile; raise it for a large program."""
 
     def check(self) -> None:
         """Check ranges."""
         kind = get_collection(self.collection).kind
         self.require(kind == "layout", "collection", "a layout collection")
         self.require(re.fullmatch(r"([\w-][\w.-]*)?", self.name), "name", "made of letters, digits, _ . -")
-        self.require(self.generation in TOPOLOGIES, "generation", f"one of {', '.join(TOPOLOGIES)}")
-        self.require(self.configs >= 0, "configs", "0 or more")
         self.require(not self.label or self.configs != MEASURED, "label", "False, since configs=0 has labels")
-        self.require(self.seconds > 0, "seconds", "above 0")
-        self.require(self.padding in (0, -1), "padding", "0 or -1")
 
     @property
     def program(self) -> str:

@@ -22,7 +22,7 @@ def make_config(source: str, data_root: str | None, settings: list[str]) -> Conv
     """
     paths = {"source": source} | ({"data_root": data_root} if data_root else {})
     chosen = {name: str(Path(path).expanduser().absolute()) for name, path in paths.items()}
-    config = ConvertConfig.of(parse_settings(settings) | chosen)
+    config = ConvertConfig(**parse_settings(settings) | chosen)
     config.npz  # noqa: B018 (is there such a source? Sooner said than after a notebook's start)
     return config
 

@@ -10,10 +10,11 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from fastslow.core.errors import ConfigError, DataError
 from fastslow.core.progress import progress
-from fastslow.core.settings import Config, elsewhere, parse_settings, resolve
+from fastslow.core.settings import Config, NonNegative, PositiveFloat, parse_settings, resolve, unkeyed
 from fastslow.programs.layout_search import SEARCHES, Search
 from fastslow.programs.sample_files import (
     layout_graphs,
@@ -51,41 +52,32 @@ SIZES = {
 }
 
 
-@dataclass(frozen=True)
 class SampleConfig(Config):
-    """Settings of a sample competition.
+    """Settings of a sample competition."""
 
-    Args:
-        size: ``small``, the one in the repository, or ``large``: four times the programs and configurations,
-            many hours on two cores.
-        out: Folder of the competition; if empty, ``data/sample`` or ``data/large``, and ``data/selection``
-            for some programs.
-        labels: Folder of the labels' cache; a run that finds its labels there compiles nothing.
-        programs: Only these programs of the zoo, separated by spaces; all of the size if empty.
-        generation: TPU generation, one of :data:`fastslow.xla.libtpu.TOPOLOGIES`.
-        processes: Compiles at a time; 0 for as many as cores. One takes 1.4 cores and up to 1 GB.
-        seconds: Time limit of one compile; a program that exceeds it has one label less.
-        memory_gb: Memory limit of one compile in GB.
-        seed: Of searches and draws.
-    """
-
-    size: str = "small"
-    out: str = elsewhere("")
-    labels: str = elsewhere("data/labels")
+    size: Literal[*SIZES] = "small"
+    """``small``, the one in the repository, or ``large``: four times the programs and configurations, many
+    hours on two cores."""
+    out: str = unkeyed("")
+    """Folder of the competition; if empty, ``data/sample`` or ``data/large``, and ``data/selection`` for some
+    programs."""
+    labels: str = unkeyed("data/labels")
+    """Folder of the labels' cache; a run that finds its labels there compiles nothing."""
     programs: str = ""
-    generation: str = "v3"
-    processes: int = elsewhere(0)
-    seconds: float = 120.0
-    memory_gb: float = 6.0
-    seed: int = 0
+    """Only these programs of the zoo, separated by spaces; all of the size if empty."""
+    generation: Literal[*TOPOLOGIES] = "v3"
+    """TPU generation, one of :data:`fastslow.xla.libtpu.TOPOLOGIES`."""
+    processes: NonNegative = unkeyed(0)
+    """Compiles at a time; 0 for as many as cores. One takes 1.4 cores and up to 1 GB."""
+    seconds: PositiveFloat = 120.0
+    """Time limit of one compile; a program that exceeds it has one label less."""
+    memory_gb: PositiveFloat = 6.0
+    """Memory limit of one compile in GB."""
+    seed: NonNegative = 0
+    """Of searches and draws."""
 
     def check(self) -> None:
         """Check ranges."""
-        self.require(self.size in SIZES, "size", f"one of {', '.join(SIZES)}")
-        self.require(self.generation in TOPOLOGIES, "generation", f"one of {', '.join(TOPOLOGIES)}")
-        self.require(self.processes >= 0, "processes", "0 or more")
-        self.require(self.seconds > 0, "seconds", "above 0")
-        self.require(self.memory_gb > 0, "memory_gb", "above 0")
         unknown = [name for name in self.programs.split() if name not in PROGRAMS]
         self.require(not unknown, "programs", f"made of the zoo's programs ({' '.join(unknown)} are not)")
 
@@ -233,7 +225,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         require_compiler()
-        folder = make_sample(SampleConfig.of(parse_settings(options.settings)))
+        folder = make_sample(SampleConfig(**parse_settings(options.settings)))
     except (ConfigError, DataError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

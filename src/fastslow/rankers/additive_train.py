@@ -1,7 +1,6 @@
 """The additive ranker of a layout collection: a score is the sum of learnt costs of states."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,7 @@ from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import Artifact, read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.progress import boosting_progress
-from fastslow.core.settings import elsewhere, resolve
+from fastslow.core.settings import AtLeastTwo, Fraction, NonNegativeFloat, Positive, resolve, unkeyed
 from fastslow.evaluation.predictions import PREDICTED_SPLITS, write_predictions
 from fastslow.features.config_tensors import config_chunks
 from fastslow.features.store import Features, Graph
@@ -25,30 +24,21 @@ FORMAT = 1  # raise it with every change of code that changes what a run gives
 _PICK_BYTES = 48  # working memory of one state of one configuration
 
 
-@dataclass(frozen=True)
 class AdditiveRankerConfig(BoostingConfig):
     """Settings of the additive ranker's notebook; for those not described here see :class:`BoostingConfig`.
 
     The rows of its trees are states, and ``learning_rate`` is the share of the best step of a tree's leaves
     that is taken.
-
-    Args:
-        ridge: Penalty on a leaf's squared value, in units of its own curvature; more is smoother.
     """
 
-    folder: str = elsewhere("runs/sample/additive-layout-xla-random-s0")
-    num_iterations: int = 300
-    evaluate_every: int = 10
-    learning_rate: float = 0.1
-    feature_fraction: float = 0.3
-    configs_per_graph: int = 1000
-    ridge: float = 1.0
-
-    def check(self) -> None:
-        """Check ranges."""
-        super().check()
-        self.require(self.learning_rate <= 1, "learning_rate", "above 0, at most 1")
-        self.require(self.ridge >= 0, "ridge", "0 or more")
+    folder: str = unkeyed("runs/sample/additive-layout-xla-random-s0")
+    num_iterations: Positive = 300
+    evaluate_every: Positive = 10
+    learning_rate: Fraction = 0.1
+    feature_fraction: Fraction = 0.3
+    configs_per_graph: AtLeastTwo = 1000
+    ridge: NonNegativeFloat = 1.0
+    """Penalty on a leaf's squared value, in units of its own curvature; more is smoother."""
 
     def artifact(self) -> Artifact:
         """The run folder; it depends on the features."""

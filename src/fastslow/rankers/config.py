@@ -1,56 +1,48 @@
 """Settings of the ranker notebook."""
 
-from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from annotated_types import Ge, Le
 
 from fastslow.core.artifacts import Artifact
-from fastslow.core.settings import elsewhere
+from fastslow.core.settings import NonNegative, Positive, unkeyed
 from fastslow.rankers.boosting_config import BoostingConfig
 from fastslow.rankers.objectives import OBJECTIVES
 
 FORMAT = 2  # raise it with every change of code that changes what a run gives
 
 
-@dataclass(frozen=True)
 class RankerConfig(BoostingConfig):
     """Settings of the ranker notebook; for those not described here see :class:`BoostingConfig`.
 
     LightGBM's ranking objectives take queries of 10,000 rows: with more ``configs_per_graph``, a larger graph
     is dealt at random into several.
-
-    Args:
-        machines: ``host:port,host:port,...`` of machines that train together, each started with the same
-            settings but its own ``machine``; empty for one. With ``bagging_fraction`` 1, ``regression`` and
-            ``quantile`` give the model of one machine; the others draw or round by machine and come close.
-        machine: Position of this machine in the list; the first one writes the run.
-        objective: ``regression`` (z-scored log runtime of each graph), ``quantile`` (rank in the graph),
-            ``lambdarank``, ``rank_xendcg``, ``pairwise`` (which of two is slower, from the difference of
-            their features), or ``best``: all are trained and the best on valid is kept.
-        largest_nodes: Configurable nodes whose layouts are columns of their own, the largest first. Raise it
-            where the graphs to score are among those trained on; across programs it rather hurts.
-        pairs_per_config: Others that a train configuration is compared with (``pairwise``).
-        opponents: Others that a scored configuration is compared with (``pairwise``).
-        relevance_levels: Most levels of relevance in a graph (``lambdarank``, ``rank_xendcg``), at most 31.
-        lambdarank_truncation_level: Places from the top whose pairs count (``lambdarank``).
     """
 
-    machines: str = elsewhere("")
-    machine: int = elsewhere(0)
-    objective: str = "best"
-    largest_nodes: int = 0
-    pairs_per_config: int = 16
-    opponents: int = 16
-    relevance_levels: int = 31
-    lambdarank_truncation_level: int = 30
+    machines: str = unkeyed("")
+    """``host:port,host:port,...`` of machines that train together, each started with the same settings but
+    its own ``machine``; empty for one. With ``bagging_fraction`` 1, ``regression`` and ``quantile`` give the
+    model of one machine; the others draw or round by machine and come close."""
+    machine: NonNegative = unkeyed(0)
+    """Position of this machine in the list; the first one writes the run."""
+    objective: Literal[*OBJECTIVES, "best"] = "best"
+    """``regression`` (z-scored log runtime of each graph), ``quantile`` (rank in the graph), ``lambdarank``,
+    ``rank_xendcg``, ``pairwise`` (which of two is slower, from the difference of their features), or
+    ``best``: all are trained and the best on valid is kept."""
+    largest_nodes: NonNegative = 0
+    """Configurable nodes whose layouts are columns of their own, the largest first. Raise it where the graphs
+    to score are among those trained on; across programs it rather hurts."""
+    pairs_per_config: Positive = 16
+    """Others that a train configuration is compared with (``pairwise``)."""
+    opponents: Positive = 16
+    """Others that a scored configuration is compared with (``pairwise``)."""
+    relevance_levels: Annotated[int, Ge(2), Le(31)] = 31
+    """Most levels of relevance in a graph (``lambdarank``, ``rank_xendcg``), at most 31."""
+    lambdarank_truncation_level: Positive = 30
+    """Places from the top whose pairs count (``lambdarank``)."""
 
     def check(self) -> None:
         """Check ranges."""
-        super().check()
-        wanted = f"one of {', '.join(OBJECTIVES)}, best"
-        self.require(self.objective in (*OBJECTIVES, "best"), "objective", wanted)
-        for field in ("pairs_per_config", "opponents", "lambdarank_truncation_level"):
-            self.require(getattr(self, field) >= 1, field, "1 or more")
-        self.require(self.largest_nodes >= 0, "largest_nodes", "0 or more")
-        self.require(2 <= self.relevance_levels <= 31, "relevance_levels", "from 2 to 31")
         machines = self.machines.split(",")
         named = all(machine.rpartition(":")[2].isdigit() for machine in machines)
         self.require(not self.machines or named, "machines", "a list host:port,host:port")

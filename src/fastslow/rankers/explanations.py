@@ -1,6 +1,5 @@
 """What a ranker has learnt: which columns it needs, and which layouts it takes to make a program slow."""
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -10,7 +9,7 @@ from fastslow.competition.metrics import collection_score
 from fastslow.competition.opcodes import opcode_name
 from fastslow.competition.schema import ROLES
 from fastslow.core.artifacts import read_manifest
-from fastslow.core.settings import Config, elsewhere, resolve
+from fastslow.core.settings import AtLeastTwo, Config, Positive, resolve, unkeyed
 from fastslow.features.store import Features, Graph
 from fastslow.rankers.fit import Fitted
 from fastslow.rankers.table import Table, read_table
@@ -19,31 +18,21 @@ from fastslow.rankers.train import importance, read_ranker
 from fastslow.rankers.train_graphs import draw_configs
 
 
-@dataclass(frozen=True)
 class ExplainConfig(Config):
-    """Settings of the notebook that explains a ranker.
+    """Settings of the notebook that explains a ranker."""
 
-    Args:
-        run: Run folder of a ranker.
-        features: Features folder that it was trained on.
-        graph: Graph of the valid split to look at; empty for the first one.
-        configs: Most configurations of a graph that are looked at, drawn at random.
-        columns: Columns shown, the most important first.
-        repeats: Permutations of each column.
-    """
-
-    run: str = elsewhere("runs/sample/ranker-layout-xla-random-s0")
-    features: str = elsewhere("features/sample/layout-xla-random")
+    run: str = unkeyed("runs/sample/ranker-layout-xla-random-s0")
+    """Run folder of a ranker."""
+    features: str = unkeyed("features/sample/layout-xla-random")
+    """Features folder that it was trained on."""
     graph: str = ""
-    configs: int = 300
-    columns: int = 15
-    repeats: int = 5
-
-    def check(self) -> None:
-        """Check ranges."""
-        self.require(self.configs >= 2, "configs", "2 or more")
-        for field in ("columns", "repeats"):
-            self.require(getattr(self, field) >= 1, field, "1 or more")
+    """Graph of the valid split to look at; empty for the first one."""
+    configs: AtLeastTwo = 300
+    """Most configurations of a graph that are looked at, drawn at random."""
+    columns: Positive = 15
+    """Columns shown, the most important first."""
+    repeats: Positive = 5
+    """Permutations of each column."""
 
 
 class Explanation:
