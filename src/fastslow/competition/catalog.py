@@ -5,7 +5,7 @@ from pathlib import Path
 
 from fastslow.core.errors import ConfigError, DataError
 
-SPLITS = ("train", "valid", "test")
+TRAIN, VALID, TEST = SPLITS = ("train", "valid", "test")
 
 
 @dataclass(frozen=True)
