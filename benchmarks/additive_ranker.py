@@ -27,6 +27,7 @@ from fastslow.competition.catalog import COLLECTIONS, trained_together
 from fastslow.competition.metrics import kendall_tau
 from fastslow.core.files import digest, read_json, write_json
 from fastslow.core.settings import Config
+from fastslow.core.source import source_digest
 from fastslow.evaluation.ensemble import min_max
 from fastslow.networks import config as network_config
 from fastslow.networks.config import LayoutTrainConfig
@@ -126,23 +127,23 @@ def _lists(scores: dict[str, np.ndarray]) -> dict[str, list[float]]:
     return {name: np.asarray(score, np.float64).tolist() for name, score in scores.items()}
 
 
-def models(options: Namespace, fold: Fold, seed: int) -> list[tuple[int, Config, Callable[..., Scores]]]:
-    """Format, settings and training function of every model."""
+def models(options: Namespace, fold: Fold, seed: int) -> list[tuple[str, Config, Callable[..., Scores]]]:
+    """Entry, settings and training function of every model."""
     overrides = parse_overrides(options.set)
     where = {"features": str(fold.folder), "seed": seed, "train_on": options.train_on}
     settings = preset_settings(options.preset, overrides, "ranker", "layout")
     ranker = RankerConfig(**{**settings, **where, "num_threads": options.threads})
-    additive = AdditiveRankerConfig.of(
-        {**where, "num_iterations": options.rounds, "num_threads": options.threads}
+    additive = AdditiveRankerConfig(
+        **{**where, "num_iterations": options.rounds, "num_threads": options.threads}
     )
     found = [
-        (ranker_config.FORMAT, ranker, train_rankers),
-        (additive_train.FORMAT, additive, train_additive),
+        (ranker_config.ENTRY, ranker, train_rankers),
+        (additive_train.ENTRY, additive, train_additive),
     ]
     if options.gnn:
         settings, _ = network_settings(options.preset, overrides, "layout")
         network = LayoutTrainConfig(**{**settings, "seed": seed, "device": options.device})
-        found.append((network_config.FORMAT, network, train_network))
+        found.append((network_config.ENTRY, network, train_network))
     return found
 
 
@@ -151,8 +152,8 @@ def scores_of(options: Namespace, fold: Fold, seed: int, place: Path) -> tuple[S
     scores, seconds = {}, {}
     own, also = fold.features()
     inputs = [features.fingerprint for features in (own, *also.values())]
-    for version, config, train in models(options, fold, seed):
-        key = [train.__name__, version, config.identity(), sorted(fold.families), inputs, fold.folder.name]
+    for entry, config, train in models(options, fold, seed):
+        key = [source_digest(entry), config.identity(), sorted(fold.families), inputs, fold.folder.name]
         path = place / "additive_ranker" / f"{digest(key)}.json"
         if not path.is_file():
             began = time.perf_counter()

@@ -29,8 +29,9 @@ from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import commit
 from fastslow.core.errors import ConfigError
 from fastslow.core.files import digest, read_json, write_json
+from fastslow.core.source import source_digest
 from fastslow.features.store import Features
-from fastslow.networks.config import FORMAT, LayoutTrainConfig
+from fastslow.networks.config import ENTRY, LayoutTrainConfig
 from fastslow.networks.dataset import predict
 from fastslow.networks.train import Training, make_dataset
 from fastslow.presets import network_settings, preset_settings
@@ -66,7 +67,7 @@ class Run:
     def path(self, place: Path) -> Path:
         """Where its result lies: everything that changes it is in the name."""
         inputs = [Features(folder).fingerprint for folder in self.features]
-        key = [FORMAT, self.config().identity(), sorted(self.held_out), inputs]
+        key = [source_digest(ENTRY), self.config().identity(), sorted(self.held_out), inputs]
         return place / "explore" / f"{digest(key)}.json"
 
 

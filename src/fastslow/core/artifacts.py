@@ -11,6 +11,7 @@ from pathlib import Path
 
 from fastslow.core.errors import DataError
 from fastslow.core.files import digest, read_json, write_json, writer_lock
+from fastslow.core.source import source_digests
 
 MANIFEST = "manifest.json"
 
@@ -47,6 +48,8 @@ class Artifact:
         folder: Where it lies.
         settings: The settings that change its bytes.
         inputs: Fingerprint of each input by name.
+        entry: Function that makes the content, as ``package.module:function``; the content depends on its
+            source, see :mod:`fastslow.core.source`. Empty for what no code of this package makes.
         products: Files that the step writes elsewhere; without them it is not current.
         parts: Artifacts that the step writes as well, each finished by itself before this one.
     """
@@ -54,13 +57,19 @@ class Artifact:
     folder: Path
     settings: Mapping
     inputs: Mapping[str, str]
+    entry: str = ""
     products: tuple[Path, ...] = ()
     parts: tuple["Artifact", ...] = ()
 
     @property
     def fingerprint(self) -> str:
-        """Stands for settings and inputs together."""
-        return digest({"settings": dict(self.settings), "inputs": dict(self.inputs)})
+        """Digest of settings, inputs and code together."""
+        return digest({"settings": dict(self.settings), "inputs": dict(self.inputs), "code": self.code})
+
+    @property
+    def code(self) -> dict[str, str]:
+        """Digest of the source that makes the content, by module."""
+        return source_digests(self.entry) if self.entry else {}
 
     def is_current(self) -> bool:
         """Whether the folder, and each of its parts, was finished with exactly these settings and inputs."""
@@ -80,7 +89,10 @@ class Artifact:
             for key in sorted({*had, *wanted})
             if had.get(key) != wanted.get(key)
         ]
-        # what changed for all parts was told already
+        had = manifest.get("code", {})
+        changed = [name for name in sorted({*had, *self.code}) if had.get(name) != self.code.get(name)]
+        own += [f"code of {', '.join(changed)} changed"] if changed else []
+        # what changed for all parts is in the list already
         parts = (f"{part.folder.name}: {change}" for part in self.parts for change in part.changes())
         return own or list(parts)
 
@@ -110,6 +122,7 @@ class Artifact:
             "fingerprint": self.fingerprint,
             "settings": dict(self.settings),
             "inputs": dict(self.inputs),
+            "code": self.code,
             "commit": commit(),
             "python": sys.version.split()[0],
             "versions": {name: version(name) for name in ("numpy", "torch", "lightgbm")},

@@ -168,7 +168,8 @@ class Config(BaseModel):
             return f"{name}: no such setting of {cls.__name__}; {cls._hint(name)}"
         field = cls.model_fields[name]
         if len(error["loc"]) > 1:  # an element of a list
-            return f"{name}: {value!r} in it is {type(value).__name__}, {error['msg'].lower()}"
+            (wanted,) = get_args(field.annotation)
+            return f"{name}: {value!r} in the list is {type(value).__name__}, {wanted.__name__} wanted"
         allowed, kind = _allowed(field), _kind(field)
         if type(value) is kind or (kind is float and type(value) is int):
             return f"{name}: {value!r} is not {allowed or 'a finite number'}"

@@ -27,8 +27,6 @@ from fastslow.evaluation.predictions import (
 )
 from fastslow.features.store import Features
 
-FORMAT = 3  # raise it with every change of code that changes what an ensemble gives
-
 
 def min_max(score: np.ndarray) -> np.ndarray:
     """Predictions of a graph moved to 0 (fastest) to 1; all 0 where they are equal."""
@@ -47,6 +45,8 @@ def raw(score: np.ndarray) -> np.ndarray:
 
 
 NORMALISATIONS = {"min_max": min_max, "rank": rank_mean, "raw": raw}
+
+ENTRY = "fastslow.evaluation.ensemble:build_ensemble"
 
 
 class EnsembleConfig(Config):
@@ -81,8 +81,8 @@ class EnsembleConfig(Config):
         features = Features(resolve(self.features))
         members = {name: read_manifest(resolve(run))["fingerprint"] for name, run in self.members().items()}
         settings = {**self.identity(), "runs": sorted(members)}
-        settings |= {"model": "ensemble", "format": FORMAT, "collection": features.collection.name}
-        return Artifact(resolve(self.folder), settings, {"data": features.data, **members})
+        settings |= {"model": "ensemble", "collection": features.collection.name}
+        return Artifact(resolve(self.folder), settings, {"data": features.data, **members}, ENTRY)
 
 
 def read_member(folder: Path, features: Features) -> Predictions:

@@ -23,22 +23,22 @@ Predictions = dict[str, dict[str, np.ndarray]]  # split -> graph -> (C,)
 
 
 def run_artifact(
-    model: str, version: int, config: Config, folder: str, own: Features, also: Iterable[Features] = ()
+    model: str, entry: str, config: Config, folder: str, own: Features, also: Iterable[Features] = ()
 ) -> Artifact:
     """The run folder of a model that scores one collection; it depends on the features it is trained on.
 
     Args:
         model: Kind of model, for the manifest.
-        version: Raised with every change of code that changes what a run gives.
+        entry: Function that trains the model, as for :class:`fastslow.core.artifacts.Artifact`.
         config: The model's settings.
         folder: Where the run lies.
         own: Features of the collection that is scored.
         also: Features of other collections that are trained on.
     """
-    settings = {"model": model, "format": version, "collection": own.collection.name, **config.identity()}
+    settings = {"model": model, "collection": own.collection.name, **config.identity()}
     inputs = {"features": own.fingerprint, "data": own.data}
     inputs |= {other.collection.slug: other.fingerprint for other in also}
-    return Artifact(resolve(folder), settings, inputs)
+    return Artifact(resolve(folder), settings, inputs, entry)
 
 
 def write_predictions(folder: Path, scores: Mapping[str, Mapping[str, np.ndarray]]) -> None:

@@ -20,12 +20,13 @@ from fastslow.kaggle.ledger import read_record, write_record
 from fastslow.kaggle.solution import read_solution, score_submission
 from fastslow.kaggle.submission import SAMPLE, check_submission, ranking, write_submission
 
-FORMAT = 1  # raise it with every change of code that changes what a submission holds
 SOLUTION = "solution.csv"
 _SCOPES = {  # what means are taken over; a model may be of layout alone
     "mean of layouts": [c.name for c in COLLECTIONS if c.kind == "layout"],
     "mean of five": [c.name for c in COLLECTIONS],
 }
+
+ENTRY = "fastslow.evaluation.results:make_submission"
 
 
 class SubmissionConfig(Config):
@@ -56,7 +57,7 @@ class SubmissionConfig(Config):
             if (root / name).is_file():
                 inputs[name] = hashlib.sha256((root / name).read_bytes()).hexdigest()[:16]
         products = (csv, csv.with_suffix(".json"), csv.with_suffix(".png"))
-        return Artifact(resolve(self.folder), {"format": FORMAT, **self.identity()}, inputs, products)
+        return Artifact(resolve(self.folder), self.identity(), inputs, ENTRY, products)
 
 
 def make_submission(config: SubmissionConfig) -> pd.DataFrame:

@@ -13,7 +13,8 @@ from fastslow.competition.reader import CompetitionFile, read_competition_file
 from fastslow.core.files import atomic_path, digest
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
-from fastslow.features.config import FORMAT, FeatureConfig, LayoutFeatureConfig, TileFeatureConfig
+from fastslow.core.source import source_digest
+from fastslow.features.config import ENTRY, FeatureConfig, LayoutFeatureConfig, TileFeatureConfig
 from fastslow.features.config_tensors import config_tensors
 from fastslow.features.copies import copy_features, copy_pairs
 from fastslow.features.list_padding import pad
@@ -133,7 +134,7 @@ def build_graph(program: Program, config: FeatureConfig) -> tuple[Graph, list[st
 def _build_one(program: Program, config: FeatureConfig) -> list[str] | None:
     """Build and write one graph unless it is there already; its column names if it was built."""
     folder = resolve(config.folder)
-    mark = digest([FORMAT, config.identity(), *config.sources(program)])
+    mark = digest([source_digest(ENTRY), config.identity(), *config.sources(program)])
     if is_written(folder, program.split, program.name, mark):
         return None
     graph, names = build_graph(program, config)

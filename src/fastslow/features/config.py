@@ -14,7 +14,7 @@ from fastslow.features.protobuf import find_protobuf, protobuf_fingerprint, requ
 from fastslow.features.pruning import DIRECTIONS, WHOLE_GRAPH
 from fastslow.features.violation import DEFAULT_LAYOUTS
 
-FORMAT = 4  # raise it with every change of code that changes the bytes written
+ENTRY = "fastslow.features.build:build_features"
 
 
 class FeatureConfig(Config):
@@ -53,8 +53,8 @@ class FeatureConfig(Config):
         if self.hlo_folder:
             require_protobufs(resolve(self.hlo_folder))
         sources = {f"{p.split}/{p.name}": self.sources(p) for p in self.programs()}
-        settings = {"format": FORMAT, **self.identity()}
-        return Artifact(resolve(self.folder), settings, {"data": digest(sources)})
+        settings = self.identity()
+        return Artifact(resolve(self.folder), settings, {"data": digest(sources)}, ENTRY)
 
     def sources(self, program: Program) -> list[str]:
         """Fingerprint of each file that a program's features are made of."""

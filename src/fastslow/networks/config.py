@@ -19,7 +19,7 @@ from fastslow.core.settings import (
 from fastslow.evaluation.predictions import run_artifact
 from fastslow.features.store import Features
 
-FORMAT = 7  # raise it with every change of code that changes what a training run gives
+ENTRY = "fastslow.networks.train:train"
 
 
 def _folders(path: str, kind: str) -> list[str]:
@@ -97,12 +97,12 @@ class TrainConfig(Config):
         """The training and, as its parts, the runs; they depend on the features of every collection."""
         sources = self.sources()
         parts = tuple(
-            run_artifact("gnn", FORMAT, self, run, own, [other for other in sources if other is not own])
+            run_artifact("gnn", ENTRY, self, run, own, [other for other in sources if other is not own])
             for run, own in zip(self.runs, sources, strict=True)
         )
-        settings = {"model": "gnn", "format": FORMAT, **self.identity()}
+        settings = {"model": "gnn", **self.identity()}
         inputs = {own.collection.slug: own.fingerprint for own in sources}
-        return Artifact(resolve(self.folder), settings, inputs, parts=parts)
+        return Artifact(resolve(self.folder), settings, inputs, ENTRY, parts=parts)
 
     def sources(self) -> list[Features]:
         """The features to train on.

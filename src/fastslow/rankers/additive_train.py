@@ -20,7 +20,7 @@ from fastslow.rankers.boosting_config import BoostingConfig
 from fastslow.rankers.train import write_run
 from fastslow.rankers.train_graphs import draw_graphs, trainable
 
-FORMAT = 1  # raise it with every change of code that changes what a run gives
+ENTRY = "fastslow.rankers.additive_train:train_additive_ranker"
 _PICK_BYTES = 48  # working memory of one state of one configuration
 
 
@@ -44,7 +44,7 @@ class AdditiveRankerConfig(BoostingConfig):
         """The run folder; it depends on the features."""
         kind = Features(resolve(self.features)).collection.kind
         self.require(kind == "layout", "features", "a features folder of a layout collection")
-        return self.run_artifact("additive ranker", FORMAT)
+        return self.run_artifact("additive ranker", ENTRY)
 
 
 def read_problem(

@@ -64,10 +64,10 @@ class BoostingConfig(Config):
     valid_configs: AtLeastTwo = 2000
     """Most configurations of a valid graph that are scored while training; the final score is that of all."""
 
-    def run_artifact(self, model: str, version: int) -> Artifact:
+    def run_artifact(self, model: str, entry: str) -> Artifact:
         """The run folder of a model; it depends on the features of every collection trained on."""
         own = Features(resolve(self.features))
-        return run_artifact(model, version, self, self.folder, own, self.also().values())
+        return run_artifact(model, entry, self, self.folder, own, self.also().values())
 
     def also(self) -> dict[str, Features]:
         """Features of the other collections to train on, by folder name."""

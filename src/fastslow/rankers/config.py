@@ -9,7 +9,7 @@ from fastslow.core.settings import NonNegative, Positive, unkeyed
 from fastslow.rankers.boosting_config import BoostingConfig
 from fastslow.rankers.objectives import OBJECTIVES
 
-FORMAT = 2  # raise it with every change of code that changes what a run gives
+ENTRY = "fastslow.rankers.train:train_ranker"
 
 
 class RankerConfig(BoostingConfig):
@@ -50,7 +50,7 @@ class RankerConfig(BoostingConfig):
 
     def artifact(self) -> Artifact:
         """The run folder; it depends on the features."""
-        return self.run_artifact("ranker", FORMAT)
+        return self.run_artifact("ranker", ENTRY)
 
     def network(self) -> dict:
         """LightGBM's settings of the machines that train together; none for one."""

@@ -1,0 +1,158 @@
+"""Fingerprints of code: a result is out of date when the source that made it changed.
+
+From an entry function, every definition of this package that it reaches is followed through the names that it
+uses: functions, classes (whole), constants, across modules. Docstrings, comments and formatting do not count,
+nor do modules whose code changes no result (:data:`IGNORED`). The analysis is static: a name that is looked
+up from a string at run time is not followed.
+"""
+
+import ast
+import hashlib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from fastslow.core.files import digest
+
+PACKAGE = "fastslow"
+_ROOT = Path(__file__).resolve().parents[1]
+IGNORED = ("fastslow.core", "fastslow.evaluation.plots")
+"""Packages and modules whose code changes no result: settings, artifacts, files, progress bars, figures."""
+
+
+class _Module(NamedTuple):
+    """The top level of one module, parsed.
+
+    Args:
+        definitions: Statements that define each name.
+        imported: For each imported name of this package, its module and its name there (``None``: the module
+            itself).
+        bare: Statements that define no name and run at import.
+    """
+
+    definitions: dict[str, list[ast.stmt]]
+    imported: dict[str, tuple[str, str | None]]
+    bare: list[ast.stmt]
+
+
+@cache
+def source_digests(entry: str) -> dict[str, str]:
+    """Return a digest of the reached code per module, for a manifest.
+
+    Args:
+        entry: The function that makes the result, as ``package.module:function``.
+
+    Returns:
+        16 hexadecimal digits by module name; equal as long as no definition changed that the entry reaches.
+
+    Raises:
+        LookupError: The entry names no module or definition of this package.
+    """
+    module, _, name = entry.partition(":")
+    if _path(module) is None or name not in _parse(module).definitions:
+        raise LookupError(f"{entry} is no definition of {PACKAGE}")
+    reached: dict[str, set[str]] = {}
+    pending = [(module, name)]
+    while pending:
+        module, name = pending.pop()
+        if module.startswith(IGNORED) or name in reached.setdefault(module, set()):
+            continue
+        reached[module].add(name)
+        pending += _uses(module, name)
+    return {module: _digest(module, names) for module, names in sorted(reached.items()) if names}
+
+
+def source_digest(entry: str) -> str:
+    """Return one digest of all code that an entry reaches, see :func:`source_digests`."""
+    return digest(source_digests(entry))
+
+
+def _path(module: str) -> Path | None:
+    """Return the file of a module of this package, if it is one."""
+    first, *rest = module.split(".")
+    path = _ROOT.joinpath(*rest)
+    files = (path.with_suffix(".py"), path / "__init__.py") if first == PACKAGE else ()
+    return next((file for file in files if file.is_file()), None)
+
+
+@cache
+def _parse(module: str) -> _Module:
+    parsed = _Module({}, {}, [])
+    for statement in ast.parse(_path(module).read_text()).body:
+        if isinstance(statement, ast.ImportFrom):
+            parsed.imported.update(_imports(statement))
+            continue
+        names = list(_defined(statement))
+        for name in names:
+            parsed.definitions.setdefault(name, []).append(statement)
+        if not names and not isinstance(statement, ast.Import) and not _is_docstring(statement):
+            parsed.bare.append(statement)
+    return parsed
+
+
+def _imports(statement: ast.ImportFrom) -> Iterator[tuple[str, tuple[str, str | None]]]:
+    for alias in statement.names:
+        inner = f"{statement.module}.{alias.name}"
+        if _path(inner):
+            yield alias.asname or alias.name, (inner, None)
+        elif _path(statement.module or ""):
+            yield alias.asname or alias.name, (statement.module, alias.name)
+
+
+def _defined(statement: ast.stmt) -> Iterator[str]:
+    if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
+        yield statement.name
+    elif isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        for target in targets:
+            yield from (node.id for node in ast.walk(target) if isinstance(node, ast.Name))
+
+
+def _uses(module: str, name: str) -> Iterator[tuple[str, str]]:
+    """Yield (module, name) of what a definition refers to; every definition of a module used as a value."""
+    parsed = _parse(module)
+    if name in parsed.imported:
+        target, inner = parsed.imported[name]
+        yield from ((target, n) for n in ([inner] if inner else _parse(target).definitions))
+        return
+    attributes: dict[str, set[str]] = {}
+    for statement in [*parsed.definitions.get(name, []), *parsed.bare]:
+        inside = set()
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                attributes.setdefault(node.value.id, set()).add(node.attr)
+                inside.add(id(node.value))
+            elif isinstance(node, ast.Name) and id(node) not in inside:
+                attributes.setdefault(node.id, set())
+    for used, names in attributes.items():
+        target, inner = parsed.imported.get(used, (None, None))
+        if target and inner is None and names:
+            yield from ((target, n) for n in names if n in _parse(target).definitions)
+        elif target or used in parsed.definitions:
+            yield module, used
+
+
+def _digest(module: str, names: set[str]) -> str:
+    """Hash definitions and bare statements of a module, without docstrings, comments and formatting."""
+    parsed = _parse(module)
+    statements = [s for name in sorted(names) for s in parsed.definitions.get(name, [])] + parsed.bare
+    text = "\n".join(ast.dump(_without_docstrings(statement)) for statement in statements)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _without_docstrings(statement: ast.stmt) -> ast.AST:
+    """Copy a statement without the strings that stand alone in a body: docstrings and fields' sentences."""
+    copy = ast.parse(ast.unparse(statement))
+    for node in ast.walk(copy):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            node.body = [s for s in node.body if not _is_docstring(s)] or [ast.Pass()]
+    return copy
+
+
+def _is_docstring(statement: ast.stmt) -> bool:
+    return (
+        isinstance(statement, ast.Expr)
+        and isinstance(statement.value, ast.Constant)
+        and isinstance(statement.value.value, str)
+    )

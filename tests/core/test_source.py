@@ -1,0 +1,78 @@
+"""Fingerprints of code: what changes them, what does not, and what an entry reaches."""
+
+import shutil
+
+import pytest
+
+from fastslow.core import source
+from fastslow.core.source import source_digests
+
+TRAIN = "fastslow.networks.train:train"
+FEATURES = "fastslow.features.build:build_features"
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """A copy of the package's source, to be edited."""
+    shutil.copytree(source._ROOT, tmp_path / "fastslow", ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(source, "_ROOT", tmp_path / "fastslow")
+    clear()
+    yield tmp_path / "fastslow"
+    clear()
+
+
+def clear():
+    source._parse.cache_clear()
+    source_digests.cache_clear()
+
+
+def edit(path, old, new):
+    """Digests of a training after an edit, as those that differ."""
+    before = source_digests(TRAIN)
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    clear()
+    after = source_digests(TRAIN)
+    return {name for name in {*before, *after} if before.get(name) != after.get(name)}
+
+
+def test_an_edit_of_a_function_that_is_reached_changes_the_digest_of_its_module(package):
+    loss = package / "networks" / "losses.py"
+    assert edit(loss, "return ", "return 2 * ") == {"fastslow.networks.losses"}
+    assert source_digests(FEATURES).keys().isdisjoint({"fastslow.networks.losses"})
+
+
+def test_a_changed_constant_counts(package):
+    changed = edit(package / "competition" / "schema.py", "LAYOUT_WIDTH = 6", "LAYOUT_WIDTH = 7")
+    assert changed == {"fastslow.competition.schema"}
+
+
+def test_prose_and_formatting_do_not_count(package):
+    loss = package / "networks" / "losses.py"
+    assert edit(loss, "\n\n\ndef ", "\n\n\n# a comment\ndef ") == set()
+    start = loss.read_text().index('"""', loss.read_text().index("def ")) + 3
+    assert edit(loss, loss.read_text()[start : start + 20], "Something else") == set()
+    config = package / "networks" / "config.py"
+    assert edit(config, "Seed of weights", "The seed of weights") == set()
+
+
+def test_an_edit_that_the_entry_does_not_reach_does_not_count(package):
+    for module in ("rankers/fit.py", "evaluation/plots.py", "core/progress.py", "kaggle/client.py"):
+        path = package / module
+        path.write_text(path.read_text() + "\nANOTHER = 1\n")
+    assert edit(package / "features" / "violation.py", "import", "ANOTHER = 2\nimport") == set()
+
+
+def test_what_a_training_and_a_feature_step_reach():
+    training, features = source_digests(TRAIN), source_digests(FEATURES)
+    assert {"fastslow.networks.layers", "fastslow.networks.head", "fastslow.features.store"} <= {*training}
+    assert {"fastslow.features.violation", "fastslow.competition.reader"} <= {*features}
+    assert not any(name.startswith(("fastslow.rankers", "fastslow.networks")) for name in features)
+    assert not any(name.startswith("fastslow.core") for name in {*training, *features})
+
+
+@pytest.mark.parametrize("entry", ["fastslow.networks.train:nothing", "fastslow.nowhere:f", "json:loads"])
+def test_an_entry_that_is_no_definition_is_refused(entry):
+    with pytest.raises(LookupError, match=entry):
+        source_digests(entry)
