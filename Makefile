@@ -16,13 +16,22 @@ RUN    := $(VENV)/bin/python
 READY  := $(VENV)/.ready
 TESTED := $(VENV)/.ready-test
 COMPILER := $(VENV)/.ready-compiler
-OPTIONS = --data "$(DATA)" $(if $(PRESET),--preset $(PRESET)) $(if $(NAME),--name "$(NAME)") \
-          $(if $(SEEDS),--seeds $(SEEDS)) $(if $(JOBS),--jobs $(JOBS)) $(if $(SET),--set $(SET))
+FASTSLOW := $(RUN) -m fastslow
+OPTIONS = data="$(DATA)" $(if $(PRESET),preset=$(PRESET)) $(if $(NAME),name="$(NAME)") \
+          $(if $(SEEDS),seeds=$(SEEDS)) $(if $(JOBS),jobs=$(JOBS)) $(SET)
+
+# a misspelt variable must not be ignored: make submit SEED=5
+KNOWN := PYTHON DATA PRESET NAME SEEDS JOBS SET SRC OUT SIZE VENV RUN READY TESTED COMPILER
+GIVEN := $(foreach v,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $v))),$v))
+UNKNOWN := $(filter-out $(KNOWN),$(GIVEN))
+ifneq ($(strip $(UNKNOWN)),)
+$(error no such variable: $(UNKNOWN); known are $(KNOWN))
+endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: help submit submission features train ensemble smoke convert sample data test lint clean setup
+.PHONY: help submit submission features train ensemble smoke report figures convert sample data test lint clean setup
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z ]+:.*## / {n = split($$1, names, " "); \
@@ -32,30 +41,36 @@ help: ## Show this list
 	@echo "          SET='gnn.layout.epochs=50 features.layout.hops=1'"
 
 submit: $(READY) ## Features, training, ensemble, checked submission; DATA=kaggle also uploads it
-	@$(RUN) -m fastslow.workflow submit $(OPTIONS)
+	@$(FASTSLOW) submit $(OPTIONS)
 
 submission features train ensemble: $(READY) ## The same up to that stage, nothing is uploaded
-	@$(RUN) -m fastslow.workflow $@ $(OPTIONS)
+	@$(FASTSLOW) $@ $(OPTIONS)
+
+report: $(READY) ## Render the executed notebooks of a run to HTML with an index page (NAME=sample)
+	@$(FASTSLOW) report $(if $(NAME),name="$(NAME)") $(SET)
+
+figures: $(READY) ## Draw the README's figures from the sample run, after make submit
+	@$(FASTSLOW) figures $(SET)
 
 smoke: $(READY) ## The whole path with next to no training, in about a minute
-	@$(RUN) -m fastslow.workflow submission --preset smoke $(OPTIONS)
+	@$(FASTSLOW) smoke $(OPTIONS)
 
 convert: $(if $(SRC),$(READY)) ## A program of yours to a competition file: SRC=program.hlo or SRC=model.py:make
 ifeq ($(SRC),)
 	@echo "make convert SRC=program.hlo       an HLO file: HloModuleProto, HloProto, TpuGraphs' .pb, text"
 	@echo "make convert SRC=model.py:make     a JAX function: make() returns (function, arguments) for jax.jit"
 	@echo "             OUT=FOLDER            a competition folder of your own instead of data/converted"
-	@echo "             SET='configs=200 padding=-1 generation=v4 name=mine'"
+	@echo "             SET='configs=200 generation=v4 name=mine'"
 	@exit 2
 else
-	@$(RUN) -m fastslow.programs.convert_cli "$(SRC)" $(if $(OUT),--data-root "$(OUT)") $(if $(SET),--set $(SET))
+	@$(FASTSLOW) convert "$(SRC)" $(if $(OUT),data_root="$(OUT)") $(SET)
 endif
 
 sample: $(COMPILER) ## The sample competition anew, with the TPU compiler: an hour or two (SIZE=large: days)
-	@$(RUN) -m fastslow.programs.sample "size=$(SIZE)" $(SET)
+	@$(FASTSLOW) sample size=$(SIZE) $(SET)
 
-data: $(READY) ## Download the real competition into data/raw (goes on where it stopped)
-	@$(RUN) -m fastslow.kaggle.download --root data/raw $(SET)
+data: $(READY) ## Download the real competition into data/raw (resumes where it stopped)
+	@$(FASTSLOW) data $(SET)
 
 test: $(TESTED) ## Run the tests
 	@$(RUN) -m pytest
@@ -65,8 +80,8 @@ lint: $(TESTED) ## Check style of code and notebooks, and that notebooks carry n
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/nbstripout --verify notebooks/*.ipynb
 
-clean: ## Remove features, runs and submissions made here (keeps data and the environment)
-	@find features runs submissions -mindepth 1 ! -name README.md -delete 2>/dev/null || true
+clean: ## Remove features, runs and submissions made here or in FASTSLOW_HOME (keeps data and .venv)
+	@cd "$${FASTSLOW_HOME:-.}" && find features runs submissions -mindepth 1 ! -name README.md -delete 2>/dev/null || true
 
 setup: $(READY) ## Only make the environment
 

@@ -171,6 +171,14 @@ class Plan:
         return f"runs/{self.name}/ensemble-{collection.slug}"
 
 
+def sections() -> dict[str, type[Config]]:
+    """Return the settings class of every section that the command line takes settings for."""
+    return {
+        section if config is _CONFIGS.get((section, "tile"), (config,))[0] else f"{section}.{kind}": config
+        for (section, kind), (config, _) in _CONFIGS.items()
+    }
+
+
 def parse_overrides(texts: list[str]) -> dict[str, dict]:
     """Settings by section from ``section.setting=value`` or ``section.kind.setting=value``.
 

@@ -1,18 +1,15 @@
-"""Runs the notebooks from npz files to a submission, skipping what is up to date.
+"""Run the notebooks from npz files to a submission, skipping what is up to date."""
 
-``python -m fastslow.workflow --help``; the Makefile calls nothing else for its main targets.
-"""
-
-import argparse
+import contextlib
 import json
-import logging
 import os
-import signal
 import sys
 import time
+from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import asdict
 from pathlib import Path
+from typing import Literal
 
 import pandas as pd
 import papermill
@@ -20,13 +17,13 @@ from nbclient.exceptions import DeadKernelError
 from papermill.exceptions import PapermillExecutionError
 
 from fastslow.core.artifacts import commit, read_manifest
-from fastslow.core.errors import ConfigError, DataError
+from fastslow.core.errors import ConfigError, FastslowError
 from fastslow.core.files import atomic_path
 from fastslow.core.progress import progress
-from fastslow.core.settings import PROJECT, resolve
+from fastslow.core.settings import PROJECT, Config, NonNegative, resolve
 from fastslow.evaluation.results import format_table
 from fastslow.kaggle.cli_process import credentials
-from fastslow.kaggle.client import KaggleError, SubmissionResult, submit, wait_for_score
+from fastslow.kaggle.client import SubmissionResult, submit, wait_for_score
 from fastslow.kaggle.ledger import read_record, update_record
 from fastslow.kaggle.submission import check_submission
 from fastslow.presets import PRESETS
@@ -39,8 +36,28 @@ LOG_SECONDS = 60.0  # the same where the output is a file: a line each time
 _KERNEL_DIED = "the kernel was killed; where memory ran out, run fewer notebooks at a time (JOBS=1)"
 
 
-class StepError(RuntimeError):
+class StepError(FastslowError):
     """A notebook failed; the message holds its error and where the executed notebook lies."""
+
+
+class RunConfig(Config):
+    """Settings of a run from npz files to a submission."""
+
+    target: Literal[*STAGES, "submit"] = "submit"
+    """Last stage to run; ``submit`` also uploads."""
+    data: str = "sample"
+    """``sample``, ``kaggle`` (``data/raw``), or a folder that holds ``npz_all/``."""
+    preset: Literal["", *PRESETS] = ""
+    """Settings to start from; that of the data if empty (``kaggle`` for a folder)."""
+    name: str = ""
+    """Name of the run: its features, runs and submission are stored under it; that of the data if empty."""
+    seeds: NonNegative = 0
+    """Seeds of each model; 0 for 3, and for 1 in the preset ``smoke``."""
+    jobs: NonNegative = 0
+    """Notebooks that run side by side; 0 for one per core."""
+    set: list[str] = []
+    """Settings of steps, each ``SECTION.NAME=VALUE`` or ``SECTION.KIND.NAME=VALUE``, such as
+    ``gnn.layout.epochs=20``."""
 
 
 def run_step(step: Step) -> float:
@@ -84,7 +101,7 @@ def run_steps(steps: list[Step], jobs: int) -> None:
         DataError: The data are missing or broken.
     """
     quiet = not sys.stderr.isatty()
-    with progress(total=len(steps), unit="step", disable=quiet) as bar, ThreadPoolExecutor(jobs) as pool:
+    with progress(total=len(steps), unit="step", disable=quiet) as bar, _notebooks(jobs) as pool:
         for stage in STAGES:
             wanted = [step for step in steps if step.stage == stage]
             # asked once a step: for features it reads the directory of every data file
@@ -99,6 +116,20 @@ def run_steps(steps: list[Step], jobs: int) -> None:
                 for change in artifact.changes():
                     bar.write(f"  {step.name}: {change}", file=sys.stderr)
             _run_stage([step for step, _ in outdated], pool, bar)
+
+
+@contextlib.contextmanager
+def _notebooks(jobs: int) -> Iterator[ThreadPoolExecutor]:
+    """Give threads that each run a notebook; after Ctrl-C they are not waited for."""
+    pool = ThreadPoolExecutor(jobs)
+    wait_for_them = True
+    try:
+        yield pool
+    except KeyboardInterrupt:
+        wait_for_them = False
+        raise
+    finally:
+        pool.shutdown(wait=wait_for_them, cancel_futures=True)
 
 
 def _run_stage(steps: list[Step], pool: ThreadPoolExecutor, bar) -> None:
@@ -169,66 +200,37 @@ def report(plan: Plan) -> None:
     print(f"{plan.csv}: {rows} rows, read back and checked; table and plot lie beside it")
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m fastslow.workflow", description=__doc__.splitlines()[0])
-    parser.add_argument("target", choices=(*STAGES, "submit"), help="last stage to run; submit also uploads")
-    roots = ", ".join(f"{name} ({root})" for name, root in DATA_ROOTS.items())
-    parser.add_argument("--data", default="sample", help=f"{roots}, or a folder that holds npz_all/")
-    parser.add_argument(
-        "--preset", choices=tuple(PRESETS), help="settings to start from (default: that of the data)"
-    )
-    parser.add_argument("--name", help="name of the run (default: that of the data, or smoke)")
-    parser.add_argument("--seeds", type=int, help="seeds of each model (default: 3, smoke: 1)")
-    parser.add_argument(
-        "--jobs", type=int, default=os.cpu_count() or 1, help="notebooks side by side (default: cores)"
-    )
-    parser.add_argument(
-        "--set",
-        nargs="*",
-        default=[],
-        metavar="SECTION.NAME=VALUE",
-        help="settings, such as gnn.layout.epochs=20",
-    )
-    return parser
-
-
-def make_plan(options: argparse.Namespace) -> Plan:
-    """The plan of a command line.
-
-    Raises:
-        ConfigError: An option is out of range.
-    """
-    usual = 1 if options.preset == "smoke" else 3
-    seeds = usual if options.seeds is None else options.seeds
-    if seeds < 1 or options.jobs < 1:
-        raise ConfigError(f"seeds, jobs: {seeds}, {options.jobs}; 1 or more wanted")
-    known = options.data in DATA_ROOTS
-    preset = options.preset or (options.data if known else "kaggle")
-    folder = options.data if known else resolve(options.data).resolve().name
-    name = options.name or (preset if preset == "smoke" else folder)
+def make_plan(config: RunConfig) -> Plan:
+    """Return the steps that a run stands for, with what its data and preset leave open filled in."""
+    known = config.data in DATA_ROOTS
+    preset = config.preset or (config.data if known else "kaggle")
+    folder = config.data if known else resolve(config.data).resolve().name
+    name = config.name or (preset if preset == "smoke" else folder)
     if not name or Path(name).name != name or name.startswith("."):
         raise ConfigError(f"name: {name!r} is not a plain folder name")
-    return Plan(options.data, name, preset, seeds, parse_overrides(options.set), options.jobs)
+    seeds = config.seeds or (1 if preset == "smoke" else 3)
+    jobs = config.jobs or os.cpu_count() or 1
+    return Plan(config.data, name, preset, seeds, parse_overrides(config.set), jobs)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run from the command line; the exit status."""
-    options = _parser().parse_args(arguments)
-    logging.getLogger("papermill").setLevel(logging.ERROR)
-    threads = max(1, (os.cpu_count() or 1) // options.jobs)
+def run(config: RunConfig) -> None:
+    """Run all stages up to the target, skipping what is up to date, and print the scores.
+
+    Raises:
+        ConfigError: A setting is wrong.
+        DataError: The data are missing or broken.
+        StepError: A notebook failed.
+        KaggleError: The upload failed.
+    """
+    plan = make_plan(config)
+    threads = max(1, (os.cpu_count() or 1) // plan.jobs)
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))  # side by side, kernels must not fight for cores
-    try:
-        plan = make_plan(options)
-        last = STAGES.index("submission" if options.target == "submit" else options.target)
-        run_steps([step for step in plan.steps() if STAGES.index(step.stage) <= last], plan.jobs)
-        if STAGES[last] == "submission":
-            report(plan)
-        if options.target == "submit":
-            _submit(plan)
-    except (ConfigError, DataError, StepError, KaggleError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
+    last = STAGES.index("submission" if config.target == "submit" else config.target)
+    run_steps([step for step in plan.steps() if STAGES.index(step.stage) <= last], plan.jobs)
+    if STAGES[last] == "submission":
+        report(plan)
+    if config.target == "submit":
+        _submit(plan)
 
 
 def _submit(plan: Plan) -> None:
@@ -242,9 +244,3 @@ def _submit(plan: Plan) -> None:
         )
     else:
         upload(resolve(plan.csv), resolve(plan.data_root))
-
-
-if __name__ == "__main__":
-    # Ctrl-C ends it and its notebooks at once; Python's own handler would wait for the running ones
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    sys.exit(main())

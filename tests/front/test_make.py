@@ -62,52 +62,48 @@ def test_every_target_has_a_recipe(tmp_path, target):
 
 def test_a_dry_run_shows_the_command():
     done = make("-n", "submit", "DATA=kaggle", "SEEDS=2", "SET=gnn.layout.epochs=3")
-    wanted = (
-        '.venv/bin/python -m fastslow.workflow submit --data "kaggle" --seeds 2 --set gnn.layout.epochs=3'
-    )
+    wanted = '.venv/bin/python -m fastslow submit data="kaggle" seeds=2 gnn.layout.epochs=3'
     assert re.sub(" +", " ", done.stdout.strip().splitlines()[-1]).strip() == wanted
 
 
-@pytest.mark.parametrize("target", ["submit", "submission", "features", "train", "ensemble"])
-def test_settings_reach_the_workflow_as_typed(called, target):
-    workflow = ["-m", "fastslow.workflow", target, "--data"]
-    assert called(target) == [*workflow, "sample"]
-    typed = ("DATA=/my data/of today", "NAME=two words", "PRESET=smoke", "SEEDS=2", "JOBS=3")
+@pytest.mark.parametrize("target", ["submit", "submission", "features", "train", "ensemble", "smoke"])
+def test_settings_reach_the_command_as_typed(called, target):
+    command = ["-m", "fastslow", target]
+    assert called(target) == [*command, "data=sample"]
+    typed = ("DATA=/my data/of today", "NAME=two words", "PRESET=kaggle", "SEEDS=2", "JOBS=3")
     settings = ["gnn.layout.epochs=3", "ranker.num_iterations=5"]
-    options = ["--preset", "smoke", "--name", "two words", "--seeds", "2", "--jobs", "3", "--set", *settings]
-    assert called(target, *typed, f"SET={' '.join(settings)}") == [*workflow, "/my data/of today", *options]
-
-
-def test_smoke_takes_settings_too(called):
-    smoke = ["-m", "fastslow.workflow", "submission", "--preset", "smoke", "--data", "sample"]
-    assert called("smoke") == smoke
-    assert called("smoke", "NAME=mine") == [*smoke, "--name", "mine"]
+    options = ["data=/my data/of today", "preset=kaggle", "name=two words", "seeds=2", "jobs=3", *settings]
+    assert called(target, *typed, f"SET={' '.join(settings)}") == [*command, *options]
 
 
 def test_the_other_targets(called):
-    assert called("data") == ["-m", "fastslow.kaggle.download", "--root", "data/raw"]
-    assert called("data", "SET=--source google")[-2:] == ["--source", "google"]
+    assert called("data") == ["-m", "fastslow", "data"]
+    assert called("data", "SET=source=google")[-1] == "source=google"
+    assert called("report") == ["-m", "fastslow", "report"]
+    assert called("report", "NAME=my run") == ["-m", "fastslow", "report", "name=my run"]
+    assert called("figures") == ["-m", "fastslow", "figures"]
     assert called("test") == ["-m", "pytest"]
 
 
+@pytest.mark.parametrize("target", ["submit", "help"])
+def test_an_unknown_variable_is_refused(tmp_path, target):
+    done = make(target, "SEED=5", folder=tmp_path)
+    assert done.returncode != 0 and "no such variable: SEED; known are PYTHON DATA" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
 def test_convert_takes_a_source_and_settings(called):
-    convert = ["-m", "fastslow.programs.convert_cli"]
+    convert = ["-m", "fastslow", "convert"]
     assert called("convert", "SRC=my model.py:make") == [*convert, "my model.py:make"]
-    typed = ("SRC=x.pb", "OUT=/my data", "SET=configs=200 padding=-1")
-    options = ["--data-root", "/my data", "--set", "configs=200", "padding=-1"]
-    assert called("convert", *typed) == [*convert, "x.pb", *options]
+    typed = ("SRC=x.pb", "OUT=/my data", "SET=configs=200 seed=1")
+    assert called("convert", *typed) == [*convert, "x.pb", "data_root=/my data", "configs=200", "seed=1"]
 
 
 def test_sample_takes_a_size_and_settings(called):
-    assert called("sample") == ["-m", "fastslow.programs.sample", "size=small"]
+    sample = ["-m", "fastslow", "sample"]
+    assert called("sample") == [*sample, "size=small"]
     typed = ("SIZE=large", "SET=processes=4 seed=1")
-    assert called("sample", *typed) == [
-        "-m",
-        "fastslow.programs.sample",
-        "size=large",
-        "processes=4",
-        "seed=1",
-    ]
+    assert called("sample", *typed) == [*sample, "size=large", "processes=4", "seed=1"]
 
 
 def test_convert_without_a_source_says_how_and_sets_nothing_up(tmp_path):
@@ -117,7 +113,7 @@ def test_convert_without_a_source_says_how_and_sets_nothing_up(tmp_path):
 
 
 def test_the_environment_does_not_steer(called):
-    assert called("submit", NAME="MY-LAPTOP", DATA="/x", SET="a=1")[3:] == ["--data", "sample"]
+    assert called("submit", NAME="MY-LAPTOP", DATA="/x", SET="a=1")[3:] == ["data=sample"]
 
 
 def test_clean_removes_only_what_was_made(tmp_path):
@@ -134,6 +130,16 @@ def test_clean_removes_only_what_was_made(tmp_path):
     assert not list((tmp_path / "runs").iterdir())
     shutil.rmtree(tmp_path / "runs")
     assert make("clean", folder=tmp_path).returncode == 0
+
+
+def test_clean_follows_fastslow_home(tmp_path):
+    here, home = (tmp_path / name / "runs" / "sample" / "model.pt" for name in ("here", "my home"))
+    for path in (here, home):
+        path.parent.mkdir(parents=True)
+        path.write_text("x")
+    done = make("clean", folder=tmp_path / "here", FASTSLOW_HOME=str(tmp_path / "my home"))
+    assert done.returncode == 0, done.stderr
+    assert here.is_file() and not home.exists()
 
 
 def test_the_repository_is_clean_to_the_linters():

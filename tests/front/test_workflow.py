@@ -11,7 +11,7 @@ import numpy as np
 import psutil
 import pytest
 
-from fastslow import workflow
+from fastslow import cli, workflow
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.competition.metrics import competition_score
 from fastslow.competition.survey import SurveyConfig
@@ -27,7 +27,7 @@ LAYOUTS = [c.slug for c in COLLECTIONS if c.kind == "layout"]
 
 def run(*arguments):
     """The workflow in this process; its exit status."""
-    return workflow.main([*arguments, "--preset", "smoke", "--jobs", "2"])
+    return cli.main([*arguments, "preset=smoke", "jobs=2"])
 
 
 def manifests(home, name="smoke"):
@@ -88,7 +88,7 @@ def test_a_second_run_redoes_nothing(home, capsys):
         (
             "ranker.layout.num_iterations=7",
             [f"runs/smoke/{kind}-{slug}" for slug in LAYOUTS for kind in ("ranker", "ensemble")],
-            "  ranker-layout-xla-default-s0: rounds: 30 -> 7",
+            "  ranker-layout-xla-default-s0: num_iterations: 30 -> 7",
         ),
         (
             "features.tile.padding=0",
@@ -102,7 +102,7 @@ def test_a_second_run_redoes_nothing(home, capsys):
         (
             "additive.num_iterations=7",
             [f"runs/smoke/{kind}-{slug}" for slug in LAYOUTS for kind in ("additive", "ensemble")],
-            "  additive-layout-nlp-random-s0: rounds: 10 -> 7",
+            "  additive-layout-nlp-random-s0: num_iterations: 10 -> 7",
         ),
         (
             "gnn.layout.epochs=1",
@@ -116,7 +116,7 @@ def test_a_second_run_redoes_nothing(home, capsys):
 )
 def test_a_changed_setting_redoes_exactly_what_depends_on_it(home, capsys, setting, redone, said):
     before = manifests(home)
-    assert run("submission", "--set", SERIAL, setting) == 0
+    assert run("submission", SERIAL, setting) == 0
     after = manifests(home)
     changed = {folder.removesuffix("-s0") for folder in after if after[folder] != before[folder]}
     assert changed == {*redone, "runs/smoke/submission"}
@@ -175,10 +175,10 @@ def test_a_kernel_that_dies_is_told(home):
     assert resolve(step.config.folder).joinpath("failed.ipynb").is_file()
 
 
-LONG = ("--set", "gnn.tile.epochs=150", "gnn.tile.evaluate_every=10")
+LONG = ("gnn.tile.epochs=150", "gnn.tile.evaluate_every=10")
 
 
-def begin_and_stop(home, signal_number):
+def begin_and_stop(home, signal_number, status):
     """Begin a long training, and stop it after a checkpoint that was not there before."""
     checkpoint = home / "runs/smoke/training-tile-s0/checkpoint.pt"
     before = checkpoint.stat().st_mtime_ns if checkpoint.exists() else 0
@@ -189,7 +189,7 @@ def begin_and_stop(home, signal_number):
             time.sleep(0.02)
         notebooks = psutil.Process(process.pid).children(recursive=True)
         process.send_signal(signal_number)
-        assert process.wait(timeout=5) == -signal_number
+        assert process.wait(timeout=5) == status
     finally:
         process.kill()
     _, alive = psutil.wait_procs(notebooks, timeout=20)
@@ -198,8 +198,8 @@ def begin_and_stop(home, signal_number):
 
 def test_an_interrupted_run_goes_on(home):
     complete, folder = set(manifests(home)), home / "runs/smoke/training-tile-s0"
-    for signal_number in (signal.SIGINT, signal.SIGKILL):
-        begin_and_stop(home, signal_number)
+    for signal_number, status in ((signal.SIGINT, cli.INTERRUPTED), (signal.SIGKILL, -signal.SIGKILL)):
+        begin_and_stop(home, signal_number, status)
         runs = {"runs/smoke/training-tile-s0", "runs/smoke/gnn-tile-xla-s0"}
         assert complete - set(manifests(home)) == runs
         assert not list(home.rglob("failed.ipynb"))
@@ -214,7 +214,7 @@ def test_two_at_once_with_spaces_in_names_give_the_same_bytes(home):
     missing = shutil.ignore_patterns("*layout-xla-random*", "submission")
     for stem in ("features", "runs"):
         shutil.copytree(home / stem / "smoke", home / stem / "my run", ignore=missing)
-    named = ("--data", str(root), "--name", "my run", "--set", SERIAL)
+    named = (f"data={root}", "name=my run", SERIAL)
     both = [subprocess.Popen(command("features", *named), env=environment(home)) for _ in range(2)]
     assert [process.wait() for process in both] == [0, 0]
     assert run("submission", *named) == 0
@@ -226,47 +226,50 @@ def test_two_at_once_with_spaces_in_names_give_the_same_bytes(home):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--set", "gnn.epoch=1"], "epoch: no such setting of .*did you mean 'epochs'"),
-        (["--set", "gnn.layout.epochs=many"], "epochs: 'many' is str, int wanted"),
-        (["--set", "gnn.layout.epochs=0"], "epochs: 0 is not 1 or more"),
-        (["--set", "gnn.folder=elsewhere"], "gnn.folder: is set by the workflow"),
-        (["--set", "network.epochs=1"], "'network.epochs=1': a setting is given as SECTION.NAME=VALUE"),
-        (["--seeds", "0"], "seeds, jobs: 0"),
-        (["--name", "a/b"], "name: 'a/b' is not a plain folder name"),
-        (["--name", ".hidden"], "not a plain folder name"),
-        (["--data", "/"], "name: '' is not a plain folder name"),
-        (["--data", "no/such/folder"], "no/such/folder/npz_all/.*: no npz files.*make data"),
+        (["gnn.epoch=1"], "epoch: no such setting of .*did you mean 'epochs'"),
+        (["gnn.layout.epochs=many"], "epochs: 'many' is str, int wanted"),
+        (["gnn.layout.epochs=0"], "epochs: 0 is not 1 or more"),
+        (["gnn.folder=elsewhere"], "gnn.folder: is set by the workflow"),
+        (["network.epochs=1"], "'network.epochs=1': a setting is given as SECTION.NAME=VALUE"),
+        (["seeds=-1"], "seeds: -1 is not 0 or more"),
+        (["seed=5"], "seed: no such setting of RunConfig; did you mean 'seeds'"),
+        (["preset=smoke", "preset=kaggle"], "preset: is given twice"),
+        (["fast"], "'fast': a setting is given as NAME=VALUE"),
+        (["name=a/b"], "name: 'a/b' is not a plain folder name"),
+        (["name=.hidden"], "not a plain folder name"),
+        (["data=/"], "name: '' is not a plain folder name"),
+        (["data=no/such/folder"], "no/such/folder/npz_all/.*: no npz files.*make data"),
     ],
 )
 def test_wrong_settings_are_refused_before_anything_runs(tmp_path, monkeypatch, capsys, arguments, said):
     monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
-    assert workflow.main(["submission", *arguments]) == 1
+    assert cli.main(["submission", *arguments]) == 1
     error = capsys.readouterr().err
     assert re.search(f"error: .*{said}", error), error
     assert not list(tmp_path.rglob("*.ipynb"))
 
 
-def options(*arguments):
-    return workflow._parser().parse_args(["submit", *arguments])
+def plan_of(*arguments):
+    return workflow.make_plan(workflow.RunConfig.from_texts(arguments))
 
 
 @pytest.mark.parametrize(
     ("arguments", "name", "preset", "root"),
     [
         ([], "sample", "sample", "data/sample"),
-        (["--data", "kaggle"], "kaggle", "kaggle", "data/raw"),
-        (["--data", "kaggle", "--preset", "smoke"], "smoke", "smoke", "data/raw"),
-        (["--data", "/some/where/mine"], "mine", "kaggle", "/some/where/mine"),
-        (["--data", "smoke/"], "smoke", "kaggle", "smoke/"),
-        (["--preset", "smoke", "--name", "x"], "x", "smoke", "data/sample"),
+        (["data=kaggle"], "kaggle", "kaggle", "data/raw"),
+        (["data=kaggle", "preset=smoke"], "smoke", "smoke", "data/raw"),
+        (["data=/some/where/mine"], "mine", "kaggle", "/some/where/mine"),
+        (["data=smoke/"], "smoke", "kaggle", "smoke/"),
+        (["preset=smoke", "name=x"], "x", "smoke", "data/sample"),
     ],
 )
 def test_names_and_presets_follow_from_the_data(arguments, name, preset, root):
-    plan = workflow.make_plan(options(*arguments))
+    plan = plan_of(*arguments)
     assert (plan.name, plan.preset, plan.data_root) == (name, preset, root)
     assert plan.csv == f"submissions/{name}.csv"
     assert plan.seeds == (1 if preset == "smoke" else 3)
-    assert workflow.make_plan(options(*arguments, "--seeds", "2")).seeds == 2
+    assert plan_of(*arguments, "seeds=2").seeds == 2
 
 
 def test_a_home_elsewhere_is_taken_from_the_environment(tmp_path, monkeypatch):

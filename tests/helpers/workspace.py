@@ -37,7 +37,7 @@ def cut_sample(root: Path) -> Path:
 
 def command(*arguments: str) -> list[str]:
     """The workflow's command line with next to no training."""
-    return [sys.executable, "-m", "fastslow.workflow", *arguments, "--preset", "smoke", "--jobs", "2"]
+    return [sys.executable, "-m", "fastslow", *arguments, "preset=smoke", "jobs=2"]
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -52,7 +52,7 @@ def finished(tmp_path_factory) -> tuple[Path, subprocess.CompletedProcess]:
     home = tmp_path_factory.mktemp("finished")
     cut_sample(home / "data" / "sample")
     done = subprocess.run(
-        command("submit", "--set", SERIAL), env=environment(home), cwd=home, capture_output=True, text=True
+        command("submit", SERIAL), env=environment(home), cwd=home, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     return home, done

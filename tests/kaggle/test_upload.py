@@ -5,12 +5,12 @@ import shutil
 
 import pytest
 
-from fastslow import workflow
+from fastslow import cli, workflow
 from fastslow.core.errors import DataError
 from fastslow.kaggle.ledger import read_record
 from helpers.kaggle_stub import KaggleStub, clean_environment
 
-COMMAND = ("submit", "--preset", "smoke", "--jobs", "2", "--data")
+COMMAND = ("submit", "preset=smoke", "jobs=2")
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def stub(csv, tmp_path, monkeypatch):
 
 
 def test_the_score_goes_into_record_and_ledger_and_nothing_is_sent_twice(stub, csv, capsys):
-    assert workflow.main([*COMMAND, "kaggle"]) == 0
+    assert cli.main([*COMMAND, "data=kaggle"]) == 0
     said = capsys.readouterr().out
     assert stub.uploads == [csv.read_bytes()]
     assert "smoke.csv: uploaded; waiting for its score" in said
@@ -45,7 +45,7 @@ def test_the_score_goes_into_record_and_ledger_and_nothing_is_sent_twice(stub, c
     row = csv.with_name("ledger.md").read_text().splitlines()[-1]
     assert row.startswith("| smoke |") and row.endswith("| 0.6940 | 0.7050 |")
 
-    assert workflow.main([*COMMAND, "kaggle"]) == 0
+    assert cli.main([*COMMAND, "data=kaggle"]) == 0
     assert "uploaded before; asking for its score" in capsys.readouterr().out
     assert stub.calls["CreateSubmission"] == 1 and len(stub.uploads) == 1
     assert json.loads(csv.with_suffix(".json").read_text())["kaggle"]["private"] == 0.705
@@ -57,16 +57,16 @@ def test_a_run_stopped_while_waiting_only_asks_for_the_score(stub, csv, capsys, 
 
     with monkeypatch.context() as patch:
         patch.setattr(workflow, "wait_for_score", lose)
-        assert workflow.main([*COMMAND, "kaggle"]) == 1
+        assert cli.main([*COMMAND, "data=kaggle"]) == 1
     assert "kaggle" not in read_record(csv)
-    assert workflow.main([*COMMAND, "kaggle"]) == 0
+    assert cli.main([*COMMAND, "data=kaggle"]) == 0
     assert stub.calls["CreateSubmission"] == 1
     assert read_record(csv)["kaggle"] == {"public": 0.694, "private": 0.705}
 
 
 def test_a_failed_upload_is_an_error(stub, csv, capsys):
     stub.answers = {f"/upload/blob-{n}": [500] for n in range(5)}
-    assert workflow.main([*COMMAND, "kaggle"]) == 1
+    assert cli.main([*COMMAND, "data=kaggle"]) == 1
     said = capsys.readouterr().err
     assert "error: the upload failed, nothing was submitted" in said and "secret" not in said
     assert stub.calls["CreateSubmission"] == 0
@@ -74,7 +74,7 @@ def test_a_failed_upload_is_an_error(stub, csv, capsys):
 
 
 def test_without_credentials_it_says_what_to_type(csv, capsys):
-    assert workflow.main([*COMMAND, "kaggle"]) == 0
+    assert cli.main([*COMMAND, "data=kaggle"]) == 0
     said = capsys.readouterr().out
     assert "not uploaded: no Kaggle credentials" in said
     assert "export KAGGLE_API_TOKEN=" in said and "make submit DATA=kaggle" in said
@@ -82,13 +82,13 @@ def test_without_credentials_it_says_what_to_type(csv, capsys):
 
 
 def test_the_sample_is_never_uploaded(stub, csv, capsys):
-    assert workflow.main([*COMMAND, "sample"]) == 0
+    assert cli.main([*COMMAND, "data=sample"]) == 0
     assert "not uploaded: data/sample is not the Kaggle competition" in capsys.readouterr().out
     assert not stub.calls
 
 
 def test_a_submission_alone_is_never_uploaded(stub, csv):
-    assert workflow.main(["submission", *COMMAND[1:], "kaggle"]) == 0
+    assert cli.main(["submission", *COMMAND[1:], "data=kaggle"]) == 0
     assert not stub.calls
 
 
@@ -101,7 +101,7 @@ def test_a_file_that_was_changed_by_hand_is_not_sent(stub, csv, capsys):
     with pytest.raises(DataError, match="not the file its record was written for"):
         workflow.upload(csv, csv.parents[1] / "data" / "raw")
     csv.write_text("\n".join([header, *rest]) + "\n")
-    assert workflow.main([*COMMAND, "kaggle"]) == 1
+    assert cli.main([*COMMAND, "data=kaggle"]) == 1
     said = capsys.readouterr().err
     assert f"error: {csv}: " in said and name in said
     assert not stub.calls

@@ -1,11 +1,15 @@
-"""The two errors that a user can mend: a setting that is wrong, and a file that is wrong."""
+"""Errors that a user can mend; the message names what is wrong and the remedy."""
 
 
-class ConfigError(ValueError):
+class FastslowError(Exception):
+    """Base class: the command line prints the message without a traceback."""
+
+
+class ConfigError(FastslowError, ValueError):
     """A setting is unknown, of the wrong type, or out of range; the message names the field."""
 
 
-class DataError(ValueError):
+class DataError(FastslowError, ValueError):
     """A file is missing, broken, or does not fit its neighbours.
 
     The message names the file, the key or row where there is one, and the remedy.

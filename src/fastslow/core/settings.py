@@ -131,6 +131,37 @@ class Config(BaseModel):
         """
         return cls(**{name: variables[name] for name in _declared(variables, set(cls.model_fields))})
 
+    @classmethod
+    def from_texts(
+        cls, texts: Sequence[str], fixed: Mapping[str, Any] | None = None, first: str = ""
+    ) -> Self:
+        """Return the settings of a command line.
+
+        Args:
+            texts: Each ``NAME=VALUE``, the value a Python literal (``1e-3``, ``True``) or a string. Those
+                with a dotted name are settings of steps and are collected in the field ``set``.
+            fixed: Settings that are given already; giving one again is refused.
+            first: Field whose value may come first without its name.
+
+        Raises:
+            ConfigError: A text is of another form, a setting is given twice, or a value is refused.
+        """
+        settings, dotted = dict(fixed or {}), []
+        for place, text in enumerate(texts):
+            name, equals, value = text.partition("=")
+            if first and place == 0 and name not in cls.model_fields:
+                name, equals, value = first, "=", text
+            if not equals or not name:
+                raise ConfigError(f"{text!r}: a setting is given as NAME=VALUE (for example seed=1)")
+            if "." in name and "set" in cls.model_fields:
+                dotted.append(text)
+                continue
+            if name in settings:
+                raise ConfigError(f"{name}: is given twice, as {settings[name]!r} and {value!r}")
+            field = cls.model_fields.get(name)
+            settings[name] = value if field and _kind(field) is str else parse_value(value)
+        return cls(**settings, **({"set": dotted} if dotted else {}))
+
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields changed, checked again."""
         return type(self)(**{**self.asdict(), **changes})
@@ -246,18 +277,3 @@ def parse_value(text: str) -> Any:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
         return text
-
-
-def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
-    """Return the settings of a command line, each typed as NAME=VALUE.
-
-    Raises:
-        ConfigError: One is of another form.
-    """
-    settings = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise ConfigError(f"{text!r}: a setting is given as NAME=VALUE (for example seed=1)")
-        settings[name] = parse_value(value)
-    return settings

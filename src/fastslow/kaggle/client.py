@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastslow.core.errors import ConfigError, DataError
+from fastslow.core.errors import ConfigError, DataError, FastslowError
 from fastslow.kaggle.cli_process import credentials, run, scrub
 
 COMPETITION = "predict-ai-model-runtime"
@@ -69,7 +69,7 @@ _MEANINGS = (  # A sign in the CLI's output, the problem, the remedy, whether it
 )
 
 
-class KaggleError(RuntimeError):
+class KaggleError(FastslowError):
     """Kaggle did not do what was asked; the message says why and what to type.
 
     Args:

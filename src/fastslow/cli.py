@@ -1,0 +1,155 @@
+"""The command line: every command, its settings, and one way to end on an error.
+
+A setting is given as NAME=VALUE; a dotted name is a setting of a step, such as ``gnn.layout.epochs=50``.
+"""
+
+import argparse
+import importlib
+import logging
+import os
+import sys
+import textwrap
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from fastslow.core.errors import FastslowError
+from fastslow.core.settings import Config
+
+INTERRUPTED = 130  # exit status after Ctrl-C, as a shell has it
+
+
+class Command(NamedTuple):
+    """One command.
+
+    Args:
+        summary: What it does, in a sentence.
+        config: Class of its settings, as ``module:Class``.
+        run: Function of the settings, as ``module:function``.
+        fixed: Settings that the command stands for.
+        first: Setting whose value may be given first, without its name.
+    """
+
+    summary: str
+    config: str
+    run: str
+    fixed: dict = {}
+    first: str = ""
+
+
+def _stage(target: str, summary: str, **fixed) -> Command:
+    fixed = {"target": target, **fixed}
+    return Command(summary, "fastslow.workflow:RunConfig", "fastslow.workflow:run", fixed)
+
+
+COMMANDS = {
+    "submit": _stage("submit", "Run every stage to a checked submission.csv; data=kaggle also uploads it"),
+    "submission": _stage("submission", "Run every stage to a checked submission.csv, without uploading"),
+    "features": _stage("features", "Build the features of every collection"),
+    "train": _stage("train", "Build the features and train every model"),
+    "ensemble": _stage("ensemble", "Train every model and choose the weights of the ensembles"),
+    "smoke": _stage("submission", "Run every stage with next to no training", preset="smoke"),
+    "report": Command(
+        "Render the executed notebooks of a run to HTML with an index page",
+        "fastslow.evaluation.report:ReportConfig",
+        "fastslow.evaluation.report:make_report",
+    ),
+    "convert": Command(
+        "Convert a program (HLO file or JAX function) to a competition file",
+        "fastslow.programs.convert:ConvertConfig",
+        "fastslow.programs.convert_command:convert_program",
+        first="source",
+    ),
+    "sample": Command(
+        "Make the sample competition anew with the TPU compiler (an hour or two; size=large: days)",
+        "fastslow.programs.sample:SampleConfig",
+        "fastslow.programs.sample:make_sample",
+    ),
+    "data": Command(
+        "Download, check and unpack the real competition's data; resumes where it stopped",
+        "fastslow.kaggle.download:DownloadConfig",
+        "fastslow.kaggle.download:download",
+    ),
+    "figures": Command(
+        "Draw the figures of the README from a finished run",
+        "fastslow.readme_figures:FiguresConfig",
+        "fastslow.readme_figures:make_figures",
+    ),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command.
+
+    Args:
+        arguments: Words of the command line; those of the process by default.
+
+    Returns:
+        The exit status: 0, 1 after an error whose message names the remedy, 130 after Ctrl-C.
+    """
+    options = _parser().parse_args(arguments)
+    command = COMMANDS[options.command]
+    logging.getLogger("papermill").setLevel(logging.ERROR)
+    try:
+        config = _load(command.config).from_texts(options.settings, command.fixed, command.first)
+        _load(command.run)(config)
+    except FastslowError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\ninterrupted; the same command resumes where it stopped", file=sys.stderr)
+        return INTERRUPTED
+    return 0
+
+
+def run_process() -> None:
+    """Run the command of this process and end it; after Ctrl-C at once, whatever its threads do."""
+    status = main()
+    if status == INTERRUPTED:
+        sys.stdout.flush()
+        os._exit(status)
+    sys.exit(status)
+
+
+def _load(name: str):
+    module, _, attribute = name.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose help of a command lists its settings; their modules are imported only for that."""
+
+    def format_help(self) -> str:
+        name = self.prog.split()[-1]
+        if name not in COMMANDS:
+            return super().format_help()
+        command = COMMANDS[name]
+        text = super().format_help() + "\nsettings, each as NAME=VALUE:\n"
+        text += describe(_load(command.config), hidden=command.fixed)
+        if command.config == "fastslow.workflow:RunConfig":
+            for section, config in _load("fastslow.steps:sections")().items():
+                text += f"\nsettings of {section}, each as {section}.NAME=VALUE:\n"
+                text += describe(config, hidden=("features", "runs", "folder", "collection", "data_root"))
+        return text
+
+
+def describe(config: type[Config], hidden: Sequence[str] = ()) -> str:
+    """Return the fields of a settings class as lines: name, default, range, sentence."""
+    lines = []
+    for setting in config.describe():
+        if setting.name not in hidden:
+            allowed = f"; {setting.allowed}" if setting.allowed else ""
+            lines.append(f"  {setting.name}={setting.default}  ({setting.kind}{allowed})")
+            lines += textwrap.wrap(setting.sentence, 100, initial_indent=" " * 6, subsequent_indent=" " * 6)
+    return "\n".join(lines) + "\n"
+
+
+def _parser() -> argparse.ArgumentParser:
+    about = "Rank the compiler configurations of an XLA program from fastest to slowest."
+    more = "fastslow COMMAND --help lists the settings of a command, with default, range and meaning."
+    parser = _Parser(prog="fastslow", description=about, epilog=more)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, command in COMMANDS.items():
+        own = commands.add_parser(name, help=command.summary, description=command.summary + ".")
+        first = f"{command.first.upper()}, then " if command.first else ""
+        own.add_argument("settings", nargs="*", metavar="NAME=VALUE", help=f"{first}settings")
+    return parser

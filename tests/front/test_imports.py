@@ -1,0 +1,76 @@
+"""The directions of import between packages: who may know whom, and that nothing goes round in a circle."""
+
+import ast
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import fastslow
+
+ROOT = Path(fastslow.__file__).parent
+MODULES = {
+    ".".join(path.relative_to(ROOT.parent).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in ROOT.rglob("*.py")
+}
+FRONT = "front door"
+BASE = {"core", "competition"}
+ALLOWED = {
+    "core": {"core"},
+    "competition": BASE,
+    "kaggle": BASE | {"kaggle"},
+    "xla": BASE | {"xla"},
+    "features": BASE | {"xla", "features"},
+    "evaluation": BASE | {"xla", "features", "kaggle", "evaluation"},
+    "networks": BASE | {"xla", "features", "kaggle", "evaluation", "networks"},
+    "rankers": BASE | {"xla", "features", "kaggle", "evaluation", "rankers"},
+    "programs": BASE | {"xla", "features", "programs"},
+}
+"""By package, the packages that it may import; modules of the front door may import all of them."""
+
+
+def package(module):
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 and (ROOT / parts[1]).is_dir() else FRONT
+
+
+def imports(module):
+    """The modules of this package that a module imports, also inside functions."""
+    found = set()
+    for node in ast.walk(ast.parse(MODULES[module].read_text())):
+        if isinstance(node, ast.ImportFrom):
+            inner = {f"{node.module}.{alias.name}" for alias in node.names} & MODULES.keys()
+            found |= inner or {node.module} & MODULES.keys()
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names} & MODULES.keys()
+    return found
+
+
+def test_every_package_has_a_rule_and_a_sentence():
+    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")}
+    assert packages == ALLOWED.keys()
+    for name in packages:
+        sentence = ast.get_docstring(ast.parse((ROOT / name / "__init__.py").read_text()))
+        assert sentence and sentence.endswith("."), name
+
+
+@pytest.mark.parametrize("name", sorted(ALLOWED))
+def test_a_package_imports_only_what_it_may(name):
+    wrong = [
+        f"{module} imports {other}"
+        for module in MODULES
+        if package(module) == name
+        for other in imports(module)
+        if package(other) not in ALLOWED[name]
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_modules_do_not_import_each_other_in_a_circle():
+    order = list(TopologicalSorter({module: imports(module) for module in MODULES}).static_order())
+    assert set(order) == MODULES.keys()
+
+
+def test_the_top_of_the_package_is_the_front_door_alone():
+    top = {path.stem for path in ROOT.glob("*.py")}
+    assert top <= {"__init__", "__main__", "cli", "workflow", "steps", "presets", "readme_figures"}
