@@ -1,6 +1,5 @@
 """The Makefile: its targets, what they call, and that settings reach the workflow as they were typed."""
 
-import importlib
 import json
 import os
 import re
@@ -148,14 +147,3 @@ def test_the_repository_is_clean_to_the_linters():
         pytest.skip("ruff and nbstripout are not installed beside this Python (pip install -e .[test])")
     done = make("lint", "TESTED=", f"VENV={sys.prefix}")
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_the_python_commands_of_the_readme_run():
-    commands = re.findall(r'python -c "(.+?)"', (ROOT / "README.md").read_text())
-    assert commands
-    for command in commands:
-        run = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True)
-        assert not run.returncode and "Settings" in run.stdout, run.stderr
-    for name in re.findall(r"`help\((fastslow\.[\w.]+)\)`", (ROOT / "README.md").read_text()):
-        module, _, attribute = name.rpartition(".")
-        assert getattr(importlib.import_module(module), attribute).__doc__

@@ -1,0 +1,91 @@
+"""The README: its commands run as a reader types them, and what it names exists."""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from helpers.competition_files import ROOT
+
+README = (ROOT / "README.md").read_text()
+ACTIVATE = "source .venv/bin/activate"
+BLOCKS = [block.strip().splitlines() for block in re.findall(r"```\n(.*?)```", README, re.S)]
+TYPED = [line.split("  #")[0].strip() for block in BLOCKS for line in block if ACTIVATE not in line]
+DOCUMENTS = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "data/README.md", "features/README.md"]
+DOCUMENTS += ["benchmarks/README.md", "src/fastslow/networks/README.md"]
+
+
+def commands(program):
+    found = [line for line in TYPED if line.split()[0] == program]
+    assert found, f"the README shows no {program}"
+    return found
+
+
+def in_a_fresh_shell(command, folder, **variables):
+    """Run a command after activating the environment, in a shell that inherits nothing."""
+    if not (Path(sys.prefix) / "bin" / "activate").is_file():
+        pytest.skip("this Python is not in a virtual environment")
+    for name, target in ((".venv", sys.prefix), ("notebooks", ROOT / "notebooks")):
+        (folder / name).symlink_to(target)
+    clean = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+    shell = ["bash", "-c", f"{ACTIVATE} && {command}"]
+    return subprocess.run(shell, env=clean | variables, cwd=folder, capture_output=True, text=True)
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+@pytest.mark.parametrize("line", commands("make"))
+def test_a_make_command_is_understood(line):
+    done = subprocess.run([*shlex.split(line), "-n"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "-m fastslow" in done.stdout or "pytest" in done.stdout
+
+
+@pytest.mark.parametrize("line", [*commands("fastslow"), "fastslow submit --help", "fastslow convert --help"])
+def test_a_command_of_the_environment_runs(line, tmp_path):
+    assert f"`{line}`" in README or line in TYPED
+    done = in_a_fresh_shell(line, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "NAME=VALUE" in done.stdout or "COMMAND" in done.stdout
+
+
+@pytest.mark.parametrize("line", commands("papermill"))
+def test_a_notebook_alone_runs(line, home, tmp_path):
+    (home / "features" / "sample").symlink_to(home / "features" / "smoke")
+    (tmp_path / "reader").mkdir()
+    done = in_a_fresh_shell(line, tmp_path / "reader", FASTSLOW_HOME=str(home), OMP_NUM_THREADS="1")
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert (tmp_path / "reader" / "out.ipynb").is_file()
+    assert (home / "runs" / "mine" / "manifest.json").is_file()
+
+
+def test_jupyter_is_there(tmp_path):
+    (line,) = commands("jupyter")
+    program, part, notebook = line.split()
+    assert (ROOT / notebook).is_file()
+    assert in_a_fresh_shell(f"{program} {part} --version", tmp_path).returncode == 0
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_links_lead_to_files(name):
+    path = ROOT / name
+    for link in re.findall(r"\]\(([^)#]+)[^)]*\)", path.read_text()):
+        assert link.startswith("http") or (path.parent / link).exists(), link
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_named_files_of_the_source_exist(name):
+    text = (ROOT / name).read_text()
+    for found in re.findall(
+        r"`((?:src/fastslow|tests|notebooks|benchmarks)/[\w./]+\.(?:py|ipynb|md))`", text
+    ):
+        assert (ROOT / found).exists(), found
+
+
+def test_the_map_has_a_row_for_every_package():
+    packages = {path.parent.name for path in (ROOT / "src" / "fastslow").glob("*/__init__.py")}
+    assert packages <= set(re.findall(r"^\| `(\w+)` \|", README, re.M))
