@@ -52,7 +52,7 @@ def test_submit_sends_the_file_and_finds_its_own_score(stub, csv):
 def test_an_earlier_upload_of_the_same_name_is_not_taken_for_ours(stub, csv):
     stub.add(csv.name, "m", "COMPLETE", publicScore="0.1", privateScore="0.2")
     stub.listed = False
-    assert client.scores(client.submit(csv, "m")) is None
+    assert client.find_submission(client.submit(csv, "m")) is None
 
 
 def test_a_link_is_submitted_under_its_own_name(stub, csv, tmp_path):
@@ -60,7 +60,7 @@ def test_a_link_is_submitted_under_its_own_name(stub, csv, tmp_path):
     stub.progress = ["COMPLETE"]
     result = client.submit(tmp_path / "latest.csv", "m")
     assert stub.uploads == [CSV]
-    assert client.scores(result).status == "complete"
+    assert client.find_submission(result).status == "complete"
 
 
 def test_an_api_token_is_used_and_its_refusal_is_named(stub, monkeypatch):
@@ -298,7 +298,7 @@ def test_a_call_that_dies_is_an_error_with_its_last_words(monkeypatch, tmp_path)
     script.write_text("#!/bin/sh\necho killed with $KAGGLE_KEY >&2\nkill -9 $$\n")
     script.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(script))
-    with pytest.raises(CallError, match=r"ended with status -9: killed with \[secret\]"):
+    with pytest.raises(CallError, match=r"status -9: killed with \[secret\]"):
         call("competitions_list")
 
 
@@ -307,7 +307,7 @@ def test_a_missing_package_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("KAGGLE_API_TOKEN", "KGAT_1")
     (tmp_path / "kaggle.py").write_text("raise ModuleNotFoundError(\"No module named 'kaggle'\")\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
-    with pytest.raises(KaggleError, match="missing or too old .No module.*pip install"):
+    with pytest.raises(KaggleError, match="missing or too old .ModuleNotFoundError: No module.*pip install"):
         client.submissions()
 
 

@@ -1,7 +1,7 @@
-"""Call one method of the kaggle package's ``KaggleApi``; run by :mod:`fastslow.kaggle.api_process` only.
+"""Call one method of the kaggle package; a script that :mod:`fastslow.kaggle.api_process` runs.
 
-The only argument is JSON: the name of the method and its keyword arguments. Stdout receives one line of JSON,
-``{"result": ...}`` or ``{"error": {"kind", "status", "message"}}``; whatever kaggle prints goes to stderr.
+The only argument is JSON: the name of a method of ``KaggleApi`` and its keyword arguments. Stdout receives
+JSON, ``{"result": ...}`` or ``{"failure": [kind, message]}``; whatever kaggle prints goes to stderr.
 """
 
 import json
@@ -12,43 +12,40 @@ from typing import Any
 import requests
 import urllib3.exceptions
 
-_NETWORK = (ConnectionError, TimeoutError, requests.RequestException, urllib3.exceptions.HTTPError)
+_STATUS = {400: "request", 401: "credentials", 403: "access", 404: "access", 408: "network", 429: "network"}
+_KINDS = {  # in this order: most of the network's errors are subclasses of OSError
+    "credentials": SystemExit,
+    "package": (ImportError, AttributeError),
+    "network": (
+        ConnectionError,
+        TimeoutError,
+        requests.RequestException,
+        urllib3.exceptions.HTTPError,
+        ValueError,  # a download of the wrong size, an answer that is not JSON
+    ),
+    "file": OSError,
+}
 
 
 def _call(method: str, arguments: dict[str, Any]) -> Any:
-    from kaggle.api.kaggle_api_extended import KaggleApi  # authenticates once while it is imported
+    from kaggle.api.kaggle_api_extended import KaggleApi  # importing it authenticates and may fail
 
     api = KaggleApi()
     api.authenticate()  # exits where there are no credentials or Kaggle refuses them
-    return _plain(getattr(api, method)(**arguments))
+    return getattr(api, method)(**arguments)
 
 
 def _plain(value: Any) -> Any:
-    """Return one of kaggle's objects, or a list of them, as values that JSON knows."""
-    if isinstance(value, list):
-        return [_plain(entry) for entry in value]
-    return value.to_dict(ignore_defaults=False) if hasattr(value, "to_dict") else value
+    """Return one of kaggle's objects as a dict, with a key for every field."""
+    return value.to_dict(ignore_defaults=False)
 
 
-def _failure(error: BaseException) -> dict[str, Any]:
-    """Return what an exception means for the caller; see :class:`fastslow.kaggle.api_process.CallError`."""
+def _kind(error: BaseException) -> str:
+    """Return the kind of failure, as ``MEANINGS`` of :mod:`fastslow.kaggle.api_process` lists it."""
     status = getattr(getattr(error, "response", None), "status_code", None)
-    message = str(error) or type(error).__name__
-    if isinstance(error, SystemExit):
-        kind, message = "credentials", "kaggle cannot authenticate"
-    elif isinstance(error, (ImportError, AttributeError)):
-        kind = "package"
-    elif status is not None:
-        kind = "http"
-    elif isinstance(error, _NETWORK):
-        kind = "network"
-    elif isinstance(error, OSError):
-        kind = "file"
-    elif isinstance(error, ValueError):  # a download of the wrong size, an answer that is not JSON
-        kind = "network"
-    else:
-        kind, message = "other", f"{type(error).__name__}: {message}"
-    return {"kind": kind, "status": status, "message": message}
+    if status is not None:
+        return _STATUS.get(status, "network" if status >= 500 else "other")
+    return next((kind for kind, types in _KINDS.items() if isinstance(error, types)), "other")
 
 
 def main() -> None:
@@ -57,11 +54,12 @@ def main() -> None:
     os.dup2(2, 1)
     method, arguments = json.loads(sys.argv[1])
     try:
-        value = {"result": _call(method, arguments)}
+        value = json.dumps({"result": _call(method, arguments)}, default=_plain)
     except (Exception, SystemExit) as error:
-        value = {"error": _failure(error)}
+        said = "kaggle exits" if isinstance(error, SystemExit) else f"{type(error).__name__}: {error}"
+        value = json.dumps({"failure": [_kind(error), said]})
     with answer:
-        json.dump(value, answer)
+        answer.write(value)
 
 
 if __name__ == "__main__":

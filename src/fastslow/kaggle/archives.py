@@ -250,26 +250,24 @@ def _tar_info(info: zipfile.ZipInfo) -> tarfile.TarInfo:
     """Return a zip's member as one of a tar, so that both pass the same filter."""
     member = tarfile.TarInfo(info.filename)
     member.size = info.file_size
-    folder, kind = info.is_dir(), stat.S_IFMT(info.external_attr >> 16)  # kind 0: not recorded
-    if kind not in (0, stat.S_IFDIR if folder else stat.S_IFREG):
-        member.type = tarfile.SYMTYPE
-    elif folder:
-        member.type = tarfile.DIRTYPE
+    expected = stat.S_IFDIR if info.is_dir() else stat.S_IFREG
+    kind = stat.S_IFMT(info.external_attr >> 16) or expected  # 0: not recorded
+    member.type = {stat.S_IFREG: tarfile.REGTYPE, stat.S_IFDIR: tarfile.DIRTYPE}.get(kind, tarfile.SYMTYPE)
     return member
 
 
 def _refuse_unsafe(archive: Path, folder: Path, member: tarfile.TarInfo) -> None:
-    """Refuse what tarfile's data filter refuses or renames, every link, and paths of Windows."""
-    problem = "points out of the folder"
+    """Refuse what tarfile's data filter refuses or renames, and also every link and paths of Windows."""
     try:
-        if not (member.isreg() or member.isdir()):
-            problem = "is a link or a device"
-        elif tarfile.data_filter(member, folder).name == member.name and not re.search(
-            r"\\|^[A-Za-z]:", member.name
-        ):
-            return
+        inside = tarfile.data_filter(member, folder).name == member.name
     except tarfile.FilterError:
-        pass
+        inside = False
+    if not (member.isreg() or member.isdir()):
+        problem = "is a link or a device"
+    elif not inside or re.search(r"\\|^[A-Za-z]:", member.name):
+        problem = "points out of the folder"
+    else:
+        return
     raise DataError(
         archive, f"member {member.name!r} {problem}", "Nothing was unpacked; do not trust this archive"
     )

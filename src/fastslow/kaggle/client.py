@@ -5,67 +5,22 @@ unmodified package against a loopback stub of Kaggle's API (``tests/helpers/kagg
 service words a refusal is known from public reports only, so its own words are always shown.
 """
 
-import contextlib
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from fastslow.core.errors import ConfigError, DataError
-from fastslow.kaggle.api_process import CallError, call
-from fastslow.kaggle.credentials import credentials, scrub
+from fastslow.kaggle.api_process import HOW_TO_AUTHENTICATE, CallError, KaggleError, address, call
+from fastslow.kaggle.credentials import credentials
 
 COMPETITION = "predict-ai-model-runtime"
 SUCCESS = "Successfully submitted"
-HOW_TO_AUTHENTICATE = (
-    "Make a token at https://www.kaggle.com/settings/api and type `export KAGGLE_API_TOKEN=<token>`,"
-    " or save it as ~/.kaggle/access_token, or run `kaggle auth login`"
-)
-HOW_TO_INSTALL = "Run `pip install 'kaggle>=2.2.4,<3'`"
 _UPLOAD_FAILED = "Could not submit to competition"  # an answer of kaggle's, not an exception
 _LONGEST_POLL_S = 30.0
 _PAUSES_S = (2.0, 8.0, 30.0, 60.0, 60.0)  # before each further attempt at a download
-_STATUS = {400: "request", 401: "credentials", 403: "access", 404: "access", 408: "network", 429: "network"}
-_MEANINGS = {  # by kind of failure: the problem and the remedy
-    "credentials": ("Kaggle refused the credentials of {credentials}", HOW_TO_AUTHENTICATE),
-    "limit": ("the submission limit is reached", "It is reset at midnight UTC"),
-    "upload": ("the upload failed, nothing was submitted", "Run it again"),
-    "file": (
-        "the kaggle package cannot write",
-        "Free some space, or set KAGGLE_CONFIG_DIR to a folder of your own, and run it again",
-    ),
-    "network": (
-        "Kaggle could not be reached or did not answer in full",
-        "Check the network and proxy and run it again; before a second upload look at {address}/submissions",
-    ),
-    "access": (
-        "Kaggle gives no access to the competition {competition!r}",
-        "Accept the rules at {address}/rules as the owner of the credentials, and check the name",
-    ),
-    "request": (
-        "Kaggle refused the request",
-        "Join the competition at {address} and upload the file there: the page says what is wrong with it",
-    ),
-    "unconfirmed": ("Kaggle did not confirm the submission", "See {address}/submissions"),
-    "package": ("the kaggle package is missing or too old", HOW_TO_INSTALL),
-    "other": ("the kaggle package failed", "See {address}/submissions"),
-}
-
-
-class KaggleError(RuntimeError):
-    """Kaggle did not do what was asked; the message names the reason and the remedy.
-
-    Args:
-        problem: What happened.
-        remedy: What to do about it.
-        transient: Whether the same call may work in a moment (network, overload).
-    """
-
-    def __init__(self, problem: str, remedy: str, transient: bool = False):
-        super().__init__(f"{problem}. {remedy}")
-        self.transient = transient
 
 
 @dataclass(frozen=True)
@@ -127,24 +82,21 @@ def submit(csv: Path, message: str, competition: str = COMPETITION) -> Submissio
     if not csv.is_file() or not csv.stat().st_size:
         raise DataError(csv, "no such file, or an empty one", "Run `make submission` first")
     earlier = frozenset(row.ref for row in submissions(competition))
-    target = {"file_name": str(csv.absolute()), "message": message, "competition": competition}
+    target = {"file_name": str(csv.absolute()), "message": message}
     try:
-        answer = call("competition_submit", quiet=False, **target)["message"]
+        answer = call("competition_submit", competition=competition, quiet=False, **target)["message"] or ""
     except CallError as error:
-        limit = error.status == 400 and (
-            "allowance" in str(error).lower() or _remaining_today(competition) == 0
-        )
-        raise _failure("limit" if limit else _kind(error), str(error), competition) from error
+        if error.kind == "request" and _is_limit(error.said, competition):
+            raise CallError("limit", error.said, competition) from error
+        raise
     if SUCCESS not in answer:
-        raise _failure("upload" if answer == _UPLOAD_FAILED else "unconfirmed", scrub(answer), competition)
+        raise CallError("upload" if answer == _UPLOAD_FAILED else "unconfirmed", answer, competition)
     return SubmissionResult(competition, csv.name, message, earlier, _remaining_today(competition))
 
 
 def submissions(competition: str = COMPETITION) -> list[Submission]:
     """Return the latest submissions of your team, newest first; errors as :func:`submit`."""
     _require(competition)
-    with _explained(competition):
-        rows = call("competition_submissions", competition=competition)
     return [
         Submission(
             ref=row["ref"],
@@ -153,13 +105,13 @@ def submissions(competition: str = COMPETITION) -> list[Submission]:
             status=row["status"].lower(),
             public_score=_number(row["publicScore"]),
             private_score=_number(row["privateScore"]),
-            error=row["errorDescription"] or "",
+            error=row.get("errorDescription") or "",
         )
-        for row in rows
+        for row in call("competition_submissions", competition=competition) or ()
     ]
 
 
-def scores(result: SubmissionResult) -> Submission | None:
+def find_submission(result: SubmissionResult) -> Submission | None:
     """Return our submission: the newest of its name and message that was not listed before the upload.
 
     Returns:
@@ -196,10 +148,10 @@ def wait_for_score(
         KaggleError: Kaggle could not score the file, does not list it, or is not ready in time.
     """
     began, ours, state = time.monotonic(), None, "not listed yet"
-    page = f"{_address(result.competition)}/submissions"
+    page = f"{address(result.competition)}/submissions"
     while True:
         try:
-            ours = scores(result)
+            ours = find_submission(result)
             state = ours.status if ours else "not listed yet"
         except KaggleError as error:
             if not error.transient:
@@ -235,11 +187,10 @@ def download(folder: Path, competition: str = COMPETITION) -> Path:
     """
     _require(competition)
     archive = Path(folder).resolve() / f"{competition}.zip"
-    target = {"competition": competition, "path": str(archive.parent)}
     for pause_s in (*_PAUSES_S, None):
         try:
-            with _explained(competition):
-                call("competition_download_files", echo=True, quiet=False, **target)
+            path = str(archive.parent)
+            call("competition_download_files", echo=True, competition=competition, path=path, quiet=False)
             break
         except KaggleError as error:
             if pause_s is None or not error.transient:
@@ -247,7 +198,7 @@ def download(folder: Path, competition: str = COMPETITION) -> Path:
             print(f"{error}. Trying again in {pause_s:.0f} s", file=sys.stderr, flush=True)
         time.sleep(pause_s)
     if not archive.is_file():
-        raise _failure("other", f"{archive} was not written", competition)
+        raise CallError("other", f"{archive} was not written", competition)
     return archive
 
 
@@ -263,38 +214,13 @@ def _number(text: str | None) -> float | None:
 
 
 def _remaining_today(competition: str) -> int | None:
-    """Return how many submissions are left today, None where Kaggle does not answer.
-
-    Kaggle may answer a submission over the limit with a bare 400; this distinguishes it from other refusals.
-    """
+    """Return how many submissions are left today, None where Kaggle does not answer."""
     try:
         return call("competition_get_submission_limits", competition_name=competition)["numAllowedNow"]
     except CallError:
         return None
 
 
-def _address(competition: str) -> str:
-    return f"https://www.kaggle.com/competitions/{competition}"
-
-
-@contextlib.contextmanager
-def _explained(competition: str) -> Iterator[None]:
-    """Turn the failure of a call into a :class:`KaggleError` with its remedy."""
-    try:
-        yield
-    except CallError as error:
-        raise _failure(_kind(error), str(error), competition) from error
-
-
-def _kind(error: CallError) -> str:
-    """Return the kind of failure as :data:`_MEANINGS` lists it."""
-    if error.status is None:
-        return error.kind
-    return _STATUS.get(error.status, "network" if error.status >= 500 else "other")
-
-
-def _failure(kind: str, said: str, competition: str) -> KaggleError:
-    """Return the error of a kind, with what the kaggle package or the service said."""
-    names = {"competition": competition, "address": _address(competition), "credentials": credentials()}
-    problem, remedy = (text.format(**names) for text in _MEANINGS[kind])
-    return KaggleError(f"{problem} ({said.rstrip('.')})", remedy, transient=kind == "network")
+def _is_limit(said: str, competition: str) -> bool:
+    """Return whether a refusal (400) means the submission limit; the service may give no reason."""
+    return "allowance" in said.lower() or _remaining_today(competition) == 0
