@@ -1,14 +1,17 @@
 """The real kaggle package against a loopback stub of Kaggle: what is sent, what each refusal becomes."""
 
 import base64
+import errno
 import os
 import sys
 import time
 
 import pytest
+import requests
+import urllib3.exceptions
 
 from fastslow.core.errors import ConfigError, DataError
-from fastslow.kaggle import api_process, client, credentials
+from fastslow.kaggle import api_call, api_process, client, credentials
 from fastslow.kaggle.api_process import CallError, call
 from fastslow.kaggle.client import KaggleError, SubmissionResult
 from helpers.kaggle_stub import DROP, KaggleStub, clean_environment
@@ -106,6 +109,7 @@ def test_failed_upload_is_a_failure_though_kaggle_raises_nothing(stub, csv):
         ("CreateSubmission", 400, 0, "limit is reached"),
         ("CreateSubmission", 400, 4, "refused the request.*upload the file there"),
         ("CreateSubmission", 500, 4, "did not answer in full.*before a second upload"),
+        ("CreateSubmission", 200, 4, "did not answer in full.*before a second upload"),
         ("StartSubmissionUpload", DROP, 4, "could not be reached.*Check the network"),
         (
             "CreateSubmission",
@@ -309,6 +313,24 @@ def test_a_missing_package_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     with pytest.raises(KaggleError, match="missing or too old .ModuleNotFoundError: No module.*pip install"):
         client.submissions()
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "file"),
+        (PermissionError(errno.EACCES, "Permission denied"), "file"),
+        (requests.ConnectionError("refused"), "network"),
+        (requests.exceptions.ChunkedEncodingError("closed"), "network"),
+        (urllib3.exceptions.ProtocolError("closed"), "network"),
+        (ConnectionResetError("reset"), "network"),
+        (ValueError("Downloaded file size (1) does not match expected size (2)"), "network"),
+        (SystemExit(1), "credentials"),
+        (KeyError("x"), "other"),
+    ],
+)
+def test_exceptions_have_kinds(error, kind):
+    assert api_call._kind(error) == kind
 
 
 def test_a_method_that_this_version_lacks_is_named(stub):

@@ -40,7 +40,7 @@ def write_record(
         "name": path.stem,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": commit(),
-        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+        "sha256": _sha256(path),
         "members": list(members),
         "weights": dict(weights),
         "scores": {get_collection(name).name: float(score) for name, score in scores.items()},
@@ -84,7 +84,7 @@ def update_record(path: Path, **facts) -> dict:
     """
     path = Path(path)
     record = read_record(path)
-    if record["sha256"] != hashlib.sha256(path.read_bytes()).hexdigest():
+    if record["sha256"] != _sha256(path):
         raise DataError(path, "not the file its record was written for (sha256)", "Make the submission again")
     record |= facts
     write_json(path.with_suffix(".json"), record)
@@ -113,6 +113,10 @@ def write_ledger(folder: Path) -> Path:
     with atomic_path(folder / LEDGER) as temporary:
         temporary.write_text("".join(f"| {' | '.join(row)} |\n" for row in table))
     return folder / LEDGER
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _cells(record: Mapping) -> list[str]:
