@@ -22,8 +22,8 @@ from fastslow.core.files import atomic_path
 from fastslow.core.progress import progress
 from fastslow.core.settings import PROJECT, Config, NonNegative, resolve
 from fastslow.evaluation.results import format_table
-from fastslow.kaggle.cli_process import credentials
 from fastslow.kaggle.client import SubmissionResult, submit, wait_for_score
+from fastslow.kaggle.credentials import credentials
 from fastslow.kaggle.ledger import read_record, update_record
 from fastslow.kaggle.submission import check_submission
 from fastslow.presets import PRESETS

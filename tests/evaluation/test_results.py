@@ -176,7 +176,7 @@ def test_a_csv_that_fails_the_check_never_replaces_a_good_one(
 
     monkeypatch.setattr(results, "write_submission", write_wrong)
     changed = SubmissionConfig(**{**config.asdict(), "folder": str(tmp_path / "runs" / "again")})
-    with pytest.raises(DataError, match="index 1 is there more than once"):
+    with pytest.raises(DataError, match="index 1 occurs more than once"):
         make_submission(changed)
     assert {path: path.read_bytes() for path in csv.parent.iterdir()} == good
     assert not changed.artifact().is_current()

@@ -1,6 +1,6 @@
 """A loopback server in the place of Kaggle's API and of Google's data host.
 
-The real, unmodified kaggle CLI reaches it with ``KAGGLE_API_ENVIRONMENT=LOCALHOST`` (addresses under
+The real, unmodified kaggle package reaches it with ``KAGGLE_API_ENVIRONMENT=LOCALHOST`` (addresses under
 ``http://localhost``) and ``http_proxy`` set to it, so that request lines carry absolute addresses.
 Plain files are served with ETag, Range and If-Range, whole or cut off on purpose.
 """
@@ -19,7 +19,7 @@ _LAST_MODIFIED = "Wed, 01 Nov 2023 00:00:00 GMT"
 
 
 def clean_environment(monkeypatch, home) -> None:
-    """Take this machine's proxies and Kaggle credentials out of the environment for a test."""
+    """Remove this machine's proxies and Kaggle credentials from the environment for a test."""
     for name in list(os.environ):
         if name.lower().endswith("_proxy") or name.startswith(("KAGGLE_", "TQDM_")):
             monkeypatch.delenv(name)
@@ -34,18 +34,18 @@ class KaggleStub:
     Attributes:
         files: Content by path, for example ``/data/a.tar``.
         etags: ETag by path; a path without one is served with Last-Modified only.
-        cuts: By path, after how many bytes of the body to close the connection, one entry a request.
+        cuts: By path, after how many bytes of the body to close the connection, one entry per request.
         sizes: By path, a Content-Length to claim instead of the true one.
-        answers: By name of the API call (or path), what to do instead of answering, one entry a request:
+        answers: By name of the API call (or path), what to do instead of answering, one entry per request:
             a status, a pair of status and JSON, or DROP.
-        scored: The row that Kaggle is scoring, by itself the one submitted last.
+        scored: The row that Kaggle is scoring, by default the one submitted last.
         progress: Status of that row at each listing; the last one stays.
-        listed: Whether an accepted submission appears in the list at all.
+        listed: Whether an accepted submission appears in the list.
         remaining: How many submissions are left today.
         submissions: Rows of the list, oldest first.
         uploads: Bodies that were uploaded.
-        calls: How often each API call or path was asked for.
-        ranges: Range header of each GET of a file, None without.
+        calls: Number of requests per API call or path.
+        ranges: Range header of each GET of a file, None where there was none.
         parts: How many requests for a file were answered with a part (206).
         ignores_if_range: Answer with a part also where If-Range names another version.
         authorization: Every Authorization header that was sent.
@@ -73,7 +73,7 @@ class KaggleStub:
         return f"http://127.0.0.1:{self._server.server_port}"
 
     def environment(self, home) -> dict[str, str]:
-        """What the CLI's environment must hold to talk to this server as the user ``me``."""
+        """Return what kaggle's environment must hold to talk to this server as the user ``me``."""
         return {
             "KAGGLE_API_ENVIRONMENT": "LOCALHOST",
             "http_proxy": self.url,
@@ -83,7 +83,7 @@ class KaggleStub:
         }
 
     def api(self, name: str, request: dict) -> dict:
-        """Kaggle's answer to an API call."""
+        """Return Kaggle's answer to an API call."""
         if name == "StartSubmissionUpload":
             token = f"blob-{len(self._opened)}"
             self._opened[token] = request

@@ -1,14 +1,18 @@
-"""The real kaggle CLI against a loopback stub of Kaggle's API: what is sent, what each refusal becomes."""
+"""The real kaggle package against a loopback stub of Kaggle: what is sent, what each refusal becomes."""
 
 import base64
-import json
+import errno
+import os
 import sys
 import time
 
 import pytest
+import requests
+import urllib3.exceptions
 
 from fastslow.core.errors import ConfigError, DataError
-from fastslow.kaggle import cli_process, client
+from fastslow.kaggle import api_call, api_process, client, credentials
+from fastslow.kaggle.api_process import CallError, call
 from fastslow.kaggle.client import KaggleError, SubmissionResult
 from helpers.kaggle_stub import DROP, KaggleStub, clean_environment
 
@@ -51,7 +55,7 @@ def test_submit_sends_the_file_and_finds_its_own_score(stub, csv):
 def test_an_earlier_upload_of_the_same_name_is_not_taken_for_ours(stub, csv):
     stub.add(csv.name, "m", "COMPLETE", publicScore="0.1", privateScore="0.2")
     stub.listed = False
-    assert client.scores(client.submit(csv, "m")) is None
+    assert client.find_submission(client.submit(csv, "m")) is None
 
 
 def test_a_link_is_submitted_under_its_own_name(stub, csv, tmp_path):
@@ -59,7 +63,7 @@ def test_a_link_is_submitted_under_its_own_name(stub, csv, tmp_path):
     stub.progress = ["COMPLETE"]
     result = client.submit(tmp_path / "latest.csv", "m")
     assert stub.uploads == [CSV]
-    assert client.scores(result).status == "complete"
+    assert client.find_submission(result).status == "complete"
 
 
 def test_an_api_token_is_used_and_its_refusal_is_named(stub, monkeypatch):
@@ -74,18 +78,16 @@ def test_an_api_token_is_used_and_its_refusal_is_named(stub, monkeypatch):
     assert "0123456789abcdef" not in str(caught.value)
 
 
-def test_a_home_that_cannot_be_written_is_named(stub, monkeypatch):
-    said = "PermissionError: [Errno 13] Permission denied: '/home/me/.config'"
-    monkeypatch.setattr(client, "run", lambda *_: (1, said))
-    with pytest.raises(KaggleError, match="cannot write .*KAGGLE_CONFIG_DIR"):
+def test_a_home_that_cannot_be_written_is_named(stub, csv, monkeypatch):
+    monkeypatch.setenv("HOME", str(csv))
+    with pytest.raises(KaggleError, match="cannot write .*Not a directory.*KAGGLE_CONFIG_DIR"):
         client.submissions()
 
 
-def test_failed_upload_is_a_failure_though_the_cli_exits_0(stub, csv):
+def test_failed_upload_is_a_failure_though_kaggle_raises_nothing(stub, csv):
     stub.answers = {"/upload/blob-0": [500], "/upload/blob-1": [500]}
-    command = ["competitions", "submit", "-c", client.COMPETITION, f"--file={csv}", "--message=m"]
-    code, output = cli_process.run(command)
-    assert code == 0 and "Could not submit to competition" in output
+    target = {"file_name": str(csv), "message": "m", "competition": client.COMPETITION}
+    assert "Could not submit to competition" in call("competition_submit", **target)["message"]
     with pytest.raises(KaggleError, match="upload failed, nothing was submitted"):
         client.submit(csv, "m")
     assert stub.calls["CreateSubmission"] == 0
@@ -107,8 +109,14 @@ def test_failed_upload_is_a_failure_though_the_cli_exits_0(stub, csv):
         ("CreateSubmission", 400, 0, "limit is reached"),
         ("CreateSubmission", 400, 4, "refused the request.*upload the file there"),
         ("CreateSubmission", 500, 4, "did not answer in full.*before a second upload"),
+        ("CreateSubmission", 200, 4, "did not answer in full.*before a second upload"),
         ("StartSubmissionUpload", DROP, 4, "could not be reached.*Check the network"),
-        ("CreateSubmission", (200, {"message": "Thank you"}), 4, "the kaggle CLI failed .*Thank you"),
+        (
+            "CreateSubmission",
+            (200, {"message": "Thank you"}),
+            4,
+            "did not confirm .*Thank you.*/submissions",
+        ),
     ],
 )
 def test_each_refusal_says_what_to_do(stub, csv, call, answer, remaining, message):
@@ -168,7 +176,7 @@ def test_waiting_ends_where_no_score_can_come(stub, csv):
         client.wait_for_score(result_of(csv), **wait)
 
 
-def test_download_resumes_within_the_cli_and_by_running_it_again(stub, tmp_path, monkeypatch):
+def test_download_resumes_within_kaggle_and_by_running_it_again(stub, tmp_path, monkeypatch):
     content = bytes(range(256)) * 12_000
     stub.files["/data/competition.zip"], stub.etags["/data/competition.zip"] = content, '"v1"'
     stub.cuts["/data/competition.zip"] = [2_500_000]
@@ -178,7 +186,7 @@ def test_download_resumes_within_the_cli_and_by_running_it_again(stub, tmp_path,
     assert archive == tmp_path / "with space" / "predict-ai-model-runtime.zip"
     assert archive.read_bytes() == content
     assert stub.calls["DownloadDataFiles"] == 2
-    assert stub.ranges == [None, f"bytes={2 << 20}-"]  # The CLI keeps whole chunks of 1 MiB.
+    assert stub.ranges == [None, f"bytes={2 << 20}-"]  # kaggle keeps whole chunks of 1 MiB
 
 
 def test_download_gives_up_at_once_without_access(stub, tmp_path):
@@ -190,13 +198,20 @@ def test_download_gives_up_at_once_without_access(stub, tmp_path):
 
 def test_nothing_shown_holds_a_credential(stub, monkeypatch, capfd):
     monkeypatch.setenv("VERBOSE", "true")
-    code, output = cli_process.run(["competitions", "submissions", "-c", "a"], echo=True)
+    assert call("competition_submissions", echo=True, competition="a") == []
+    assert "".join(capfd.readouterr()) == "", "kaggle must not print its requests"
+    (sent,) = {"Basic " + base64.b64encode(b"me:0123456789abcdef-secret").decode()}
+    assert stub.authorization == {sent}, "the stub must have seen the credentials, or this tests nothing"
+    monkeypatch.setattr(api_process, "_NOISY", ())
+    assert call("competition_submissions", echo=True, competition="a") == []
     shown = "".join(capfd.readouterr())
-    assert code == 0 and "No submissions found" in shown
-    sent = {"Basic " + base64.b64encode(b"me:0123456789abcdef-secret").decode()}
-    assert stub.authorization == sent, "the stub must have seen the credentials, or this tests nothing"
-    for text in (output, shown):
-        assert "secret" not in text and next(iter(sent)) not in text
+    assert "Authorization: Basic [secret]" in shown, "kaggle must have printed its requests"
+    stub.answers["ListSubmissions"] = [(400, {"code": 400, "message": f"no {sent} 0123456789abcdef-secret"})]
+    with pytest.raises(CallError, match="no Basic") as caught:
+        call("competition_submissions", competition="a")
+    for text in (shown, str(caught.value)):
+        assert "0123456789abcdef-secret" not in text
+    assert sent not in shown
 
 
 def test_scrub(monkeypatch, tmp_path):
@@ -210,7 +225,7 @@ def test_scrub(monkeypatch, tmp_path):
         "KGAT_from-file keyfromjson refreshing-1 KGAT_from-env me\nAuthorization: Bearer abc.def\n"
         "'authorization': 'Basic bWU6eA=='\nhttp://user:word@proxy:1/ https://host/a.zip?Signature=b&c end"
     )
-    assert cli_process.scrub(text) == (
+    assert credentials.scrub(text) == (
         "[secret] [secret] [secret] [secret] me\nAuthorization: Bearer [secret]\n"
         "'authorization': 'Basic [secret]\nhttp://[secret]@proxy:1/ https://host/a.zip?[query] end"
     )
@@ -241,48 +256,84 @@ def test_scrub(monkeypatch, tmp_path):
         ({}, {".kaggle/credentials.json": "[]"}, None),
     ],
 )
-def test_credentials_are_found_where_the_cli_finds_them(monkeypatch, tmp_path, environment, files, found):
+def test_credentials_are_found_where_kaggle_finds_them(monkeypatch, tmp_path, environment, files, found):
     clean_environment(monkeypatch, tmp_path)
     for name, value in environment.items():
         monkeypatch.setenv(name, value.format(home=tmp_path))
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    assert cli_process.credentials() == (found and found.format(home=tmp_path))
+    assert credentials.credentials() == (found and found.format(home=tmp_path))
 
 
-def test_rows_before_the_json_and_an_empty_list(monkeypatch):
-    row = dict.fromkeys(["description", "date", "publicScore", "privateScore"])
-    row |= {"ref": 7, "fileName": "a.csv", "status": "SubmissionStatus.PENDING"}
-    outputs = iter(
-        ["Warning: [your CLI] is old\n" + json.dumps([row], indent=2) + "\n", "No submissions found\n"]
-    )
-    monkeypatch.setattr(client, "credentials", lambda: "KAGGLE_API_TOKEN")
-    monkeypatch.setattr(client, "run", lambda *_: (0, next(outputs)))
-    (only,) = client.submissions()
-    assert (only.ref, only.status, only.message, only.public_score) == (7, "pending", "", None)
+def test_a_row_without_message_and_score_and_an_empty_list(stub):
     assert client.submissions() == []
+    stub.add("a.csv", None, "PENDING")
+    (only,) = client.submissions()
+    assert (only.ref, only.status, only.message, only.public_score) == (101, "pending", "", None)
 
 
-def test_a_silent_cli_is_stopped_and_its_echo_is_scrubbed(monkeypatch, tmp_path, capfd):
+def test_the_reason_why_a_file_has_no_score_is_shown(stub, csv):
+    stub.add(csv.name, "m", "ERROR", errorDescription="Row 3: no such ID")
+    with pytest.raises(KaggleError, match="could not score gnn ensemble.csv .Row 3: no such ID"):
+        client.wait_for_score(result_of(csv))
+
+
+def test_a_silent_call_is_stopped_and_its_echo_is_scrubbed(monkeypatch, tmp_path, capfd):
     clean_environment(monkeypatch, tmp_path)
     monkeypatch.setenv("KAGGLE_KEY", "0123456789abcdef")
-    script = tmp_path / "kaggle"
-    script.write_text("#!/bin/sh\necho begun with $KAGGLE_KEY\nexec sleep 60\n")
+    script = tmp_path / "python"
+    script.write_text("#!/bin/sh\necho begun with $KAGGLE_KEY >&2\nexec sleep 60\n")
     script.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    monkeypatch.setattr(cli_process, "_IDLE_S", 0.3)
+    monkeypatch.setattr(sys, "executable", str(script))
+    monkeypatch.setattr(api_process, "_IDLE_S", 0.3)
     began = time.monotonic()
-    code, output = cli_process.run(["competitions", "list"], echo=True)
+    with pytest.raises(CallError, match="timed out") as caught:
+        call("competitions_list", echo=True)
     assert time.monotonic() - began < 10
-    assert code != 0 and output.startswith("begun with ") and "timed out" in output
+    assert caught.value.kind == "network"
     assert capfd.readouterr().err.startswith("begun with [secret]\n")
 
 
-def test_a_missing_cli_is_named(monkeypatch, tmp_path):
+def test_a_call_that_dies_is_an_error_with_its_last_words(monkeypatch, tmp_path):
+    clean_environment(monkeypatch, tmp_path)
+    monkeypatch.setenv("KAGGLE_KEY", "0123456789abcdef")
+    script = tmp_path / "python"
+    script.write_text("#!/bin/sh\necho killed with $KAGGLE_KEY >&2\nkill -9 $$\n")
+    script.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(script))
+    with pytest.raises(CallError, match=r"status -9: killed with \[secret\]"):
+        call("competitions_list")
+
+
+def test_a_missing_package_is_named(monkeypatch, tmp_path):
     clean_environment(monkeypatch, tmp_path)
     monkeypatch.setenv("KAGGLE_API_TOKEN", "KGAT_1")
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    monkeypatch.setattr(cli_process, "find_spec", lambda name: None)
-    with pytest.raises(KaggleError, match="missing or too old .No module.*pip install"):
+    (tmp_path / "kaggle.py").write_text("raise ModuleNotFoundError(\"No module named 'kaggle'\")\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    with pytest.raises(KaggleError, match="missing or too old .ModuleNotFoundError: No module.*pip install"):
         client.submissions()
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "file"),
+        (PermissionError(errno.EACCES, "Permission denied"), "file"),
+        (requests.ConnectionError("refused"), "network"),
+        (requests.exceptions.ChunkedEncodingError("closed"), "network"),
+        (urllib3.exceptions.ProtocolError("closed"), "network"),
+        (ConnectionResetError("reset"), "network"),
+        (ValueError("Downloaded file size (1) does not match expected size (2)"), "network"),
+        (SystemExit(1), "credentials"),
+        (KeyError("x"), "other"),
+    ],
+)
+def test_exceptions_have_kinds(error, kind):
+    assert api_call._kind(error) == kind
+
+
+def test_a_method_that_this_version_lacks_is_named(stub):
+    with pytest.raises(CallError, match="no_such_method") as caught:
+        call("no_such_method")
+    assert caught.value.kind == "package"

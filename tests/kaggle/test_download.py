@@ -16,7 +16,8 @@ import pytest
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, get_collection
 from fastslow.core.errors import ConfigError, DataError
 from fastslow.kaggle import archives, client, download
-from fastslow.kaggle.download import Split, fetch
+from fastslow.kaggle.client import KaggleError
+from fastslow.kaggle.download import DownloadConfig, Split
 from helpers.kaggle_stub import DROP, KaggleStub, clean_environment
 
 XLA = get_collection("layout:xla:default")
@@ -45,6 +46,12 @@ def stub():
 @pytest.fixture
 def root(tmp_path):
     return tmp_path / "data root"
+
+
+def fetch(root: Path, source: str = "auto", splits=SPLITS, collections=(), **options) -> list[Path]:
+    """Download with settings by position."""
+    names = {"splits": list(splits), "collections": list(collections)}
+    return download.download(DownloadConfig(root=str(root), source=source, **names, **options))
 
 
 def npz(name: str) -> bytes:
@@ -132,12 +139,12 @@ def test_dropped_connection_resumes(stub, root, pauses):
 
 
 @pytest.mark.parametrize("etag", ['"v1"', 'W/"weak"', None])
-def test_the_next_run_goes_on(stub, tmp_path, monkeypatch, etag):
+def test_the_next_run_resumes(stub, tmp_path, monkeypatch, etag):
     content = random.Random(0).randbytes(3_000_000)
     path, target = serve(stub, VALID, content, etag), tmp_path / "a b" / "x.tar"
     stub.cuts[path] = [2_100_000]
     monkeypatch.setattr(archives, "_TRIES", 1)
-    with pytest.raises(DataError, match="failed 1 times in a row.*goes on where it stopped"):
+    with pytest.raises(DataError, match="failed 1 times in a row.*resumes where it stopped"):
         archives.download(f"{stub.url}{path}", target)
     assert archives.local_size(target) == 2_100_000 and not target.exists()
     archives.download(f"{stub.url}{path}", target)
@@ -173,7 +180,7 @@ def test_a_changed_file_is_not_glued_to_the_old_part(stub, tmp_path, size, ignor
 
 
 @pytest.mark.parametrize(("size", "answers"), [(1_100_000, []), (900_000, [416])])
-def test_a_changed_file_is_told_by_its_size_alone(stub, tmp_path, size, answers):
+def test_a_changed_file_is_recognised_by_its_size_alone(stub, tmp_path, size, answers):
     path, target = serve(stub, VALID, b"b" * size), tmp_path / "x.tar"
     begun(target, b"a" * 950_000, 1_000_000)
     stub.answers[path] = answers
@@ -322,7 +329,7 @@ def test_kaggle_zip_with_a_dropped_connection(stub, root, monkeypatch, tmp_path)
     monkeypatch.setattr(client, "_PAUSES_S", (0.0,))
     stub.answers["DownloadDataFiles"] = [DROP]
     names = {"splits": ["valid"], "collections": ["layout-xla-default"]}
-    assert fetch(root, **names, keep=True) == [VALID.folder(root)]
+    assert fetch(root, **names, keep_archives=True) == [VALID.folder(root)]
     assert content_of(root, VALID) == expected(VALID)
     assert (root / "sample_submission.csv").read_bytes() == b"ID,TopConfigs\n"
     zip_name = f"archives/{client.COMPETITION}.zip"
@@ -337,64 +344,67 @@ def test_kaggle_zip_with_a_dropped_connection(stub, root, monkeypatch, tmp_path)
     assert zip_name not in left_in(root)
 
 
-def test_kaggle_without_access_leaves_nothing(stub, root, monkeypatch, tmp_path, capsys):
+def test_kaggle_without_access_leaves_nothing(stub, root, monkeypatch, tmp_path):
     kaggle(stub, monkeypatch, tmp_path, "npz_all/npz/")
     stub.answers["DownloadDataFiles"] = [403]
-    assert download.main(["--root", str(root), "--collections", XLA.name, "--splits", "valid"]) == 1
-    assert "Accept the rules at" in capsys.readouterr().err
+    with pytest.raises(KaggleError, match="Accept the rules at"):
+        fetch(root, "auto", ["valid"], [XLA.name])
     monkeypatch.delenv("KAGGLE_KEY")
-    assert download.main(["--root", str(root), "--source", "kaggle"]) == 1
-    assert "no Kaggle credentials found" in capsys.readouterr().err
+    with pytest.raises(KaggleError, match="no Kaggle credentials found"):
+        fetch(root, "kaggle", SPLITS, [c.name for c in COLLECTIONS])
     assert left_in(root) == set()
 
 
-def command_for(stub: KaggleStub, root: Path) -> list[str]:
-    address = f"{stub.url}/v0/"
-    return ["--root", str(root), "--collections", XLA.name, "--splits", "valid", "--base-url", address]
-
-
-def test_command_line(stub, root, capsys):
+def test_what_is_printed_and_archives_that_are_kept(stub, root, capsys):
     serve(stub, VALID, tar_of(members(VALID, "./deep/npz/")))
-    command = [
-        "--root",
-        str(root),
-        "--collections",
-        XLA.name,
-        "--splits",
-        "valid",
-        "--base-url",
-        f"{stub.url}/v0/",
-    ]
-    assert download.main([*command, "--keep"]) == 0, "auto must take Google without credentials"
+    options = {"base_url": f"{stub.url}/v0/", "keep_archives": True}
+    fetch(root, "auto", ["valid"], [XLA.name], **options)  # auto must take Google without credentials
     out = capsys.readouterr().out
     assert "From Google: 1 tar files" in out and f"new: {VALID.folder(root)}" in out
     assert (root / "archives" / VALID.archive).is_file()
-    assert download.main(command) == 0
-    assert "everything asked for is there" in capsys.readouterr().out
-    with pytest.raises(SystemExit) as stopped:
-        download.main(["--help"])
-    assert stopped.value.code == 0
-    assert "--source" in capsys.readouterr().out
+    assert fetch(root, "auto", ["valid"], [XLA.name], base_url=options["base_url"]) == []
+    assert f"{root}: the data is complete" in capsys.readouterr().out
 
 
-def test_interrupt_keeps_the_part(stub, root, monkeypatch, capsys):
+def test_a_relative_root_is_under_the_home_that_other_commands_read(stub, tmp_path, monkeypatch):
+    serve(stub, VALID, tar_of(members(VALID)))
+    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path / "large disk"))
+    names = {"splits": "valid", "collections": "layout-xla-default"}  # as typed
+    config = DownloadConfig(source="google", base_url=f"{stub.url}/v0", **names)
+    assert download.download(config) == [VALID.folder(tmp_path / "large disk" / "data" / "raw")]
+    assert content_of(tmp_path / "large disk" / "data" / "raw", VALID) == expected(VALID)
+
+
+def test_settings_by_default_ask_for_everything_and_say_what_they_are():
+    config = DownloadConfig()
+    assert (config.collections, config.splits) == ([c.name for c in COLLECTIONS], list(SPLITS))
+    assert DownloadConfig(collections="tile:xla,layout:nlp:random").collections == [
+        "tile:xla",
+        "layout:nlp:random",
+    ]
+    assert all(setting.sentence for setting in DownloadConfig.describe())
+
+
+def test_interrupt_keeps_the_part(stub, root, monkeypatch):
+    path = serve(stub, VALID, tar_of(members(VALID)))
+    stub.cuts[path] = [4000]
+
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    serve(stub, VALID, tar_of(members(VALID)))
-    monkeypatch.setattr(archives, "_receive", interrupt)
-    command = [
-        "--root",
-        str(root),
-        "--collections",
-        XLA.name,
-        "--splits",
-        "valid",
-        "--base-url",
-        f"{stub.url}/v0/",
-    ]
-    assert download.main(command) == 130
-    assert "goes on where it stopped" in capsys.readouterr().err
+    with monkeypatch.context() as patch:
+        patch.setattr(archives.time, "sleep", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            fetch_google(stub, root, VALID)
+    fetch_google(stub, root, VALID)
+    assert stub.ranges == [None, "bytes=4000-"]
+    assert content_of(root, VALID) == expected(VALID)
+
+
+def test_a_malformed_address_is_refused_at_once(root, pauses):
+    with pytest.raises(DataError, match="Check the address"):
+        fetch(root, "google", ["valid"], [XLA.name], base_url="download.tensorflow.org")
+    assert pauses == []
 
 
 def test_archives_put_there_by_hand_need_no_network(root):
@@ -432,7 +442,7 @@ def test_foreign_files_in_the_way_are_refused(stub, root):
 @pytest.mark.parametrize(
     ("source", "split", "collection", "message"),
     [
-        ("ftp", "train", "tile:xla", "source: 'ftp' is none of auto"),
+        ("ftp", "train", "tile:xla", "source: 'ftp' is not one of auto"),
         ("auto", "dev", "tile:xla", "splits: 'dev' is none of train"),
         ("auto", "train", "tile", "collection: 'tile' is none of tile:xla"),
     ],

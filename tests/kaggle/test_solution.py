@@ -48,8 +48,8 @@ def test_reads_the_embedded_sample():
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ("tile:xla:a,2,7", r"line 3 \(tile:xla:a\): config_index 2, 1 wanted"),
-        ("tile:xla:a,0,7", r"line 3 \(tile:xla:a\): config_index 0, 1 wanted"),
+        ("tile:xla:a,2,7", r"line 3 \(tile:xla:a\): config_index 2, 1 expected"),
+        ("tile:xla:a,0,7", r"line 3 \(tile:xla:a\): config_index 0, 1 expected"),
         ("tile:xla:a,1,0", "line 3: 'tile:xla:a,1,0' is not"),
         ("tile:xla:a,1,-4", "line 3: "),
         ("tile:xla:a,1,7.5", "line 3: "),
@@ -128,5 +128,5 @@ def test_a_csv_that_does_not_fit_the_solution_is_refused(tmp_path):
         score_submission(path, SOLUTION)
     assert score_submission(path, SOLUTION, partial=True)["tile:xla"]["mean"] == 1.0
     path.write_text("ID,TopConfigs\ntile:xla:a,0;1;2;3\n")
-    with pytest.raises(DataError, match="4 indices, 5 wanted"):
+    with pytest.raises(DataError, match="4 indices, 5 expected"):
         score_submission(path, SOLUTION, partial=True)

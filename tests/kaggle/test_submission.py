@@ -63,7 +63,7 @@ def root(tmp_path):
     return tmp_path / "data"
 
 
-def scores_of(counts):
+def predictions_of(counts):
     rng = np.random.default_rng(1)
     return {row_id: rng.permutation(count).astype(float) for row_id, count in counts.items()}
 
@@ -73,16 +73,16 @@ def scores_of(counts):
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=40))
-def test_ranking_is_fastest_first_and_stable(score):
-    expected = sorted(range(len(score)), key=lambda config: (score[config], config))
-    assert ranking(score, "layout").tolist() == expected
-    assert ranking(score, "tile").tolist() == expected[:5]
+def test_ranking_is_fastest_first_and_stable(prediction):
+    expected = sorted(range(len(prediction)), key=lambda config: (prediction[config], config))
+    assert ranking(prediction, "layout").tolist() == expected
+    assert ranking(prediction, "tile").tolist() == expected[:5]
 
 
-@pytest.mark.parametrize("score", [[], [1, np.nan], [np.inf, 0], [[1, 2]]])
-def test_ranking_refuses_what_is_no_ranking(score):
-    with pytest.raises(ValueError, match="not a vector of at least one finite number"):
-        ranking(score, "layout")
+@pytest.mark.parametrize("prediction", [[], [1, np.nan], [np.inf, 0], [[1, 2]]])
+def test_ranking_refuses_what_is_no_ranking(prediction):
+    with pytest.raises(ValueError, match="not a 1-D array of at least one finite number"):
+        ranking(prediction, "layout")
 
 
 def test_ranking_refuses_an_unknown_kind():
@@ -94,12 +94,12 @@ def test_ranking_refuses_an_unknown_kind():
 
 
 def test_written_text_is_exact(tmp_path):
-    scores = {
+    predictions = {
         "layout:nlp:default:b": [0.2, 0.1],
         "layout:xla:random:c": [2, 1, 3],
         "tile:xla:z": np.arange(7.0),
     }
-    write_submission(tmp_path / "s.csv", scores)
+    write_submission(tmp_path / "s.csv", predictions)
     expected = "ID,TopConfigs\ntile:xla:z,0;1;2;3;4\nlayout:xla:random:c,1;0;2\nlayout:nlp:default:b,1;0\n"
     assert (tmp_path / "s.csv").read_bytes() == expected.encode()
 
@@ -107,21 +107,21 @@ def test_written_text_is_exact(tmp_path):
 def test_rows_are_in_the_order_of_the_competitions_sample(tmp_path):
     ids = ["layout:xla:random:b", "tile:xla:z", "tile:xla:a"]
     (tmp_path / "sample_submission.csv").write_text(csv_text(dict.fromkeys(ids, "0;1;2;3;4")))
-    write_submission(tmp_path / "s.csv", scores_of(dict.fromkeys(sorted(ids), 5)), tmp_path)
+    write_submission(tmp_path / "s.csv", predictions_of(dict.fromkeys(sorted(ids), 5)), tmp_path)
     assert [line.split(",")[0] for line in (tmp_path / "s.csv").read_text().splitlines()] == ["ID", *ids]
 
 
 @pytest.mark.parametrize(
-    ("scores", "message"),
+    ("predictions", "message"),
     [
-        ({"tile:xla:a": [1.0, np.nan]}, "tile:xla:a: scores of shape"),
-        ({"layout-xla-random:a": [1, 2]}, "'layout-xla-random:a' names no collection"),
+        ({"tile:xla:a": [1.0, np.nan]}, "tile:xla:a: prediction of shape"),
+        ({"layout-xla-random:a": [1, 2]}, "'layout-xla-random:a' belongs to no collection"),
     ],
 )
-def test_nothing_is_written_from_broken_scores(tmp_path, scores, message):
+def test_nothing_is_written_from_broken_predictions(tmp_path, predictions, message):
     (tmp_path / "s.csv").write_text("the last good one")
     with pytest.raises(DataError, match=message):
-        write_submission(tmp_path / "s.csv", scores)
+        write_submission(tmp_path / "s.csv", predictions)
     assert [p.name for p in tmp_path.iterdir()] == ["s.csv"]
     assert (tmp_path / "s.csv").read_text() == "the last good one"
 
@@ -133,11 +133,11 @@ def test_nothing_is_written_from_broken_scores(tmp_path, scores, message):
 @given(st.dictionaries(st.sampled_from([f"{c.name}:g" for c in COLLECTIONS]), st.integers(1, 12), min_size=1))
 def test_what_is_written_is_read_back(tmp_path_factory, counts):
     path = tmp_path_factory.mktemp("s") / "s.csv"
-    scores = scores_of(counts)
-    write_submission(path, scores)
+    predictions = predictions_of(counts)
+    write_submission(path, predictions)
     read = read_submission(path, counts)
     assert {key: order.tolist() for key, order in read.items()} == {
-        key: ranking(score, collection_of(key).kind).tolist() for key, score in scores.items()
+        key: ranking(prediction, collection_of(key).kind).tolist() for key, prediction in predictions.items()
     }
 
 
@@ -186,30 +186,33 @@ SMALL, BIG, NET = (f"line {n} ({row_id}): " for n, row_id in enumerate(ROWS, sta
             csv_text({"tile:xla:big": "8;0;3;4;1"}),
             "2 of 3 IDs have no row: tile:xla:small, layout:xla:random:net",
         ),
-        (csv_text(tile__xla__small=""), SMALL + "'' is no index"),
-        (csv_text(tile__xla__small="2;0;1;"), SMALL + "'' is no index"),
-        (csv_text(tile__xla__small="2.0;0;1"), SMALL + "'2.0' is no index"),
-        (csv_text(tile__xla__small="2; 0;1"), SMALL + "' 0' is no index"),
-        (csv_text(tile__xla__small="2 0 1"), SMALL + "'2 0 1' is no index"),
-        (csv_text(tile__xla__small="-1;0;1"), SMALL + "'-1' is no index"),
-        (csv_text(tile__xla__small="٢;0;1"), SMALL + "'٢' is no index"),
+        (csv_text(tile__xla__small=""), SMALL + "'' is not an index"),
+        (csv_text(tile__xla__small="2;0;1;"), SMALL + "'' is not an index"),
+        (csv_text(tile__xla__small="2.0;0;1"), SMALL + "'2.0' is not an index"),
+        (csv_text(tile__xla__small="2; 0;1"), SMALL + "' 0' is not an index"),
+        (csv_text(tile__xla__small="2 0 1"), SMALL + "'2 0 1' is not an index"),
+        (csv_text(tile__xla__small="-1;0;1"), SMALL + "'-1' is not an index"),
+        (csv_text(tile__xla__small="٢;0;1"), SMALL + "'٢' is not an index"),
         (csv_text(tile__xla__small="9" * 5000), SMALL + "'9999"),
         (
             csv_text(tile__xla__small="1;2;3"),
             SMALL + "index 3 is outside 0 to 2: the graph has 3 configurations",
         ),
         (csv_text(tile__xla__small="0;1;2;3;4"), SMALL + "index 4 is outside 0 to 2"),
-        (csv_text(tile__xla__small="0;1"), SMALL + "2 indices, 3 wanted: the graph has 3 configurations"),
-        (csv_text(tile__xla__big="8;0;3;8;1"), BIG + "index 8 is there more than once"),
-        (csv_text(tile__xla__big="8;0;3;4"), BIG + "4 indices, 5 wanted: the graph has 9 configurations"),
-        (csv_text(tile__xla__big="8;0;3;4;1;2"), BIG + "6 indices, 5 wanted: the graph has 9 configurations"),
+        (csv_text(tile__xla__small="0;1"), SMALL + "2 indices, 3 expected: the graph has 3 configurations"),
+        (csv_text(tile__xla__big="8;0;3;8;1"), BIG + "index 8 occurs more than once"),
+        (csv_text(tile__xla__big="8;0;3;4"), BIG + "4 indices, 5 expected: the graph has 9 configurations"),
+        (
+            csv_text(tile__xla__big="8;0;3;4;1;2"),
+            BIG + "6 indices, 5 expected: the graph has 9 configurations",
+        ),
         (
             csv_text(layout__xla__random__net="3;1;0"),
-            NET + "3 indices, 4 wanted: the graph has 4 configurations",
+            NET + "3 indices, 4 expected: the graph has 4 configurations",
         ),
-        (csv_text(layout__xla__random__net="3;1;0;1"), NET + "index 1 is there more than once"),
+        (csv_text(layout__xla__random__net="3;1;0;1"), NET + "index 1 occurs more than once"),
         (csv_text(layout__xla__random__net="4;1;0;2"), NET + "index 4 is outside 0 to 3"),
-        (csv_text(layout__xla__random__net="3;1;0;2;0"), NET + "index 0 is there more than once"),
+        (csv_text(layout__xla__random__net="3;1;0;2;0"), NET + "index 0 occurs more than once"),
     ],
 )
 def test_a_wrong_csv_is_refused_with_row_and_reason(tmp_path, text, message):
@@ -261,7 +264,7 @@ def test_partial_allows_missing_rows_but_nothing_else(tmp_path):
         ("tile:xla:a", "700;3;2;1;0", None),
         ("tile:xla:a", "1;0", None),
         ("tile:xla:a", "1;7", "index 7 is outside 0 to 1"),
-        ("tile:xla:a", "5;4;3;2;1;0", "6 indices, 5 wanted. "),
+        ("tile:xla:a", "5;4;3;2;1;0", "6 indices, 5 expected. "),
         ("layout:xla:random:a", "2;0;1", None),
         ("layout:xla:random:a", "2;0;3", "index 3 is outside 0 to 2. "),
     ],
@@ -282,7 +285,7 @@ def test_an_unknown_number_of_configurations_leaves_what_can_be_told(tmp_path, r
 def test_npz_decides_where_there_is_no_sample(root, tmp_path):
     counts = expected_counts(root)
     assert counts == {f"{collection.name}:g{n}": 2 + n for n, collection in enumerate(COLLECTIONS)}
-    write_submission(tmp_path / "s.csv", scores_of(counts), root)
+    write_submission(tmp_path / "s.csv", predictions_of(counts), root)
     assert check_submission(tmp_path / "s.csv", root)["rows"] == dict.fromkeys(
         (c.name for c in COLLECTIONS), 1
     )
@@ -295,7 +298,7 @@ def test_npz_decides_against_the_samples_placeholders(root, tmp_path):
     assert expected_counts(root)["tile:xla:g0"] == 2
     with pytest.raises(DataError, match=re.escape("line 2 (tile:xla:g0): index 4 is outside 0 to 1")):
         check_submission(root / "sample_submission.csv", root)
-    write_submission(tmp_path / "s.csv", scores_of(expected_counts(root)), root)
+    write_submission(tmp_path / "s.csv", predictions_of(expected_counts(root)), root)
     assert check_submission(tmp_path / "s.csv", root)["without_npz"] == 0
 
 
@@ -305,9 +308,9 @@ def test_sample_alone_decides_the_ids(root, tmp_path):
     alone.mkdir()
     (alone / "sample_submission.csv").write_text(csv_text({row_id: "0;1;2;3;4" for row_id in counts}))
     assert expected_counts(alone) == dict.fromkeys(counts)
-    write_submission(tmp_path / "s.csv", scores_of(counts), alone)
+    write_submission(tmp_path / "s.csv", predictions_of(counts), alone)
     assert check_submission(tmp_path / "s.csv", alone)["without_npz"] == 5
-    write_submission(tmp_path / "s.csv", scores_of({"tile:xla:g0": 2}), alone)
+    write_submission(tmp_path / "s.csv", predictions_of({"tile:xla:g0": 2}), alone)
     with pytest.raises(DataError, match="4 of 5 IDs have no row"):
         check_submission(tmp_path / "s.csv", alone)
 
@@ -317,7 +320,7 @@ def test_files_of_two_competitions_are_refused(root):
     with pytest.raises(DataError, match="g1.npz: not in sample_submission.csv"):
         expected_counts(root)
     (root / "sample_submission.csv").write_text("ID,TopConfigs\n17,0\n")
-    with pytest.raises(DataError, match="sample_submission.csv: line 2: '17' names no collection"):
+    with pytest.raises(DataError, match="sample_submission.csv: line 2: '17' belongs to no collection"):
         expected_counts(root)
 
 
@@ -366,7 +369,7 @@ def test_round_trip_on_the_embedded_sample(tmp_path):
         with np.load(program.path, allow_pickle=False) as arrays:
             counts[program.id] = len(arrays["config_runtime"])
     assert expected_counts(SAMPLE) == counts
-    write_submission(tmp_path / "s.csv", scores_of(counts), SAMPLE)
+    write_submission(tmp_path / "s.csv", predictions_of(counts), SAMPLE)
     report = check_submission(tmp_path / "s.csv", SAMPLE)
     assert report["rows"] == dict(Counter(program.collection.name for program in programs))
     assert report["without_npz"] == report["file_order"] == 0
@@ -390,7 +393,7 @@ def test_real_competition_ids_and_row_counts(tmp_path):
     known = {row_id: count for row_id, count in counts.items() if count is not None}
     assert sorted(known.values()) == [25, 1000, 1000, 1000, 1001]
     full = {row_id: 1000 if row_id.startswith("layout") else 5 for row_id in counts} | known
-    write_submission(tmp_path / "s.csv", scores_of(full), REAL)
+    write_submission(tmp_path / "s.csv", predictions_of(full), REAL)
     assert check_submission(tmp_path / "s.csv", REAL) == {
         "rows": dict(rows),
         "without_npz": 889,
@@ -401,14 +404,14 @@ def test_real_competition_ids_and_row_counts(tmp_path):
 @needs_real
 def test_real_placeholder_of_the_1001_config_graph_is_refused():
     row_id = "layout:nlp:default:3a0c5517a87df8d82fd637b83298a3ba"
-    with pytest.raises(DataError, match=rf"\({row_id}\): 1000 indices, 1001 wanted: the graph has 1001"):
+    with pytest.raises(DataError, match=rf"\({row_id}\): 1000 indices, 1001 expected: the graph has 1001"):
         check_submission(REAL / "sample_submission.csv", REAL)
 
 
 @needs_real
 def test_partial_submission_of_the_real_files_here(tmp_path):
     known = {row_id: count for row_id, count in expected_counts(REAL).items() if count is not None}
-    write_submission(tmp_path / "s.csv", scores_of(known), REAL)
+    write_submission(tmp_path / "s.csv", predictions_of(known), REAL)
     assert check_submission(tmp_path / "s.csv", REAL, partial=True)["without_npz"] == 0
     with pytest.raises(DataError, match="889 of 894 IDs have no row"):
         check_submission(tmp_path / "s.csv", REAL)

@@ -1,4 +1,4 @@
-"""`make submit DATA=kaggle` from a finished run on: the real kaggle CLI against a loopback stub of Kaggle."""
+"""`make submit DATA=kaggle` from a finished run on: the real kaggle package against a loopback stub."""
 
 import json
 import shutil

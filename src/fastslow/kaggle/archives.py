@@ -1,55 +1,47 @@
-"""Archives from the network: a download that resumes, and unpacking that never leaves its folder."""
+"""Archives from the network: resumed downloads, and unpacking that never leaves its folder."""
 
 import contextlib
-import http.client
 import os
 import re
 import shutil
-import ssl
 import stat
 import struct
-import sys
 import tarfile
 import time
-import urllib.error
-import urllib.request
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path, PurePosixPath
-from typing import IO, NamedTuple, TypeVar
+from pathlib import Path
+from typing import IO, TypeVar
 
-from tqdm.auto import tqdm
+import requests
+import urllib3.exceptions
+from tqdm import tqdm
+from tqdm.utils import CallbackIOWrapper
 
 from fastslow.core.errors import DataError
 from fastslow.core.files import read_json, write_json
+from fastslow.core.progress import progress
 
 T = TypeVar("T")
+Member = tuple[tarfile.TarInfo, Callable[[], IO[bytes]]]
+"""An entry of a tar or zip, and how to open its content."""
 _CHUNK = 1 << 20
 _TIMEOUT_S = 60.0
-_TRIES = 8  # In a row without a new byte; any progress starts the count afresh.
-_PASSING = (408, 425, 429, 500, 502, 503, 504)  # HTTP statuses that a later request may not get.
-_LOST = (ConnectionError, TimeoutError, http.client.HTTPException, urllib.error.URLError, ssl.SSLError)
-
-
-class Member(NamedTuple):
-    """One entry of an archive: its path there, its unpacked size in bytes, what it is, how to read it."""
-
-    name: str
-    size: int
-    is_file: bool
-    is_folder: bool
-    open: Callable[[], IO[bytes]]
+_TRIES = 8  # in a row without a new byte; any progress resets the count
+_TRANSIENT = (408, 425, 429, 500, 502, 503, 504)  # HTTP statuses that a later request may not get
+_BYTES = {"unit": "B", "unit_scale": True}  # of a progress bar
+_BROKEN = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, struct.error)
 
 
 def require_space(folder: Path, size: int, purpose: str) -> None:
-    """Stop before a disk runs full.
+    """Check that a disk has room, before anything is written.
 
     Args:
         folder: A folder on that disk.
         size: Bytes needed.
-        purpose: What for, to say so.
+        purpose: What they are needed for, for the message.
 
     Raises:
         DataError: Less than ``size`` bytes and 2 % are free.
@@ -59,114 +51,127 @@ def require_space(folder: Path, size: int, purpose: str) -> None:
         raise DataError(
             folder,
             f"{purpose} needs {tqdm.format_sizeof(size, 'B')}, {tqdm.format_sizeof(free, 'B')} are free",
-            "Free some space, choose another --root, or take fewer --collections or --splits",
+            "Free some space, choose another root, or fewer collections or splits",
         )
 
 
 def remote_size(url: str) -> int:
-    """Size of a file on a web server in bytes, asked with HEAD; errors as :func:`download`."""
+    """Return the size of a file on a web server in bytes, by a HEAD request; errors as :func:`download`."""
 
     def ask() -> int:
-        request = urllib.request.Request(url, method="HEAD")
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:
+        with _request("HEAD", url, {}) as answer:
             return _length(url, answer)
 
     return _persist(url, ask, lambda: 0)
 
 
 def local_size(target: Path) -> int:
-    """How many bytes of a download are on disk already, whole or in part."""
+    """Return how many bytes of a download are on disk already, whole or in part."""
     return _size(target) or _size(_part(target))
 
 
 def download(url: str, target: Path) -> None:
-    """Download a file, going on where an earlier attempt stopped.
+    """Download a file, resuming an earlier attempt.
 
     The part on disk (``<target>.part``) is continued only if the server still has the same file: same size,
     and same ETag or Last-Modified where it sends one. The target appears when its size is right.
 
     Raises:
-        DataError: The server does not have the file or does not tell its size, or the connection was lost
+        DataError: The server does not have the file or does not send its size, or the connection was lost
             eight times in a row without a new byte; the part stays for the next run.
     """
     part = _part(target)
     target.parent.mkdir(parents=True, exist_ok=True)
-    with _bar(target.name) as bar:
+    with progress(desc=target.name, **_BYTES) as bar:
         _persist(url, lambda: _receive(url, part, bar), lambda: _size(part))
     os.replace(part, target)
     _stamp(part).unlink()
 
 
 def unpack(archive: Path, folder: Path, place: Callable[[str], str | None]) -> None:
-    """Unpack the wanted members of a tar (uncompressed) or zip.
+    """Unpack selected members of an uncompressed tar or a zip.
 
     Args:
-        archive: The archive; what is not called ``.zip`` is taken for a tar.
-        folder: Where the files go.
-        place: From a member's path to the path under ``folder``, or None to leave the member out.
+        archive: The archive; a zip if its name ends in ``.zip``, else a tar.
+        folder: Folder for the files.
+        place: Maps a member's path to the path under ``folder``, or to None to skip the member.
 
     Raises:
-        DataError: The archive is broken or cut off, the disk is too small, or any member, wanted or not,
+        DataError: The archive is broken or truncated, the disk is too small, or any member, selected or not,
             points out of the folder, or is a link or a device.
     """
     with _refuse_broken(archive), _open(archive) as members:
-        for member in members:
-            _refuse_unsafe(archive, member)
-        wanted = [
-            (folder / path, member) for member in members if member.is_file and (path := place(member.name))
+        for member, _ in members:
+            _refuse_unsafe(archive, folder, member)
+        selected = [
+            (folder / path, member, open_member)
+            for member, open_member in members
+            if member.isreg() and (path := place(member.name))
         ]
-        size = sum(member.size for _, member in wanted)
+        size = sum(member.size for _, member, _ in selected)
         folder.mkdir(parents=True, exist_ok=True)
         require_space(folder, size, f"unpacking {archive.name}")
-        with _bar(f"unpack {archive.name}", size) as bar:
-            for path, member in wanted:
+        with progress(desc=f"unpack {archive.name}", total=size, **_BYTES) as bar:
+            for path, member, open_member in selected:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                with member.open() as source, open(path, "wb") as sink:
-                    while chunk := source.read(_CHUNK):
-                        sink.write(chunk)
-                        bar.update(len(chunk))
+                with open_member() as source, open(path, "wb") as sink:
+                    shutil.copyfileobj(CallbackIOWrapper(bar.update, source), sink, _CHUNK)
                 if path.stat().st_size != member.size:
-                    raise EOFError(f"{member.name} is cut off")
+                    raise EOFError(f"{member.name} is truncated")
+
+
+def _request(method: str, url: str, headers: dict[str, str]) -> requests.Response:
+    """Send a request for a file as it is stored; an error status raises ``requests.HTTPError``."""
+    headers = {"Accept-Encoding": "identity", **headers}
+    answer = requests.request(
+        method, url, headers=headers, stream=True, timeout=_TIMEOUT_S, allow_redirects=True
+    )
+    answer.raise_for_status()
+    return answer
 
 
 def _receive(url: str, part: Path, bar: tqdm) -> None:
-    """One request: append to the part, or write it anew where the server has another file."""
+    """Send one request: append to the part, or rewrite it where the server has another file."""
     known = read_json(_stamp(part)) if part.exists() and _stamp(part).exists() else None
-    request = urllib.request.Request(url)
+    headers, start = {}, 0
     if known:
-        # Of a part that is already whole the last byte is asked for again, which confirms it.
+        # of a part that is already whole, the last byte is requested again, which confirms it
         start = max(min(_size(part), known["size"] - 1), 0)
-        request.add_header("Range", f"bytes={start}-")
+        headers["Range"] = f"bytes={start}-"
         if known["validator"]:
-            request.add_header("If-Range", known["validator"])
+            headers["If-Range"] = known["validator"]
     try:
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:
-            if answer.status == 206 and _same(answer, known, start):
-                size = known["size"]
-            elif answer.status == 206:
-                _stamp(part).unlink()
-                raise ConnectionError("the file on the server has changed")
-            else:
-                start, size = 0, _length(url, answer)
-                part.unlink(missing_ok=True)
-                write_json(_stamp(part), {"size": size, "validator": _validator(answer)})
-            bar.total, bar.initial, bar.n = size, start, start
-            with open(part, "ab") as sink:
-                sink.truncate(start)
-                while chunk := answer.read(_CHUNK):
-                    sink.write(chunk)
-                    bar.update(len(chunk))
-    except urllib.error.HTTPError as error:
-        if error.code == 416:
-            _stamp(part).unlink(missing_ok=True)
-            raise ConnectionError("the file on the server has changed") from error
+        answer = _request("GET", url, headers)
+    except requests.HTTPError as error:
+        if error.response.status_code == 416:
+            raise _changed(part) from error
         raise
-    if _size(part) != size:
-        raise ConnectionError(f"closed after {_size(part):,} of {size:,} bytes")
+    with answer:
+        if answer.status_code != 206:
+            known = {"size": _length(url, answer), "validator": _validator(answer)}
+            start = 0
+            part.unlink(missing_ok=True)
+            write_json(_stamp(part), known)
+        elif not _same(answer, known, start):
+            raise _changed(part)
+        bar.total, bar.initial, bar.n = known["size"], start, start
+        with open(part, "ab") as sink:
+            sink.truncate(start)
+            while chunk := answer.raw.read1(_CHUNK):  # read() and iter_content drop the bytes before a loss
+                sink.write(chunk)
+                bar.update(len(chunk))
+    if _size(part) != known["size"]:
+        raise ConnectionError(f"closed after {_size(part):,} of {known['size']:,} bytes")
 
 
-def _same(answer, known: dict, start: int) -> bool:
-    """Whether a partial answer continues the part: its place, the whole size, and the file's identity."""
+def _changed(part: Path) -> ConnectionError:
+    """Forget which file a part belongs to, so that the next request starts at its beginning."""
+    _stamp(part).unlink(missing_ok=True)
+    return ConnectionError("the file on the server has changed")
+
+
+def _same(answer: requests.Response, known: dict, start: int) -> bool:
+    """Return whether a partial answer continues the part: its place, the whole size, the file's identity."""
     span = re.fullmatch(r"bytes (\d+)-\d+/(\d+)", answer.headers.get("Content-Range", ""))
     return (
         span is not None
@@ -175,43 +180,41 @@ def _same(answer, known: dict, start: int) -> bool:
     )
 
 
-def _validator(answer) -> str:
-    """What identifies the file's version: a strong ETag (a weak one may not be used here), else its date."""
+def _validator(answer: requests.Response) -> str:
+    """Return the identity of the file's version: its strong ETag (If-Range takes no weak one) or its date."""
     etag = answer.headers.get("ETag", "")
     return etag if etag and not etag.startswith("W/") else answer.headers.get("Last-Modified", "")
 
 
-def _length(url: str, answer) -> int:
+def _length(url: str, answer: requests.Response) -> int:
     length = answer.headers.get("Content-Length", "")
     if not length.isdigit():
-        raise DataError(url, "the server does not tell its size", "Check the address, or a proxy in between")
+        raise DataError(url, "the server does not send its size", "Check the address, or a proxy in between")
     return int(length)
 
 
-def _persist(url: str, attempt: Callable[[], T], progress: Callable[[], int]) -> T:
-    """Try until it works; give up after eight losses in a row without progress (in bytes)."""
+def _persist(url: str, attempt: Callable[[], T], received: Callable[[], int]) -> T:
+    """Repeat an attempt until it succeeds; stop after eight failures in a row without a new byte.
+
+    urllib3's ``Retry`` covers neither a connection lost inside a body nor a count that progress resets.
+    """
     failures = 0
     while True:
-        before = progress()
+        before = received()
         try:
             return attempt()
-        except _LOST as error:
-            if isinstance(error, urllib.error.HTTPError) and error.code not in _PASSING:
-                problem = f"the server answers {error.code} {error.reason}"
+        except (requests.RequestException, urllib3.exceptions.HTTPError, ConnectionError) as error:
+            answer = getattr(error, "response", None)
+            if answer is not None and answer.status_code not in _TRANSIENT:
+                problem = f"the server answers {answer.status_code} {answer.reason}"
                 raise DataError(url, problem, "Check the address") from error
-            failures = 1 if progress() > before else failures + 1
+            if isinstance(error, ValueError):  # requests' errors for a malformed address
+                raise DataError(url, str(error), "Check the address") from error
+            failures = 1 if received() > before else failures + 1
             if failures == _TRIES:
                 problem = f"failed {failures} times in a row without a new byte ({error})"
-                raise DataError(url, problem, "Run it again: it goes on where it stopped") from error
+                raise DataError(url, problem, "Run it again: it resumes where it stopped") from error
             time.sleep(min(2.0 ** (failures - 1), 60.0))
-
-
-def _bar(name: str, size: int | None = None) -> tqdm:
-    """A bar that counts bytes; in a log, a line every half minute instead of ten a second."""
-    pause_s = 0.1 if sys.stderr.isatty() else 30.0
-    return tqdm(
-        desc=name, total=size, unit="B", unit_scale=True, mininterval=pause_s, maxinterval=2 * pause_s
-    )
 
 
 def _part(target: Path) -> Path:
@@ -219,7 +222,7 @@ def _part(target: Path) -> Path:
 
 
 def _stamp(part: Path) -> Path:
-    """Beside a part: which version of the remote file it belongs to."""
+    """Return the file beside a part that says which version of the remote file it belongs to."""
     return part.with_name(f"{part.name}.json")
 
 
@@ -229,36 +232,40 @@ def _size(path: Path) -> int:
 
 @contextlib.contextmanager
 def _open(archive: Path) -> Iterator[list[Member]]:
-    """The members of a tar or zip, readable inside the block."""
-    if archive.suffix == ".zip":  # A look inside misleads: the last npz of a tar makes it look like a zip.
+    """Give the members of a tar or zip, readable inside the block."""
+    if archive.suffix == ".zip":  # not by content: the last npz of a tar makes it look like a zip
         with zipfile.ZipFile(archive) as opened:
-            yield [_zip_member(opened, info) for info in opened.infolist()]
+            yield [(_tar_info(info), partial(opened.open, info)) for info in opened.infolist()]
     else:
         with tarfile.open(archive, "r:") as opened:
             infos = opened.getmembers()
-            with open(archive, "rb") as raw:  # A damaged header looks to tarfile like the end.
+            with open(archive, "rb") as raw:  # tarfile takes a damaged header for the end
                 raw.seek(opened.offset)
                 if raw.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
-                    raise EOFError(f"it breaks off after {len(infos)} members")
-            yield [
-                Member(info.name, info.size, info.isreg(), info.isdir(), partial(opened.extractfile, info))
-                for info in infos
-            ]
+                    raise EOFError(f"it is truncated after {len(infos)} members")
+            yield [(info, partial(opened.extractfile, info)) for info in infos]
 
 
-def _zip_member(opened: zipfile.ZipFile, info: zipfile.ZipInfo) -> Member:
-    kind = stat.S_IFMT(info.external_attr >> 16)  # 0 where the packer noted none.
-    is_file = not info.is_dir() and kind in (0, stat.S_IFREG)
-    is_folder = info.is_dir() and kind in (0, stat.S_IFDIR)
-    return Member(info.filename, info.file_size, is_file, is_folder, partial(opened.open, info))
+def _tar_info(info: zipfile.ZipInfo) -> tarfile.TarInfo:
+    """Return a zip's member as one of a tar, so that both pass the same filter."""
+    member = tarfile.TarInfo(info.filename)
+    member.size = info.file_size
+    expected = stat.S_IFDIR if info.is_dir() else stat.S_IFREG
+    kind = stat.S_IFMT(info.external_attr >> 16) or expected  # 0: not recorded
+    member.type = {stat.S_IFREG: tarfile.REGTYPE, stat.S_IFDIR: tarfile.DIRTYPE}.get(kind, tarfile.SYMTYPE)
+    return member
 
 
-def _refuse_unsafe(archive: Path, member: Member) -> None:
-    path = PurePosixPath(member.name)
-    if path.is_absolute() or ".." in path.parts or "\\" in member.name or re.match("[A-Za-z]:", member.name):
-        problem = "points out of the folder"
-    elif not (member.is_file or member.is_folder):
+def _refuse_unsafe(archive: Path, folder: Path, member: tarfile.TarInfo) -> None:
+    """Refuse what tarfile's data filter refuses or renames, and also every link and paths of Windows."""
+    try:
+        inside = tarfile.data_filter(member, folder).name == member.name
+    except tarfile.FilterError:
+        inside = False
+    if not (member.isreg() or member.isdir()):
         problem = "is a link or a device"
+    elif not inside or re.search(r"\\|^[A-Za-z]:", member.name):
+        problem = "points out of the folder"
     else:
         return
     raise DataError(
@@ -268,8 +275,8 @@ def _refuse_unsafe(archive: Path, member: Member) -> None:
 
 @contextlib.contextmanager
 def _refuse_broken(archive: Path) -> Iterator[None]:
-    """Whatever a broken archive raises becomes one error that names it."""
+    """Turn whatever a broken archive raises into one error that names it."""
     try:
         yield
-    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, struct.error) as error:
+    except _BROKEN as error:
         raise DataError(archive, f"broken archive ({error})", "Delete it and run it again") from error

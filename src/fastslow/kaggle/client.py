@@ -1,12 +1,10 @@
-"""Submit to Kaggle, wait for the score, download the competition: through the real ``kaggle`` CLI.
+"""Submit to Kaggle, wait for the score, download the competition: through the kaggle package.
 
-The CLI runs as a subprocess, because importing ``kaggle`` authenticates at import. What it prints decides,
-never its exit code: after a failed upload it exits 0 (kaggle 2.2). It was tried here, unmodified, against a
-loopback stub of Kaggle's API (``tests/kaggle_stub.py``); how the real service words a refusal is known from
-public reports only, so an answer that is not recognised is shown as it came, without credentials.
+Each request runs in a process of its own (:mod:`fastslow.kaggle.api_process`). It was tested with the
+unmodified package against a loopback stub of Kaggle's API (``tests/helpers/kaggle_stub.py``); how the real
+service words a refusal is known from public reports only, so its own words are always shown.
 """
 
-import json
 import re
 import sys
 import time
@@ -14,73 +12,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastslow.core.errors import ConfigError, DataError, FastslowError
-from fastslow.kaggle.cli_process import credentials, run, scrub
+from fastslow.core.errors import ConfigError, DataError
+from fastslow.kaggle.api_process import HOW_TO_AUTHENTICATE, CallError, KaggleError, address, call
+from fastslow.kaggle.credentials import credentials
 
 COMPETITION = "predict-ai-model-runtime"
 SUCCESS = "Successfully submitted"
-HOW_TO_AUTHENTICATE = (
-    "Make a token at https://www.kaggle.com/settings/api and type `export KAGGLE_API_TOKEN=<token>`,"
-    " or save it as ~/.kaggle/access_token, or run `kaggle auth login`"
-)
-HOW_TO_INSTALL = "Run `pip install 'kaggle>=2.2.4,<3'`"
+_UPLOAD_FAILED = "Could not submit to competition"  # an answer of kaggle's, not an exception
 _LONGEST_POLL_S = 30.0
-_PAUSES_S = (2.0, 8.0, 30.0, 60.0, 60.0)  # Before each further try of a download.
-_MEANINGS = (  # A sign in the CLI's output, the problem, the remedy, whether it may pass; the first counts.
-    (
-        r"authentication required|401 client error|unauthorized|invalid credentials",
-        "Kaggle refused the credentials of {credentials}",
-        HOW_TO_AUTHENTICATE,
-        False,
-    ),
-    (
-        r"submission (allowance|limit)|(daily|maximum)\b.{,40}\bsubmission.{,40}(allowed|reached|used)",
-        "the submission limit is reached",
-        "It starts afresh at midnight UTC",
-        False,
-    ),
-    (r"could not submit to competition", "the upload failed, nothing was submitted", "Run it again", False),
-    (
-        r"\[errno (13|28|30)\]",
-        "the kaggle CLI cannot write",
-        "Free some space, or set KAGGLE_CONFIG_DIR to a folder of your own, and run it again",
-        False,
-    ),
-    (
-        r"connection|timed? ?out|max retries|resolve|unreachable|broken pipe|incomplete ?read"
-        r"|does not match expected size|429 client error|5\d\d server error",
-        "Kaggle could not be reached or did not answer in full",
-        "Check the network and proxy and run it again; before a second upload look at {address}/submissions",
-        True,
-    ),
-    (
-        r"403 client error|forbidden|permission|accept.*rules|404 client error|not found|could not find",
-        "Kaggle gives no access to the competition {competition!r}",
-        "Accept the rules at {address}/rules as the owner of the credentials, and check the name",
-        False,
-    ),
-    (
-        r"400 client error|bad request",
-        "Kaggle refused the request",
-        "Join the competition at {address} and upload the file there: the page says what is wrong with it",
-        False,
-    ),
-    (r"no module named|unrecognized arg", "the kaggle CLI is missing or too old", HOW_TO_INSTALL, False),
-)
-
-
-class KaggleError(FastslowError):
-    """Kaggle did not do what was asked; the message says why and what to type.
-
-    Args:
-        problem: What happened.
-        remedy: What to do about it.
-        transient: Whether the same call may work in a moment (network, overload).
-    """
-
-    def __init__(self, problem: str, remedy: str, transient: bool = False):
-        super().__init__(f"{problem}. {remedy}")
-        self.transient = transient
+_PAUSES_S = (2.0, 8.0, 30.0, 60.0, 60.0)  # before each further attempt at a download
 
 
 @dataclass(frozen=True)
@@ -92,8 +32,9 @@ class Submission:
         file_name: Name of the uploaded file, without folders.
         message: The description it was submitted with.
         status: ``pending``, ``complete`` or ``error``.
-        public_score: Score on the public leaderboard, None until there is one.
+        public_score: Score on the public leaderboard, None before it is scored.
         private_score: Score on the private leaderboard, None while it is hidden.
+        error: Why Kaggle could not score it; empty where it does not say.
     """
 
     ref: int
@@ -102,18 +43,19 @@ class Submission:
     status: str
     public_score: float | None
     private_score: float | None
+    error: str = ""
 
 
 @dataclass(frozen=True)
 class SubmissionResult:
-    """An upload that Kaggle has accepted; its score follows, see :func:`wait_for_score`.
+    """An upload that Kaggle has accepted; :func:`wait_for_score` returns its score.
 
     Args:
         competition: The competition's slug.
         file_name: Name of the uploaded file, without folders.
         message: The description it was submitted with.
-        earlier_refs: Submissions listed before this one, to tell a second upload of the same name apart.
-        remaining_today: How many more submissions Kaggle allows today, None where it does not say.
+        earlier_refs: Submissions listed before this one, to distinguish a second upload of the same name.
+        remaining_today: How many more submissions Kaggle allows today, None if unknown.
     """
 
     competition: str
@@ -127,54 +69,53 @@ def submit(csv: Path, message: str, competition: str = COMPETITION) -> Submissio
     """Upload a submission file.
 
     Args:
-        csv: The file; check it before, see :mod:`fastslow.kaggle.submission`.
+        csv: The file; check it before with :func:`fastslow.kaggle.submission.check_submission`.
         message: Description that Kaggle shows beside the submission.
         competition: The competition's slug, the last part of its address.
 
     Raises:
-        DataError: There is no such file, or it is empty.
+        DataError: The file is missing or empty.
         KaggleError: No credentials, refused credentials (401), no permission (403), submission limit
-            reached, failed upload, or no network; nothing was submitted unless the message says so.
+            reached, failed upload, or no network; nothing was submitted unless the message says otherwise.
     """
     csv = Path(csv)
     if not csv.is_file() or not csv.stat().st_size:
         raise DataError(csv, "no such file, or an empty one", "Run `make submission` first")
     earlier = frozenset(row.ref for row in submissions(competition))
-    file_and_message = [f"--file={csv.absolute()}", f"--message={message}"]
-    code, output = run(["competitions", "submit", "-c", competition, *file_and_message])
-    if code or SUCCESS not in output:
-        if re.search("400 client error|bad request", output, re.I) and _remaining_today(competition) == 0:
-            output += "\nsubmission limit: 0 remaining today"
-        raise _failure(output, competition)
-    remaining = re.search(r"(\d+) submissions? remaining today", output)
-    return SubmissionResult(competition, csv.name, message, earlier, int(remaining[1]) if remaining else None)
+    target = {"file_name": str(csv.absolute()), "message": message}
+    try:
+        answer = call("competition_submit", competition=competition, quiet=False, **target)["message"] or ""
+    except CallError as error:
+        if error.kind == "request" and _is_limit(error.said, competition):
+            raise CallError("limit", error.said, competition) from error
+        raise
+    if SUCCESS not in answer:
+        raise CallError("upload" if answer == _UPLOAD_FAILED else "unconfirmed", answer, competition)
+    return SubmissionResult(competition, csv.name, message, earlier, _remaining_today(competition))
 
 
 def submissions(competition: str = COMPETITION) -> list[Submission]:
-    """The latest submissions of your team, newest first; errors as :func:`submit`."""
+    """Return the latest submissions of your team, newest first; errors as :func:`submit`."""
     _require(competition)
-    code, output = run(["competitions", "submissions", "-c", competition, "--format", "json"])
-    start = re.search(r"^\[$", output, re.M)
-    if code or not (start or "No submissions found" in output):
-        raise _failure(output, competition)
-    rows = json.JSONDecoder().raw_decode(output[start.start() :])[0] if start else []
     return [
         Submission(
             ref=row["ref"],
             file_name=row["fileName"] or "",
             message=row["description"] or "",
-            status=str(row["status"]).rpartition(".")[2].lower(),
-            public_score=float(row["publicScore"]) if row["publicScore"] else None,
-            private_score=float(row["privateScore"]) if row["privateScore"] else None,
+            status=row["status"].lower(),
+            public_score=_number(row["publicScore"]),
+            private_score=_number(row["privateScore"]),
+            error=row.get("errorDescription") or "",
         )
-        for row in rows
+        for row in call("competition_submissions", competition=competition) or ()
     ]
 
 
-def scores(result: SubmissionResult) -> Submission | None:
-    """How our submission stands: the newest one of its name and message that was not listed before it.
+def find_submission(result: SubmissionResult) -> Submission | None:
+    """Return our submission: the newest of its name and message that was not listed before the upload.
 
-    None where Kaggle does not list it (yet).
+    Returns:
+        None where Kaggle does not list it (yet).
 
     Raises:
         KaggleError: As :func:`submit`.
@@ -195,22 +136,22 @@ def wait_for_score(
     poll_s: float = 5.0,
     report: Callable[[str], None] = print,
 ) -> Submission:
-    """Ask until Kaggle has scored our submission; a lost connection on the way is only reported.
+    """Wait until Kaggle has scored our submission; a lost connection in between is only reported.
 
     Args:
         result: What :func:`submit` returned.
-        timeout_s: When to give up, seconds.
-        poll_s: First pause, seconds; each later one is longer by half, up to 30.
-        report: Takes one line of progress before each pause.
+        timeout_s: Time limit, seconds.
+        poll_s: First pause, seconds; each later one is 1.5 times as long, up to 30.
+        report: Called with one line of progress before each pause.
 
     Raises:
         KaggleError: Kaggle could not score the file, does not list it, or is not ready in time.
     """
     began, ours, state = time.monotonic(), None, "not listed yet"
-    page = f"{_address(result.competition)}/submissions"
+    page = f"{address(result.competition)}/submissions"
     while True:
         try:
-            ours = scores(result)
+            ours = find_submission(result)
             state = ours.status if ours else "not listed yet"
         except KaggleError as error:
             if not error.transient:
@@ -219,7 +160,8 @@ def wait_for_score(
         if ours and ours.status == "complete":
             return ours
         if ours and ours.status == "error":
-            raise KaggleError(f"Kaggle could not score {result.file_name}", f"Its reason is shown at {page}")
+            reason = ours.error or "no reason given"
+            raise KaggleError(f"Kaggle could not score {result.file_name} ({reason})", f"See {page}")
         waited = time.monotonic() - began
         if waited + poll_s > timeout_s:
             break
@@ -237,25 +179,27 @@ def wait_for_score(
 def download(folder: Path, competition: str = COMPETITION) -> Path:
     """Download the competition's data as one zip and return its path; errors as :func:`submit`.
 
-    The CLI goes on with a part that is there, from this run or an earlier one.
+    The kaggle package resumes a part that is there, from this run or an earlier one.
 
     Args:
-        folder: Where the zip goes; its name is the competition's slug.
+        folder: Folder for the zip, which is named after the competition's slug.
         competition: The competition's slug.
     """
     _require(competition)
     archive = Path(folder).resolve() / f"{competition}.zip"
     for pause_s in (*_PAUSES_S, None):
-        command = ["competitions", "download", "-c", competition, f"--path={archive.parent}"]
-        code, output = run(command, echo=True)
-        if code == 0 and archive.is_file():
-            return archive
-        error = _failure(output, competition)
-        if pause_s is None or not error.transient:
+        try:
+            path = str(archive.parent)
+            call("competition_download_files", echo=True, competition=competition, path=path, quiet=False)
             break
-        print(f"{error}. Trying again in {pause_s:.0f} s", file=sys.stderr, flush=True)
+        except KaggleError as error:
+            if pause_s is None or not error.transient:
+                raise
+            print(f"{error}. Trying again in {pause_s:.0f} s", file=sys.stderr, flush=True)
         time.sleep(pause_s)
-    raise error
+    if not archive.is_file():
+        raise CallError("other", f"{archive} was not written", competition)
+    return archive
 
 
 def _require(competition: str) -> None:
@@ -265,26 +209,18 @@ def _require(competition: str) -> None:
         raise KaggleError("no Kaggle credentials found", HOW_TO_AUTHENTICATE)
 
 
+def _number(text: str | None) -> float | None:
+    return float(text) if text else None
+
+
 def _remaining_today(competition: str) -> int | None:
-    """Kaggle answers a submission over the limit with a bare 400: the allowance tells it from the rest."""
-    _, output = run(["competitions", "submission-limits", "-c", competition])
-    remaining = re.search(r"Remaining today: (\d+)", output)
-    return int(remaining[1]) if remaining else None
+    """Return how many submissions are left today, None where Kaggle does not answer."""
+    try:
+        return call("competition_get_submission_limits", competition_name=competition)["numAllowedNow"]
+    except CallError:
+        return None
 
 
-def _address(competition: str) -> str:
-    return f"https://www.kaggle.com/competitions/{competition}"
-
-
-def _failure(output: str, competition: str) -> KaggleError:
-    """What the CLI's output means, with the last line that says so, without credentials."""
-    address = _address(competition)
-    lines = [line.strip() for line in re.split(r"[\r\n]+", scrub(output)) if line.strip()]
-    for pattern, problem, remedy, transient in _MEANINGS:
-        telling = [line for line in lines if re.search(pattern, line, re.I)]
-        if telling:
-            names = {"competition": competition, "address": address, "credentials": credentials()}
-            said = telling[-1].rstrip(".")
-            return KaggleError(f"{problem.format(**names)} ({said})", remedy.format(**names), transient)
-    said = " / ".join(lines[-5:]) or "it printed nothing"
-    return KaggleError(f"the kaggle CLI failed ({said})", f"See {address}/submissions")
+def _is_limit(said: str, competition: str) -> bool:
+    """Return whether a refusal (400) means the submission limit; the service may give no reason."""
+    return "allowance" in said.lower() or _remaining_today(competition) == 0

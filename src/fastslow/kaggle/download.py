@@ -1,34 +1,33 @@
-"""The real competition's data (``make data``): download, check, unpack; what is complete is left alone.
+"""Download, check and unpack the real competition's data; what is complete is left alone.
 
-Two sources: the kaggle CLI (one zip with everything, needs credentials) and Google's public tar files (one
-a split, no account). The machine this was written on has no network: both were tried against a loopback
-server only, Kaggle's with the real CLI. Not tried: the two real hosts, their speed, their true sizes, and
-the folders inside Kaggle's zip, which is why a member's place is told by the ``npz/...`` part of its path.
+Two sources: Kaggle through its package (one zip with everything, needs credentials) and Google's public tar
+files (one per split, no account). The machine this was written on has no network: both were tested against a
+loopback server only. Not tested: the two real hosts, their speed, their true sizes, and the folders inside
+Kaggle's zip, which is why a member is identified by the ``npz/...`` part of its path.
 """
 
-import argparse
 import errno
 import os
 import re
 import shutil
 import struct
-import sys
 import tempfile
 import zipfile
-from collections.abc import Iterable
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import BeforeValidator
 
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, Collection, get_collection
 from fastslow.core.errors import ConfigError, DataError
 from fastslow.core.files import writer_lock
+from fastslow.core.settings import Config, resolve
 from fastslow.kaggle import archives, client
+from fastslow.kaggle.submission import SAMPLE
 
 GOOGLE_URL = "https://download.tensorflow.org/data/tpu_graphs/v0/"
-SOURCES = ("auto", "kaggle", "google")
-SAMPLE_SUBMISSION = "sample_submission.csv"
-FILE_COUNTS = {  # Programs of each collection in train, valid and test.
+FILE_COUNTS = {  # programs of each collection in train, valid and test
     "tile:xla": (5709, 676, 844),
     "layout:xla:default": (61, 7, 8),
     "layout:xla:random": (69, 7, 8),
@@ -37,6 +36,45 @@ FILE_COUNTS = {  # Programs of each collection in train, valid and test.
 }
 _MEMBER = re.compile(r"(?:^|/)npz/((?:tile|layout)/.+)/([^/.][^/]*\.npz)")
 _SCRATCH = ".unpacking-"
+
+
+def _split_commas(names: Any) -> Any:
+    """Return the list of names that a command line gives as one string with commas."""
+    return names.split(",") if isinstance(names, str) else names
+
+
+Names = Annotated[list[str], BeforeValidator(_split_commas)]
+
+
+class DownloadConfig(Config):
+    """What to download of the real competition, from where and to where."""
+
+    root: str = "data/raw"
+    """Folder for the data; a relative one is under FASTSLOW_HOME, by default the repository."""
+
+    source: Literal["auto", "kaggle", "google"] = "auto"
+    """Kaggle (one zip with everything, needs credentials), Google (one tar per split, no account), or auto:
+    Kaggle where there are credentials or its zip, else Google."""
+
+    collections: Names = [collection.name for collection in COLLECTIONS]
+    """Collections to download, separated by commas on a command line, such as tile:xla,layout:nlp:random."""
+
+    splits: Names = [*SPLITS]
+    """Splits to download, any of train, valid and test."""
+
+    keep_archives: bool = False
+    """Keep the archives in archives/ under the root after unpacking them: the space of the data once more."""
+
+    base_url: str = GOOGLE_URL
+    """Address of the folder of Google's tar files; change it for a mirror."""
+
+    def check(self) -> None:
+        """Refuse unknown collections and splits."""
+        for name in self.collections:
+            get_collection(name)
+        for name in self.splits:
+            if name not in SPLITS:
+                raise ConfigError(f"splits: {name!r} is none of {', '.join(SPLITS)}")
 
 
 class Split(NamedTuple):
@@ -50,7 +88,7 @@ class Split(NamedTuple):
 
     @property
     def count(self) -> int:
-        """How many npz files it has."""
+        """Number of its npz files."""
         return FILE_COUNTS[self.collection.name][SPLITS.index(self.name)]
 
     @property
@@ -64,70 +102,51 @@ class Split(NamedTuple):
         return f"{self.collection.name.replace(':', '/')}/{self.name}"
 
     def folder(self, root: Path) -> Path:
-        """Its folder under a data root."""
+        """Return its folder under a data root."""
         return self.collection.folder(root, self.name)
 
     def present(self, root: Path) -> int:
-        """How many of its npz files are there."""
+        """Return how many of its npz files are under a data root."""
         return sum(1 for _ in self.folder(root).glob("*.npz"))
 
 
-def fetch(
-    root: Path,
-    source: str = "auto",
-    splits: Iterable[str] = SPLITS,
-    collections: Iterable[str] = tuple(FILE_COUNTS),
-    keep: bool = False,
-    base_url: str = GOOGLE_URL,
-) -> list[Path]:
-    """Download and unpack what is missing of the competition's data under ``root/npz_all/npz/``.
+def download(config: DownloadConfig) -> list[Path]:
+    """Download and unpack the missing part of the competition's data under ``root/npz_all/npz/``.
 
     A split is complete when its folder holds as many npz files as the competition has; folders appear
-    whole, after every check. An interrupted run is continued by the next one.
+    whole, after every check. An interrupted run is resumed by the next one.
 
     Args:
-        root: Data root, for example ``data/raw``.
-        source: ``kaggle`` (the CLI, one zip with everything), ``google`` (one tar a split), or ``auto``:
-            Kaggle where there are credentials, Google otherwise.
-        splits: Any of ``train``, ``valid``, ``test``.
-        collections: Names or slugs of collections.
-        keep: Keep the archives in ``root/archives/`` after unpacking them.
-        base_url: Where Google's tar files are.
+        config: What to download, from where and to where.
 
     Returns:
-        The folders that are new.
+        The new folders, in the order of collections; empty where everything was there.
 
     Raises:
-        ConfigError: An unknown source, split or collection.
+        ConfigError: An unknown split or collection.
         DataError: Too little disk, a lost connection, a wrong size or count, a broken or unsafe archive.
-        KaggleError: The kaggle CLI failed.
+        KaggleError: The kaggle package failed, or Kaggle refused.
     """
-    wanted = _wanted(source, splits, collections)
-    root = Path(root)
+    root = resolve(config.root)
+    collections = {get_collection(name) for name in config.collections}
+    wanted = [Split(c, s) for c in COLLECTIONS if c in collections for s in SPLITS if s in config.splits]
     try:
         with writer_lock(root):
             for left_over in root.glob(f"{_SCRATCH}*"):
                 shutil.rmtree(left_over)
             missing = [split for split in wanted if _is_missing(root, split)]
-            if missing and (source == "kaggle" or source == "auto" and _has_kaggle(root)):
-                _from_kaggle(root, missing, keep)
+            from_kaggle = config.source == "kaggle" or (config.source == "auto" and _has_kaggle(root))
+            if missing and from_kaggle:
+                _from_kaggle(root, missing, config.keep_archives)
             elif missing:
-                _from_google(root, missing, keep, base_url)
+                _from_google(root, missing, config.keep_archives, config.base_url)
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        raise DataError(root, "the disk is full", "Free some space and run it again: it goes on") from error
-    return [split.folder(root) for split in missing]
-
-
-def _wanted(source: str, splits: Iterable[str], collections: Iterable[str]) -> list[Split]:
-    if source not in SOURCES:
-        raise ConfigError(f"source: {source!r} is none of {', '.join(SOURCES)}")
-    names = [get_collection(name).name for name in collections]
-    for name in splits:
-        if name not in SPLITS:
-            raise ConfigError(f"splits: {name!r} is none of {', '.join(SPLITS)}")
-    return [Split(c, name) for c in COLLECTIONS if c.name in names for name in SPLITS if name in splits]
+        raise DataError(root, "the disk is full", "Free some space and run it again: it resumes") from error
+    new = [split.folder(root) for split in missing]
+    print("\n".join(f"new: {folder}" for folder in new) or f"{root}: the data is complete", flush=True)
+    return new
 
 
 def _is_missing(root: Path, split: Split) -> bool:
@@ -145,15 +164,15 @@ def _kaggle_zip(root: Path) -> Path:
 
 
 def _has_kaggle(root: Path) -> bool:
-    """Whether Kaggle's zip is there or can be asked for."""
+    """Return whether Kaggle's zip is there or can be requested."""
     return _kaggle_zip(root).exists() or client.credentials() is not None
 
 
 def _from_kaggle(root: Path, missing: list[Split], keep: bool) -> None:
     archive = _kaggle_zip(root)
     if not archive.exists():
-        print(f"From Kaggle: one zip with everything, {len(missing)} splits of it missing here", flush=True)
-        part = archive.parent / "part"  # The CLI gives a zip its name before it is whole.
+        print(f"From Kaggle: one zip with everything; {len(missing)} splits are missing here", flush=True)
+        part = archive.parent / "part"  # kaggle gives a zip its name before it is whole
         os.replace(client.download(part), archive)
         part.rmdir()
     _install(archive, root, missing)
@@ -166,7 +185,7 @@ def _from_google(root: Path, missing: list[Split], keep: bool, base_url: str) ->
     sizes = [_size(urls[split], targets[split]) for split in missing]
     here, total = sum(map(archives.local_size, targets.values())), sum(sizes)
     print(f"From Google: {len(missing)} tar files, {total - here:,} bytes to download", flush=True)
-    # A tar's content is as large as the tar, which is deleted before the next one comes, or kept.
+    # a tar's content is as large as the tar, which is deleted before the next download, or kept
     archives.require_space(root, total + (total if keep else max(sizes)) - here, "the data")
     for split in missing:
         if not targets[split].exists():
@@ -187,7 +206,7 @@ def _discard(archive: Path, keep: bool) -> None:
 
 
 def _install(archive: Path, root: Path, splits: list[Split]) -> None:
-    """Unpack beside the data, check, then give the folders their names."""
+    """Unpack into a scratch folder beside the data, check, then rename."""
     with tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=root) as name:
         scratch = Path(name)
         archives.unpack(archive, scratch, partial(_place, {split.path for split in splits}))
@@ -195,16 +214,16 @@ def _install(archive: Path, root: Path, splits: list[Split]) -> None:
             _check(archive, scratch, split)
         for split in splits:
             _move(split.folder(scratch), split.folder(root))
-        if (scratch / SAMPLE_SUBMISSION).exists():
-            os.replace(scratch / SAMPLE_SUBMISSION, root / SAMPLE_SUBMISSION)
+        if (scratch / SAMPLE).exists():
+            os.replace(scratch / SAMPLE, root / SAMPLE)
     for split in splits:
-        _is_missing(root, split)  # A folder that already held files of other names is refused here.
+        _is_missing(root, split)  # refuses a folder that already held files of other names
 
 
 def _place(paths: set[str], member: str) -> str | None:
-    """Where a member belongs under the data root, whatever folders the archive puts before ``npz/``."""
-    if PurePosixPath(member).name == SAMPLE_SUBMISSION:
-        return SAMPLE_SUBMISSION
+    """Return a member's path under the data root, whatever folders the archive puts before ``npz/``."""
+    if PurePosixPath(member).name == SAMPLE:
+        return SAMPLE
     parts = _MEMBER.search(member)
     return f"npz_all/npz/{parts[1]}/{parts[2]}" if parts and parts[1] in paths else None
 
@@ -233,37 +252,3 @@ def _move(source: Path, target: Path) -> None:
         return
     for path in source.iterdir():
         os.replace(path, target / path.name)
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Command line; returns the exit code."""
-    about = "Download, check and unpack the competition's data; what is complete is left alone."
-    parser = argparse.ArgumentParser(prog="python -m fastslow.download", description=about)
-    parser.add_argument("--root", default="data/raw", help="data root (default: %(default)s)")
-    parser.add_argument(
-        "--source", choices=SOURCES, default="auto", help="auto: Kaggle with credentials, else Google"
-    )
-    names = [collection.name for collection in COLLECTIONS]
-    parser.add_argument(
-        "--collections", nargs="+", default=names, metavar="NAME", help=f"of {' '.join(names)}"
-    )
-    parser.add_argument("--splits", nargs="+", default=SPLITS, choices=SPLITS, help="default: all three")
-    parser.add_argument("--keep", action="store_true", help="keep the archives in ROOT/archives")
-    parser.add_argument("--base-url", default=GOOGLE_URL, help="of Google's tar files (default: %(default)s)")
-    options = parser.parse_args(arguments)
-    try:
-        new = fetch(
-            options.root, options.source, options.splits, options.collections, options.keep, options.base_url
-        )
-    except (ConfigError, DataError, client.KaggleError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("\ninterrupted; the same command goes on where it stopped", file=sys.stderr)
-        return 130
-    print("\n".join(f"new: {folder}" for folder in new) or f"{options.root}: everything asked for is there")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

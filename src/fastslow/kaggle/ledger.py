@@ -1,4 +1,4 @@
-"""What each submission was made of: a JSON record beside the CSV, and one table of all records."""
+"""Record what each submission was made of: a JSON file beside the CSV, and one table of all records."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -20,27 +20,27 @@ _SCORES = (*(collection.name for collection in COLLECTIONS), "mean", "public", "
 def write_record(
     path: Path, members: Sequence[str], weights: Mapping, scores: Mapping[str, float], **extra
 ) -> dict:
-    """Write the JSON beside a submission that says what it was made of, and its row in the ledger.
+    """Write the record of a submission, a JSON file beside it, and update the ledger.
 
     Args:
-        path: The CSV, written and checked; the record takes its name with ``.json``.
+        path: The CSV, written and checked; the record is ``<name of the CSV>.json``.
         members: Names of the runs in the ensemble.
-        weights: Their weights, as the ensemble keeps them.
-        scores: Score on valid by collection name: Kendall's tau (layout) or 1 - slowdown (tile).
-        **extra: Further facts for a reader.
+        weights: Their weights, as the ensemble stores them.
+        scores: Validation score by collection name: Kendall's tau (layout) or 1 - slowdown (tile).
+        **extra: Further entries of the record.
 
     Returns:
         The record, with ``name``, ``created`` (UTC), ``commit`` and the ``sha256`` of the CSV added.
 
     Raises:
-        ConfigError: A key of ``scores`` is no collection's name.
+        ConfigError: A key of ``scores`` is not the name of a collection.
     """
     path = Path(path)
     record = {
         "name": path.stem,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": commit(),
-        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+        "sha256": _sha256(path),
         "members": list(members),
         "weights": dict(weights),
         "scores": {get_collection(name).name: float(score) for name, score in scores.items()},
@@ -52,13 +52,13 @@ def write_record(
 
 
 def read_record(path: Path) -> dict:
-    """The record of a submission.
+    """Read the record of a submission.
 
     Args:
         path: The CSV.
 
     Raises:
-        DataError: There is no record beside it, or the JSON there is something else.
+        DataError: There is no record beside it, or the JSON file there is not a record.
     """
     path = Path(path).with_suffix(".json")
     record = read_json(path)
@@ -70,21 +70,21 @@ def read_record(path: Path) -> dict:
 
 
 def update_record(path: Path, **facts) -> dict:
-    """Add facts to a submission's record and to the ledger, such as what Kaggle said of it.
+    """Add entries to a submission's record and update the ledger, for example with Kaggle's scores.
 
     Args:
         path: The CSV.
-        **facts: What to add or replace; the ledger shows ``kaggle={"public": ..., "private": ...}``.
+        **facts: Entries to add or replace; the ledger shows ``kaggle={"public": ..., "private": ...}``.
 
     Returns:
-        The record, with the facts.
+        The updated record.
 
     Raises:
-        DataError: There is no record, or the CSV is not the one it was written for.
+        DataError: There is no record, or the CSV has changed since it was written.
     """
     path = Path(path)
     record = read_record(path)
-    if record["sha256"] != hashlib.sha256(path.read_bytes()).hexdigest():
+    if record["sha256"] != _sha256(path):
         raise DataError(path, "not the file its record was written for (sha256)", "Make the submission again")
     record |= facts
     write_json(path.with_suffix(".json"), record)
@@ -93,17 +93,17 @@ def update_record(path: Path, **facts) -> dict:
 
 
 def write_ledger(folder: Path) -> Path:
-    """Write ``ledger.md``, a table with one row for every submission in a folder, oldest first.
+    """Write ``ledger.md``, a table with one row per submission in a folder, oldest first.
 
-    Always made from the records, so that nothing is lost where two submissions are written at once, and a
-    submission made again under its name has one row. A score that is not known is left blank; the mean
-    needs all five collections.
+    It is always rebuilt from the records: nothing is lost where two submissions are written at once, and a
+    submission that is written again has one row. Unknown scores are blank; the mean needs all five
+    collections.
 
     Args:
         folder: The folder of the CSVs and their records.
 
     Returns:
-        The ledger's path.
+        Path of the ledger.
     """
     folder = Path(folder)
     paths = [path for path in sorted(folder.glob("*.csv")) if path.with_suffix(".json").is_file()]
@@ -115,8 +115,12 @@ def write_ledger(folder: Path) -> Path:
     return folder / LEDGER
 
 
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
 def _cells(record: Mapping) -> list[str]:
-    """A record's row: its facts, then its scores."""
+    """Return a record's row: its facts, then its scores."""
     scores = dict(record["scores"])
     if len(scores) == len(COLLECTIONS):
         scores["mean"] = competition_score(scores)

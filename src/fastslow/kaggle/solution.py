@@ -1,4 +1,4 @@
-"""Scoring a submission where the test labels are known, as for the embedded sample competition."""
+"""Score a submission where the test labels are known, as in the embedded sample competition."""
 
 import re
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ _ROW = re.compile(r"([^,]+),(0|[1-9][0-9]{0,8}),([1-9][0-9]{0,17})")
 
 
 def read_solution(path: Path) -> dict[str, np.ndarray]:
-    """The true runtimes of test graphs from ``solution.csv``.
+    """Read the true runtimes of test graphs from ``solution.csv``.
 
     Args:
         path: A CSV with the columns ID, config_index and runtime, a graph's configurations in order.
@@ -25,8 +25,8 @@ def read_solution(path: Path) -> dict[str, np.ndarray]:
         (C,) int64 runtimes by ID, in the file's order; unit as in the file (sample: estimated cycles).
 
     Raises:
-        DataError: The file cannot be read, or a line has another form, an unknown collection, a
-            config_index out of order, or a runtime that is not a whole number above 0.
+        DataError: The file cannot be read, or a line is malformed, has an unknown collection, a
+            config_index out of order, or a runtime that is not a positive integer.
     """
     header, *lines = read_lines(path)
     if header != HEADER:
@@ -36,10 +36,10 @@ def read_solution(path: Path) -> dict[str, np.ndarray]:
         match = _ROW.fullmatch(line)
         if match is None or collection_of(match[1]) is None:
             problem = f"line {number}: {line[:80]!r} is not an ID of a collection, an index and a runtime"
-            raise DataError(path, problem, f"A line is {HEADER}, in whole numbers, the runtime above 0")
+            raise DataError(path, problem, f"A line is {HEADER}, in integers, the runtime above 0")
         seen = runtimes.setdefault(match[1], [])
         if int(match[2]) != len(seen):
-            problem = f"line {number} ({match[1]}): config_index {match[2]}, {len(seen)} wanted"
+            problem = f"line {number} ({match[1]}): config_index {match[2]}, {len(seen)} expected"
             raise DataError(path, problem, "List each configuration of a graph once, in order")
         seen.append(int(match[3]))
     if not runtimes:
@@ -50,22 +50,22 @@ def read_solution(path: Path) -> dict[str, np.ndarray]:
 def score_submission(
     path: Path, solution: Mapping[str, np.ndarray], partial: bool = False
 ) -> dict[str, dict]:
-    """Score a submission as the competition does, from its rows alone.
+    """Score a submission as the competition does (TpuGraphs, arXiv 2308.13490), from its rows alone.
 
-    A layout row scores Kendall's tau between runtime and place in the list; a tile row scores
-    1 - slowdown of the best of the five that it lists. Tile runtimes are taken as they are: a graph whose
-    normalizers are all equal, as in the sample, scores the same with and without them.
+    The score of a layout row is Kendall's tau between runtime and place in the list; that of a tile row is
+    1 - slowdown of the best of its five configurations. Tile runtimes are not normalised: a graph whose
+    normalizers are all equal, as in the sample, has the same score with and without them.
 
     Args:
         path: The CSV.
-        solution: (C,) true runtimes by ID, as :func:`read_solution` gives.
-        partial: Score the graphs that have a row, where otherwise a missing ID is refused.
+        solution: (C,) true runtimes by ID, as :func:`read_solution` returns them.
+        partial: Score only the graphs that have a row; by default a missing ID is refused.
 
     Returns:
-        By collection name, for collections that have rows: ``mean``, and ``per_graph`` by ID.
+        For each collection name that has rows: ``mean``, and ``per_graph`` by ID; higher = better.
 
     Raises:
-        DataError: The CSV is wrong; line, ID and reason are named.
+        DataError: The CSV is wrong; the message names line, ID and reason.
     """
     rankings = read_submission(path, {row_id: runtime.size for row_id, runtime in solution.items()}, partial)
     result = {}
@@ -79,7 +79,7 @@ def score_submission(
 
 
 def _places(ranking: np.ndarray, count: int) -> np.ndarray:
-    """(C,) place in the list of each configuration; those not listed share the place after the last."""
+    """Return each configuration's (C,) place in the list; those not listed share the place after the last."""
     places = np.full(count, ranking.size, dtype=np.int64)
     places[ranking] = np.arange(ranking.size)
     return places

@@ -1,4 +1,4 @@
-"""The submission: a CSV with the ranking of every test graph, written, read back and checked."""
+"""Write, read and check a submission: a CSV with the ranking of every test graph."""
 
 import re
 from collections import Counter
@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fastslow.competition.catalog import COLLECTIONS, Collection, list_programs
+from fastslow.competition.catalog import COLLECTIONS, TEST, Collection, list_programs
 from fastslow.competition.metrics import TOP_K
 from fastslow.competition.reader import read_headers
 from fastslow.competition.schema import check_schema
@@ -21,54 +21,56 @@ _ROW = re.compile(r'("?)([^",]*)\1,("?)([^",]*)\3')
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
-def ranking(score: ArrayLike, kind: str) -> np.ndarray:
-    """The configurations that a submission lists, fastest first.
+def ranking(prediction: ArrayLike, kind: str) -> np.ndarray:
+    """Return the configurations that a submission lists, fastest first.
 
     Args:
-        score: (C,) scores, lower = predicted faster. Equal scores keep the order of the configurations.
-        kind: ``tile`` (the first 5, or all of fewer) or ``layout`` (all).
+        prediction: (C,) lower = predicted faster. Equal predictions keep the order of the configurations.
+        kind: ``tile`` (the first 5, or all if there are fewer) or ``layout`` (all).
 
     Returns:
         (C,) or (min(C, 5),) int64 configuration indices.
 
     Raises:
         ConfigError: ``kind`` is neither.
-        ValueError: Scores are no vector, empty, or not finite: a NaN would rank last without a word.
+        ValueError: The prediction is not 1-D, empty, or not finite: a NaN would silently rank last.
     """
     if kind not in ("tile", "layout"):
         raise ConfigError(f"kind: {kind!r} is none of tile, layout")
-    score = np.asarray(score)
-    if score.ndim != 1 or score.size == 0 or not np.isfinite(score).all():
-        raise ValueError(f"scores of shape {score.shape} are not a vector of at least one finite number")
-    order = np.argsort(score, kind="stable")
+    prediction = np.asarray(prediction)
+    if prediction.ndim != 1 or prediction.size == 0 or not np.isfinite(prediction).all():
+        raise ValueError(
+            f"prediction of shape {prediction.shape} is not a 1-D array of at least one finite number"
+        )
+    order = np.argsort(prediction, kind="stable")
     return order[:TOP_K] if kind == "tile" else order
 
 
 def collection_of(row_id: str) -> Collection | None:
-    """The collection of a row's ID (``layout:xla:random:<file stem>``), None where there is none."""
+    """Return the collection of a row's ID (``layout:xla:random:<file stem>``), None where there is none."""
     return next((c for c in COLLECTIONS if row_id.startswith(f"{c.name}:")), None)
 
 
-def write_submission(path: Path, scores: Mapping[str, ArrayLike], data_root: Path | None = None) -> None:
-    """Write the CSV that Kaggle takes; call :func:`check_submission` on it before it goes anywhere.
+def write_submission(path: Path, predictions: Mapping[str, ArrayLike], data_root: Path | None = None) -> None:
+    """Write a submission; call :func:`check_submission` on it before it is uploaded.
 
     Args:
         path: The CSV.
-        scores: (C,) scores by ID (``<collection>:<file stem>``), lower = predicted faster.
-        data_root: Where a ``sample_submission.csv`` gives the order of rows; without one, or for IDs that it
-            does not list, rows are in the order of collections, then of names.
+        predictions: (C,) predictions by ID (``<collection>:<file stem>``), lower = predicted faster.
+        data_root: Folder whose ``sample_submission.csv`` gives the order of rows; without one, or for IDs
+            that it does not list, rows are in the order of collections, then of names.
 
     Raises:
-        DataError: An ID belongs to no collection, or a graph's scores are no finite vector.
+        DataError: An ID belongs to no collection, or a graph's prediction is not 1-D and finite.
     """
     place = {row_id: n for n, row_id in enumerate(_sample_ids(data_root) or ())} if data_root else {}
     lines = {}
-    for row_id, score in scores.items():
+    for row_id, prediction in predictions.items():
         collection = collection_of(row_id)
         if collection is None:
-            raise DataError(path, f"{row_id!r} names no collection", "IDs are <collection>:<file stem>")
+            raise DataError(path, f"{row_id!r} belongs to no collection", "IDs are <collection>:<file stem>")
         try:
-            order = ranking(score, collection.kind)
+            order = ranking(prediction, collection.kind)
         except ValueError as error:
             raise DataError(path, f"{row_id}: {error}", "Predict this graph again") from None
         key = (place.get(row_id, len(place)), COLLECTIONS.index(collection), row_id)
@@ -79,7 +81,7 @@ def write_submission(path: Path, scores: Mapping[str, ArrayLike], data_root: Pat
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a UTF-8 text file, without line ends.
+    """Read the lines of a UTF-8 text file, without line ends.
 
     Raises:
         DataError: The file is missing, empty, not UTF-8, or starts with a byte-order mark.
@@ -101,7 +103,7 @@ def read_lines(path: Path) -> list[str]:
 
 
 def _read_rows(path: Path) -> dict[str, tuple[int, str]]:
-    """Line number and TopConfigs by ID, in the file's order; two columns and unique IDs are certain."""
+    """Read line number and TopConfigs by ID, in the file's order; checks for two columns and unique IDs."""
     header, *lines = read_lines(path)
     if header.replace('"', "") != HEADER:
         remedy = f"The first line is {HEADER}; pandas writes it with to_csv(index=False)"
@@ -121,38 +123,39 @@ def _read_rows(path: Path) -> dict[str, tuple[int, str]]:
 
 
 def _sample_ids(data_root: Path) -> list[str] | None:
-    """The IDs of the competition's own sample submission, None where there is no such file."""
+    """Read the IDs of the competition's sample submission, None where there is no such file."""
     path = Path(data_root) / SAMPLE
     if not path.is_file():
         return None
     rows = _read_rows(path)
     for row_id, (number, _) in rows.items():
         if collection_of(row_id) is None:
-            problem = f"line {number}: {row_id!r} names no collection"
+            problem = f"line {number}: {row_id!r} belongs to no collection"
             raise DataError(path, problem, "Take the file of the competition predict-ai-model-runtime")
     return list(rows)
 
 
 def expected_counts(data_root: Path, partial: bool = False) -> dict[str, int | None]:
-    """The IDs that a submission must have, and each graph's number of configurations.
+    """Return the IDs that a submission must have, with each graph's number of configurations.
 
-    ``sample_submission.csv`` says which IDs where it is there, else the test npz of all five collections.
-    The npz says how many configurations; None where it is absent, for the sample's indices are placeholders.
+    The IDs come from ``sample_submission.csv`` where it exists, else from the test npz of all five
+    collections. The number of configurations comes from the npz; it is None where the npz is absent, since
+    the indices in ``sample_submission.csv`` are placeholders.
 
     Args:
         data_root: The folder with ``npz_all/`` or ``sample_submission.csv`` or both.
         partial: Allow that, without ``sample_submission.csv``, a collection has no test folder.
 
     Raises:
-        DataError: There is neither, an npz is broken, or an npz is not in ``sample_submission.csv``.
+        DataError: Neither exists, an npz is broken, or an npz is not in ``sample_submission.csv``.
     """
     sample = _sample_ids(data_root)
     counts = dict.fromkeys(sample or ())
     for collection in COLLECTIONS:
-        folder = collection.folder(data_root, "test")
+        folder = collection.folder(data_root, TEST)
         if not folder.is_dir() and (sample or partial):
             continue
-        for program in list_programs(data_root, collection, "test"):
+        for program in list_programs(data_root, collection, TEST):
             if sample is not None and program.id not in counts:
                 raise DataError(program.path, f"not in {SAMPLE}", "Use the files of one competition")
             counts[program.id] = check_schema(program.path, collection.kind, read_headers(program.path))["C"]
@@ -166,22 +169,22 @@ def expected_counts(data_root: Path, partial: bool = False) -> dict[str, int | N
 def read_submission(
     path: Path, counts: Mapping[str, int | None], partial: bool = False
 ) -> dict[str, np.ndarray]:
-    """Read a submission and refuse it, with row and reason, where it does not rank exactly these graphs.
+    """Read a submission and check that it ranks exactly these graphs.
 
-    Kaggle would refuse a missing ID; but a doubled index, an index of another graph or a sixth tile index
-    could pass there and cost score without a word.
+    Kaggle would refuse a missing ID; but a repeated index, an index out of range or a sixth tile index could
+    be accepted there and silently lower the score.
 
     Args:
         path: The CSV.
         counts: Number of configurations by ID. Where it is None, a layout row must be a permutation, and a
             tile row 5 distinct indices or a permutation of fewer.
-        partial: Allow missing IDs, for a CSV of some graphs only; Kaggle wants all.
+        partial: Allow missing IDs, for a CSV of some graphs only; Kaggle requires all.
 
     Returns:
         Configuration indices by ID, fastest first, in the file's order.
 
     Raises:
-        DataError: Naming line, ID and reason.
+        DataError: The CSV is wrong; the message names line, ID and reason.
     """
     rows = _read_rows(path)
     rankings = {}
@@ -193,7 +196,7 @@ def read_submission(
         try:
             rankings[row_id] = _indices(top_configs, collection_of(row_id).kind, counts[row_id])
         except ValueError as error:
-            raise DataError(path, f"{where}: {error}", "Write the row again from its scores") from None
+            raise DataError(path, f"{where}: {error}", "Write the row again from its prediction") from None
     missing = [row_id for row_id in counts if row_id not in rows]
     if not rows or (missing and not partial):
         shown = ", ".join(missing[:3]) + (", ..." if len(missing) > 3 else "")
@@ -203,11 +206,11 @@ def read_submission(
 
 
 def _indices(top_configs: str, kind: str, count: int | None) -> np.ndarray:
-    """The indices of one row, certain to be a permutation (layout) or 5 distinct (tile) of ``count``."""
+    """Parse the indices of one row: a permutation (layout) or 5 distinct ones (tile) of ``count``."""
     tokens = top_configs.split(";")
     for token in tokens:
         if not _INDEX.fullmatch(token):
-            raise ValueError(f"{token[:40]!r} is no index; whole numbers joined by ; are wanted")
+            raise ValueError(f"{token[:40]!r} is not an index; integers separated by ; are expected")
     indices = [int(token) for token in tokens]
     source = "" if count is None else f": the graph has {count} configurations"
     if count is None:
@@ -215,10 +218,10 @@ def _indices(top_configs: str, kind: str, count: int | None) -> np.ndarray:
     if max(indices) >= count:
         raise ValueError(f"index {max(indices)} is outside 0 to {count - 1}{source}")
     if len(set(indices)) < len(indices):
-        raise ValueError(f"index {Counter(indices).most_common(1)[0][0]} is there more than once")
+        raise ValueError(f"index {Counter(indices).most_common(1)[0][0]} occurs more than once")
     wanted = min(count, TOP_K) if kind == "tile" else count
     if len(indices) != wanted:
-        raise ValueError(f"{len(indices)} indices, {wanted} wanted{source}")
+        raise ValueError(f"{len(indices)} indices, {wanted} expected{source}")
     return np.array(indices, dtype=np.int64)
 
 
@@ -228,15 +231,16 @@ def check_submission(path: Path, data_root: Path, partial: bool = False) -> dict
     Args:
         path: The CSV.
         data_root: The folder with ``npz_all/`` or ``sample_submission.csv`` or both.
-        partial: Allow missing IDs. Such a CSV is for trying the path; Kaggle refuses it.
+        partial: Allow missing IDs. Such a CSV is for trying the pipeline; Kaggle refuses it.
 
     Returns:
-        ``rows`` by collection; ``without_npz``: how many rows no npz could confirm the number of
-        configurations of; ``file_order``: how many layout rows only repeat the order of the file, as a model
-        that gives every configuration the same score does (valid, but worth a look).
+        ``rows``: number of rows by collection; ``without_npz``: number of rows whose number of
+        configurations could not be checked for lack of an npz; ``file_order``: number of layout rows in the
+        order of the file, which is what a constant prediction gives (valid, but suspicious).
 
     Raises:
-        DataError: The CSV is wrong, with line, ID and reason, or ``data_root`` has nothing to check against.
+        DataError: The CSV is wrong (line, ID and reason are named), or ``data_root`` has nothing to check
+            it against.
     """
     counts = expected_counts(data_root, partial)
     rankings = read_submission(path, counts, partial)
