@@ -15,6 +15,7 @@ from fastslow.competition.schema import SCHEMA
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import ConfigError, DataError
 from fastslow.features.build import LayoutFeatureConfig, build_graph
+from fastslow.features.config_tensors import config_tensors
 from fastslow.programs.convert import (
     ConvertConfig,
     convert,
@@ -75,16 +76,19 @@ def test_the_features_of_the_file_can_be_built(source, tmp_path):
 
 @pytest.mark.parametrize("collection", ["layout:nlp:default", "layout-xla-random"])
 def test_settings_reach_the_file(source, tmp_path, collection):
-    config = settings(source, tmp_path, collection=collection, name="other", configs=5, padding=-1)
+    config = settings(source, tmp_path, collection=collection, name="other", configs=5)
     convert(config)
     assert config.npz.parent == get_collection(collection).folder(tmp_path, "test")
-    padded = read_competition_file(config.npz, "layout")
-    assert config.npz.stem == "other" and len(padded.runtime) == 5
-    convert(settings(source, tmp_path, configs=5))
-    plain = read_competition_file(settings(source, tmp_path).npz, "layout")
-    differ = padded.node_feat != plain.node_feat
-    assert differ.any() and (padded.node_feat[differ] == -1).all() and (plain.node_feat[differ] == 0).all()
-    assert (padded.codes == plain.codes).all()
+    assert config.npz.stem == "other" and len(read_competition_file(config.npz, "layout").runtime) == 5
+
+
+def test_the_feature_step_knows_every_configured_tensor(source, tmp_path):
+    """With -1 in the file instead of 0, none of them was known."""
+    config = settings(source, tmp_path)
+    nodes = convert(config).nodes
+    file = read_competition_file(config.npz, "layout")
+    tensors = config_tensors(file.node_feat, file.node_opcode, file.edge_index, file.node_config_ids)
+    assert tensors.known.tolist() == [[True, True, node.opcode == "dot"] for node in nodes]
 
 
 def test_the_seed_alone_decides_what_is_drawn():
@@ -233,7 +237,11 @@ def test_what_is_not_hlo_is_refused(tmp_path, content):
         ({"generation": "v1"}, "generation: 'v1' is not one of v2, v3, v4"),
         ({"collection": "tile:xla"}, "collection: 'tile:xla' is not a layout collection"),
         ({"collection": "layout:xla"}, "collection: 'layout:xla' is none of"),
-        ({"padding": 1}, "padding: 1 is not 0 or -1"),
+        (
+            {"padding": -1},
+            "padding: no such setting of ConvertConfig; the file is 0-padded as the schema says; the feature"
+            ' step pads: SET="features.padding=-1"',
+        ),
         ({"configs": -1}, "configs: -1 is not 0 or more"),
         ({"configs": 0, "label": True}, "label: True is not False, since configs=0 has labels"),
         ({"name": "../x"}, "name: '../x' is not made of"),

@@ -18,7 +18,7 @@ from fastslow.kaggle.solution import read_solution, score_submission
 from fastslow.kaggle.submission import check_submission
 from fastslow.programs import sample
 from fastslow.programs.layout_search import SEARCHES, Search
-from fastslow.programs.sample import LabelledProgram, SampleConfig, main, make_sample
+from fastslow.programs.sample import LabelledProgram, SampleConfig, make_sample
 from fastslow.programs.sample_files import (
     MAX_CANDIDATES,
     SampleGraph,
@@ -283,6 +283,7 @@ def compiles(monkeypatch):
                 return {"failure": "timed out", "message": "too long"}
             return {"cycles": 1_000 + sum(module) % 997, "estimated": 3, "without_estimate": 1}
 
+    monkeypatch.setattr(sample, "require_compiler", lambda: None)
     monkeypatch.setattr(sample, "Labeller", Labeller)
     monkeypatch.setattr(sample, "lower", lambda name: name)
     monkeypatch.setattr(SampleConfig, "zoo", lambda self: fake_zoo())
@@ -333,25 +334,23 @@ def test_sizes_choose_programs_and_folders():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("change", "said"),
     [
-        (["size=huge"], "size: 'huge' is not one of small, large"),
-        (["generation=v1"], "generation: 'v1' is not one of v2, v3"),
-        (["programs=resnet_9000"], "resnet_9000 are not"),
-        (["processors=3"], "did you mean 'processes'"),
-        (["processes"], "NAME=VALUE"),
+        ({"size": "huge"}, "size: 'huge' is not one of small, large"),
+        ({"generation": "v1"}, "generation: 'v1' is not one of v2, v3"),
+        ({"programs": "resnet_9000"}, "resnet_9000 are not"),
+        ({"processors": 3}, "did you mean 'processes'"),
     ],
 )
-def test_wrong_settings_are_refused(arguments, said, capsys, monkeypatch):
-    monkeypatch.setattr(sample, "require_compiler", lambda: None)
-    assert main(arguments) == 1
-    assert said in capsys.readouterr().err
+def test_wrong_settings_are_refused(change, said):
+    with pytest.raises(ConfigError, match=said):
+        SampleConfig(**change)
 
 
-def test_a_missing_compiler_is_said(capsys, monkeypatch):
+def test_a_missing_compiler_is_said(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert main([]) == 1
-    assert capsys.readouterr().err.startswith("error: libtpu, the TPU compiler, is not installed")
+    with pytest.raises(ConfigError, match="^libtpu, the TPU compiler, is not installed"):
+        make_sample(SampleConfig())
 
 
 def test_a_program_of_the_committed_sample_is_made_again_from_source(tmp_path, monkeypatch):

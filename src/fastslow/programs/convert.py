@@ -65,8 +65,6 @@ class ConvertConfig(Config):
     configs: NonNegative = 64
     """Configurations to draw, the compiler's default first; fewer if there are not as many. 0 takes those
     that the file holds instead, with their measured runtimes (TpuGraphs' ``.pb``)."""
-    padding: Literal[0, -1] = 0
-    """What follows a short list in node features: 0 as the competition, -1 as the winner."""
     allow_unknown: bool = False
     """Number opcodes that the competition does not know 0 instead of refusing them."""
     seed: NonNegative = 0
@@ -83,6 +81,12 @@ class ConvertConfig(Config):
         self.require(kind == "layout", "collection", "a layout collection")
         self.require(re.fullmatch(r"([\w-][\w.-]*)?", self.name), "name", "made of letters, digits, _ . -")
         self.require(not self.label or self.configs != MEASURED, "label", "False, since configs=0 has labels")
+
+    @classmethod
+    def _hint(cls, name: str) -> str:
+        if name == "padding":
+            return 'the file is 0-padded as the schema says; the feature step pads: SET="features.padding=-1"'
+        return super()._hint(name)
 
     @property
     def program(self) -> str:
@@ -142,7 +146,7 @@ def convert(config: ConvertConfig) -> Conversion:
     if not nodes:
         problem = "it has no convolution, dot or reshape, the instructions that are configurable"
         raise DataError(source.path, problem, "Convert a program with one of them")
-    arrays = graph_arrays(module, fill=config.padding)
+    arrays = graph_arrays(module)
     if config.configs == MEASURED:
         arrays |= _measured(source.path, program.runs)
         labels = "measured runtime, ns"
@@ -168,7 +172,8 @@ def _measured(path: Path, runs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 def _write(conversion: Conversion, config: ConvertConfig) -> None:
     content = hashlib.sha256(conversion.module.SerializeToString(deterministic=True)).hexdigest()
-    artifact = Artifact(resolve(config.folder), config.identity(), {"module": content}, (config.npz,))
+    folder, inputs = resolve(config.folder), {"module": content}
+    artifact = Artifact(folder, config.identity(), inputs, products=(config.npz,))
     with artifact.building():
         with atomic_path(config.npz) as temporary:
             np.savez_compressed(temporary, **conversion.arrays)

@@ -3,18 +3,16 @@
 Every stage goes through the labellers' cache, so an interrupted run goes on where it stopped.
 """
 
-import argparse
 import base64
 import importlib.metadata
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from fastslow.core.errors import ConfigError, DataError
+from fastslow.core.errors import ConfigError
 from fastslow.core.progress import progress
-from fastslow.core.settings import Config, NonNegative, PositiveFloat, parse_settings, resolve, unkeyed
+from fastslow.core.settings import Config, NonNegative, PositiveFloat, resolve, unkeyed
 from fastslow.programs.layout_search import SEARCHES, Search
 from fastslow.programs.sample_files import (
     layout_graphs,
@@ -188,11 +186,21 @@ def _proposals(labelled: list[LabelledProgram], configurations: int) -> Iterator
 
 
 def make_sample(config: SampleConfig) -> Path:
-    """Make a sample competition; returns its folder.
+    """Make a sample competition with the TPU compiler, and print where it is.
+
+    An interrupted run resumes where it stopped, since every label is cached.
+
+    Args:
+        config: Settings.
+
+    Returns:
+        Its folder.
 
     Raises:
-        ConfigError: libtpu or JAX is missing, or no program gave a graph.
+        ConfigError: libtpu or JAX is not installed, or no program gave a graph.
+        DataError: The cache of labels is not readable.
     """
+    require_compiler()
     labelled, left_out = label_programs(config)
     graphs, seen = [], set()
     for one in labelled:
@@ -209,32 +217,5 @@ def make_sample(config: SampleConfig) -> Path:
     graphs = ordered(graphs)
     readme = sample_readme(graphs, labelled, left_out, config)
     write_competition(graphs, readme, config.folder)
+    print(f"{config.folder}: made; its README.md describes the content")
     return config.folder
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Command line; returns the exit code."""
-    about = "Make a sample competition with the TPU compiler; an interrupted run goes on where it stopped."
-    parser = argparse.ArgumentParser(prog="python -m fastslow.sample", description=about)
-    parser.add_argument(
-        "settings",
-        nargs="*",
-        metavar="NAME=VALUE",
-        help="settings, such as size=large processes=4 out=FOLDER",
-    )
-    options = parser.parse_args(arguments)
-    try:
-        require_compiler()
-        folder = make_sample(SampleConfig(**parse_settings(options.settings)))
-    except (ConfigError, DataError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("\ninterrupted; the same command goes on where it stopped", file=sys.stderr)
-        return 130
-    print(f"{folder}: made; what is in it is in its README.md")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
