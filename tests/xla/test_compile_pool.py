@@ -288,5 +288,5 @@ def test_an_unknown_generation_is_refused(tmp_path):
 
 def test_a_file_that_is_no_cache_is_refused(tmp_path):
     (tmp_path / "labels.sqlite").write_text("not a database " * 100)
-    with pytest.raises(DataError, match="labels.sqlite: no cache of labels .*Delete it"):
+    with pytest.raises(DataError, match="labels.sqlite: is not a cache of labels .*Delete it"):
         label_once([], tmp_path)

@@ -16,16 +16,17 @@ from pathlib import Path
 import numpy as np
 
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, get_collection
+from fastslow.competition.metrics import TOP_K
+from fastslow.competition.schema import LAYOUT_WIDTH
 from fastslow.xla.graph_arrays import graph_arrays
-from fastslow.xla.layout_space import MAX_RANK, encode
+from fastslow.xla.layout_space import encode
 from fastslow.xla.messages import Module
-from fastslow.xla.tile_log import kernel_module
+from fastslow.xla.tile_log import kernel_module, tile_features
 
 MIN_SPREAD = 1.05  # largest label over smallest
 MIN_DISTINCT = 1 / 6  # distinct labels over labels
 MIN_CANDIDATES = 4  # of a fused kernel
 MAX_CANDIDATES = 300
-TOP_TILES = 5  # of a line of sample_submission.csv, as in the real one
 
 _ZIP_DATE = (1980, 1, 1, 0, 0, 0)  # a file's bytes must not depend on when it was made
 
@@ -138,7 +139,7 @@ def tile_graphs(labelled, kernels: int, seed: int, seen: set[str]) -> Iterator[S
         if name in fusions
         and len(kernel["candidates"]) >= MIN_CANDIDATES
         and len({cycles for *_, cycles in kernel["candidates"]}) > 1
-        and max(len(bounds) for *tile, _ in kernel["candidates"] for bounds in tile) <= MAX_RANK
+        and max(len(bounds) for *tile, _ in kernel["candidates"] for bounds in tile) <= LAYOUT_WIDTH
     ]
     usable.sort(key=lambda item: (not item[1]["candidates"][0][0], -len(item[1]["candidates"]), item[0]))
     taken = 0
@@ -163,19 +164,10 @@ def _tile_arrays(kernel: Mapping, draw: str) -> dict[str, np.ndarray]:
     rng.shuffle(rows)
     labels = np.array([cycles for *_, cycles in rows], np.int64)
     return {
-        "config_feat": np.array([_tile_features(*tile) for *tile, _ in rows], np.float32),
+        "config_feat": np.array([tile_features(*tile, []) for *tile, _ in rows], np.float32),
         "config_runtime": labels,
         "config_runtime_normalizers": np.full_like(labels, kernel["chosen"]),
     }
-
-
-def _tile_features(kernel_bounds: list[int], output_bounds: list[int]) -> list[float]:
-    """24 values: bounds of kernel, output and input, each with sum and product; the input's are unknown."""
-    features = []
-    for bounds in (kernel_bounds, output_bounds, []):
-        padded = bounds + [0] * (MAX_RANK - len(bounds))
-        features += [*padded, sum(bounds), int(np.prod(bounds)) if bounds else 0]
-    return features
 
 
 def _digest(text: str) -> str:
@@ -229,7 +221,7 @@ def _submission(test: list[SampleGraph]) -> Iterator[tuple]:
     for graph in test:
         count = len(graph.labels)
         if graph.collection == "tile:xla":
-            count = min(count, TOP_TILES)
+            count = min(count, TOP_K)
         yield f"{graph.collection}:{graph.name}", ";".join(map(str, range(count)))
 
 
