@@ -340,8 +340,8 @@ def test_a_program_that_the_compiler_refuses_is_said(source, tmp_path):
         ("absent", "model.py: has no function absent. Name a function without parameters that returns"),
         ("number", "model.py: has no function number"),
         ("needs", "model.py: needs needs arguments"),
-        ("wrong", "model.py: wrong returned something else"),
-        ("no_tuple", "model.py: no_tuple returned something else"),
+        ("wrong", "model.py: wrong did not return (function, arguments)"),
+        ("no_tuple", "model.py: no_tuple did not return (function, arguments)"),
         ("dynamic", "model.py: an argument has the dynamic shape (n, 16). Give every dimension a fixed size"),
     ],
 )

@@ -4,6 +4,7 @@ import base64
 import importlib.metadata
 import importlib.util
 import random
+import re
 import zipfile
 from collections import Counter
 from types import SimpleNamespace
@@ -16,7 +17,7 @@ from fastslow.competition.reader import read_competition_file
 from fastslow.core.errors import ConfigError
 from fastslow.kaggle.solution import read_solution, score_submission
 from fastslow.kaggle.submission import check_submission
-from fastslow.programs import sample
+from fastslow.programs import sample, sample_readme
 from fastslow.programs.layout_search import SEARCHES, Search
 from fastslow.programs.sample import LabelledProgram, SampleConfig, make_sample
 from fastslow.programs.sample_files import (
@@ -351,6 +352,15 @@ def test_a_missing_compiler_is_said(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match="^libtpu, the TPU compiler, is not installed"):
         make_sample(SampleConfig())
+
+
+def test_the_readme_of_the_committed_sample_is_the_generated_text():
+    pattern = re.sub(r"\\{[^}]+\\}", ".+", re.escape(sample_readme._TEXT))
+    committed = (SAMPLE / "README.md").read_text()
+    assert re.fullmatch(pattern, committed, re.DOTALL)
+    layouts = list((SAMPLE / "npz_all/npz/layout").rglob("*.npz"))
+    rows = [line for line in committed.splitlines() if re.match(r"\| (xla|nlp):", line)]
+    assert len(rows) == len(layouts)
 
 
 def test_a_program_of_the_committed_sample_is_made_again_from_source(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""Tables of what a converted program holds: sizes, opcodes, configurable nodes."""
+"""Tables of a converted program: its opcodes and its configurable nodes."""
 
 import math
 from collections import Counter
@@ -14,19 +14,24 @@ _TYPE_NAMES = {number: name for name, number in PRIMITIVE_TYPES.items()}
 
 
 def log10_configurations(node: ConfigurableNode) -> float:
-    """Logarithm of how many configurations a node has, left to the compiler being one."""
+    """Return the decimal logarithm of the number of configurations of a node.
+
+    Leaving the node to the compiler counts as one of them.
+    """
     choices = math.prod(max(1, len(options)) for options in node.options)
     return math.log10(choices + any(node.options))
 
 
 def count_opcodes(module: Module, nodes: list[ConfigurableNode]) -> pd.DataFrame:
-    """A row an opcode, most frequent first: its number, nodes, and what is configurable of them.
-
-    ``layouts`` is the most that a tensor can choose from, ``log10_configurations`` is of all nodes together.
+    """Return a table of the opcodes, the most frequent first.
 
     Args:
         module: The program's HLO.
         nodes: Its configurable nodes.
+
+    Returns:
+        One row per opcode: its number in the competition, the number of nodes and of configurable nodes, the
+        maximum number of ``layouts`` of one tensor, and ``log10_configurations`` of all its nodes together.
     """
     counts = Counter(i.opcode for c in module.computations for i in c.instructions)
     rows = []
@@ -47,11 +52,14 @@ def count_opcodes(module: Module, nodes: list[ConfigurableNode]) -> pd.DataFrame
 
 
 def list_configurable(module: Module, nodes: list[ConfigurableNode]) -> pd.DataFrame:
-    """A row a configurable node: number, name, opcode, and each tensor's shape and count of layouts.
+    """Return a table of the configurable nodes.
 
     Args:
         module: The program's HLO.
         nodes: Its configurable nodes.
+
+    Returns:
+        One row per node: its number, name and opcode, and shape and number of layouts of each tensor.
     """
     by_node = {node.node: node for node in nodes}
     rows, number = [], 0
@@ -69,6 +77,6 @@ def list_configurable(module: Module, nodes: list[ConfigurableNode]) -> pd.DataF
 
 
 def format_shape(shape) -> str:
-    """A shape as in HLO's text, ``f32[8,128]``, without its layout."""
+    """Format a shape as HLO text without layout, such as ``f32[8,128]``."""
     sizes = ",".join(map(str, shape.dimensions))
     return f"{_TYPE_NAMES.get(shape.element_type, '?')}[{sizes}]"

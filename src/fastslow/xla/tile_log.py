@@ -66,7 +66,7 @@ def tile_features(*windows: Sequence[int]) -> list[int]:
         windows: Bounds of the kernel, output and input window; empty where there is none or it is unknown.
 
     Returns:
-        For each window its first six bounds, 0-padded, and the sum and product of all its bounds (0 if empty).
+        For each window the first six bounds, 0-padded, and sum and product of all its bounds (0 if empty).
     """
     values: list[int] = []
     for bounds in windows:
