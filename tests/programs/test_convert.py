@@ -22,7 +22,12 @@ from fastslow.programs.convert import (
     draw_configurations,
     summarise,
 )
-from fastslow.programs.program_tables import count_opcodes, list_configurable, log10_configurations
+from fastslow.programs.program_tables import (
+    count_opcodes,
+    list_configurable,
+    list_layouts,
+    log10_configurations,
+)
 from fastslow.xla import layout_space
 from fastslow.xla.messages import Module, ModuleTuningData
 from helpers.dot_module import add, small_module
@@ -133,6 +138,18 @@ def test_what_was_found(source, tmp_path):
     assert [first[role] for role in ("output", "input", "kernel")] == ["f32[8,4]", "f32[8,4]", "f32[4,4]"]
     assert [second[role] for role in ("output", "input")] == ["f32[2,4,4]", "f32[8,4]"]
     assert (second["output_layouts"], second["kernel"], second["kernel_layouts"]) == (6, "", 0)
+
+
+def test_a_configuration_is_shown_as_hlo_text(source, tmp_path):
+    arrays = convert(settings(source, tmp_path)).arrays
+    assert (list_layouts(arrays, 0) == "compiler").all(axis=None), "the compiler's default comes first"
+    for config in range(1, 64):
+        table = list_layouts(arrays, config)
+        assert table.index.tolist() == arrays["node_config_ids"].tolist()
+        for shown, layouts in zip(table.itertuples(False), arrays["node_config_feat"][config], strict=True):
+            for text, layout in zip(shown, layouts.reshape(3, 6).astype(int).tolist(), strict=True):
+                named = [] if text == "compiler" else [int(axis) for axis in text.strip("{}").split(",")]
+                assert named + [-1] * (6 - len(named)) == layout
 
 
 def test_beside_the_file_lie_a_picture_and_a_table(source, tmp_path):

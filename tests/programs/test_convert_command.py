@@ -31,7 +31,7 @@ def test_the_notebook_runs_and_shows_tables_and_pictures(home, capsys):
     folder = home / "data" / "converted" / "programs" / "mine"
     cells = json.loads((folder / "notebook.ipynb").read_text())["cells"]
     shown = [kind for cell in cells for output in cell.get("outputs", []) for kind in output.get("data", {})]
-    assert shown.count("image/png") == 2 and shown.count("text/html") == 3
+    assert shown.count("image/png") == 2 and shown.count("text/html") == 4
     assert npz == home / "data/converted/npz_all/npz/layout/xla/random/test/mine.npz"
     assert len(read_competition_file(npz, "layout").runtime) == 10
     said = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines() if line[0] != "c")

@@ -1,12 +1,14 @@
-"""Tables of a converted program: its opcodes and its configurable nodes."""
+"""Tables of a converted program: its opcodes, its configurable nodes and their layouts."""
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 
+import numpy as np
 import pandas as pd
 
 from fastslow.competition.opcodes import OPCODES
-from fastslow.competition.schema import ROLES
+from fastslow.competition.schema import LAYOUT_WIDTH, ROLES
 from fastslow.xla.layout_space import ConfigurableNode
 from fastslow.xla.messages import PRIMITIVE_TYPES, Module
 
@@ -80,3 +82,24 @@ def format_shape(shape) -> str:
     """Format a shape as HLO text without layout, such as ``f32[8,128]``."""
     sizes = ",".join(map(str, shape.dimensions))
     return f"{_TYPE_NAMES.get(shape.element_type, '?')}[{sizes}]"
+
+
+def list_layouts(arrays: Mapping[str, np.ndarray], config: int) -> pd.DataFrame:
+    """Return a table of the layouts that one configuration chooses.
+
+    Args:
+        arrays: Arrays of a layout file: ``node_config_ids`` (K,) and ``node_config_feat`` (C, K, 18).
+        config: Number of the configuration, 0 to C - 1.
+
+    Returns:
+        One row per configurable node with the minor-to-major order of each tensor as in HLO text, ``{1,0}``;
+        ``compiler`` where the compiler decides or the node has no such tensor.
+    """
+    layouts = arrays["node_config_feat"][config].reshape(-1, len(ROLES), LAYOUT_WIDTH).astype(int)
+    rows = [map(_format_layout, tensors) for tensors in layouts]
+    return pd.DataFrame(rows, pd.Index(arrays["node_config_ids"], name="node"), ROLES)
+
+
+def _format_layout(layout: np.ndarray) -> str:
+    named = [str(dimension) for dimension in layout if dimension >= 0]
+    return "{" + ",".join(named) + "}" if named else "compiler"

@@ -108,7 +108,7 @@ def low_rank_attention(p, x, heads, rank=16):
 
 
 def disentangled_attention(p, x, heads, distances=16):
-    """Apply DeBERTa's disentangled attention: content-to-position terms and the reverse (arXiv:2006.03654)."""
+    """Apply DeBERTa's disentangled attention, with content-to-position terms (arXiv:2006.03654)."""
     time, width = x.shape[1:]
     q, k, v = (split_heads(dense(p, x, width), heads) for _ in range(3))
     table = p(distances, width)
