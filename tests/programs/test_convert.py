@@ -1,4 +1,4 @@
-"""A program of the user as a competition file: what is written, shown and refused."""
+"""Conversion of a program to a competition file: files, tables and errors."""
 
 import importlib.util
 import json
@@ -88,7 +88,7 @@ def test_settings_reach_the_file(source, tmp_path, collection):
 
 
 def test_the_feature_step_knows_every_configured_tensor(source, tmp_path):
-    """With -1 in the file instead of 0, none of them was known."""
+    """A file padded with -1 instead of 0, which ``padding=-1`` wrote once, left none of them known."""
     config = settings(source, tmp_path)
     nodes = convert(config).nodes
     file = read_competition_file(config.npz, "layout")

@@ -17,7 +17,7 @@ from helpers.workspace import environment
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-    """A home of its own, with a program in it, as the working folder."""
+    """A separate home with a program in it, as the working folder."""
     for name, value in environment(tmp_path).items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""A sample competition: its files, what is left out, and one program of the committed one made again."""
+"""A sample competition: its files, programs left out by rule, and one committed program reproduced."""
 
 import base64
 import importlib.metadata
@@ -40,7 +40,7 @@ from helpers.workspace import SAMPLE
 
 
 def made_up_graphs():
-    """Two graphs of every collection and split, one of equal labels but for the first."""
+    """Return two graphs of every collection and split, whose labels are equal except for the first."""
     graphs = []
     for collection in COLLECTIONS:
         for number, split in enumerate(SPLITS * 2):
@@ -65,7 +65,7 @@ def contents(folder):
 
 
 def members(path_or_bytes):
-    """Bytes of an npz's arrays: how they are compressed depends on the machine's zlib."""
+    """Return the bytes of the arrays of an npz, as their compression depends on the machine's zlib."""
     with zipfile.ZipFile(path_or_bytes) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
 
@@ -155,7 +155,7 @@ def test_programs_are_left_out_by_rule(labels, why):
 
 
 def labelled_program(split="train", seed=0):
-    """A program with ten labels of each search, of which two failed, and a kernel of each sort."""
+    """Return a program with ten labels of each search, two of them failures, and a kernel of each sort."""
     module = small_module(layers=2)
     program = SimpleNamespace(name="small_forward", source="xla", family="small")
     nodes, rng = configurable_nodes(module), random.Random(seed)
@@ -169,7 +169,7 @@ def labelled_program(split="train", seed=0):
 
 
 def tile_record():
-    """Four fusions of which the compiler said something, and one it dropped."""
+    """Return the record of fusions with candidates of every sort, one no longer in the optimised module."""
     module = Module(name="whole", entry_computation_id=1)
     main, fused = (module.computations.add(name=name, id=n) for n, name in enumerate(("main", "fused"), 1))
     add(fused, "tanh", (8, 4))
@@ -251,7 +251,7 @@ def test_graphs_can_be_written_as_they_are_made(tmp_path):
 
 @pytest.fixture
 def compiles(monkeypatch):
-    """Stands for the compiler: three programs, of which one fails; what was asked of it, by task."""
+    """A stub compiler of three programs, of which one fails; the number of its compiles by task."""
     asked = Counter()
 
     class Labeller:

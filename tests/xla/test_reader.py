@@ -1,4 +1,4 @@
-"""Reading HLO files of every kind, and refusing what is none."""
+"""Reading HLO files of every kind, and refusing other files."""
 
 import sys
 from collections import Counter
@@ -30,7 +30,7 @@ ENTRY main {
 
 @pytest.fixture
 def module():
-    """A module with a reshape of a sum, its root."""
+    """A module whose root is a reshape of a sum."""
     program = Program()
     tensor = program.add("parameter", (2, 3), name="p")
     total = program.reduce((2,), [tensor], [1], name="sum")
@@ -43,7 +43,7 @@ def module():
 
 @pytest.fixture
 def file(tmp_path):
-    """Writes bytes or a message to a file."""
+    """Write bytes or a message to a file."""
 
     def write(content):
         path = tmp_path / "program.pb"
@@ -54,20 +54,20 @@ def file(tmp_path):
 
 
 def layout_run(layouts, nanoseconds, **fields):
-    """A run under a layout configuration: by node, the layouts of its tensors."""
+    """Return a run under a layout configuration: the layouts of the tensors of every node."""
     nodes = [{"tensors": [{"dims": dims} for dims in node]} for node in layouts]
     config = {"layout_config": {"nodes": nodes}}
     return {"module_config": config, "profile": {"compute_time_ns": nanoseconds}, **fields}
 
 
 def tile_run(kernel, output, nanoseconds, **fields):
-    """A run under a tile configuration."""
+    """Return a run under a tile configuration."""
     tile = {"kernel_bounds": kernel, "output_bounds": output}
     config = {"tile_size_config": tile}
     return {"op_config": config, "profile": {"compute_time_ns": nanoseconds}, **fields}
 
 
-def test_module_and_compiler_dump_are_told_apart(file, module):
+def test_module_and_compiler_dump_are_distinguished(file, module):
     assert read_program(file(module)).module == module
     dump = HloProto(hlo_module=module)
     program = read_program(file(dump))
@@ -75,7 +75,7 @@ def test_module_and_compiler_dump_are_told_apart(file, module):
 
 
 def test_buffers_of_a_compiler_dump_are_not_taken_for_runs(file, module):
-    """An HloProto's field 3 is the buffer assignment, a ModuleTuningData's the runs."""
+    """Field 3 of an HloProto is the buffer assignment, that of a ModuleTuningData holds the runs."""
     as_runs = ModuleTuningData(module=module, runs=[layout_run([[[0]]], 5)])
     assert read_program(file(as_runs)).runs == {}
 
