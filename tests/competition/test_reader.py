@@ -163,6 +163,15 @@ def test_a_value_out_of_range_is_placed(read, kind, key, position, value, wanted
         read(kind, arrays)
 
 
+@pytest.mark.parametrize("kind", SCHEMA)
+def test_lists_padded_with_minus_one_are_refused_with_the_remedy(read, kind):
+    arrays = competition_arrays(kind)
+    shape = arrays["node_feat"][:, 21:27]
+    shape[shape == 0] = -1
+    with refused(r"node_feat\[0, 23\] is -1.0, a size of 0 or more wanted. A .*features.padding=-1"):
+        read(kind, arrays)
+
+
 def test_an_unsigned_runtime_beyond_int64_is_refused(read):
     arrays = tile_arrays()
     arrays["config_runtime"] = arrays["config_runtime"].astype(np.uint64)

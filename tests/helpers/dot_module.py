@@ -4,7 +4,7 @@ from fastslow.xla.messages import PRIMITIVE_TYPES, Module
 
 
 def add(computation, opcode, dims, *operands, **fields):
-    """Append an f32 instruction; its id."""
+    """Append an f32 instruction; return its id."""
     shape = {"element_type": PRIMITIVE_TYPES["f32"], "dimensions": dims}
     shape["layout"] = {"minor_to_major": list(range(len(dims)))[::-1]}
     new_id = len(computation.instructions) + 1
@@ -15,7 +15,7 @@ def add(computation, opcode, dims, *operands, **fields):
 
 
 def small_module(layers=1):
-    """Dots in a row, each reshaped twice: 8 x 4 by 4 x 4."""
+    """Return a chain of dots, 8 x 4 by 4 x 4, each followed by two reshapes."""
     module = Module(name="small", entry_computation_name="main", entry_computation_id=1)
     main = module.computations.add(name="main", id=1)
     last = add(main, "parameter", (8, 4))

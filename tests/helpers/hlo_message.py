@@ -1,6 +1,6 @@
-"""The 140 node features written plainly, instruction by instruction: the reference for padding and extract.
+"""Reference implementation of the 140 node features, instruction by instruction, for padding and extraction.
 
-Also made-up modules: :class:`Program` builds one, :func:`random_program` draws one.
+Also synthetic modules: :class:`Program` builds one, :func:`random_program` samples one.
 """
 
 import math
@@ -15,7 +15,7 @@ _DIMENSION_FIELDS = "size stride padding_low padding_high window_dilation base_d
 
 
 def _padded(values, columns: int, fill: float, aggregates: bool = True) -> list[float]:
-    """The first values of a list, filled up, then its sum and int64 product if wanted."""
+    """Return the first values of a list, padded, then its sum and int64 product if wanted."""
     values = list(values)
     row = [float(value) for value in values[:columns]] + [fill] * (columns - len(values))
     if aggregates:
@@ -25,7 +25,7 @@ def _padded(values, columns: int, fill: float, aggregates: bool = True) -> list[
 
 
 def node_features(instruction, is_root: bool, fill: float) -> list[float]:
-    """The 140 features of one instruction, with ``fill`` (0 as published, or -1) where a list has ended.
+    """Return the 140 features of one instruction, with ``fill`` (0 as published, or -1) after a list's end.
 
     An attribute that the instruction does not have is a list of length 0.
     """
@@ -62,7 +62,7 @@ def node_features(instruction, is_root: bool, fill: float) -> list[float]:
 
 
 def graph(module, fill: float = 0.0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Arrays of a module as TpuGraphs makes them: node_feat (N, 140), node_opcode (N,), edge_index (E, 2).
+    """Return a module as TpuGraphs arrays: node_feat (N, 140), node_opcode (N,), edge_index (E, 2).
 
     Args:
         module: A :class:`fastslow.xla.messages.Module`.
@@ -115,14 +115,14 @@ class Program:
 
 
 def window(rank, **values):
-    """A window of as many dimensions, each with these values."""
+    """Return a window of as many dimensions, each with these values."""
     return {
         "dimensions": [{"size": 1, "stride": 1, "window_dilation": 1, "base_dilation": 1, **values}] * rank
     }
 
 
 def random_program(seed):
-    """A program of 30 instructions with random opcodes, ranks, axes and layouts; now and then a size is 0."""
+    """Return 30 instructions with random opcodes, ranks, axes and layouts and, rarely, a size of 0."""
     rng = np.random.default_rng(seed)
     program, tensors = Program(), []
 

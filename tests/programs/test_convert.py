@@ -1,4 +1,4 @@
-"""A program of the user as a competition file: what is written, shown and refused."""
+"""Conversion of a program to a competition file: files, tables and errors."""
 
 import importlib.util
 import json
@@ -15,13 +15,19 @@ from fastslow.competition.schema import SCHEMA
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import ConfigError, DataError
 from fastslow.features.build import LayoutFeatureConfig, build_graph
+from fastslow.features.config_tensors import config_tensors
 from fastslow.programs.convert import (
     ConvertConfig,
     convert,
     draw_configurations,
     summarise,
 )
-from fastslow.programs.program_tables import count_opcodes, list_configurable, log10_configurations
+from fastslow.programs.program_tables import (
+    count_opcodes,
+    list_configurable,
+    list_layouts,
+    log10_configurations,
+)
 from fastslow.xla import layout_space
 from fastslow.xla.messages import Module, ModuleTuningData
 from helpers.dot_module import add, small_module
@@ -75,16 +81,19 @@ def test_the_features_of_the_file_can_be_built(source, tmp_path):
 
 @pytest.mark.parametrize("collection", ["layout:nlp:default", "layout-xla-random"])
 def test_settings_reach_the_file(source, tmp_path, collection):
-    config = settings(source, tmp_path, collection=collection, name="other", configs=5, padding=-1)
+    config = settings(source, tmp_path, collection=collection, name="other", configs=5)
     convert(config)
     assert config.npz.parent == get_collection(collection).folder(tmp_path, "test")
-    padded = read_competition_file(config.npz, "layout")
-    assert config.npz.stem == "other" and len(padded.runtime) == 5
-    convert(settings(source, tmp_path, configs=5))
-    plain = read_competition_file(settings(source, tmp_path).npz, "layout")
-    differ = padded.node_feat != plain.node_feat
-    assert differ.any() and (padded.node_feat[differ] == -1).all() and (plain.node_feat[differ] == 0).all()
-    assert (padded.codes == plain.codes).all()
+    assert config.npz.stem == "other" and len(read_competition_file(config.npz, "layout").runtime) == 5
+
+
+def test_the_feature_step_knows_every_configured_tensor(source, tmp_path):
+    """A file padded with -1 instead of 0, which ``padding=-1`` wrote once, left none of them known."""
+    config = settings(source, tmp_path)
+    nodes = convert(config).nodes
+    file = read_competition_file(config.npz, "layout")
+    tensors = config_tensors(file.node_feat, file.node_opcode, file.edge_index, file.node_config_ids)
+    assert tensors.known.tolist() == [[True, True, node.opcode == "dot"] for node in nodes]
 
 
 def test_the_seed_alone_decides_what_is_drawn():
@@ -129,6 +138,18 @@ def test_what_was_found(source, tmp_path):
     assert [first[role] for role in ("output", "input", "kernel")] == ["f32[8,4]", "f32[8,4]", "f32[4,4]"]
     assert [second[role] for role in ("output", "input")] == ["f32[2,4,4]", "f32[8,4]"]
     assert (second["output_layouts"], second["kernel"], second["kernel_layouts"]) == (6, "", 0)
+
+
+def test_a_configuration_is_shown_as_hlo_text(source, tmp_path):
+    arrays = convert(settings(source, tmp_path)).arrays
+    assert (list_layouts(arrays, 0) == "compiler").all(axis=None), "the compiler's default comes first"
+    for config in range(1, 64):
+        table = list_layouts(arrays, config)
+        assert table.index.tolist() == arrays["node_config_ids"].tolist()
+        for shown, layouts in zip(table.itertuples(False), arrays["node_config_feat"][config], strict=True):
+            for text, layout in zip(shown, layouts.reshape(3, 6).astype(int).tolist(), strict=True):
+                named = [] if text == "compiler" else [int(axis) for axis in text.strip("{}").split(",")]
+                assert named + [-1] * (6 - len(named)) == layout
 
 
 def test_beside_the_file_lie_a_picture_and_a_table(source, tmp_path):
@@ -233,7 +254,11 @@ def test_what_is_not_hlo_is_refused(tmp_path, content):
         ({"generation": "v1"}, "generation: 'v1' is not one of v2, v3, v4"),
         ({"collection": "tile:xla"}, "collection: 'tile:xla' is not a layout collection"),
         ({"collection": "layout:xla"}, "collection: 'layout:xla' is none of"),
-        ({"padding": 1}, "padding: 1 is not 0 or -1"),
+        (
+            {"padding": -1},
+            "padding: no such setting of ConvertConfig; the file is 0-padded as the schema says; the feature"
+            ' step pads: SET="features.padding=-1"',
+        ),
         ({"configs": -1}, "configs: -1 is not 0 or more"),
         ({"configs": 0, "label": True}, "label: True is not False, since configs=0 has labels"),
         ({"name": "../x"}, "name: '../x' is not made of"),
@@ -332,8 +357,8 @@ def test_a_program_that_the_compiler_refuses_is_said(source, tmp_path):
         ("absent", "model.py: has no function absent. Name a function without parameters that returns"),
         ("number", "model.py: has no function number"),
         ("needs", "model.py: needs needs arguments"),
-        ("wrong", "model.py: wrong returned something else"),
-        ("no_tuple", "model.py: no_tuple returned something else"),
+        ("wrong", "model.py: wrong did not return (function, arguments)"),
+        ("no_tuple", "model.py: no_tuple did not return (function, arguments)"),
         ("dynamic", "model.py: an argument has the dynamic shape (n, 16). Give every dimension a fixed size"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Pictures of graphs: each node once, configurable ones in colour, whatever the size."""
+"""Pictures of graphs of every size: each node once, configurable ones in colour."""
 
 import re
 
@@ -86,7 +86,7 @@ def test_shapes_are_those_of_the_program_whatever_the_padding(fill):
 
 
 def with_calls(size):
-    """A dot and a caller, with one called computation of the given number of nodes before them."""
+    """Return a dot and a caller, after one called computation of the given number of nodes."""
     inner = [("parameter", ()), *[("add", ())] * (size - 2), ("add", (), None, True)]
     nodes = [*inner, ("parameter", (2, 2)), ("dot", (2, 2)), ("reduce", (2,))]
     edges = [(i + 1, i) for i in range(size - 1)] + [

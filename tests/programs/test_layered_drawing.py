@@ -1,4 +1,4 @@
-"""Layers and places of a drawing: operands first, nothing overlaps, few edges cross."""
+"""Layers and positions of a drawing: operands first, no overlap, few crossings."""
 
 import graphlib
 import itertools
@@ -12,7 +12,7 @@ NONE = np.zeros(0, int)
 
 
 def random_edges(rng, num_nodes=30, num_edges=60):
-    """Edges from later to earlier nodes, under a random numbering."""
+    """Return edges from later to earlier nodes, with shuffled node numbers."""
     pairs = np.sort(rng.choice(num_nodes, (num_edges, 2)), axis=1)[:, ::-1]
     edges = np.unique(pairs[pairs[:, 0] > pairs[:, 1]], axis=0)
     return rng.permutation(num_nodes)[edges]
@@ -68,7 +68,7 @@ def test_long_edges_bend_once_a_layer(seed):
 
 
 def crossings(edges, layer, x):
-    """Pairs of edges between the same two layers that cross, by definition."""
+    """Return the number of pairs of edges between the same two layers that cross, by definition."""
     count = 0
     for (a, b), (c, d) in itertools.combinations(edges.tolist(), 2):
         if (layer[a], layer[b]) == (layer[c], layer[d]):

@@ -1,4 +1,4 @@
-"""Searches for configurations, labelled here by a formula."""
+"""Searches for configurations, with labels from a formula."""
 
 import pytest
 
@@ -11,12 +11,12 @@ TINY = [ConfigurableNode(0, "dot", (((0, 1), (1, 0)), ((0, 1), (1, 0)), ()))]
 
 
 def cycles(configuration):
-    """Fastest where every node is row-major."""
+    """Return a label: fastest where every node is row-major."""
     return 100 + sum(1 + sum(map(sum, [layout[:1] for layout in v])) for v in configuration.values())
 
 
 def run(search, wanted, label=cycles, rounds=100):
-    """The rounds of proposals until there are as many labels as wanted."""
+    """Return the rounds of proposals until there are as many labels as wanted."""
     proposals = []
     while len(search.succeeded()) < wanted and not search.exhausted and len(proposals) < rounds:
         proposals.append(search.propose(wanted - len(search.succeeded())))

@@ -1,9 +1,10 @@
-"""A sample competition: its files, what is left out, and one program of the committed one made again."""
+"""A sample competition: its files, programs left out by rule, and one committed program reproduced."""
 
 import base64
 import importlib.metadata
 import importlib.util
 import random
+import re
 import zipfile
 from collections import Counter
 from types import SimpleNamespace
@@ -16,9 +17,9 @@ from fastslow.competition.reader import read_competition_file
 from fastslow.core.errors import ConfigError
 from fastslow.kaggle.solution import read_solution, score_submission
 from fastslow.kaggle.submission import check_submission
-from fastslow.programs import sample
+from fastslow.programs import sample, sample_readme
 from fastslow.programs.layout_search import SEARCHES, Search
-from fastslow.programs.sample import LabelledProgram, SampleConfig, main, make_sample
+from fastslow.programs.sample import LabelledProgram, SampleConfig, make_sample
 from fastslow.programs.sample_files import (
     MAX_CANDIDATES,
     SampleGraph,
@@ -39,7 +40,7 @@ from helpers.workspace import SAMPLE
 
 
 def made_up_graphs():
-    """Two graphs of every collection and split, one of equal labels but for the first."""
+    """Return two graphs of every collection and split, whose labels are equal except for the first."""
     graphs = []
     for collection in COLLECTIONS:
         for number, split in enumerate(SPLITS * 2):
@@ -64,7 +65,7 @@ def contents(folder):
 
 
 def members(path_or_bytes):
-    """Bytes of an npz's arrays: how they are compressed depends on the machine's zlib."""
+    """Return the bytes of the arrays of an npz, as their compression depends on the machine's zlib."""
     with zipfile.ZipFile(path_or_bytes) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
 
@@ -154,7 +155,7 @@ def test_programs_are_left_out_by_rule(labels, why):
 
 
 def labelled_program(split="train", seed=0):
-    """A program with ten labels of each search, of which two failed, and a kernel of each sort."""
+    """Return a program with ten labels of each search, two of them failures, and a kernel of each sort."""
     module = small_module(layers=2)
     program = SimpleNamespace(name="small_forward", source="xla", family="small")
     nodes, rng = configurable_nodes(module), random.Random(seed)
@@ -168,7 +169,7 @@ def labelled_program(split="train", seed=0):
 
 
 def tile_record():
-    """Four fusions of which the compiler said something, and one it dropped."""
+    """Return the record of fusions with candidates of every sort, one no longer in the optimised module."""
     module = Module(name="whole", entry_computation_id=1)
     main, fused = (module.computations.add(name=name, id=n) for n, name in enumerate(("main", "fused"), 1))
     add(fused, "tanh", (8, 4))
@@ -250,7 +251,7 @@ def test_graphs_can_be_written_as_they_are_made(tmp_path):
 
 @pytest.fixture
 def compiles(monkeypatch):
-    """Stands for the compiler: three programs, of which one fails; what was asked of it, by task."""
+    """A stub compiler of three programs, of which one fails; the number of its compiles by task."""
     asked = Counter()
 
     class Labeller:
@@ -283,6 +284,7 @@ def compiles(monkeypatch):
                 return {"failure": "timed out", "message": "too long"}
             return {"cycles": 1_000 + sum(module) % 997, "estimated": 3, "without_estimate": 1}
 
+    monkeypatch.setattr(sample, "require_compiler", lambda: None)
     monkeypatch.setattr(sample, "Labeller", Labeller)
     monkeypatch.setattr(sample, "lower", lambda name: name)
     monkeypatch.setattr(SampleConfig, "zoo", lambda self: fake_zoo())
@@ -333,25 +335,32 @@ def test_sizes_choose_programs_and_folders():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("change", "said"),
     [
-        (["size=huge"], "size: 'huge' is not one of small, large"),
-        (["generation=v1"], "generation: 'v1' is not one of v2, v3"),
-        (["programs=resnet_9000"], "resnet_9000 are not"),
-        (["processors=3"], "did you mean 'processes'"),
-        (["processes"], "NAME=VALUE"),
+        ({"size": "huge"}, "size: 'huge' is not one of small, large"),
+        ({"generation": "v1"}, "generation: 'v1' is not one of v2, v3"),
+        ({"programs": "resnet_9000"}, "resnet_9000 are not"),
+        ({"processors": 3}, "did you mean 'processes'"),
     ],
 )
-def test_wrong_settings_are_refused(arguments, said, capsys, monkeypatch):
-    monkeypatch.setattr(sample, "require_compiler", lambda: None)
-    assert main(arguments) == 1
-    assert said in capsys.readouterr().err
+def test_wrong_settings_are_refused(change, said):
+    with pytest.raises(ConfigError, match=said):
+        SampleConfig(**change)
 
 
-def test_a_missing_compiler_is_said(capsys, monkeypatch):
+def test_a_missing_compiler_is_said(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert main([]) == 1
-    assert capsys.readouterr().err.startswith("error: libtpu, the TPU compiler, is not installed")
+    with pytest.raises(ConfigError, match="^libtpu, the TPU compiler, is not installed"):
+        make_sample(SampleConfig())
+
+
+def test_the_readme_of_the_committed_sample_is_the_generated_text():
+    pattern = re.sub(r"\\{[^}]+\\}", ".+", re.escape(sample_readme._TEXT))
+    committed = (SAMPLE / "README.md").read_text()
+    assert re.fullmatch(pattern, committed, re.DOTALL)
+    layouts = list((SAMPLE / "npz_all/npz/layout").rglob("*.npz"))
+    rows = [line for line in committed.splitlines() if re.match(r"\| (xla|nlp):", line)]
+    assert len(rows) == len(layouts)
 
 
 def test_a_program_of_the_committed_sample_is_made_again_from_source(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""The zoo of JAX programs: tables that need no JAX, and networks that compute what their names say."""
+"""The zoo of JAX programs: tables that do not import JAX, and networks that compute what their names say."""
 
 import subprocess
 import sys
@@ -8,11 +8,11 @@ from functools import partial
 import numpy as np
 import pytest
 
+from fastslow.competition.catalog import SPLITS
 from fastslow.programs.zoo import FAMILIES, FAMILY_SPLIT, PROGRAMS
 from fastslow.programs.zoo.families import HELD_OUT
 
 SOURCES = ("xla", "nlp")
-SPLITS = ("train", "valid", "test")
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +22,7 @@ def jax():
 
 @pytest.fixture
 def apply(jax):
-    """A function that runs a network in float32 on inputs, with weights drawn at random but for a seed."""
+    """A function that runs a network in float32 on inputs, with random weights of a fixed seed."""
     from fastslow.programs.zoo.layers import Parameters, parameter_shapes
 
     def apply(network, *inputs):
@@ -83,7 +83,7 @@ def test_neither_fastslow_nor_the_tables_of_the_zoo_import_jax():
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_the_programs_of_a_family_trace(jax, family):
-    """The first variant, and the last: a train step at the larger width and depth."""
+    """The first variant and the last, which is a training step at the larger width and depth."""
 
     def types(tree):
         return [(array.shape, array.dtype) for array in tree]
@@ -179,7 +179,7 @@ def test_a_decoder_does_not_look_ahead(apply, name, settings):
 
 
 def test_the_shift_of_relative_attention_turns_distances_into_positions(jax):
-    """Row t of the last axis, position s, must hold the entry of distance t - s, counted from the right."""
+    """Position s of row t must hold the entry of distance t - s, counted from the right."""
     from fastslow.programs.zoo.attention import shift_distances
 
     time = 5

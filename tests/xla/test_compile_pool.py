@@ -1,4 +1,4 @@
-"""Labelling in worker processes with a compiler made up for it: what fails, and what a cache is for."""
+"""Labelling in worker processes with a stub compiler: failures, limits and the cache."""
 
 import contextlib
 import json
@@ -22,7 +22,7 @@ MEMORY = 1 << 30
 
 
 class FakeCompiler:
-    """Takes a script for a program: JSON with what to do."""
+    """A stub compiler whose programs are scripts: JSON that says what to do."""
 
     def __init__(self, generation):
         self.generation = generation
@@ -44,7 +44,7 @@ class MissingLibrary(FakeCompiler):
 
 
 def play(compiler, module, log):
-    """The task: notes that it ran, then does as the program says."""
+    """The task: record the call, then do what the program says."""
     script = json.loads(module)
     if "diary" in script:
         with open(script["diary"], "a") as diary:
@@ -92,7 +92,7 @@ def label_once(modules, folder, **settings):
 
 @pytest.fixture
 def diary(tmp_path):
-    """A file in which programs note that they ran."""
+    """A file in which programs record that they ran."""
     path = tmp_path / "diary"
     path.touch()
     return path
@@ -116,7 +116,7 @@ def test_records_come_in_the_order_of_the_programs(tmp_path):
     assert records[0]["seconds"] >= 0.3 > records[2]["seconds"] >= 0
 
 
-def test_failures_are_told_apart_and_leave_the_others_alone(tmp_path, diary):
+def test_failures_are_distinguished_and_do_not_affect_other_programs(tmp_path, diary):
     log = {"diary": str(diary)}
     modules = {
         REFUSED: program(do="refuse", name="refused", **log),
@@ -288,5 +288,5 @@ def test_an_unknown_generation_is_refused(tmp_path):
 
 def test_a_file_that_is_no_cache_is_refused(tmp_path):
     (tmp_path / "labels.sqlite").write_text("not a database " * 100)
-    with pytest.raises(DataError, match="labels.sqlite: no cache of labels .*Delete it"):
+    with pytest.raises(DataError, match="labels.sqlite: is not a cache of labels .*Delete it"):
         label_once([], tmp_path)

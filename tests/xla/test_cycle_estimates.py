@@ -1,4 +1,4 @@
-"""Cycles added up over made-up optimised modules."""
+"""Sums of cycles over synthetic optimised modules."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The extractor, held against the plain one of hlo_message and against a published pair of files."""
+"""Equality of the extractor with the reference in ``hlo_message`` and with a published pair of files."""
 
 import time
 from pathlib import Path
@@ -29,14 +29,14 @@ def assert_equals_reference(module):
 
 
 def extra_of(program, node, fill=0):
-    """Extra features of one node by column name."""
+    """Return the extra features of one node by column name."""
     return dict(
         zip(EXTRA_NAMES, graph_arrays(program.module, fill, extra=True)["node_extra_feat"][node], strict=True)
     )
 
 
 def named(name, values, width=6, fill=0):
-    """The columns of a list by name."""
+    """Return the columns of a list by name."""
     return {
         f"{name}_{entry}": value for entry, value in enumerate([*values, *[fill] * (width - len(values))])
     }
@@ -116,7 +116,7 @@ def test_edges_are_sorted_and_single_and_reach_the_root_of_a_called_computation(
     assert operand_nodes(program.module)[2:4] == [[1, 0], [2, 2]]
 
 
-def test_the_root_of_a_called_computation_is_told_by_its_id():
+def test_the_root_of_a_called_computation_is_found_by_its_id():
     program = Program()
     total = program.reduce((), [program.add("parameter", (2,))], [0])
     program.reducer.instructions.add(opcode="negate", id=7)

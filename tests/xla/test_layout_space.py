@@ -1,4 +1,4 @@
-"""The layout space of a module: options, draws, features, and configurations imposed on the module."""
+"""The layout space of a module: options, sampling, encoding, and configurations imposed on the module."""
 
 import itertools
 import random
@@ -63,12 +63,12 @@ def module(request):
 
 
 def instructions(module):
-    """Every instruction with its computation, in the order of the graph's nodes."""
+    """Return every instruction with its computation, in the order of the graph's nodes."""
     return [(c, i) for c in module.computations for i in c.instructions]
 
 
 def options_read_plainly(computation, instruction):
-    """The options as sets, from the words of TpuGraphs' description."""
+    """Return the options as sets, from the description in TpuGraphs."""
     shapes = {i.id: list(i.shape.dimensions) for i in computation.instructions}
     if instruction.opcode == "reshape":
         tensors = [list(instruction.shape.dimensions), shapes[instruction.operand_ids[0]]]
@@ -145,7 +145,7 @@ def test_drawing_configures_each_node_with_the_given_probability_and_evenly():
 
 
 def is_legal(configuration, nodes):
-    """Every configured tensor has one of its options, a tensor without any none."""
+    """Assert that every configured tensor has one of its options, and a tensor without options none."""
     by_number = {node.node: node for node in nodes}
     return all(
         layout in options if options else layout == ()
@@ -205,7 +205,7 @@ def test_the_empty_configuration_changes_nothing(module):
 
 
 def constrained_pieces(computation):
-    """Constraints by id, and the others in order."""
+    """Return the constraints by id, and the other instructions in order."""
     kept, constraints = [], {}
     for instruction in computation.instructions:
         if instruction.custom_call_target == "LayoutConstraint":
@@ -260,7 +260,7 @@ def test_a_constrained_module_is_valid(seed, rate, rich):
 
 
 def is_imposed(constraint, layout):
-    """Whether a constraint has the layout first, and a whole order on both of its sides."""
+    """Return whether a constraint begins with the layout and has a complete order for operand and result."""
     order = tuple(constraint.shape.layout.minor_to_major)
     rank = len(constraint.shape.dimensions)
     return (

@@ -1,4 +1,4 @@
-"""The TPU compiler itself, where it is installed, and what is said where it is not."""
+"""The TPU compiler where it is installed, and the error message where it is not."""
 
 import importlib.util
 import random
@@ -24,7 +24,7 @@ def compiler():
 
 @pytest.fixture(scope="module")
 def lowered():
-    """A dot, a reshape and a tanh, as JAX writes them."""
+    """Return a dot, a reshape and a tanh, lowered by JAX."""
     import jax
     import jax.numpy as jnp
 

@@ -1,4 +1,4 @@
-"""Reading HLO files of every kind, and refusing what is none."""
+"""Reading HLO files of every kind, and refusing other files."""
 
 import sys
 from collections import Counter
@@ -30,7 +30,7 @@ ENTRY main {
 
 @pytest.fixture
 def module():
-    """A module with a reshape of a sum, its root."""
+    """A module whose root is a reshape of a sum."""
     program = Program()
     tensor = program.add("parameter", (2, 3), name="p")
     total = program.reduce((2,), [tensor], [1], name="sum")
@@ -43,7 +43,7 @@ def module():
 
 @pytest.fixture
 def file(tmp_path):
-    """Writes bytes or a message to a file."""
+    """Write bytes or a message to a file."""
 
     def write(content):
         path = tmp_path / "program.pb"
@@ -54,20 +54,20 @@ def file(tmp_path):
 
 
 def layout_run(layouts, nanoseconds, **fields):
-    """A run under a layout configuration: by node, the layouts of its tensors."""
+    """Return a run under a layout configuration: the layouts of the tensors of every node."""
     nodes = [{"tensors": [{"dims": dims} for dims in node]} for node in layouts]
     config = {"layout_config": {"nodes": nodes}}
     return {"module_config": config, "profile": {"compute_time_ns": nanoseconds}, **fields}
 
 
 def tile_run(kernel, output, nanoseconds, **fields):
-    """A run under a tile configuration."""
+    """Return a run under a tile configuration."""
     tile = {"kernel_bounds": kernel, "output_bounds": output}
     config = {"tile_size_config": tile}
     return {"op_config": config, "profile": {"compute_time_ns": nanoseconds}, **fields}
 
 
-def test_module_and_compiler_dump_are_told_apart(file, module):
+def test_module_and_compiler_dump_are_distinguished(file, module):
     assert read_program(file(module)).module == module
     dump = HloProto(hlo_module=module)
     program = read_program(file(dump))
@@ -75,7 +75,7 @@ def test_module_and_compiler_dump_are_told_apart(file, module):
 
 
 def test_buffers_of_a_compiler_dump_are_not_taken_for_runs(file, module):
-    """An HloProto's field 3 is the buffer assignment, a ModuleTuningData's the runs."""
+    """Field 3 of an HloProto is the buffer assignment, that of a ModuleTuningData holds the runs."""
     as_runs = ModuleTuningData(module=module, runs=[layout_run([[[0]]], 5)])
     assert read_program(file(as_runs)).runs == {}
 
@@ -130,7 +130,7 @@ def test_tile_runs_of_several_modules(file, module, tmp_path):
     assert runs["config_runtime_normalizers"].tolist() == [70, 70]
     np.savez(tmp_path / "kernel.npz", **graph_arrays(module), **runs)
     assert read_competition_file(tmp_path / "kernel.npz", "tile").normalizers.tolist() == [70, 70]
-    with pytest.raises(DataError, match="holds 2 modules, one is wanted.*read_programs"):
+    with pytest.raises(DataError, match="holds 2 modules, expected one.*read_programs"):
         read_program(path)
 
 
@@ -148,7 +148,7 @@ def test_tuning_data_of_one_module_is_one_program(file, module):
         (b"\x0a\x03abc", "is not HLO"),
         (b"{'not': 'hlo'}\n", "is not HLO"),
         (b"\n\n \xc3\xa9", "is not HLO"),
-        (b"module @jit_f { func.func public @main() }", "is StableHLO text, HLO is wanted"),
+        (b"module @jit_f { func.func public @main() }", "is StableHLO text, expected HLO"),
     ],
 )
 def test_what_is_no_hlo_is_refused_by_name(file, content, problem):
@@ -173,7 +173,7 @@ def test_every_truncation_is_refused(file):
             with pytest.raises(DataError) as error:
                 read_programs(file(data[:length]))
             problems[error.value.args[1].rpartition(": ")[2]] += 1
-        assert problems["is cut short"] > 0.9 * problems.total(), problems
+        assert problems["is truncated"] > 0.9 * problems.total(), problems
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_every_truncation_is_refused(file):
         ),
         (lambda m: m.computations.pop(), "a computation that reduce sum calls is missing"),
         (lambda m: setattr(m, "entry_computation_id", 9), "the entry computation main is missing"),
-        (lambda m: setattr(m.computations[1], "id", 1), "two computations have one id"),
+        (lambda m: setattr(m.computations[1], "id", 1), "two computations have the same id"),
         (
             lambda m: setattr(m.computations[0].instructions[1], "id", 0),
             "two instructions of computation main",
@@ -204,9 +204,9 @@ def test_runs_that_do_not_fit_the_module_are_refused(file, module):
         tuned = ModuleTuningData(module=module, fingerprint=1, runs=runs, config_index_to_node=ids)
         return read_program(file(tuned))
 
-    with pytest.raises(DataError, match="names node 99, and there are"):
+    with pytest.raises(DataError, match="names node 99, but there are"):
         read([99], layout_run([[[0]]], 5))
-    with pytest.raises(DataError, match="configures 2 nodes, and config_index_to_node names 1"):
+    with pytest.raises(DataError, match="configures 2 nodes, but config_index_to_node names 1"):
         read([1], layout_run([[[0]], [[0]]], 5))
     with pytest.raises(DataError, match="none is the default"):
         read([], tile_run([1], [1], 5))

@@ -1,4 +1,4 @@
-"""Tile candidates out of a made-up log, and kernels as modules of their own."""
+"""Tile candidates from a synthetic log, and kernels as separate modules."""
 
 import pytest
 
@@ -36,7 +36,7 @@ I1121 10:00:00.000015      43 spatial_major_convolution.cc:50] Generated Candida
 """
 
 
-def test_candidates_of_threads_that_write_at_once_are_told_apart():
+def test_interleaved_log_lines_are_separated_by_thread():
     kernels = read_candidates(LOG.format(too_large=DOES_NOT_FIT).splitlines(keepends=True))
     assert set(kernels) == {"fusion.1", "fusion.2"}
     convolution, loop = kernels["fusion.1"], kernels["fusion.2"]
@@ -65,7 +65,7 @@ def test_a_log_cut_short_has_only_whole_kernels():
 
 @pytest.fixture
 def optimised():
-    """A fusion that calls a computation, which reduces by another; and a computation of nobody's."""
+    """Return a fusion whose computation calls another one, and an unused computation."""
     module = Module(name="whole", entry_computation_name="main", entry_computation_id=3)
     adder = module.computations.add(name="adder", id=1)
     add(adder, "add", ())

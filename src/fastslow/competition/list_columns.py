@@ -1,10 +1,10 @@
-"""Which of the 140 node features form a list that may end early: the columns that padding can fill."""
+"""Columns of the 140 node features that hold lists of varying length, and so may hold padding."""
 
 from fastslow.competition import node_columns
 
 
 def _single(column: int) -> slice:
-    """One column as a list of at most one value."""
+    """Return one column as a list of at most one value."""
     return slice(column, column + 1)
 
 
@@ -35,4 +35,4 @@ LISTS: dict[str, tuple[slice, ...]] = {
     "is_stable": (_single(node_columns.IS_STABLE),),
     "layout": (node_columns.LAYOUT,),
 }
-"""Columns that may be padding, by list; those named together have one length. The other columns never are."""
+"""Columns that may hold padding, by list; all slices of a list have one length. No other column is padded."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fastslow.competition.node_columns import SHAPE
 from fastslow.competition.opcodes import OPCODES
 from fastslow.competition.schema import LAYOUT_WIDTH, MAX_DIMENSION, ROLES, SCHEMA, check_schema
 from fastslow.core.errors import DataError
@@ -22,6 +23,7 @@ from fastslow.core.npz_io import (
     stream_rows,
 )
 
+_MINUS_ONE = "A competition file pads lists with 0; -1 is written by the feature step (features.padding=-1)"
 _UNLABELLED = "A train or valid file needs positive runtimes: is this a test file?"
 
 
@@ -116,6 +118,10 @@ def _check_values(path: Path, arrays: dict[str, np.ndarray], num_nodes: int, lab
             with np.errstate(over="ignore"):  # a float64 too large becomes infinite here, and is refused
                 finite = np.isfinite(array.astype(np.float32, copy=False))
             _refuse(path, key, array, ~finite, "a finite float32")
+        if key == "node_feat":
+            negative = np.zeros(array.shape, bool)
+            negative[:, SHAPE] = array[:, SHAPE] < 0
+            _refuse(path, key, array, negative, "a size of 0 or more", _MINUS_ONE)
     ids = arrays.get("node_config_ids", np.zeros(0))
     if len(np.unique(ids)) < len(ids):
         raise DataError(path, "node_config_ids names a node twice", DOWNLOAD_AGAIN)

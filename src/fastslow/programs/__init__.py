@@ -1,1 +1,1 @@
-"""Programs of one's own: conversion to competition files, the zoo of JAX programs, the sample competition."""
+"""Your own programs: conversion to competition files, the zoo of JAX programs, the sample competition."""

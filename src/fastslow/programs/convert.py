@@ -1,7 +1,7 @@
-"""A program of the user as a file of the competition, from HLO or from a JAX function.
+"""Convert a program, an HLO file or a JAX function, to a competition file.
 
-Its graph becomes node features, edges and configurable nodes; configurations are drawn from its layout space.
-``make convert`` runs this through a notebook.
+Its graph becomes node features, edges and configurable nodes; configurations are sampled from its layout
+space. ``make convert`` runs this through a notebook.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from fastslow.competition.catalog import get_collection
+from fastslow.competition.catalog import TEST, get_collection
 from fastslow.competition.opcodes import OPCODES
 from fastslow.competition.reader import read_competition_file
 from fastslow.core.artifacts import Artifact
@@ -42,7 +42,7 @@ from fastslow.xla.messages import Module
 
 PICTURE = "graph.png"
 TABLE = "nodes.csv"
-MEASURED = 0  # configurations to draw, where the measured ones are taken
+MEASURED = 0  # value of the setting ``configs`` that selects the measured configurations of the file
 _TRIES = 500  # draws in a row without a new configuration, after which the space counts as exhausted
 
 
@@ -50,54 +50,58 @@ class ConvertConfig(Config):
     """Settings of the conversion of one program."""
 
     source: str = ""
-    """An HLO file (HloModuleProto, HloProto, TpuGraphs' ``.pb``, text), or ``model.py:make`` with a function
-    that returns ``(function, arguments)`` for ``jax.jit``."""
+    """Program to convert: an HLO file (HloModuleProto, HloProto, TpuGraphs' ``.pb`` or text), or
+    ``model.py:make``, where ``make()`` returns ``(function, arguments)`` for ``jax.jit``."""
     data_root: str = unkeyed("data/converted")
-    """Folder of a competition of your own; the npz goes to its ``npz_all/``."""
+    """Root of the data folder to write to; the npz is written under its ``npz_all/``."""
     collection: str = "layout:xla:random"
-    """Layout collection to put it in: programs of ``nlp`` and ``xla`` are ranked by models trained on either,
-    so choose the one that is more like yours."""
+    """Layout collection to write to, whose models will rank the program: ``nlp`` for a language model,
+    ``xla`` otherwise."""
     name: str = ""
-    """Name of the npz; that of the source if empty."""
+    """File name of the npz without suffix; that of the source if empty."""
     generation: Literal[*TOPOLOGIES] = "v3"
-    """TPU generation that a JAX function is compiled for: v2, v3 (the one that TpuGraphs was measured on),
-    v4, v5e, v5p, v6e, tpu7x. An HLO file is taken as it stands."""
+    """TPU generation that a JAX function is compiled for and labels are estimated for; TpuGraphs was measured
+    on v3."""
     configs: NonNegative = 64
-    """Configurations to draw, the compiler's default first; fewer if there are not as many. 0 takes those
-    that the file holds instead, with their measured runtimes (TpuGraphs' ``.pb``)."""
-    padding: Literal[0, -1] = 0
-    """What follows a short list in node features: 0 as the competition, -1 as the winner."""
+    """Maximum number of distinct configurations, the compiler's default first and the others sampled at
+    random; 0 takes the measured configurations and runtimes of a TpuGraphs ``.pb`` instead."""
     allow_unknown: bool = False
-    """Number opcodes that the competition does not know 0 instead of refusing them."""
+    """Give opcodes that the competition does not number the number 0 instead of refusing the program."""
     seed: NonNegative = 0
-    """Of the configurations drawn."""
+    """Seed of the sampled configurations."""
     label: bool = False
-    """Fill ``config_runtime`` with the compiler's estimated cycles, for ``generation``, instead of 0; minutes
-    to hours. A configuration that the compiler refuses is left out."""
+    """Fill ``config_runtime`` with the compiler's estimated cycles instead of 0 (takes minutes to hours);
+    configurations that the compiler refuses are dropped."""
     seconds: PositiveFloat = unkeyed(600.0)
-    """Time limit of one compile; raise it for a large program."""
+    """Time limit of one compile in seconds; raise it for a large program."""
 
     def check(self) -> None:
-        """Check ranges."""
+        """Check what the types of the fields do not express."""
         kind = get_collection(self.collection).kind
         self.require(kind == "layout", "collection", "a layout collection")
         self.require(re.fullmatch(r"([\w-][\w.-]*)?", self.name), "name", "made of letters, digits, _ . -")
         self.require(not self.label or self.configs != MEASURED, "label", "False, since configs=0 has labels")
 
+    @classmethod
+    def _hint(cls, name: str) -> str:
+        if name == "padding":
+            return 'the file is 0-padded as the schema says; the feature step pads: SET="features.padding=-1"'
+        return super()._hint(name)
+
     @property
     def program(self) -> str:
-        """Name of the npz without its suffix."""
+        """File name of the npz without its suffix."""
         return self.name or re.sub(r"[^\w.-]", "_", Source.of(self.source).name).lstrip(".")
 
     @property
     def npz(self) -> Path:
-        """The competition file."""
-        folder = get_collection(self.collection).folder(resolve(self.data_root), "test")
+        """Path of the competition file."""
+        folder = get_collection(self.collection).folder(resolve(self.data_root), TEST)
         return folder / f"{self.program}.npz"
 
     @property
     def folder(self) -> str:
-        """Folder of the picture, the table of configurable nodes and the executed notebook."""
+        """Folder of the graph picture, the table of configurable nodes and the executed notebook."""
         return f"{self.data_root}/programs/{self.program}"
 
 
@@ -108,9 +112,9 @@ class Conversion:
     Args:
         module: Its HLO.
         nodes: Its configurable nodes.
-        arrays: Of the competition file, by key.
-        npz: The competition file.
-        labels: What ``config_runtime`` holds.
+        arrays: Arrays of the competition file by key.
+        npz: Path of the competition file.
+        labels: What ``config_runtime`` holds, in words.
     """
 
     module: Module
@@ -121,14 +125,15 @@ class Conversion:
 
 
 def convert(config: ConvertConfig) -> Conversion:
-    """Write the competition file of a program, with a picture and a table of it beside.
+    """Write the competition file of a program, a picture of its graph and a table of its configurable nodes.
 
     Args:
         config: Settings.
 
     Raises:
-        ConfigError: The source is no program, or what compiling needs is not installed.
-        DataError: The file is missing or not HLO, the program has no place in the competition's format, or
+        ConfigError: The source is neither an HLO file nor ``model.py:FUNCTION``, or the compiler is needed
+            and not installed.
+        DataError: The file is missing or not HLO, the competition's format cannot represent the program, or
             the compiler failed on it.
     """
     source = Source.of(config.source)
@@ -140,9 +145,9 @@ def convert(config: ConvertConfig) -> Conversion:
     check_module(source.path, module, config.allow_unknown)
     nodes = configurable_nodes(module)
     if not nodes:
-        problem = "it has no convolution, dot or reshape, the instructions that are configurable"
+        problem = "it has no convolution, dot or reshape, the configurable instructions"
         raise DataError(source.path, problem, "Convert a program with one of them")
-    arrays = graph_arrays(module, fill=config.padding)
+    arrays = graph_arrays(module)
     if config.configs == MEASURED:
         arrays |= _measured(source.path, program.runs)
         labels = "measured runtime, ns"
@@ -162,13 +167,15 @@ def convert(config: ConvertConfig) -> Conversion:
 
 def _measured(path: Path, runs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     if "node_config_feat" not in runs:
-        raise DataError(path, "holds no measured layout runs", "Set configs to how many are to be drawn")
+        remedy = "Set configs to the number of configurations to sample"
+        raise DataError(path, "holds no measured layout runs", remedy)
     return runs
 
 
 def _write(conversion: Conversion, config: ConvertConfig) -> None:
     content = hashlib.sha256(conversion.module.SerializeToString(deterministic=True)).hexdigest()
-    artifact = Artifact(resolve(config.folder), config.identity(), {"module": content}, (config.npz,))
+    folder, inputs = resolve(config.folder), {"module": content}
+    artifact = Artifact(folder, config.identity(), inputs, products=(config.npz,))
     with artifact.building():
         with atomic_path(config.npz) as temporary:
             np.savez_compressed(temporary, **conversion.arrays)
@@ -180,15 +187,15 @@ def _write(conversion: Conversion, config: ConvertConfig) -> None:
 
 
 def check_module(path: Path, module: Module, allow_unknown: bool) -> None:
-    """Refuse what the competition's format cannot hold.
+    """Raise :class:`DataError` if the competition's format cannot represent a module.
 
     Args:
-        path: Where the program comes from, for messages.
+        path: Source of the program, for messages.
         module: Its HLO.
-        allow_unknown: Whether an opcode may have no number.
+        allow_unknown: Accept opcodes that the competition does not number.
 
     Raises:
-        DataError: A shape is dynamic, or an opcode unknown.
+        DataError: A shape is dynamic, or an opcode is unknown.
     """
     opcodes: Counter = Counter()
     for computation in module.computations:
@@ -201,7 +208,7 @@ def check_module(path: Path, module: Module, allow_unknown: bool) -> None:
     if unknown and not allow_unknown:
         problem = f"the competition has no number for the opcode {', '.join(unknown)}"
         raise DataError(
-            path, problem, "To give it the number 0, which no model has seen, set allow_unknown=True"
+            path, problem, "To give it the number 0, which no model was trained on, set allow_unknown=True"
         )
 
 
@@ -210,12 +217,12 @@ def _is_dynamic(shape) -> bool:
 
 
 def draw_configurations(nodes: list[ConfigurableNode], count: int, seed: int) -> list[Configuration]:
-    """Distinct configurations, the compiler's default first, the others at random.
+    """Sample distinct configurations, the compiler's default first.
 
     Args:
         nodes: The configurable nodes.
-        count: Configurations wanted; a small space has fewer.
-        seed: Of the draw.
+        count: Maximum number of configurations; a small space has fewer.
+        seed: Seed of the random generator.
     """
     rng = random.Random(seed)
     found = {encode({}, nodes).tobytes(): {}}
@@ -231,17 +238,20 @@ def draw_configurations(nodes: list[ConfigurableNode], count: int, seed: int) ->
 def estimate_cycles(
     path: Path, module: Module, configurations: list[Configuration], labeller: Labeller
 ) -> tuple[list[Configuration], list[int]]:
-    """The compiler's estimated cycles of the configurations that it takes; the default must be one of them.
+    """Estimate the cycles of configurations with the TPU compiler.
 
     Args:
-        path: Where the program comes from, for messages.
+        path: Source of the program, for messages.
         module: Its HLO.
-        configurations: The default first.
-        labeller: Of layouts.
+        configurations: Configurations, the compiler's default first.
+        labeller: Labeller with the task :func:`fastslow.xla.compile_pool.layout_label`.
+
+    Returns:
+        The configurations that the compiler accepted, and their cycles.
 
     Raises:
         ConfigError: libtpu is not installed.
-        DataError: The compiler failed on the program under its default.
+        DataError: The compiler failed on the default configuration.
     """
     programs = [constrain(module, c).SerializeToString(deterministic=True) for c in configurations]
     with labeller.workers() as label:
@@ -253,10 +263,13 @@ def estimate_cycles(
 
 
 def summarise(conversion: Conversion) -> pd.Series:
-    """What was found and written: sizes of the graph, of the space of configurations and of the file.
+    """Return the sizes of the graph, of its configuration space and of the file.
 
     Args:
         conversion: A converted program.
+
+    Returns:
+        One value per fact, named after the npz.
     """
     arrays, nodes = conversion.arrays, conversion.nodes
     unknown = {i.opcode for c in conversion.module.computations for i in c.instructions} - OPCODES.keys()

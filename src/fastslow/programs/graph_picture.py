@@ -1,7 +1,7 @@
-"""Pictures of a program's graph, operands before their users, with the configurable nodes in colour.
+"""Draw the graph of a program: operands before their users, configurable nodes in colour.
 
-A small graph is drawn node by node, a large one as dots in lines that are read like text; of a large one the
-surroundings of a node can be drawn node by node. They need no more than the arrays of a competition npz file.
+Nodes of a small graph are boxes; those of a large one are dots in lines that are read like text, and the
+neighbourhood of one node can be drawn as boxes. The arrays of a competition file are all that is needed.
 """
 
 from collections.abc import Mapping
@@ -21,42 +21,50 @@ from fastslow.competition.opcodes import CONVOLUTION, DOT, OPCODES, RESHAPE, opc
 from fastslow.features.pruning import WHOLE_GRAPH, hop_distance
 from fastslow.programs.layered_drawing import assign_layers, place, split_long_edges
 
-MOST_BOXES = 150
-MOST_NEIGHBOURS = 30
-SMALL_COMPUTATION = 16  # nodes; one without a configurable node (the sum of a reduce) is left out
-COLOURS = {CONVOLUTION: "#e69f00", DOT: "#56b4e9", RESHAPE: "#2fb892"}  # told apart by the colour-blind too
+MAX_BOXES = 150  # nodes up to which a graph is drawn as boxes
+MAX_NEIGHBOURS = 30  # nodes of a drawn neighbourhood
+# nodes up to which a called computation without a configurable node (the sum of a reduce) is not drawn
+SMALL_COMPUTATION = 16
+# colours that remain distinguishable with colour blindness
+COLOURS = {CONVOLUTION: "#e69f00", DOT: "#56b4e9", RESHAPE: "#2fb892"}
 _CONSTANTS = [OPCODES["constant"], OPCODES["iota"]]
 _INPUTS = [OPCODES["parameter"], *_CONSTANTS]
 _CHARACTER, _BOX, _LAYER, _GAP, _BEND = 0.066, 0.32, 0.6, 0.12, 0.1  # inches
-_LEAST_WIDTH, _DOTS_WIDTH, _DOTS_HEIGHT = 5.0, 12.0, 6.0  # inches
-_SHORT = 3  # columns
-_DOTS_COLUMN = 24  # most dots above each other: a layer with more takes several columns
+_MIN_WIDTH, _DOTS_WIDTH, _DOTS_HEIGHT = 5.0, 12.0, 6.0  # inches
+_SHORT = 3  # columns that an edge may span before it is drawn fainter
+_DOTS_COLUMN = 24  # dots in a column; a layer with more takes several columns
 
 
 def plot_graph(arrays: Mapping[str, np.ndarray], title: str) -> Figure:
-    """The whole graph: boxes with opcode, node number, type and shape; dots where there are over 150 nodes.
+    """Draw the whole graph: boxes with opcode, node number, type and shape, or dots for over 150 nodes.
 
     Args:
-        arrays: Those of a layout file: ``node_feat`` (N, 140), ``node_opcode`` (N,), ``edge_index`` (E, 2)
+        arrays: Arrays of a layout file: ``node_feat`` (N, 140), ``node_opcode`` (N,), ``edge_index`` (E, 2)
             and ``node_config_ids`` (K,).
         title: Name of the program.
+
+    Returns:
+        A figure; its legend counts the configurable nodes by opcode.
     """
     nodes = _without_small_computations(arrays)
     left_out = len(arrays["node_opcode"]) - len(nodes)
     title += f": {len(arrays['node_opcode']):,} nodes, {len(arrays['node_config_ids']):,} configurable"
     if left_out:
         title += f"; {left_out:,} of small called computations are not drawn"
-    if len(nodes) <= MOST_BOXES:
+    if len(nodes) <= MAX_BOXES:
         return _draw_boxes(arrays, nodes, title)
     return _draw_dots(arrays, nodes, f"{title}\nread like text: operands before their users")
 
 
 def plot_surroundings(arrays: Mapping[str, np.ndarray], node: int | None = None) -> Figure:
-    """A node and those around it, as many hops as give a picture of at most 30 nodes.
+    """Draw the neighbourhood of a node, with as many hops as fit into 30 nodes.
 
     Args:
         arrays: As for :func:`plot_graph`.
-        node: Its number; the configurable node with the largest output if not given.
+        node: Number of the node; the configurable node with the largest output by default.
+
+    Returns:
+        A figure; the node has a thick border.
     """
     if node is None:
         ids = arrays["node_config_ids"]
@@ -64,17 +72,17 @@ def plot_surroundings(arrays: Mapping[str, np.ndarray], node: int | None = None)
     distance = hop_distance(arrays["edge_index"], len(arrays["node_opcode"]), np.array([node]), WHOLE_GRAPH)
     reached = np.flatnonzero(distance >= 0)
     nearest = reached[np.argsort(distance[reached], kind="stable")]
-    hops = distance[nearest[MOST_NEIGHBOURS]] - 1 if len(nearest) > MOST_NEIGHBOURS else distance.max()
-    hops = max(1, hops)  # of one hop that is too many, the first ones
-    shown = nearest[distance[nearest] <= hops][:MOST_NEIGHBOURS]
+    hops = distance[nearest[MAX_NEIGHBOURS]] - 1 if len(nearest) > MAX_NEIGHBOURS else distance.max()
+    hops = max(1, hops)  # where one hop already has too many nodes, only the first ones are drawn
+    shown = nearest[distance[nearest] <= hops][:MAX_NEIGHBOURS]
     title = f"around {opcode_name(int(arrays['node_opcode'][node]))} #{node}, {hops} hops"
     return _draw_boxes(arrays, np.sort(shown), title, node)
 
 
 def _without_small_computations(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-    """The nodes of every computation that is the entry, large, or holds a configurable node.
+    """Return the nodes of the entry and of every computation that is large or has a configurable node.
 
-    What calls join and nothing else does are different computations.
+    Computations are the connected components of the graph without its call edges.
     """
     num_nodes = len(arrays["node_opcode"])
     calls = _calls(arrays, arrays["edge_index"])
@@ -89,12 +97,15 @@ def _without_small_computations(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def _calls(arrays: Mapping[str, np.ndarray], edges: np.ndarray) -> np.ndarray:
-    """Whether an edge leads from a caller to the root of what it calls: a root has no other users."""
+    """Return whether edges lead from a caller to the root of the called computation, (E,) bool.
+
+    A root has no other users.
+    """
     return arrays["node_feat"][edges[:, 1], node_columns.IS_ROOT] > 0
 
 
 def _edges_between(arrays: Mapping[str, np.ndarray], nodes: np.ndarray) -> np.ndarray:
-    """Edges between some nodes, as positions among them."""
+    """Return the edges between some nodes, as positions in ``nodes``."""
     position = np.full(len(arrays["node_opcode"]), -1)
     position[nodes] = np.arange(len(nodes))
     edges = position[arrays["edge_index"]]
@@ -107,7 +118,7 @@ def _layers(arrays: Mapping[str, np.ndarray], nodes: np.ndarray, edges: np.ndarr
 
 
 def _label(row: np.ndarray, opcode: int, node: int) -> str:
-    """Two lines: opcode and node number, element type and shape."""
+    """Return a label of two lines: opcode and node number, element type and shape."""
     kind = node_columns.ELEMENT_TYPES[np.argmax(row[node_columns.ELEMENT_TYPE])]
     if kind == "tuple":
         kind = f"{row[node_columns.TUPLE_SHAPES]:.0f} tensors"
@@ -117,7 +128,7 @@ def _label(row: np.ndarray, opcode: int, node: int) -> str:
 
 
 def _canvas(size: tuple[float, float], title: str) -> tuple[Figure, Axes]:
-    """A figure with axes of that width and height in inches, without ticks, title above and legend below."""
+    """Create a figure with axes of that width and height in inches, with room for title and legend."""
     width, height = size
     margin, head, foot = 0.15, 0.5, 0.4
     whole = (width + 2 * margin, height + head + foot)
@@ -155,7 +166,7 @@ def _add_legend(axes: Axes, arrays: Mapping[str, np.ndarray], nodes: np.ndarray,
 def _draw_boxes(
     arrays: Mapping[str, np.ndarray], nodes: np.ndarray, title: str, marked: int | None = None
 ) -> Figure:
-    """Every node a box, layers from top to bottom."""
+    """Draw every node as a box, layers from top to bottom."""
     opcodes = arrays["node_opcode"][nodes].tolist()
     labels = [_label(arrays["node_feat"][n], opcode, n) for n, opcode in zip(nodes, opcodes, strict=True)]
     box = np.array([_CHARACTER * max(map(len, label.split("\n"))) + 0.1 for label in labels])
@@ -166,7 +177,7 @@ def _draw_boxes(
     x = place(steps, layer, width, np.repeat([1.0, 4.0], [len(nodes), bends]))
     y = -_LAYER * layer
     left, right = (x - width / 2).min(), (x + width / 2).max()
-    room = max(0, _LEAST_WIDTH - (right - left)) / 2
+    room = max(0, _MIN_WIDTH - (right - left)) / 2
     figure, axes = _canvas((right - left + 2 * room, _LAYER * (layer.max() + 1)), title)
     axes.set(xlim=(left - room, right + room), ylim=(y.min() - _LAYER / 2, _LAYER / 2))
     calls = _calls(arrays, nodes[edges])
@@ -188,7 +199,7 @@ def _draw_boxes(
 
 
 def _curve(x: np.ndarray, y: np.ndarray) -> Curve:
-    """A smooth line from an operand through the bends of an edge to its user, vertical in every layer."""
+    """Return a smooth line from an operand through the bends of an edge to its user."""
     half = _BOX / 2
     points, codes = [(x[0], y[0] - half)], [Curve.MOVETO]
     for i in range(1, len(x)):
@@ -202,15 +213,15 @@ def _curve(x: np.ndarray, y: np.ndarray) -> Curve:
 
 
 def _draw_dots(arrays: Mapping[str, np.ndarray], nodes: np.ndarray, title: str) -> Figure:
-    """Every node a dot, layers from left to right, in as many lines as fill the picture."""
+    """Draw every node as a dot, layers from left to right, in as many lines as fill the picture."""
     edges = _edges_between(arrays, nodes)
     layer = _layers(arrays, nodes, edges)
     wanted = place(edges, layer, np.ones(len(nodes)), np.ones(len(nodes)))
     at, line = _lines(layer, wanted)
     figure, axes = _canvas((_DOTS_WIDTH, _DOTS_HEIGHT), title)
-    shown = at[edges[np.equal(*line[edges].T)]]  # none from line to line
+    shown = at[edges[np.equal(*line[edges].T)]]  # edges between lines are not drawn
     length = np.abs(np.subtract(*shown[..., 0].T))
-    faint = np.clip(_SHORT / np.maximum(length, 1), 0.02, 0.7)  # many long ones would hide all the rest
+    faint = np.clip(_SHORT / np.maximum(length, 1), 0.02, 0.7)  # many long edges would hide everything else
     axes.add_collection(LineCollection(shown, colors="0.5", linewidths=0.4, alpha=faint, zorder=1))
     opcode = arrays["node_opcode"][nodes].astype(int)
     opcode[~np.isin(nodes, arrays["node_config_ids"])] = -1
@@ -226,9 +237,9 @@ def _draw_dots(arrays: Mapping[str, np.ndarray], nodes: np.ndarray, title: str) 
 
 
 def _lines(layer: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Positions (N, 2) and line (N,) of dots: layers as columns, wide ones as several, broken into lines.
+    """Return positions (N, 2) and lines (N,) of dots: layers are one or several columns, broken into lines.
 
-    The number of lines is the one with which the whole is shaped most like the picture.
+    The number of lines is chosen such that the aspect ratio is closest to that of the picture.
     """
     order = np.lexsort((wanted, layer))
     sizes = np.unique(layer, return_counts=True)[1]
@@ -238,7 +249,7 @@ def _lines(layer: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarra
     row[order] = np.concatenate([np.arange(height) - (height - 1) / 2 for height in heights])
 
     def shape(length: int) -> np.ndarray:
-        """Height of each line of that many columns."""
+        """Return the height of each line for lines of that many columns."""
         return np.maximum.reduceat(heights, np.arange(0, len(heights), length)) + 2
 
     lengths = {-(-len(heights) // lines) for lines in range(1, min(40, len(heights)) + 1)}

@@ -1,6 +1,7 @@
-"""Layered placement of a directed acyclic graph for a drawing (Sugiyama, Tagawa and Toda 1981).
+"""Layered layout of a directed acyclic graph for drawing (Sugiyama, Tagawa and Toda 1981).
 
-Nodes are put into layers, ordered within them so that few edges cross, and moved near their neighbours.
+Nodes are assigned to layers, ordered within them such that few edges cross, and moved close to their
+neighbours.
 """
 
 from graphlib import TopologicalSorter
@@ -8,25 +9,25 @@ from graphlib import TopologicalSorter
 import numpy as np
 from scipy.optimize import isotonic_regression
 
-_LAST = 4  # sweeps towards operands and users alike
+_LAST = 4  # final sweeps, which use operands and users together
 
 
 def assign_layers(edge_index: np.ndarray, num_nodes: int, constants: np.ndarray) -> np.ndarray:
-    """A layer for each node, every operand in an earlier one than its users, so that edges are short.
+    """Assign nodes to layers: every operand before its users, with short edges.
 
-    A node stands right behind the last of its operands, or right before the first of its users where that
-    shortens more edges than it lengthens: a weight, say, and what is made of it alone.
+    A node is placed right after the last of its operands, or right before the first of its users where that
+    shortens more edges than it lengthens: a weight, for example, and values computed from it alone.
 
     Args:
         edge_index: ``(E, 2)``; row ``(u, v)``: u consumes v's output.
         num_nodes: N.
-        constants: Nodes without operands whose edges may be long.
+        constants: Nodes without operands whose edges may be long, as node numbers.
 
     Returns:
         ``(N,)`` int64, 0 the first layer.
 
     Raises:
-        graphlib.CycleError: A node is its own operand by some path.
+        graphlib.CycleError: The graph has a cycle.
     """
     operands: list[list[int]] = [[] for _ in range(num_nodes)]
     users: list[list[int]] = [[] for _ in range(num_nodes)]
@@ -40,7 +41,7 @@ def assign_layers(edge_index: np.ndarray, num_nodes: int, constants: np.ndarray)
         layer[node] = 1 + max((layer[operand] for operand in operands[node]), default=-1)
         constant[node] |= bool(operands[node]) and all(constant[operand] for operand in operands[node])
         lengthened[node] = sum(cost[operand] for operand in operands[node])
-        if not constant[node]:  # an only user takes its operand along where that costs less than one edge
+        if not constant[node]:  # an operand moves with its only user where that costs less than one edge
             cost[node] = min(1.0, lengthened[node]) if len(users[node]) == 1 else 1.0
     for node in reversed(order):
         if len(users[node]) > lengthened[node]:
@@ -50,15 +51,15 @@ def assign_layers(edge_index: np.ndarray, num_nodes: int, constants: np.ndarray)
 
 
 def split_long_edges(edge_index: np.ndarray, layer: np.ndarray) -> tuple[np.ndarray, np.ndarray, list]:
-    """Lead each edge through one bend in every layer between its ends.
+    """Split each edge at a bend in every layer between its ends.
 
     Args:
         edge_index: ``(E, 2)``; row ``(u, v)``: u consumes v's output.
-        layer: ``(N,)`` as of :func:`assign_layers`.
+        layer: ``(N,)`` layers as returned by :func:`assign_layers`.
 
     Returns:
-        Edges between neighbouring layers (E', 2) over the N nodes and the bends, numbered from N on; the
-        layer of nodes and bends; for each edge its E nodes and bends from user to operand.
+        Edges between adjacent layers (E', 2) over the N nodes and the bends, which are numbered from N on;
+        the layer of nodes and bends; and the nodes and bends of each of the E edges, from user to operand.
     """
     layers, routes = layer.tolist(), []
     for user, operand in np.asarray(edge_index).tolist():
@@ -72,17 +73,17 @@ def split_long_edges(edge_index: np.ndarray, layer: np.ndarray) -> tuple[np.ndar
 def place(
     edge_index: np.ndarray, layer: np.ndarray, width: np.ndarray, weight: np.ndarray, sweeps: int = 12
 ) -> np.ndarray:
-    """Positions within the layers: near the mean of the neighbours, without overlap.
+    """Place nodes within their layers: close to the mean of their neighbours, without overlap.
 
-    Sweeps go down, towards the mean of the operands, and up, towards that of the users; the last ones regard
-    both. In each layer nodes are sorted by where they want to be and moved apart with the least error.
+    Sweeps alternate between the mean of the operands (downwards) and of the users (upwards); the last ones
+    use both. In each layer nodes are sorted by their wanted position and separated by isotonic regression.
 
     Args:
         edge_index: ``(E, 2)``; row ``(u, v)``: u consumes v's output.
         layer: ``(N,)`` layer of each node.
-        width: ``(N,)`` room that each node needs.
-        weight: ``(N,)`` how strongly a node insists on its place.
-        sweeps: Passes over all layers.
+        width: ``(N,)`` width that each node needs.
+        weight: ``(N,)`` weight of a node's deviation from its wanted position.
+        sweeps: Number of passes over all layers.
 
     Returns:
         ``(N,)`` float64 centre of each node.
@@ -110,7 +111,7 @@ def place(
 
 
 def _neighbours(one: np.ndarray, other: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where the others of each node, taken in the given order, begin (N + 1,), and all those others (E,)."""
+    """Return neighbour lists in CSR form, nodes in the given order: starts (N + 1,) and neighbours (E,)."""
     position = np.empty(len(order), np.int64)
     position[order] = np.arange(len(order))
     count = np.bincount(position[one], minlength=len(order))
@@ -118,7 +119,7 @@ def _neighbours(one: np.ndarray, other: np.ndarray, order: np.ndarray) -> tuple[
 
 
 def _spread(wanted: np.ndarray, width: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Centres nearest to the wanted ones, in the given order, at which nothing overlaps."""
+    """Return the centres closest to the wanted ones, in the given order, without overlap."""
     if len(wanted) == 1:
         return wanted
     offset = np.cumsum(width) - width / 2

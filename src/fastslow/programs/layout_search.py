@@ -1,4 +1,4 @@
-"""Search for layout configurations to label: drawn at random, or bred from the fastest, as in TpuGraphs."""
+"""Search for layout configurations to label: random or genetic, as in TpuGraphs (arXiv 2308.13490)."""
 
 import random
 from dataclasses import dataclass, field
@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from fastslow.xla.layout_space import ConfigurableNode, Configuration, cross, draw, mutate
 
 SEARCHES = ("default", "random")
-"""``default`` is a genetic search that starts from the compiler's default; both names are TpuGraphs'."""
+"""``default`` is a genetic search that starts from the compiler's default; TpuGraphs uses the same names."""
 
-BATCH = 8  # configurations a program proposes between two looks at the labels
-DRAW_RATES = (0.1, 0.3, 0.6)  # share of nodes that a random configuration sets, one drawn for each
+BATCH = 8  # configurations that a program proposes per round
+DRAW_RATES = (0.1, 0.3, 0.6)  # probability that a node is set; one is drawn per random configuration
 MUTATION_RATES = (0.1, 0.3, 0.6)
 CROSSOVER = 0.3  # probability that a configuration has two parents
-ELITE = 6  # the fastest so far, the parents
-TRIES = 60  # draws in a row without a new configuration, after which the space counts as exhausted
+ELITE = 6  # number of parents: the fastest configurations so far
+TRIES = 60  # consecutive draws without a new configuration after which the space counts as exhausted
 
 
 @dataclass
@@ -23,10 +23,10 @@ class Search:
     Args:
         kind: One of :data:`SEARCHES`.
         nodes: The program's configurable nodes.
-        name: What chance depends on, with the number of labels; so a search that is interrupted and run again
+        name: Seed, together with the number of labels, so that an interrupted search that is run again
             proposes the same.
-        labels: What was labelled so far: configuration and cycles, None where the compile failed.
-        exhausted: No new configuration was found.
+        labels: Configurations labelled so far with their cycles, None where the compile failed.
+        exhausted: Whether no new configuration was found.
     """
 
     kind: str
@@ -36,17 +36,20 @@ class Search:
     exhausted: bool = False
 
     def succeeded(self) -> list[tuple[Configuration, int]]:
-        """The configurations with a label, in the order in which they were proposed."""
+        """Return the configurations with a label, in the order of proposal."""
         return [(configuration, cycles) for configuration, cycles in self.labels if cycles is not None]
 
     def propose(self, wanted: int) -> list[Configuration]:
-        """The next configurations to label, new ones only.
+        """Return the next configurations to label, only new ones.
 
         The genetic search begins with the compiler's default and repeats it in its second round, as published
         files repeat configurations.
 
         Args:
-            wanted: How many labels are still missing; at most :data:`BATCH` configurations come at once.
+            wanted: Number of labels still missing.
+
+        Returns:
+            At most :data:`BATCH` configurations.
         """
         rng = random.Random(f"{self.name}/{self.kind}/{len(self.labels)}")
         seen = {_key(configuration) for configuration, _ in self.labels}

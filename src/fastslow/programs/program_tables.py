@@ -1,12 +1,14 @@
-"""Tables of what a converted program holds: sizes, opcodes, configurable nodes."""
+"""Tables of a converted program: its opcodes, its configurable nodes and their layouts."""
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 
+import numpy as np
 import pandas as pd
 
 from fastslow.competition.opcodes import OPCODES
-from fastslow.competition.schema import ROLES
+from fastslow.competition.schema import LAYOUT_WIDTH, ROLES
 from fastslow.xla.layout_space import ConfigurableNode
 from fastslow.xla.messages import PRIMITIVE_TYPES, Module
 
@@ -14,19 +16,24 @@ _TYPE_NAMES = {number: name for name, number in PRIMITIVE_TYPES.items()}
 
 
 def log10_configurations(node: ConfigurableNode) -> float:
-    """Logarithm of how many configurations a node has, left to the compiler being one."""
+    """Return the decimal logarithm of the number of configurations of a node.
+
+    Leaving the node to the compiler counts as one of them.
+    """
     choices = math.prod(max(1, len(options)) for options in node.options)
     return math.log10(choices + any(node.options))
 
 
 def count_opcodes(module: Module, nodes: list[ConfigurableNode]) -> pd.DataFrame:
-    """A row an opcode, most frequent first: its number, nodes, and what is configurable of them.
-
-    ``layouts`` is the most that a tensor can choose from, ``log10_configurations`` is of all nodes together.
+    """Return a table of the opcodes, the most frequent first.
 
     Args:
         module: The program's HLO.
         nodes: Its configurable nodes.
+
+    Returns:
+        One row per opcode: its number in the competition, the number of nodes and of configurable nodes, the
+        maximum number of ``layouts`` of one tensor, and ``log10_configurations`` of all its nodes together.
     """
     counts = Counter(i.opcode for c in module.computations for i in c.instructions)
     rows = []
@@ -47,11 +54,14 @@ def count_opcodes(module: Module, nodes: list[ConfigurableNode]) -> pd.DataFrame
 
 
 def list_configurable(module: Module, nodes: list[ConfigurableNode]) -> pd.DataFrame:
-    """A row a configurable node: number, name, opcode, and each tensor's shape and count of layouts.
+    """Return a table of the configurable nodes.
 
     Args:
         module: The program's HLO.
         nodes: Its configurable nodes.
+
+    Returns:
+        One row per node: its number, name and opcode, and shape and number of layouts of each tensor.
     """
     by_node = {node.node: node for node in nodes}
     rows, number = [], 0
@@ -69,6 +79,27 @@ def list_configurable(module: Module, nodes: list[ConfigurableNode]) -> pd.DataF
 
 
 def format_shape(shape) -> str:
-    """A shape as in HLO's text, ``f32[8,128]``, without its layout."""
+    """Format a shape as HLO text without layout, such as ``f32[8,128]``."""
     sizes = ",".join(map(str, shape.dimensions))
     return f"{_TYPE_NAMES.get(shape.element_type, '?')}[{sizes}]"
+
+
+def list_layouts(arrays: Mapping[str, np.ndarray], config: int) -> pd.DataFrame:
+    """Return a table of the layouts that one configuration chooses.
+
+    Args:
+        arrays: Arrays of a layout file: ``node_config_ids`` (K,) and ``node_config_feat`` (C, K, 18).
+        config: Number of the configuration, 0 to C - 1.
+
+    Returns:
+        One row per configurable node with the minor-to-major order of each tensor as in HLO text, ``{1,0}``;
+        ``compiler`` where the compiler decides or the node has no such tensor.
+    """
+    layouts = arrays["node_config_feat"][config].reshape(-1, len(ROLES), LAYOUT_WIDTH).astype(int)
+    rows = [map(_format_layout, tensors) for tensors in layouts]
+    return pd.DataFrame(rows, pd.Index(arrays["node_config_ids"], name="node"), ROLES)
+
+
+def _format_layout(layout: np.ndarray) -> str:
+    named = [str(dimension) for dimension in layout if dimension >= 0]
+    return "{" + ",".join(named) + "}" if named else "compiler"

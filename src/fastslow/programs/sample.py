@@ -1,20 +1,18 @@
-"""A sample competition from source: programs of the zoo, labelled by the TPU compiler (``make sample``).
+"""Make a sample competition from source: programs of the zoo, labelled by the TPU compiler (``make sample``).
 
-Every stage goes through the labellers' cache, so an interrupted run goes on where it stopped.
+Every compile is cached, so an interrupted run resumes where it stopped.
 """
 
-import argparse
 import base64
 import importlib.metadata
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from fastslow.core.errors import ConfigError, DataError
+from fastslow.core.errors import ConfigError
 from fastslow.core.progress import progress
-from fastslow.core.settings import Config, NonNegative, PositiveFloat, parse_settings, resolve, unkeyed
+from fastslow.core.settings import Config, NonNegative, PositiveFloat, resolve, unkeyed
 from fastslow.programs.layout_search import SEARCHES, Search
 from fastslow.programs.sample_files import (
     layout_graphs,
@@ -33,12 +31,12 @@ from fastslow.xla.messages import Module
 
 @dataclass(frozen=True)
 class Amount:
-    """How much of everything.
+    """Size of a sample competition.
 
     Args:
-        sizes: Sizes of zoo programs to take.
-        configurations: Labels per program and search.
-        kernels: Fused kernels per program in the tile collection, at most.
+        sizes: Sizes of zoo programs to include.
+        configurations: Number of labels per program and search.
+        kernels: Maximum number of fused kernels per program in the tile collection.
     """
 
     sizes: tuple[str, ...]
@@ -56,51 +54,51 @@ class SampleConfig(Config):
     """Settings of a sample competition."""
 
     size: Literal[*SIZES] = "small"
-    """``small``, the one in the repository, or ``large``: four times the programs and configurations, many
-    hours on two cores."""
+    """Size of the sample: ``small`` is the one in the repository, ``large`` has four times the programs and
+    configurations and takes days on two cores."""
     out: str = unkeyed("")
-    """Folder of the competition; if empty, ``data/sample`` or ``data/large``, and ``data/selection`` for some
-    programs."""
+    """Folder to write; if empty ``data/sample`` or ``data/large`` by size, or ``data/selection`` if
+    ``programs`` is set."""
     labels: str = unkeyed("data/labels")
-    """Folder of the labels' cache; a run that finds its labels there compiles nothing."""
+    """Folder of the cache of labels; programs whose labels are there are not compiled again."""
     programs: str = ""
-    """Only these programs of the zoo, separated by spaces; all of the size if empty."""
+    """Programs of the zoo to include, separated by spaces; all of the size if empty."""
     generation: Literal[*TOPOLOGIES] = "v3"
-    """TPU generation, one of :data:`fastslow.xla.libtpu.TOPOLOGIES`."""
+    """TPU generation to compile for; TpuGraphs was measured on v3."""
     processes: NonNegative = unkeyed(0)
-    """Compiles at a time; 0 for as many as cores. One takes 1.4 cores and up to 1 GB."""
+    """Number of compiles side by side, 0 for one per core; each takes 1.4 cores and up to 1 GB."""
     seconds: PositiveFloat = 120.0
-    """Time limit of one compile; a program that exceeds it has one label less."""
+    """Time limit of one compile in seconds; a configuration that exceeds it has no label."""
     memory_gb: PositiveFloat = 6.0
-    """Memory limit of one compile in GB."""
+    """Memory limit of one compile in GB; a configuration that exceeds it has no label."""
     seed: NonNegative = 0
-    """Of searches and draws."""
+    """Seed of the searches for configurations and of the order of rows."""
 
     def check(self) -> None:
-        """Check ranges."""
+        """Check that the programs exist."""
         unknown = [name for name in self.programs.split() if name not in PROGRAMS]
-        self.require(not unknown, "programs", f"made of the zoo's programs ({' '.join(unknown)} are not)")
+        self.require(not unknown, "programs", f"a list of programs of the zoo ({' '.join(unknown)} are not)")
 
     @property
     def amount(self) -> Amount:
-        """How much of everything."""
+        """Numbers of programs, configurations and kernels."""
         return SIZES[self.size]
 
     @property
     def folder(self) -> Path:
         """Folder of the competition."""
         if self.programs and not self.out:
-            return resolve("data/selection")  # some programs must not replace the whole sample
+            return resolve("data/selection")  # a selection must not replace the whole sample
         return resolve(self.out or {"small": "data/sample", "large": "data/large"}[self.size])
 
     def zoo(self) -> list[ZooProgram]:
-        """The programs to label."""
+        """Return the programs to label."""
         names = self.programs.split()
         return [p for p in PROGRAMS.values() if (p.name in names if names else p.size in self.amount.sizes)]
 
     @staticmethod
     def versions() -> dict[str, str]:
-        """Versions that labels and files depend on."""
+        """Return the versions of the packages that labels and files depend on."""
         return {name: importlib.metadata.version(name) for name in ("libtpu", "jax", "numpy")}
 
 
@@ -110,11 +108,11 @@ class LabelledProgram:
 
     Args:
         program: The program.
-        split: Its split, which its family decides.
-        module: It as it stands before layout assignment, of which every configuration is made.
-        searches: By name, see :data:`fastslow.programs.layout_search.SEARCHES`.
-        tiles: The record of :func:`fastslow.xla.compile_pool.tile_label`.
-        compiles: Records of all layout compiles, failures included.
+        split: Its split, decided by its family.
+        module: The program before layout assignment, on which configurations are imposed.
+        searches: Search by name, see :data:`fastslow.programs.layout_search.SEARCHES`.
+        tiles: Record of :func:`fastslow.xla.compile_pool.tile_label`.
+        compiles: Records of all layout compiles, including failures.
     """
 
     program: ZooProgram
@@ -126,15 +124,15 @@ class LabelledProgram:
 
 
 def label_programs(config: SampleConfig) -> tuple[list[LabelledProgram], dict[str, str]]:
-    """Label programs: every configuration of both searches, and the tile candidates of every kernel.
+    """Label the configurations of both searches and the tile candidates of every kernel.
 
-    A small layout space, or failures, leave a program fewer labels than wanted.
+    A program with a small layout space, or with failures, gets fewer labels than wanted.
 
     Args:
-        config: Which programs, and how.
+        config: Settings.
 
     Returns:
-        The labelled programs, and by name the message of each that did not compile.
+        The labelled programs, and the error message by name of each program that did not compile.
     """
     programs, cache = config.zoo(), resolve(config.labels) / "labels.sqlite"
     limits = {
@@ -166,7 +164,7 @@ def label_programs(config: SampleConfig) -> tuple[list[LabelledProgram], dict[st
 
 
 def _run_searches(labelled: list[LabelledProgram], configurations: int, label) -> None:
-    """Let all searches propose, label the proposals side by side, and so on until all have their labels."""
+    """Alternate between proposals of all searches and labels for them, until every search is complete."""
     for number in range(1, 2 * configurations):
         batch = list(_proposals(labelled, configurations))
         if not batch:
@@ -188,11 +186,21 @@ def _proposals(labelled: list[LabelledProgram], configurations: int) -> Iterator
 
 
 def make_sample(config: SampleConfig) -> Path:
-    """Make a sample competition; returns its folder.
+    """Make a sample competition with the TPU compiler, and print where it is.
+
+    An interrupted run resumes where it stopped, since every label is cached.
+
+    Args:
+        config: Settings.
+
+    Returns:
+        Its folder.
 
     Raises:
-        ConfigError: libtpu or JAX is missing, or no program gave a graph.
+        ConfigError: libtpu or JAX is not installed, or no program gave a graph.
+        DataError: The cache of labels is not readable.
     """
+    require_compiler()
     labelled, left_out = label_programs(config)
     graphs, seen = [], set()
     for one in labelled:
@@ -209,32 +217,5 @@ def make_sample(config: SampleConfig) -> Path:
     graphs = ordered(graphs)
     readme = sample_readme(graphs, labelled, left_out, config)
     write_competition(graphs, readme, config.folder)
+    print(f"{config.folder}: made; its README.md describes the content")
     return config.folder
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Command line; returns the exit code."""
-    about = "Make a sample competition with the TPU compiler; an interrupted run goes on where it stopped."
-    parser = argparse.ArgumentParser(prog="python -m fastslow.sample", description=about)
-    parser.add_argument(
-        "settings",
-        nargs="*",
-        metavar="NAME=VALUE",
-        help="settings, such as size=large processes=4 out=FOLDER",
-    )
-    options = parser.parse_args(arguments)
-    try:
-        require_compiler()
-        folder = make_sample(SampleConfig(**parse_settings(options.settings)))
-    except (ConfigError, DataError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("\ninterrupted; the same command goes on where it stopped", file=sys.stderr)
-        return 130
-    print(f"{folder}: made; what is in it is in its README.md")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

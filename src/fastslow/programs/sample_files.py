@@ -1,4 +1,4 @@
-"""Writing a sample competition: the files, names and keys of the real one, from labelled programs."""
+"""Write a sample competition with the files, names and keys of the real one, from labelled programs."""
 
 import base64
 import csv
@@ -15,19 +15,20 @@ from pathlib import Path
 
 import numpy as np
 
-from fastslow.competition.catalog import COLLECTIONS, SPLITS, get_collection
+from fastslow.competition.catalog import COLLECTIONS, SPLITS, TEST, get_collection
+from fastslow.competition.metrics import TOP_K
+from fastslow.competition.schema import LAYOUT_WIDTH
 from fastslow.xla.graph_arrays import graph_arrays
-from fastslow.xla.layout_space import MAX_RANK, encode
+from fastslow.xla.layout_space import encode
 from fastslow.xla.messages import Module
-from fastslow.xla.tile_log import kernel_module
+from fastslow.xla.tile_log import kernel_module, tile_features
 
 MIN_SPREAD = 1.05  # largest label over smallest
 MIN_DISTINCT = 1 / 6  # distinct labels over labels
-MIN_CANDIDATES = 4  # of a fused kernel
+MIN_CANDIDATES = 4  # tile candidates of a fused kernel
 MAX_CANDIDATES = 300
-TOP_TILES = 5  # of a line of sample_submission.csv, as in the real one
 
-_ZIP_DATE = (1980, 1, 1, 0, 0, 0)  # a file's bytes must not depend on when it was made
+_ZIP_DATE = (1980, 1, 1, 0, 0, 0)  # the bytes of a file must not depend on the time
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class SampleGraph:
         name: File name without ``.npz``.
         program: The zoo's program.
         arrays: The competition's arrays, with true labels in ``config_runtime``.
-        chosen: The label of what the compiler chooses by itself; None if no configuration is its default.
+        chosen: Label of the compiler's own choice; None if no configuration is its default.
     """
 
     collection: str
@@ -52,12 +53,12 @@ class SampleGraph:
 
     @property
     def labels(self) -> np.ndarray:
-        """Estimated cycles by configuration, (C,) int64."""
+        """Estimated cycles of each configuration, (C,) int64."""
         return self.arrays["config_runtime"]
 
     @property
     def spread(self) -> float:
-        """Largest label over smallest."""
+        """Ratio of the largest to the smallest label."""
         return float(self.labels.max() / self.labels.min())
 
     @property
@@ -66,8 +67,8 @@ class SampleGraph:
         return len(np.unique(self.labels))
 
     def published(self) -> dict[str, np.ndarray]:
-        """The arrays as they are published: a test file has no labels."""
-        if self.split != "test":
+        """Return the arrays to publish; a test file has no labels."""
+        if self.split != TEST:
             return self.arrays
         hidden = {"config_runtime": np.zeros_like(self.labels)}
         if "config_runtime_normalizers" in self.arrays:
@@ -76,11 +77,11 @@ class SampleGraph:
 
 
 def why_left_out(graphs: list[SampleGraph], wanted: int) -> str:
-    """Why a program is left out of the layout collections; empty if it is not.
+    """Return the reason to leave a program out of the layout collections; empty to keep it.
 
     Args:
-        graphs: Its graphs, one a search.
-        wanted: Labels wanted of each.
+        graphs: Its graphs, one per search.
+        wanted: Number of labels wanted of each.
     """
     if len(graphs) < 2:
         return "no configurable node, or no label"
@@ -96,9 +97,13 @@ def why_left_out(graphs: list[SampleGraph], wanted: int) -> str:
 
 
 def layout_graphs(labelled, seed: int) -> list[SampleGraph]:
-    """The layout graphs of a :class:`fastslow.programs.sample.LabelledProgram`, one a search that has labels.
+    """Return the layout graphs of a program, one per search that has labels.
 
-    The order of configurations is drawn, so that an index says nothing of a label.
+    Configurations are shuffled, so that the index carries no information on the label.
+
+    Args:
+        labelled: A :class:`fastslow.programs.sample.LabelledProgram`.
+        seed: Seed of the shuffling.
     """
     program, graph = labelled.program, graph_arrays(labelled.module)
     graphs = []
@@ -113,21 +118,21 @@ def layout_graphs(labelled, seed: int) -> list[SampleGraph]:
             "config_runtime": np.array([cycles for _, cycles in rows], np.int64),
         }
         chosen = next((cycles for configuration, cycles in rows if not configuration), None)
-        name = _digest(program.name) if labelled.split == "test" else program.name
+        name = _digest(program.name) if labelled.split == TEST else program.name
         collection = f"layout:{program.source}:{kind}"
         graphs.append(SampleGraph(collection, labelled.split, name, program.name, arrays, chosen))
     return graphs
 
 
 def tile_graphs(labelled, kernels: int, seed: int, seen: set[str]) -> Iterator[SampleGraph]:
-    """The fused kernels of a labelled program: convolutions and dots first, then those with most tiles.
+    """Yield the graphs of fused kernels: convolutions and dots first, then by number of candidates.
 
     Args:
         labelled: A :class:`fastslow.programs.sample.LabelledProgram`.
-        kernels: How many at most.
-        seed: Of the draw among more than :data:`MAX_CANDIDATES` candidates and of their order.
-        seen: Digests of the candidate tables so far; a kernel whose table is there is left out, and that of
-            one taken is added.
+        kernels: Maximum number of kernels.
+        seed: Seed of the sample of :data:`MAX_CANDIDATES` candidates and of their order.
+        seen: Digests of the candidate tables so far, extended in place; a kernel whose table is among them is
+            skipped.
     """
     program, record = labelled.program, labelled.tiles
     optimized = Module.FromString(base64.b64decode(record["module"]))
@@ -138,7 +143,7 @@ def tile_graphs(labelled, kernels: int, seed: int, seen: set[str]) -> Iterator[S
         if name in fusions
         and len(kernel["candidates"]) >= MIN_CANDIDATES
         and len({cycles for *_, cycles in kernel["candidates"]}) > 1
-        and max(len(bounds) for *tile, _ in kernel["candidates"] for bounds in tile) <= MAX_RANK
+        and max(len(bounds) for *tile, _ in kernel["candidates"] for bounds in tile) <= LAYOUT_WIDTH
     ]
     usable.sort(key=lambda item: (not item[1]["candidates"][0][0], -len(item[1]["candidates"]), item[0]))
     taken = 0
@@ -148,7 +153,7 @@ def tile_graphs(labelled, kernels: int, seed: int, seen: set[str]) -> Iterator[S
             seen.add(table)
             taken += 1
             identity = _digest(f"{program.name}/{name}")
-            stem = identity if labelled.split == "test" else f"{program.name}_{identity[:16]}"
+            stem = identity if labelled.split == TEST else f"{program.name}_{identity[:16]}"
             arrays = graph_arrays(kernel_module(optimized, name)) | _tile_arrays(kernel, f"{seed}/{identity}")
             del arrays["node_splits"]
             yield SampleGraph("tile:xla", labelled.split, stem, program.name, arrays, kernel["chosen"])
@@ -163,19 +168,10 @@ def _tile_arrays(kernel: Mapping, draw: str) -> dict[str, np.ndarray]:
     rng.shuffle(rows)
     labels = np.array([cycles for *_, cycles in rows], np.int64)
     return {
-        "config_feat": np.array([_tile_features(*tile) for *tile, _ in rows], np.float32),
+        "config_feat": np.array([tile_features(*tile, []) for *tile, _ in rows], np.float32),
         "config_runtime": labels,
         "config_runtime_normalizers": np.full_like(labels, kernel["chosen"]),
     }
-
-
-def _tile_features(kernel_bounds: list[int], output_bounds: list[int]) -> list[float]:
-    """24 values: bounds of kernel, output and input, each with sum and product; the input's are unknown."""
-    features = []
-    for bounds in (kernel_bounds, output_bounds, []):
-        padded = bounds + [0] * (MAX_RANK - len(bounds))
-        features += [*padded, sum(bounds), int(np.prod(bounds)) if bounds else 0]
-    return features
 
 
 def _digest(text: str) -> str:
@@ -183,7 +179,7 @@ def _digest(text: str) -> str:
 
 
 def npz_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
-    """A compressed npz file that depends on nothing but the arrays."""
+    """Return a compressed npz file whose bytes depend only on the arrays."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         for name, array in arrays.items():
@@ -198,9 +194,9 @@ def write_competition(graphs: list[SampleGraph], readme: str, out: Path) -> None
     """Write ``npz_all/``, ``solution.csv``, ``sample_submission.csv`` and ``README.md``.
 
     Args:
-        graphs: Every graph, in the order of the submission.
-        readme: Text of the folder's ``README.md``.
-        out: The folder; it is replaced whole, once the new one is complete.
+        graphs: All graphs, in the order of the submission.
+        readme: Text of ``README.md``.
+        out: The folder, replaced as a whole once the new one is complete.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as beside:
@@ -210,7 +206,7 @@ def write_competition(graphs: list[SampleGraph], readme: str, out: Path) -> None
             path = folder / f"{graph.name}.npz"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(npz_bytes(graph.published()))
-        test = [graph for graph in graphs if graph.split == "test"]
+        test = [graph for graph in graphs if graph.split == TEST]
         _write_csv(new / "solution.csv", ("ID", "config_index", "runtime"), _solution(test))
         _write_csv(new / "sample_submission.csv", ("ID", "TopConfigs"), _submission(test))
         (new / "README.md").write_text(readme)
@@ -229,7 +225,7 @@ def _submission(test: list[SampleGraph]) -> Iterator[tuple]:
     for graph in test:
         count = len(graph.labels)
         if graph.collection == "tile:xla":
-            count = min(count, TOP_TILES)
+            count = min(count, TOP_K)
         yield f"{graph.collection}:{graph.name}", ";".join(map(str, range(count)))
 
 
@@ -241,6 +237,6 @@ def _write_csv(path: Path, header: tuple[str, ...], rows: Iterator[tuple]) -> No
 
 
 def ordered(graphs: list[SampleGraph]) -> list[SampleGraph]:
-    """Graphs in the order of the competition's collections and splits, then by name."""
+    """Sort graphs in the order of the competition's collections and splits, then by name."""
     rank = [collection.name for collection in COLLECTIONS]
     return sorted(graphs, key=lambda g: (rank.index(g.collection), SPLITS.index(g.split), g.name))

@@ -1,4 +1,4 @@
-"""The README of a sample competition: what the labels are, how it was made, and what is in it."""
+"""Generate the README of a sample competition: its labels, how it was made, and its contents."""
 
 import json
 import platform
@@ -21,59 +21,56 @@ from fastslow.xla.libtpu import TOPOLOGIES
 
 _TEXT = """# Sample competition
 
-In the schema of "Google - Fast or Slow? Predict AI Model Runtime" (TpuGraphs): small JAX programs
-([`fastslow.programs.zoo`](../../src/fastslow/programs/zoo)), compiled ahead of time for a TPU {generation}
-(`{topology}`) by the real TPU compiler on a machine without a TPU. Folders, keys, types, file names, IDs and
-node features are the competition's. Graphs and configurations are real compiler inputs; **the labels are the
-compiler's estimated cycles, not measured time**. It shares no graph with the published data. Everything here,
-this file too, was made by `make sample SIZE={size}`.
+A competition in the schema of "Google - Fast or Slow? Predict AI Model Runtime" (TpuGraphs, arXiv 2308.13490)
+made of small JAX programs ([`fastslow.programs.zoo`](../../src/fastslow/programs/zoo)). They were compiled
+ahead of time for a TPU {generation} (`{topology}`) by the real TPU compiler, on a machine without a TPU.
+Folders, keys, types, file names, IDs and node features are the competition's. Graphs and configurations are
+real compiler inputs; **the labels are the compiler's estimated cycles, not measured time**. The sample shares
+no graph with the published data. Every file here, including this one, was made by `make sample SIZE={size}`.
 
 ## Labels
 
 - **Layout** `config_runtime` (int64): the sum of `estimated_cycles` over the scheduled entry computation of
-  the optimised module; the body of a `while` counts as often as it runs, a `conditional` by its slowest
-  branch. Instructions for which the compiler states no estimate count 0 (gathers, custom calls, some copies
-  in loops): {without:.0%} of the instructions that do work here. The same configuration gives the same
-  label again.
+  the optimised module; the body of a `while` is multiplied by its trip count, of a `conditional` only the
+  slowest branch counts. Instructions without an estimate count 0 (gathers, custom calls, some copies in
+  loops): {without:.0%} of the instructions that do work here. Labels are deterministic.
 - **Tile** `config_runtime`: the cycles that the compiler's window selection computed for the candidate;
-  `config_runtime_normalizers`: the cycles of the tile that it then chose, which is the one with the
-  smallest estimate.
+  `config_runtime_normalizers`: the cycles of the tile that it chose, the one with the smallest estimate.
 - Test files hold 0 as `config_runtime` (and 1 as normaliser), as published; the true labels are in
   `solution.csv` (ID, config_index, runtime). `sample_submission.csv` ranks by index (tile: the first five).
-- How true are they? Tile estimates of the same compiler were compared with runtimes measured on a TPU v3
-  that TpuGraphs publishes: Kendall tau .76 to .90 on the six kernels with at least 16 tiles. Layout
-  estimates were not compared with a TPU.
+- Accuracy: tile estimates of the same compiler were compared with TpuGraphs' runtimes measured on a TPU v3:
+  Kendall's tau .76 to .90 on the six kernels with at least 16 tiles. Layout estimates were not compared with
+  a TPU.
 
 ## Configurations
 
-- **Graph** of a layout program: the module right before the compiler's pass layout-assignment.
-  Configurable: every convolution, dot and reshape. Convolutions and dots choose which of two dimensions of
-  output, input and kernel is minor-most (feature and batch; the last free and the last contracting one);
-  the file gives only these two. A reshape takes any order of output and input (the first {permutations} of
-  a tensor). A row of -1: the compiler decides. A layout is imposed by `LayoutConstraint` custom calls
-  around the node, which bind values, not the node itself as in TpuGraphs.
-- **random**: each node is set with a probability drawn from {draw_rates}, its layouts evenly.
+- **Graph** of a layout program: the module right before the compiler pass layout-assignment. Configurable:
+  every convolution, dot and reshape. Convolutions and dots choose which of two dimensions of output, input
+  and kernel is minor-most (feature and batch; the last free and the last contracting one); the file names
+  only these two. A reshape takes any minor-to-major order of output and input (the first {permutations} of a
+  tensor). A row of -1: the compiler decides. A layout is imposed by `LayoutConstraint` custom calls around
+  the node; they bind values, not the node itself as in TpuGraphs.
+- **random**: each node is set with a probability drawn from {draw_rates}, its layouts uniformly.
 - **default**: a genetic search from the compiler's default in rounds of {batch}: mutations of the {elite}
-  fastest so far (a share of nodes up to {mutation_rates} drawn anew or reset), with probability {crossover}
-  after crossing two of them. It holds the default twice.
+  fastest so far (a share of the nodes, up to {mutation_rates}, is resampled or reset), with probability
+  {crossover} after a crossover of two of them. It contains the default twice.
 - Rows of a file are shuffled. Both searches of a program are in the same split.
-- **Tile**: the fused computation and those it calls; kernels with at least {candidates} candidates,
-  convolutions and dots first, at most {kernels} a program, equal candidate tables once, at most
-  {max_candidates} candidates (a draw, and the chosen one).
+- **Tile**: the computation of a fusion and those called from it; kernels with at least {candidates}
+  candidates, convolutions and dots first, at most {kernels} per program, identical candidate tables once,
+  at most {max_candidates} candidates (a random sample, and the chosen one).
 - **Splits are by family** ([`fastslow.programs.zoo`](../../src/fastslow/programs/zoo/families.py)): every
-  program of valid
-  and test is of an architecture that train has not.
+  program of valid and test has an architecture that is not in train.
 
-Left out of layout by rule (less than 2/3 of the labels, slowest less than {spread} times the fastest, or
-fewer than one in {distinct:.0f} labels distinct): {left_out}
+Left out of the layout collections by rule (fewer than 2/3 of the labels, slowest less than {spread} times the
+fastest, or fewer than one in {distinct:.0f} labels distinct): {left_out}
 
 ## Contents
 
 {contents}
 
-Median (least to most) of slowest over fastest: layout {layout_spread}, tile {tile_spread}. Distinct labels:
-layout {layout_distinct:.0%}. {compiles:,} layout compiles, failures: {failures}. Versions: {versions}.
-Seed: {seed}.
+Median (minimum to maximum) of slowest over fastest: layout {layout_spread}, tile {tile_spread}.
+Distinct labels: layout {layout_distinct:.0%}. {compiles:,} layout compiles, failures: {failures}.
+Versions: {versions}. Seed: {seed}.
 
 ### Layout graphs
 
@@ -86,12 +83,12 @@ Seed: {seed}.
 
 
 def sample_readme(graphs: list[SampleGraph], labelled, left_out: dict[str, str], settings) -> str:
-    """The text.
+    """Return the text of the README.
 
     Args:
         graphs: All graphs of the competition, in order.
-        labelled: Every :class:`fastslow.programs.sample.LabelledProgram`.
-        left_out: By program, why it is not among the layout graphs.
+        labelled: All :class:`fastslow.programs.sample.LabelledProgram`.
+        left_out: Reason by name of each program that is not among the layout graphs.
         settings: The :class:`fastslow.programs.sample.SampleConfig`.
     """
     records = [record for one in labelled for record in one.compiles]

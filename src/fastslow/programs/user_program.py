@@ -1,7 +1,7 @@
-"""A program that a user names, as an HLO module: an HLO file, or a JAX function in a Python file.
+"""Load your own program as an HLO module, from an HLO file or from a JAX function in a Python file.
 
-``model.py:make`` names a function without parameters that returns what ``jax.jit`` would be given, a function
-and the tuple of its arguments. Arguments may be arrays or ``jax.ShapeDtypeStruct``: nothing is computed::
+``model.py:make`` names a function without parameters that returns a function for ``jax.jit`` and the tuple of
+its arguments. Arguments may be arrays or ``jax.ShapeDtypeStruct``: nothing is computed::
 
     def make():
         image = jax.ShapeDtypeStruct((8, 224, 224, 3), jnp.bfloat16)
@@ -27,7 +27,7 @@ _WANTED = "Name a function without parameters that returns (function, arguments)
 
 @dataclass(frozen=True)
 class Source:
-    """Where a program comes from.
+    """The source of a program.
 
     Args:
         path: An HLO file or a Python file.
@@ -39,7 +39,7 @@ class Source:
 
     @classmethod
     def of(cls, text: str) -> "Source":
-        """The source that a user wrote: ``program.hlo`` or ``model.py:function``.
+        """Parse ``program.hlo`` or ``model.py:function``.
 
         Raises:
             ConfigError: The text is neither.
@@ -57,28 +57,29 @@ class Source:
 
     @property
     def name(self) -> str:
-        """File stem, with the function where there is one."""
+        """File stem, followed by the name of the function if there is one."""
         return f"{self.path.stem}-{self.function}" if self.function else self.path.stem
 
     def read(self, labeller: Labeller) -> HloProgram:
-        """The program's HLO, with its measured runs where the file holds any.
+        """Return the program's HLO, with the measured runs that the file holds.
 
-        An HLO file is taken as it stands. A JAX function is compiled, in a process of its own, up to where
-        the compiler assigns layouts: the stage of the competition's programs.
+        An HLO file is used unchanged. A JAX function is compiled in a separate process up to layout
+        assignment, the stage of the competition's programs.
 
         Args:
-            labeller: Says for which TPU generation and with which limits to compile a JAX function.
+            labeller: TPU generation and limits for compiling a JAX function.
 
         Raises:
-            ConfigError: What compiling needs is not installed.
-            DataError: The file is not HLO, the function is not as it must be, or the compiler failed on it.
+            ConfigError: JAX or libtpu is needed and not installed.
+            DataError: The file is not HLO, the function is missing or does not return (function, arguments),
+                or the compiler failed on it.
         """
         if not self.function:
             return read_program(self.path)
         require_compiler()
         if importlib.util.find_spec("jax") is None:
             raise ConfigError(
-                "jax is not installed, which a JAX function needs: pip install -e '.[compiler]'"
+                "jax is not installed, but a JAX function needs it: pip install -e '.[compiler]'"
             )
         program = lower(*self._function_and_arguments())
         with replace(labeller, task=program_before_layout, processes=1).workers() as label:
@@ -99,17 +100,17 @@ class Source:
             or [*map(type, made)][1:] not in ([tuple], [list])
             or not callable(made[0])
         ):
-            raise DataError(self.path, f"{self.function} returned something else", _WANTED)
+            raise DataError(self.path, f"{self.function} did not return (function, arguments)", _WANTED)
         _refuse_dynamic(self.path, made[1])
         return made
 
 
 def refuse_failure(path: Path, record: dict) -> None:
-    """Raise :class:`DataError` if a labeller's record is one of a failure.
+    """Raise :class:`DataError` if a labeller's record is a failure.
 
     Args:
-        path: Where the program comes from, for the message.
-        record: As :meth:`fastslow.xla.compile_pool.Labeller.workers` gives.
+        path: Source of the program, for the message.
+        record: A record of :meth:`fastslow.xla.compile_pool.Labeller.workers`.
     """
     if "failure" in record:
         compiler = f"{record['compiler']}, {record['topology']}"
@@ -129,7 +130,7 @@ def _refuse_dynamic(path: Path, arguments) -> None:
 
 
 def _run_file(path: Path):
-    """What a Python file defines; it may import its neighbours."""
+    """Execute a Python file, which may import modules from its folder, and return it as a module."""
     spec = importlib.util.spec_from_file_location("user_program", path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module

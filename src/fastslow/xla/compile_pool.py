@@ -1,6 +1,6 @@
-"""The TPU compiler as a labeller: many programs compiled in worker processes, every result remembered.
+"""Label many programs with the TPU compiler: worker processes with limits, and a cache of every result.
 
-Labels are the compiler's estimates, not measured time.
+Labels are the compiler's estimated cycles, not measured time.
 """
 
 import base64
@@ -30,7 +30,7 @@ from fastslow.xla.libtpu import Compiler, CompilerError, topology_of
 from fastslow.xla.tile_log import LOGGING, read_candidates
 
 REFUSED, CRASHED, TIMED_OUT, OUT_OF_MEMORY = "refused", "crashed", "timed out", "out of memory"
-"""Kinds of failure; the last two depend on the machine and are not remembered."""
+"""Kinds of failure; the last two depend on the machine and are not cached."""
 
 _OUT_OF_MEMORY_SIGNS = (
     "bad_alloc",
@@ -44,15 +44,15 @@ _STACK_TRACE = ("@", "PC:", "https://symbolize")
 
 
 def layout_label(compiler: Compiler, module: bytes, log: Path) -> dict:
-    """The estimate of one program: ``cycles``, ``estimated`` and ``without_estimate`` instructions."""
+    """Return the estimate of one program: ``cycles``, ``estimated`` and ``without_estimate`` instructions."""
     return vars(estimate(compiler.compile(module)))
 
 
 def tile_label(compiler: Compiler, module: bytes, log: Path) -> dict:
-    """Tile candidates of every fused kernel of one program.
+    """Return the tile candidates of every fused kernel of one program.
 
-    ``kernels`` holds by name ``chosen`` cycles and ``candidates``, a list of [kernel bounds, output bounds,
-    cycles]; ``module`` is the optimised module, base64 of its bytes.
+    ``kernels`` maps the name of a fusion to its ``chosen`` cycles and its ``candidates``, a list of [kernel
+    bounds, output bounds, cycles]; ``module`` is the serialised optimised module in base64.
     """
     start = log.stat().st_size
     optimized = compiler.compile(module)
@@ -72,7 +72,7 @@ def tile_label(compiler: Compiler, module: bytes, log: Path) -> dict:
 
 
 def program_before_layout(compiler: Compiler, module: bytes, log: Path) -> dict:
-    """``module``: the program before layout assignment, base64 of its bytes."""
+    """Return ``module``: the serialised program before layout assignment, in base64."""
     before = compiler.before_layout_assignment(module)
     return {"module": base64.b64encode(before.SerializeToString(deterministic=True)).decode()}
 
@@ -83,7 +83,7 @@ _worker: tuple[Compiler, Path]  # of a worker process
 
 
 def _end_with_parent() -> None:
-    """End the process, mid-compile or not, as soon as the one that started it has ended, however it ended."""
+    """End this process as soon as its parent has ended, for whatever reason, even during a compile."""
     multiprocessing.parent_process().join()
     os._exit(1)
 
@@ -94,18 +94,18 @@ def _start_worker(
     global _worker
     threading.Thread(target=_end_with_parent, daemon=True).start()
     os.environ.update(environment)
-    tempfile.tempdir = folder  # so that files of a compile that is killed go with the run's
+    tempfile.tempdir = folder  # files of a killed compile are removed with the run's folder
     if memory:
         resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
     log = Path(folder, f"{os.getpid()}.log")
-    # the compiler writes to the process's own streams; what it says before it aborts is the only explanation
+    # the compiler logs to the process's stderr; the last lines before an abort are the only explanation
     with log.open("ab") as stream:
         os.dup2(stream.fileno(), sys.stderr.fileno())
     _worker = compiler(generation), log
 
 
 def _ready() -> None:
-    """Nothing: a worker that gets this far has started."""
+    """Do nothing: a worker that runs this has started."""
 
 
 def _work(task: Task, module: bytes) -> dict:
@@ -120,21 +120,21 @@ def _work(task: Task, module: bytes) -> dict:
 
 @dataclass(frozen=True)
 class Labeller:
-    """Labels programs.
+    """A task of the TPU compiler, applied to many programs in parallel.
 
     Use it as ``with labeller.workers() as label: records = label(modules)``.
 
     Args:
-        cache: A file that remembers results by content of program, task, compiler version and topology.
-            Several runs may share it.
+        cache: SQLite file with the results, keyed by content of the program, task, compiler version and
+            topology. Several runs may share it.
         generation: TPU generation to compile for, one of :data:`fastslow.xla.libtpu.TOPOLOGIES`.
         task: What to do with a program: :func:`layout_label`, :func:`tile_label` or
             :func:`program_before_layout`.
-        processes: Worker processes; 0 for as many as cores.
+        processes: Worker processes; 0 for one per core.
         seconds: Time limit of one compile.
-        memory: Limit of one worker's data in bytes; 0 for none.
+        memory: Limit of a worker's data segment in bytes; 0 for none.
         attempts: How often to try a program that crashes the compiler.
-        compiler: The compiler's class; a worker makes one of the generation.
+        compiler: Class of the compiler; every worker creates one instance.
     """
 
     cache: Path
@@ -148,15 +148,15 @@ class Labeller:
 
     @contextlib.contextmanager
     def workers(self):
-        """Start the workers; gives a function from a list of serialised modules to their records.
+        """Start the workers and yield a function from a list of serialised modules to their records.
 
-        A record is what the task returns, with ``compiler``, ``topology`` and ``seconds``; or it has
-        ``failure``, one of the kinds of this module, and ``message``. Results are kept as they come, so an
-        interrupted run goes on where it stopped.
+        A record is what the task returns plus ``compiler``, ``topology`` and ``seconds``; or it has
+        ``failure``, one of the kinds of this module, and ``message``. Every result is cached as soon as it is
+        there, so an interrupted run resumes where it stopped.
 
         Raises:
-            ConfigError: libtpu is missing, the generation is unknown, or a worker cannot start.
-            DataError: The cache is no such file.
+            ConfigError: libtpu is not installed, the generation is unknown, or a worker cannot start.
+            DataError: The cache is not a file of this kind.
         """
         from pebble import ProcessPool
 
@@ -165,14 +165,14 @@ class Labeller:
         with tempfile.TemporaryDirectory() as folder, _open_cache(self.cache) as cache:
             pool = ProcessPool(
                 max_workers=self.processes or os.cpu_count() or 1,
-                max_tasks=200,  # a compiler never gives memory back
+                max_tasks=200,  # the compiler never frees its memory
                 initializer=_start_worker,
                 initargs=(self.generation, environment, self.memory, folder, self.compiler),
                 context=multiprocessing.get_context("spawn"),
             )
 
             def label(modules: list[bytes], title: str = "compiling") -> list[dict]:
-                """The record of each module, compiled unless the cache has it."""
+                """Return the record of each module, compiling those that are not in the cache."""
                 keys = [hashlib.sha256(identity.encode() + b"\0" + module).hexdigest() for module in modules]
                 records = {key: _read(cache, key) for key in keys}
                 missing = {key: m for key, m in zip(keys, modules, strict=True) if records[key] is None}
@@ -180,7 +180,7 @@ class Labeller:
                     _require_workers(pool, Path(folder))
                 for key, record in self._compile(pool, missing, Path(folder), title):
                     text = json.dumps(record)
-                    records[key] = json.loads(text)  # as the next run will read it
+                    records[key] = json.loads(text)  # as the next run will read it from the cache
                     if record.get("failure") not in (TIMED_OUT, OUT_OF_MEMORY):
                         _write(cache, key, text)
                 return [records[key] for key in keys]
@@ -192,7 +192,7 @@ class Labeller:
                 pool.join()
 
     def _compile(self, pool, modules: dict[str, bytes], folder: Path, title: str) -> Iterator:
-        """(key, record) of every module, as they are done."""
+        """Yield (key, record) of every module, in the order of completion."""
         origin = {
             "compiler": f"libtpu {self.compiler.version()}",
             "topology": topology_of(self.generation),
@@ -216,13 +216,13 @@ class Labeller:
 
 
 def _require_workers(pool, folder: Path) -> None:
-    """Refuse a pool whose workers end at their start; tasks given to such a pool might never return."""
+    """Raise if workers end while they start: tasks of such a pool might never return."""
     try:
         pool.schedule(_ready).result()
     except BrokenProcessPool:
         logs = sorted(folder.glob("*.log"), key=lambda log: log.stat().st_mtime)
-        said = _last_words(logs[-1]) if logs else "it said nothing"
-        raise ConfigError(f"the compiler does not start, maybe for lack of memory: {said}") from None
+        said = _last_words(logs[-1]) if logs else "it wrote no message"
+        raise ConfigError(f"the compiler does not start, possibly for lack of memory: {said}") from None
 
 
 def _result(future, folder: Path) -> dict:
@@ -236,14 +236,14 @@ def _result(future, folder: Path) -> dict:
         return {"failure": OUT_OF_MEMORY, "message": "the compile needed more than the memory limit"}
     except ProcessExpired as error:
         said = _last_words(folder / f"{error.pid}.log")
-        # who sends the kill signal is the system, short of memory
+        # the kernel kills a process with SIGKILL when memory runs out
         memory = error.exitcode == -signal.SIGKILL or any(sign in said for sign in _OUT_OF_MEMORY_SIGNS)
         message = f"the compiler's process ended with {error.exitcode}: {said}"
         return {"failure": OUT_OF_MEMORY if memory else CRASHED, "message": message}
 
 
 def _last_words(log: Path) -> str:
-    """What a worker wrote last, without stack traces."""
+    """Return the end of a worker's log, without stack traces."""
     text = log.read_bytes()[-20_000:].decode(errors="replace") if log.exists() else ""
     lines = [line for line in text.splitlines() if not line.strip().startswith(_STACK_TRACE)]
     return "\n".join(lines)[-1000:].strip()
@@ -252,12 +252,13 @@ def _last_words(log: Path) -> str:
 @contextlib.contextmanager
 def _open_cache(path: Path) -> Iterator[sqlite3.Connection]:
     path.parent.mkdir(parents=True, exist_ok=True)
-    cache = sqlite3.connect(path, timeout=60, isolation_level=None)  # another run may be writing
+    cache = sqlite3.connect(path, timeout=60, isolation_level=None)  # another run may write
     with contextlib.closing(cache):
         try:
             cache.execute("CREATE TABLE IF NOT EXISTS labels (key TEXT PRIMARY KEY, record TEXT NOT NULL)")
         except sqlite3.DatabaseError as error:
-            raise DataError(path, f"no cache of labels ({error})", "Delete it, or name another") from None
+            problem = f"is not a cache of labels ({error})"
+            raise DataError(path, problem, "Delete it, or choose another folder") from None
         yield cache
 
 

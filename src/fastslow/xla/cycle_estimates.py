@@ -1,4 +1,4 @@
-"""The compiler's own estimate of a program's cost: cycles, added up over an optimised module."""
+"""The compiler's own estimate of a program's cost: cycles, summed over the optimised module."""
 
 import json
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fastslow.xla.libtpu import CompilerError
 from fastslow.xla.messages import Module
 
-# instructions of a scheduled computation that do nothing on the core
+# instructions that cost nothing by themselves in a scheduled computation
 _FREE = {
     "after-all",
     "bitcast",
@@ -29,11 +29,12 @@ class Estimate:
     """The compiler's estimate for one program.
 
     Args:
-        cycles: Sum of ``estimated_cycles`` over the entry computation's schedule: the body of a ``while`` as
-            often as it runs, a ``conditional`` by its slowest branch. A serial sum, no measured time.
-        estimated: Instructions with an estimate, each counted once.
-        without_estimate: Instructions that do work for which the compiler states no cycles (gathers, custom
-            calls, some copies inside loops); they count 0.
+        cycles: Sum of ``estimated_cycles`` over the schedule of the entry computation: the body of a
+            ``while`` times its trip count, the slowest branch of a ``conditional``. A serial sum, not
+            measured time.
+        estimated: Number of instructions with an estimate, each counted once.
+        without_estimate: Number of instructions that do work but have no estimate (gathers, custom calls,
+            some copies inside loops); they count 0 cycles.
     """
 
     cycles: int
@@ -49,14 +50,14 @@ def _cycles(instruction) -> int | None:
 
 
 def trip_count(instruction, computations: dict) -> int:
-    """How often the body of a ``while`` runs, by its condition ``i < N``: i is 0, 1, ... as JAX writes loops.
+    """Return the trip count of a ``while`` whose condition is ``i < N``, i = 0, 1, ..., as JAX lowers loops.
 
     Args:
         instruction: The ``while``.
-        computations: The module's computations by id.
+        computations: Computations of the module by id.
 
     Raises:
-        CompilerError: The condition is of another form, so the count is unknown.
+        CompilerError: The condition has another form, so the trip count is unknown.
     """
     condition = computations[instruction.called_computation_ids[1]]
     by_id = {i.id: i for i in condition.instructions}
@@ -72,10 +73,10 @@ def trip_count(instruction, computations: dict) -> int:
 
 
 def estimate(optimized: Module) -> Estimate:
-    """The estimate for an optimised module.
+    """Return the estimate for an optimised module.
 
     Raises:
-        CompilerError: A ``while`` loop's trip count is unknown, or nothing carries an estimate.
+        CompilerError: The trip count of a ``while`` is unknown, or no instruction has an estimate.
     """
     computations = {computation.id: computation for computation in optimized.computations}
     done: dict[int, Estimate] = {}

@@ -1,7 +1,7 @@
-"""An HLO module as the arrays of a competition file, and features of the program that those lack.
+"""Convert an HLO module to the arrays of a competition file, and to features that those lack.
 
-Nodes are the module's instructions, computation by computation, in the order in which the module holds them.
-The 140 features are those of TpuGraphs (arXiv 2308.13490, appendix), equal to its npz in every value
+Nodes are the instructions of the module, computation by computation, in the module's order. The 140 features
+are those of TpuGraphs (arXiv 2308.13490, appendix) and equal its npz files in every value
 (``benchmarks/extractor.py``).
 """
 
@@ -18,7 +18,7 @@ from fastslow.competition.opcodes import OPCODES
 from fastslow.competition.schema import NODE_FEATURES
 from fastslow.xla.messages import PRIMITIVE_TYPES, Instruction, Module
 
-# By field of the message, the list of node_feat.
+# Field of the protobuf message: list of node_feat.
 _WINDOW = {
     "size": "window_size",
     "stride": "window_stride",
@@ -45,7 +45,7 @@ _DIMENSION_NUMBERS = {
     ),
 }
 EXTRA_OPERANDS = 3
-"""Operands whose shapes are in ``node_extra_feat``."""
+"""Number of operands whose shapes are in ``node_extra_feat``."""
 _SINGLE = ("is_entry_root", "operands", "gather_index_vector_dim", "scatter_index_vector_dim")
 _EXTRA_LISTS = (
     "is_entry_root",
@@ -60,23 +60,24 @@ EXTRA_NAMES: tuple[str, ...] = tuple(
     for name in _EXTRA_LISTS
     for entry in range(1 if name in _SINGLE else 6)
 )
-"""Names of the columns of ``node_extra_feat``: HLO's own attributes, the first six values of each list."""
+"""Names of the columns of ``node_extra_feat``: HLO attributes, the first six values of each list."""
 
 
 def graph_arrays(module: Module, fill: float = 0, extra: bool = False) -> dict[str, np.ndarray]:
-    """The graph of a module under the competition's npz keys.
+    """Return the graph of a module under the keys of the competition's npz files.
 
     Args:
-        module: A module whose references are whole, as :func:`fastslow.xla.reader.read_program` gives.
-        fill: Value of ``node_feat`` after the end of a list: 0 as the competition, or -1, which no axis has.
-        extra: Add ``node_extra_feat``, what the 140 columns lack.
+        module: A module without dangling references, as :func:`fastslow.xla.reader.read_program` returns.
+        fill: Value of ``node_feat`` after the end of a list: 0 as in the competition, or -1, which is not a
+            valid axis number.
+        extra: Add ``node_extra_feat``, attributes that the 140 columns lack.
 
     Returns:
         ``node_feat`` (N, 140) float32, see :mod:`fastslow.competition.node_columns`; ``node_opcode`` (N,)
         uint8, 0 for an opcode that TpuGraphs does not number; ``edge_index`` (E, 2) int64, rows (consumer,
-        operand) and (caller, root of the called computation), sorted, each once; ``node_splits`` (1, S)
-        int64, where the computations called cluster, while or cond end; and ``node_extra_feat`` (N, X)
-        float32 with columns :data:`EXTRA_NAMES`, where asked for.
+        operand) and (caller, root of the called computation), sorted and distinct; ``node_splits`` (1, S)
+        int64, ends of the computations named cluster, while or cond; and with ``extra``
+        ``node_extra_feat`` (N, X) float32 with columns :data:`EXTRA_NAMES`.
     """
     nodes = [inst for part in module.computations for inst in part.instructions]
     arrays = {
@@ -89,7 +90,7 @@ def graph_arrays(module: Module, fill: float = 0, extra: bool = False) -> dict[s
 
 
 def operand_nodes(module: Module) -> list[list[int]]:
-    """By node, its operands in their order; an operand that is taken twice stands there twice."""
+    """Return the operands of every node in their order; an operand that is used twice is listed twice."""
     operands: list[list[int]] = []
     for part in module.computations:
         number = {inst.id: node for node, inst in enumerate(part.instructions, start=len(operands))}
@@ -98,7 +99,7 @@ def operand_nodes(module: Module) -> list[list[int]]:
 
 
 def _edges(module: Module) -> np.ndarray:
-    """(E, 2) int64 sorted edges."""
+    """Return the sorted edges, (E, 2) int64."""
     operands = operand_nodes(module)
     roots, callers, first = {}, [], 0
     for part in module.computations:
@@ -113,7 +114,7 @@ def _edges(module: Module) -> np.ndarray:
 
 
 def _splits(module: Module) -> list[int]:
-    """0, the end of each major computation, and the number of nodes."""
+    """Return 0, the end of each major computation, and the number of nodes."""
     splits, end = [0], 0
     for part in module.computations:
         end += len(part.instructions)
@@ -123,7 +124,7 @@ def _splits(module: Module) -> list[int]:
 
 
 def _node_features(module: Module, nodes: list[Instruction], fill: float) -> np.ndarray:
-    """(N, 140) float32."""
+    """Return ``node_feat``, (N, 140) float32."""
     empty = np.zeros(NODE_FEATURES, np.float32)  # the row of an instruction all of whose lists are empty
     for block in chain.from_iterable(LISTS.values()):
         empty[block] = fill
@@ -141,7 +142,7 @@ def _node_features(module: Module, nodes: list[Instruction], fill: float) -> np.
 
 
 def _lists(inst: Instruction) -> Iterator[tuple[str, Sequence[int]]]:
-    """The lists of ``node_feat`` that an instruction has; a single value is a list of one."""
+    """Yield the lists of ``node_feat`` that an instruction has; a single value is a list of one."""
     shape = inst.shape
     yield "shape", shape.dimensions
     yield "layout", shape.layout.minor_to_major
@@ -171,7 +172,7 @@ def _lists(inst: Instruction) -> Iterator[tuple[str, Sequence[int]]]:
 
 
 def _extra_features(module: Module, nodes: list[Instruction], fill: float) -> np.ndarray:
-    """(N, X) float32."""
+    """Return ``node_extra_feat``, (N, X) float32."""
     extra = np.full((len(nodes), len(EXTRA_NAMES)), fill, np.float32)
     entry_roots = [
         part.id == module.entry_computation_id and inst.id == part.root_id
@@ -194,7 +195,7 @@ def _extra_features(module: Module, nodes: list[Instruction], fill: float) -> np
 
 
 def _extra_lists(inst: Instruction) -> Iterator[tuple[str, Sequence[int]]]:
-    """The lists of ``node_extra_feat`` that an instruction has of its own."""
+    """Yield the lists of ``node_extra_feat`` that depend on the instruction alone."""
     for kind, names in _DIMENSION_NUMBERS.items():
         if inst.HasField(kind):
             for name in names:
@@ -205,19 +206,19 @@ def _extra_lists(inst: Instruction) -> Iterator[tuple[str, Sequence[int]]]:
 
 
 def _fields(messages: Sequence, names: dict[str, str]) -> Iterator[tuple[str, list[int]]]:
-    """One list a field: its value in each of the messages."""
+    """Yield one list per field: its value in each of the messages."""
     if messages:
         for field, name in names.items():
             yield name, [getattr(message, field) for message in messages]
 
 
 def _write(features: np.ndarray, names: Sequence[str], lists_of_nodes: Iterable) -> None:
-    """Write lists into the columns called after them, and sum and product where there are columns for those.
+    """Write lists into the columns of their names, with sum and product where such columns exist.
 
     Args:
-        features: (N, X) float32, written in place; a list's first values go in, as many as it has columns.
+        features: (N, X) float32, written in place; values beyond the columns of a list are dropped.
         names: X column names: ``shape_0``, ``shape_1``, ..., ``shape_sum``, ``shape_product``; or bare names.
-        lists_of_nodes: By node, (name, values) of each of its lists.
+        lists_of_nodes: For each node, (name, values) of each of its lists.
     """
     column = {name: number for number, name in enumerate(names)}
     gathered: dict[str, tuple[list[int], list[Sequence[int]]]] = defaultdict(lambda: ([], []))

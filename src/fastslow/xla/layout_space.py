@@ -1,9 +1,9 @@
-"""The layout configurations of an HLO module: which nodes have a choice, drawing one, imposing it.
+"""The space of layout configurations of an HLO module: list configurable nodes, sample layouts, impose them.
 
-The space is the one of TpuGraphs (Phothilimthana et al. 2023, https://arxiv.org/abs/2308.13490), read off its
-public files: convolutions, dots and reshapes are configurable. A convolution or a dot chooses which of two
-dimensions of each tensor is minor-most and which comes next; a reshape chooses whole permutations of its
-output and its input. A node is configured in all of its tensors or left to the compiler altogether.
+The space is that of TpuGraphs (Phothilimthana et al. 2023, arXiv 2308.13490), inferred from its public files:
+convolutions, dots and reshapes are configurable. A convolution or a dot chooses the order of the two
+minor-most dimensions of each tensor; a reshape chooses whole permutations of its output and its input. Either
+all tensors of a node are configured, or the node is left to the compiler.
 """
 
 import itertools
@@ -12,28 +12,27 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fastslow.competition.schema import LAYOUT_WIDTH, ROLES
 from fastslow.xla.messages import Instruction, Module
 
 Layout = tuple[int, ...]
-"""Dimensions from minor to major, of a convolution or a dot the first two; () leaves it to the compiler."""
+"""Minor-to-major order, the first two dimensions for a convolution or a dot; () leaves it to the compiler."""
 
 Configuration = dict[int, tuple[Layout, ...]]
-"""By node, the layouts of output, input and kernel; a node left out is left to the compiler."""
+"""Layouts of output, input and kernel by node; a node that is not in it is left to the compiler."""
 
-MAX_PERMUTATIONS = 24  # of one tensor of a reshape: all of rank 4, the first of a higher rank
-MAX_RANK = 6  # values a tensor has in node_config_feat
-TENSORS = 3  # output, input, kernel
+MAX_PERMUTATIONS = 24  # of one tensor of a reshape: all up to rank 4, the first ones of a higher rank
 
 
 @dataclass(frozen=True)
 class ConfigurableNode:
-    """A node with a choice of layouts.
+    """A node whose layouts can be chosen.
 
     Args:
         node: Its number in the graph.
         opcode: ``convolution``, ``dot`` or ``reshape``.
-        options: The layouts to choose from for output, input and kernel; none for a scalar, for a tensor the
-            node does not have, and where a dot has no pair of dimensions to choose from.
+        options: Possible layouts of output, input and kernel; none for a scalar, for a tensor that the node
+            does not have, and where a dot has no pair of dimensions to choose from.
     """
 
     node: int
@@ -55,7 +54,7 @@ def _convolution_options(instruction, operands) -> list[tuple[Layout, ...]]:
 
 
 def _dot_options(instruction, operands) -> list[tuple[Layout, ...]]:
-    """Pairs of the last free and the last contracting dimension; of the output, each side's last free one."""
+    """Pair the last free with the last contracting dimension; in the output, both sides' last free ones."""
     numbers = instruction.dot
     sides = []
     for shape, contracting, batch in zip(
@@ -77,7 +76,7 @@ def _dot_options(instruction, operands) -> list[tuple[Layout, ...]]:
 def _reshape_options(instruction, operands) -> list[tuple[Layout, ...]]:
     def permutations(shape) -> tuple[Layout, ...]:
         rank = len(shape.dimensions)
-        if not 1 <= rank <= MAX_RANK:
+        if not 1 <= rank <= LAYOUT_WIDTH:
             return ()
         orders = itertools.permutations(range(rank - 1, -1, -1))
         return tuple(itertools.islice(orders, MAX_PERMUTATIONS))
@@ -89,10 +88,10 @@ _OPTIONS = {"convolution": _convolution_options, "dot": _dot_options, "reshape":
 
 
 def configurable_nodes(module: Module) -> list[ConfigurableNode]:
-    """The configurable nodes of a module, in the order of the graph's nodes.
+    """Return the configurable nodes of a module, in the order of the graph's nodes.
 
-    A node of which no tensor has two layouts to choose from (a reshape between vectors, say) counts as
-    configurable in TpuGraphs; so it does here.
+    As in TpuGraphs, a node counts as configurable even if none of its tensors has two possible layouts (a
+    reshape between vectors, for example).
     """
     nodes, node = [], 0
     for computation in module.computations:
@@ -111,12 +110,12 @@ def _choose(node: ConfigurableNode, rng: random.Random) -> tuple[Layout, ...]:
 
 
 def draw(nodes: list[ConfigurableNode], rng: random.Random, rate: float) -> Configuration:
-    """A random configuration.
+    """Sample a random configuration.
 
     Args:
         nodes: The configurable nodes.
-        rng: Where chance comes from.
-        rate: Probability in [0, 1] that a node is configured; its layouts are then drawn evenly.
+        rng: Random generator.
+        rate: Probability in [0, 1] that a node is configured; its layouts are then drawn uniformly.
     """
     return {node.node: _choose(node, rng) for node in nodes if rng.random() < rate}
 
@@ -124,7 +123,14 @@ def draw(nodes: list[ConfigurableNode], rng: random.Random, rate: float) -> Conf
 def mutate(
     configuration: Configuration, nodes: list[ConfigurableNode], rng: random.Random, rate: float
 ) -> Configuration:
-    """A configuration with at least one node, and at most a ``rate`` of all, drawn anew or set to default."""
+    """Return a copy with some nodes resampled or, with probability 1/4, reset to the compiler's default.
+
+    Args:
+        configuration: The parent.
+        nodes: The configurable nodes.
+        rng: Random generator.
+        rate: Maximum share of nodes to change, in [0, 1]; at least one node is changed.
+    """
     changed = dict(configuration)
     for node in rng.sample(nodes, 1 + int(rng.random() * rate * (len(nodes) - 1))):
         changed.pop(node.node, None)
@@ -134,7 +140,7 @@ def mutate(
 
 
 def cross(one: Configuration, other: Configuration, rng: random.Random) -> Configuration:
-    """Each node as in one of two configurations, by chance."""
+    """Return the uniform crossover of two configurations: each node as in either, with equal probability."""
     child = {}
     for node in sorted({*one, *other}):
         parent = one if rng.random() < 0.5 else other
@@ -144,16 +150,20 @@ def cross(one: Configuration, other: Configuration, rng: random.Random) -> Confi
 
 
 def encode(configuration: Configuration, nodes: list[ConfigurableNode]) -> np.ndarray:
-    """A row of ``node_config_feat``, (K, 18) float32: output, input, kernel, minor to major, -1 padded."""
-    features = np.full((len(nodes), TENSORS, MAX_RANK), -1, np.float32)
+    """Return a configuration as a row of ``node_config_feat``.
+
+    Returns:
+        (K, 18) float32: minor-to-major orders of output, input and kernel, six values each, -1 padded.
+    """
+    features = np.full((len(nodes), len(ROLES), LAYOUT_WIDTH), -1, np.float32)
     for row, node in enumerate(nodes):
         for tensor, layout in enumerate(configuration.get(node.node, ())):
             features[row, tensor, : len(layout)] = layout
-    return features.reshape(len(nodes), TENSORS * MAX_RANK)
+    return features.reshape(len(nodes), len(ROLES) * LAYOUT_WIDTH)
 
 
 def _complete(layout: Layout, rank: int) -> Layout:
-    """A whole minor-to-major order: the dimensions that are not chosen follow, the last one first."""
+    """Return a complete minor-to-major order: dimensions that are not chosen follow in row-major order."""
     return layout + tuple(d for d in range(rank - 1, -1, -1) if d not in layout)
 
 
@@ -175,10 +185,10 @@ def _constraint(source: Instruction, layout: Layout, new_id: int) -> Instruction
 
 
 def constrain(module: Module, configuration: Configuration) -> Module:
-    """A copy of the module in which ``LayoutConstraint`` custom calls fix the layouts of a configuration.
+    """Return a copy of a module in which ``LayoutConstraint`` custom calls impose a configuration.
 
-    A constraint binds a value, before or behind its node, and not the node itself as in TpuGraphs: close to
-    it, not identical.
+    A constraint binds the value before or after a node, not the node itself as in TpuGraphs: close to it, not
+    identical.
     """
     constrained, node = Module(), 0
     constrained.CopyFrom(module)

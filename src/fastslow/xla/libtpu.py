@@ -1,9 +1,9 @@
-"""The TPU compiler (libtpu) on a machine without a TPU: HLO in, the optimised HLO out.
+"""Compile HLO ahead of time with the TPU compiler (libtpu), on a machine without a TPU.
 
-libtpu is an optional requirement, ``pip install -e '.[compiler]'``, with terms of its own. It is called
-through the public PJRT C interface (``pjrt_c_api.h`` of OpenXLA), which compiles ahead of time for a topology
-that need not be there. An abort inside the compiler ends the process, so
-:mod:`fastslow.xla.compile_pool` compiles in worker processes.
+libtpu is an optional requirement, ``pip install -e '.[compiler]'``, with its own terms. It is called through
+the public PJRT C API (``pjrt_c_api.h`` of OpenXLA), which compiles for a topology description, without a
+device. An abort inside the compiler ends the process, so :mod:`fastslow.xla.compile_pool` compiles in worker
+processes.
 """
 
 import ctypes
@@ -25,12 +25,12 @@ TOPOLOGIES = {
     "v6e": "v6e:2x2",
     "tpu7x": "tpu7x:2x2x1",
 }
-"""Topology that stands for each TPU generation; a program is compiled for one core of it.
+"""Topology used for each TPU generation; a program is compiled for one core of it.
 
 TpuGraphs was measured on v3.
 """
 
-# no metadata server to ask, any TPU will do, and several processes may load libtpu since none drives a TPU
+# do not query a metadata server; accept any TPU type; let several processes load libtpu, as none uses a TPU
 _ENVIRONMENT = {
     "TPU_SKIP_MDS_QUERY": "1",
     "TPU_ACCELERATOR_TYPE": "v5litepod-4",
@@ -40,7 +40,7 @@ _ENVIRONMENT = {
     "JAX_PLATFORMS": "cpu",
 }
 
-# position of each function that is called in the table of pjrt_c_api.h, which only ever grows at its end
+# index of each function in the table of pjrt_c_api.h, which is only ever extended at its end
 _FUNCTIONS = {
     "Error_Destroy": 0,
     "Error_Message": 1,
@@ -74,11 +74,11 @@ _OPTION_MESSAGES = message_classes(
 
 
 class CompilerError(RuntimeError):
-    """The compiler refused a program; the text is the compiler's."""
+    """The compiler refused a program; the message is the compiler's."""
 
 
 def require_compiler() -> None:
-    """Raise :class:`ConfigError` with what to install if libtpu is not installed."""
+    """Raise :class:`ConfigError` that names what to install if libtpu is not installed."""
     if importlib.util.find_spec("libtpu") is None:
         raise ConfigError(
             "libtpu, the TPU compiler, is not installed (Linux on x86-64 only): pip install -e '.[compiler]'"
@@ -86,10 +86,10 @@ def require_compiler() -> None:
 
 
 def topology_of(generation: str) -> str:
-    """The topology of a TPU generation, see :data:`TOPOLOGIES`.
+    """Return the topology of a TPU generation, see :data:`TOPOLOGIES`.
 
     Raises:
-        ConfigError: There is none of that name.
+        ConfigError: The generation is unknown.
     """
     if generation not in TOPOLOGIES:
         raise ConfigError(
@@ -104,7 +104,7 @@ def _set_environment() -> None:
 
 
 def _struct(struct: str, /, **fields: type) -> type:
-    """An argument struct of PJRT: its size, a pointer to extensions, then the given fields."""
+    """Return the type of a PJRT argument struct: its size, a pointer to extensions, then the given fields."""
     common = [("struct_size", ctypes.c_size_t), ("extension", ctypes.c_void_p)]
     return type(struct, (ctypes.Structure,), {"_fields_": common + list(fields.items())})
 
@@ -139,13 +139,13 @@ def _sized(struct: ctypes.Structure) -> ctypes.Structure:
 
 
 class Compiler:
-    """The TPU compiler of one generation.
+    """The TPU compiler for one generation.
 
     Args:
         generation: One of :data:`TOPOLOGIES`.
 
     Raises:
-        ConfigError: libtpu is missing or of another interface, or the generation is unknown.
+        ConfigError: libtpu is not installed or has an unsupported PJRT version, or the generation is unknown.
     """
 
     def __init__(self, generation: str = "v3"):
@@ -158,14 +158,14 @@ class Compiler:
         self._api = library.GetPjrtApi().contents
         if self._api.version.major != 0 or self._api.struct_size < ctypes.sizeof(_Api):
             version = f"{self._api.version.major}.{self._api.version.minor}"
-            raise ConfigError(f"libtpu {self.version()}: its PJRT interface {version} is not supported")
+            raise ConfigError(f"libtpu {self.version()}: its PJRT API {version} is not supported")
         self._call("Plugin_Initialize", _Initialize())
         created = self._call("TopologyDescription_Create", _Topology(name=topology, name_size=len(topology)))
         self._topology = created.topology
 
     @staticmethod
     def version() -> str:
-        """Version of libtpu, such as ``0.0.51``.
+        """Return the version of libtpu, such as ``0.0.51``.
 
         Raises:
             ConfigError: libtpu is not installed.
@@ -187,11 +187,11 @@ class Compiler:
         return arguments
 
     def compile(self, module: bytes, options: dict[str, str | bool] | None = None) -> Module:
-        """The optimised, scheduled module of a program.
+        """Return the optimised, scheduled module of a program.
 
         Args:
             module: A serialised ``HloModuleProto``.
-            options: XLA's debug options to set, by name.
+            options: XLA debug options by name.
 
         Raises:
             CompilerError: The compiler refused the program.
@@ -214,26 +214,26 @@ class Compiler:
             self._call("Executable_Destroy", _Executable(executable=executable))
 
     def _optimized(self, executable: int) -> bytes:
-        """``HloModuleProtoWithConfig``, whose first field is the module, as in ``HloProto``."""
+        """Return a ``HloModuleProtoWithConfig``; its first field is the module, as in ``HloProto``."""
         program = _sized(_Program())
         arguments = _Optimized(executable=executable, program=ctypes.pointer(program))
-        self._call("Executable_OptimizedProgram", arguments)  # the first call tells the size
+        self._call("Executable_OptimizedProgram", arguments)  # the first call returns the size
         code = ctypes.create_string_buffer(program.code_size)
         program.code = ctypes.addressof(code)
         self._call("Executable_OptimizedProgram", arguments)
         return code.raw[: program.code_size]
 
     def before_layout_assignment(self, module: bytes) -> Module:
-        """The module right before the compiler assigns layouts, the stage of TpuGraphs' layout programs.
+        """Return the module right before layout assignment, the stage of TpuGraphs' layout programs.
 
-        The same program gives the same bytes in every process: source locations and process-wide numbers
-        are taken out.
+        The same program gives the same bytes in every process: source locations and process-wide ids are
+        removed.
 
         Args:
-            module: A serialised ``HloModuleProto`` as a framework makes it.
+            module: A serialised ``HloModuleProto`` as a framework produces it.
 
         Raises:
-            CompilerError: The compiler refused the program or left no such dump.
+            CompilerError: The compiler refused the program or wrote no such dump.
         """
         with tempfile.TemporaryDirectory() as folder:
             options = {"xla_dump_to": folder, "xla_dump_hlo_pass_re": "layout-assignment"}
@@ -245,7 +245,7 @@ class Compiler:
 
 
 def _anonymous(module: Module) -> Module:
-    """The module without what differs between two runs: its number in the process, places in the source."""
+    """Remove what differs between two runs: the module's id in the process and source locations."""
     module.ClearField("id")
     module.ClearField("stack_frame_index")
     for computation in module.computations:
@@ -255,7 +255,7 @@ def _anonymous(module: Module) -> Module:
 
 
 def _compile_options(options: dict[str, str | bool]) -> bytes:
-    """A ``CompileOptionsProto`` for one core."""
+    """Return a serialised ``CompileOptionsProto`` for one core."""
     message = _OPTION_MESSAGES["CompileOptions"]()
     build = message.build_options
     build.device_ordinal, build.num_replicas, build.num_partitions = -1, 1, 1
@@ -268,10 +268,10 @@ def _compile_options(options: dict[str, str | bool]) -> bytes:
 
 
 def lower(function, arguments) -> bytes:
-    """A JAX function as a serialised ``HloModuleProto``, lowered for a TPU.
+    """Lower a JAX function for a TPU to a serialised ``HloModuleProto``.
 
     Args:
-        function: A function that ``jax.jit`` takes.
+        function: A function for ``jax.jit``.
         arguments: Its arguments, arrays or ``jax.ShapeDtypeStruct``.
 
     Raises:

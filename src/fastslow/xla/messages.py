@@ -1,8 +1,8 @@
-"""HLO modules as protobuf messages.
+"""Protobuf messages of HLO modules.
 
-The message definitions are our own: they hold only the fields that are read here, numbered as in OpenXLA's
-public ``hlo.proto`` and ``xla_data.proto`` and in TpuGraphs' ``tuning.proto``. Fields not named here survive
-parsing and writing unchanged.
+The message definitions hold only the fields that are used here, numbered as in OpenXLA's public ``hlo.proto``
+and ``xla_data.proto`` and in TpuGraphs' ``tuning.proto``. Parsing and serialising keeps all other fields
+unchanged.
 """
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -14,7 +14,7 @@ PRIMITIVE_TYPES = dict(
 )
 """Number of each element type in XLA's ``PrimitiveType``."""
 
-# Message: field: (number, type). ``*`` marks a repeated field; a capital letter another message.
+# Message: field: (number, type). ``*`` marks a repeated field; a capitalised type is another message.
 _SCHEMA = {
     "Layout": {"minor_to_major": (1, "int64*")},
     "Shape": {
@@ -141,12 +141,15 @@ _SCHEMA = {
 
 
 def message_classes(package: str, schema: dict[str, dict[str, tuple[int, str]]]) -> dict[str, type]:
-    """Protobuf message classes from a table of fields.
+    """Create protobuf message classes from a table of fields.
 
     Args:
-        package: Name of the protobuf package, which no other table may have.
-        schema: By message and field, the field's number and type: a scalar type of protobuf (``int64``) or
-            a message of the table, with ``*`` behind it if the field is repeated.
+        package: Name of the protobuf package, unique in the process.
+        schema: Number and type of each field by message and name: a scalar type of protobuf (``int64``) or a
+            message of the table, followed by ``*`` if the field is repeated.
+
+    Returns:
+        Message class by name.
     """
     field_type = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto3")

@@ -1,9 +1,9 @@
-"""HLO files of every kind: the compiler's dumps, as protobuf or text, and TpuGraphs' files of measured runs.
+"""Read HLO files: the compiler's dumps, as protobuf or text, and TpuGraphs' files with measured runs.
 
-The kinds are told apart by content, as their names tell little:
+The kind of a file is recognised by its content, not by its name:
 
 ==================  ==================================================================================
-kind                who writes it
+kind                written by
 ==================  ==================================================================================
 HloModuleProto      XLA's ``HloModule::ToProto``; JAX's ``as_serialized_hlo_module_proto``
 HloProto            the compiler under ``--xla_dump_to=FOLDER --xla_dump_hlo_as_proto`` (``*.hlo.pb``)
@@ -13,7 +13,6 @@ TuningData          TpuGraphs: tile kernels with their measured runs
 ==================  ==================================================================================
 """
 
-import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,21 +23,22 @@ from google.protobuf.message import DecodeError
 from fastslow.competition.schema import LAYOUT_WIDTH, ROLES
 from fastslow.core.errors import DataError
 from fastslow.xla.messages import Module, ModuleTuningData, TuningData
+from fastslow.xla.tile_log import tile_features
 
 _KINDS = "An HLO file is an HloModuleProto, an HloProto, HLO text, or a TpuGraphs .pb"
-_DUMP = "Dump the program with XLA_FLAGS='--xla_dump_to=FOLDER --xla_dump_hlo_as_proto' and take a *.hlo.pb"
+_DUMP = "Dump the program with XLA_FLAGS='--xla_dump_to=FOLDER --xla_dump_hlo_as_proto' and use a *.hlo.pb"
 _WRITE_AGAIN = "Write or download the file again"
 _OPCODE = re.compile(r"[a-z][a-z0-9-]*")
-_FIRST_TAG = b"\x0a"  # field 1, length-delimited: what every kind of HLO protobuf starts with
+_FIRST_TAG = b"\x0a"  # field 1, length-delimited: every kind of HLO protobuf starts with it
 
 
 @dataclass(frozen=True)
 class HloProgram:
-    """An HLO module and the runs of it that were measured.
+    """An HLO module and its measured runs.
 
     Args:
         module: A :class:`fastslow.xla.messages.Module` message.
-        runs: Configurations and runtimes by npz key, in the file's order. Layout: ``node_config_ids`` (K,),
+        runs: Configurations and runtimes by npz key, in file order. Layout: ``node_config_ids`` (K,),
             ``node_config_feat`` (C, K, 18) and ``config_runtime`` (C,) in nanoseconds. Tile: ``config_feat``
             (C, 24), ``config_runtime`` and ``config_runtime_normalizers`` (C,), the runtime of the
             compiler's default. Empty for a file without runs.
@@ -52,26 +52,29 @@ def read_program(path: Path) -> HloProgram:
     """Read an HLO file that holds one module.
 
     Args:
-        path: A file of any kind named at the head of :mod:`fastslow.xla.reader`.
+        path: A file of any kind listed in :mod:`fastslow.xla.reader`.
 
     Raises:
-        DataError: As :func:`read_programs`, or the file holds several modules.
+        DataError: As for :func:`read_programs`, or the file holds several modules.
     """
     programs = read_programs(path)
     if len(programs) > 1:
-        problem = f"holds {len(programs)} modules, one is wanted"
-        raise DataError(path, problem, "Take them one by one: fastslow.xla.reader.read_programs")
+        problem = f"holds {len(programs)} modules, expected one"
+        raise DataError(path, problem, "Read them with fastslow.xla.reader.read_programs")
     return programs[0]
 
 
 def read_programs(path: Path) -> list[HloProgram]:
     """Read all modules of an HLO file; only TpuGraphs' TuningData holds more than one.
 
-    Runs that failed are left out, as TpuGraphs does.
+    Failed runs are dropped, as in TpuGraphs.
+
+    Args:
+        path: A file of any kind listed in :mod:`fastslow.xla.reader`.
 
     Raises:
-        DataError: The file is missing, empty, cut short, not HLO, or refers to what it does not hold; or it
-            is text and jaxlib is not installed.
+        DataError: The file is missing, empty, truncated, not HLO, or has a dangling reference; or it is text
+            and jaxlib is not installed.
     """
     path = Path(path)
     try:
@@ -84,14 +87,14 @@ def read_programs(path: Path) -> list[HloProgram]:
     found = _parse(data) if text is None else [ModuleTuningData(module=_parse_text(path, text))]
     if not found:
         cut = _is_cut_short(data)
-        raise DataError(path, "is cut short" if cut else "is not HLO", _WRITE_AGAIN if cut else _KINDS)
+        raise DataError(path, "is truncated" if cut else "is not HLO", _WRITE_AGAIN if cut else _KINDS)
     for tuned in found:
         _check_references(path, tuned.module)
     return [HloProgram(tuned.module, _runs(path, tuned)) for tuned in found]
 
 
 def _as_text(data: bytes) -> str | None:
-    """The file as text; None where it is binary. A protobuf of HLO holds control characters (field tags)."""
+    """Return the file as text, None if binary: a protobuf of HLO holds control characters (field tags)."""
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -100,12 +103,12 @@ def _as_text(data: bytes) -> str | None:
 
 
 def _parse_text(path: Path, text: str) -> Module:
-    """The module of an HLO text dump, by the compiler's own parser."""
+    """Parse an HLO text dump with XLA's own parser."""
     if re.match(r"\s*(module\b|#\w+ = loc|func\.func)", text):
         remedy = (
             "Save lowered.compiler_ir('hlo').as_serialized_hlo_module_proto() instead of lowered.as_text()"
         )
-        raise DataError(path, "is StableHLO text, HLO is wanted", remedy)
+        raise DataError(path, "is StableHLO text, expected HLO", remedy)
     if not re.search(r"^\s*HloModule\s", text, re.MULTILINE):
         raise DataError(path, "is not HLO", _KINDS)
     try:
@@ -121,9 +124,9 @@ def _parse_text(path: Path, text: str) -> Module:
 
 
 def _parse(data: bytes) -> list[ModuleTuningData]:
-    """What a protobuf holds; nothing where it is none of the kinds.
+    """Return the modules of a protobuf with their runs; an empty list if it is none of the kinds.
 
-    Every message but the right one can parse as well, into nonsense: instructions with an opcode tell.
+    The bytes may also parse as another message, into nonsense; instructions with valid opcodes decide.
     """
     module = _decode(Module, data)
     if module and _is_module(module):
@@ -152,7 +155,7 @@ def _is_module(module: Module) -> bool:
 
 
 def _is_cut_short(data: bytes) -> bool:
-    """Whether a file starts like an HLO protobuf and its last field ends beyond the file."""
+    """Return whether a file starts like an HLO protobuf and its last field ends beyond the file."""
     position = 0
     while data.startswith(_FIRST_TAG) and position < len(data):
         tag, position = _varint(data, position)
@@ -167,7 +170,7 @@ def _is_cut_short(data: bytes) -> bool:
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """The number at a position, and the position behind it: beyond the data where that ends in the number."""
+    """Decode a varint; return it and the position after it, which is beyond truncated data."""
     value, shift = 0, 0
     while position < len(data):
         byte = data[position]
@@ -179,20 +182,20 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def _check_references(path: Path, module: Module) -> None:
-    """Refuse a module that names an instruction or a computation that it does not hold."""
+    """Raise :class:`DataError` for a reference to an instruction or computation that the module lacks."""
 
     def refuse(problem: str):
         raise DataError(path, f"HLO module {module.name!r}: {problem}", _WRITE_AGAIN)
 
     computations = {part.id for part in module.computations}
     if len(computations) < len(module.computations):
-        refuse("two computations have one id")
+        refuse("two computations have the same id")
     if module.entry_computation_id not in computations:
         refuse(f"the entry computation {module.entry_computation_name} is missing")
     for part in module.computations:
         ids = {inst.id for inst in part.instructions}
         if len(ids) < len(part.instructions):
-            refuse(f"two instructions of computation {part.name} have one id")
+            refuse(f"two instructions of computation {part.name} have the same id")
         if part.root_id not in ids:
             refuse(f"the root of computation {part.name} is missing")
         for inst in part.instructions:
@@ -211,7 +214,7 @@ def _runs(path: Path, tuned: ModuleTuningData) -> dict[str, np.ndarray]:
         ids = np.array(tuned.config_index_to_node, np.int64)
         nodes = sum(len(part.instructions) for part in tuned.module.computations)
         if len(ids) and ids.max() >= nodes:
-            problem = f"config_index_to_node names node {ids.max()}, and there are {nodes} nodes"
+            problem = f"config_index_to_node names node {ids.max()}, but there are {nodes} nodes"
             raise DataError(path, problem, _WRITE_AGAIN)
         features = [_layout_features(path, run.module_config.layout_config, len(ids)) for run in measured]
         return {"node_config_ids": ids, "node_config_feat": np.stack(features), "config_runtime": runtime}
@@ -222,18 +225,16 @@ def _runs(path: Path, tuned: ModuleTuningData) -> dict[str, np.ndarray]:
         )
         raise DataError(path, problem, _WRITE_AGAIN)
     return {
-        "config_feat": np.array(
-            [_tile_features(run.op_config.tile_size_config) for run in measured], np.float32
-        ),
+        "config_feat": np.array([_tile_row(run.op_config.tile_size_config) for run in measured], np.float32),
         "config_runtime": runtime,
         "config_runtime_normalizers": np.full(len(measured), defaults[0], np.int64),
     }
 
 
 def _layout_features(path: Path, config, nodes: int) -> np.ndarray:
-    """(K, 18) float32 ``node_config_feat`` of one configuration, -1 where a tensor has no layout."""
+    """Return ``node_config_feat`` of one configuration, (K, 18) float32, -1 where a tensor has no layout."""
     if len(config.nodes) != nodes or any(len(node.tensors) > len(ROLES) for node in config.nodes):
-        problem = f"a run configures {len(config.nodes)} nodes, and config_index_to_node names {nodes}"
+        problem = f"a run configures {len(config.nodes)} nodes, but config_index_to_node names {nodes}"
         raise DataError(path, problem, _WRITE_AGAIN)
     features = np.full((nodes, len(ROLES), LAYOUT_WIDTH), -1, np.float32)
     for row, node in zip(features, config.nodes, strict=True):
@@ -243,10 +244,5 @@ def _layout_features(path: Path, config, nodes: int) -> np.ndarray:
     return features.reshape(nodes, -1)
 
 
-def _tile_features(tile) -> list[float]:
-    """The 24 ``config_feat`` of one tile: of kernel, output and input 6 bounds, their sum and product."""
-    values: list[float] = []
-    for bounds in (tile.kernel_bounds, tile.output_bounds, tile.input_bounds):
-        padding = [0] * (LAYOUT_WIDTH - len(bounds))
-        values += [*bounds[:LAYOUT_WIDTH], *padding, sum(bounds), math.prod(bounds) if bounds else 0]
-    return values
+def _tile_row(tile) -> list[int]:
+    return tile_features(tile.kernel_bounds, tile.output_bounds, tile.input_bounds)

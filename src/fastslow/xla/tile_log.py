@@ -1,13 +1,15 @@
-"""The tiles that the TPU compiler weighed for each fused kernel, read from its log of window selection.
+"""Tile candidates of each fused kernel, read from the TPU compiler's log of window selection.
 
-The log must be on before libtpu is loaded: :data:`LOGGING`. Each compiler thread writes one kernel at a time,
-so lines are told apart by thread.
+Logging must be enabled by :data:`LOGGING` before libtpu is loaded. Each compiler thread logs one kernel at a
+time, so the thread number assigns a line to its kernel.
 """
 
+import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from fastslow.competition.schema import LAYOUT_WIDTH
 from fastslow.xla.messages import Module
 
 LOGGING = {
@@ -15,9 +17,9 @@ LOGGING = {
     "TPU_STDERR_LOG_LEVEL": "0",
     "TPU_MIN_LOG_LEVEL": "0",
 }
-"""Environment under which libtpu logs candidates, and not much else."""
+"""Environment variables under which libtpu logs candidates and little else."""
 
-DOES_NOT_FIT = 1 << 60  # an estimate this high says that the tile does not fit into memory
+DOES_NOT_FIT = 1 << 60  # an estimate this high means that the tile does not fit into memory
 
 _LINE = re.compile(
     r"I\d+ [\d:.]+ +(?P<thread>\d+) (?:spatial_major_convolution|fusion_emitter)\.cc:\d+\] (?P<text>.*)"
@@ -40,15 +42,15 @@ class TileKernel:
     """Candidates of one fused kernel.
 
     Args:
-        cycles: The compiler's estimated cycles of each tile that fits.
-        chosen: The estimated cycles of the tile it took.
+        cycles: Estimated cycles of each tile that fits.
+        chosen: Estimated cycles of the tile that the compiler chose.
     """
 
     cycles: dict[Tile, int] = field(default_factory=dict)
     chosen: int = 0
 
     def add(self, tile: Tile, cycles: int) -> None:
-        """Note a candidate; of two estimates for the same tile the lower one counts."""
+        """Add a candidate; of two estimates for the same tile the lower one is kept."""
         if cycles < DOES_NOT_FIT:
             self.cycles[tile] = min(cycles, self.cycles.get(tile, cycles))
 
@@ -57,10 +59,29 @@ def _bounds(text: str) -> tuple[int, ...]:
     return tuple(int(bound) for bound in text.split(",") if bound.strip())
 
 
-def read_candidates(log: Iterable[str]) -> dict[str, TileKernel]:
-    """Candidates by the name of the fused instruction, from the lines of the compiler's log.
+def tile_features(*windows: Sequence[int]) -> list[int]:
+    """Return the 24 ``config_feat`` of a tile (TpuGraphs, arXiv 2308.13490, appendix).
 
-    A kernel that the compiler looks at several times counts as at the first.
+    Args:
+        windows: Bounds of the kernel, output and input window; empty where there is none or it is unknown.
+
+    Returns:
+        For each window the first six bounds, 0-padded, and sum and product of all its bounds (0 if empty).
+    """
+    values: list[int] = []
+    for bounds in windows:
+        padding = [0] * (LAYOUT_WIDTH - len(bounds))
+        values += [*bounds[:LAYOUT_WIDTH], *padding, sum(bounds), math.prod(bounds) if bounds else 0]
+    return values
+
+
+def read_candidates(log: Iterable[str]) -> dict[str, TileKernel]:
+    """Return the candidates by name of the fused instruction.
+
+    A kernel that the compiler examines several times counts as at the first time.
+
+    Args:
+        log: Lines of the compiler's log.
     """
     kernels: dict[str, TileKernel] = {}
     convolutions: dict[str, tuple[str, TileKernel]] = {}
@@ -89,10 +110,10 @@ def read_candidates(log: Iterable[str]) -> dict[str, TileKernel]:
 
 
 def kernel_module(optimized: Module, kernel: str) -> Module:
-    """The computation that a fused instruction calls, and those it calls in turn, as a module of their own.
+    """Return the computation that a fusion calls, with all computations called from it, as a module.
 
     Args:
-        optimized: The compiler's optimised module.
+        optimized: Optimised module of the compiler.
         kernel: Name of the fused instruction.
 
     Raises:

@@ -1,6 +1,6 @@
-"""A zoo of JAX programs, for data of one's own: families of networks in two sources, forward and train steps.
+"""A zoo of JAX programs to make data from: families of networks in two sources, inference and training steps.
 
-``PROGRAMS`` and ``FAMILIES`` are tables and need no JAX; :meth:`ZooProgram.build` does, and imports it.
+``PROGRAMS`` and ``FAMILIES`` are tables and do not import JAX; :attr:`ZooProgram.build` does.
 """
 
 from collections.abc import Callable
@@ -18,12 +18,12 @@ class ZooProgram:
     """A program of the zoo.
 
     Attributes:
-        name: Unique, made of the family, the step, width, depth, batch and, unless bfloat16, the type.
+        name: Unique name of family, step, width, depth, batch and, if not bfloat16, the type.
         source: ``xla`` or ``nlp``, as TpuGraphs names its two sources.
         family: Architecture; all programs of a family are in the same split.
-        size: ``small`` for the programs of the committed sample, ``large`` for those only in the large one.
-        build: Without arguments; returns the function and the tuple of its arguments' shapes, trees of
-            ``jax.ShapeDtypeStruct``, for ``jax.jit(function).trace(*shapes)``.
+        size: ``small`` for a program of the committed sample, ``large`` for one of the large sample only.
+        build: Function without arguments that returns a function and the tuple of its argument shapes, trees
+            of ``jax.ShapeDtypeStruct``, for ``jax.jit(function).trace(*shapes)``.
     """
 
     name: str

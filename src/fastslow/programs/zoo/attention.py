@@ -1,4 +1,4 @@
-"""Variants of attention, and the language models that are named after them."""
+"""Variants of attention, and language models that use them."""
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ from fastslow.programs.zoo.layers import (
 
 
 def rotate(x):
-    """Rotary position embedding of (batch, time, heads, features per head) (arXiv:2104.09864)."""
+    """Apply rotary position embedding to (batch, time, heads, features per head) (arXiv:2104.09864)."""
     time, half = x.shape[1], x.shape[-1] // 2
     angle = jnp.outer(jnp.arange(time), 10000.0 ** (-jnp.arange(half) / half))[:, None]
     cosine, sine = jnp.cos(angle).astype(x.dtype), jnp.sin(angle).astype(x.dtype)
@@ -26,7 +26,7 @@ def rotate(x):
 
 
 def grouped_query_attention(p, x, heads, groups):
-    """Causal rotary attention whose heads share keys and values within a group (arXiv:2305.13245)."""
+    """Apply causal grouped-query attention (arXiv:2305.13245) with rotary position embedding."""
     batch, time, width = x.shape
     features = width // heads
     q = rotate(split_heads(x @ p(width, width), heads)).reshape(batch, time, groups, -1, features)
@@ -38,7 +38,7 @@ def grouped_query_attention(p, x, heads, groups):
 
 
 def talking_heads_attention(p, x, heads):
-    """Attention whose heads are mixed before and after the softmax (arXiv:2003.02436)."""
+    """Apply talking-heads attention: heads are mixed before and after the softmax (arXiv:2003.02436)."""
     q, k, v = (split_heads(dense(p, x, x.shape[-1]), heads) for _ in range(3))
     logits = jnp.einsum("bthd,bshd->bhts", q, k) * q.shape[-1] ** -0.5
     weights = softmax(jnp.einsum("bhts,hg->bgts", logits, p(heads, heads)))
@@ -47,7 +47,7 @@ def talking_heads_attention(p, x, heads):
 
 
 def multi_query_attention(p, x, heads):
-    """Causal attention whose heads share one key and one value (arXiv:1911.02150)."""
+    """Apply causal multi-query attention: all heads share one key and one value (arXiv:1911.02150)."""
     width = x.shape[-1]
     q = split_heads(x @ p(width, width), heads)
     k, v = jnp.split(x @ p(width, 2 * width // heads), 2, -1)
@@ -57,9 +57,15 @@ def multi_query_attention(p, x, heads):
 
 
 def shift_distances(x):
-    """From (.., time, distance), the distance falling to 0, to (.., time, position); right for the past only.
+    """Convert logits by relative distance to logits by position, valid for past positions only.
 
-    A padding and a reshape move every row by one more than the row before (arXiv:1901.02860, appendix B).
+    Padding and a reshape shift each row by one more than the row before (arXiv:1901.02860, appendix B).
+
+    Args:
+        x: (..., time, distance), distances in descending order to 0.
+
+    Returns:
+        (..., time, position).
     """
     *batch, time, _ = x.shape
     padded = jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(1, 0)])
@@ -67,7 +73,7 @@ def shift_distances(x):
 
 
 def relative_attention(p, x, heads):
-    """Causal attention with a term for the distance of two positions (arXiv:1901.02860)."""
+    """Apply causal attention with relative positions, as in Transformer-XL (arXiv:1901.02860)."""
     time, width = x.shape[1:]
     q, k, v = (split_heads(dense(p, x, width), heads) for _ in range(3))
     by_distance = jnp.einsum("bthd,rhd->bhtr", q, p(time, heads, width // heads))
@@ -75,7 +81,7 @@ def relative_attention(p, x, heads):
 
 
 def linear_attention(p, x, heads):
-    """Attention in linear time by a feature map in place of the softmax (arXiv:2006.16236)."""
+    """Apply linear attention: a feature map replaces the softmax (arXiv:2006.16236)."""
     q, k, v = (split_heads(dense(p, x, x.shape[-1]), heads) for _ in range(3))
     q, k = jax.nn.elu(q) + 1, jax.nn.elu(k) + 1
     memory = jnp.einsum("bshd,bshe->bhde", k, v)
@@ -84,7 +90,7 @@ def linear_attention(p, x, heads):
 
 
 def block_attention(p, x, heads, size=16):
-    """Attention within blocks of positions and the block before (arXiv:2004.05150)."""
+    """Apply local attention to the same and the previous block, as in Longformer (arXiv:2004.05150)."""
     batch, time, width = x.shape
     blocks = (batch, time // size, size, heads, width // heads)
     q, k, v = (dense(p, x, width).reshape(blocks) for _ in range(3))
@@ -94,7 +100,7 @@ def block_attention(p, x, heads, size=16):
 
 
 def low_rank_attention(p, x, heads, rank=16):
-    """Attention to keys and values whose time axis is projected to a few rows (arXiv:2006.04768)."""
+    """Apply Linformer attention: keys and values are projected along time to ``rank`` (arXiv:2006.04768)."""
     projection = p(rank, x.shape[1])
     q = split_heads(dense(p, x, x.shape[-1]), heads)
     k, v = (split_heads(projection @ dense(p, x, x.shape[-1]), heads) for _ in range(2))
@@ -102,7 +108,7 @@ def low_rank_attention(p, x, heads, rank=16):
 
 
 def disentangled_attention(p, x, heads, distances=16):
-    """Content-to-position and position-to-content terms beside the usual one (arXiv:2006.03654)."""
+    """Apply DeBERTa's disentangled attention, with content-to-position terms (arXiv:2006.03654)."""
     time, width = x.shape[1:]
     q, k, v = (split_heads(dense(p, x, width), heads) for _ in range(3))
     table = p(distances, width)
@@ -115,7 +121,7 @@ def disentangled_attention(p, x, heads, distances=16):
 
 
 def retention(p, x, heads):
-    """Attention with an exponential decay over time in place of the softmax (arXiv:2307.08621)."""
+    """Apply RetNet's retention: an exponential decay over time replaces the softmax (arXiv:2307.08621)."""
     time, width = x.shape[1:]
     q, k, v = (split_heads(x @ p(width, width), heads) for _ in range(3))
     age = jnp.arange(time)[:, None] - jnp.arange(time)
@@ -138,7 +144,7 @@ KINDS = {
 
 
 def transformer(p, tokens, *, width, depth, kind, heads=4):
-    """Transformer with one of the KINDS of attention, and a token predictor."""
+    """Transformer with one of the ``KINDS`` of attention and a token predictor (arXiv:1706.03762)."""
     x, table = embed(p, tokens, width)
     for _ in range(depth):
         x = x + KINDS[kind](p, layer_norm(p, x), heads)
@@ -147,7 +153,7 @@ def transformer(p, tokens, *, width, depth, kind, heads=4):
 
 
 def perceiver(p, tokens, *, width, depth, heads=4, latents=24):
-    """A few latent vectors attend to the sequence and to each other (arXiv:2103.03206)."""
+    """Perceiver: a few latent vectors attend to the sequence and to each other (arXiv:2103.03206)."""
     memory, _ = embed(p, tokens, width)
     memory = memory + p(tokens.shape[1], width)
     x = jnp.broadcast_to(p(latents, width), (len(tokens), latents, width))
@@ -161,7 +167,7 @@ def perceiver(p, tokens, *, width, depth, heads=4, latents=24):
 
 
 def sentence_pair(p, premise, hypothesis, *, width, depth):
-    """Two sentences aligned word by word, compared and summed (arXiv:1606.01933)."""
+    """Decomposable attention: two sentences are aligned, compared and summed (arXiv:1606.01933)."""
     x, table = embed(p, premise, width)
     y = table[hypothesis]
     for _ in range(depth):

@@ -18,26 +18,26 @@ relu = jax.nn.relu
 
 
 def stem(p, x, features):
-    """First convolution of a classifier: half the height and width."""
+    """Apply the first convolution of a classifier, which halves height and width."""
     return relu(batch_norm(p, conv(p, x, features, 3, 2)))
 
 
 def squeeze_excite(p, x):
-    """Scales every feature by a gate computed from the image's mean (arXiv:1709.01507)."""
+    """Apply squeeze-and-excitation: scale features by a gate on their global average (arXiv:1709.01507)."""
     features = x.shape[-1]
     gate = relu(dense(p, x.mean((1, 2)), features // 4))
     return x * jax.nn.sigmoid(dense(p, gate, features))[:, None, None]
 
 
 def residual(p, x, y, stride):
-    """The sum of a block's input and output; a 1x1 convolution where their shapes differ."""
+    """Add a residual; a 1x1 convolution projects the input where the shapes differ."""
     if x.shape != y.shape:
         x = conv(p, x, y.shape[-1], 1, stride)
     return relu(x + y)
 
 
 def resnet_basic(p, x, *, width, depth, excite=False):
-    """ResNet of two 3x3 convolutions a block (arXiv:1512.03385)."""
+    """ResNet with basic blocks of two 3x3 convolutions (arXiv:1512.03385)."""
     x = stem(p, x, width)
     for level in range(2):
         for block in range(depth):
@@ -49,7 +49,7 @@ def resnet_basic(p, x, *, width, depth, excite=False):
 
 
 def resnet_bottleneck(p, x, *, width, depth):
-    """ResNet of 1x1, 3x3 and 1x1 convolutions a block (arXiv:1512.03385)."""
+    """ResNet with bottleneck blocks of 1x1, 3x3 and 1x1 convolutions (arXiv:1512.03385)."""
     x = stem(p, x, width)
     for level in range(2):
         for block in range(depth):
@@ -61,7 +61,7 @@ def resnet_bottleneck(p, x, *, width, depth):
 
 
 def mobilenet(p, x, *, width, depth):
-    """Inverted bottlenecks of 1x1, depthwise and 1x1 convolutions (arXiv:1801.04381)."""
+    """MobileNetV2: inverted bottlenecks of 1x1, depthwise and 1x1 convolutions (arXiv:1801.04381)."""
     x = jax.nn.relu6(conv(p, x, width, 3, 2))
     for level in range(2):
         for block in range(depth):
@@ -73,7 +73,7 @@ def mobilenet(p, x, *, width, depth):
 
 
 def shufflenet(p, x, *, width, depth):
-    """Half of the features pass each block unchanged, then both halves are shuffled (arXiv:1807.11164)."""
+    """ShuffleNet V2: half of the features bypass a block, then channels are shuffled (arXiv:1807.11164)."""
     x = relu(conv(p, x, width, 3, 2))
     for _ in range(depth + 1):
         kept, y = jnp.split(x, 2, -1)
@@ -84,7 +84,7 @@ def shufflenet(p, x, *, width, depth):
 
 
 def convnext(p, x, *, width, depth):
-    """Depthwise 7x7 convolution, layer norm and an MLP a block (arXiv:2201.03545)."""
+    """ConvNeXt: blocks of a depthwise 7x7 convolution, a layer norm and an MLP (arXiv:2201.03545)."""
     batch, height, breadth, features = x.shape
     patches = x.reshape(batch, height // 4, 4, breadth // 4, 4, features).swapaxes(2, 3)
     x = layer_norm(p, dense(p, patches.reshape(batch, height // 4, breadth // 4, -1), width))
@@ -95,7 +95,7 @@ def convnext(p, x, *, width, depth):
 
 
 def densenet(p, x, *, width, depth):
-    """Every layer reads the outputs of all layers before it (arXiv:1608.06993)."""
+    """DenseNet: every layer reads the outputs of all layers before it (arXiv:1608.06993)."""
     x = conv(p, x, 2 * width, 3, 2)
     for level in range(2):
         for _ in range(depth + 1):
@@ -107,7 +107,7 @@ def densenet(p, x, *, width, depth):
 
 
 def vgg(p, x, *, width, depth):
-    """3x3 convolutions and pooling, then dense layers on the flattened image (arXiv:1409.1556)."""
+    """VGG: 3x3 convolutions and pooling, then dense layers on the flattened image (arXiv:1409.1556)."""
     for level in range(3):
         for _ in range(depth):
             x = relu(conv(p, x, width << level))
@@ -117,7 +117,7 @@ def vgg(p, x, *, width, depth):
 
 
 def squeezenet(p, x, *, width, depth):
-    """Fire modules: a 1x1 squeeze, then 1x1 and 3x3 expansions side by side (arXiv:1602.07360)."""
+    """SqueezeNet: fire modules of a 1x1 squeeze and parallel 1x1 and 3x3 expansions (arXiv:1602.07360)."""
     x = max_pool(relu(conv(p, x, width, 3, 2)), 3)
     for level in range(depth + 1):
         squeezed = relu(conv(p, x, width // 2 * (level + 1), 1))
@@ -127,7 +127,7 @@ def squeezenet(p, x, *, width, depth):
 
 
 def inception(p, x, *, width, depth):
-    """Branches of 1x1, 3x3, 5x5 convolutions and pooling, joined by concatenation (arXiv:1409.4842)."""
+    """Inception: concatenated branches of 1x1, 3x3, 5x5 convolutions and pooling (arXiv:1409.4842)."""
     x = relu(conv(p, x, width, 3, 2))
     for _ in range(depth):
         single = conv(p, x, width, 1)
@@ -139,7 +139,7 @@ def inception(p, x, *, width, depth):
 
 
 def factorised_inception(p, x, *, width, depth):
-    """Branches whose 7x7 convolutions are split into 1x7 and 7x1 (arXiv:1512.00567)."""
+    """Inception-v3: branches with 7x7 convolutions factorised into 1x7 and 7x1 (arXiv:1512.00567)."""
     x = relu(conv(p, x, width, 3, 2))
     for _ in range(depth):
         y = relu(conv(p, x, width // 2, 1))

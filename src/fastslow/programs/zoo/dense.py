@@ -1,4 +1,4 @@
-"""Networks of matrix products on vectors, patches, graphs and tables."""
+"""Networks of matrix products: on vectors, image patches, graphs and tables."""
 
 import jax
 import jax.numpy as jnp
@@ -16,13 +16,13 @@ from fastslow.programs.zoo.layers import (
 
 
 def patches(p, x, width, size=4):
-    """Non-overlapping square patches of an image as a sequence, embedded by a strided convolution."""
+    """Embed non-overlapping square patches of an image as a sequence, by a strided convolution."""
     x = conv(p, x, width, size, size)
     return x.reshape(len(x), -1, width)
 
 
 def perceptron(p, x, *, width, depth):
-    """Dense layers with residuals on vectors."""
+    """Residual multi-layer perceptron on vectors."""
     x = dense(p, x, width)
     for _ in range(2 * depth):
         x = x + mlp(p, layer_norm(p, x), 3 * width)
@@ -30,7 +30,7 @@ def perceptron(p, x, *, width, depth):
 
 
 def mixer(p, x, *, width, depth):
-    """MLPs over patches and over features in turn (arXiv:2105.01601)."""
+    """MLP-Mixer: MLPs over patches and over features in turn (arXiv:2105.01601)."""
     x = patches(p, x, width)
     for _ in range(depth):
         x = x + mlp(p, layer_norm(p, x).swapaxes(1, 2), 96).swapaxes(1, 2)
@@ -39,7 +39,7 @@ def mixer(p, x, *, width, depth):
 
 
 def vision_transformer(p, x, *, width, depth, heads=4):
-    """Transformer over the patches of an image (arXiv:2010.11929)."""
+    """Vision Transformer (ViT): a transformer over the patches of an image (arXiv:2010.11929)."""
     x = patches(p, x, width)
     x = x + p(x.shape[1], width)
     for _ in range(depth):
@@ -48,21 +48,21 @@ def vision_transformer(p, x, *, width, depth, heads=4):
 
 
 def cut_windows(x, size):
-    """Square windows of an image as sequences, (batch * windows, pixels, features)."""
+    """Partition an image into square windows: (batch * windows, pixels, features)."""
     batch, height, breadth, features = x.shape
     x = x.reshape(batch, height // size, size, breadth // size, size, features)
     return x.swapaxes(2, 3).reshape(-1, size * size, features)
 
 
 def join_windows(x, shape, size):
-    """The image of a shape that :func:`cut_windows` has cut."""
+    """Join the windows of :func:`cut_windows` to an image of the given shape."""
     batch, height, breadth, features = shape
     x = x.reshape(batch, height // size, breadth // size, size, size, features)
     return x.swapaxes(2, 3).reshape(shape)
 
 
 def window_transformer(p, x, *, width, depth, heads=4, size=4):
-    """Attention within windows that shift by half from layer to layer (arXiv:2103.14030)."""
+    """Swin Transformer: attention within windows that shift in every second layer (arXiv:2103.14030)."""
     x = conv(p, x, width, 2, 2)
     for layer in range(depth):
         shift = size // 2 * (layer % 2)
@@ -75,7 +75,7 @@ def window_transformer(p, x, *, width, depth, heads=4, size=4):
 
 
 def capsules(p, x, *, width, depth, capsules=10, features=8):
-    """Capsules with routing by agreement (arXiv:1710.09829)."""
+    """Capsule network with routing by agreement (arXiv:1710.09829)."""
     x = jax.nn.relu(conv(p, x, width, 5, 2))
     x = conv(p, x, width, 5, 2)
     x = x.reshape(len(x), -1, features)
@@ -89,7 +89,7 @@ def capsules(p, x, *, width, depth, capsules=10, features=8):
 
 
 def recommender(p, x, categories, *, width, depth):
-    """Dense features and embeddings of categories with their pairwise products (arXiv:1906.00091)."""
+    """DLRM: dense features and category embeddings with their pairwise products (arXiv:1906.00091)."""
     for _ in range(depth):
         x = jax.nn.relu(dense(p, x, 2 * width))
     x = dense(p, x, width)
@@ -103,7 +103,7 @@ def recommender(p, x, categories, *, width, depth):
 
 
 def graph_network(p, x, adjacency, *, width, depth):
-    """Graph convolutions on dense adjacency matrices (arXiv:1609.02907)."""
+    """Graph convolutional network (GCN) on dense adjacency matrices (arXiv:1609.02907)."""
     for _ in range(depth + 1):
         x = jax.nn.relu(adjacency @ dense(p, x, width) + dense(p, x, width))
     pairs = jnp.einsum("bif,bjf->bij", x, x)

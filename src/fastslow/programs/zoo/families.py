@@ -1,6 +1,8 @@
-"""Families of the zoo: their networks, inputs, variants and splits."""
+"""Table of the families of the zoo: networks, inputs, variants and splits."""
 
 from dataclasses import dataclass, field
+
+from fastslow.competition.catalog import TEST, TRAIN, VALID
 
 
 @dataclass(frozen=True)
@@ -9,9 +11,9 @@ class Variant:
 
     Attributes:
         step: ``train`` for a step of gradient descent, ``forward`` for inference.
-        width: Features of the (first) layer; the heads of attention must divide it.
+        width: Features of the (first) layer, a multiple of the number of attention heads.
         depth: Number of layers or blocks as the network counts them, from 1.
-        batch: Examples in the batch.
+        batch: Batch size.
         dtype: Type of weights and float inputs.
     """
 
@@ -23,7 +25,7 @@ class Variant:
 
     @property
     def label(self) -> str:
-        """The variant in a program's name: train_w32_d1_b8, with _f32 behind it if the type is float32."""
+        """Suffix of the program's name: ``train_w32_d1_b8``, followed by ``_f32`` for float32."""
         suffix = {"bfloat16": "", "float32": "_f32"}[self.dtype]
         return f"{self.step}_w{self.width}_d{self.depth}_b{self.batch}{suffix}"
 
@@ -34,13 +36,13 @@ class Family:
 
     Attributes:
         source: ``xla`` or ``nlp``.
-        name: Unique.
+        name: Unique name.
         network: Module of this package and function in it, joined by a dot.
         small: Variants of the committed sample.
-        widths: The two widths of the further variants of the large sample.
-        floats: Shapes of the float inputs, without the batch.
-        tokens: Lengths of the inputs that are sequences of token numbers; they come after the float inputs.
-        settings: Further arguments of the network.
+        widths: The two widths of the additional variants of the large sample.
+        floats: Shapes of the float inputs, without the batch dimension.
+        tokens: Lengths of the inputs that are token sequences; they follow the float inputs.
+        settings: Additional keyword arguments of the network.
     """
 
     source: str
@@ -54,7 +56,7 @@ class Family:
 
     @property
     def large(self) -> tuple[Variant, ...]:
-        """Variants that only the large sample has."""
+        """Additional variants of the large sample."""
         narrow, wide = self.widths
         return (
             forward(narrow, 2, 16),
@@ -65,12 +67,12 @@ class Family:
 
 
 def forward(width: int, depth: int, batch: int, dtype: str = "bfloat16") -> Variant:
-    """Inference."""
+    """Return a variant for inference."""
     return Variant("forward", width, depth, batch, dtype)
 
 
 def train(width: int, depth: int, batch: int, dtype: str = "bfloat16") -> Variant:
-    """A step of gradient descent."""
+    """Return a variant for a step of gradient descent."""
     return Variant("train", width, depth, batch, dtype)
 
 
@@ -147,17 +149,17 @@ FAMILIES = (
 )
 
 HELD_OUT = {
-    "valid": (
+    VALID: (
         *("squeeze_excite", "squeezenet", "generator", "segmenter", "window_transformer", "gru"),
         *("mixture_of_experts", "text_cnn", "tagger", "linear", "disentangled"),
     ),
-    "test": (
+    TEST: (
         *("resnet_bottleneck", "shufflenet", "convnext", "factorised_inception", "super_resolution"),
         *("non_local", "graph_network", "llama", "fnet", "conformer", "block", "retention", "sentence_pair"),
     ),
 }
-"""Families whose programs are all in valid or all in test; every other family is in train."""
+"""Families whose programs are in valid or in test; all other families are in train."""
 
 _SPLIT = {name: split for split, names in HELD_OUT.items() for name in names}
-FAMILY_SPLIT = {(family.source, family.name): _SPLIT.get(family.name, "train") for family in FAMILIES}
-"""Split by source and family: the programs of valid and test are architectures that train does not have."""
+FAMILY_SPLIT = {(family.source, family.name): _SPLIT.get(family.name, TRAIN) for family in FAMILIES}
+"""Split by source and family: architectures of valid and test do not occur in train."""

@@ -1,4 +1,4 @@
-"""Networks from images to images, or to many outputs of an image."""
+"""Networks that map images to images, or to many outputs per image."""
 
 import math
 
@@ -21,7 +21,7 @@ relu = jax.nn.relu
 
 
 def unet(p, x, *, width, depth):
-    """Encoder and decoder with skips between equal resolutions (arXiv:1505.04597)."""
+    """U-Net: encoder and decoder with skip connections at equal resolution (arXiv:1505.04597)."""
     skips = []
     for level in range(depth + 1):
         x = relu(conv(p, x, width << level))
@@ -36,7 +36,7 @@ def unet(p, x, *, width, depth):
 
 
 def autoencoder(p, x, *, width, depth):
-    """Convolutions down to a short code, and back."""
+    """Convolutional autoencoder with a short code."""
     features = x.shape[-1]
     for level in range(depth + 1):
         x = relu(conv(p, x, width << level, 3, 2))
@@ -57,7 +57,7 @@ def generator(p, code, *, width, depth):
 
 
 def super_resolution(p, x, *, width, depth, scale=2):
-    """Residual blocks and a sub-pixel convolution (arXiv:1609.05158): features become pixels."""
+    """Super-resolution: residual blocks (arXiv:1707.02921) and a sub-pixel convolution (arXiv:1609.05158)."""
     batch, height, breadth, channels = x.shape
     y = conv(p, x, width)
     for _ in range(depth + 1):
@@ -68,7 +68,7 @@ def super_resolution(p, x, *, width, depth, scale=2):
 
 
 def detector(p, x, *, width, depth, anchors=3, classes=6):
-    """Feature pyramid (arXiv:1612.03144) with box and class heads that all its levels share."""
+    """RetinaNet: feature pyramid with box and class heads shared by all levels (arXiv:1708.02002)."""
     maps = []
     for level in range(2 + depth):
         x = relu(conv(p, x, width * (level + 1), 3, 2))
@@ -84,7 +84,7 @@ def detector(p, x, *, width, depth, anchors=3, classes=6):
 
 
 def segmenter(p, x, *, width, depth):
-    """Atrous spatial pyramid: convolutions of several dilations side by side (arXiv:1706.05587)."""
+    """DeepLabv3: atrous spatial pyramid of parallel dilated convolutions (arXiv:1706.05587)."""
     for _ in range(depth):
         x = relu(batch_norm(p, conv(p, x, width, 3, 2)))
     branches = [conv(p, x, width, 3, dilation=dilation) for dilation in (1, 2, 4)]
@@ -94,7 +94,7 @@ def segmenter(p, x, *, width, depth):
 
 
 def style_transfer(p, x, *, width, depth):
-    """Instance-normalised residual network, and the Gram matrix of its features (arXiv:1603.08155)."""
+    """Style transfer: residual network with instance norm, and its Gram matrix (arXiv:1603.08155)."""
     x = relu(instance_norm(p, conv(p, x, width, 5, 2)))
     for _ in range(depth + 1):
         y = relu(instance_norm(p, conv(p, x, width)))
@@ -105,7 +105,7 @@ def style_transfer(p, x, *, width, depth):
 
 
 def hourglass(p, x, *, width, depth):
-    """Stacked hourglasses for key points: down, up, and a residual around (arXiv:1603.06937)."""
+    """Stacked hourglass network for key points: downsample, upsample, residual (arXiv:1603.06937)."""
     x = relu(conv(p, x, width, 3, 2))
     for _ in range(depth):
         y = relu(conv(p, max_pool(x), 2 * width))
@@ -116,7 +116,7 @@ def hourglass(p, x, *, width, depth):
 
 
 def non_local(p, x, *, width, depth):
-    """Convolutions with attention between all pixels (arXiv:1711.07971)."""
+    """Non-local network: convolutions with attention between all pixels (arXiv:1711.07971)."""
     x = relu(conv(p, x, width, 3, 2))
     for _ in range(depth):
         y = relu(conv(p, x, width))

@@ -1,4 +1,4 @@
-"""Language models: encoders, decoders and both together."""
+"""Language models: encoders, decoders and encoder-decoders."""
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +23,7 @@ from fastslow.programs.zoo.layers import (
 
 
 def bert(p, tokens, *, width, depth, heads=4):
-    """Encoder with the layer norm behind each residual, and a token predictor (arXiv:1810.04805)."""
+    """BERT: post-norm transformer encoder with a token predictor (arXiv:1810.04805)."""
     x, table = embed(p, tokens, width)
     x = layer_norm(p, x + p(tokens.shape[1], width))
     for _ in range(depth):
@@ -33,7 +33,7 @@ def bert(p, tokens, *, width, depth, heads=4):
 
 
 def gpt(p, tokens, *, width, depth, heads=4):
-    """Causal decoder whose output layer is the embedding table."""
+    """GPT-2-like causal decoder; the output layer is tied to the embedding table (arXiv:1608.05859)."""
     x, table = embed(p, tokens, width)
     x = x + p(tokens.shape[1], width)
     for _ in range(depth):
@@ -42,7 +42,7 @@ def gpt(p, tokens, *, width, depth, heads=4):
 
 
 def llama(p, tokens, *, width, depth, heads=4, groups=2):
-    """Causal decoder of RMS norms, rotary grouped-query attention and gated MLPs (arXiv:2302.13971)."""
+    """LLaMA: causal decoder with RMS norm, RoPE, grouped-query attention and SwiGLU (arXiv:2302.13971)."""
     x, _ = embed(p, tokens, width)
     for _ in range(depth):
         x = x + grouped_query_attention(p, rms_norm(p, x), heads, groups)
@@ -51,7 +51,7 @@ def llama(p, tokens, *, width, depth, heads=4, groups=2):
 
 
 def encoder_decoder(p, source, target, *, width, depth, heads=4):
-    """Transformer that reads a source and writes a target (arXiv:1706.03762)."""
+    """Transformer encoder-decoder (arXiv:1706.03762)."""
     x, table = embed(p, source, width)
     y = table[target]
     for _ in range(depth):
@@ -65,7 +65,7 @@ def encoder_decoder(p, source, target, *, width, depth, heads=4):
 
 
 def albert(p, tokens, *, width, depth, heads=4):
-    """Encoder whose layers share one set of weights, on a factorised embedding (arXiv:1909.11942)."""
+    """ALBERT: encoder whose layers share weights, with a factorised embedding (arXiv:1909.11942)."""
     x, _ = embed(p, tokens, width // 2)
     x = dense(p, x, width)
     weights = [p(*s.shape) for s in parameter_shapes(_layer(heads), x, dtype=x.dtype)]
@@ -75,7 +75,7 @@ def albert(p, tokens, *, width, depth, heads=4):
 
 
 def scanned_decoder(p, tokens, *, width, depth, heads=4):
-    """Equal layers as one loop body that reads stacked weights."""
+    """Causal decoder whose layers are one loop body (``lax.scan``) over stacked weights."""
     x, table = embed(p, tokens, width)
     layer = _layer(heads, causal_mask(tokens.shape[1]))
     stacked = [p(depth + 1, *s.shape) for s in parameter_shapes(layer, x, dtype=x.dtype)]
@@ -84,12 +84,12 @@ def scanned_decoder(p, tokens, *, width, depth, heads=4):
 
 
 def _layer(heads, mask=None):
-    """A transformer layer as a network of its weights and input alone."""
+    """Return a transformer layer as a function of its weights and input."""
     return lambda p, x: transformer_layer(p, x, heads, mask)
 
 
 def mixture_of_experts(p, tokens, *, width, depth, heads=4, experts=4):
-    """Every token goes through all experts, weighted by a router (dense routing; arXiv:1701.06538)."""
+    """Mixture of experts with dense routing: all experts process every token (arXiv:1701.06538)."""
     x, _ = embed(p, tokens, width)
     for _ in range(depth):
         y = layer_norm(p, x)
@@ -103,7 +103,7 @@ def mixture_of_experts(p, tokens, *, width, depth, heads=4, experts=4):
 
 
 def text_cnn(p, tokens, *, width, depth):
-    """Convolutions of several lengths over the words of a sentence, and their maxima (arXiv:1408.5882)."""
+    """TextCNN: convolutions of several lengths over a sentence with max pooling (arXiv:1408.5882)."""
     x, _ = embed(p, tokens, width)
     image = x[:, :, None]
     for _ in range(depth):
@@ -113,7 +113,7 @@ def text_cnn(p, tokens, *, width, depth):
 
 
 def gmlp(p, tokens, *, width, depth):
-    """MLPs with a gate that mixes positions, without attention (arXiv:2105.08050)."""
+    """gMLP: MLPs with a spatial gating unit that mixes positions, without attention (arXiv:2105.08050)."""
     x, _ = embed(p, tokens, width)
     time = tokens.shape[1]
     for _ in range(depth + 1):
@@ -124,7 +124,7 @@ def gmlp(p, tokens, *, width, depth):
 
 
 def fnet(p, tokens, *, width, depth):
-    """Fourier transforms over time and features instead of attention, as products (arXiv:2105.03824)."""
+    """FNet: Fourier transforms, as matrix products, replace attention (arXiv:2105.03824)."""
     x, _ = embed(p, tokens, width)
     cosines, sines = zip(*(_fourier(size, x.dtype) for size in (tokens.shape[1], width)), strict=True)
     for _ in range(depth + 1):
@@ -136,13 +136,13 @@ def fnet(p, tokens, *, width, depth):
 
 
 def _fourier(size, dtype):
-    """Real and imaginary part of the discrete Fourier transform's matrix."""
+    """Return the real and the imaginary part of the DFT matrix."""
     angle = 2 * jnp.pi / size * jnp.outer(jnp.arange(size), jnp.arange(size))
     return jnp.cos(angle).astype(dtype), jnp.sin(angle).astype(dtype)
 
 
 def conformer(p, tokens, *, width, depth, heads=4):
-    """Attention and a gated convolution over time in every layer (arXiv:2005.08100)."""
+    """Conformer: attention and a gated convolution over time in every layer (arXiv:2005.08100)."""
     x, _ = embed(p, tokens, width)
     for _ in range(depth):
         x = x + 0.5 * mlp(p, layer_norm(p, x), 2 * width)

@@ -1,8 +1,8 @@
 """Layers of the zoo's networks, in plain jax.numpy.
 
-A network is a function ``network(parameters, *inputs, width, depth, ...)``. It asks ``parameters`` for each
-weight by its shape, in the order in which it needs them, so that one definition gives both the list of
-weights and the program. Images are (batch, height, width, features), sequences (batch, time, features).
+A network is a function ``network(parameters, *inputs, width, depth, ...)``. It requests each weight from
+``parameters`` by shape, so that one definition yields both the list of weights and the program. Images are
+(batch, height, width, features), sequences (batch, time, features).
 """
 
 import jax
@@ -13,10 +13,10 @@ IMAGE_DIMENSIONS = ("NHWC", "HWIO", "NHWC")
 
 
 class Parameters:
-    """Hands a network its weights in the order in which it asks for them.
+    """Weights of a network, in the order in which it requests them.
 
     Args:
-        values: The weights; ``None`` hands out zeros and notes their shapes.
+        values: The weights; ``None`` returns zeros and records their shapes.
         dtype: Type of all weights.
     """
 
@@ -31,14 +31,14 @@ class Parameters:
 
 
 def parameter_shapes(network, *inputs, dtype) -> list[jax.ShapeDtypeStruct]:
-    """Shapes of the weights that a network asks for, in order, without computing anything."""
+    """Return the shapes of a network's weights in order, without computing anything."""
     parameters = Parameters(dtype=dtype)
     jax.eval_shape(lambda *arrays: network(parameters, *arrays), *inputs)
     return parameters.shapes
 
 
 def conv(p, x, features, kernel=3, stride=1, dilation=1, groups=1):
-    """Convolution of an image (kernel and stride square, or given by axis) without bias."""
+    """Apply a 2-D convolution without bias; kernel and stride are square or given per axis."""
     size = (kernel, kernel) if isinstance(kernel, int) else kernel
     strides = (stride, stride) if isinstance(stride, int) else stride
     weights = p(*size, x.shape[-1] // groups, features)
@@ -54,34 +54,34 @@ def conv(p, x, features, kernel=3, stride=1, dilation=1, groups=1):
 
 
 def depthwise_conv(p, x, kernel=3, stride=1):
-    """Convolution of every feature by itself."""
+    """Apply a depthwise convolution: one filter per feature."""
     return conv(p, x, x.shape[-1], kernel, stride, groups=x.shape[-1])
 
 
 def conv_transpose(p, x, features, kernel=4, stride=2):
-    """Transposed convolution: an image ``stride`` times as high and wide."""
+    """Apply a transposed convolution, which scales height and width by ``stride``."""
     weights = p(kernel, kernel, x.shape[-1], features)
     return lax.conv_transpose(x, weights, (stride, stride), "SAME", dimension_numbers=IMAGE_DIMENSIONS)
 
 
 def max_pool(x, size=2, stride=2):
-    """Maximum over square windows of an image."""
+    """Apply max pooling over square windows."""
     return lax.reduce_window(x, -jnp.inf, lax.max, (1, size, size, 1), (1, stride, stride, 1), "SAME")
 
 
 def average_pool(x, size=2):
-    """Mean over non-overlapping square windows of an image."""
+    """Apply average pooling over non-overlapping square windows."""
     batch, height, width, features = x.shape
     return x.reshape(batch, height // size, size, width // size, size, features).mean((2, 4))
 
 
 def upsample(x, factor=2):
-    """An image with every pixel repeated ``factor`` times along height and width."""
+    """Upsample an image to its ``factor``-fold height and width by nearest neighbour."""
     return jnp.repeat(jnp.repeat(x, factor, 1), factor, 2)
 
 
 def normalise(p, x, axes):
-    """Zero mean and unit variance over ``axes``, then a learnt scale and shift per feature."""
+    """Normalise to zero mean and unit variance over ``axes``, then scale and shift each feature."""
     mean = x.mean(axes, keepdims=True)
     variance = jnp.square(x).mean(axes, keepdims=True) - jnp.square(mean)
     scale = p(x.shape[-1]) * lax.rsqrt(variance + 1e-5)
@@ -89,70 +89,70 @@ def normalise(p, x, axes):
 
 
 def batch_norm(p, x):
-    """Batch normalisation with the statistics of this batch."""
+    """Apply batch normalisation with the statistics of this batch (arXiv:1502.03167)."""
     return normalise(p, x, tuple(range(x.ndim - 1)))
 
 
 def instance_norm(p, x):
-    """Normalisation of every image and feature over its pixels."""
+    """Apply instance normalisation, over the pixels of each image and feature (arXiv:1607.08022)."""
     return normalise(p, x, (1, 2))
 
 
 def layer_norm(p, x):
-    """Normalisation over the features."""
+    """Apply layer normalisation over the features (arXiv:1607.06450)."""
     return normalise(p, x, (-1,))
 
 
 def rms_norm(p, x):
-    """Division by the root mean square over the features (arXiv:1910.07467)."""
+    """Apply RMS normalisation over the features (arXiv:1910.07467)."""
     return x * lax.rsqrt(jnp.square(x).mean(-1, keepdims=True) + 1e-5) * p(x.shape[-1])
 
 
 def dense(p, x, features):
-    """Affine map of the last axis."""
+    """Apply a dense layer to the last axis."""
     return x @ p(x.shape[-1], features) + p(features)
 
 
 def mlp(p, x, hidden):
-    """Two dense layers with a GELU between, back to the width of ``x``."""
+    """Apply two dense layers with a GELU (arXiv:1606.08415) in between; the output is as wide as ``x``."""
     return dense(p, jax.nn.gelu(dense(p, x, hidden)), x.shape[-1])
 
 
 def gated_mlp(p, x, hidden):
-    """SwiGLU (arXiv:2002.05202)."""
+    """Apply a SwiGLU feed-forward layer (arXiv:2002.05202)."""
     gate = jax.nn.silu(x @ p(x.shape[-1], hidden))
     return (gate * (x @ p(x.shape[-1], hidden))) @ p(hidden, x.shape[-1])
 
 
 def classify(p, x, classes=50):
-    """Mean over the pixels of an image, then a dense layer."""
+    """Apply global average pooling and a dense layer, the head of a classifier."""
     return dense(p, x.mean((1, 2)), classes)
 
 
 def embed(p, tokens, width, vocabulary=1000):
-    """Rows of an embedding table for token numbers; the table is returned too."""
+    """Return the embeddings of tokens, and the embedding table."""
     table = p(vocabulary, width)
     return table[tokens], table
 
 
 def split_heads(x, heads):
-    """(batch, time, features) to (batch, time, heads, features per head)."""
+    """Reshape (batch, time, features) to (batch, time, heads, features per head)."""
     batch, time, features = x.shape
     return x.reshape(batch, time, heads, features // heads)
 
 
 def merge_heads(x):
-    """(batch, time, heads, features per head) to (batch, time, features)."""
+    """Reshape (batch, time, heads, features per head) to (batch, time, features)."""
     return x.reshape(*x.shape[:2], -1)
 
 
 def causal_mask(time):
-    """True where a position (row) may look at another (column)."""
+    """Return the causal attention mask, (time, time) bool: True where a row may attend to a column."""
     return jnp.tril(jnp.ones((time, time), bool))
 
 
 def softmax(x, mask=None):
-    """Softmax over the last axis in float32, back in the type of ``x``."""
+    """Apply a softmax over the last axis, computed in float32 and returned in the type of ``x``."""
     logits = x.astype(jnp.float32)
     if mask is not None:
         logits = jnp.where(mask, logits, -1e9)
@@ -160,13 +160,21 @@ def softmax(x, mask=None):
 
 
 def attend(q, k, v, mask=None, bias=0):
-    """Scaled dot-product attention of queries, keys and values (batch, time, heads, features per head)."""
+    """Apply scaled dot-product attention (arXiv:1706.03762).
+
+    Args:
+        q: Queries, (batch, time, heads, features per head).
+        k: Keys, likewise.
+        v: Values, likewise.
+        mask: True where a query may attend to a key; None for everywhere.
+        bias: Added to the logits (batch, heads, time, time).
+    """
     logits = jnp.einsum("bthd,bshd->bhts", q, k) * q.shape[-1] ** -0.5 + bias
     return merge_heads(jnp.einsum("bhts,bshd->bthd", softmax(logits, mask), v))
 
 
 def attention(p, x, memory, heads, mask=None):
-    """Multi-head attention of ``x`` to ``memory``."""
+    """Apply multi-head attention of ``x`` to ``memory`` (arXiv:1706.03762)."""
     width = x.shape[-1]
     q = split_heads(dense(p, x, width), heads)
     k = split_heads(dense(p, memory, width), heads)
@@ -175,7 +183,7 @@ def attention(p, x, memory, heads, mask=None):
 
 
 def transformer_layer(p, x, heads, mask=None):
-    """Attention and MLP, each behind a layer norm and with a residual."""
+    """Apply a pre-norm transformer layer: attention and MLP with residuals (arXiv:2002.04745)."""
     y = layer_norm(p, x)
     x = x + attention(p, y, y, heads, mask)
     return x + mlp(p, layer_norm(p, x), 2 * x.shape[-1])

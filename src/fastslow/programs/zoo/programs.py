@@ -1,4 +1,4 @@
-"""From a network of the zoo to a function that jax.jit compiles."""
+"""Turn a network of the zoo into a function for ``jax.jit``."""
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,7 @@ LEARNING_RATE = 0.01
 
 
 def forward_program(network, inputs, dtype):
-    """A network as a function of (weights, *inputs), and the shapes of these arguments."""
+    """Return a network as a function of (weights, *inputs), and the shapes of these arguments."""
 
     def forward(weights, *arrays):
         return network(Parameters(weights, dtype), *arrays)
@@ -18,7 +18,10 @@ def forward_program(network, inputs, dtype):
 
 
 def train_program(network, inputs, dtype):
-    """A step of gradient descent on the mean square of all outputs: (weights, *inputs) to (loss, weights)."""
+    """Return a training step, (weights, *inputs) to (loss, weights), and the shapes of its arguments.
+
+    It is a step of gradient descent on the mean square of all outputs.
+    """
     forward, arguments = forward_program(network, inputs, dtype)
 
     def loss(weights, *arrays):
@@ -33,6 +36,6 @@ def train_program(network, inputs, dtype):
 
 
 def argument_shapes(batch, floats, tokens, dtype) -> list[jax.ShapeDtypeStruct]:
-    """Inputs of a network: arrays of ``dtype``, then sequences of token numbers, the batch in front."""
+    """Return the input shapes of a network: arrays of ``dtype``, then int32 token sequences, batch first."""
     arrays = [jax.ShapeDtypeStruct((batch, *shape), dtype) for shape in floats]
     return arrays + [jax.ShapeDtypeStruct((batch, length), jnp.int32) for length in tokens]

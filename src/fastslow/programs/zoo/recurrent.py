@@ -1,4 +1,4 @@
-"""Recurrent networks: a scan over time."""
+"""Recurrent networks, as scans over time."""
 
 import jax
 import jax.numpy as jnp
@@ -8,14 +8,14 @@ from fastslow.programs.zoo.layers import IMAGE_DIMENSIONS, dense, embed, softmax
 
 
 def lstm_cell(cell, gates):
-    """New hidden state and cell from the old cell and the sum of the gates' inputs."""
+    """Return the new hidden state and cell of an LSTM, given the old cell and the inputs of the gates."""
     update, forget, candidate, output = jnp.split(gates, 4, -1)
     cell = jax.nn.sigmoid(forget) * cell + jax.nn.sigmoid(update) * jnp.tanh(candidate)
     return jax.nn.sigmoid(output) * jnp.tanh(cell), cell
 
 
 def lstm_layer(p, x, width, reverse=False):
-    """Outputs (batch, time, width) of an LSTM over a sequence."""
+    """Apply an LSTM (Hochreiter and Schmidhuber 1997) to a sequence; returns (batch, time, width)."""
     inputs, recurrent = dense(p, x, 4 * width), p(width, 4 * width)
 
     def step(state, gates):
@@ -28,7 +28,7 @@ def lstm_layer(p, x, width, reverse=False):
 
 
 def gru_layer(p, x, width):
-    """Outputs (batch, time, width) of a gated recurrent unit over a sequence."""
+    """Apply a gated recurrent unit (arXiv:1406.1078) to a sequence; returns (batch, time, width)."""
     inputs, recurrent = dense(p, x, 3 * width), p(width, 3 * width)
 
     def step(hidden, gates):
@@ -44,21 +44,21 @@ def gru_layer(p, x, width):
 
 
 def lstm(p, x, *, width, depth):
-    """Stacked LSTM layers on a sequence of vectors."""
+    """Stacked LSTM on a sequence of vectors (Hochreiter and Schmidhuber 1997)."""
     for _ in range(depth):
         x = lstm_layer(p, x, width)
     return dense(p, x, 30)
 
 
 def gru(p, x, *, width, depth):
-    """Stacked GRU layers on a sequence of vectors."""
+    """Stacked GRU on a sequence of vectors (arXiv:1406.1078)."""
     for _ in range(depth):
         x = gru_layer(p, x, width)
     return dense(p, x.reshape(len(x), -1), 30)
 
 
 def conv_lstm(p, x, *, width, depth):
-    """Convolutional LSTM on a video (batch, time, height, width, features) (arXiv:1506.04214)."""
+    """ConvLSTM on a video (batch, time, height, width, features) (arXiv:1506.04214)."""
     for _ in range(depth):
         kernels = p(3, 3, x.shape[-1], 4 * width), p(3, 3, width, 4 * width)
 
@@ -77,7 +77,7 @@ def conv_lstm(p, x, *, width, depth):
 
 
 def tagger(p, tokens, *, width, depth):
-    """Bidirectional LSTM with a score for every pair of neighbouring tags (arXiv:1508.01991)."""
+    """Bidirectional LSTM with CRF potentials of adjacent tags (arXiv:1508.01991)."""
     x, _ = embed(p, tokens, width)
     for _ in range(depth):
         x = jnp.concatenate([lstm_layer(p, x, width), lstm_layer(p, x, width, reverse=True)], -1)
@@ -86,7 +86,7 @@ def tagger(p, tokens, *, width, depth):
 
 
 def translator(p, source, target, *, width, depth):
-    """LSTM encoder and decoder with attention between them (arXiv:1508.04025)."""
+    """LSTM encoder-decoder with multiplicative attention (arXiv:1508.04025)."""
     x, table = embed(p, source, width)
     y = table[target]
     for _ in range(depth):
