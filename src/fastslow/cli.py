@@ -56,7 +56,7 @@ COMMANDS = {
     "convert": Command(
         "Convert a program (HLO file or JAX function) to a competition file",
         "fastslow.programs.convert:ConvertConfig",
-        "fastslow.programs.convert_command:convert_program",
+        "fastslow.convert_command:convert_program",
         first="source",
     ),
     "sample": Command(
