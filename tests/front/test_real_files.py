@@ -50,7 +50,9 @@ def test_features_of_every_file(program):
     assert graph.config_feat.shape == (graph.num_configs, len(names))
     assert np.isfinite(graph.config_feat).all() and np.isfinite(graph.node_feat).all()
     assert graph.count.sum() == len(file.runtime)
-    assert graph.num_configs == len(file.runtime) or program.split == "train"
+    assert len(graph.config_row) == len(graph.file_runtime) == len(file.runtime)
+    if file.codes is not None:
+        assert all((file.codes[i] == graph.codes[graph.config_row[i]]).all() for i in range(len(file.codes)))
     assert (graph.runtime > 0).all() == (program.split != "test")
     if program.collection.kind == "layout":
         kept = graph.node_opcode[graph.config_index]

@@ -26,9 +26,18 @@ from fastslow.features.violation import violation_features
 
 
 def merge_duplicates(graph: Graph) -> Graph:
-    """Merge identical configurations: the first of each is kept, with the mean runtime and the count.
+    """Merge identical configurations: keep the first of each, with the mean runtime.
 
-    Identical means equal layout codes (layout) and equal features (tile).
+    How often a layout occurs in a file is a trace of the search that made the data and carries no information
+    on the program. Statistics over a graph's configurations (normalisation, cross-config attention) would
+    weigh by it.
+
+    Args:
+        graph: A graph whose rows are the configurations of the file.
+
+    Returns:
+        The graph with one row for each distinct configuration, in order of first occurrence. Identical means
+        equal layout codes (layout) or equal features (tile).
     """
     rows = graph.codes if len(graph.config_index) else graph.config_feat
     # a digest stands for a row, whose bytes (3 K) are too many to sort in a large graph
@@ -39,9 +48,8 @@ def merge_duplicates(graph: Graph) -> Graph:
         graph,
         codes=graph.codes[kept],
         config_feat=graph.config_feat[kept],
-        config_ids=graph.config_ids[kept],
         runtime=np.bincount(group, graph.runtime) / count,
-        count=count.astype(np.int32),
+        config_row=group.astype(np.int32),
     )
 
 
@@ -70,8 +78,8 @@ def _layout_graph(
         codes=file.codes,
         config_feat=np.concatenate([violation, copies], 1),
         runtime=file.runtime.astype(np.float64),
-        count=np.ones(len(file.runtime), np.int32),
-        config_ids=np.arange(len(file.runtime), dtype=np.int32),
+        config_row=np.arange(len(file.runtime), dtype=np.int32),
+        file_runtime=file.runtime.astype(np.float64),
     )
     return graph, names + copy_names
 
@@ -83,7 +91,8 @@ def _tile_graph(
     values, names = tile_features(
         file.node_feat, file.node_opcode, file.edge_index, file.config_feat, operands
     )
-    num_configs = len(file.runtime)
+    runtime = file.runtime / file.normalizers
+    num_configs = len(runtime)
     graph = Graph(
         name=program.name,
         node_feat=_padded(file, exact, config),
@@ -97,9 +106,9 @@ def _tile_graph(
         layouts=np.full((1, 6), -1, np.int8),
         codes=np.zeros((num_configs, 0, 3), np.uint8),
         config_feat=values,
-        runtime=file.runtime / file.normalizers,
-        count=np.ones(num_configs, np.int32),
-        config_ids=np.arange(num_configs, dtype=np.int32),
+        runtime=runtime,
+        config_row=np.arange(num_configs, dtype=np.int32),
+        file_runtime=runtime,
     )
     return graph, names
 
@@ -125,9 +134,7 @@ def build_graph(program: Program, config: FeatureConfig) -> tuple[Graph, list[st
     protobuf = config.protobuf(program)
     exact = read_exact_graph(protobuf, file) if protobuf else None
     graph, names = build(program, file, exact, config)
-    if config.merge_duplicates and program.split == "train":
-        graph = merge_duplicates(graph)
-    return graph, names
+    return merge_duplicates(graph) if config.merge_duplicates else graph, names
 
 
 def _build_one(program: Program, config: FeatureConfig) -> list[str] | None:
@@ -199,7 +206,7 @@ def _write_index(programs: list[Program], config: FeatureConfig) -> pd.DataFrame
                 "edges": len(graph.edge_index),
                 "configurable": len(graph.config_index),
                 "configs": graph.num_configs,
-                "merged": int(graph.count.sum()) - graph.num_configs,
+                "merged": len(graph.config_row) - graph.num_configs,
                 "spread": graph.runtime.max() / graph.runtime.min() if known else np.nan,
                 "exact": config.protobuf(program) is not None,
             }

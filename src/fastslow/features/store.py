@@ -4,13 +4,13 @@ A graph is one ``<name>.npz`` of small arrays beside two plain ``.npy`` files th
 set of configurations is read without the rest.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from fastslow.competition.catalog import SPLITS, Collection, get_collection
+from fastslow.competition.catalog import TEST, TRAIN, Collection, get_collection
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path
@@ -42,10 +42,11 @@ class Graph:
         layouts: ``(L, 6)`` int8, distinct minor-to-major layouts, row 0 all -1 (tile: that row alone).
         codes: ``(C, K, 3)`` uint8 or uint16, position in ``layouts`` of output, input and kernel layout.
         config_feat: ``(C, V)`` float32, features of a configuration as a whole; see ``features/README.md``.
-        runtime: ``(C,)`` float64, the label: nanoseconds (layout; cycles in the sample competition) or
-            runtime over normalizer (tile); 0 in test.
-        count: ``(C,)`` int32, how many identical configurations a row stands for (1 outside train).
-        config_ids: ``(C,)`` int32, number of the (first) such configuration in the competition file.
+        runtime: ``(C,)`` float64, the training label: nanoseconds (layout; cycles in the sample competition)
+            or runtime over normalizer (tile), the mean over identical configurations; 0 in test.
+        config_row: ``(F,)`` int32, row, 0 to C - 1, of each of the F configurations of the competition file,
+            in file order. Rows are numbered by first occurrence.
+        file_runtime: ``(F,)`` float64, runtime of each configuration of the file, unit as ``runtime``.
     """
 
     name: str
@@ -61,8 +62,8 @@ class Graph:
     codes: np.ndarray
     config_feat: np.ndarray
     runtime: np.ndarray
-    count: np.ndarray
-    config_ids: np.ndarray
+    config_row: np.ndarray
+    file_runtime: np.ndarray
 
     @property
     def num_nodes(self) -> int:
@@ -71,8 +72,40 @@ class Graph:
 
     @property
     def num_configs(self) -> int:
-        """C."""
+        """C, the number of distinct configurations."""
         return len(self.runtime)
+
+    @property
+    def count(self) -> np.ndarray:
+        """``(C,)`` number of configurations of the file that each row stands for, 1 or more."""
+        return np.bincount(self.config_row, minlength=self.num_configs)
+
+    @property
+    def config_ids(self) -> np.ndarray:
+        """``(C,)`` position in the file of the first configuration that each row stands for."""
+        return np.unique(self.config_row, return_index=True)[1]
+
+    def expand(self, values: np.ndarray) -> np.ndarray:
+        """Repeat values of the rows for every configuration of the file.
+
+        Args:
+            values: ``(C, ...)``, such as predictions.
+
+        Returns:
+            ``(F, ...)`` in file order.
+        """
+        return values[self.config_row]
+
+    def take(self, rows: np.ndarray | slice) -> "Graph":
+        """Return the graph with some of its rows, as if the file held these configurations only.
+
+        Args:
+            rows: Positions of rows, in any order, repeats allowed.
+        """
+        runtime = self.runtime[rows]
+        own_row = np.arange(len(runtime), dtype=np.int32)
+        parts = {"codes": self.codes[rows], "config_feat": self.config_feat[rows], "runtime": runtime}
+        return replace(self, **parts, config_row=own_row, file_runtime=runtime)
 
 
 _SMALL = tuple(f.name for f in fields(Graph) if f.name not in ("name", *_MAPPED))
@@ -174,9 +207,9 @@ class Features:
         return self.index.loc[self.index["split"] == split, "name"].tolist()
 
     def num_configs(self, split: str) -> dict[str, int]:
-        """Number of configurations by graph, without reading the graphs."""
+        """Return the number of configurations of each competition file, without reading the graphs."""
         rows = self.index[self.index["split"] == split]
-        return dict(zip(rows["name"], rows["configs"].astype(int), strict=True))
+        return dict(zip(rows["name"], (rows["configs"] + rows["merged"]).astype(int), strict=True))
 
     def graph(self, split: str, name: str) -> Graph:
         """Read one graph."""
@@ -187,13 +220,18 @@ class Features:
         return read_scaler(self.folder / SCALERS, name)
 
     def labels(self, split: str) -> dict[str, np.ndarray]:
-        """Runtimes by graph, ``(C,)`` float64 each.
+        """Return the runtimes of each graph, float64: what a model is trained on or scored against.
+
+        Args:
+            split: ``train``: ``(C,)``, one training label per distinct configuration. ``valid``: ``(F,)``,
+                the runtime of every configuration of the file, as the competition scores them.
 
         Raises:
             DataError: The split is ``test``, whose files carry zeros in place of runtimes.
         """
-        if split not in SPLITS[:2]:
+        if split == TEST:
             raise DataError(
                 self.folder, "test runtimes are not known", "Score a submission through solution.csv"
             )
-        return {name: self.graph(split, name).runtime for name in self.names(split)}
+        graphs = (self.graph(split, name) for name in self.names(split))
+        return {graph.name: graph.runtime if split == TRAIN else graph.file_runtime for graph in graphs}
