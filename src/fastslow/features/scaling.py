@@ -12,7 +12,7 @@ from fastslow.core.npz_io import read_arrays, write_arrays
 from fastslow.features.tpu_tiling import LANES
 
 CLIP = 8.0  # in standard deviations: an unseen program must not saturate the network
-_ROUNDING = 1e-18  # a variance below this share of the squared mean is rounding of a constant column
+_ROUNDING = 1e-24  # a variance below this share of the squared mean is rounding of a constant column
 
 
 def signed_log1p(values: np.ndarray) -> np.ndarray:
