@@ -38,7 +38,7 @@ def program_of(path: Path) -> Program:
 
 def load_graph(program: Program, hops: int) -> Graph:
     """The graph of a file pruned to so many hops, -1 for the whole, with all configurations."""
-    settings = LayoutFeatureConfig(collection=program.collection.name, hops=hops)
+    settings = LayoutFeatureConfig(collection=program.collection.name, hops=hops, merge_duplicates=False)
     return build_graph(program, settings)[0]
 
 

@@ -1,0 +1,44 @@
+"""Sizes and layouts of tensors: elements, bytes and the minor-most dimension.
+
+Sizes are 0-padded to six dimensions, layouts are minor-to-major and -1 padded, as in the competition's files.
+"""
+
+import numpy as np
+
+
+def num_elements(dims: np.ndarray) -> np.ndarray:
+    """Return the number of elements of tensors, at least 1.
+
+    Args:
+        dims: (..., 6) sizes, 0-padded; all 0 for a scalar and where there is no tensor.
+
+    Returns:
+        (...) of the type of ``dims``; 1 for a scalar and where there is no tensor.
+    """
+    return np.where(dims > 0, dims, 1).prod(-1)
+
+
+def tensor_bytes(dims: np.ndarray, element_bytes: np.ndarray) -> np.ndarray:
+    """Return the bytes of tensors, without padding to the TPU's tiles.
+
+    Args:
+        dims: (..., 6) sizes, 0-padded.
+        element_bytes: (...) bytes per element.
+
+    Returns:
+        (...) bytes; 0 for a scalar, which has no layout to choose, and where there is no tensor.
+    """
+    return num_elements(dims) * (dims[..., 0] > 0) * element_bytes
+
+
+def minor_dimension(dims: np.ndarray, layouts: np.ndarray) -> np.ndarray:
+    """Return the minor-most dimension of tensors under layouts.
+
+    Args:
+        dims: (..., 6) sizes, 0-padded.
+        layouts: (..., 6) minor-to-major, -1 padded; all -1 (left to the compiler) counts as row-major.
+
+    Returns:
+        (...) dimension, 0 to 5, of the broadcast leading shape; -1 for a scalar left to the compiler.
+    """
+    return np.where(layouts[..., 0] < 0, (dims > 0).sum(-1) - 1, layouts[..., 0])
