@@ -1,4 +1,4 @@
-"""Feature building: from competition npz files to a compact store, one folder a collection."""
+"""Feature building: from competition npz files to the store, one folder per collection."""
 
 import hashlib
 from dataclasses import replace
@@ -8,7 +8,7 @@ import joblib
 import numpy as np
 import pandas as pd
 
-from fastslow.competition.catalog import SPLITS, Program
+from fastslow.competition.catalog import SPLITS, TEST, TRAIN, Program
 from fastslow.competition.reader import CompetitionFile, read_competition_file
 from fastslow.core.files import atomic_path, digest
 from fastslow.core.progress import progress
@@ -40,7 +40,7 @@ def merge_duplicates(graph: Graph) -> Graph:
         equal layout codes (layout) or equal features (tile).
     """
     rows = graph.codes if len(graph.config_index) else graph.config_feat
-    # a digest stands for a row, whose bytes (3 K) are too many to sort in a large graph
+    # digests are compared in place of rows, whose bytes (3 K) are too many to sort in a large graph
     digests = [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in rows]
     group, _ = pd.factorize(np.array(digests, object))
     _, kept, count = np.unique(group, return_index=True, return_counts=True)
@@ -120,15 +120,19 @@ def _padded(file: CompetitionFile, exact: ExactGraph | None, config: FeatureConf
 
 
 def build_graph(program: Program, config: FeatureConfig) -> tuple[Graph, list[str]]:
-    """Features of one program.
+    """Build the features of one program.
+
+    Args:
+        program: The program; its file is read.
+        config: Settings of its kind of collection.
 
     Returns:
-        The graph and the names of its ``config_feat`` columns.
+        The graph and the V names of its ``config_feat`` columns.
 
     Raises:
-        DataError: The file is broken, and the message names the key; or its protobuf is of another program.
+        DataError: The file is broken (the message names the key), or its protobuf is of another program.
     """
-    labelled = program.split != "test"
+    labelled = program.split != TEST
     file = read_competition_file(program.path, program.collection.kind, labelled)
     build = _layout_graph if program.collection.kind == "layout" else _tile_graph
     protobuf = config.protobuf(program)
@@ -138,7 +142,7 @@ def build_graph(program: Program, config: FeatureConfig) -> tuple[Graph, list[st
 
 
 def _build_one(program: Program, config: FeatureConfig) -> list[str] | None:
-    """Build and write one graph unless it is there already; its column names if it was built."""
+    """Build and write one graph unless it is up to date; return its column names if it was built."""
     folder = resolve(config.folder)
     mark = digest([FORMAT, config.identity(), *config.sources(program)])
     if is_written(folder, program.split, program.name, mark):
@@ -149,15 +153,16 @@ def _build_one(program: Program, config: FeatureConfig) -> list[str] | None:
 
 
 def build_features(config: FeatureConfig) -> pd.DataFrame:
-    """Build the features of one collection, or only what is missing or out of date.
+    """Build the features of one collection: those that are missing or out of date.
 
     Args:
         config: Settings.
 
     Returns:
-        One row a graph: split, name, nodes, edges, configurable nodes, configurations (rows after
-        merging), merged (configurations merged away), runtime spread (largest over smallest), exact
-        (whether its protobuf was used).
+        One row per graph: ``split``, ``name``, ``nodes`` and ``edges`` after pruning, ``configurable``
+        (nodes), ``configs`` (distinct configurations), ``merged`` (configurations of the file minus
+        distinct ones), ``spread`` (maximum over minimum runtime, NaN in test) and ``exact`` (whether its
+        protobuf was used).
 
     Raises:
         DataError: A file is missing or broken.
@@ -174,7 +179,7 @@ def build_features(config: FeatureConfig) -> pd.DataFrame:
 
 
 def _build_all(programs: list[Program], config: FeatureConfig) -> list[str]:
-    """Build every graph that is missing or out of date; the names of the config_feat columns."""
+    """Build every graph that is missing or out of date; return the names of the config_feat columns."""
     jobs = [joblib.delayed(_build_one)(program, config) for program in programs]
     results = joblib.Parallel(n_jobs=config.workers, return_as="generator")(jobs)
     built = [
@@ -184,7 +189,7 @@ def _build_all(programs: list[Program], config: FeatureConfig) -> list[str]:
 
 
 def _drop_foreign_graphs(folder: Path, programs: list[Program]) -> None:
-    """Remove graphs of programs that are no longer in the data, so nothing stale is ever read."""
+    """Remove graphs of programs that are no longer in the data."""
     known = {(p.split, p.name) for p in programs}
     for split in SPLITS:
         for path in (folder / split).glob("*.np[yz]"):
@@ -218,9 +223,9 @@ def _write_index(programs: list[Program], config: FeatureConfig) -> pd.DataFrame
 
 
 def _fit_scalers(folder: Path, index: pd.DataFrame) -> None:
-    train = index.loc[index["split"] == "train", "name"]
+    train = index.loc[index["split"] == TRAIN, "name"]
     write_scalers(
         folder / SCALERS,
-        node=Scaler.fit(expand_node_features(read_graph(folder, "train", name).node_feat) for name in train),
-        config=Scaler.fit(read_graph(folder, "train", name).config_feat for name in train),
+        node=Scaler.fit(expand_node_features(read_graph(folder, TRAIN, name).node_feat) for name in train),
+        config=Scaler.fit(read_graph(folder, TRAIN, name).config_feat for name in train),
     )
