@@ -102,10 +102,7 @@ def many_configs(graph: Graph, count: int) -> Graph:
         part = codes[start : start + 1000]
         part[:] = graph.codes[rng.integers(0, graph.num_configs, (len(part), len(nodes))), nodes]
     rows = rng.integers(0, graph.num_configs, count)
-    per_config = {
-        name: getattr(graph, name)[rows] for name in ("config_feat", "runtime", "count", "config_ids")
-    }
-    return replace(graph, codes=codes, **per_config)
+    return replace(graph.take(rows), codes=codes)
 
 
 def in_own_process(part: str, *arguments: str) -> dict:

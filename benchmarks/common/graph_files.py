@@ -1,7 +1,6 @@
 """Graphs straight from layout npz files, without a features folder, for timing."""
 
 import copy
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +38,7 @@ def program_of(path: Path) -> Program:
 
 def load_graph(program: Program, hops: int) -> Graph:
     """The graph of a file pruned to so many hops, -1 for the whole, with all configurations."""
-    settings = LayoutFeatureConfig(collection=program.collection.name, hops=hops)
+    settings = LayoutFeatureConfig(collection=program.collection.name, hops=hops, merge_duplicates=False)
     return build_graph(program, settings)[0]
 
 
@@ -47,8 +46,7 @@ def first_configs(graph: Graph, num_configs: int) -> Graph:
     """The graph with its first configurations alone."""
     if num_configs >= graph.num_configs:
         return graph
-    per_config = ("codes", "config_feat", "runtime", "count", "config_ids")
-    return replace(graph, **{name: getattr(graph, name)[:num_configs] for name in per_config})
+    return graph.take(slice(num_configs))
 
 
 class OneGraph(Features):

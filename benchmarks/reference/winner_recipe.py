@@ -4,7 +4,6 @@ import copy
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -39,8 +38,7 @@ def without_duplicates(graph: Graph) -> Graph:
     """Keep the first of each set of identical configurations."""
     codes = np.asarray(graph.codes)
     first = np.sort(np.unique(codes.reshape(len(codes), -1), axis=0, return_index=True)[1])
-    per_config = ("codes", "config_feat", "runtime", "count", "config_ids")
-    return replace(graph, **{name: getattr(graph, name)[first] for name in per_config})
+    return graph.take(first)
 
 
 def hinge(score: Tensor, runtime: Tensor) -> Tensor:

@@ -150,10 +150,10 @@ def test_hundred_thousand_configurations_need_no_matrix():
 @pytest.mark.parametrize(
     ("runtime", "score", "message"),
     [
-        ([1, 2], [1], r"\(2,\) and score \(1,\)"),
-        ([], [], r"at least 1"),
-        ([[1, 2]], [[1, 2]], "vectors"),
-        ([1, 2], [0.5, np.nan], "score 1 is not finite"),
+        ([1, 2], [1], r"\(2,\) and prediction \(1,\)"),
+        ([], [], "not empty"),
+        ([[1, 2]], [[1, 2]], "must be 1-D"),
+        ([1, 2], [0.5, np.nan], "prediction 1 is not finite"),
         ([np.inf, 2], [0, 1], "runtime 0 is not finite"),
     ],
 )
@@ -184,10 +184,10 @@ def test_collection_score_takes_the_metric_of_the_kind():
 @pytest.mark.parametrize(
     ("runtimes", "scores", "message"),
     [
-        ({"resnet": [1, 2], "bert": [1, 2]}, {"resnet": [1, 2]}, "^bert: no scores"),
-        ({"resnet": [1, 2]}, {"resnet": [1, 2], "bert": [1, 2]}, "^bert: scores of a graph without runtimes"),
-        ({"resnet": [1, 2]}, {"resnet": [1, 2, 3]}, r"^resnet: .*\(2,\) and score \(3,\)"),
-        ({"resnet": [1, 2]}, {"resnet": [1, np.nan]}, "^resnet: score 1 is not finite"),
+        ({"resnet": [1, 2], "bert": [1, 2]}, {"resnet": [1, 2]}, "^bert: no predictions"),
+        ({"resnet": [1, 2]}, {"resnet": [1, 2], "bert": [1, 2]}, "^bert: predictions for a graph without"),
+        ({"resnet": [1, 2]}, {"resnet": [1, 2, 3]}, r"^resnet: .*\(2,\) and prediction \(3,\)"),
+        ({"resnet": [1, 2]}, {"resnet": [1, np.nan]}, "^resnet: prediction 1 is not finite"),
         ({"resnet": [0, 0]}, {"resnet": [1, 2]}, "^resnet: a runtime is not above 0. Test files"),
         ({}, {}, "no graph"),
     ],

@@ -1,6 +1,7 @@
 """Competition files: what real ones hold is read, everything else is refused by name."""
 
 import dataclasses
+import itertools
 import tracemalloc
 import zipfile
 
@@ -76,11 +77,30 @@ def test_a_missing_key_is_named(read, kind, key):
 @pytest.mark.parametrize(("kind", "key"), KEYS)
 def test_a_wrong_type_is_named(read, kind, key):
     arrays = competition_arrays(kind)
-    is_float = arrays[key].dtype.kind == "f"
-    for wrong in (np.int64 if is_float else np.float64, bool, "U3", object):
+    other = np.int64 if arrays[key].dtype.kind == "f" else np.float64
+    wrongs = (bool, "U3", object) if key == "node_config_feat" else (bool, "U3", object, other)
+    for wrong in wrongs:
         arrays[key] = competition_arrays(kind)[key].astype(wrong)
-        with refused(f"{key} has type .*, {'floating point' if is_float else 'integer'} wanted"):
+        with refused(rf"{key} has type .* wanted\. Save it as \w+, for example with {key}\.astype") as error:
             read(kind, arrays)
+        assert "corrupt" not in str(error.value) and str(np.dtype(wrong)) in str(error.value)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int64])
+def test_layouts_of_an_integer_type_are_read(read, dtype):
+    arrays = layout_arrays()
+    arrays["node_config_feat"] = arrays["node_config_feat"].astype(dtype)
+    assert_same(read("layout", arrays), arrays)
+    arrays["node_config_feat"][5, 1, 7] = 6
+    with refused(r"node_config_feat\[5, 1, 7\] is 6, a whole number from -1 to 5 wanted"):
+        read("layout", arrays)
+
+
+def test_an_unsigned_minus_one_is_refused(read):
+    arrays = layout_arrays()
+    arrays["node_config_feat"] = arrays["node_config_feat"].astype(np.int8).astype(np.uint8)
+    with refused(r"node_config_feat\[.*\] is 255, a whole number from -1 to 5 wanted"):
+        read("layout", arrays)
 
 
 @pytest.mark.parametrize(("kind", "key"), [pair for pair in KEYS if pair[1] != "node_splits"])
@@ -221,7 +241,7 @@ def test_a_file_of_the_other_kind_is_recognised(read, kind, other):
             {"node_config_ids": np.zeros(0, int), "node_config_feat": np.zeros((8, 0, 18), np.float32)},
         ),
         ("layout", {"node_config_feat": np.full((8, 3, 18), -1, np.float16)}),
-        ("layout", {"node_config_feat": np.full((8, 3, 18), 5, ">f8")}),
+        ("layout", {"node_config_feat": np.tile([5.0, *[-1] * 5], (8, 3, 3)).astype(">f8")}),
         ("layout", {"anything_else": np.array([None])}),
         ("tile", {"config_feat": np.zeros((6, 24), np.float32)}),
         ("tile", {"node_feat": np.asfortranarray(tile_arrays()["node_feat"])}),
@@ -256,6 +276,23 @@ def test_a_value_that_is_no_dimension_is_placed(tmp_path, value):
             read_layout_codes(path, chunk_bytes)
 
 
+@pytest.mark.parametrize("chunk_bytes", [1, 500, 10**6])
+def test_a_layout_that_names_an_axis_twice_is_placed(tmp_path, chunk_bytes):
+    arrays = layout_arrays()
+    arrays["node_config_feat"][:5, :, :6] = [3, 1, 0, 2, -1, -1]
+    arrays["node_config_feat"][5:, 1, 6:12] = [3, 1, 0, 1, -1, -1]
+    path = write_npz(tmp_path / "x.npz", arrays)
+    layout = r"\[3, 1, 0, 1, -1, -1\]"
+    with refused(rf"node_config_feat\[5, 1, 9\] is 1, an axis that its layout {layout} names twice"):
+        read_layout_codes(path, chunk_bytes)
+
+
+def random_layouts(rng, *shape):
+    """Layouts of 0 to 6 axes, none twice, of few distinct kinds."""
+    order = rng.permuted(np.tile(np.arange(6), (*shape, 1)), axis=-1)
+    return np.where(np.arange(6) < rng.integers(0, rng.integers(1, 8), (*shape, 1)), order, -1)
+
+
 @given(
     seed=st.integers(0, 10**6),
     configs=st.integers(1, 20),
@@ -265,7 +302,7 @@ def test_a_value_that_is_no_dimension_is_placed(tmp_path, value):
 @settings(max_examples=40, deadline=None)
 def test_codes_stand_for_the_layouts_whatever_the_chunk(tmp_path_factory, seed, configs, nodes, chunk):
     rng = np.random.default_rng(seed)
-    feat = rng.integers(-1, rng.integers(0, 7), (configs, nodes, 18)).astype(np.float32)
+    feat = random_layouts(rng, configs, nodes, 3).reshape(configs, nodes, 18).astype(np.float32)
     path = write_npz(tmp_path_factory.mktemp("codes") / "x.npz", {"node_config_feat": feat})
     layouts, codes = read_layout_codes(path, chunk)
     np.testing.assert_array_equal(layouts[codes].reshape(feat.shape), feat)
@@ -276,25 +313,21 @@ def test_codes_stand_for_the_layouts_whatever_the_chunk(tmp_path_factory, seed, 
     assert {tuple(layout) for layout in layouts.tolist()} == used | {(-1,) * 6}
 
 
-@pytest.mark.parametrize(("distinct", "dtype"), [(255, np.uint8), (256, np.uint16), (5000, np.uint16)])
+@pytest.mark.parametrize(("distinct", "dtype"), [(255, np.uint8), (256, np.uint16), (1956, np.uint16)])
 def test_codes_are_as_small_as_the_number_of_layouts_allows(tmp_path, distinct, dtype):
-    numbers = 1 + np.arange(-(-distinct // 3) * 3) % distinct  # and the all -1 layout, which is always there
-    feat = (numbers[:, None] // 7 ** np.arange(6) % 7 - 1).astype(np.float32).reshape(-1, 1, 18)
+    orders = [order for length in range(1, 7) for order in itertools.permutations(range(6), length)]
+    layouts = np.array([(*order, *[-1] * (6 - len(order))) for order in orders[:distinct]], np.float32)
+    rows = np.arange(-(-distinct // 3) * 3) % distinct  # and the all -1 layout, which is always there
+    feat = layouts[rows].reshape(-1, 1, 18)
     layouts, codes = read_layout_codes(write_npz(tmp_path / "x.npz", {"node_config_feat": feat}), 1000)
     assert (len(layouts), codes.dtype) == (distinct + 1, dtype)
     np.testing.assert_array_equal(layouts[codes].reshape(feat.shape), feat)
 
 
-def test_more_layouts_than_codes_are_refused(tmp_path):
-    feat = (np.arange(65_538)[:, None] // 7 ** np.arange(6) % 7 - 1).astype(np.float32).reshape(-1, 1, 18)
-    with refused("node_config_feat holds 65538 layouts"):
-        read_layout_codes(write_npz(tmp_path / "x.npz", {"node_config_feat": feat}))
-
-
 def test_large_layouts_are_never_held_as_floats(tmp_path):
     configs, nodes = 4_000, 500
     arrays = layout_arrays(dots=nodes, configs=1)
-    row = np.random.default_rng(0).permuted(np.tile(arrays["node_config_feat"], (50, 1, 1)), axis=1)
+    row = random_layouts(np.random.default_rng(0), 50, nodes, 3).reshape(50, nodes, 18).astype(np.float32)
     arrays["config_runtime"] = np.ones(configs, np.int64)
     del arrays["node_config_feat"]
     path = write_npz(tmp_path / "x.npz", arrays)

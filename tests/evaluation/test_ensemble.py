@@ -155,7 +155,7 @@ def test_members_that_complement_each_other_gain(layout, tmp_path):
     half = {split: {} for split in PREDICTED_SPLITS}, {split: {} for split in PREDICTED_SPLITS}
     for split in PREDICTED_SPLITS:
         for name in layout.names(split):
-            runtime = layout.graph(split, name).runtime
+            runtime = layout.graph(split, name).file_runtime
             place = np.argsort(np.argsort(runtime)).astype(float)
             for part, scores in enumerate(half):  # each knows the order of one half of the configurations
                 known = (place < len(place) / 2) == bool(part)

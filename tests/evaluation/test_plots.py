@@ -3,23 +3,10 @@
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import kendalltau
 
 from fastslow.competition.catalog import COLLECTIONS
-from fastslow.core.errors import ConfigError
 from fastslow.core.figures import save_figure
 from fastslow.evaluation import plots
-from fastslow.evaluation.plots import ViolationConfig
-from fastslow.features.build import LayoutFeatureConfig, build_features
-from fastslow.features.store import Features
-from helpers.competition_files import write_data_root
-
-
-@pytest.fixture(scope="module")
-def features(tmp_path_factory):
-    root = write_data_root(tmp_path_factory.mktemp("data"), "layout:xla:random", train=tuple("abcd"))
-    build_features(LayoutFeatureConfig(data_root=str(root), folder=str(root / "f"), workers=1))
-    return Features(root / "f")
 
 
 def test_a_figure_is_saved_whole(tmp_path):
@@ -77,43 +64,6 @@ def test_results_by_collection(splits):
         assert len({round(bar.get_x(), 6) for bar in axes.patches}) == 10, "no bar hides another"
         assert [label.get_text() for label in axes.get_xticklabels()] == [c.name for c in COLLECTIONS]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["gnn", "ensemble"]
-
-
-@pytest.mark.parametrize("panels", [1, 2, 4, 12])
-def test_a_panel_a_graph(features, panels):
-    config = ViolationConfig(features=str(features.folder), panels=panels)
-    figure = plots.plot_violation(config)
-    shown = [axes for axes in figure.axes if axes.axison]
-    names = features.names("train")[:panels]
-    assert [axes.get_title().split("\n")[0] for axes in shown] == names
-    position = features.config_columns.index("violation_ratio")
-    for axes, name in zip(shown, names, strict=True):
-        graph = features.graph("train", name)
-        wanted = np.stack([graph.config_feat[:, position], graph.runtime / min(graph.runtime)], 1)
-        np.testing.assert_allclose(axes.collections[0].get_offsets(), wanted)
-        tau = kendalltau(graph.runtime, graph.config_feat[:, position]).statistic
-        assert axes.get_title().endswith(f"tau {0 if np.isnan(tau) else tau:+.2f}")
-        assert axes.get_xlabel() == "violation ratio"
-
-
-def test_correlations_of_every_feature(features):
-    taus = plots.correlate(ViolationConfig(features=str(features.folder), split="valid"))
-    assert list(taus.index) == ["v"] and list(taus.columns) == features.config_columns
-    graph = features.graph("valid", "v")
-    for position, column in enumerate(taus.columns):
-        tau = kendalltau(graph.runtime, graph.config_feat[:, position]).statistic
-        assert taus.loc["v", column] == pytest.approx(0 if np.isnan(tau) else tau)
-
-
-def test_an_unknown_column_is_refused(features):
-    with pytest.raises(ConfigError, match="column: 'violations' is not one of violation_ratio"):
-        plots.plot_violation(ViolationConfig(features=str(features.folder), column="violations"))
-
-
-@pytest.mark.parametrize("options", [{"split": "test"}, {"panels": 0}])
-def test_wrong_settings_are_refused(options):
-    with pytest.raises(ConfigError, match=f"^{next(iter(options))}: "):
-        ViolationConfig(**options)
 
 
 def test_importance_shows_the_most_used():

@@ -93,11 +93,12 @@ def test_a_folder_holds_what_its_index_says(config):
         assert row.configs + row.merged == len(arrays["config_runtime"])
         assert np.isnan(row.spread) == (row.split == "test")
         label = arrays["config_runtime"] / arrays.get("config_runtime_normalizers", 1)
-        if row.split != "train":
-            np.testing.assert_allclose(graph.runtime, label)
-            np.testing.assert_array_equal(graph.count, 1)
-        else:
-            np.testing.assert_allclose((graph.runtime * graph.count).sum(), label.sum())
+        np.testing.assert_array_equal(graph.file_runtime, label)
+        np.testing.assert_allclose((graph.runtime * graph.count).sum(), label.sum())
+        assert features.num_configs(row.split)[row.name] == len(label)
+        if get_collection(config.collection).kind == "layout":
+            feat = arrays["node_config_feat"]
+            np.testing.assert_array_equal(graph.expand(graph.layouts[graph.codes]).reshape(feat.shape), feat)
     assert features.manifest["settings"]["padding"] == -1 and features.manifest["graphs"] == 4
 
 
@@ -158,7 +159,7 @@ def test_a_changed_file_redoes_its_graph_alone(config):
     build_features(config)
     assert rewritten(config, before) == graph_files("valid/v")
     new = content(config)
-    assert (old["valid", "v", "runtime"] != new["valid", "v", "runtime"]).any()
+    assert (old["valid", "v", "file_runtime"] != new["valid", "v", "file_runtime"]).any()
 
 
 def test_a_file_written_again_with_the_same_content_redoes_nothing(config):
@@ -262,12 +263,16 @@ def test_scalers_come_from_train_alone(config):
         assert (content(config)[key] != old[key]).any()
 
 
-def test_duplicates_are_merged_in_train_alone(tmp_path):
+def test_duplicates_are_merged_in_every_split(tmp_path):
     root = write_data_root(tmp_path, "layout:xla:random")  # every second configuration is given twice
     config = LayoutFeatureConfig(data_root=str(root), folder=str(tmp_path / "f"), workers=1)
     index = build_features(config).set_index("name")
-    assert (index.loc[["a", "b"], "merged"] > 0).all()
-    assert (index.loc[["v", "t"], "merged"] == 0).all()
+    assert (index["merged"] > 0).all()
+    features = Features(config.folder)
+    (label,), graph = features.labels("valid").values(), features.graph("valid", "v")
+    np.testing.assert_array_equal(label, layout_arrays(seed=sum(b"v"))["config_runtime"])
+    assert len(features.labels("train")["a"]) == features.graph("train", "a").num_configs
+    assert (len(label), graph.num_configs) == (features.num_configs("valid")["v"], index.loc["v", "configs"])
     kept = build_features(config.replace(merge_duplicates=False))
     assert (kept["merged"] == 0).all()
 
@@ -288,8 +293,10 @@ def test_merging_matches_a_loop(structure, seed):
         groups.setdefault(tuple(row.ravel().tolist()), []).append(config)
     merged = merge_duplicates(graph)
     assert merged.num_configs == len(groups)
+    np.testing.assert_array_equal(merged.file_runtime, graph.runtime)
     for row, members in enumerate(groups.values()):  # in the order of their first members
         assert merged.config_ids[row] == members[0]
+        np.testing.assert_array_equal(merged.config_row[members], row)
         assert merged.count[row] == len(members)
         assert merged.runtime[row] == pytest.approx(graph.runtime[members].mean())
         np.testing.assert_array_equal(merged.codes[row], graph.codes[members[0]])

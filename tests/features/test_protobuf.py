@@ -167,7 +167,7 @@ def test_where_a_protobuf_is_looked_for(tmp_path):
 
 
 def test_a_folder_without_protobufs_is_refused(config, tmp_path):
-    with pytest.raises(DataError, match="holds no .pb file.*hlo_folder"):
+    with pytest.raises(DataError, match="contains no .pb file.*hlo_folder"):
         build_features(LayoutFeatureConfig(**config.asdict() | {"hlo_folder": str(tmp_path / "data")}))
     with pytest.raises(ConfigError, match="hlo_folder: 3 is int"):
         LayoutFeatureConfig(hlo_folder=3)

@@ -75,6 +75,12 @@ def test_a_constant_column_is_dropped(rng, constant):
     assert np.isfinite(scaler.transform(matrices[0])).all()
 
 
+def test_a_small_variation_about_a_large_mean_is_kept(rng):
+    matrices = [1e6 + rng.normal(scale=1e-3, size=(n, 1)) for n in (50, 70)]
+    expected = math.sqrt(np.mean([m.var() for m in matrices]) + np.var([m.mean() for m in matrices]))
+    assert Scaler.fit(matrices).std.tolist() == pytest.approx([expected], rel=1e-3)
+
+
 def test_pooled_scalers_equal_one_fitted_on_all(rng):
     splits = [[rng.normal(loc, 2, (n, 3)) for n in (4, 9)] for loc in (0, 5, -3)]
     for split in splits:

@@ -1,6 +1,7 @@
 """The compact store: what was written is read, what was not finished is not."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,16 @@ STRUCTURE = (
 @pytest.fixture
 def graph():
     return make_graph(STRUCTURE)
+
+
+def test_rows_are_expanded_to_the_file_and_taken_alone(graph):
+    merged = replace(graph, config_row=np.array([2, 0, 0, 1, 3, 2], np.int32))
+    assert merged.expand(np.array([10, 11, 12, 13])).tolist() == [12, 10, 10, 11, 13, 12]
+    assert (merged.count.tolist(), merged.config_ids.tolist()) == ([2, 1, 2, 1], [1, 3, 0, 4])
+    part = merged.take(np.array([3, 1]))
+    np.testing.assert_array_equal(part.codes, graph.codes[[3, 1]])
+    assert (part.config_row.tolist(), part.num_configs) == ([0, 1], 2)
+    np.testing.assert_array_equal(part.file_runtime, graph.runtime[[3, 1]])
 
 
 def assert_equal(read: Graph, written: Graph):
@@ -105,7 +116,7 @@ def folder(tmp_path, graph):
     for split, name in (("train", "random"), ("valid", "nan"), ("test", "1e5")):
         write_graph(tmp_path, split, Graph(**{**vars(graph), "name": name}), "mark")
         spread = np.nan if split == "test" else 2.0
-        rows.append({"split": split, "name": name, "configs": 4, "spread": spread})
+        rows.append({"split": split, "name": name, "configs": 4, "merged": 0, "spread": spread})
     pd.DataFrame(rows).to_csv(tmp_path / "graphs.csv", index=False)
     manifest = {
         "fingerprint": "f",

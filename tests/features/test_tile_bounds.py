@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastslow.competition.reader import read_competition_file
-from fastslow.features.tile_bounds import GROUPS, extents, output_node, tensor_extents, tile_features
+from fastslow.competition.schema import TILE_ROLES
+from fastslow.features.tile_bounds import extents, output_node, tensor_extents, tile_features
 from helpers.competition_files import REAL, ROOT, graph_arrays
 
 FILES = [
@@ -149,7 +150,7 @@ def test_features_match_a_loop(seed):
     got, sizes = features(DOT, bounds), tensor_extents(**DOT)
     names = set()
     for config in range(4):
-        for position, group in enumerate(GROUPS):
+        for position, group in enumerate(TILE_ROLES):
             wanted = loop_features(sizes[group].tolist(), bounds[config, position].tolist())
             for name, value in wanted.items():
                 assert got[f"{group}_{name}"][config] == pytest.approx(value, rel=1e-5, abs=1e-6), name
@@ -232,7 +233,7 @@ def test_no_bound_of_a_tile_file_exceeds_its_tensor():
         file = read_competition_file(path, "tile")
         graph = {key: getattr(file, key) for key in ("node_feat", "node_opcode", "edge_index")}
         sizes = tensor_extents(**graph)
-        for position, group in enumerate(GROUPS):
+        for position, group in enumerate(TILE_ROLES):
             bounds = file.config_feat[:, position * 8 : position * 8 + 6]
             if bounds.any() and sizes[group].any():
                 assert (np.count_nonzero(bounds, axis=1) == np.count_nonzero(sizes[group])).all(), path

@@ -50,7 +50,9 @@ def test_features_of_every_file(program):
     assert graph.config_feat.shape == (graph.num_configs, len(names))
     assert np.isfinite(graph.config_feat).all() and np.isfinite(graph.node_feat).all()
     assert graph.count.sum() == len(file.runtime)
-    assert graph.num_configs == len(file.runtime) or program.split == "train"
+    assert len(graph.config_row) == len(graph.file_runtime) == len(file.runtime)
+    if file.codes is not None:
+        assert all((file.codes[i] == graph.codes[graph.config_row[i]]).all() for i in range(len(file.codes)))
     assert (graph.runtime > 0).all() == (program.split != "test")
     if program.collection.kind == "layout":
         kept = graph.node_opcode[graph.config_index]
@@ -137,9 +139,8 @@ def test_a_submission_of_every_published_test_file(tmp_path):
                 graph = build_graph(program, features_config(program.collection))[0]
                 scaled = PreparedGraph(graph, inputs.node_scaler, inputs.config_scaler)
                 with torch.no_grad():
-                    scores[program.id] = network(
-                        scaled.batch(np.arange(graph.num_configs), run.depth)
-                    ).numpy()
+                    predicted = network(scaled.batch(np.arange(graph.num_configs), run.depth))
+                scores[program.id] = graph.expand(predicted.numpy())
     csv = tmp_path / "real.csv"
     write_submission(csv, scores, REAL)
     checked = check_submission(csv, REAL, partial=True)

@@ -58,9 +58,9 @@ def make_graph(structure, seed: int = 0) -> Graph:
         pair_axes=pair_axes,
         codes=codes,
         config_feat=rng.normal(size=(num_configs, 3)).astype(np.float32),
-        runtime=rng.integers(1, 9, num_configs).astype(np.float64),
-        count=np.ones(num_configs, np.int32),
-        config_ids=np.arange(num_configs, dtype=np.int32),
+        runtime=(runtime := rng.integers(1, 9, num_configs).astype(np.float64)),
+        config_row=np.arange(num_configs, dtype=np.int32),
+        file_runtime=runtime,
     )
 
 

@@ -32,7 +32,7 @@ def random_scores(features, rng, noise=1.0):
     scores = {split: {} for split in PREDICTED_SPLITS}
     for split in PREDICTED_SPLITS:
         for name, count in features.num_configs(split).items():
-            runtime = features.graph(split, name).runtime
+            runtime = features.graph(split, name).file_runtime
             order = np.argsort(np.argsort(runtime)) if split == "valid" else np.zeros(count)
             scores[split][name] = order + noise * count * rng.standard_normal(count)
     return scores

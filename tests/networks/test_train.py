@@ -431,7 +431,7 @@ def test_graphs_with_one_configuration_are_scored(settings, tmp_path):
     features = build_layout(
         tmp_path, mobilenet_forward_w32_d2_b8=one_configuration, valid=a_single_one, test=a_single_one
     )
-    assert Features(features).num_configs("train")["mobilenet_forward_w32_d2_b8"] == 1
+    assert Features(features).graph("train", "mobilenet_forward_w32_d2_b8").num_configs == 1
     manifest = train(settings.replace(features=[str(features)]))
     assert manifest["valid"]["mean"] == 0
     scores = read_predictions(tmp_path / "run")

@@ -1,4 +1,4 @@
-"""The five collections of the competition and where their files lie."""
+"""The five collections of the competition, their splits, and where their files are."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 from fastslow.core.errors import ConfigError, DataError
 
 TRAIN, VALID, TEST = SPLITS = ("train", "valid", "test")
+"""The competition's splits; the runtimes of test are not published."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,12 @@ class Collection:
         return self.name.replace(":", "-")
 
     def folder(self, root: Path, split: str) -> Path:
-        """Folder of a split's npz files under the data root."""
+        """Return the folder of a split's npz files.
+
+        Args:
+            root: Data root, the folder that holds ``npz_all/``.
+            split: ``train``, ``valid`` or ``test``.
+        """
         return Path(root) / "npz_all" / "npz" / self.name.replace(":", "/") / split
 
 
@@ -46,10 +52,10 @@ COLLECTIONS = tuple(
 
 
 def get_collection(name: str) -> Collection:
-    """The collection of that name (``layout:xla:random``) or slug (``layout-xla-random``).
+    """Return the collection of a name (``layout:xla:random``) or slug (``layout-xla-random``).
 
     Raises:
-        ConfigError: No collection is called so.
+        ConfigError: There is no collection of this name.
     """
     for collection in COLLECTIONS:
         if name in (collection.name, collection.slug):
@@ -58,15 +64,19 @@ def get_collection(name: str) -> Collection:
 
 
 TRAIN_ON = ("collection", "source", "layout")
-"""Whose train graphs a model learns from, from few to many."""
-_SHARED = {"collection": 3, "source": 2, "layout": 1}  # parts of the name that they have in common
+"""Which collections' train graphs a model learns from, from few to many."""
+_SHARED = {
+    "collection": 3,
+    "source": 2,
+    "layout": 1,
+}  # leading parts of the name that these collections share
 
 
 def trained_together(own: Collection, train_on: str) -> list[Collection]:
-    """The other collections whose train graphs are trained on with a collection's own.
+    """Return the other collections whose train graphs are trained on together with a collection's own.
 
     Args:
-        own: The collection that is scored.
+        own: The collection that is predicted.
         train_on: ``collection`` (none), ``source`` (the other search of xla or nlp), or ``layout`` (every
             other layout collection). For tile there is none.
     """
@@ -75,14 +85,15 @@ def trained_together(own: Collection, train_on: str) -> list[Collection]:
 
 
 def training_groups(kind: str, train_on: str) -> dict[str, list[Collection]]:
-    """The collections of a kind, dealt into those that one network learns from together and scores.
+    """Group the collections of a kind into those that one network learns from together and predicts.
 
     Args:
-        kind: ``layout`` or ``tile``, which has but one collection.
+        kind: ``layout``, or ``tile``, which has one collection only.
         train_on: ``collection``, ``source`` or ``layout``, as for :func:`trained_together`.
 
     Returns:
-        By a name for folders, what their names share: ``layout``, ``layout-xla`` or ``layout-xla-random``.
+        Collections by the part of their names that they share, fit for folder names: ``layout``,
+        ``layout-xla`` or ``layout-xla-random``.
 
     Raises:
         ConfigError: ``train_on`` is none of these.
@@ -118,20 +129,20 @@ class Program:
 
     @property
     def id(self) -> str:
-        """ID of the submission's row: ``layout:xla:random:<stem>``."""
+        """ID of the program's row in a submission: ``layout:xla:random:<stem>``."""
         return f"{self.collection.name}:{self.name}"
 
 
 def list_programs(root: Path, collection: Collection, split: str) -> list[Program]:
-    """The programs of one split, sorted by file name.
+    """List the programs of one split, sorted by file name.
 
     Args:
         root: Data root, the folder that holds ``npz_all/``.
-        collection: Which collection.
+        collection: Collection of the programs.
         split: ``train``, ``valid`` or ``test``.
 
     Raises:
-        DataError: The folder is missing or holds no npz file.
+        DataError: The folder is missing or contains no npz file.
     """
     folder = collection.folder(root, split)
     paths = sorted(folder.glob("[!.]*.npz")) if folder.is_dir() else []

@@ -12,7 +12,7 @@ ELEMENT_TYPE = slice(2, 21)
 """One-hot over ``ELEMENT_TYPES``."""
 
 SHAPE = slice(21, 27)
-"""Sizes of the output tensor's dimensions in the program's order (``LAYOUT`` says how they lie in memory)."""
+"""Sizes of the output tensor's dimensions in the program's order; ``LAYOUT`` is their order in memory."""
 SHAPE_SUM = 27
 SHAPE_PRODUCT = 28
 TUPLE_SHAPES = 29
@@ -44,7 +44,7 @@ WINDOW_REVERSAL = slice(85, 91)
 WINDOW_REVERSED = 91
 """Number of reversed window dimensions."""
 WINDOW_NOT_REVERSED = 92
-"""Number of the others: 91 and 92 together are the number of window dimensions."""
+"""Number of window dimensions that are not reversed: 91 plus 92 is the number of window dimensions."""
 
 INPUT_BATCH = 93
 INPUT_FEATURE = 94
@@ -85,7 +85,7 @@ EDGE_PADDING_HIGH_PRODUCT = 132
 IS_STABLE = 133
 """Whether a sort keeps the order of equal keys."""
 LAYOUT = slice(134, 140)
-"""Minor-to-major order of the output tensor's axes: entry 0 is the axis that lies densest in memory."""
+"""Minor-to-major order of the output tensor's axes: entry 0 is the axis whose elements are contiguous."""
 
 ELEMENT_BYTES: dict[str, int] = {
     "invalid": 0,
@@ -108,7 +108,7 @@ ELEMENT_BYTES: dict[str, int] = {
     "opaque": 0,
     "token": 0,
 }
-"""Bytes per element by type, in the order of the one-hot columns; 0 for what has no elements."""
+"""Bytes per element by type, in the order of the one-hot columns; 0 for types without elements."""
 ELEMENT_TYPES = tuple(ELEMENT_BYTES)
 
 

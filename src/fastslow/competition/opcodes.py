@@ -30,5 +30,5 @@ RESHAPE = OPCODES["reshape"]
 
 
 def opcode_name(opcode: int) -> str:
-    """HLO name of an opcode id; ``unknown`` for 0 and for ids beyond the table."""
+    """Return the HLO name of an opcode id; ``unknown`` for 0 and for ids beyond the table."""
     return _NAMES[opcode - 1] if 1 <= opcode <= len(_NAMES) else "unknown"

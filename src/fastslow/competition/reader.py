@@ -1,6 +1,6 @@
-"""Reading one npz file of the competition: every key checked, large arrays never held as float32.
+"""Reading one npz file of the competition: every key is checked, large arrays are never held as float32.
 
-A layout file's ``node_config_feat`` passes 1 GB as float32, so it is streamed out of the zip member in
+A layout file's ``node_config_feat`` exceeds 1 GB as float32, so it is streamed out of the zip member in
 chunks of configurations and becomes one small code per tensor layout.
 """
 
@@ -11,30 +11,34 @@ import numpy as np
 
 from fastslow.competition.node_columns import SHAPE
 from fastslow.competition.opcodes import OPCODES
-from fastslow.competition.schema import LAYOUT_WIDTH, MAX_DIMENSION, ROLES, SCHEMA, check_schema
+from fastslow.competition.schema import (
+    FLOAT,
+    LAYOUT_WIDTH,
+    MAX_DIMENSION,
+    REMEDY,
+    ROLES,
+    SCHEMA,
+    check_schema,
+)
 from fastslow.core.errors import DataError
 from fastslow.core.files import digest
-from fastslow.core.npz_io import (
-    CHUNK_BYTES,
-    DOWNLOAD_AGAIN,
-    read_arrays,
-    read_checksums,
-    read_headers,
-    stream_rows,
-)
+from fastslow.core.npz_io import CHUNK_BYTES, read_arrays, read_checksums, read_headers, stream_rows
 
 _MINUS_ONE = "A competition file pads lists with 0; -1 is written by the feature step (features.padding=-1)"
 _UNLABELLED = "A train or valid file needs positive runtimes: is this a test file?"
+_BASE = MAX_DIMENSION + 2  # values of an entry of a layout, -1 to 5
+_WEIGHTS = _BASE ** np.arange(LAYOUT_WIDTH, dtype=np.int32)
+"""A layout's number: its entries + 1 as digits of base 7, so that the all -1 layout has number 0."""
 
 
 @dataclass(frozen=True)
 class CompetitionFile:
-    """The arrays of one competition npz file, checked.
+    """The checked arrays of one competition npz file.
 
     Args:
         path: The file.
         node_feat: ``(N, 140)`` float32, as published (0-padded).
-        node_opcode: ``(N,)`` uint8.
+        node_opcode: ``(N,)`` uint8, 0 to 120.
         edge_index: ``(E, 2)`` int64; row ``(u, v)``: u consumes v's output.
         runtime: ``(C,)`` int64, nanoseconds (sample: compiler-estimated cycles); 0 in test files.
         node_config_ids: ``(K,)`` int64, layout only.
@@ -42,7 +46,7 @@ class CompetitionFile:
         codes: ``(C, K, 3)`` uint8 or uint16, position in ``layouts`` of the output, input and kernel
             layout of each configurable node, layout only.
         config_feat: ``(C, 24)`` float32, tile only.
-        normalizers: ``(C,)`` int64, tile only.
+        normalizers: ``(C,)`` int64, 1 or more, unit of ``runtime``, tile only.
     """
 
     path: Path
@@ -58,7 +62,11 @@ class CompetitionFile:
 
 
 def file_fingerprint(path: Path) -> str:
-    """What the file holds, from the checksums in its zip directory (no decompression)."""
+    """Return a digest of the file's content, from the checksums in its zip directory (no decompression).
+
+    Raises:
+        DataError: The file is missing or not an npz.
+    """
     return digest(read_checksums(path))
 
 
@@ -100,6 +108,7 @@ def read_competition_file(path: Path, kind: str, labelled: bool = False) -> Comp
 
 
 def _check_values(path: Path, arrays: dict[str, np.ndarray], num_nodes: int, labelled: bool) -> None:
+    """Check the range of every integer array and that every floating-point one is finite."""
     largest = np.iinfo(np.int64).max
     ranges = {
         "edge_index": (0, num_nodes - 1),
@@ -112,9 +121,9 @@ def _check_values(path: Path, arrays: dict[str, np.ndarray], num_nodes: int, lab
         if key in ranges:
             low, high = ranges[key]
             wanted = f"{low} or more" if high == largest else f"{low} to {high}"
-            remedy = _UNLABELLED if key == "config_runtime" and labelled else DOWNLOAD_AGAIN
+            remedy = _UNLABELLED if key == "config_runtime" and labelled else REMEDY
             _refuse(path, key, array, (array < low) | (array > high), wanted, remedy)
-        elif array.dtype.kind == "f":
+        elif array.dtype.kind in FLOAT:
             with np.errstate(over="ignore"):  # a float64 too large becomes infinite here, and is refused
                 finite = np.isfinite(array.astype(np.float32, copy=False))
             _refuse(path, key, array, ~finite, "a finite float32")
@@ -124,10 +133,10 @@ def _check_values(path: Path, arrays: dict[str, np.ndarray], num_nodes: int, lab
             _refuse(path, key, array, negative, "a size of 0 or more", _MINUS_ONE)
     ids = arrays.get("node_config_ids", np.zeros(0))
     if len(np.unique(ids)) < len(ids):
-        raise DataError(path, "node_config_ids names a node twice", DOWNLOAD_AGAIN)
+        raise DataError(path, "node_config_ids names a node twice", REMEDY)
 
 
-def _refuse(path, key, array, bad, wanted, remedy=DOWNLOAD_AGAIN, first_row=0) -> None:
+def _refuse(path, key, array, bad, wanted, remedy=REMEDY, first_row=0) -> None:
     """Name the first bad value of an array and its position, if there is one."""
     if bad.any():
         position = np.argwhere(bad)[0].tolist()
@@ -137,11 +146,11 @@ def _refuse(path, key, array, bad, wanted, remedy=DOWNLOAD_AGAIN, first_row=0) -
 
 
 def read_layout_codes(path: Path, chunk_bytes: int = CHUNK_BYTES) -> tuple[np.ndarray, np.ndarray]:
-    """Stream ``node_config_feat`` into one code per tensor layout.
+    """Stream ``node_config_feat`` of a layout file into one code per tensor layout.
 
     Args:
         path: A layout npz file.
-        chunk_bytes: Float bytes held at a time.
+        chunk_bytes: Bytes of the array held at a time.
 
     Returns:
         ``layouts`` (L, 6) int8, the distinct minor-to-major vectors with -1 padding; row 0 is the
@@ -149,29 +158,52 @@ def read_layout_codes(path: Path, chunk_bytes: int = CHUNK_BYTES) -> tuple[np.nd
         above 256 layouts, uint16.
 
     Raises:
-        DataError: A value is not a whole number from -1 to 5.
+        DataError: A value is not a whole number from -1 to 5, or a layout names an axis twice.
     """
-    base = MAX_DIMENSION + 2
-    weights = base ** np.arange(LAYOUT_WIDTH, dtype=np.int32)
-    number_to_code = np.full(base**LAYOUT_WIDTH, -1, np.int32)
+    number_to_code = np.full(_BASE**LAYOUT_WIDTH, -1, np.int32)
     number_to_code[0] = 0
-    numbers = [0]
-    num_configs, num_nodes, _ = read_headers(path)["node_config_feat"].shape
-    codes = np.empty((num_configs, num_nodes, len(ROLES)), np.uint16)
-    start = 0
+    numbers, parts, start = [0], [], 0
     for chunk in stream_rows(path, "node_config_feat", chunk_bytes):
-        number = (_layout_values(path, chunk, start) + 1) @ weights
+        values = _layout_values(path, chunk, start)
+        number = (values + 1) @ _WEIGHTS
         seen = np.zeros(len(number_to_code), bool)
         seen[number] = True
         new = np.flatnonzero(seen & (number_to_code < 0))
+        _refuse_repeated_axes(path, new, number, start)
         number_to_code[new] = len(numbers) + np.arange(len(new))
         numbers.extend(new.tolist())
-        codes[start : start + len(chunk)] = number_to_code[number]
+        parts.append(number_to_code[number].astype(np.uint16))  # fewer than 14,000 layouts repeat no axis
         start += len(chunk)
-    if len(numbers) > np.iinfo(codes.dtype).max + 1:  # six dimensions have 1957 layouts
-        raise DataError(path, f"node_config_feat holds {len(numbers)} layouts", DOWNLOAD_AGAIN)
-    layouts = (np.array(numbers)[:, None] // weights % base - 1).astype(np.int8)
+    codes = np.concatenate(parts)
+    layouts = _layouts_of(np.array(numbers))
     return layouts, codes.astype(np.uint8) if len(layouts) <= 256 else codes
+
+
+def _layouts_of(numbers: np.ndarray) -> np.ndarray:
+    """(n, 6) int8 layouts of these numbers."""
+    return (numbers[:, None] // _WEIGHTS % _BASE - 1).astype(np.int8)
+
+
+def _refuse_repeated_axes(path: Path, distinct: np.ndarray, number: np.ndarray, first_row: int) -> None:
+    """Name the first layout of some rows that names an axis twice, if there is one.
+
+    Args:
+        path: The file, for the message.
+        distinct: Numbers of layouts not checked before.
+        number: (rows, K, 3) numbers of the layouts of each tensor.
+        first_row: Position of the first of these rows in the file.
+    """
+    ascending = np.sort(_layouts_of(distinct), axis=1)
+    repeats = ((ascending[:, 1:] == ascending[:, :-1]) & (ascending[:, 1:] >= 0)).any(1)
+    if repeats.any():
+        row, node, role = np.argwhere(np.isin(number, distinct[repeats]))[0].tolist()
+        layout = _layouts_of(number[row, node, role, None])[0].tolist()
+        entry = next(i for i, axis in enumerate(layout) if axis >= 0 and axis in layout[:i])
+        position = [first_row + row, node, role * LAYOUT_WIDTH + entry]
+        problem = (
+            f"node_config_feat{position} is {layout[entry]}, an axis that its layout {layout} names twice"
+        )
+        raise DataError(path, problem, REMEDY)
 
 
 def _layout_values(path: Path, chunk: np.ndarray, first_row: int) -> np.ndarray:

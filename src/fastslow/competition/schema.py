@@ -1,37 +1,48 @@
-"""Keys, types and shapes of the competition's npz files."""
+"""Keys, types, shapes and constants of the competition's npz files (TpuGraphs, arXiv 2308.13490)."""
 
 from pathlib import Path
 
+from fastslow.competition.node_columns import COLUMN_NAMES
 from fastslow.core.errors import DataError
-from fastslow.core.npz_io import (
-    DOWNLOAD_AGAIN,
-    Header,
-)
+from fastslow.core.npz_io import Header
 
-NODE_FEATURES = 140
-LAYOUT_WIDTH = 6  # a layout names at most six dimensions, minor-most first
+NODE_FEATURES = len(COLUMN_NAMES)
 ROLES = ("output", "input", "kernel")  # the tensors of a configurable node, in the order of node_config_feat
-MAX_DIMENSION = 5
+LAYOUT_WIDTH = 6  # a layout names at most six dimensions, minor-most first, -1 padded
+MAX_DIMENSION = LAYOUT_WIDTH - 1
+TILE_ROLES = ("kernel", "output", "input")  # the tensors of a kernel, in the order of config_feat
+TILE_DIMENSIONS = 6  # bounds of each, major to minor, 0-padded
+TILE_WIDTH = TILE_DIMENSIONS + 2  # the bounds, their sum, their product
+
+FLOAT, INTEGER = "f", "iu"  # numpy's kinds
+_DTYPES = {  # kinds accepted: in words, and a type to save such an array in
+    FLOAT: ("a floating-point type", "float32"),
+    INTEGER: ("an integer type", "int64"),
+    FLOAT + INTEGER: ("an integer or floating-point type", "int8"),
+}
+REMEDY = "Correct the file; if it is a published one, delete it and run `make data` again"
 # key: (numpy kinds accepted, shape with the project's letters; a number is an exact size)
 _SHARED = {
-    "node_feat": ("f", ("N", NODE_FEATURES)),
-    "node_opcode": ("iu", ("N",)),
-    "edge_index": ("iu", ("E", 2)),
-    "config_runtime": ("iu", ("C",)),
+    "node_feat": (FLOAT, ("N", NODE_FEATURES)),
+    "node_opcode": (INTEGER, ("N",)),
+    "edge_index": (INTEGER, ("E", 2)),
+    "config_runtime": (INTEGER, ("C",)),
 }
 SCHEMA = {
     "layout": {
         **_SHARED,
-        "node_config_ids": ("iu", ("K",)),
-        "node_config_feat": ("f", ("C", "K", len(ROLES) * LAYOUT_WIDTH)),
-        "node_splits": ("iu", None),
+        "node_config_ids": (INTEGER, ("K",)),
+        # whole numbers from -1 to 5, which any type holds
+        "node_config_feat": (FLOAT + INTEGER, ("C", "K", len(ROLES) * LAYOUT_WIDTH)),
+        "node_splits": (INTEGER, None),
     },
     "tile": {
         **_SHARED,
-        "config_feat": ("f", ("C", 24)),
-        "config_runtime_normalizers": ("iu", ("C",)),
+        "config_feat": (FLOAT, ("C", len(TILE_ROLES) * TILE_WIDTH)),
+        "config_runtime_normalizers": (INTEGER, ("C",)),
     },
 }
+"""Accepted numpy kinds and shape of every key, by kind of collection."""
 
 
 def check_schema(path: Path, kind: str, headers: dict[str, Header]) -> dict[str, int]:
@@ -40,24 +51,25 @@ def check_schema(path: Path, kind: str, headers: dict[str, Header]) -> dict[str,
     Args:
         path: The file, for messages.
         kind: ``layout`` or ``tile``.
-        headers: As :func:`read_headers` gives.
+        headers: Type and shape of each array, from :func:`fastslow.core.npz_io.read_headers`.
 
     Returns:
-        The sizes by letter: N, E, C and, for layout, K.
+        The sizes by letter: N nodes, E edges, C configurations and, for layout, K configurable nodes.
 
     Raises:
-        DataError: A key is missing, or has another type or shape.
+        DataError: A key is missing, or has another type or shape, or there is no node or configuration.
     """
     sizes: dict[str, int] = {}
     for key, (kinds, shape) in SCHEMA[kind].items():
         if key not in headers:
             other = "tile" if kind == "layout" else "layout"
-            hint = f"It looks like a {other} file" if set(SCHEMA[other]) <= set(headers) else DOWNLOAD_AGAIN
+            hint = f"It looks like a {other} file" if set(SCHEMA[other]) <= set(headers) else REMEDY
             raise DataError(path, f"key {key} is missing (a {kind} file has {', '.join(SCHEMA[kind])})", hint)
         header = headers[key]
         if header.dtype.kind not in kinds:
-            wanted = "floating point" if kinds == "f" else "integer"
-            raise DataError(path, f"{key} has type {header.dtype}, {wanted} wanted", DOWNLOAD_AGAIN)
+            wanted, example = _DTYPES[kinds]
+            remedy = f"Save it as {example}, for example with {key}.astype({example!r})"
+            raise DataError(path, f"{key} has type {header.dtype}, {wanted} wanted", remedy)
         if shape is None:
             continue
         fits = len(header.shape) == len(shape) and all(
@@ -66,8 +78,8 @@ def check_schema(path: Path, kind: str, headers: dict[str, Header]) -> dict[str,
         )
         if not fits:
             wanted = ", ".join(f"{s}={sizes[s]}" if s in sizes else str(s) for s in shape)
-            raise DataError(path, f"{key} has shape {header.shape}, ({wanted}) wanted", DOWNLOAD_AGAIN)
+            raise DataError(path, f"{key} has shape {header.shape}, ({wanted}) wanted", REMEDY)
     for letter, what in (("N", "nodes"), ("C", "configurations")):
         if not sizes[letter]:
-            raise DataError(path, f"has no {what}", DOWNLOAD_AGAIN)
+            raise DataError(path, f"has no {what}", REMEDY)
     return sizes

@@ -1,4 +1,4 @@
-"""What a data root holds, from the headers of its files alone."""
+"""Survey of a data root, from the headers of its files alone."""
 
 import numpy as np
 import pandas as pd
@@ -18,12 +18,15 @@ class SurveyConfig(Config):
 
 
 def survey(config: SurveyConfig) -> pd.DataFrame:
-    """One row a file: collection, split, name, nodes, edges, configurable nodes, configurations, MB.
-
-    ``config_mb`` is the size of the configuration features as float32, in MB: what a naive reader holds.
+    """Read the sizes of every competition file of a data root.
 
     Args:
         config: Settings.
+
+    Returns:
+        One row per file: ``collection``, ``split``, ``name``, ``nodes``, ``edges``, ``configurable`` (nodes),
+        ``configs`` (configurations, repeated ones included) and ``config_mb``, the size of the configuration
+        features as float32 in MB, which a naive reader would hold.
 
     Raises:
         DataError: A file is missing, or its keys, types or shapes are not the competition's.
@@ -52,7 +55,7 @@ def survey(config: SurveyConfig) -> pd.DataFrame:
 
 
 def summarise(files: pd.DataFrame) -> pd.DataFrame:
-    """Counts, medians and maxima of :func:`survey` by collection and split."""
+    """Return counts, medians and maxima of :func:`survey`, one row per collection and split."""
     groups = files.groupby(["collection", "split"], sort=False)
     return groups.agg(
         files=("name", "size"),

@@ -1,15 +1,10 @@
 """The plots that the notebooks show; each returns a figure."""
 
 from collections.abc import Mapping
-from typing import Literal
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-
-from fastslow.competition.metrics import kendall_tau
-from fastslow.core.settings import Config, Positive, resolve, unkeyed
-from fastslow.features.store import Features
 
 
 def plot_training(history: pd.DataFrame, title: str) -> Figure:
@@ -81,67 +76,6 @@ def plot_results(table: pd.DataFrame) -> Figure:
         axes.set(title=split, ylabel="Kendall tau (tile: 1 - slowdown)")
         axes.grid(axis="y", alpha=0.3)
     figure.legend(*axes.get_legend_handles_labels(), loc="outside right upper")
-    return figure
-
-
-class ViolationConfig(Config):
-    """Settings of the notebook that shows the violation ratio."""
-
-    features: str = unkeyed("features/sample/layout-xla-random")
-    """Features folder of a layout collection."""
-    split: Literal["train", "valid"] = "train"
-    """``train`` or ``valid``."""
-    column: str = "violation_ratio"
-    """Column of ``config_feat`` to show against runtime."""
-    panels: Positive = 12
-    """Most graphs shown."""
-
-    def position(self, names: list[str]) -> int:
-        """Position of the column among those of the features."""
-        self.require(self.column in names, "column", f"one of {', '.join(names)}")
-        return names.index(self.column)
-
-
-def correlate(config: ViolationConfig) -> pd.DataFrame:
-    """Kendall's tau between every configuration feature and runtime, a row a graph and a column a feature.
-
-    Args:
-        config: Settings.
-    """
-    features = Features(resolve(config.features))
-    names = features.config_columns
-    rows = {}
-    for name in features.names(config.split):
-        graph = features.graph(config.split, name)
-        values = np.asarray(graph.config_feat)
-        rows[name] = {column: kendall_tau(graph.runtime, values[:, i]) for i, column in enumerate(names)}
-    return pd.DataFrame(rows).T
-
-
-def plot_violation(config: ViolationConfig) -> Figure:
-    """A configuration feature against runtime, one panel a graph, with Kendall's tau between the two.
-
-    Args:
-        config: Settings.
-
-    Raises:
-        ConfigError: The features have no such column.
-    """
-    features = Features(resolve(config.features))
-    names = features.names(config.split)[: config.panels]
-    position = config.position(features.config_columns)
-    columns = min(3, len(names))
-    rows = -(-len(names) // columns)
-    figure = Figure(figsize=(4 * columns, 3 * rows), layout="constrained")
-    panels = np.atleast_1d(figure.subplots(rows, columns)).ravel()
-    for axes, name in zip(panels, names, strict=False):
-        graph = features.graph(config.split, name)
-        values, runtime = np.asarray(graph.config_feat[:, position]), graph.runtime
-        axes.scatter(values, runtime / runtime.min(), s=8, alpha=0.5)
-        axes.set_title(f"{name[:28]}\ntau {kendall_tau(runtime, values):+.2f}", fontsize=9)
-        axes.set(xlabel=config.column.replace("_", " "), ylabel="runtime / fastest")
-    for axes in panels[len(names) :]:
-        axes.set_axis_off()
     return figure
 
 

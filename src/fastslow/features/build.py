@@ -1,4 +1,4 @@
-"""Feature building: from competition npz files to a compact store, one folder a collection."""
+"""Feature building: from competition npz files to the store, one folder per collection."""
 
 import hashlib
 from dataclasses import replace
@@ -8,7 +8,7 @@ import joblib
 import numpy as np
 import pandas as pd
 
-from fastslow.competition.catalog import SPLITS, Program
+from fastslow.competition.catalog import SPLITS, TEST, TRAIN, Program
 from fastslow.competition.reader import CompetitionFile, read_competition_file
 from fastslow.core.files import atomic_path, digest
 from fastslow.core.progress import progress
@@ -27,12 +27,21 @@ from fastslow.features.violation import violation_features
 
 
 def merge_duplicates(graph: Graph) -> Graph:
-    """Merge identical configurations: the first of each is kept, with the mean runtime and the count.
+    """Merge identical configurations: keep the first of each, with the mean runtime.
 
-    Identical means equal layout codes (layout) and equal features (tile).
+    How often a layout occurs in a file is a trace of the search that made the data and carries no information
+    on the program. Statistics over a graph's configurations (normalisation, cross-config attention) would
+    weigh by it.
+
+    Args:
+        graph: A graph whose rows are the configurations of the file.
+
+    Returns:
+        The graph with one row for each distinct configuration, in order of first occurrence. Identical means
+        equal layout codes (layout) or equal features (tile).
     """
     rows = graph.codes if len(graph.config_index) else graph.config_feat
-    # a digest stands for a row, whose bytes (3 K) are too many to sort in a large graph
+    # digests are compared in place of rows, whose bytes (3 K) are too many to sort in a large graph
     digests = [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in rows]
     group, _ = pd.factorize(np.array(digests, object))
     _, kept, count = np.unique(group, return_index=True, return_counts=True)
@@ -40,9 +49,8 @@ def merge_duplicates(graph: Graph) -> Graph:
         graph,
         codes=graph.codes[kept],
         config_feat=graph.config_feat[kept],
-        config_ids=graph.config_ids[kept],
         runtime=np.bincount(group, graph.runtime) / count,
-        count=count.astype(np.int32),
+        config_row=group.astype(np.int32),
     )
 
 
@@ -71,8 +79,8 @@ def _layout_graph(
         codes=file.codes,
         config_feat=np.concatenate([violation, copies], 1),
         runtime=file.runtime.astype(np.float64),
-        count=np.ones(len(file.runtime), np.int32),
-        config_ids=np.arange(len(file.runtime), dtype=np.int32),
+        config_row=np.arange(len(file.runtime), dtype=np.int32),
+        file_runtime=file.runtime.astype(np.float64),
     )
     return graph, names + copy_names
 
@@ -84,7 +92,8 @@ def _tile_graph(
     values, names = tile_features(
         file.node_feat, file.node_opcode, file.edge_index, file.config_feat, operands
     )
-    num_configs = len(file.runtime)
+    runtime = file.runtime / file.normalizers
+    num_configs = len(runtime)
     graph = Graph(
         name=program.name,
         node_feat=_padded(file, exact, config),
@@ -98,9 +107,9 @@ def _tile_graph(
         layouts=np.full((1, 6), -1, np.int8),
         codes=np.zeros((num_configs, 0, 3), np.uint8),
         config_feat=values,
-        runtime=file.runtime / file.normalizers,
-        count=np.ones(num_configs, np.int32),
-        config_ids=np.arange(num_configs, dtype=np.int32),
+        runtime=runtime,
+        config_row=np.arange(num_configs, dtype=np.int32),
+        file_runtime=runtime,
     )
     return graph, names
 
@@ -112,27 +121,29 @@ def _padded(file: CompetitionFile, exact: ExactGraph | None, config: FeatureConf
 
 
 def build_graph(program: Program, config: FeatureConfig) -> tuple[Graph, list[str]]:
-    """Features of one program.
+    """Build the features of one program.
+
+    Args:
+        program: The program; its file is read.
+        config: Settings of its kind of collection.
 
     Returns:
-        The graph and the names of its ``config_feat`` columns.
+        The graph and the V names of its ``config_feat`` columns.
 
     Raises:
-        DataError: The file is broken, and the message names the key; or its protobuf is of another program.
+        DataError: The file is broken (the message names the key), or its protobuf is of another program.
     """
-    labelled = program.split != "test"
+    labelled = program.split != TEST
     file = read_competition_file(program.path, program.collection.kind, labelled)
     build = _layout_graph if program.collection.kind == "layout" else _tile_graph
     protobuf = config.protobuf(program)
     exact = read_exact_graph(protobuf, file) if protobuf else None
     graph, names = build(program, file, exact, config)
-    if config.merge_duplicates and program.split == "train":
-        graph = merge_duplicates(graph)
-    return graph, names
+    return merge_duplicates(graph) if config.merge_duplicates else graph, names
 
 
 def _build_one(program: Program, config: FeatureConfig) -> list[str] | None:
-    """Build and write one graph unless it is there already; its column names if it was built."""
+    """Build and write one graph unless it is up to date; return its column names if it was built."""
     folder = resolve(config.folder)
     mark = digest([source_digest(ENTRY), config.identity(), *config.sources(program)])
     if is_written(folder, program.split, program.name, mark):
@@ -143,15 +154,16 @@ def _build_one(program: Program, config: FeatureConfig) -> list[str] | None:
 
 
 def build_features(config: FeatureConfig) -> pd.DataFrame:
-    """Build the features of one collection, or only what is missing or out of date.
+    """Build the features of one collection: those that are missing or out of date.
 
     Args:
         config: Settings.
 
     Returns:
-        One row a graph: split, name, nodes, edges, configurable nodes, configurations (rows after
-        merging), merged (configurations merged away), runtime spread (largest over smallest), exact
-        (whether its protobuf was used).
+        One row per graph: ``split``, ``name``, ``nodes`` and ``edges`` after pruning, ``configurable``
+        (nodes), ``configs`` (distinct configurations), ``merged`` (configurations of the file minus
+        distinct ones), ``spread`` (maximum over minimum runtime, NaN in test) and ``exact`` (whether its
+        protobuf was used).
 
     Raises:
         DataError: A file is missing or broken.
@@ -168,7 +180,7 @@ def build_features(config: FeatureConfig) -> pd.DataFrame:
 
 
 def _build_all(programs: list[Program], config: FeatureConfig) -> list[str]:
-    """Build every graph that is missing or out of date; the names of the config_feat columns."""
+    """Build every graph that is missing or out of date; return the names of the config_feat columns."""
     jobs = [joblib.delayed(_build_one)(program, config) for program in programs]
     results = joblib.Parallel(n_jobs=config.workers, return_as="generator")(jobs)
     built = [
@@ -178,7 +190,7 @@ def _build_all(programs: list[Program], config: FeatureConfig) -> list[str]:
 
 
 def _drop_foreign_graphs(folder: Path, programs: list[Program]) -> None:
-    """Remove graphs of programs that are no longer in the data, so nothing stale is ever read."""
+    """Remove graphs of programs that are no longer in the data."""
     known = {(p.split, p.name) for p in programs}
     for split in SPLITS:
         for path in (folder / split).glob("*.np[yz]"):
@@ -200,7 +212,7 @@ def _write_index(programs: list[Program], config: FeatureConfig) -> pd.DataFrame
                 "edges": len(graph.edge_index),
                 "configurable": len(graph.config_index),
                 "configs": graph.num_configs,
-                "merged": int(graph.count.sum()) - graph.num_configs,
+                "merged": len(graph.config_row) - graph.num_configs,
                 "spread": graph.runtime.max() / graph.runtime.min() if known else np.nan,
                 "exact": config.protobuf(program) is not None,
             }
@@ -212,9 +224,9 @@ def _write_index(programs: list[Program], config: FeatureConfig) -> pd.DataFrame
 
 
 def _fit_scalers(folder: Path, index: pd.DataFrame) -> None:
-    train = index.loc[index["split"] == "train", "name"]
+    train = index.loc[index["split"] == TRAIN, "name"]
     write_scalers(
         folder / SCALERS,
-        node=Scaler.fit(expand_node_features(read_graph(folder, "train", name).node_feat) for name in train),
-        config=Scaler.fit(read_graph(folder, "train", name).config_feat for name in train),
+        node=Scaler.fit(expand_node_features(read_graph(folder, TRAIN, name).node_feat) for name in train),
+        config=Scaler.fit(read_graph(folder, TRAIN, name).config_feat for name in train),
     )

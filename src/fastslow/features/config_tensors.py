@@ -2,8 +2,8 @@
 
 A configuration gives a layout to up to three tensors of a configurable node: its output, its input
 (operand 0) and, for convolution and dot, its kernel (operand 1). ``node_feat`` describes only a node's own
-output, and ``edge_index`` is sorted, which loses the operands' order. Here it is found again from the
-shapes: it is the order in which HLO's shape rules give the output.
+output, and ``edge_index`` is sorted, which loses the operands' order. It is recovered from the shapes: the
+order of the operands is the one for which HLO's shape rules give the output.
 """
 
 from collections import Counter
@@ -20,18 +20,18 @@ _OPERANDS = {CONVOLUTION: 2, DOT: 2, RESHAPE: 1}
 
 @dataclass(frozen=True)
 class ConfigTensors:
-    """Output, input and kernel tensor (axis 1, as ``npz.ROLES``) of K configurable nodes.
+    """Output, input and kernel tensor (axis 1, in the order of ``schema.ROLES``) of K configurable nodes.
 
     Args:
         dims: (K, 3, 6) int64 sizes in the program's order, 0 beyond the rank and where ``known`` is False.
         rank: (K, 3) int64 number of dimensions, 0 to 6.
         element_bytes: (K, 3) int64 bytes per element, 0 to 16.
         source_ids: (K, 3) int64 node that produces the tensor: the node itself for the output, an operand
-            for the others; -1 where there is none or it is not known.
+            for the others; -1 where there is none or it is unknown.
         known: (K, 3) bool; False for a kernel of a reshape, a tuple, a tensor without elements or of more
             than six dimensions, and for operands that fit the node in neither order.
-        ambiguous: (K,) bool; both orders of the operands fit the shapes, and a rule decided (see
-            :func:`config_tensors`). Where both have one shape, only ``source_ids`` depends on it.
+        ambiguous: (K,) bool; both orders of the operands fit the shapes, and a heuristic decided (see
+            :func:`config_tensors`). Where both operands have one shape, only ``source_ids`` depends on it.
     """
 
     dims: np.ndarray
@@ -49,21 +49,24 @@ def config_tensors(
     node_config_ids: np.ndarray,
     operands: Sequence[Sequence[int]] | None = None,
 ) -> ConfigTensors:
-    """Shapes and producers of the tensors of every configurable node.
+    """Find the shapes and producers of the tensors of every configurable node.
 
-    Input and kernel of a convolution or dot are told apart by HLO's shape rules, tried in both orders. Where
-    both fit, a dot is taken in the usual form ``x @ w`` (the input contracts its last dimensions, and the
-    kernel's free dimensions are its last) if one order has it. Then the operand with the lower node number is
-    the input: HLO lists operands before their users, depth first, so operand 0 is more often than not the
-    lower.
+    Input and kernel of a convolution or dot are distinguished by HLO's shape rules, tried in both orders.
+    Where both fit, a dot is assumed to have the usual form ``x @ w`` (the input contracts its last
+    dimensions, and the kernel's free dimensions are its last) if exactly one order has it. Otherwise the
+    operand with the lower node number is taken as the input: HLO lists operands before their users, depth
+    first, so operand 0 usually has the lower number.
 
     Args:
         node_feat: (N, 140) raw features (0-padded) of the whole graph.
         node_opcode: (N,) opcode ids.
         edge_index: (E, 2) rows (u, v): u consumes v's output; any order, each pair once.
         node_config_ids: (K,) configurable nodes.
-        operands: By node (N), its operands in their order, where that is known
+        operands: For each of the N nodes its operands in order, where that is known
             (:func:`fastslow.xla.graph_arrays.operand_nodes`): then nothing is ambiguous.
+
+    Returns:
+        The tensors, in the order of ``node_config_ids``.
     """
     nodes = np.asarray(node_config_ids, dtype=np.int64)
     kinds = np.asarray(node_opcode)[nodes]
@@ -90,7 +93,7 @@ def config_tensors(
 
 
 def _find_operands(node_feat, edge_index, nodes, kinds, dims, rank, sized) -> tuple[np.ndarray, np.ndarray]:
-    """Operands from the shapes: (K, 2) int64 input and kernel, -1 where not known; (K,) bool ambiguous."""
+    """Operands from the shapes: (K, 2) int64 input and kernel, -1 where unknown; (K,) bool ambiguous."""
     first, last, count = _operands(edge_index, nodes)
     found = np.full((len(nodes), 2), -1, dtype=np.int64)
     reshape = (kinds == RESHAPE) & (count == 1)
@@ -116,7 +119,7 @@ def _node_shapes(node_feat: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndar
 
     Returns:
         (N, 6) int64 sizes, 0 beyond the rank; (N,) int64 rank; and (N,) bool, True for a tensor with at least
-        one element and at most six dimensions, which the other two describe wholly.
+        one element and at most six dimensions, which sizes and rank describe completely.
     """
     shape = np.asarray(node_feat)[:, node_columns.SHAPE]
     dims = shape.astype(np.int64)
@@ -130,7 +133,7 @@ def _node_shapes(node_feat: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndar
 
 
 def _element_bytes(node_feat: np.ndarray) -> np.ndarray:
-    """Bytes per element of every node's output, (N,) int64; 0 for a tuple and for what has no elements."""
+    """Bytes per element of every node's output, (N,) int64; 0 for a tuple and for types without elements."""
     sizes = np.array(list(node_columns.ELEMENT_BYTES.values()))
     return np.asarray(node_feat)[:, node_columns.ELEMENT_TYPE].astype(np.int64) @ sizes
 
@@ -146,11 +149,11 @@ def _operands(edge_index: np.ndarray, nodes: np.ndarray) -> tuple[np.ndarray, np
 
 
 def _fit(node_feat, dims, rank, kinds, triples) -> np.ndarray:
-    """How well (output, input, kernel) node triples (n, 3) fit: 0 not, 1 they do, 2 in the usual form too."""
+    """How well (output, input, kernel) node triples (n, 3) fit: 0 not, 1 yes, 2 also in the usual form."""
     fit = np.zeros(len(triples), dtype=np.int64)
     convolution = kinds == CONVOLUTION
     fit[convolution] = _convolution_fits(node_feat, dims, rank, triples[convolution])
-    # Programs repeat their layers: a few distinct shapes stand for all dots.
+    # Programs repeat their layers, so a few distinct shapes cover all dots.
     shapes, inverse = np.unique(dims[triples[~convolution]].reshape(-1, 18), axis=0, return_inverse=True)
     distinct = [
         dot_fit(*([size for size in shape if size] for shape in row.reshape(3, 6).tolist())) for row in shapes
@@ -162,7 +165,7 @@ def _fit(node_feat, dims, rank, kinds, triples) -> np.ndarray:
 def _convolution_fits(node_feat, dims, rank, triples) -> np.ndarray:
     """Whether HLO's convolution shape rules hold for (output, input, kernel) node triples (n, 3).
 
-    The output's spatial sizes are left out: node_feat lacks their axes, and the other rules leave no choice.
+    The output's spatial sizes are not checked: node_feat lacks their axes, and the other rules suffice.
     """
     node, lhs, rhs = triples.T
     feat = np.asarray(node_feat)[node].astype(np.int64)
@@ -188,9 +191,14 @@ def _convolution_fits(node_feat, dims, rank, triples) -> np.ndarray:
 
 
 def dot_fit(output: list[int], lhs: list[int], rhs: list[int]) -> int:
-    """Whether operands of these sizes can make this output: batch, then lhs free, then rhs free sizes.
+    """Check whether operands of these sizes can give a dot of this output: batch, lhs free, rhs free sizes.
 
-    Which axes are batch and which contracting is not in ``node_feat``: any choice will do.
+    ``node_feat`` does not contain which axes are batch and which are contracting: any choice is accepted.
+
+    Args:
+        output: Sizes of the dot's output.
+        lhs: Sizes of its first operand.
+        rhs: Sizes of its second operand.
 
     Returns:
         0: no choice of axes gives the output; 1: one does; 2: one does in which lhs contracts its last axes
@@ -218,18 +226,18 @@ def dot_fit(output: list[int], lhs: list[int], rhs: list[int]) -> int:
 
 
 def _is_subsequence(part: list[int], whole: list[int]) -> bool:
-    """Whether ``part`` is left of ``whole`` after removing entries."""
+    """Whether ``part`` is what remains of ``whole`` after removing entries."""
     remaining = iter(whole)
     return all(entry in remaining for entry in part)
 
 
 def config_chunks(configs: int, config_bytes: int, chunk_bytes: int) -> Iterator[slice]:
-    """Consecutive slices of the configurations, each within ``chunk_bytes`` or of one configuration.
+    """Yield consecutive slices of the configurations, each within ``chunk_bytes`` or of one configuration.
 
     Args:
         configs: Number of configurations C.
-        config_bytes: Working memory one configuration needs.
-        chunk_bytes: Working memory for a slice.
+        config_bytes: Working memory that one configuration needs, in bytes.
+        chunk_bytes: Maximum working memory of a slice, in bytes.
     """
     step = max(1, chunk_bytes // max(1, config_bytes))
     for start in range(0, configs, step):

@@ -1,9 +1,10 @@
-"""Copies implied by a configuration: neighbours that want one tensor in two layouts.
+"""Copies implied by a configuration: producer and consumer request different layouts of one tensor.
 
 Where a configurable node's output is, directly or through element-wise nodes and transposes, the input or
 kernel of another one and the two layouts given differ, the compiler has to copy the tensor in between. (The
 number of copied elements is a feature of the 11th place's LightGBM model.) A transpose moves no byte where
-the layouts on its two sides follow each other. A reshape is itself configurable and ends the path.
+the layout of its output is that of its input with the axes renamed. A reshape is itself configurable and ends
+the path.
 """
 
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ import numpy as np
 
 from fastslow.competition import node_columns
 from fastslow.competition.opcodes import OPCODES
+from fastslow.competition.schema import LAYOUT_WIDTH
+from fastslow.competition.tensors import num_elements
 from fastslow.features.config_tensors import ConfigTensors, config_chunks
 
 _ELEMENT_WISE = """
@@ -37,7 +40,7 @@ COPY_NAMES = (
 
 @dataclass(frozen=True)
 class CopyPairs:
-    """P pairs of configurable tensors that are one tensor to the program.
+    """P pairs of configurable tensors that hold the same values in the program.
 
     Args:
         producer_index: (P,) position in ``node_config_ids`` of the node whose output it is.
@@ -45,8 +48,8 @@ class CopyPairs:
         consumer_role: (P,) 1 input, 2 kernel.
         elements: (P,) int64 elements of the tensor.
         element_bytes: (P,) int64 bytes per element, as the consumer reads it.
-        axes: (P, 6) the producer's axis that each axis of the consumer's tensor is; 0 to 5 in order unless a
-            transpose lies between.
+        axes: (P, 6) the producer's axis that each axis of the consumer's tensor is; 0 to 5 in order unless
+            there is a transpose between them.
     """
 
     producer_index: np.ndarray
@@ -71,9 +74,9 @@ def copy_pairs(
     tensors: ConfigTensors,
     through: int = 1,
 ) -> CopyPairs:
-    """Pairs of a configurable node's output and another's input or kernel that hold the same tensor.
+    """Find the pairs of a configurable node's output and another's input or kernel that are the same tensor.
 
-    Tensors with fewer than two dimensions have one layout only and form no pair. A pair joined by several
+    Tensors with fewer than two dimensions have only one layout and form no pair. A pair joined by several
     paths counts once, by a shortest one; a node that reads one tensor as both input and kernel forms two.
 
     Args:
@@ -81,9 +84,9 @@ def copy_pairs(
         node_opcode: (N,) opcode ids.
         edge_index: (E, 2) rows (u, v): u consumes v's output.
         node_config_ids: (K,) configurable nodes.
-        tensors: Their tensors.
-        through: Most element-wise nodes of the same shape and transposes between the two; 0 pairs direct
-            neighbours only.
+        tensors: The tensors of these nodes.
+        through: Maximum number of element-wise nodes of the same shape and transposes between the two; 0
+            pairs direct neighbours only.
 
     Returns:
         The pairs, sorted by consumer, role and producer.
@@ -102,20 +105,20 @@ def copy_pairs(
         producer_index=position[node[found]],
         consumer_index=consumer,
         consumer_role=role,
-        elements=np.where(tensors.dims > 0, tensors.dims, 1).prod(2)[consumer, role],
+        elements=num_elements(tensors.dims[consumer, role]),
         element_bytes=tensors.element_bytes[consumer, role],
         axes=axes[found],
     )
 
 
 def _walk(source_ids, steps, num_nodes: int, through: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Follow tensors back to every node whose output they are, or become step by step.
+    """Follow tensors back to every node whose output they are, directly or through further nodes.
 
     Args:
-        source_ids: (T,) node that gives each tensor.
-        steps: What :func:`_same_tensor_steps` gives.
+        source_ids: (T,) node that produces each tensor.
+        steps: The result of :func:`_same_tensor_steps`.
         num_nodes: N.
-        through: Most steps.
+        through: Maximum number of steps.
 
     Returns:
         (R,) tensors; (R,) nodes, each pair once; (R, 6) the node's axis that each axis of the tensor is.
@@ -123,7 +126,7 @@ def _walk(source_ids, steps, num_nodes: int, through: int) -> tuple[np.ndarray, 
     user, operand, step_axes = steps
     first = np.searchsorted(user, np.arange(num_nodes + 1))
     tensor, node = np.arange(len(source_ids)), source_ids
-    axes = np.tile(np.arange(6), (len(source_ids), 1))
+    axes = np.tile(np.arange(LAYOUT_WIDTH), (len(source_ids), 1))
     reached = [(tensor, node, axes)]
     keys = tensor * num_nodes + node
     for _ in range(through):
@@ -155,7 +158,7 @@ def _same_tensor_steps(node_feat, node_opcode, edge_index) -> tuple[np.ndarray, 
     same = np.isin(node_opcode, ELEMENT_WISE)[user] & (shape[user] == shape[operand]).all(1)
     transposed = node_opcode[user] == OPCODES["transpose"]
     dimensions = node_feat[user][:, node_columns.DIMENSIONS].astype(np.int64).clip(0)
-    in_order = np.arange(6)
+    in_order = np.arange(LAYOUT_WIDTH)
     # Beyond the rank the columns hold no axis.
     axes = np.where(transposed[:, None] & (shape[user] > 0), dimensions, in_order)
     passes = same | transposed
@@ -163,17 +166,17 @@ def _same_tensor_steps(node_feat, node_opcode, edge_index) -> tuple[np.ndarray, 
 
 
 def disagreements(layouts: np.ndarray, axes: np.ndarray) -> np.ndarray:
-    """Whether a producer's and a consumer's layout name different axes in the same place.
+    """Compare every producer's with every consumer's layout: do they name different axes in the same entry?
 
-    A layout may name only its minor-most axes; what only one of the two names is no disagreement, and neither
-    is a side left to the compiler: the compiler may adapt it.
+    A layout may name only its minor-most axes; entries that only one of the two names are no disagreement.
+    Neither is a side left to the compiler, which may adapt it.
 
     Args:
         layouts: (L, 6) minor to major, -1 padded.
-        axes: (A, 6) ways in which the consumer's axes are the producer's.
+        axes: (A, 6) distinct rows of ``CopyPairs.axes``.
 
     Returns:
-        (A, L, L) bool by way, producer's and consumer's layout.
+        (A, L, L) bool by row of ``axes``, producer's layout and consumer's layout.
     """
     layouts = np.asarray(layouts, np.int64)
     mapped = np.where(layouts >= 0, np.asarray(axes)[:, layouts.clip(0)], -1)[:, None]  # (A, 1, L, 6)
@@ -184,7 +187,7 @@ def disagreements(layouts: np.ndarray, axes: np.ndarray) -> np.ndarray:
 def copy_features(
     pairs: CopyPairs, layouts: np.ndarray, codes: np.ndarray, chunk_bytes: int = 1 << 27
 ) -> tuple[np.ndarray, list[str]]:
-    """What the copies of every configuration come to.
+    """Compute the features of every configuration's copies.
 
     A pair needs a copy where both layouts are given and differ in an entry that both name (a layout may name
     only its minor-most axes). A side left to the compiler counts as no copy: the compiler may adapt it.

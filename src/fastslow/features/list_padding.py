@@ -1,7 +1,7 @@
-"""Tell padding from a true 0 in the 140 node features, from the npz alone.
+"""Distinguish padding from a true 0 in the 140 node features, from the npz alone.
 
-TpuGraphs fills each list of an instruction (shape, layout, window, ...) up with 0, and 0 is also a legal axis
-number, offset or amount. :func:`pad` writes -1 where a list has ended. Each list's length is taken from:
+TpuGraphs pads each list of an instruction (shape, layout, window, ...) with 0, and 0 is also a legal axis
+number, offset or amount. :func:`pad` writes -1 after the end of a list. The length of each list:
 
 ====================  =====================================================================================
 list                  length
@@ -15,7 +15,7 @@ convolution_spatial   number of window dimensions, where ``convolution`` is set
 slice                 rank of a slice
 dynamic_slice         rank of a dynamic-slice
 edge_padding          rank of a pad
-dimensions            transpose, map: rank. broadcast: operand's rank. reduce: operand's rank less the
+dimensions            transpose, map: rank. broadcast: operand's rank. reduce: operand's rank minus the
                       result's (where it gives a tuple: that of a get-tuple-element on it). concatenate, iota,
                       sort, all-gather(-start), reduce-scatter, get- and set-dimension-size: 1. all-to-all: 1,
                       or 0 where it gives a tuple. reverse: see below. Others: 0
@@ -24,20 +24,20 @@ parameter_number      1 for a parameter
 is_stable             1 for a sort
 ====================  =====================================================================================
 
-Sources: XLA's ``hlo.proto`` and the ``ToProto`` of each instruction. ``tests/test_padding.py`` holds the
-rules against a published protobuf.
+Sources: XLA's ``hlo.proto`` and the ``ToProto`` of each instruction. ``tests/features/test_list_padding.py``
+compares the rules with a published protobuf.
 
-What the npz cannot tell:
+What the npz does not determine:
 
 - ``dimensions`` of a reverse, and of a reduce whose operand's or result's rank is not in the graph: the first
-  0 after the last other value may be axis 0 or padding. As axes differ and there is at least one, it is told
-  where a 0 stands earlier or all columns are 0; else :data:`UNKNOWN`.
+  0 after the last other value may be axis 0 or padding. As axes differ and there is at least one, the length
+  is known where an earlier column is 0 or all columns are 0; else it is :data:`UNKNOWN`.
 - ``dimensions`` of opcode 0, an instruction that TpuGraphs does not know: :data:`UNKNOWN`.
-- Whether a tensor of rank 1, or one with a dimension of size 0, has a layout: taken as yes.
-- Values beyond the columns, such as a seventh dimension: only sum and product know them.
-- A true -1 from padding: a window or a pad may crop by one (padding of -1).
+- Whether a tensor of rank 1, or one with a dimension of size 0, has a layout: assumed to have one.
+- Values beyond the columns, such as a seventh dimension: only sum and product contain them.
+- A true -1: a window or a pad may crop by one (padding of -1), which equals the padding value.
 
-Where a length is unknown, or a column beyond it is not 0, the list stays as it is: no value but 0 is ever
+Where a length is unknown, or a column beyond it is not 0, the list is left as it is: only zeros are ever
 overwritten.
 """
 
@@ -50,7 +50,7 @@ from fastslow.competition.opcodes import OPCODES
 PADDING = -1.0
 """Value written after a list's end."""
 UNKNOWN = -1
-"""Length of a list that the npz does not tell."""
+"""Length of a list that the npz does not determine."""
 
 
 _TUPLE = node_columns.ELEMENT_TYPE.start + node_columns.ELEMENT_TYPES.index("tuple")
@@ -72,10 +72,10 @@ _ONE_AXIS = [
 
 
 def pad(node_feat: np.ndarray, node_opcode: np.ndarray, edge_index: np.ndarray) -> np.ndarray:
-    """Node features with -1 instead of 0 wherever a list has ended.
+    """Replace the 0 after the end of each list of the node features by -1.
 
     Call it on the whole graph, before pruning: a length may be known from a neighbour. Sums, products and
-    counts stay as they are, and so does a list whose length is unknown.
+    counts are unchanged, and so is a list whose length is unknown.
 
     Args:
         node_feat: (N, 140) features of the npz.
@@ -97,7 +97,7 @@ def pad(node_feat: np.ndarray, node_opcode: np.ndarray, edge_index: np.ndarray) 
 def list_lengths(
     node_feat: np.ndarray, node_opcode: np.ndarray, edge_index: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """How many of each list's columns hold values rather than padding.
+    """Compute how many of each list's columns are values rather than padding.
 
     Args:
         node_feat: (N, 140) features of the npz.
@@ -105,7 +105,7 @@ def list_lengths(
         edge_index: (E, 2) rows (consumer, operand), in any order.
 
     Returns:
-        For each of :data:`LISTS` (N,) int64: 0 to the number of its columns, or :data:`UNKNOWN`.
+        For each name in ``LISTS`` (N,) int64: 0 to the number of its columns, or :data:`UNKNOWN`.
     """
     rank = _rank(node_feat)
     window = (
@@ -170,8 +170,8 @@ def _dimensions_length(
     result_rank = np.where(is_tuple, element_rank, rank)
 
     axes = node_feat[:, node_columns.DIMENSIONS]
-    is_told = (result_rank != UNKNOWN) & (operand_rank >= result_rank) & (operand_rank <= axes.shape[1])
-    reduced = np.where(is_told, operand_rank - result_rank, _distinct_axes(axes))
+    is_known = (result_rank != UNKNOWN) & (operand_rank >= result_rank) & (operand_rank <= axes.shape[1])
+    reduced = np.where(is_known, operand_rank - result_rank, _distinct_axes(axes))
 
     length = np.zeros(len(rank), dtype=np.int64)
     for opcodes, value in (
@@ -188,14 +188,14 @@ def _dimensions_length(
 
 
 def _largest(values: np.ndarray, node_ids: np.ndarray, nodes: int) -> np.ndarray:
-    """(nodes,) largest of the values given for each node; :data:`UNKNOWN` where none is."""
+    """(nodes,) maximum of the values given for each node; :data:`UNKNOWN` where none is."""
     largest = np.full(nodes, UNKNOWN, dtype=np.int64)
     np.maximum.at(largest, node_ids, values)
     return largest
 
 
 def _distinct_axes(axes: np.ndarray) -> np.ndarray:
-    """(N,) length of a list of at least one axis, no axis twice, as far as its values tell."""
+    """(N,) length of a list of at least one axis, no axis twice, as far as its values determine it."""
     used = _used(axes)
     holds_zero = ((axes == 0) & (np.arange(axes.shape[1]) < used[:, None])).any(axis=1)
     return np.where(used == 0, 1, np.where(holds_zero, used, UNKNOWN))

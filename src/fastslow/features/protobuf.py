@@ -1,4 +1,4 @@
-"""What the protobuf of a program tells and its npz does not: exact padding and the operands' order."""
+"""Exact list lengths and operand order, from the protobuf of a program; its npz does not contain them."""
 
 import hashlib
 from dataclasses import dataclass
@@ -19,11 +19,11 @@ _REMEDY = "Take TpuGraphs' .pb of the same name and collection, or leave it out:
 
 @dataclass(frozen=True)
 class ExactGraph:
-    """What is known of a graph for certain.
+    """Node features and operands of a graph as its protobuf gives them.
 
     Args:
-        node_feat: (N, 140) float32, -1 where a list has ended.
-        operands: By node, its operands in their order.
+        node_feat: (N, 140) float32, -1 after the end of a list.
+        operands: For each of the N nodes, its operands in order.
     """
 
     node_feat: np.ndarray
@@ -31,11 +31,14 @@ class ExactGraph:
 
 
 def find_protobuf(folder: Path, program: Program) -> Path | None:
-    """The protobuf of a program: ``<name>.pb`` in the folder, or where TpuGraphs' own tree has it.
+    """Find the protobuf of a program: in TpuGraphs' own tree, or as ``<name>.pb`` in the folder.
 
     Args:
-        folder: Holds ``<name>.pb``, or ``layout/xla/random/train/<name>.pb`` and so on.
+        folder: Contains ``<name>.pb``, or ``layout/xla/random/train/<name>.pb`` and so on.
         program: The program.
+
+    Returns:
+        The file, or None if there is none.
     """
     name = f"{program.name}.pb"
     tree = folder / program.collection.name.replace(":", "/") / program.split / name
@@ -43,23 +46,30 @@ def find_protobuf(folder: Path, program: Program) -> Path | None:
 
 
 def require_protobufs(folder: Path) -> None:
-    """Raise :class:`DataError` if a folder holds no protobuf at all."""
+    """Check that a folder contains a protobuf at all.
+
+    Raises:
+        DataError: It contains none.
+    """
     if next(folder.rglob("*.pb"), None) is None:
         remedy = "Set hlo_folder to a folder of TpuGraphs' .pb files, or leave it empty"
-        raise DataError(folder, "holds no .pb file", remedy)
+        raise DataError(folder, "contains no .pb file", remedy)
 
 
 def protobuf_fingerprint(path: Path) -> str:
-    """Stands for the content of a protobuf."""
+    """Return a digest of the content of a protobuf, 16 hexadecimal digits."""
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 
 def read_exact_graph(path: Path, file: CompetitionFile) -> ExactGraph:
-    """What a protobuf tells of the program of a competition file.
+    """Read the exact graph of a competition file's program from its protobuf.
 
     Args:
         path: The protobuf.
-        file: The competition file, whose every node feature, opcode and edge the protobuf must give.
+        file: The competition file; every node feature, opcode and edge of the protobuf must equal its own.
+
+    Returns:
+        The exact graph, with the file's node numbers.
 
     Raises:
         DataError: The protobuf is broken or is of another program.
@@ -81,7 +91,7 @@ def read_exact_graph(path: Path, file: CompetitionFile) -> ExactGraph:
 
 
 def _difference(key: str, ours: np.ndarray, published: np.ndarray) -> str:
-    """Where two arrays differ, in words."""
+    """Describe the first difference of two arrays."""
     if ours.shape != published.shape:
         return f"its {key} has the shape {ours.shape}, the npz's {published.shape}"
     place = tuple(np.argwhere(ours != published)[0].tolist())

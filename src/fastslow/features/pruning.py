@@ -1,4 +1,4 @@
-"""Cutting a layout graph down to its configurable nodes and their neighbourhood."""
+"""Pruning of a layout graph to its configurable nodes and their neighbourhood."""
 
 from dataclasses import dataclass
 
@@ -29,13 +29,13 @@ class Pruned:
 def hop_distance(
     edge_index: np.ndarray, num_nodes: int, start_ids: np.ndarray, hops: int, direction: str = "both"
 ) -> np.ndarray:
-    """Hops from the nearest start node by breadth-first search.
+    """Compute every node's distance from the nearest start node by breadth-first search.
 
     Args:
         edge_index: ``(E, 2)``; row ``(u, v)``: u consumes v's output.
         num_nodes: N.
-        start_ids: Nodes at distance 0.
-        hops: How far to search; -1 (``WHOLE_GRAPH``) searches on until nothing new is found.
+        start_ids: ``(S,)`` nodes at distance 0.
+        hops: Maximum distance; -1 (``WHOLE_GRAPH``) has none.
         direction: ``operands`` walks from consumer to operand, ``users`` from operand to consumer,
             ``both`` either way.
 
@@ -64,7 +64,7 @@ def hop_distance(
 def prune(
     edge_index: np.ndarray, num_nodes: int, node_config_ids: np.ndarray, hops: int, direction: str = "both"
 ) -> Pruned:
-    """Keep the configurable nodes and every node within ``hops`` of one.
+    """Prune a graph to the configurable nodes and every node within ``hops`` of one.
 
     The 1st place of the competition used one hop (13,502 nodes became 2,143 on average), the 16th
     three, the 6th five.

@@ -2,34 +2,41 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
+from sklearn.preprocessing import StandardScaler
 
 from fastslow.competition import node_columns
 from fastslow.core.npz_io import read_arrays, write_arrays
 from fastslow.features.tpu_tiling import LANES
 
 CLIP = 8.0  # in standard deviations: an unseen program must not saturate the network
+_ROUNDING = 1e-24  # a variance below this share of the squared mean is rounding of a constant column
 
 
 def signed_log1p(values: np.ndarray) -> np.ndarray:
-    """sign(x) log(1 + |x|): a logarithm for features from -2 to 2.6e7, where plain log1p breaks."""
+    """Return sign(x) log(1 + |x|), a logarithm for features of either sign.
+
+    Args:
+        values: Any shape; the node features range from -2 to 2.6e7.
+    """
     return np.sign(values) * np.log1p(np.abs(values))
 
 
 def expand_node_features(node_feat: np.ndarray) -> np.ndarray:
-    """The numeric columns of a network's input, before standardisation.
+    """Return the numeric columns of a network's input, before standardisation.
 
     The layout columns 134-139 are left out: they are categories and get an embedding. Each dimension
-    size is also given as its remainder and quotient by 128 (3rd place): the remainder says how full
-    the last tile is.
+    size is also given as its remainder and quotient by 128 (3rd place of the competition): the remainder
+    determines how full the last tile is.
 
     Args:
         node_feat: ``(N, 140)`` float32, padded with 0 or -1.
 
     Returns:
-        ``(N, 146)`` float32: 134 columns as sign(x) log1p(|x|), then for the six dimensions
-        ``x mod 128 / 128`` and ``log1p(x div 128)`` (padding stays -1 in both).
+        ``(N, 146)`` float32: 134 columns as sign(x) log(1 + |x|), then for the six dimensions
+        ``x mod 128 / 128`` and ``log(1 + x div 128)`` (padding stays -1 in both).
     """
     numeric = signed_log1p(node_feat[:, : node_columns.LAYOUT.start])
     sizes = node_feat[:, node_columns.SHAPE]
@@ -41,7 +48,7 @@ def expand_node_features(node_feat: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Scaler:
-    """Standardises columns with the moments of the train split and drops those constant there.
+    """Standardises columns with the moments of the train split and drops those that are constant there.
 
     Args:
         mean: ``(F,)`` float64.
@@ -53,53 +60,71 @@ class Scaler:
 
     @property
     def kept(self) -> np.ndarray:
-        """Positions of the columns that vary in train."""
+        """``(kept,)`` positions of the columns that vary in train."""
         return np.flatnonzero(self.std > 0)
 
     @classmethod
     def fit(cls, matrices: Iterable[np.ndarray]) -> "Scaler":
-        """Moments of matrices (rows, F), each matrix weighing the same.
+        """Fit the moments of matrices, each weighing the same.
 
         One program with many nodes or configurations must not set the scale alone.
+
+        Args:
+            matrices: ``(rows, F)`` each, 1 row or more; read one at a time.
         """
-        means, squares = [], []
-        for matrix in matrices:
-            wide = np.asarray(matrix, np.float64)
-            means.append(wide.mean(0))
-            squares.append(np.square(wide).mean(0))
-        return cls._of_moments(np.mean(means, 0), np.mean(squares, 0))
+        scaler = StandardScaler()
+        with np.errstate(invalid="ignore"):  # rounding may leave a constant column a negative variance
+            for matrix in matrices:
+                weight = np.full(len(matrix), 1 / len(matrix))
+                scaler.partial_fit(np.asarray(matrix, np.float64), sample_weight=weight)
+        return cls._of_moments(scaler.mean_, scaler.var_)
 
     @classmethod
-    def _of_moments(cls, mean: np.ndarray, square: np.ndarray) -> "Scaler":
-        variance = square - mean**2
-        # below the rounding of the subtraction a variance is noise of a constant column
-        constant = variance <= 1e-9 * np.maximum(1.0, mean**2)
+    def _of_moments(cls, mean: np.ndarray, variance: np.ndarray) -> "Scaler":
+        constant = variance <= _ROUNDING * np.maximum(1.0, mean**2)
         return cls(mean, np.where(constant, 0.0, np.sqrt(np.maximum(variance, 0))))
 
     @classmethod
     def pool(cls, scalers: Sequence["Scaler"]) -> "Scaler":
-        """The scaler of several train splits together, each weighing the same."""
+        """Return the scaler of several train splits together, each weighing the same."""
         if len(scalers) == 1:
             return scalers[0]
-        mean = np.mean([scaler.mean for scaler in scalers], 0)
-        square = np.mean([scaler.std**2 + scaler.mean**2 for scaler in scalers], 0)
-        return cls._of_moments(mean, square)
+        means, variances = (
+            np.stack(parts) for parts in zip(*((s.mean, s.std**2) for s in scalers), strict=True)
+        )
+        return cls._of_moments(means.mean(0), variances.mean(0) + means.var(0))
 
     def transform(self, matrix: np.ndarray) -> np.ndarray:
-        """``(rows, F)`` to ``(rows, kept)`` float32, mean 0 and standard deviation 1 on train."""
+        """Standardise the columns that vary in train and clip them at ``CLIP``.
+
+        Args:
+            matrix: ``(rows, F)``.
+
+        Returns:
+            ``(rows, kept)`` float32, -8 to 8; before clipping, train has mean 0 and standard deviation 1.
+        """
         kept = self.kept
         scaled = (np.asarray(matrix, np.float64)[:, kept] - self.mean[kept]) / self.std[kept]
         return np.clip(scaled, -CLIP, CLIP).astype(np.float32)
 
 
-def write_scalers(path, **scalers: Scaler) -> None:
-    """Write named scalers to one npz file."""
+def write_scalers(path: Path, **scalers: Scaler) -> None:
+    """Write named scalers to one npz file.
+
+    Args:
+        path: The npz file, replaced as a whole.
+        **scalers: Scalers by name.
+    """
     arrays = {f"{name}_{part}": getattr(s, part) for name, s in scalers.items() for part in ("mean", "std")}
     write_arrays(path, arrays)
 
 
-def read_scaler(path, name: str) -> Scaler:
+def read_scaler(path: Path, name: str) -> Scaler:
     """Read one scaler of :func:`write_scalers`.
+
+    Args:
+        path: The npz file.
+        name: Name that the scaler was written by.
 
     Raises:
         DataError: The file is missing or broken, or holds no scaler of that name.

@@ -1,16 +1,18 @@
-"""The compact store of feature-built graphs: what training and inference read.
+"""The store of built features, which training and inference read.
 
 A graph is one ``<name>.npz`` of small arrays beside two plain ``.npy`` files that are memory-mapped, so any
-set of configurations is read without the rest.
+subset of configurations is read without the rest. The store has one row per *distinct* configuration; models
+compute these, and :meth:`Graph.expand` repeats their predictions for every configuration of the competition
+file.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from fastslow.competition.catalog import SPLITS, Collection, get_collection
+from fastslow.competition.catalog import TEST, TRAIN, Collection, get_collection
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path
@@ -25,7 +27,10 @@ _AGAIN = "Delete the features folder and run the feature notebook again"
 
 @dataclass(frozen=True)
 class Graph:
-    """One program with its configurations, ready for a model.
+    """One program with its distinct configurations, ready for a model.
+
+    Letters in shapes: N nodes, E edges, K configurable nodes, P pairs, L distinct layouts, C distinct
+    configurations, V configuration features, F configurations of the competition file.
 
     Args:
         name: File stem of the competition file.
@@ -34,18 +39,21 @@ class Graph:
         edge_index: ``(E, 2)`` int32; row ``(u, v)``: u consumes v's output.
         config_index: ``(K,)`` int32, node number of each configurable node (tile: none).
         tensor_sizes: ``(K, 3, 6)`` int32, dimension sizes of each configurable node's output, input and
-            kernel, 0-padded, all 0 where there is none or it is not known (tile: none).
+            kernel, 0-padded, all 0 where there is no such tensor or it is unknown (tile: none).
         tensor_bytes: ``(K, 3)`` uint8, bytes per element of these tensors (tile: none).
-        pairs: ``(P, 3)`` int32, configurable tensors that are one tensor to the program: position of the node
-            whose output it is, of the node that reads it, and 1 (as input) or 2 (as kernel) (tile: none).
-        pair_axes: ``(P, 6)`` int8, the former's axis that each axis of the latter's tensor is (tile: none).
-        layouts: ``(L, 6)`` int8, distinct minor-to-major layouts, row 0 all -1 (tile: that row alone).
+        pairs: ``(P, 3)`` int32, pairs of configurable tensors that hold the same values: position in
+            ``config_index`` of the producer, of the consumer, and the consumer's role, 1 input or 2 kernel
+            (tile: none).
+        pair_axes: ``(P, 6)`` int8, the producer's axis that each axis of the consumer's tensor is (tile:
+            none).
+        layouts: ``(L, 6)`` int8, distinct minor-to-major layouts, row 0 all -1 (tile: that row only).
         codes: ``(C, K, 3)`` uint8 or uint16, position in ``layouts`` of output, input and kernel layout.
         config_feat: ``(C, V)`` float32, features of a configuration as a whole; see ``features/README.md``.
-        runtime: ``(C,)`` float64, the label: nanoseconds (layout; cycles in the sample competition) or
-            runtime over normalizer (tile); 0 in test.
-        count: ``(C,)`` int32, how many identical configurations a row stands for (1 outside train).
-        config_ids: ``(C,)`` int32, number of the (first) such configuration in the competition file.
+        runtime: ``(C,)`` float64, the training label: nanoseconds (layout; cycles in the sample competition)
+            or runtime over normalizer (tile), the mean over identical configurations; 0 in test.
+        config_row: ``(F,)`` int32, row, 0 to C - 1, of each of the F configurations of the competition file,
+            in file order. Rows are numbered by first occurrence.
+        file_runtime: ``(F,)`` float64, runtime of each configuration of the file, unit as ``runtime``.
     """
 
     name: str
@@ -61,18 +69,50 @@ class Graph:
     codes: np.ndarray
     config_feat: np.ndarray
     runtime: np.ndarray
-    count: np.ndarray
-    config_ids: np.ndarray
+    config_row: np.ndarray
+    file_runtime: np.ndarray
 
     @property
     def num_nodes(self) -> int:
-        """N."""
+        """N, the number of nodes after pruning."""
         return len(self.node_opcode)
 
     @property
     def num_configs(self) -> int:
-        """C."""
+        """C, the number of distinct configurations."""
         return len(self.runtime)
+
+    @property
+    def count(self) -> np.ndarray:
+        """``(C,)`` number of configurations of the file that each row stands for, 1 or more."""
+        return np.bincount(self.config_row, minlength=self.num_configs)
+
+    @property
+    def config_ids(self) -> np.ndarray:
+        """``(C,)`` position in the file of the first configuration that each row stands for."""
+        return np.unique(self.config_row, return_index=True)[1]
+
+    def expand(self, values: np.ndarray) -> np.ndarray:
+        """Repeat values of the rows for every configuration of the file.
+
+        Args:
+            values: ``(C, ...)``, such as predictions.
+
+        Returns:
+            ``(F, ...)`` in file order.
+        """
+        return values[self.config_row]
+
+    def take(self, rows: np.ndarray | slice) -> "Graph":
+        """Return the graph with some of its rows, as if the file held these configurations only.
+
+        Args:
+            rows: Positions of rows, in any order, repeats allowed.
+        """
+        runtime = self.runtime[rows]
+        own_row = np.arange(len(runtime), dtype=np.int32)
+        parts = {"codes": self.codes[rows], "config_feat": self.config_feat[rows], "runtime": runtime}
+        return replace(self, **parts, config_row=own_row, file_runtime=runtime)
 
 
 _SMALL = tuple(f.name for f in fields(Graph) if f.name not in ("name", *_MAPPED))
@@ -83,13 +123,13 @@ def _path(folder: Path, split: str, name: str, array: str | None = None) -> Path
 
 
 def write_graph(folder: Path, split: str, graph: Graph, fingerprint: str) -> None:
-    """Write one graph; the old npz goes first and the new one comes last, so one with it is whole.
+    """Write one graph, the npz last: a graph whose npz exists is complete.
 
     Args:
         folder: Features folder of a collection.
         split: ``train``, ``valid`` or ``test``.
-        graph: What to write.
-        fingerprint: What the graph was made from, see :func:`is_written`.
+        graph: The graph to write.
+        fingerprint: Digest of what the graph was made from, see :func:`is_written`.
     """
     _path(folder, split, graph.name).unlink(missing_ok=True)
     for array in _MAPPED:
@@ -103,7 +143,7 @@ def write_graph(folder: Path, split: str, graph: Graph, fingerprint: str) -> Non
 
 
 def is_written(folder: Path, split: str, name: str, fingerprint: str) -> bool:
-    """Whether the graph is there, whole, and made from what the fingerprint stands for."""
+    """Check whether a graph is there, complete, and carries this fingerprint."""
     path = _path(folder, split, name)
     if not path.is_file() or not all(_path(folder, split, name, array).is_file() for array in _MAPPED):
         return False
@@ -115,6 +155,11 @@ def is_written(folder: Path, split: str, name: str, fingerprint: str) -> bool:
 
 def read_graph(folder: Path, split: str, name: str) -> Graph:
     """Read one graph; ``codes`` and ``config_feat`` stay on disk, memory-mapped.
+
+    Args:
+        folder: Features folder of a collection.
+        split: ``train``, ``valid`` or ``test``.
+        name: Name of the graph.
 
     Raises:
         DataError: A file is missing, or the files do not belong together.
@@ -134,10 +179,10 @@ class Features:
     """A finished features folder of one collection.
 
     Args:
-        folder: The folder a feature notebook wrote.
+        folder: The folder that a feature notebook wrote.
 
     Raises:
-        DataError: The folder was never finished, or lost a file.
+        DataError: The folder is not finished, or a file is missing.
     """
 
     def __init__(self, folder: Path):
@@ -156,7 +201,7 @@ class Features:
 
     @property
     def fingerprint(self) -> str:
-        """What the features were made from; a model remembers it."""
+        """Digest of the settings and data that the features were made from; a model's manifest records it."""
         return self.manifest["fingerprint"]
 
     @property
@@ -170,30 +215,35 @@ class Features:
         return self.manifest["config_columns"]
 
     def names(self, split: str) -> list[str]:
-        """Names of the graphs of a split, in file order."""
+        """Return the names of the graphs of a split, sorted by file name."""
         return self.index.loc[self.index["split"] == split, "name"].tolist()
 
     def num_configs(self, split: str) -> dict[str, int]:
-        """Number of configurations by graph, without reading the graphs."""
+        """Return the number of configurations of each competition file, without reading the graphs."""
         rows = self.index[self.index["split"] == split]
-        return dict(zip(rows["name"], rows["configs"].astype(int), strict=True))
+        return dict(zip(rows["name"], (rows["configs"] + rows["merged"]).astype(int), strict=True))
 
     def graph(self, split: str, name: str) -> Graph:
-        """Read one graph."""
+        """Read one graph, see :func:`read_graph`."""
         return read_graph(self.folder, split, name)
 
     def scaler(self, name: str) -> Scaler:
-        """The ``node`` or ``config`` scaler, fitted on train."""
+        """Read the ``node`` or the ``config`` scaler, fitted on train."""
         return read_scaler(self.folder / SCALERS, name)
 
     def labels(self, split: str) -> dict[str, np.ndarray]:
-        """Runtimes by graph, ``(C,)`` float64 each.
+        """Return the runtimes of each graph, float64: what a model is trained on or scored against.
+
+        Args:
+            split: ``train``: ``(C,)``, one training label per distinct configuration. ``valid``: ``(F,)``,
+                the runtime of every configuration of the file, as the competition scores them.
 
         Raises:
             DataError: The split is ``test``, whose files carry zeros in place of runtimes.
         """
-        if split not in SPLITS[:2]:
+        if split == TEST:
             raise DataError(
                 self.folder, "test runtimes are not known", "Score a submission through solution.csv"
             )
-        return {name: self.graph(split, name).runtime for name in self.names(split)}
+        graphs = (self.graph(split, name) for name in self.names(split))
+        return {graph.name: graph.runtime if split == TRAIN else graph.file_runtime for graph in graphs}

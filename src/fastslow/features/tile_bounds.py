@@ -1,8 +1,8 @@
-"""Features of a tile configuration: its bounds against the extents of the tensors they cut.
+"""Features of a tile configuration: its bounds against the extents of the tensors that they divide.
 
-The bounds follow a tensor's order in memory, major to minor, and count the TPU's 8 x 128 tiles in the two
-minor-most dimensions: so read, no bound exceeds its tensor in the sample and in the published file tried;
-read in the order of the program, many do.
+The bounds follow a tensor's order in memory, major to minor, and count rows of 8 and lanes of 128 in the two
+minor-most dimensions. The competition does not document this. Under this reading no bound exceeds its tensor
+in the sample and in the published file tried; in the order of the program many do.
 """
 
 from collections.abc import Sequence
@@ -11,22 +11,24 @@ import numpy as np
 
 from fastslow.competition import node_columns
 from fastslow.competition.opcodes import CONVOLUTION, DOT, OPCODES
-from fastslow.competition.schema import ROLES
+from fastslow.competition.schema import ROLES, TILE_DIMENSIONS, TILE_ROLES, TILE_WIDTH
 from fastslow.features.config_tensors import config_tensors
 from fastslow.features.scaling import signed_log1p
 from fastslow.features.tpu_tiling import LANES, SUBLANES
 
-GROUPS = ("kernel", "output", "input")  # order of the three groups of eight columns in config_feat
-_DIMENSIONS = 6
-_WIDTH = _DIMENSIONS + 2  # the bounds, their sum, their product
 _UNITS = (LANES, SUBLANES)  # of the minor-most dimension and the next
 
 
 def output_node(node_feat: np.ndarray, node_opcode: np.ndarray, edge_index: np.ndarray) -> int:
-    """The node whose output the output bounds cut.
+    """Return the node whose output is divided by the output bounds.
 
     It is the last convolution or dot of the kernel. Where there is none it is the last root (called
     computations come first); of a tuple the largest element, and of a reduction the largest operand.
+
+    Args:
+        node_feat: ``(N, 140)``, as published.
+        node_opcode: ``(N,)`` opcode ids.
+        edge_index: ``(E, 2)``; row ``(u, v)``: u consumes v's output.
     """
     products = np.flatnonzero(np.isin(node_opcode, (CONVOLUTION, DOT)))
     if len(products):
@@ -41,22 +43,22 @@ def output_node(node_feat: np.ndarray, node_opcode: np.ndarray, edge_index: np.n
 
 
 def extents(dims: np.ndarray, minor_to_major: np.ndarray) -> np.ndarray:
-    """Extents of a tensor in the order and the units of bounds.
+    """Return the extents of a tensor in the order and the units of bounds.
 
     Args:
         dims: ``(6,)`` sizes in the order of the program, 0 beyond the rank.
         minor_to_major: ``(6,)`` the tensor's layout, read up to the rank.
 
     Returns:
-        ``(6,)`` int64, major to minor, the last but one in rows of 8 and the last in lanes of 128, rounded
-        up; 0 beyond the rank, and everywhere without a layout.
+        ``(6,)`` int64, major to minor, the second to last in rows of 8 and the last in lanes of 128, rounded
+        up; 0 beyond the rank, and everywhere for a tensor without a layout.
     """
     rank = np.count_nonzero(dims)
     order = minor_to_major[:rank].astype(np.int64)
-    sizes = np.zeros(_DIMENSIONS, np.int64)
+    sizes = np.zeros(TILE_DIMENSIONS, np.int64)
     if sorted(order.tolist()) == list(range(rank)):
         units = np.array([*_UNITS, 1, 1, 1, 1])[:rank]
-        sizes[:rank] = (-(-dims[order] // units))[::-1]
+        sizes[:rank] = (-(-dims[order] // units))[::-1]  # rounded up
     return sizes
 
 
@@ -66,7 +68,17 @@ def tensor_extents(
     edge_index: np.ndarray,
     operands: Sequence[Sequence[int]] | None = None,
 ) -> dict[str, np.ndarray]:
-    """Extents of the tensors that the bounds of each group cut, ``(6,)`` each, 0 where there is none."""
+    """Return the extents of the tensors that the bounds divide.
+
+    Args:
+        node_feat: ``(N, 140)``, as published.
+        node_opcode: ``(N,)`` opcode ids.
+        edge_index: ``(E, 2)``; row ``(u, v)``: u consumes v's output.
+        operands: As for :func:`fastslow.features.config_tensors.config_tensors`.
+
+    Returns:
+        For each of ``schema.ROLES`` ``(6,)`` int64, see :func:`extents`; 0 where there is no such tensor.
+    """
     node = output_node(node_feat, node_opcode, edge_index)
     tensors = config_tensors(node_feat, node_opcode, edge_index, np.array([node]), operands)
     layouts = node_feat[tensors.source_ids[0], node_columns.LAYOUT]
@@ -80,20 +92,20 @@ def tile_features(
     config_feat: np.ndarray,
     operands: Sequence[Sequence[int]] | None = None,
 ) -> tuple[np.ndarray, list[str]]:
-    """Features of every tile configuration of one kernel.
+    """Compute the features of every tile configuration of one kernel.
 
     For each of kernel, output and input bounds: the six bounds and their sum as log(1 + x); the log of
     the product over given bounds (the published product is 0 for an empty list); each bound over the
-    tensor's extent in that dimension; the number of tiles in that dimension as log, and of all; the volume
-    of a tile over the tensor's; the share of the tiles' volume that lies outside the tensor. What
-    needs an extent that is not known is 0.
+    tensor's extent in that dimension; the log of the number of tiles in that dimension, and of all tiles; the
+    volume of a tile over the tensor's; the share of the tiles' volume that is outside the tensor. Features
+    that need an unknown extent are 0.
 
     Args:
         node_feat: ``(N, 140)``, as published.
-        node_opcode: ``(N,)``.
-        edge_index: ``(E, 2)``.
+        node_opcode: ``(N,)`` opcode ids.
+        edge_index: ``(E, 2)``; row ``(u, v)``: u consumes v's output.
         config_feat: ``(C, 24)``, as published.
-        operands: As :func:`fastslow.features.config_tensors.config_tensors` takes them.
+        operands: As for :func:`fastslow.features.config_tensors.config_tensors`.
 
     Returns:
         ``(C, V)`` float32 and the V column names.
@@ -101,17 +113,17 @@ def tile_features(
     sizes = tensor_extents(node_feat, node_opcode, edge_index, operands)
     values: list[np.ndarray] = []
     names: list[str] = []
-    for position, group in enumerate(GROUPS):
-        part = config_feat[:, position * _WIDTH : (position + 1) * _WIDTH].astype(np.float64)
-        for name, value in _group_features(part, sizes[group].astype(np.float64)).items():
+    for position, role in enumerate(TILE_ROLES):
+        part = config_feat[:, position * TILE_WIDTH : (position + 1) * TILE_WIDTH].astype(np.float64)
+        for name, value in _group_features(part, sizes[role].astype(np.float64)).items():
             values.append(value)
-            names.append(f"{group}_{name}")
+            names.append(f"{role}_{name}")
     return np.stack(values, 1).astype(np.float32), names
 
 
 def _group_features(part: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
     """Features by name, (C,) each, of the eight columns of one group against one tensor's extents."""
-    bounds = part[:, :_DIMENSIONS]
+    bounds = part[:, :TILE_DIMENSIONS]
     cut = (bounds > 0) & (sizes > 0)
     over_size = np.divide(bounds, sizes, out=np.zeros_like(bounds), where=cut)
     tiles = np.ceil(np.divide(sizes, bounds, out=np.ones_like(bounds), where=cut))
@@ -123,8 +135,12 @@ def _group_features(part: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray
         "tiles_{}_log": np.log(tiles),
     }
     return {
-        **{name.format(d): block[:, d] for name, block in by_dimension.items() for d in range(_DIMENSIONS)},
-        "bound_sum_log": signed_log1p(part[:, _DIMENSIONS]),
+        **{
+            name.format(d): block[:, d]
+            for name, block in by_dimension.items()
+            for d in range(TILE_DIMENSIONS)
+        },
+        "bound_sum_log": signed_log1p(part[:, TILE_DIMENSIONS]),
         "bound_product_log": np.log(np.where(bounds > 0, bounds, 1)).sum(1),
         "tiles_log": np.log(tiles).sum(1),
         "volume_over_size": np.where(cut.any(1), tile / volume, 0),

@@ -1,24 +1,30 @@
-"""How a tensor lies in the TPU's 8 x 128 tiles under a layout."""
+"""Padding of tensors to the TPU's 8 x 128 tiles under a layout.
+
+Source: XLA's tiled layout of TPUs (https://openxla.org/xla/tiled_layout).
+"""
 
 from typing import NamedTuple
 
 import numpy as np
+
+from fastslow.competition.schema import MAX_DIMENSION
+from fastslow.competition.tensors import minor_dimension, num_elements
 
 LANES = 128  # the minor-most dimension is padded to a multiple of this
 SUBLANES = 8  # and the second-minor one to a multiple of this
 
 
 class Tiling(NamedTuple):
-    """Tensors under layouts; all arrays have the broadcast leading shape of the two.
+    """Tensors under layouts; each array has the broadcast leading shape of sizes and layouts.
 
     Args:
         is_default: The layout is left to the compiler.
         fits: The tensor has every axis that the layout names, and its two minor-most axes differ.
         minor_size: Size of the minor-most dimension, 1 or more.
         second_size: Size of the second-minor dimension; 1 for a tensor of one dimension.
-        second_padded: The same padded to the tile; 1 for a tensor of one dimension.
-        volume: Elements.
-        padded_volume: Elements after padding to whole tiles.
+        second_padded: ``second_size`` rounded up to a multiple of 8; 1 for a tensor of one dimension.
+        volume: Number of elements.
+        padded_volume: Number of elements after padding to whole tiles.
         violates: The largest dimension is larger than the minor-most one.
     """
 
@@ -33,47 +39,48 @@ class Tiling(NamedTuple):
 
 
 def tile(dims: np.ndarray, layouts: np.ndarray) -> Tiling:
-    """Tile tensors under layouts.
+    """Compute the tiling of tensors under layouts.
 
     Args:
-        dims: (..., 6) int64 sizes, 0-padded.
-        layouts: (..., 6) minor-to-major, -1 padded; all -1 is taken as row-major. A layout that names fewer
-            axes than the tensor has goes on with the others in row-major order.
+        dims: (..., 6) integer sizes, 0-padded.
+        layouts: (..., 6) minor-to-major, -1 padded; all -1 counts as row-major. A layout that names fewer
+            axes than the tensor has is completed by the others in row-major order.
 
     Returns:
         The tiling of every pair, the leading shapes broadcast against each other.
     """
     dims, layouts = np.asarray(dims, np.int64), np.asarray(layouts, np.int64)
     shape = np.broadcast_shapes(dims.shape[:-1], layouts.shape[:-1])
-    dims = np.broadcast_to(dims, (*shape, 6))
+    dims = np.broadcast_to(dims, (*shape, dims.shape[-1]))
     rank = (dims > 0).sum(-1)
     is_default = np.broadcast_to(layouts[..., 0] < 0, shape)
-    minor = np.where(is_default, rank - 1, layouts[..., 0])
-    # A layout that names one axis goes on with the highest axis left; a single dimension has no second one.
+    minor = minor_dimension(dims, layouts)
+    # a layout of one axis continues with the highest other axis; a single dimension has no second one
     second = np.where(layouts[..., 1] < 0, rank - 1 - (minor == rank - 1), layouts[..., 1])
     fits = (layouts.max(-1) < rank) & (minor != second)
     minor_size = _size(dims, minor)
     second_size = np.where(second < 0, 1, _size(dims, second))
     second_padded = np.where(second < 0, 1, _round_up(second_size, SUBLANES))
-    volume = np.where(dims > 0, dims, 1).prod(-1)
+    volume = num_elements(dims)
     padded_volume = volume // (minor_size * second_size) * _round_up(minor_size, LANES) * second_padded
     violates = minor_size < dims.max(-1)
     return Tiling(is_default, fits, minor_size, second_size, second_padded, volume, padded_volume, violates)
 
 
 TILING_FEATURES = 8
+"""Width of :func:`tiling_features`."""
 
 
 def tiling_features(dims: np.ndarray, layouts: np.ndarray) -> np.ndarray:
-    """What a network is told of each configured tensor, all of order 1.
+    """Compute a network's input features of each configured tensor, all of order 1.
 
     Args:
         dims: (..., 6) sizes, 0-padded; all 0 where there is no tensor.
         layouts: (..., 6) minor-to-major, -1 padded.
 
     Returns:
-        (..., 8) float32: left to the compiler, given, violating (0 or 1); log of padded over plain volume, of
-        volume, of padded volume and of the two minor sizes, scaled. All 0 without a tensor.
+        (..., 8) float32: left to the compiler, given, violating (0 or 1 each); log of padded volume over
+        volume, of volume, of padded volume and of the two minor-most sizes, scaled. All 0 without a tensor.
     """
     tiling = tile(dims, layouts)
     there = tiling.fits & (np.asarray(dims)[..., 0] > 0)
@@ -93,7 +100,7 @@ def tiling_features(dims: np.ndarray, layouts: np.ndarray) -> np.ndarray:
 
 def _size(dims: np.ndarray, axis: np.ndarray) -> np.ndarray:
     """Size of one axis of each tensor, 1 or more."""
-    return np.take_along_axis(dims, axis.clip(0, 5)[..., None], -1)[..., 0].clip(1)
+    return np.take_along_axis(dims, axis.clip(0, MAX_DIMENSION)[..., None], -1)[..., 0].clip(1)
 
 
 def _round_up(size: np.ndarray, multiple: int) -> np.ndarray:

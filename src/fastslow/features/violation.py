@@ -1,13 +1,13 @@
-"""How well a configuration's layouts suit the TPU's 8 x 128 tiles: violation ratio, padding, alignment.
+"""Fit of a configuration's layouts to the TPU's 8 x 128 tiles: violation ratio, padding, alignment.
 
 The violation ratio is the share of configurable tensors whose largest dimension is not the minor-most one,
 hence not along the 128-wide side of a tile (Harvard report on TpuGraphs, section 5.2; its "first" dimension
-is the one with consecutive entries, entry 0 of a minor-to-major layout). A minor-most dimension as large as
+is the one with contiguous elements, entry 0 of a minor-to-major layout). A minor-most dimension as large as
 the largest is no violation.
 
-Which tensors count: those with a known shape and at least one dimension. A one-dimensional tensor counts
-though it has only one layout (never a violation); a scalar and a tensor of unknown shape do not. A layout
-that names an axis which the tensor lacks does not count either: the shape cannot be the tensor's own.
+Tensors with a known shape and at least one dimension are counted. A one-dimensional tensor is counted though
+it has only one layout (never a violation); a scalar and a tensor of unknown shape are not. Nor is a tensor
+whose layout names an axis that it does not have: then the shape found is not the tensor's own.
 """
 
 import numpy as np
@@ -27,7 +27,7 @@ CELLS = tuple(
     for position, role in enumerate(ROLES)
     if (kind, role) != ("reshape", "kernel")
 )
-"""(name, opcode, role) of the tensors that are summed apart: operation kind by tensor role."""
+"""(name, opcode, position in ``ROLES``) of the groups of tensors: operation kind by tensor role."""
 
 _TERMS = (
     "tensors",
@@ -55,7 +55,7 @@ VIOLATION_NAMES = (
     "log_padded_bytes",
     *(f"{cell}_{ratio}" for cell, _, _ in CELLS for ratio in _CELL_RATIOS),
 )
-"""Column names, the same for every program: over all tensors, then per operation kind and tensor role."""
+"""Column names of :func:`violation_features`, the same for every program: all tensors, then each cell."""
 
 
 def violation_features(
@@ -66,23 +66,23 @@ def violation_features(
     default_layout: str = "row_major",
     chunk_bytes: int = 1 << 27,
 ) -> tuple[np.ndarray, list[str]]:
-    """Violation ratio and its refinements for every configuration.
+    """Compute the violation ratio and its refinements for every configuration.
 
     Args:
         tensors: The tensors of K configurable nodes.
         kinds: (K,) opcode ids of these nodes.
         layouts: (L, 6) distinct layouts, minor to major, -1 padded; all -1 leaves the layout to the compiler.
-            A layout of fewer axes than the tensor goes on with the others in row-major order.
+            A layout of fewer axes than the tensor is completed by the others in row-major order.
         codes: (C, K, 3) index into ``layouts`` of every tensor; may be memory-mapped, read in chunks.
-        default_layout: What a tensor left to the compiler counts as: ``row_major``, or ``leave_out`` of
-            everything but ``default_share``.
+        default_layout: ``row_major`` counts a tensor left to the compiler as row-major; ``leave_out`` counts
+            it in ``default_share`` only.
         chunk_bytes: Working memory for one chunk of configurations; changes no value.
 
     Returns:
-        (C, V) float32 features, 0 where nothing is to be counted, and their V names (``VIOLATION_NAMES``).
+        (C, V) float32 features, 0 where no tensor is counted, and their V names (``VIOLATION_NAMES``).
 
     Raises:
-        ConfigError: ``default_layout`` is none of the two.
+        ConfigError: ``default_layout`` is neither of the two.
     """
     if default_layout not in DEFAULT_LAYOUTS:
         raise ConfigError(f"default_layout: {default_layout!r} is none of {', '.join(DEFAULT_LAYOUTS)}")
@@ -101,7 +101,7 @@ def violation_features(
 
 
 def _terms(dims, element_bytes, layouts, default_layout) -> np.ndarray:
-    """What a tensor of each shape (S, 6) adds to the sums under each layout (L, 6): (S, L, terms) float64."""
+    """Terms of a tensor of each shape (S, 6) under each layout (L, 6): (S, L, terms) float64."""
     tiling = tile(dims[:, None], layouts[None])
     counted = tiling.fits & ~(tiling.is_default & (default_layout == "leave_out"))
     terms = {
@@ -116,7 +116,7 @@ def _terms(dims, element_bytes, layouts, default_layout) -> np.ndarray:
     }
     terms = {name: value * counted for name, value in terms.items()}
     terms |= {"tensors": tiling.fits, "default": tiling.fits & tiling.is_default}
-    # Whole numbers: their float64 sums are exact, so no order of summation shows in a feature.
+    # Whole numbers: their float64 sums are exact, so features do not depend on the order of summation.
     return np.stack([terms[name] for name in _TERMS], axis=2).astype(np.float64)
 
 
@@ -141,6 +141,6 @@ def _features(cell_sums: np.ndarray) -> np.ndarray:
 
 
 def _ratio(sums: np.ndarray, name: str) -> np.ndarray:
-    """One of ``_RATIOS`` from (C, terms) sums; 0 where the denominator is."""
-    above, below = (sums[:, _TERMS.index(term)] for term in _RATIOS[name])
-    return np.divide(above, below, out=np.zeros(len(sums)), where=below > 0)
+    """One of ``_RATIOS`` from (C, terms) sums, (C,); 0 where the denominator is 0."""
+    numerator, denominator = (sums[:, _TERMS.index(term)] for term in _RATIOS[name])
+    return np.divide(numerator, denominator, out=np.zeros(len(sums)), where=denominator > 0)

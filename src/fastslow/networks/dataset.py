@@ -114,19 +114,20 @@ def predict(
         split: ``train``, ``valid`` or ``test``.
         configs_together: Most configurations of a batch. A layout graph with more is scored in chunks, which
             takes several passes and changes no score; a kernel's graph is the same for all of them.
-        only: Positions of the configurations to score by graph; all of them unless told.
+        only: Positions in the competition file of the configurations to predict, per graph; by default all.
 
     Returns:
-        ``(C,)`` float64 by graph, in the order of the file or of ``only``.
+        ``(F,)`` float64 per graph, in the order of the competition file or of ``only``.
     """
     network.eval()
     scores = {}
     for name in inputs.sources[slug].names(split):
         path = f"{slug}/{name}"
         graph = inputs.graph(split, path).graph
-        chosen = only[name] if only else np.arange(graph.num_configs)
-        parts = math.ceil(len(chosen) / configs_together) if len(graph.config_index) else 1
+        # how often a configuration occurs in the file must not weigh: each distinct one is computed once
+        rows, position = np.unique(graph.config_row[only[name] if only else ...], return_inverse=True)
+        parts = math.ceil(len(rows) / configs_together) if len(graph.config_index) else 1
         with autocast(inputs.device):
-            score = predict_chunks(network, partial(inputs.batch, split, path), np.array_split(chosen, parts))
-        scores[name] = score.cpu().numpy().astype(np.float64)
+            score = predict_chunks(network, partial(inputs.batch, split, path), np.array_split(rows, parts))
+        scores[name] = score.cpu().numpy().astype(np.float64)[position]
     return scores

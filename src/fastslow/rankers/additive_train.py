@@ -68,9 +68,9 @@ def read_problem(
     sources = {"": features, **(also or {})}
     names = features.names(split) if names is None else list(names)
     parts, runtimes = [], []
-    for graph, chosen in draw_graphs(sources, split, names, most, seed):
-        parts.append(additive_rows(graph, chosen))
-        runtimes.append(graph.runtime[chosen])
+    for graph, rows, runtime in draw_graphs(sources, split, names, most, seed):
+        parts.append(additive_rows(graph, rows))
+        runtimes.append(runtime)
     return Problem(names, parts, runtimes)
 
 
@@ -93,9 +93,9 @@ def fit(config: AdditiveRankerConfig, features: Features, also: Mapping[str, Fea
 
 
 def predict_split(fitted: Fitted, features: Features, split: str) -> dict[str, np.ndarray]:
-    """Scores of all configurations of every graph of a split, ``(C,)`` float64 each, lower = faster."""
+    """Predict every configuration of every file of a split, ``(F,)`` float64 each, lower = faster."""
     graphs = (features.graph(split, name) for name in features.names(split))
-    return {graph.name: score_graph(fitted, graph) for graph in graphs}
+    return {graph.name: graph.expand(score_graph(fitted, graph)) for graph in graphs}
 
 
 def score_graph(fitted: Fitted, graph: Graph, chunk_bytes: int = 1 << 28) -> np.ndarray:

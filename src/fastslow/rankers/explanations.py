@@ -130,9 +130,9 @@ class Explanation:
             ``effect``, mean score with it less that without, in standard deviations of the graph's scores.
         """
         graph = self.features.graph("valid", self.name)
-        chosen = draw_configs(graph.num_configs, self.config.configs, 0, self.name)
+        chosen = draw_configs(len(graph.config_row), self.config.configs, 0, self.name)
         score = (self.scores - self.scores.mean()) / max(self.scores.std(), 1e-12)
-        codes = np.asarray(graph.codes)[chosen]
+        codes = np.asarray(graph.codes)[graph.config_row[chosen]]
         rows = []
         for node, role in np.argwhere(graph.tensor_sizes[..., 0] > 0):
             own = codes[:, node, role]

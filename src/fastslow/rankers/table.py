@@ -90,8 +90,8 @@ def read_table(
             raise DataError(source.folder, problem, "Build both with the same settings")
     names = features.names(split) if names is None else list(names)
     tables, runtimes, columns = [], [], []
-    for graph, chosen in draw_graphs(sources, split, names, most, seed):
+    for graph, rows, runtime in draw_graphs(sources, split, names, most, seed):
         table, columns = tabulate(graph, features.collection.kind, features.config_columns, largest_nodes)
-        tables.append(table[chosen])
-        runtimes.append(graph.runtime[chosen])
+        tables.append(table[rows])
+        runtimes.append(runtime)
     return Table(names, tables, runtimes, columns)

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from fastslow.competition.catalog import TRAIN
 from fastslow.features.store import Features, Graph
 
 
@@ -27,8 +28,11 @@ def trainable(features: Features, also: Mapping[str, Features]) -> list[str]:
 
 def draw_graphs(
     sources: Mapping[str, Features], split: str, names: Sequence[str], most: int | None, seed: int
-) -> Iterator[tuple[Graph, np.ndarray | slice]]:
-    """Each graph with positions of at most so many of its configurations.
+) -> Iterator[tuple[Graph, np.ndarray | slice, np.ndarray]]:
+    """Yield each graph with the rows of at most ``most`` of its configurations, and their runtimes.
+
+    Of a train graph the distinct configurations with their mean runtimes are drawn; of a valid or test graph
+    the configurations of the competition file, in which a row may occur more than once.
 
     Args:
         sources: Features by name; ``""`` are those whose graphs have no ``<name>/`` before theirs.
@@ -40,7 +44,12 @@ def draw_graphs(
     for name in names:
         prefix, _, stem = name.rpartition("/")
         graph = sources[prefix].graph(split, stem)
-        yield graph, draw_configs(graph.num_configs, most, seed, name)
+        if split == TRAIN:
+            chosen = draw_configs(graph.num_configs, most, seed, name)
+            yield graph, chosen, graph.runtime[chosen]
+        else:
+            chosen = draw_configs(len(graph.config_row), most, seed, name)
+            yield graph, graph.config_row[chosen], graph.file_runtime[chosen]
 
 
 def draw_configs(size: int, most: int | None, seed: int, name: str) -> np.ndarray | slice:
