@@ -4,11 +4,11 @@ import json
 
 import pytest
 
+from fastslow import convert_command
 from fastslow.competition.reader import read_competition_file
-from fastslow.core.errors import ConfigError, DataError
-from fastslow.programs import convert_command
-from fastslow.programs.convert import ConvertConfig
 from fastslow.convert_command import convert_program
+from fastslow.core.errors import ConfigError, DataError
+from fastslow.programs.convert import ConvertConfig
 from fastslow.workflow import StepError
 from fastslow.xla.messages import HloProto
 from helpers.dot_module import small_module
