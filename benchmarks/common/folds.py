@@ -1,7 +1,6 @@
 """Cross-validation folds of the train and valid graphs, grouped by architecture; test is never read."""
 
-from collections.abc import Collection as Container
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -46,7 +45,7 @@ def split_families(names: Iterable[str], num_folds: int) -> list[set[str]]:
         raise DataError(
             "train and valid", problem, "Ask for 2 folds or more, and at most one per architecture"
         )
-    # GroupKFold takes groups of one size from the last to the first; negated, from the first to the last
+    # GroupKFold breaks ties towards the highest group; negated numbers break them towards the first name
     groups = -pd.factorize(families)[0]
     folds = GroupKFold(num_folds).split(names, groups=groups)
     return [set(families[held_out].tolist()) for _, held_out in folds]
@@ -91,7 +90,7 @@ class HeldOut(Features):
         DataError: A column to leave out does not exist.
     """
 
-    def __init__(self, folder: Path, families: set[str], without: Container[str] = ()):
+    def __init__(self, folder: Path, families: set[str], without: Collection[str] = ()):
         super().__init__(folder)
         known = self.index[self.index["split"].isin(POOLED)]
         self._origin = dict(zip(known["name"], known["split"], strict=True))

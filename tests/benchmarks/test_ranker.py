@@ -72,3 +72,18 @@ def test_training_on_many_rows(capsys):
 def test_an_unknown_part_is_refused():
     with pytest.raises(SystemExit):
         ranker.parse_arguments(["--parts", "speed"])
+
+
+def test_settings_reach_features_and_ranker(tmp_path, monkeypatch):
+    options = ranker.parse_arguments(["--quick", "--set", "ranker.num_leaves=7", "features.layout.hops=0"])
+    collection, trained = ranker.COLLECTIONS[2], []
+    quality = ranker.Quality(options, tmp_path, [collection])
+    assert quality.features[collection].manifest["settings"]["hops"] == 0
+
+    def train(_, config):
+        trained.append(config)
+        return [{"model": "regression", "valid": {"mean": 0.0}}]
+
+    monkeypatch.setattr(quality, "_train", train)
+    quality.objectives(collection, 0)
+    assert [config.num_leaves for config in trained] == [7]
