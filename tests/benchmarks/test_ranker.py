@@ -75,7 +75,8 @@ def test_an_unknown_part_is_refused():
 
 
 def test_settings_reach_features_and_ranker(tmp_path, monkeypatch):
-    options = ranker.parse_arguments(["--quick", "--set", "ranker.num_leaves=7", "features.layout.hops=0"])
+    settings = ["ranker.num_leaves=7", "ranker.train_on=collection", "features.layout.hops=0"]
+    options = ranker.parse_arguments(["--quick", "--set", *settings])
     collection, trained = ranker.COLLECTIONS[2], []
     quality = ranker.Quality(options, tmp_path, [collection])
     assert quality.features[collection].manifest["settings"]["hops"] == 0
