@@ -1,10 +1,9 @@
-"""Compiles per minute of the TPU compiler, by TPU generation and by size of graph, and what fails.
+"""Measure compiles per minute of the TPU compiler by TPU generation and graph size, and count failures.
 
-``python benchmarks/compiler.py [--quick] [--processes N]``. Programs are those of the committed sample; each
-is compiled as it stands and under one random configuration, in worker processes and without a cache.
+``python benchmarks/compiler.py [--quick] [--processes N]``. Compiles the programs of the committed sample,
+each with its own layouts and under one random configuration, in worker processes and without a cache.
 """
 
-import argparse
 import base64
 import random
 import sys
@@ -14,6 +13,8 @@ from collections import Counter
 from pathlib import Path
 from statistics import median
 
+from common import report
+from common.options import make_parser
 from fastslow.core.errors import ConfigError
 from fastslow.core.progress import progress
 from fastslow.programs.zoo import PROGRAMS
@@ -23,15 +24,15 @@ from fastslow.xla.libtpu import TOPOLOGIES, Compiler, lower, require_compiler
 from fastslow.xla.messages import Module
 
 SIZES = (0, 100, 200, 400, 800)
-"""Least nodes of each class of graphs."""
-SPREAD = 8  # programs that every generation compiles, from the smallest to the largest
+"""Minimum number of nodes of each size class."""
+SPREAD = 8  # number of programs, evenly spread over the sizes, that every generation compiles
 RATE = 0.3  # share of nodes that the random configuration sets
 QUICK = ["super_resolution_forward_w24_d1_b2", "autoencoder_forward_w32_d1_b8"]
-"""What --quick compiles."""
+"""Programs that --quick compiles."""
 
 
 def programs_before_layout(names: list[str], folder: Path, processes: int) -> list[Module]:
-    """Programs of the zoo as they stand before v3's layout assignment, from fewest nodes to most."""
+    """Return programs of the zoo as of before v3's layout assignment, by increasing number of nodes."""
     lowered = [lower(*PROGRAMS[name].build()) for name in progress(names, desc="lowering", unit="program")]
     labeller = Labeller(folder / "programs.sqlite", task=program_before_layout, processes=processes)
     with labeller.workers() as label:
@@ -41,19 +42,19 @@ def programs_before_layout(names: list[str], folder: Path, processes: int) -> li
 
 
 def num_nodes(module: Module) -> int:
-    """Instructions of all computations."""
+    """Count the instructions of all computations."""
     return sum(len(computation.instructions) for computation in module.computations)
 
 
 def to_compile(module: Module) -> list[bytes]:
-    """The module as it stands, and under a random configuration if that sets any node."""
+    """Return the module unchanged and, if that sets any node, under a random configuration."""
     configurations = ({}, draw(configurable_nodes(module), random.Random(0), RATE))
     modules = [constrain(module, c).SerializeToString(deterministic=True) for c in configurations]
     return list(dict.fromkeys(modules))
 
 
 def measure_compiles(label, modules: list[Module], title: str) -> dict:
-    """Compiles of some programs: how many a minute of wall time, and what failed."""
+    """Compile some programs; return compiles per minute of wall time, and failures."""
     began = time.perf_counter()
     records = label([each for module in modules for each in to_compile(module)], title)
     minutes = (time.perf_counter() - began) / 60
@@ -72,13 +73,13 @@ def measure_compiles(label, modules: list[Module], title: str) -> dict:
 
 
 def share_without_estimate(records: list[dict]) -> float | None:
-    """Of the instructions that do work, the share for which the compiler states no cycles."""
+    """Return the share of working instructions for which the compiler gives no cycle estimate."""
     estimated, without = (sum(r.get(key, 0) for r in records) for key in ("estimated", "without_estimate"))
     return without / (estimated + without) if estimated else None
 
 
 def by_generation(modules: list[Module], generations: list[str], folder: Path, options) -> dict:
-    """What :func:`measure_compiles` says of the same programs, by TPU generation."""
+    """Apply :func:`measure_compiles` to the same programs for each TPU generation."""
     found = {}
     for generation in generations:
         with start(folder / generation, generation, options) as label:
@@ -88,20 +89,20 @@ def by_generation(modules: list[Module], generations: list[str], folder: Path, o
 
 
 def by_size(modules: list[Module], folder: Path, options) -> dict:
-    """What :func:`measure_compiles` says by size of the graph, for TPU v3."""
+    """Apply :func:`measure_compiles` to each size class, for TPU v3."""
     found = {}
     with start(folder, "v3", options) as label:
         label(to_compile(modules[0]), "v3, warming up")
-        for least, limit in zip(SIZES, [*SIZES[1:], None], strict=True):
-            of_size = [m for m in modules[1:] if least <= num_nodes(m) < (limit or sys.maxsize)]
+        for minimum, limit in zip(SIZES, [*SIZES[1:], None], strict=True):
+            of_size = [m for m in modules[1:] if minimum <= num_nodes(m) < (limit or sys.maxsize)]
             if of_size:
-                title = f"{least} nodes or more" if limit is None else f"{least} to {limit - 1} nodes"
+                title = f"{minimum} nodes or more" if limit is None else f"{minimum} to {limit - 1} nodes"
                 found[title] = measure_compiles(label, of_size, title)
     return found
 
 
 def start(folder: Path, generation: str, options):
-    """Workers for one generation that remember nothing."""
+    """Start workers for one generation, without a cache of labels."""
     labeller = Labeller(
         folder / "labels.sqlite",
         generation=generation,
@@ -113,7 +114,7 @@ def start(folder: Path, generation: str, options):
 
 
 def rows(found: dict[str, dict]) -> list[dict]:
-    """Rows of a table."""
+    """Return the table rows."""
     return [
         {
             "": name,
@@ -130,11 +131,10 @@ def rows(found: dict[str, dict]) -> list[dict]:
 
 
 def main(arguments: list[str]) -> int:
-    """Run from the command line; the exit status, 1 where the compiler is missing."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="a small check that everything runs")
-    parser.add_argument("--processes", type=int, default=2, help="compiles at a time (default 2)")
-    parser.add_argument("--seconds", type=float, default=120.0, help="limit of one compile (default 120)")
+    """Run from the command line and return the exit status, 1 where the compiler is missing."""
+    parser = make_parser(__doc__.splitlines()[0])
+    parser.add_argument("--processes", type=int, default=2, help="worker processes (default 2)")
+    parser.add_argument("--seconds", type=float, default=120.0, help="time limit of a compile (default 120)")
     options = parser.parse_args(arguments)
     try:
         require_compiler()
@@ -150,19 +150,18 @@ def main(arguments: list[str]) -> int:
         step = max(1, (len(modules) - 1) // SPREAD)
         generation_parts = by_generation(modules[::step], generations, Path(folder), options)
         size_parts = by_size(modules, Path(folder), options)
-    return report(generation_parts, size_parts, options)
+    show(generation_parts, size_parts, options)
+    return 0
 
 
-def report(generation_parts: dict, size_parts: dict, options) -> int:
-    """Print tables and the JSON object."""
-    from common import measure  # brings torch, which worker processes, that import this file too, do not need
-
-    print(f"\nBy TPU generation, {options.processes} compiles at a time\n")
-    print(measure.table(rows(generation_parts)))
-    print("\nBy size of the graph, TPU v3\n")
-    print(measure.table(rows(size_parts)))
-    environment = measure.environment(argparse.Namespace(threads=1, device="cpu"))
-    measure.finish(
+def show(generation_parts: dict, size_parts: dict, options) -> None:
+    """Print the tables and the JSON object."""
+    print(f"\nPer TPU generation, {options.processes} compiles at a time\n")
+    print(report.table(rows(generation_parts)))
+    print("\nPer size of the graph, TPU v3\n")
+    print(report.table(rows(size_parts)))
+    environment = report.environment()
+    report.finish(
         {
             "benchmark": "compiler",
             "environment": environment | {"libtpu": Compiler.version()},
@@ -172,7 +171,6 @@ def report(generation_parts: dict, size_parts: dict, options) -> int:
             "sizes": size_parts,
         }
     )
-    return 0
 
 
 if __name__ == "__main__":

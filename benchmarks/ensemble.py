@@ -1,24 +1,24 @@
-"""How the ensemble's weights are best chosen: left-out architectures of valid, after `make submit`.
+"""Compare ways of choosing ensemble weights by leave-one-architecture-out on valid, after ``make submit``.
 
 ``python benchmarks/ensemble.py [--quick] [--run sample]``. Weights are chosen on the valid programs of all
-architectures but one (the first word of a program's name) and scored on that one, in turn; test is not read.
-The members are those of the run's ensembles, which chose their epoch or round on all of valid: that helps
-each way of choosing weights alike.
+architectures but one (the first word of a program's name) and evaluated on that one, in turn; test is not
+read. The members are those of the run's ensembles. Their epoch or round was selected on all of valid, which
+biases every way of choosing weights alike.
 """
 
-import argparse
-import json
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
+from sklearn.model_selection import LeaveOneGroupOut
 
-from common import measure
+from common import report
 from common.folds import family_of
-from fastslow.competition.catalog import COLLECTIONS
+from common.options import make_parser
+from fastslow.competition.catalog import COLLECTIONS, VALID
 from fastslow.competition.metrics import collection_score
-from fastslow.core.artifacts import commit, read_manifest
+from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
@@ -30,7 +30,7 @@ Weights = dict[str, float]
 
 
 class Members:
-    """The members of a collection's ensemble on valid, some of its programs at a time.
+    """The members of a collection's ensemble on valid, restricted to some of its programs.
 
     Args:
         features: Features folder of the collection.
@@ -40,68 +40,71 @@ class Members:
     def __init__(self, features: Features, ensemble: Path):
         runs = {name: resolve(m["folder"]) for name, m in read_manifest(ensemble)["members"].items()}
         self.collection = features.collection
-        self.labels = features.labels("valid")
-        self.scores = {name: read_predictions(run) for name, run in runs.items()}
+        self.labels = features.labels(VALID)
+        self.predictions = {name: read_predictions(run) for name, run in runs.items()}
         self.models = models_of({name: read_manifest(run) for name, run in runs.items()})
 
     def of(self, graphs: list[str]) -> dict[str, Predictions]:
-        """Predictions of some programs by member."""
-        return {name: {"valid": {g: own["valid"][g] for g in graphs}} for name, own in self.scores.items()}
+        """Return the predictions of some programs by member."""
+        return {name: {VALID: {g: own[VALID][g] for g in graphs}} for name, own in self.predictions.items()}
 
     def tau(self, graphs: list[str], normalisation: str, weights: Weights) -> dict[str, float]:
-        """Kendall tau of some programs."""
-        scores = combine(self.of(graphs), "valid", normalisation, weights)
-        return collection_score("layout", {g: self.labels[g] for g in graphs}, scores)["per_graph"]
+        """Return Kendall's tau of each of some programs."""
+        predictions = combine(self.of(graphs), VALID, normalisation, weights)
+        return collection_score("layout", {g: self.labels[g] for g in graphs}, predictions)["per_graph"]
 
 
 def equal(names: list[str]) -> Weights:
-    """The same weight for each."""
+    """Return the same weight for each."""
     return dict.fromkeys(names, 1 / len(names))
 
 
 def ways(members: Members) -> dict[str, Callable[[list[str], str], Weights]]:
-    """Ways to get weights from some programs of valid, by name."""
+    """Return ways to choose weights on some programs of valid, by name."""
 
     def search(graphs: list[str], normalisation: str, models: list[list[str]]) -> Weights:
         labels = {g: members.labels[g] for g in graphs}
 
-        def valid_score(scores: Mapping[str, np.ndarray]) -> float:
-            return collection_score("layout", labels, scores)["mean"]
+        def valid_score(predictions: Mapping[str, np.ndarray]) -> float:
+            return collection_score("layout", labels, predictions)["mean"]
 
-        return search_weights(members.of(graphs), normalisation, EnsembleConfig.rounds, valid_score, models)
+        return search_weights(members.of(graphs), normalisation, EnsembleConfig().rounds, valid_score, models)
 
     alone = {names[0].split("-")[0]: names for names in members.models}
     return {
         **{f"{kind} alone": lambda *_, names=names: equal(names) for kind, names in alone.items()},
-        "equal weights": lambda *_: equal(list(members.scores)),
-        "a weight for each member": lambda graphs, n: search(graphs, n, [[name] for name in members.scores]),
+        "equal weights": lambda *_: equal(list(members.predictions)),
+        "a weight for each member": lambda graphs, n: search(
+            graphs, n, [[name] for name in members.predictions]
+        ),
         "a weight for each model": lambda graphs, n: search(graphs, n, members.models),
     }
 
 
 def left_out(members: Members, normalisation: str) -> dict[str, float]:
-    """Mean tau of the programs left out, by way.
+    """Return the mean tau of the left-out programs, by way.
 
     Raises:
         DataError: All programs of valid are of one architecture.
     """
     taus: dict[str, dict[str, float]] = {}
-    families = sorted(set(map(family_of, members.labels)))
-    if len(families) < 2:
-        raise DataError(members.collection.name, "valid has one architecture", "Leave it out")
-    for family in progress(families, desc=members.collection.name):
-        out = [graph for graph in members.labels if family_of(graph) == family]
-        rest = [graph for graph in members.labels if family_of(graph) != family]
+    graphs = np.array(list(members.labels))
+    families = [family_of(graph) for graph in graphs]
+    if len(set(families)) < 2:
+        problem = "all valid programs are of one architecture, so none can be left out"
+        raise DataError(members.collection.name, problem, "Use a run whose valid has two or more")
+    splits = list(LeaveOneGroupOut().split(graphs, groups=families))
+    for rest, out in progress(splits, desc=members.collection.name):
         for way, choose in ways(members).items():
-            taus.setdefault(way, {}).update(members.tau(out, normalisation, choose(rest, normalisation)))
+            weights = choose(graphs[rest].tolist(), normalisation)
+            taus.setdefault(way, {}).update(members.tau(graphs[out].tolist(), normalisation, weights))
     return {way: float(np.mean(list(own.values()))) for way, own in taus.items()}
 
 
 def main(arguments: list[str]) -> int:
-    """Run from the command line; the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--run", default="sample", help="name of the run (default sample)")
-    parser.add_argument("--quick", action="store_true", help="min_max alone, xla:default alone")
+    """Run from the command line and return the exit status."""
+    parser = make_parser(__doc__.splitlines()[0])
+    parser.add_argument("--run", default="sample", help="name of the run of make submit (default sample)")
     options = parser.parse_args(arguments)
     layouts = [collection for collection in COLLECTIONS if collection.kind == "layout"]
     result: dict[str, dict[str, dict[str, float]]] = {}
@@ -116,9 +119,11 @@ def main(arguments: list[str]) -> int:
         {"weights": way, **{c: f"{tau:.3f}" for c, tau in result[way].items()}, "mean": f"{means[way]:.3f}"}
         for way in sorted(means, key=means.get, reverse=True)
     ]
-    print("\nKendall tau of left-out valid programs\n")
-    print(measure.table(rows))
-    print(json.dumps({"benchmark": "ensemble", "commit": commit(), "tau": result, "mean": means}))
+    print("\nKendall's tau of left-out valid programs\n")
+    print(report.table(rows))
+    report.finish(
+        {"benchmark": "ensemble", "environment": report.environment(), "tau": result, "mean": means}
+    )
     return 0
 
 

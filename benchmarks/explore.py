@@ -1,11 +1,11 @@
-"""Kendall tau of variants of our layout network on held-out programs of train and valid, over seeds.
+"""Compare variants of our layout network by cross-validation on train and valid, over seeds.
 
 ``python benchmarks/explore.py [--quick] [--minutes M] [--variants NAME ...]``. Train and valid of the sample
-competition are dealt into folds by architecture; each fold is held out in turn, and test is never read. A
-variant is the preset with a few settings changed. Collections that are trained on together share a run, and
-the weights that are judged are the last ones (averaged as the settings say): nothing is chosen on what is
-held out. Finished runs lie in ``benchmarks/results/explore`` and are
-not repeated, so it may be stopped, by ``--minutes`` or by hand, and goes on where it was.
+competition are split into folds grouped by architecture; each fold is held out in turn, and test is never
+read. A variant is the preset with a few settings changed or columns left out (``common/variants.py``).
+Collections that are trained on together share a run. The evaluated weights are the last ones, averaged as
+configured: nothing is selected on the held-out programs. Finished runs are kept in
+``benchmarks/results/explore`` and are not repeated: stop it at any time, and the next call resumes.
 """
 
 import shutil
@@ -21,10 +21,11 @@ import joblib
 import numpy as np
 import torch
 
-from common import measure
-from common.folds import HeldOut, build_layouts, deal_source, family_of
-from common.variants import BASE, VARIANTS
-from fastslow.competition.catalog import COLLECTIONS, get_collection, training_groups
+from common import options as shared
+from common import report
+from common.folds import HeldOut, build_layouts, family_of, split_source
+from common.variants import BASE, LEFT_OUT, VARIANTS
+from fastslow.competition.catalog import COLLECTIONS, VALID, get_collection, training_groups
 from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import commit
 from fastslow.core.errors import ConfigError
@@ -45,10 +46,10 @@ class Run:
     """One training.
 
     Args:
-        variant: One of ``VARIANTS``.
+        variant: A key of ``VARIANTS``.
         seed: Seed of the network.
-        fold: Which fold is held out.
-        held_out: Its families.
+        fold: Number of the held-out fold.
+        held_out: Its architectures.
         features: Features folders of the collections.
         settings: Settings of the network.
     """
@@ -61,30 +62,34 @@ class Run:
     settings: dict
 
     def config(self) -> LayoutTrainConfig:
-        """The settings, checked."""
+        """Return the validated settings."""
         return LayoutTrainConfig(**{**self.settings, "seed": self.seed})
 
     def path(self, place: Path) -> Path:
-        """Where its result lies: everything that changes it is in the name."""
+        """Return the path of its result, whose name is a digest of everything that changes the result."""
         inputs = [Features(folder).fingerprint for folder in self.features]
-        key = [source_digest(ENTRY), self.config().identity(), sorted(self.held_out), inputs]
+        code, settings = source_digest(ENTRY), self.config().identity()
+        key = [code, settings, sorted(self.held_out), inputs, LEFT_OUT.get(self.variant)]
         return place / "explore" / f"{digest(key)}.json"
 
 
 def parse_arguments(arguments: list[str]) -> Namespace:
-    """The command line."""
-    parser = measure.make_parser(__doc__.splitlines()[0])
-    parser.set_defaults(threads=1)
+    """Parse the command line."""
+    parser = shared.make_parser(__doc__.splitlines()[0])
+    shared.add_model_options(parser, threads=1)
+    shared.add_data_option(parser)
     parser.add_argument("--seeds", type=int, default=3, help="seeds of each variant (default 3)")
-    parser.add_argument("--folds", type=int, default=2, help="parts that are held out in turn (default 2)")
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="start no run after so many")
-    parser.add_argument("--jobs", type=int, default=1, help="trainings side by side (default 1)")
-    parser.add_argument("--variants", nargs="+", default=list(VARIANTS), help="names (default: all)")
+    parser.add_argument("--folds", type=int, default=2, help="folds of the cross-validation (default 2)")
     parser.add_argument(
-        "--collections", nargs="+", default=[c.slug for c in LAYOUTS], help="slugs (default: all layouts)"
+        "--minutes", type=float, default=float("inf"), help="start no training after this many minutes"
     )
-    parser.add_argument("--preset", default="sample", help="settings of the base (default sample)")
-    parser.add_argument("--data-root", default="data/sample", help="folder of npz_all/")
+    parser.add_argument("--jobs", type=int, default=1, help="trainings in parallel (default 1)")
+    parser.add_argument(
+        "--variants", nargs="+", default=list(VARIANTS), help="names of variants (default all)"
+    )
+    parser.add_argument(
+        "--collections", nargs="+", default=[c.slug for c in LAYOUTS], help="slugs (default all layouts)"
+    )
     options = parser.parse_args(arguments)
     if options.quick:
         options.seeds, options.preset = 1, "smoke"
@@ -93,12 +98,12 @@ def parse_arguments(arguments: list[str]) -> Namespace:
     options.variants = list(dict.fromkeys([BASE, *options.variants]))
     for name in options.variants:
         if name not in VARIANTS:
-            raise ConfigError(f"--variants: {name!r} is none of {', '.join(VARIANTS)}")
+            raise ConfigError(f"--variants: {name!r} is not one of {', '.join(VARIANTS)}")
     return options
 
 
 def plan(options: Namespace, place: Path) -> list[Run]:
-    """Every run, all variants with one seed before those with the next; builds the features they need."""
+    """List every run, seed by seed, and build the features that the runs need."""
     runs = []
     for variant in options.variants:
         overrides = parse_overrides([*options.set, *VARIANTS[variant]])
@@ -119,42 +124,43 @@ def plan(options: Namespace, place: Path) -> list[Run]:
 
 
 def _folds(folder: Path, slugs: list[str], num_folds: int) -> list[set[str]]:
-    """Families by fold; both searches of a source are dealt alike, whatever is trained on together."""
-    dealt = [deal_source(folder, slug, num_folds) for slug in slugs]
-    return [set().union(*fold) for fold in zip(*dealt, strict=True)]
+    """Return the architectures of each fold; both searches of a source have the same folds."""
+    by_source = [split_source(folder, slug, num_folds) for slug in slugs]
+    return [set().union(*fold) for fold in zip(*by_source, strict=True)]
 
 
 def train_held_out(run: Run, place: Path, threads: int) -> dict:
-    """Train without the held-out programs and score them, unless that was done before; what it gave."""
+    """Train without the held-out programs and evaluate on them, or read the result of an earlier call."""
     path = run.path(place)
     if not path.is_file():
         torch.set_num_threads(threads)
         config, families = run.config(), set(run.held_out)
         began = time.perf_counter()
-        training = Training(config, make_dataset(config, [HeldOut(f, families) for f in run.features]))
+        sources = [HeldOut(folder, families, LEFT_OUT.get(run.variant, ())) for folder in run.features]
+        training = Training(config, make_dataset(config, sources))
         checkpoints = path.with_suffix("")
         training.run(checkpoints, path.stem)
         if training.recent:
             training.network.load_state_dict(training.recent_average())
         seconds = time.perf_counter() - began
         facts = {"variant": run.variant, "seed": run.seed, "seconds": seconds, "commit": commit()}
-        judged = {get_collection(slug).name: _held_out_tau(training, slug) for slug in training.labels}
-        write_json(path, {**facts, "settings": config.identity(), "per_graph": judged})
+        per_graph = {get_collection(slug).name: _held_out_tau(training, slug) for slug in training.labels}
+        write_json(path, {**facts, "settings": config.identity(), "per_graph": per_graph})
         shutil.rmtree(checkpoints)
     return {**read_json(path), "variant": run.variant, "fold": run.fold}
 
 
 def _held_out_tau(training: Training, slug: str) -> dict[str, float]:
-    """Tau by held-out graph of one of the collections that were trained on together."""
+    """Return Kendall's tau per held-out graph of one of the collections that were trained on together."""
     together = training.config.inference_configs
-    scores = predict(training.network, training.inputs, slug, "valid", together)
-    # a diverged network ranks nothing
-    scores = {name: np.nan_to_num(score) for name, score in scores.items()}
-    return collection_score("layout", training.labels[slug], scores)["per_graph"]
+    predictions = predict(training.network, training.inputs, slug, VALID, together)
+    # a diverged network predicts NaN, which counts as one constant: tau 0
+    predictions = {name: np.nan_to_num(own) for name, own in predictions.items()}
+    return collection_score("layout", training.labels[slug], predictions)["per_graph"]
 
 
 def finished(runs: list[Run], options: Namespace, place: Path) -> Iterator[dict]:
-    """Results as they come, until the time is up; those of before come at once."""
+    """Yield results as they finish, until the time is up; results of earlier calls need no time."""
     end = time.monotonic() + 60 * options.minutes
     jobs = (
         joblib.delayed(train_held_out)(run, place, options.threads)
@@ -170,7 +176,7 @@ def finished(runs: list[Run], options: Namespace, place: Path) -> Iterator[dict]
 
 
 def tau_by_graph(results: list[dict]) -> dict[str, dict[str, dict[int, float]]]:
-    """Collection -> graph -> seed -> tau."""
+    """Arrange results as collection -> graph -> seed -> tau."""
     found: dict = {}
     for result in results:
         for collection, taus in result["per_graph"].items():
@@ -180,7 +186,7 @@ def tau_by_graph(results: list[dict]) -> dict[str, dict[str, dict[int, float]]]:
 
 
 def means_by_seed(graphs: dict[str, dict[str, dict[int, float]]]) -> dict[int, dict[str, float]]:
-    """Seed -> collection -> mean tau over its graphs, each held out in one fold; of :func:`tau_by_graph`."""
+    """Average :func:`tau_by_graph` as seed -> collection -> mean tau over its graphs."""
     means: dict = {}
     for collection, per_graph in graphs.items():
         for seed in {seed for taus in per_graph.values() for seed in taus}:
@@ -190,14 +196,14 @@ def means_by_seed(graphs: dict[str, dict[str, dict[int, float]]]) -> dict[int, d
 
 
 def standard_error(graphs: dict, base: dict) -> float | None:
-    """Of what a variant is above the base: how far other programs might have moved it.
+    """Return the standard error of a variant's gain over the base.
 
     Args:
         graphs: The variant's :func:`tau_by_graph`.
         base: The base's.
 
     Returns:
-        Standard error, over architectures, of the gain paired by graph and seed; none for one architecture.
+        Standard error over architectures of the gain, paired by graph and seed; None for one architecture.
     """
     gains: dict[str, list[float]] = {}
     for collection, per_graph in graphs.items():
@@ -210,7 +216,7 @@ def standard_error(graphs: dict, base: dict) -> float | None:
 
 
 def summarise(runs: list[Run], results: list[dict]) -> dict[str, dict]:
-    """By variant, over the seeds of which every run is finished: tau, and how much it is above the base."""
+    """Return tau and the gain over the base per variant, over the seeds whose runs are all finished."""
     planned = Counter((run.variant, run.seed) for run in runs)
     done = Counter((result["variant"], result["seed"]) for result in results)
     whole = {key for key, count in planned.items() if done[key] == count}
@@ -227,7 +233,7 @@ def summarise(runs: list[Run], results: list[dict]) -> dict[str, dict]:
         base = summary[BASE]["tau"] if variant != BASE else tau
         summary[variant] = {
             "tau": tau,
-            "above base": [tau[seed] - base[seed] for seed in tau if seed in base],
+            "gain over base": [tau[seed] - base[seed] for seed in tau if seed in base],
             "standard error": standard_error(graphs, base_graphs),
             "by collection": {
                 c: [means[seed][c] for seed in tau]
@@ -242,20 +248,16 @@ def summarise(runs: list[Run], results: list[dict]) -> dict[str, dict]:
     return summary
 
 
-def _spread(values: list[float]) -> str:
-    return f"{np.mean(values):.3f} ({min(values):.3f} to {max(values):.3f})" if values else ""
-
-
 def variant_rows(summary: dict[str, dict]) -> list[dict]:
-    """One row a variant, best first; above the base is seed by seed."""
-    rows = sorted(summary.items(), key=lambda item: -np.mean(item[1]["above base"] or [-np.inf]))
+    """Return one table row per variant, best first; the gain over the base is paired by seed."""
+    rows = sorted(summary.items(), key=lambda item: -np.mean(item[1]["gain over base"] or [-np.inf]))
     collections = list(summary[BASE]["by collection"])
     return [
         {
             "variant": variant,
             "seeds": len(part["tau"]),
-            "tau": _spread(list(part["tau"].values())),
-            "above base": _spread(part["above base"]) if variant != BASE else "",
+            "tau": report.spread(list(part["tau"].values())),
+            "gain over base": report.spread(part["gain over base"]) if variant != BASE else "",
             "±": f"{part['standard error']:.3f}" if part["standard error"] else "",
             **{c: f"{np.mean(part['by collection'].get(c) or [np.nan]):.3f}" for c in collections},
             "seconds a run": f"{part['seconds']:.0f}",
@@ -266,42 +268,48 @@ def variant_rows(summary: dict[str, dict]) -> list[dict]:
 
 
 def graph_rows(summary: dict[str, dict]) -> list[dict]:
-    """One row a graph: the base, and the variant that is best on average."""
-    known = [variant for variant in summary if summary[variant]["above base"]]
-    best = max(known, key=lambda variant: np.mean(summary[variant]["above base"]))
+    """Return one table row per graph: the base, and the variant that is best on average."""
+    known = [variant for variant in summary if summary[variant]["gain over base"]]
+    best = max(known, key=lambda variant: np.mean(summary[variant]["gain over base"]))
     return [
         {"collection": collection, "graph": graph}
-        | {v: _spread(summary[v]["by graph"][collection].get(graph, [])) for v in dict.fromkeys((BASE, best))}
+        | {
+            v: report.spread(summary[v]["by graph"][collection].get(graph, []))
+            for v in dict.fromkeys((BASE, best))
+        }
         for collection, graphs in summary[BASE]["by graph"].items()
         for graph in graphs
     ]
 
 
 def explore(options: Namespace, place: Path) -> None:
-    """Every run that there is time for, the tables and the JSON object."""
+    """Do every run that there is time for, then print the tables and the JSON object."""
     runs = plan(options, place)
     results = list(finished(runs, options, place))
     print(f"\n{len(results)} of {len(runs)} runs are finished")
     summary = summarise(runs, results)
     if summary[BASE]["tau"]:
-        print("\nKendall tau of held-out programs: mean over seeds (least to most);")
-        print("±: standard error of what is above the base, over architectures\n")
-        print(measure.table(variant_rows(summary)))
-        print("\nBy graph\n")
-        print(measure.table(graph_rows(summary)))
-    measure.finish(
+        print("\nKendall's tau of held-out programs: mean over seeds (minimum to maximum);")
+        print("±: standard error of the gain over the base, over architectures\n")
+        print(report.table(variant_rows(summary)))
+        print("\nPer graph\n")
+        print(report.table(graph_rows(summary)))
+    report.finish(
         {
             "benchmark": "explore",
-            "environment": measure.environment(options),
+            "environment": report.environment(options.threads, options.device),
             "runs": {"finished": len(results), "of": len(runs)},
-            "variants": {variant: {"set": VARIANTS[variant], **part} for variant, part in summary.items()},
+            "variants": {
+                variant: {"set": VARIANTS[variant], "left out": list(LEFT_OUT.get(variant, ())), **part}
+                for variant, part in summary.items()
+            },
         }
     )
 
 
 def main(arguments: list[str]) -> int:
-    """Run from the command line; the exit status."""
-    return measure.keeping_results(explore, parse_arguments(arguments))
+    """Run from the command line and return the exit status."""
+    return report.keeping_results(explore, parse_arguments(arguments))
 
 
 if __name__ == "__main__":

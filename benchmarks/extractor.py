@@ -1,9 +1,9 @@
-"""The extractor against a published pair of files, value by value, and its speed.
+"""Compare the arrays made from a published protobuf with its npz, value by value, and time their extraction.
 
-``python benchmarks/extractor.py [--quick] [--pair PB NPZ]``. Where there is no pair, only speed is measured.
+``python benchmarks/extractor.py [--quick] [--pair PB NPZ]``. Without a pair, only the speed is measured.
+It does not need torch_geometric.
 """
 
-import argparse
 import sys
 import tempfile
 import time
@@ -13,7 +13,8 @@ from statistics import median
 
 import numpy as np
 
-from common import measure
+from common import report
+from common.options import make_parser
 from fastslow.competition.node_columns import COLUMN_NAMES
 from fastslow.competition.reader import read_competition_file
 from fastslow.core.settings import PROJECT
@@ -28,12 +29,12 @@ PAIR = (
     REAL / "npz_all" / "npz" / "layout" / "xla" / "default" / "valid" / "unet_3d.4x4.bf16.npz",
 )
 NODES = {False: 40_000, True: 2_000}
-"""Nodes of the made-up module, by --quick."""
+"""Nodes of the synthetic module, by --quick."""
 GRAPH_KEYS = ("node_feat", "node_opcode", "edge_index", "node_splits")
 
 
 def compare(protobuf: Path, npz: Path) -> dict:
-    """Whether a protobuf gives every value of its npz, by key, and of ``node_feat`` by column."""
+    """Compare the arrays of a protobuf with its npz, per key, and ``node_feat`` also per column."""
     program = read_program(protobuf)
     with np.load(npz, allow_pickle=False) as arrays:
         published = {key: arrays[key] for key in arrays.files}
@@ -58,20 +59,20 @@ def compare(protobuf: Path, npz: Path) -> dict:
 
 
 def _same(ours: np.ndarray, published: np.ndarray) -> bool:
-    """Equal in type, shape and every value."""
+    """Return whether dtype, shape and every value are equal."""
     return ours.dtype == published.dtype and np.array_equal(ours, published)
 
 
 def _compare_padding(program: HloProgram, npz: Path) -> dict:
-    """How many values are padding, and how many of all :func:`pad`, from the npz alone, gets wrong."""
+    """Count the padding values, and those of all that :func:`pad` gets wrong from the npz alone."""
     file = read_competition_file(npz, "layout")
-    told = pad(file.node_feat, file.node_opcode, file.edge_index)
+    inferred = pad(file.node_feat, file.node_opcode, file.edge_index)
     exact = graph_arrays(program.module, PADDING)["node_feat"]
-    return {"values": int((exact != file.node_feat).sum()), "told wrongly": int((told != exact).sum())}
+    return {"values": int((exact != file.node_feat).sum()), "wrong": int((inferred != exact).sum())}
 
 
 def _compare_runs(program: HloProgram, published: dict[str, np.ndarray]) -> dict:
-    """How many of the protobuf's runs the npz holds with the same configuration and runtime."""
+    """Count the protobuf's runs that the npz holds with the same configuration and runtime."""
     ours, theirs = (
         Counter(
             (int(runtime), config.tobytes())
@@ -82,9 +83,9 @@ def _compare_runs(program: HloProgram, published: dict[str, np.ndarray]) -> dict
     return {"protobuf": ours.total(), "equal": (ours & theirs).total(), "npz": theirs.total()}
 
 
-def made_up_module(nodes: int) -> Module:
-    """Blocks of convolution, bias, reshape, reduction and transpose, about so many nodes in all."""
-    module = Module(name="made_up", entry_computation_id=1, entry_computation_name="main")
+def synthetic_module(nodes: int) -> Module:
+    """Build a module of about ``nodes`` nodes: convolution, bias, reshape, reduce, transpose, repeated."""
+    module = Module(name="synthetic", entry_computation_id=1, entry_computation_name="main")
     main, reducer = module.computations.add(id=1, name="main"), module.computations.add(id=2, name="add")
 
     def add(computation, opcode: str, dims=(), operands=(), **fields) -> int:
@@ -141,9 +142,9 @@ def made_up_module(nodes: int) -> Module:
 
 
 def time_extraction(path: Path, repeats: int) -> dict:
-    """Median processor seconds, of one thread, of reading a file and of making its arrays.
+    """Return median processor seconds, on one thread, of reading a file and of making its arrays.
 
-    Processor seconds tell the same on a machine with other work. ``nodes per second`` is of both together.
+    Processor time depends little on other load. ``nodes per second`` is of both together.
     """
     rounds = []
     for _ in range(repeats):
@@ -165,11 +166,15 @@ def time_extraction(path: Path, repeats: int) -> dict:
 
 
 def main(arguments: list[str]) -> int:
-    """Run from the command line; the exit status, 1 where a value differs from the published one."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="a small check that everything runs")
+    """Run from the command line and return the exit status, 1 where a value differs."""
+    parser = make_parser(__doc__.splitlines()[0])
     parser.add_argument(
-        "--pair", nargs=2, type=Path, default=PAIR, metavar=("PB", "NPZ"), help="published files"
+        "--pair",
+        nargs=2,
+        type=Path,
+        default=PAIR,
+        metavar=("PB", "NPZ"),
+        help="the same program as protobuf and npz (default ../shared/real)",
     )
     parser.add_argument("--repeats", type=int, default=5, help="rounds of timing (default 5, quick 1)")
     options = parser.parse_args(arguments)
@@ -183,15 +188,15 @@ def main(arguments: list[str]) -> int:
     repeats = 1 if options.quick else options.repeats
     speed = {options.pair[0].stem: time_extraction(options.pair[0], repeats)} if has_pair else {}
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "made_up.pb"
-        path.write_bytes(made_up_module(NODES[options.quick]).SerializeToString())
-        speed["made up"] = time_extraction(path, repeats)
-    print("\nProcessor seconds, median of the rounds\n")
-    print(measure.table([_speed_row(name, result) for name, result in speed.items()]))
-    measure.finish(
+        path = Path(folder) / "synthetic.pb"
+        path.write_bytes(synthetic_module(NODES[options.quick]).SerializeToString())
+        speed["synthetic"] = time_extraction(path, repeats)
+    print("\nProcessor seconds, median over rounds\n")
+    print(report.table([_speed_row(name, result) for name, result in speed.items()]))
+    report.finish(
         {
             "benchmark": "extractor",
-            "environment": measure.environment(argparse.Namespace(threads=1, device="cpu")),
+            "environment": report.environment(),
             "equality": equality,
             "speed": speed,
         }
@@ -200,21 +205,21 @@ def main(arguments: list[str]) -> int:
 
 
 def is_equal(equality: dict) -> bool:
-    """Whether nothing at all differs."""
+    """Return whether nothing at all differs."""
     return all(equality["equal"].values()) and equality["runs"]["equal"] == equality["runs"]["protobuf"]
 
 
 def _print_equality(equality: dict) -> None:
     columns, runs, padding = (equality[part] for part in ("columns", "runs", "padding"))
     print(f"{equality['nodes']} nodes and {equality['edges']} edges against the published npz\n")
-    print(measure.table([{"key": key, "equal": same} for key, same in equality["equal"].items()]))
+    print(report.table([{"key": key, "equal": same} for key, same in equality["equal"].items()]))
     share = f"{columns['equal']} of {len(COLUMN_NAMES)} columns equal"
     unequal = ", ".join(columns["unequal"]) or "none"
     print(f"\nnode_feat: {share} ({columns['varying']} vary in this file); unequal: {unequal}")
     print(f"runs: {runs['equal']} of {runs['protobuf']} equal by configuration and runtime")
     if padding:
         print(
-            f"padding: {padding['values']} values, {padding['told wrongly']} told wrongly from the npz alone"
+            f"padding: {padding['values']} values, {padding['wrong']} wrong when inferred from the npz alone"
         )
 
 

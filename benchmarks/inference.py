@@ -1,7 +1,7 @@
-"""Time and memory of scoring all configurations of test files: ours, ours computed densely, the winner's.
+"""Time and memory of predicting all configurations of test files: ours, ours computed densely, the winner's.
 
-``python benchmarks/inference.py [--quick] [--files NPZ ...]``. From a graph in memory to scores in hand,
-preparation included. Networks have random weights, which changes no time.
+``python benchmarks/inference.py [--quick] [--files NPZ ...]``. Timed from a graph in memory to predictions in
+memory, preparation included. The networks have random weights, which does not affect the time.
 """
 
 import copy
@@ -11,8 +11,9 @@ from functools import partial
 
 import numpy as np
 
-from common import measure
+from common import contest, report
 from common.graph_files import OneGraph, first_configs, load_graph
+from common.options import our_settings
 from fastslow.competition.catalog import Program
 from fastslow.features.build import LayoutFeatureConfig
 from fastslow.features.pruning import WHOLE_GRAPH
@@ -25,12 +26,12 @@ from reference.winner import HOPS, WinnerInputs, WinnerNetwork, standardisation,
 from reference.winner_recipe import inference_chunk, is_default
 from reference.winner_recipe import predict as winner_predict
 
-TOLERANCE = 1e-5  # of the largest score, in float32
+TOLERANCE = 1e-5  # relative to the largest prediction, in float32
 CHUNKS = 4
 
 
 class Contest:
-    """All contenders on one file, see :class:`measure.Contest`.
+    """All contenders on one file, see :class:`contest.Contest`.
 
     Args:
         program: The file.
@@ -41,13 +42,13 @@ class Contest:
     limited = ("dense whole", "dense pruned")
 
     def __init__(self, program: Program, options: Namespace):
-        pruning = measure.our_settings(options, "features").get("hops", LayoutFeatureConfig.hops)
+        pruning = our_settings(options, "features").get("hops", LayoutFeatureConfig().hops)
         hops = {"whole": WHOLE_GRAPH, "pruned": pruning}
         self.program, self.device = program, pick_device(options.device)
-        self.config = LayoutTrainConfig(**measure.our_settings(options, "gnn"))
+        self.config = LayoutTrainConfig(**our_settings(options, "gnn"))
         self.features = {kind: OneGraph(program, load_graph(program, hops[kind])) for kind in hops}
         self.winner_graph = winner_graph(load_graph(program, HOPS))
-        self.moments = standardisation([self.winner_graph])
+        self.scaler = standardisation([self.winner_graph])
         self.winner = WinnerNetwork(is_default(program.collection)).to(self.device)
         self.networks = {}
         for kind, features in self.features.items():
@@ -64,9 +65,9 @@ class Contest:
         return inputs([features], self.config.num_layers, self.device, self.config.pair_edges)
 
     def run(self, contender: str, num_configs: int) -> np.ndarray:
-        """Scores of the first configurations."""
+        """Predict the first configurations: ``(C,)`` float64."""
         if contender == "winner":
-            inputs = WinnerInputs(first_configs(self.winner_graph, num_configs), self.moments, self.device)
+            inputs = WinnerInputs(first_configs(self.winner_graph, num_configs), self.scaler, self.device)
             return winner_predict(self.winner, inputs, inference_chunk(self.program.collection))
         form, kind = contender.split()
         inputs = self._inputs(form, self.features[kind].first_configs(num_configs))
@@ -77,18 +78,18 @@ class Contest:
         return predict(network, inputs, slug, "test", together)[name]
 
     def run_in_chunks(self) -> np.ndarray:
-        """Scores of ours on the pruned graph as for a set too large for one batch, in several passes."""
+        """Predict on the pruned graph in several passes, as for a set too large for memory."""
         inputs = self._inputs("ours", self.features["pruned"])
         return self._predict(self.networks["ours pruned"], inputs, -(-self.num_configs // CHUNKS))
 
     def prepare(self, kind: str) -> None:
-        """What ours does before the network: scaling, states and their tensors."""
+        """Do what precedes our network: scaling, states and their tensors."""
         inputs = self._inputs("ours", self.features[kind])
         path = f"{self.program.collection.slug}/{self.program.name}"
         inputs.batch("test", path, np.arange(self.num_configs))
 
     def exactness(self, memory: dict[str, dict]) -> dict:
-        """Largest difference of scores, in units of the largest: ours from dense, in chunks from at once."""
+        """Return the largest relative difference: ours from dense, in chunks from all at once."""
         found = {}
         for kind in self.features:
             num_configs = memory[f"dense {kind}"]["configs"]
@@ -100,20 +101,20 @@ class Contest:
 
 
 def main(arguments: list[str]) -> int:
-    """Run from the command line; the exit status, 1 where scores differ that must not."""
-    options = measure.parse_timing_options(__doc__.splitlines()[0], arguments)
-    results = measure.run_files(__file__, Contest, options)
+    """Run from the command line and return the exit status, 1 where predictions differ that must not."""
+    options = contest.parse_timing_options(__doc__.splitlines()[0], arguments)
+    results = contest.run_files(__file__, Contest, options)
     if not results:
         return 0
-    total = measure.report(results, "Seconds to score all configurations, preparation included")
+    total = contest.report(results, "Seconds to predict all configurations, preparation included")
     largest = max(max(result["difference"].values()) for result in results)
-    told = f"differ by at most {largest:.1e} of the largest score (allowed {TOLERANCE})"
-    print(f"\nOurs, dense and in chunks {told}.\n")
-    measure.finish(
+    print(f"\nOurs, dense and in chunks differ by at most {largest:.1e} of the largest prediction", end=" ")
+    print(f"(allowed {TOLERANCE}).\n")
+    report.finish(
         {
             "benchmark": "inference",
-            "environment": measure.environment(options),
-            "settings": measure.our_settings(options, "gnn"),
+            "environment": report.environment(options.threads, options.device),
+            "settings": our_settings(options, "gnn"),
             "total": total,
             "largest difference": largest,
             "files": results,

@@ -1,10 +1,10 @@
-"""Kendall tau on the sample competition: our layout network against the 1st place's, over seeds.
+"""Compare our layout network with the 1st place's by Kendall's tau on the sample competition, over seeds.
 
 ``python benchmarks/quality.py [--quick] [--seeds N] [--collections SLUG ...]``. Ours is trained as by
-``make submit``: one network for several collections. The winner's trains one for each, and gets for all of
-them together (a) exactly the seconds that ours took or (b) as many steps, or ``--times`` so many. Both keep
-what is best on valid; test is only reported. Finished runs lie in ``benchmarks/results/`` and are not
-repeated, so an interrupted run goes on where it stopped.
+``make submit``: one network for several collections. The winner's is one network per collection; together
+they get (a) exactly the seconds that ours took or (b) as many steps, both multiplied by ``--times``. Both
+select their weights on valid; test is only reported. Finished runs are kept in ``benchmarks/results/`` and
+are not repeated, so an interrupted call resumes.
 """
 
 import sys
@@ -19,8 +19,9 @@ import numpy as np
 import torch
 
 import fastslow
-from common import measure
-from fastslow.competition.catalog import COLLECTIONS, Collection, training_groups
+from common import options as shared
+from common import report
+from fastslow.competition.catalog import COLLECTIONS, TEST, VALID, Collection, training_groups
 from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import commit
 from fastslow.core.files import digest, read_json, write_json
@@ -34,42 +35,53 @@ from fastslow.networks.dataset import pick_device
 from fastslow.networks.train import make_dataset, train
 from fastslow.presets import network_settings
 from fastslow.steps import parse_overrides
-from reference.winner import HOPS
+from reference.winner import HOPS, INITS
 from reference.winner_recipe import train_winner
 
 HERE = Path(__file__).resolve().parent
 LAYOUTS = [collection for collection in COLLECTIONS if collection.kind == "layout"]
 EQUAL_TIME, EQUAL_STEPS = "winner, equal time", "winner, equal steps"
 CONTENDERS = ("ours", EQUAL_TIME, EQUAL_STEPS)
-SPLITS = ("valid", "test")
+EVALUATED = (VALID, TEST)
 QUICK = ["gnn.epochs=1", "gnn.layout.train_on=collection", "features.workers=1"]
-Scored = dict[str, dict]  # by slug: scores of valid and test, with ``seconds`` and ``steps``
+Trained = dict[str, dict]  # by slug: predictions of valid and test, ``seconds`` and ``steps``
 
 
 def parse_arguments(arguments: list[str]) -> Namespace:
-    """The command line."""
-    parser = measure.make_parser(__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=3, help="runs of each contender (default 3, quick 1)")
+    """Parse the command line."""
+    parser = shared.make_parser(__doc__.splitlines()[0])
+    shared.add_model_options(parser)
+    shared.add_data_option(parser)
+    parser.add_argument(
+        "--seeds", type=int, default=3, help="trainings of each contender (default 3, quick 1)"
+    )
     parser.add_argument(
         "--collections",
         nargs="+",
         default=[c.slug for c in LAYOUTS],
-        help="slugs (default: all four layouts)",
+        help="slugs (default all four layouts)",
     )
     parser.add_argument(
         "--contenders",
         nargs="+",
         choices=CONTENDERS,
         default=CONTENDERS,
-        help="which to run (default all); equal steps takes longest, and needs no idle machine",
-    )
-    parser.add_argument("--preset", default="sample", help="settings of ours (default sample, quick smoke)")
-    parser.add_argument("--data-root", default="data/sample", help="folder of npz_all/ and solution.csv")
-    parser.add_argument(
-        "--times", type=float, default=1, help="seconds or steps of the winner's over ours (default 1)"
+        help="which to train (default all); equal steps takes longest and does not need an idle machine",
     )
     parser.add_argument(
-        "--same-data", action="store_true", help="train the winner's on all train graphs that ours trains on"
+        "--times", type=float, default=1, help="ratio of the winner's seconds or steps to ours (default 1)"
+    )
+    parser.add_argument(
+        "--same-data",
+        action="store_true",
+        help="train the winner's on all train graphs that ours trains on, of other collections too",
+    )
+    parser.add_argument(
+        "--init",
+        choices=INITS,
+        default="original",
+        help="initial weights of the winner's two linear blocks: as in its code (Xavier normal, bias 0.01;"
+        " the default) or PyTorch's default",
     )
     options = parser.parse_args(arguments)
     if options.quick:
@@ -80,7 +92,7 @@ def parse_arguments(arguments: list[str]) -> Namespace:
 
 
 def sources() -> str:
-    """Stands for the code that a result comes from."""
+    """Return a digest of the code that results come from."""
     paths = [
         *Path(fastslow.__file__).parent.rglob("*.py"),
         *HERE.glob("reference/winner*.py"),
@@ -90,7 +102,7 @@ def sources() -> str:
 
 
 class Comparison:
-    """Trains and scores the contenders, or finds what they scored before.
+    """Train and evaluate the contenders, or read the results of an earlier call.
 
     Args:
         options: The command line.
@@ -103,7 +115,7 @@ class Comparison:
         solution = resolve(options.data_root) / "solution.csv"
         self.solution = read_solution(solution) if solution.is_file() else {}
         for collection in LAYOUTS:
-            self._build_features("ours", collection, measure.our_settings(options, "features"))
+            self._build_features("ours", collection, shared.our_settings(options, "features"))
             self._build_features("winner", collection, {"hops": HOPS, "merge_duplicates": False})
 
     def _features(self, whose: str, collection: Collection) -> Path:
@@ -119,14 +131,14 @@ class Comparison:
         build_features(LayoutFeatureConfig(**{**settings, **where}))
 
     def groups(self) -> list[list[Collection]]:
-        """The collections asked for, with those that ours learns from together with them."""
+        """Return the requested collections, grouped with those that ours is trained on together."""
         overrides = parse_overrides(self.options.set)
         train_on = network_settings(self.options.preset, overrides, "layout")[1]
         groups = training_groups("layout", train_on).values()
         return [group for group in groups if {c.slug for c in group} & {*self.options.collections}]
 
     def run(self, group: list[Collection], seed: int) -> list[dict]:
-        """Every contender with one seed on collections that ours learns from together."""
+        """Run every contender with one seed on collections that ours is trained on together."""
         found = self._cached("ours", group, seed, {}, lambda: self._train_ours(group, seed))
         seconds, steps = (found[0][what] / len(group) * self.options.times for what in ("seconds", "steps"))
         for name, limit in ((EQUAL_TIME, {"seconds": seconds}), (EQUAL_STEPS, {"steps": round(steps)})):
@@ -144,12 +156,12 @@ class Comparison:
             "device": self.device.type,
             "seed": seed,
         }
-        return LayoutTrainConfig(**{**measure.our_settings(self.options, "gnn"), **fixed})
+        return LayoutTrainConfig(**{**shared.our_settings(self.options, "gnn"), **fixed})
 
     def _cached(
-        self, contender: str, group: list[Collection], seed: int, limit: dict, train_it: Callable[[], Scored]
+        self, contender: str, group: list[Collection], seed: int, limit: dict, train_it: Callable[[], Trained]
     ) -> list[dict]:
-        """What a training scored on each collection; trained where one of them is not known."""
+        """Return the result of a training on each collection; train where one of them is missing."""
         options = self.options
         made_from = {
             "seed": seed,
@@ -159,49 +171,51 @@ class Comparison:
             "sources": self.sources,
             "threads": options.threads,
             "device": options.device,
-            "same data": options.same_data and contender != "ours",
+            **({} if contender == "ours" else {"same data": options.same_data, "init": options.init}),
             **limit,
         }
         facts = [{"collection": own.name, "together": [c.name for c in group], **made_from} for own in group]
         paths = [self.place / "quality" / f"{digest(own)}.json" for own in facts]
         if not all(path.is_file() for path in paths):
-            scored = train_it()
+            trained = train_it()
             for own, known, path in zip(group, facts, paths, strict=True):
-                result = scored[own.slug]
+                result = trained[own.slug]
                 labels = self._labels(own)
-                taus = {s: collection_score("layout", labels[s], result["scores"][s]) for s in labels}
-                told = {what: result[what] for what in ("seconds", "steps")}
-                write_json(path, {**known, **told, "commit": commit(), **taus})
+                taus = {s: collection_score("layout", labels[s], result["predictions"][s]) for s in labels}
+                spent = {what: result[what] for what in ("seconds", "steps")}
+                write_json(path, {**known, **spent, "commit": commit(), **taus})
         return [read_json(path) for path in paths]
 
     def _labels(self, collection: Collection) -> dict[str, dict[str, np.ndarray]]:
         features = Features(self._features("ours", collection))
-        labels = {"valid": features.labels("valid")}
+        labels = {VALID: features.labels(VALID)}
         if self.solution:
             name = collection.name
-            labels["test"] = {graph: self.solution[f"{name}:{graph}"] for graph in features.names("test")}
+            labels[TEST] = {graph: self.solution[f"{name}:{graph}"] for graph in features.names(TEST)}
         return labels
 
-    def _train_ours(self, group: list[Collection], seed: int) -> Scored:
+    def _train_ours(self, group: list[Collection], seed: int) -> Trained:
         with tempfile.TemporaryDirectory(dir=self.place) as place:
             config = self._our_config(group, seed, Path(place))
             began = time.perf_counter()
             manifest = train(config)
             seconds = time.perf_counter() - began
-            scores = {own.slug: read_predictions(Path(place) / own.slug) for own in group}
+            predictions = {own.slug: read_predictions(Path(place) / own.slug) for own in group}
         graphs = len(make_dataset(config).trainable())
         steps = manifest["epochs"] * -(-graphs // config.graphs_per_step)
-        return {slug: {"seconds": seconds, "steps": steps, "scores": own} for slug, own in scores.items()}
+        spent = {"seconds": seconds, "steps": steps}
+        return {slug: {**spent, "predictions": own} for slug, own in predictions.items()}
 
-    def _train_winner(self, own: Collection, group: list[Collection], seed: int, limit: dict) -> Scored:
+    def _train_winner(self, own: Collection, group: list[Collection], seed: int, limit: dict) -> Trained:
         also = [other for other in group if other != own and self.options.same_data]
         features, *others = [Features(self._features("winner", collection)) for collection in (own, *also)]
         every = self._our_config(group, seed, self.place).evaluate_every
-        return {own.slug: train_winner(features, seed, self.device, every, others, **limit)}
+        result = train_winner(features, seed, self.device, every, others, init=self.options.init, **limit)
+        return {own.slug: result}
 
 
 def summarise(runs: list[dict]) -> dict:
-    """Means over the collections by contender, split and seed, and how much ours is above the others."""
+    """Average over collections per contender, split and seed, and return the gains of ours."""
 
     def mean(contender: str, split: str, seed: int) -> float:
         return float(np.mean([run[split]["mean"] for run in _of(runs, contender) if run["seed"] == seed]))
@@ -213,29 +227,29 @@ def summarise(runs: list[dict]) -> dict:
         c: {split: float(np.mean(means["ours"][split]) - np.mean(means[c][split])) for split in _splits(runs)}
         for c in there[1:]
     }
-    return {"mean of collections by seed": means, "ours above": gains}
+    return {"mean of collections by seed": means, "gain of ours": gains}
 
 
 def collection_rows(runs: list[dict]) -> list[dict]:
-    """Tau, seconds and steps by collection and contender, then the means over collections."""
+    """Return table rows of tau, seconds and steps per collection and contender, then of the means."""
     rows = []
     for collection in dict.fromkeys(run["collection"] for run in runs):
         for contender in _contenders(runs):
             own = _of(runs, contender, collection)
             row = {"collection": collection, "network": contender}
-            row |= {split: _spread([run[split]["mean"] for run in own]) for split in _splits(runs)}
+            row |= {split: report.spread([run[split]["mean"] for run in own], 2) for split in _splits(runs)}
             rows.append(
                 row | {what: f"{np.mean([r[what] for r in own]):.0f}" for what in ("seconds", "steps")}
             )
     for contender, by_split in summarise(runs)["mean of collections by seed"].items():
         row = {"collection": "**mean**", "network": contender}
-        row |= {split: _spread(values) for split, values in by_split.items()}
+        row |= {split: report.spread(values, 2) for split, values in by_split.items()}
         rows.append(row | {"seconds": "", "steps": ""})
     return rows
 
 
 def graph_rows(runs: list[dict]) -> list[dict]:
-    """Tau by graph, a column for each contender."""
+    """Return table rows of tau per graph, a column per contender."""
     graphs = {
         (run["collection"], split, graph): None
         for run in runs
@@ -245,7 +259,7 @@ def graph_rows(runs: list[dict]) -> list[dict]:
     return [
         {"collection": collection, "split": split, "graph": graph[:24]}
         | {
-            c: _spread([r[split]["per_graph"][graph] for r in _of(runs, c, collection)])
+            c: report.spread([r[split]["per_graph"][graph] for r in _of(runs, c, collection)], 2)
             for c in _contenders(runs)
         }
         for collection, split, graph in graphs
@@ -261,33 +275,29 @@ def _contenders(runs: list[dict]) -> list[str]:
 
 
 def _splits(runs: list[dict]) -> list[str]:
-    return [split for split in SPLITS if split in runs[0]]
-
-
-def _spread(values: list[float]) -> str:
-    return f"{np.mean(values):.3f} ({min(values):.2f} to {max(values):.2f})"
+    return [split for split in EVALUATED if split in runs[0]]
 
 
 def compare(options: Namespace, place: Path) -> None:
-    """All collections and seeds, the tables and the JSON object."""
+    """Run all collections and seeds, then print the tables and the JSON object."""
     comparison = Comparison(options, place)
     runs = []
     for seed in range(options.seeds):
         for group in comparison.groups():
             for run in comparison.run(group, seed):
-                tau = ", ".join(f"{split} {run[split]['mean']:.3f}" for split in SPLITS if split in run)
+                tau = ", ".join(f"{split} {run[split]['mean']:.3f}" for split in EVALUATED if split in run)
                 what = f"{run['collection']} seed {seed} {run['contender']}"
                 print(f"{what}: {tau} ({run['seconds']:.0f} s)", flush=True)
                 runs.append(run)
-    print("\nKendall tau: mean over seeds (least to most)\n")
-    print(measure.table(collection_rows(runs)))
-    print("\nBy graph\n")
-    print(measure.table(graph_rows(runs)))
-    measure.finish(
+    print("\nKendall's tau: mean over seeds (minimum to maximum)\n")
+    print(report.table(collection_rows(runs)))
+    print("\nPer graph\n")
+    print(report.table(graph_rows(runs)))
+    report.finish(
         {
             "benchmark": "quality",
-            "environment": measure.environment(options),
-            "settings": measure.our_settings(options, "gnn"),
+            "environment": report.environment(options.threads, options.device),
+            "settings": shared.our_settings(options, "gnn"),
             **summarise(runs),
             "runs": runs,
         }
@@ -295,8 +305,8 @@ def compare(options: Namespace, place: Path) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Run from the command line; the exit status."""
-    return measure.keeping_results(compare, parse_arguments(arguments))
+    """Run from the command line and return the exit status."""
+    return report.keeping_results(compare, parse_arguments(arguments))
 
 
 if __name__ == "__main__":

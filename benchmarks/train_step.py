@@ -1,8 +1,8 @@
 """Time and memory of one training step: ours, ours computed densely, the winner's.
 
 ``python benchmarks/train_step.py [--quick] [--files NPZ ...]``. A step draws 128 configurations of a graph
-pruned as the winner's, prepares them, and goes forward, backward and through the optimizer. Runtimes are
-random, for test files have none.
+pruned as the winner's, prepares them, and does forward pass, backward pass and optimizer step. Runtimes are
+random, since test files have none.
 """
 
 import sys
@@ -12,8 +12,9 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from common import measure
+from common import contest, report
 from common.graph_files import OneGraph, load_graph
+from common.options import our_settings
 from fastslow.competition.catalog import Program
 from fastslow.networks.config import LayoutTrainConfig
 from fastslow.networks.config_states import build_states
@@ -25,11 +26,11 @@ from reference.winner import HOPS, WinnerInputs, standardisation, winner_graph
 from reference.winner_recipe import WinnerTraining
 
 CONFIGS = 128
-TOLERANCE = {"score": 1e-5, "gradient": 1e-4}  # relative, in float32
+TOLERANCE = {"prediction": 1e-5, "gradient": 1e-4}  # relative, in float32
 
 
 class Contest:
-    """All contenders on one file, see :class:`measure.Contest`.
+    """All contenders on one file, see :class:`contest.Contest`.
 
     Args:
         program: The file.
@@ -45,14 +46,14 @@ class Contest:
         graph = replace(graph, runtime=1.0 + rng.permutation(graph.num_configs))
         self.device, self.features = pick_device(options.device), OneGraph(program, graph)
         self.name = f"{program.collection.slug}/{graph.name}"
-        settings = measure.our_settings(options, "gnn")
+        settings = our_settings(options, "gnn")
         self.config = LayoutTrainConfig(**{**settings, "configs_per_step": CONFIGS, "graphs_per_step": 1})
         self.num_configs = min(CONFIGS, graph.num_configs)
         self.nodes = {"winner's pruning": graph.num_nodes}
         self.parts = {
             "of which preparation": self.prepare,
             "of which states, selected": self.select_states,
-            "states built anew": self.build_states,
+            "states from scratch": self.build_states,
         }
         self.trainings = {name: self._training(name) for name in ("ours", "dense")}
         self.winner = WinnerTraining(program.collection, 0, self.device)
@@ -68,36 +69,36 @@ class Contest:
         return training
 
     def run(self, contender: str, num_configs: int) -> None:
-        """One step with so many configurations."""
+        """Do one step with ``num_configs`` configurations."""
         if contender == "winner":
             self.winner.size = num_configs
             self.winner.step(self.winner_inputs)
             return
         training = self.trainings[contender]
         training.config = self.config.replace(configs_per_step=num_configs)
-        training.run_epoch()  # of the only graph, so it is one step
+        training.run_epoch()  # one graph, hence one step
 
     def _draw(self) -> np.ndarray:
         return self._rng.choice(self.features.only.num_configs, self.num_configs, replace=False)
 
     def prepare(self) -> None:
-        """What ours does before the network: states of the drawn configurations and their tensors."""
+        """Do what precedes our network: states of the drawn configurations and their tensors."""
         self.trainings["ours"].inputs.batch("train", self.name, self._draw())
 
     def select_states(self) -> None:
-        """The states of the drawn configurations, from those of all."""
+        """Select the states of the drawn configurations from those of all."""
         graph = self.trainings["ours"].inputs.graph("train", self.name)
         graph.states(self._draw(), self.config.num_layers)
 
     def build_states(self) -> None:
-        """The states of the drawn configurations as if those of all were not known."""
+        """Build the states of the drawn configurations from scratch."""
         graph = self.features.only
         edges = self.trainings["ours"].inputs.graph("train", self.name).edge_index
         codes = graph.codes[self._draw()]
         build_states(edges, graph.num_nodes, graph.config_index, codes, self.config.num_layers)
 
     def exactness(self, memory: dict[str, dict]) -> dict:
-        """Differences of scores and parameter gradients between ours and dense, relative to the largest."""
+        """Return the largest relative differences of predictions and gradients between ours and dense."""
         configs = np.arange(memory["dense"]["configs"])
         network = self.trainings["ours"].network
         runtime = torch.from_numpy(self.features.only.runtime[configs]).to(self.device)
@@ -106,10 +107,10 @@ class Contest:
         for form, training in self.trainings.items():
             network = training.network.eval()  # no dropout
             network.zero_grad()
-            score = network(training.inputs.batch("train", self.name, configs))
-            pairwise_hinge(score, runtime).backward()
+            prediction = network(training.inputs.batch("train", self.name, configs))
+            pairwise_hinge(prediction, runtime).backward()
             gradient = torch.cat([p.grad.flatten() for p in network.parameters() if p.grad is not None])
-            values[form] = {"score": score.detach(), "gradient": gradient}
+            values[form] = {"prediction": prediction.detach(), "gradient": gradient}
         return {
             "difference": {
                 key: float((values["ours"][key] - dense).abs().max() / dense.abs().max())
@@ -119,20 +120,20 @@ class Contest:
 
 
 def main(arguments: list[str]) -> int:
-    """Run from the command line; the exit status, 1 where ours and dense differ."""
-    options = measure.parse_timing_options(__doc__.splitlines()[0], arguments)
-    results = measure.run_files(__file__, Contest, options)
+    """Run from the command line and return the exit status, 1 where ours and dense differ."""
+    options = contest.parse_timing_options(__doc__.splitlines()[0], arguments)
+    results = contest.run_files(__file__, Contest, options)
     if not results:
         return 0
-    total = measure.report(results, f"Seconds of a training step with {CONFIGS} configurations")
+    total = contest.report(results, f"Seconds of a training step with {CONFIGS} configurations")
     largest = {key: max(result["difference"][key] for result in results) for key in TOLERANCE}
     for key, allowed in TOLERANCE.items():
         print(f"\nThe {key}s of ours and dense differ by at most {largest[key]:.1e} (allowed {allowed}).")
-    measure.finish(
+    report.finish(
         {
             "benchmark": "train_step",
-            "environment": measure.environment(options),
-            "settings": measure.our_settings(options, "gnn"),
+            "environment": report.environment(options.threads, options.device),
+            "settings": our_settings(options, "gnn"),
             "total": total,
             "largest difference": largest,
             "files": results,

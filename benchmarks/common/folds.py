@@ -1,61 +1,74 @@
-"""Train and valid graphs dealt anew, so that every one of them is held out once; test is never read."""
+"""Cross-validation folds of the train and valid graphs, grouped by architecture; test is never read."""
 
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 from pathlib import Path
 
-from fastslow.competition.catalog import COLLECTIONS, get_collection, trained_together
+import numpy as np
+import pandas as pd
+from sklearn.model_selection import GroupKFold
+
+from fastslow.competition.catalog import COLLECTIONS, TRAIN, VALID, get_collection, trained_together
 from fastslow.core.errors import DataError
 from fastslow.features.build import LayoutFeatureConfig, build_features
 from fastslow.features.scaling import Scaler, expand_node_features
 from fastslow.features.store import Features, Graph
 
-SPLITS = ("train", "valid")
+POOLED = (TRAIN, VALID)
 
 
 def family_of(name: str) -> str:
-    """The architecture of a program: its name up to the first ``_``, such as ``resnet``.
+    """Return the architecture of a program: its name up to the first ``_``, such as ``resnet``.
 
     Programs of one architecture resemble each other, so they are held out together.
     """
     return name.partition("_")[0]
 
 
-def deal(names: Iterable[str], num_folds: int) -> list[set[str]]:
-    """Families by fold, so that folds hold about as many programs each.
+def split_families(names: Iterable[str], num_folds: int) -> list[set[str]]:
+    """Split architectures into folds of about equally many programs.
 
     Args:
-        names: Names of programs, of train and valid.
-        num_folds: How many folds.
+        names: Names of programs of train and valid.
+        num_folds: Number of folds, at least 2.
+
+    Returns:
+        The architectures of each fold.
 
     Raises:
-        DataError: There are fewer families than folds.
+        DataError: There are fewer architectures than folds, or fewer than 2 folds.
     """
-    sizes = Counter(family_of(name) for name in sorted(set(names)))
-    if len(sizes) < num_folds:
-        problem = f"{len(sizes)} families of programs cannot be dealt into {num_folds} folds"
-        raise DataError("train and valid", problem, "Ask for fewer folds")
-    folds: list[set[str]] = [set() for _ in range(num_folds)]
-    for family, _ in sizes.most_common():
-        min(folds, key=lambda fold: sum(sizes[other] for other in fold)).add(family)
-    return folds
+    names = sorted(set(names))
+    families = np.array([family_of(name) for name in names])
+    if not 2 <= num_folds <= len(set(families)):
+        problem = f"{len(set(families))} architectures cannot be split into {num_folds} folds"
+        raise DataError(
+            "train and valid", problem, "Ask for 2 folds or more, and at most one per architecture"
+        )
+    # GroupKFold breaks ties towards the highest group; negated numbers break them towards the first name
+    groups = -pd.factorize(families)[0]
+    folds = GroupKFold(num_folds).split(names, groups=groups)
+    return [set(families[held_out].tolist()) for _, held_out in folds]
 
 
-def deal_source(folder: Path, slug: str, num_folds: int) -> list[set[str]]:
-    """Families by fold of the train and valid programs of a collection and of its source's other search.
+def split_source(folder: Path, slug: str, num_folds: int) -> list[set[str]]:
+    """Split the architectures of a collection and of its source's other search into folds.
+
+    Both collections of a source get the same folds.
 
     Args:
         folder: Features folders of both, by slug.
-        slug: The collection; with the other one's the folds are the same.
-        num_folds: How many folds.
+        slug: The collection.
+        num_folds: Number of folds.
     """
     own = get_collection(slug)
     every = [Features(folder / c.slug) for c in (own, *trained_together(own, "source"))]
-    return deal([name for features in every for split in SPLITS for name in features.names(split)], num_folds)
+    names = [name for features in every for split in POOLED for name in features.names(split)]
+    return split_families(names, num_folds)
 
 
 def build_layouts(settings: dict, data_root: str, folder: Path) -> None:
-    """Build the features of every layout collection, by slug in a folder."""
+    """Build the features of every layout collection in ``folder/<slug>``."""
     for collection in COLLECTIONS:
         if collection.kind == "layout":
             where = {"collection": collection.name, "data_root": data_root, "workers": 1}
@@ -64,29 +77,47 @@ def build_layouts(settings: dict, data_root: str, folder: Path) -> None:
 
 
 class HeldOut(Features):
-    """A features folder in which some families are valid and all others train; it has no test.
+    """A features folder with some architectures as valid and all others as train; it has no test.
 
     Scalers are fitted on its own train graphs.
 
     Args:
         folder: The folder that a feature notebook wrote.
-        families: Which are held out.
+        families: The held-out architectures.
+        without: Columns of ``config_feat`` to leave out.
+
+    Raises:
+        DataError: A column to leave out does not exist.
     """
 
-    def __init__(self, folder: Path, families: set[str]):
+    def __init__(self, folder: Path, families: set[str], without: Collection[str] = ()):
         super().__init__(folder)
-        known = self.index[self.index["split"].isin(SPLITS)]
+        known = self.index[self.index["split"].isin(POOLED)]
         self._origin = dict(zip(known["name"], known["split"], strict=True))
         held_out = known["name"].map(family_of).isin(families)
-        self.index = known.assign(split=held_out.map({True: "valid", False: "train"}))
+        self.index = known.assign(split=held_out.map({True: VALID, False: TRAIN}))
+        columns = super().config_columns
+        if unknown := set(without) - set(columns):
+            problem = f"config_feat has no column {', '.join(sorted(unknown))}"
+            raise DataError(self.folder, problem, "Leave out columns that it has")
+        self._kept = [position for position, name in enumerate(columns) if name not in without]
+
+    @property
+    def config_columns(self) -> list[str]:
+        """Names of the columns of ``config_feat`` that are kept."""
+        columns = super().config_columns
+        return [columns[position] for position in self._kept]
 
     def graph(self, split: str, name: str) -> Graph:
-        """Read one graph from where it lies."""
-        return super().graph(self._origin[name], name)
+        """Read one graph from the split that the folder has it in."""
+        graph = super().graph(self._origin[name], name)
+        if len(self._kept) == graph.config_feat.shape[1]:
+            return graph
+        return replace(graph, config_feat=np.asarray(graph.config_feat)[:, self._kept])
 
     def scaler(self, name: str) -> Scaler:
-        """The ``node`` or ``config`` scaler."""
-        graphs = (self.graph("train", graph) for graph in self.names("train"))
+        """Fit the ``node`` or ``config`` scaler."""
+        graphs = (self.graph(TRAIN, graph) for graph in self.names(TRAIN))
         if name == "node":
             return Scaler.fit(expand_node_features(graph.node_feat) for graph in graphs)
         return Scaler.fit(graph.config_feat for graph in graphs)

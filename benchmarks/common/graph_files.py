@@ -1,11 +1,11 @@
-"""Graphs straight from layout npz files, without a features folder, for timing."""
+"""Graphs read directly from layout npz files, without a features folder, for timing."""
 
 import copy
 from pathlib import Path
 
 import numpy as np
 
-from fastslow.competition.catalog import Collection, Program, get_collection
+from fastslow.competition.catalog import TEST, VALID, Collection, Program, get_collection
 from fastslow.core.errors import DataError
 from fastslow.core.settings import PROJECT
 from fastslow.features.build import LayoutFeatureConfig, build_graph
@@ -18,13 +18,16 @@ _TEST_FILES = "npz_all/npz/layout/*/*/test/*.npz"
 
 
 def default_files(quick: bool) -> list[Path]:
-    """Every genuine test file there is, else the sample's; quick: one of the sample's."""
+    """Return the real test files or, without them, the sample's; with ``quick`` one of the sample's."""
     files = [] if quick else sorted(REAL.glob(_TEST_FILES))
     return files or sorted(SAMPLE.glob(_TEST_FILES))[: 1 if quick else None]
 
 
 def program_of(path: Path) -> Program:
-    """A layout file as an unlabelled program; its folders (``layout/xla/default/test``) name its collection.
+    """Return a layout file as an unlabelled program of the collection that its folders name.
+
+    Args:
+        path: A file such as ``layout/xla/default/test/NAME.npz``.
 
     Raises:
         DataError: The folders do not name a layout collection.
@@ -32,29 +35,31 @@ def program_of(path: Path) -> Program:
     path = Path(path).resolve()
     name = ":".join(path.parts[-5:-2])
     if not name.startswith("layout:"):
-        raise DataError(path, "no layout collection in its path", "Give layout/SOURCE/SEARCH/SPLIT/NAME.npz")
-    return Program(get_collection(name), "test", path)
+        raise DataError(
+            path, "its path names no layout collection", "Give layout/SOURCE/SEARCH/SPLIT/NAME.npz"
+        )
+    return Program(get_collection(name), TEST, path)
 
 
 def load_graph(program: Program, hops: int) -> Graph:
-    """The graph of a file pruned to so many hops, -1 for the whole, with all configurations."""
+    """Return the graph of a file, pruned to ``hops`` (-1 for the whole graph), with all configurations."""
     settings = LayoutFeatureConfig(collection=program.collection.name, hops=hops, merge_duplicates=False)
     return build_graph(program, settings)[0]
 
 
 def first_configs(graph: Graph, num_configs: int) -> Graph:
-    """The graph with its first configurations alone."""
+    """Return the graph with only its first configurations."""
     if num_configs >= graph.num_configs:
         return graph
     return graph.take(slice(num_configs))
 
 
 class OneGraph(Features):
-    """A graph in the place of a features folder: the only one of train and test, scalers fitted on it.
+    """A features folder of one graph, in train and in test; the scalers are fitted on it.
 
     Args:
-        program: Where it comes from.
-        graph: The graph; its runtimes count as labels.
+        program: The graph's program.
+        graph: The graph; its runtimes are the labels.
     """
 
     def __init__(self, program: Program, graph: Graph):
@@ -66,27 +71,27 @@ class OneGraph(Features):
 
     @property
     def collection(self) -> Collection:
-        """The collection of the file."""
+        """Return the collection of the file."""
         return self.program.collection
 
     def names(self, split: str) -> list[str]:
-        """The graph's name; valid has none, for its programs are trained on nowhere."""
-        return [] if split == "valid" else [self.only.name]
+        """Return the graph's name; valid is empty, since training excludes its programs."""
+        return [] if split == VALID else [self.only.name]
 
     def graph(self, split: str, name: str) -> Graph:
-        """The graph."""
+        """Return the graph."""
         return self.only
 
     def scaler(self, name: str) -> Scaler:
-        """The ``node`` or ``config`` scaler."""
+        """Return the ``node`` or ``config`` scaler."""
         return self._scalers[name]
 
     def labels(self, split: str) -> dict[str, np.ndarray]:
-        """The graph's runtimes."""
+        """Return the graph's runtimes."""
         return {self.only.name: self.only.runtime}
 
     def first_configs(self, num_configs: int) -> "OneGraph":
-        """The same with the first configurations alone; the scalers stay."""
+        """Return a copy with only the first configurations; the scalers stay."""
         part = copy.copy(self)
         part.only = first_configs(self.only, num_configs)
         return part

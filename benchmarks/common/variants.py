@@ -1,4 +1,9 @@
-"""What ``explore.py`` tries: settings by variant, as for ``--set``; all else is the preset's."""
+"""The variants that ``explore.py`` compares: the settings that each changes, and the columns it leaves out.
+
+Settings are written as for ``--set``; all others are the preset's.
+"""
+
+from fastslow.features.violation import VIOLATION_NAMES
 
 BASE = "base"
 VARIANTS = {
@@ -26,7 +31,7 @@ VARIANTS = {
     "hops 3": ["features.hops=3"],
     "hops 5": ["features.hops=5"],
     "whole graph": ["features.hops=-1"],
-    "violation left out": ["features.default_layout=leave_out"],
+    "no violation features": [],
     "copies of neighbours": ["features.copies_through=0"],
     "padding 0": ["features.padding=0"],
     "weight decay .05": ["gnn.weight_decay=0.05"],
@@ -35,3 +40,5 @@ VARIANTS = {
     "4 graphs a step": ["gnn.graphs_per_step=4"],
     "16 configurations a step": ["gnn.configs_per_step=16"],
 }
+LEFT_OUT = {"no violation features": VIOLATION_NAMES}
+"""Columns of ``config_feat`` that a variant leaves out: here violation ratios, padding and alignment."""

@@ -1,8 +1,8 @@
-"""Our network computed densely: every (node, configuration) pair on its own, in plain torch.
+"""Our network computed densely, every (node, configuration) pair separately, in plain torch.
 
-The parameters and the row-wise layers are the network's own. What looks at more than one pair is written
-anew over (N, C, D), without states: messages, pooling, norm and cross-config attention. So it shows what
-states save and that they change nothing.
+Parameters and row-wise layers are shared with the network. Layers that see more than one pair (messages,
+pooling, norm, cross-config attention) are implemented independently over (N, C, D), without deduplicated
+states. This shows what deduplication saves, and that it changes no prediction and no gradient.
 """
 
 from dataclasses import dataclass, replace
@@ -21,32 +21,32 @@ from fastslow.networks.sparse import SparseOperator, move
 
 
 class DenseNorm(WeightedInstanceNorm):
-    """Each channel to mean 0 and variance 1 over all pairs.
+    """Normalise each channel to mean 0 and variance 1 over all pairs.
 
-    Not torch's fused batch norm: over half a million rows its float32 sums are off by up to 0.1.
+    Not torch's fused batch norm, whose float32 sums lose precision over half a million rows.
     """
 
     def moments(self, x: Tensor, level: "DenseLevel") -> Moments:
-        """Of ``(N * C, D)``; there is nothing to weight."""
+        """Return the moments of ``(N * C, D)`` over rows, unweighted."""
         mean = x.mean(0)
         return Moments(level.num_configs, mean, (x - mean).square().mean(0))
 
 
 class DenseCrossConfigAttention(CrossConfigAttention):
-    """``x * C * softmax(x / T)`` over the configurations, which must be in one batch."""
+    """Compute ``x * C * softmax(x / T)`` over the configurations, which must be in one batch."""
 
     def forward(self, x: Tensor, level: "DenseLevel", complete: Complete = as_is) -> Tensor:
-        """``(N * C, D)`` to the same."""
+        """Map ``(N * C, D)`` to ``(N * C, D)``."""
         pairs = x.unflatten(0, (-1, level.num_configs))
         weight = torch.softmax(pairs.float() / self.temperature, 1)
         return (pairs * weight * level.num_configs).flatten(0, 1)
 
 
 class DenseNodeSum(NodeSum):
-    """The sum over nodes."""
+    """Sum over nodes."""
 
     def forward(self, x: Tensor, pooling: SparseOperator, level: "DenseLevel") -> Tensor:
-        """``(N * C, D)`` to ``(C, D)``; the pairs need no operator."""
+        """Map ``(N * C, D)`` to ``(C, D)``; the operator is not needed."""
         return x.unflatten(0, (-1, level.num_configs)).sum(0, dtype=torch.float64)
 
 
@@ -58,7 +58,7 @@ _DENSE_LAYERS = {
 
 
 def make_dense(network: nn.Module) -> nn.Module:
-    """Turn a network into its dense form, for dense batches, with the same parameters."""
+    """Turn a network into its dense form, in place, with the same parameters."""
     for module in network.modules():
         if type(module) in _DENSE_LAYERS:
             module.__class__ = _DENSE_LAYERS[type(module)]
@@ -67,7 +67,7 @@ def make_dense(network: nn.Module) -> nn.Module:
 
 @dataclass(frozen=True)
 class _NeighbourMean:
-    """Mean over a node's neighbours, the same for every configuration: rows of C * D values."""
+    """Mean over a node's neighbours, the same for every configuration."""
 
     adjacency: SparseOperator
 
@@ -75,18 +75,18 @@ class _NeighbourMean:
         return _NeighbourMean(self.adjacency.to(device))
 
     def __matmul__(self, x: Tensor) -> Tensor:
-        """``(N * C, D)`` to the same."""
+        """Map ``(N * C, D)`` to ``(N * C, D)``."""
         num_nodes = self.adjacency.shape[0]
         return (self.adjacency @ x.reshape(num_nodes, -1)).view(len(x), -1)
 
 
 @dataclass(frozen=True)
 class DenseLevel:
-    """Stands for the states of one level where every pair is its own; rows are sorted by node.
+    """The states of one level if every (node, configuration) pair is a state; rows are sorted by node.
 
     Args:
-        num_nodes: N.
-        num_configs: C.
+        num_nodes: N, number of nodes.
+        num_configs: C, number of configurations.
         node_ids: ``(N * C,)`` node of each row.
         operands: Mean over operands.
         users: Mean over users.
@@ -100,21 +100,21 @@ class DenseLevel:
 
     @property
     def own(self) -> slice:
-        """A row's place one level below is its own."""
+        """Return the row of each pair one level below: the same."""
         return slice(None)
 
     def to(self, device: torch.device) -> "DenseLevel":
-        """The level on a device."""
+        """Return the level on a device."""
         operands, users = self.operands.to(device), self.users.to(device)
         return replace(self, node_ids=move(self.node_ids, device), operands=operands, users=users)
 
 
 class DenseGraphInputs(PreparedGraph):
-    """A graph that gives dense batches."""
+    """A graph that makes dense batches."""
 
     @cached_property
     def neighbour_means(self) -> tuple[_NeighbourMean, _NeighbourMean]:
-        """Over operands and over users; they do not depend on the configurations."""
+        """Return the means over operands and over users, which do not depend on the configurations."""
         ones = np.ones(len(self.edge_index))
         shape = (self.graph.num_nodes, self.graph.num_nodes)
         operands = sparse.csr_matrix((ones, tuple(self.edge_index.T)), shape)
@@ -122,9 +122,9 @@ class DenseGraphInputs(PreparedGraph):
         return tuple(_NeighbourMean(SparseOperator(mean)) for mean in means)
 
     def batch(self, configs: np.ndarray, depth: int) -> Batch:
-        """The graph under some of its configurations, a row for each (node, configuration).
+        """Return the graph under some of its configurations, a row per (node, configuration).
 
-        What a pair brings to the network is the batch's own, by its state of level 0.
+        The inputs of a pair are those of its state of level 0.
         """
         own, pairs = super().batch(configs, 0), torch.from_numpy(self._pairs(configs).T.ravel())
         num_configs = len(configs)
@@ -137,7 +137,7 @@ class DenseGraphInputs(PreparedGraph):
         )
 
     def _pairs(self, configs: np.ndarray) -> np.ndarray:
-        """``(C, N)`` state of level 0 of every pair."""
+        """Return the state of level 0 of every pair, ``(C, N)``."""
         states = self.states(configs, 0)
         node_ids, varying = states.levels[0].node_ids, states.pooling.tocoo()
         pairs = np.empty((len(configs), self.graph.num_nodes), np.int64)
@@ -153,10 +153,10 @@ def _row_normalised(matrix: sparse.csr_matrix) -> sparse.csr_matrix:
 
 
 class DenseInputs(GraphDataset):
-    """The graphs of a features folder for dense batches."""
+    """The graphs of a features folder, for dense batches."""
 
     def graph(self, split: str, name: str) -> DenseGraphInputs:
-        """The scaled graph."""
+        """Return the scaled graph."""
         inputs = super().graph(split, name)
         inputs.__class__ = DenseGraphInputs
         return inputs

@@ -1,6 +1,7 @@
-"""The ranker's table written straightforwardly in pandas: one row a (configuration, node, tensor).
+"""The ranker's table in straightforward pandas, one row per (configuration, node, tensor).
 
-The reference of ``benchmarks/ranker.py`` and of the tests, by the words of ``features/README.md``.
+The reference of ``benchmarks/ranker.py`` and of the tests, written from the definitions in
+``features/README.md``.
 """
 
 from itertools import pairwise
@@ -26,9 +27,9 @@ SECOND_BINS = {"1": (1, 1), "2_to_7": (2, 7), "8_up": (8, 2**62)}
 
 
 def tabulate(graph: Graph, config_columns: list[str], add_up=None) -> pd.DataFrame:
-    """The columns of ``fastslow.rankers.table_features.tabulate`` of a layout graph, a row a configuration.
+    """Return the columns of ``fastslow.rankers.table_features.tabulate``, one row per configuration.
 
-    What sums up operations that the graph does not have is left out: those columns are 0.
+    Sums over operations that the graph does not have are left out: those columns are 0.
 
     Args:
         graph: A layout graph.
@@ -37,13 +38,13 @@ def tabulate(graph: Graph, config_columns: list[str], add_up=None) -> pd.DataFra
     """
     physical = physical_sums(graph, add_up or sum_rows)
     sums = pd.concat([pd.DataFrame(graph.config_feat, columns=config_columns), physical], axis=1)
-    sums = sums.astype(np.float32)  # as the table has it, so that both subtract the same numbers
+    sums = sums.astype(np.float32)  # as the table has it, so that both subtract equal numbers
     context = pd.DataFrame(graph_context(graph), index=sums.index)
     return pd.concat([sums, (sums - sums.min()).add_suffix("_above_least"), context], axis=1)
 
 
 def graph_context(graph: Graph) -> dict[str, float]:
-    """What is the same for all configurations."""
+    """Return the columns that are constant over the configurations of a graph."""
     nodes = pd.DataFrame({"opcode": graph.node_opcode, "root": graph.node_feat[:, node_columns.IS_ROOT] == 1})
     nodes["elements"] = graph.node_feat[:, node_columns.SHAPE_PRODUCT]
     numbers = {opcode_name(opcode): opcode for opcode in range(len(OPCODES) + 1)}
@@ -68,7 +69,7 @@ def graph_context(graph: Graph) -> dict[str, float]:
 
 
 def physical_sums(graph: Graph, add_up) -> pd.DataFrame:
-    """The columns of ``fastslow.rankers.table_features.physical_sums``, a row a configuration."""
+    """Return the columns of ``fastslow.rankers.table_features.physical_sums``, one row per configuration."""
     nodes, layouts = node_table(graph), [[int(a) for a in row if a >= 0] for row in graph.layouts]
     chosen = long_table(graph)
     parts = [tensor_sums(nodes, layouts, chosen, add_up), node_sums(nodes, layouts, chosen, add_up)]
@@ -82,29 +83,29 @@ def physical_sums(graph: Graph, add_up) -> pd.DataFrame:
 
 
 def long_table(graph: Graph) -> pd.DataFrame:
-    """Columns config, node, output, input, kernel: a row for each pair, with the numbers of its layouts."""
+    """Return columns config, node, output, input, kernel: one row per pair, with its layout codes."""
     configs, nodes = (axis.ravel() for axis in np.indices(graph.codes.shape[:2]))
     codes = dict(zip(ROLES, np.asarray(graph.codes, int).reshape(-1, 3).T, strict=True))
     return pd.DataFrame({"config": configs, "node": nodes, **codes})
 
 
 def sum_rows(chosen: pd.DataFrame, keys: list[str], terms) -> pd.DataFrame:
-    """Sum by configuration of what ``terms`` tells of the keys of each row."""
-    told = pd.DataFrame([terms(*row) or {} for row in chosen[keys].itertuples(index=False)])
-    return told.astype(float).fillna(0.0).groupby(chosen["config"].to_numpy()).sum()
+    """Sum ``terms`` of the keys of each row per configuration."""
+    values = pd.DataFrame([terms(*row) or {} for row in chosen[keys].itertuples(index=False)])
+    return values.astype(float).fillna(0.0).groupby(chosen["config"].to_numpy()).sum()
 
 
 def sum_distinct(chosen: pd.DataFrame, keys: list[str], terms) -> pd.DataFrame:
-    """The same, with each distinct combination of the keys told once and joined: the idea of our own."""
+    """Compute :func:`sum_rows` with ``terms`` called once per distinct combination of keys, as ours does."""
     distinct = chosen[keys].drop_duplicates()
-    told = pd.DataFrame([terms(*row) or {} for row in distinct.itertuples(index=False)], index=distinct.index)
-    table = distinct.join(told.astype(float).fillna(0.0))
+    rows = [terms(*row) or {} for row in distinct.itertuples(index=False)]
+    table = distinct.join(pd.DataFrame(rows, index=distinct.index).astype(float).fillna(0.0))
     joined = chosen[["config", *keys]].merge(table, on=keys)
     return joined.drop(columns=keys).groupby("config").sum()
 
 
 def node_table(graph: Graph) -> list[dict]:
-    """Shapes, kind and work of every configurable node."""
+    """Return shapes, kind and work of every configurable node."""
     paired = {(int(p), 0) for p, _, _ in graph.pairs} | {(int(c), int(r)) for _, c, r in graph.pairs}
     nodes = []
     for position, node in enumerate(graph.config_index):
@@ -123,7 +124,7 @@ def node_table(graph: Graph) -> list[dict]:
 
 
 def flops(kind: str, dims: list[list[int]], feat: np.ndarray) -> float:
-    """Floating-point operations of a node."""
+    """Return the floating-point operations of a node."""
     if kind not in ("convolution", "dot") or not all(dims):
         return 0.0
     output, lhs, rhs = (prod(sizes) for sizes in dims)
@@ -136,17 +137,17 @@ def flops(kind: str, dims: list[list[int]], feat: np.ndarray) -> float:
 
 
 def full_layout(layout: list[int], rank: int) -> list[int]:
-    """Minor-to-major order of all axes: those named, then the others in row-major order."""
+    """Return the minor-to-major order of all axes: those named, then the others in row-major order."""
     return layout + [axis for axis in range(rank - 1, -1, -1) if axis not in layout]
 
 
 def fits(dims: list[int], layout: list[int]) -> bool:
-    """Whether the tensor is known and has the axes that the layout names."""
+    """Return whether the tensor is known and has the axes that the layout names."""
     return bool(dims) and all(axis < len(dims) for axis in layout) and len(set(layout[:2])) == len(layout[:2])
 
 
 def tensor_terms(node: dict, role: int, layout: list[int]) -> dict | None:
-    """What one tensor under one layout adds."""
+    """Return what one tensor under one layout adds to the sums; None if the layout does not fit it."""
     dims = node["dims"][role]
     if not fits(dims, layout):
         return None
@@ -175,10 +176,10 @@ def tensor_terms(node: dict, role: int, layout: list[int]) -> dict | None:
         "reordered_bytes": size * reordered,
         "unpaired_reordered_bytes": size * (reordered and not node["paired"][role]),
     }
-    for label, (least, most) in MINOR_BINS.items():
-        terms[f"minor_{label}_bytes"] = size * (least <= minor <= most)
-    for label, (least, most) in SECOND_BINS.items():
-        terms[f"second_minor_{label}_bytes"] = size * (least <= (second or 1) <= most)
+    for label, (lowest, highest) in MINOR_BINS.items():
+        terms[f"minor_{label}_bytes"] = size * (lowest <= minor <= highest)
+    for label, (lowest, highest) in SECOND_BINS.items():
+        terms[f"second_minor_{label}_bytes"] = size * (lowest <= (second or 1) <= highest)
     for axis in axis_names(node["kind"], role):
         terms[axis] = name == axis
         if node["kind"] != "reshape":
@@ -190,7 +191,7 @@ def tensor_terms(node: dict, role: int, layout: list[int]) -> dict | None:
 
 
 def axis_names(kind: str, role: int) -> tuple[str, str, str]:
-    """What the minor-most axis may be called."""
+    """Return the possible names of a tensor's minor-most axis."""
     if kind != "convolution":
         return "minor_last", "minor_second_last", "minor_other"
     if role == 2:
@@ -199,7 +200,7 @@ def axis_names(kind: str, role: int) -> tuple[str, str, str]:
 
 
 def axis_name(node: dict, role: int, axis: int) -> str:
-    """What an axis of a tensor is called."""
+    """Return the name of an axis of a tensor."""
     if node["kind"] == "convolution":
         first = (node_columns.OUTPUT_BATCH, node_columns.INPUT_BATCH, node_columns.KERNEL_INPUT_FEATURE)[role]
         special = [int(value) for value in node["feat"][first : first + 2]]
@@ -210,7 +211,7 @@ def axis_name(node: dict, role: int, axis: int) -> str:
 
 
 def tensor_sums(nodes: list[dict], layouts: list, chosen: pd.DataFrame, add_up) -> pd.DataFrame:
-    """What depends on a tensor and its layout, a row a configuration."""
+    """Sum what depends on one tensor and its layout, one row per configuration."""
     parts = []
     for kind in KINDS:
         own = chosen[chosen["node"].isin([i for i, node in enumerate(nodes) if node["kind"] == kind])]
@@ -224,7 +225,7 @@ def tensor_sums(nodes: list[dict], layouts: list, chosen: pd.DataFrame, add_up) 
 
 
 def node_sums(nodes: list[dict], layouts: list, chosen: pd.DataFrame, add_up) -> pd.DataFrame:
-    """What depends on a node's output and input together, a row a configuration."""
+    """Sum what depends on a node's output and input together, one row per configuration."""
 
     def terms(node: int, output: int, source: int) -> dict:
         facts = nodes[node]
@@ -244,9 +245,9 @@ def node_sums(nodes: list[dict], layouts: list, chosen: pd.DataFrame, add_up) ->
 
 
 def stays(dims: list[int], layout: list[int], new_dims: list[int], new_layout: list[int]) -> bool:
-    """Whether a reshape leaves in place all elements that are tried, some hundred of them.
+    """Return whether a reshape keeps the place in memory of about a hundred probed elements.
 
-    False, as in the fast version, where both shapes have no digits in common and a layout is not row-major.
+    As in the fast version, False if the shapes share no mixed-radix digits and a layout is not row-major.
     """
     if all(in_row_major_order(*side) for side in ((dims, layout), (new_dims, new_layout))):
         return True
@@ -261,13 +262,13 @@ def stays(dims: list[int], layout: list[int], new_dims: list[int], new_layout: l
 
 
 def in_row_major_order(dims: list[int], layout: list[int]) -> bool:
-    """Whether the elements lie in row-major order; axes of size 1 do not count."""
+    """Return whether the elements are stored in row-major order; axes of size 1 do not count."""
     order = [axis for axis in full_layout(layout, len(dims)) if dims[axis] > 1]
     return order == sorted(order, reverse=True)
 
 
 def place(dims: list[int], layout: list[int], element: int) -> int:
-    """Where an element, counted in row-major order, lies in memory."""
+    """Return the place in memory of an element, given by its row-major number."""
     digits = []
     for size in reversed(dims):
         element, digit = divmod(element, size)
@@ -281,7 +282,7 @@ def place(dims: list[int], layout: list[int], element: int) -> int:
 
 
 def copy_sums(graph: Graph, nodes: list[dict], layouts: list, chosen: pd.DataFrame, add_up) -> pd.DataFrame:
-    """Copies between configurable nodes and what they move, a row a configuration."""
+    """Sum copies between configurable nodes and the bytes they move, one row per configuration."""
     codes = chosen.set_index(["config", "node"])
     parts = []
     for number, (producer, consumer, role) in enumerate(graph.pairs.tolist()):

@@ -1,9 +1,9 @@
 """The reference to beat: the layout network of the competition's 1st place, on torch_geometric.
 
-Written from the published description. Every (configuration, node) pair is computed on its own, as C copies
-of the graph side by side. Of PyG's ways to batch them (a configuration axis before or after the nodes,
-disjoint edge lists, a block-diagonal CSR matrix) the last was the fastest on a CPU, forward and backward, by
-6 to 35 %; it is the one used. On a GPU, where PyG's CSR product knows no bfloat16, it is the edge list.
+Written from the published description; no code is taken over. Initial weights and chunk sizes are those of
+the authors' repository (github.com/thanhhau097/google_fast_or_slow). Every (configuration, node) pair is
+computed separately, in C disjoint copies of the graph: as a block-diagonal CSR matrix on a CPU, and as an
+edge list on a GPU, where PyG's CSR product does not support bfloat16.
 """
 
 import warnings
@@ -11,21 +11,25 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
 from torch.nn import functional
 from torch_geometric.nn import SAGEConv
 
 from fastslow.competition import node_columns
+from fastslow.core.errors import ConfigError
 from fastslow.features.store import Graph
 
-HOPS = 1  # what a features folder must hold so that winner_graph() can cut it down
+HOPS = 1  # hops of a features folder that winner_graph() can reduce
 WIDTH = 128
+INITS = ("original", "default")
+"""Initial weights of linear blocks: the authors' (Xavier normal, bias 0.01), or PyTorch's default."""
 
 
 def winner_graph(graph: Graph) -> Graph:
     """Reduce a graph to the edges with at least one configurable endpoint and the nodes on them.
 
-    Configurable nodes without an edge stay, so that every configuration keeps all its layouts.
+    Configurable nodes without an edge are kept, so that a configuration keeps all of its layouts.
     """
     configurable = np.zeros(graph.num_nodes, bool)
     configurable[graph.config_index] = True
@@ -42,18 +46,15 @@ def winner_graph(graph: Graph) -> Graph:
     )
 
 
-def standardisation(graphs: list[Graph]) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation (1 where constant) of the 134 numeric columns over all nodes, float64."""
-    values = np.concatenate([graph.node_feat[:, : node_columns.LAYOUT.start] for graph in graphs]).astype(
-        float
-    )
-    std = values.std(0)
-    return values.mean(0), np.where(std > 0, std, 1.0)
+def standardisation(graphs: list[Graph]) -> StandardScaler:
+    """Fit a scaler of the 134 numeric columns on all nodes of the graphs, in float64."""
+    values = np.concatenate([graph.node_feat[:, : node_columns.LAYOUT.start] for graph in graphs])
+    return StandardScaler().fit(values.astype(np.float64))
 
 
 @dataclass(frozen=True)
 class WinnerBatch:
-    """A graph under C configurations: C copies of it.
+    """A graph under C configurations, as C copies.
 
     Args:
         numeric: ``(N, 134)`` float32, standardised.
@@ -71,18 +72,17 @@ class WinnerBatch:
 
 
 class WinnerInputs:
-    """What of a reduced graph does not change with the configurations.
+    """The inputs of a reduced graph that do not depend on the configurations.
 
     Args:
-        graph: As :func:`winner_graph` gives.
-        moments: As :func:`standardisation` gives.
-        device: Where batches go.
+        graph: From :func:`winner_graph`.
+        scaler: From :func:`standardisation`.
+        device: Device of the batches.
     """
 
-    def __init__(self, graph: Graph, moments: tuple[np.ndarray, np.ndarray], device: torch.device):
+    def __init__(self, graph: Graph, scaler: StandardScaler, device: torch.device):
         self.graph, self.device = graph, device
-        mean, std = moments
-        numeric = (graph.node_feat[:, : node_columns.LAYOUT.start] - mean) / std
+        numeric = scaler.transform(graph.node_feat[:, : node_columns.LAYOUT.start].astype(np.float64))
         self.numeric = torch.from_numpy(numeric.astype(np.float32)).to(device)
         self.node_layout = torch.from_numpy(graph.node_feat[:, node_columns.LAYOUT].astype(np.int64) + 2).to(
             device
@@ -94,7 +94,7 @@ class WinnerInputs:
         self._adjacency: dict[int, Tensor] = {}
 
     def adjacency(self, num_configs: int) -> Tensor:
-        """Messages from consumer to operand in C copies of the graph; kept, for it is always the same."""
+        """Return the messages from consumer to operand in C copies of the graph, cached by C."""
         if num_configs not in self._adjacency:
             num_nodes = self.graph.num_nodes
             copies = self.edge_index[:, None] + num_nodes * torch.arange(num_configs)[:, None]
@@ -105,7 +105,7 @@ class WinnerInputs:
         return self._adjacency[num_configs]
 
     def batch(self, configs: np.ndarray) -> WinnerBatch:
-        """The graph under some of its configurations, given by position."""
+        """Return the graph under some of its configurations, given by position."""
         codes = torch.from_numpy(np.asarray(self.graph.codes[configs]).astype(np.int64)).to(self.device)
         layout = codes.new_zeros(len(configs), self.graph.num_nodes, 18)
         layout[:, self.config_index] = self.layouts[codes].flatten(2)
@@ -121,16 +121,16 @@ def _csr(edge_index: Tensor, size: int) -> Tensor:
 
 
 def instance_norm(x: Tensor) -> Tensor:
-    """``(C, N, D)``, each configuration and channel to mean 0 and variance 1 over the nodes."""
+    """Normalise ``(C, N, D)`` to mean 0 and variance 1 over the nodes, per configuration and channel."""
     return functional.instance_norm(x.transpose(1, 2)).transpose(1, 2)
 
 
 class Attention(nn.Module):
-    """Channel attention, then x beside its cross-config attention where the block has one.
+    """Channel attention (squeeze and excitation, arXiv 1709.01507, per node), then cross-config attention.
 
     Args:
         width: D, channels of x.
-        cross_config: Append ``x * softmax(x / T)`` over the configurations, T learned from 0.5.
+        cross_config: Concatenate ``x * softmax(x / T)`` over the configurations; T is learned, initially 0.5.
     """
 
     def __init__(self, width: int, cross_config: bool):
@@ -141,7 +141,7 @@ class Attention(nn.Module):
         self.temperature = nn.Parameter(torch.tensor(0.5)) if cross_config else None
 
     def forward(self, x: Tensor) -> Tensor:
-        """``(C, N, D)`` to ``(C, N, 2 D)``, or ``(C, N, D)`` without cross-config attention."""
+        """Map ``(C, N, D)`` to ``(C, N, 2 D)``, or to ``(C, N, D)`` without cross-config attention."""
         x = x * self.gate(x)
         if self.temperature is None:
             return x
@@ -149,20 +149,29 @@ class Attention(nn.Module):
 
 
 class LinearBlock(nn.Module):
-    """Linear, instance norm, attention, GELU; 256 channels out."""
+    """Linear, instance norm, attention, GELU; 256 output channels.
 
-    def __init__(self, width_in: int, cross_config: bool):
+    Args:
+        width_in: Input channels.
+        cross_config: As for :class:`Attention`.
+        init: One of ``INITS``.
+    """
+
+    def __init__(self, width_in: int, cross_config: bool, init: str):
         super().__init__()
         width = WIDTH if cross_config else 2 * WIDTH
         self.linear, self.attention = nn.Linear(width_in, width), Attention(width, cross_config)
+        if init == "original":
+            nn.init.xavier_normal_(self.linear.weight)
+            nn.init.constant_(self.linear.bias, 0.01)
 
     def forward(self, x: Tensor) -> Tensor:
-        """``(C, N, D_in)`` to ``(C, N, 256)``."""
+        """Map ``(C, N, D_in)`` to ``(C, N, 256)``."""
         return functional.gelu(self.attention(instance_norm(self.linear(x))))
 
 
 class SageBlock(nn.Module):
-    """Instance norm, GraphSAGE (mean, root weight), attention, shortcut, GELU, dropout; 256 in and out."""
+    """Instance norm, GraphSAGE (mean, root weight; arXiv 1706.02216), attention, shortcut, GELU, dropout."""
 
     def __init__(self, cross_config: bool):
         super().__init__()
@@ -170,28 +179,34 @@ class SageBlock(nn.Module):
         self.conv, self.attention = SAGEConv(2 * WIDTH, width), Attention(width, cross_config)
 
     def forward(self, x: Tensor, adjacency: Tensor) -> Tensor:
-        """``(C, N, 256)`` to ``(C, N, 256)``."""
+        """Map ``(C, N, 256)`` to ``(C, N, 256)``."""
         y = self.conv(instance_norm(x).flatten(0, 1), adjacency).unflatten(0, x.shape[:2])
         return functional.dropout(functional.gelu(x + self.attention(y)), 0.2, self.training)
 
 
 class WinnerNetwork(nn.Module):
-    """Scores configurations; a lower score is a faster configuration.
+    """Predict configurations; a lower prediction is a faster configuration.
 
     Args:
         cross_config: With cross-config attention, as on the default collections.
+        init: Initial weights of the linear blocks, one of ``INITS``.
+
+    Raises:
+        ConfigError: ``init`` is not one of ``INITS``.
     """
 
-    def __init__(self, cross_config: bool):
+    def __init__(self, cross_config: bool, init: str = "original"):
+        if init not in INITS:
+            raise ConfigError(f"init: {init!r} is not one of {', '.join(INITS)}")
         super().__init__()
         self.layout, self.opcode = nn.Embedding(8, 4), nn.Embedding(120, 16)
         input_width = node_columns.LAYOUT.start + (6 + 18) * 4 + 16
-        self.first, self.second = LinearBlock(input_width, cross_config), LinearBlock(256, cross_config)
+        self.first, self.second = (LinearBlock(w, cross_config, init) for w in (input_width, 2 * WIDTH))
         self.blocks = nn.ModuleList(SageBlock(cross_config) for _ in range(2))
         self.head = nn.Linear(256, 1)
 
     def forward(self, batch: WinnerBatch) -> Tensor:
-        """A batch to ``(C,)`` scores."""
+        """Map a batch to predictions, ``(C,)``."""
         node = [batch.numeric, self.layout(batch.node_layout).flatten(1), self.opcode(batch.opcode)]
         node = torch.cat(node, 1).expand(len(batch.layout), -1, -1)
         x = self.second(self.first(torch.cat([node, self.layout(batch.layout).flatten(2)], 2)))

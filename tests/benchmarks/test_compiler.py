@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import compiler
-from common import measure
+from common import report
 from fastslow.core.settings import PROJECT
 from helpers.dot_module import small_module
 
@@ -28,7 +28,7 @@ def test_compiles_and_failures_are_counted():
     assert (found["programs"], found["compiles"], found["nodes"]) == (2, 4, [10, 18])
     assert found["seconds of a compile"] == 2 and found["without estimate"] == 0.25
     assert found["failures"] == {"timed out": 1} and found["messages"] == ["too long"]
-    table = measure.table(compiler.rows({"v3": found}))
+    table = report.table(compiler.rows({"v3": found}))
     assert "10 to 18" in table and "1 timed out" in table and "25%" in table
 
 
@@ -39,10 +39,10 @@ def test_a_generation_that_always_fails_has_a_row():
         "v9",
     )
     assert found["seconds of a compile"] is found["without estimate"] is None
-    assert "2 crashed" in measure.table(compiler.rows({"v9": found}))
+    assert "2 crashed" in report.table(compiler.rows({"v9": found}))
 
 
-def test_a_missing_compiler_is_said(monkeypatch, capsys):
+def test_a_missing_compiler_is_reported(monkeypatch, capsys):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert compiler.main(["--quick"]) == 1
     assert "pip install -e '.[compiler]'" in capsys.readouterr().err

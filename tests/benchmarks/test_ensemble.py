@@ -1,4 +1,4 @@
-"""How weights are chosen for programs left out: on the others alone, and one for all seeds of a model."""
+"""Weights for left-out programs are chosen on the others only, with one weight for all seeds of a model."""
 
 import json
 import shutil

@@ -1,12 +1,14 @@
-"""The exploration of variants: what it holds out, what it repeats, what it reads."""
+"""The comparison of variants: what it holds out, what it repeats, what it reads."""
 
 import json
+from collections import Counter
 
 import numpy as np
 import pytest
 
 import explore
 from common import folds, variants
+from common.graph_files import SAMPLE
 from fastslow.competition.catalog import COLLECTIONS, get_collection
 from fastslow.core.errors import ConfigError, DataError
 from fastslow.core.settings import PROJECT
@@ -32,31 +34,43 @@ def features(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("num_folds", [1, 2, 3])
-def test_families_are_dealt_whole_and_evenly(num_folds):
+@pytest.mark.parametrize("num_folds", [2, 3])
+def test_families_are_split_whole_and_evenly(num_folds):
     names = ["resnet_a", "resnet_b", "resnet_c", "bert_a", "bert_b", "unet", "vit_a", "unet"]
-    dealt = folds.deal(names, num_folds)
-    assert sorted(family for fold in dealt for family in fold) == ["bert", "resnet", "unet", "vit"]
-    sizes = [sum(folds.family_of(name) in fold for name in set(names)) for fold in dealt]
+    parts = folds.split_families(names, num_folds)
+    assert sorted(family for fold in parts for family in fold) == ["bert", "resnet", "unet", "vit"]
+    sizes = [sum(folds.family_of(name) in fold for name in set(names)) for fold in parts]
     assert sum(sizes) == 7 and max(sizes) - min(sizes) <= 1
-    assert folds.deal(names[::-1], num_folds) == dealt
+    assert folds.split_families(names[::-1], num_folds) == parts
 
 
-def test_more_folds_than_families_are_refused():
-    with pytest.raises(DataError, match="2 families .* 3 folds"):
-        folds.deal(["a_1", "a_2", "b"], 3)
+def test_folds_are_those_of_the_published_tables():
+    """Greedy, largest architecture first and ties in alphabetical order, each to the smallest fold."""
+    names = [path.stem for split in folds.POOLED for path in OWN.folder(SAMPLE, split).glob("*.npz")]
+    for num_folds in (2, 3):
+        expected = [set() for _ in range(num_folds)]
+        sizes = Counter(folds.family_of(name) for name in sorted(set(names)))
+        for family, _ in sizes.most_common():
+            min(expected, key=lambda fold: sum(sizes[other] for other in fold)).add(family)
+        assert folds.split_families(names, num_folds) == expected
+
+
+@pytest.mark.parametrize("num_folds", [1, 3])
+def test_impossible_numbers_of_folds_are_refused(num_folds):
+    with pytest.raises(DataError, match=f"2 architectures .* {num_folds} folds"):
+        folds.split_families(["a_1", "a_2", "b"], num_folds)
 
 
 def test_held_out_graphs_are_valid_and_all_others_train(features):
     whole = Features(features / OWN.slug)
-    everything = {name: split for split in folds.SPLITS for name in whole.names(split)}
-    for families in folds.deal(everything, 2):
+    everything = {name: split for split in folds.POOLED for name in whole.names(split)}
+    for families in folds.split_families(everything, 2):
         held = folds.HeldOut(features / OWN.slug, families)
         assert {folds.family_of(name) for name in held.names("valid")} == families
         assert sorted(held.names("train") + held.names("valid")) == sorted(everything)
         assert held.names("test") == []
         assert set(held.labels("valid")) == set(held.names("valid"))
-        for split in folds.SPLITS:
+        for split in folds.POOLED:
             for name in held.names(split):
                 graph = whole.graph(everything[name], name)
                 assert np.array_equal(held.graph(split, name).codes, graph.codes)
@@ -64,6 +78,20 @@ def test_held_out_graphs_are_valid_and_all_others_train(features):
         train = [held.graph("train", name).config_feat for name in held.names("train")]
         np.testing.assert_array_equal(held.scaler("config").mean, Scaler.fit(train).mean)
         assert held.scaler("node").mean.shape == whole.scaler("node").mean.shape
+
+
+def test_columns_are_left_out(features):
+    whole, left_out = Features(features / OWN.slug), variants.LEFT_OUT["no violation features"]
+    held = folds.HeldOut(features / OWN.slug, {"resnet"}, left_out)
+    assert set(whole.config_columns) - set(held.config_columns) == set(left_out)
+    kept = [whole.config_columns.index(name) for name in held.config_columns]
+    name = whole.names("train")[0]
+    split = "train" if name in held.names("train") else "valid"
+    expected = whole.graph("train", name).config_feat[:, kept]
+    np.testing.assert_array_equal(held.graph(split, name).config_feat, expected)
+    assert len(held.scaler("config").mean) == len(kept) < len(whole.config_columns)
+    with pytest.raises(DataError, match="no column absent"):
+        folds.HeldOut(features / OWN.slug, {"resnet"}, ["absent"])
 
 
 def test_nothing_of_a_held_out_family_is_trained_on(features):
@@ -87,12 +115,14 @@ def test_collections_that_are_trained_on_together_share_a_run(tmp_path):
 
 
 @pytest.mark.parametrize("name", variants.VARIANTS)
-def test_every_variant_is_a_change_of_settings_that_exist(name):
+def test_every_variant_changes_existing_settings_or_columns(name):
     overrides = parse_overrides(variants.VARIANTS[name])
     features = LayoutFeatureConfig(**preset_settings("sample", overrides, "features", "layout"))
     settings, train_on = network_settings("sample", overrides, "layout")
     usual = (LayoutFeatureConfig(), LayoutTrainConfig(), "layout")
-    assert ((features, LayoutTrainConfig(**settings), train_on) == usual) == (name == variants.BASE)
+    assert ((features, LayoutTrainConfig(**settings), train_on) == usual) == (
+        name == variants.BASE or name in variants.LEFT_OUT
+    )
 
 
 def last_line(capsys):
@@ -106,11 +136,11 @@ def test_finished_runs_are_found_and_the_rest_is_made(tmp_path, monkeypatch, cap
     assert first["runs"] == {"finished": 4, "of": 4}
     base, other = (first["variants"][name] for name in options.variants)
     gain = [other["tau"]["0"] - base["tau"]["0"]]
-    assert other["above base"] == pytest.approx(gain, abs=1e-4)
+    assert other["gain over base"] == pytest.approx(gain, abs=1e-4)
     graphs = base["by graph"]["layout:xla:random"]
     assert base["tau"]["0"] == pytest.approx(np.mean(list(graphs.values())), rel=1e-3)
     whole = Features(next((tmp_path / "features" / "explore").iterdir()) / OWN.slug)
-    assert sorted(graphs) == sorted(name for split in folds.SPLITS for name in whole.names(split))
+    assert sorted(graphs) == sorted(name for split in folds.POOLED for name in whole.names(split))
 
     results = sorted((tmp_path / "explore").glob("*.json"))
     assert sorted((tmp_path / "explore").iterdir()) == results and len(results) == 4
@@ -151,7 +181,7 @@ def test_only_seeds_of_which_every_run_is_there_count():
     summary = explore.summarise(runs, results[:-1])
     assert summary[variants.BASE]["tau"] == pytest.approx({0: 0.05, 1: 1.05})
     assert summary["depth 1"]["tau"] == pytest.approx({0: 0.25})
-    assert summary["depth 1"]["above base"] == pytest.approx([0.2])
+    assert summary["depth 1"]["gain over base"] == pytest.approx([0.2])
     rows = explore.variant_rows(summary)
     assert [row["variant"] for row in rows] == ["depth 1", variants.BASE]
     assert [row["seeds"] for row in rows] == [1, 2]
@@ -167,9 +197,9 @@ def test_the_standard_error_pairs_graphs_and_seeds_and_counts_architectures():
 
 
 def test_an_unknown_variant_is_refused():
-    with pytest.raises(ConfigError, match="deeper.*is none of base"):
+    with pytest.raises(ConfigError, match="deeper.*is not one of base"):
         explore.parse_arguments(["--variants", "deeper"])
 
 
-def test_all_layout_collections_are_explored_unless_told():
+def test_all_layout_collections_are_explored_by_default():
     assert explore.parse_arguments([]).collections == [c.slug for c in COLLECTIONS if c.kind == "layout"]

@@ -10,8 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import ranker_scale
-from common import measure
+from common import contest, ranker_scale
 from fastslow.competition import node_columns
 from fastslow.competition.catalog import Program, get_collection
 from fastslow.competition.opcodes import CONVOLUTION, DOT, OPCODES, RESHAPE
@@ -145,7 +144,7 @@ def test_many_configurations_need_little_beyond_their_table():
     large = ranker_scale.many_configs(graph, 30_000)
 
     made = []
-    above, _ = measure.peak_bytes(
+    above, _ = contest.peak_bytes(
         lambda: made.append(tabulate(large, "layout", config_columns)[0]), torch.device("cpu")
     )
     assert above < 4 * made[0].nbytes

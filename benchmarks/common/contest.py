@@ -1,12 +1,9 @@
-"""What the benchmarks share: options, timing, peak memory, tables, and the JSON object of the last line."""
+"""Time and peak memory of contenders that do the same work on one file."""
 
 import argparse
 import json
-import os
-import platform
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,9 +13,8 @@ from typing import Protocol
 import torch
 
 from common.graph_files import default_files, program_of
-from fastslow.core.artifacts import commit
-from fastslow.presets import network_settings, preset_settings
-from fastslow.steps import parse_overrides
+from common.options import add_model_options, add_timing_options, make_parser
+from common.report import finish, table
 
 
 class Contest(Protocol):
@@ -27,9 +23,9 @@ class Contest(Protocol):
     Args:
         contenders: Their names.
         limited: Those that hold all configurations at once, densely, and so may not fit in memory.
-        num_configs: C.
-        parts: Parts of the work of a contender that are timed by themselves, by name.
-        nodes: N by kind of graph.
+        num_configs: C, number of configurations.
+        parts: Parts of the work of a contender that are timed separately, by name.
+        nodes: Number of nodes per kind of graph.
     """
 
     contenders: tuple[str, ...]
@@ -39,36 +35,17 @@ class Contest(Protocol):
     nodes: dict[str, int]
 
     def run(self, contender: str, num_configs: int) -> object:
-        """Do the work for so many configurations."""
+        """Do the work for the first ``num_configs`` configurations."""
 
     def exactness(self, memory: dict[str, dict]) -> dict:
-        """How far ours and dense differ, over as many configurations as ``memory`` says that fit."""
-
-
-def make_parser(description: str) -> argparse.ArgumentParser:
-    """The options that every benchmark has."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--quick", action="store_true", help="a small check that everything runs")
-    parser.add_argument("--threads", type=int, default=2, help="threads of torch (default 2)")
-    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"), help="where networks run")
-    parser.add_argument(
-        "--set",
-        nargs="*",
-        default=[],
-        metavar="SECTION.NAME=VALUE",
-        help="settings of our network, as for make: gnn.layout.hidden_channels=64",
-    )
-    return parser
+        """Compare ours with dense, on as many configurations as fit in memory."""
 
 
 def parse_timing_options(description: str, arguments: list[str]) -> argparse.Namespace:
-    """The command line of a benchmark that times single files."""
+    """Parse the command line of a benchmark that times single files."""
     parser = make_parser(description)
-    parser.add_argument("--files", nargs="+", type=Path, metavar="NPZ", help="layout files (test files)")
-    parser.add_argument("--repeats", type=int, default=3, help="rounds of timing (default 3, quick 1)")
-    parser.add_argument("--limit", type=float, default=8.0, help="GB for a dense run (default 8)")
-    parser.add_argument("--preset", default="sample", help="settings of our network (default sample)")
-    parser.add_argument("--memory-of", metavar="CONTENDER", help="only peak memory, of one on the first file")
+    add_model_options(parser)
+    add_timing_options(parser)
     options = parser.parse_args(arguments)
     options.files = options.files or default_files(options.quick)
     options.repeats = 1 if options.quick else options.repeats
@@ -76,16 +53,8 @@ def parse_timing_options(description: str, arguments: list[str]) -> argparse.Nam
     return options
 
 
-def our_settings(options: argparse.Namespace, step: str) -> dict:
-    """Settings of our ``features`` or ``gnn`` step for layouts, by preset and ``--set``."""
-    overrides = parse_overrides(options.set)
-    if step == "gnn":
-        return network_settings(options.preset, overrides, "layout")[0]
-    return preset_settings(options.preset, overrides, step, "layout")
-
-
 def seconds(run: Callable[[], object], device: torch.device) -> float:
-    """Wall time of one call; on a GPU until all of its work is done."""
+    """Measure the wall time of one call; on a GPU until all of its work is done."""
     wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
     wait()
     began = time.perf_counter()
@@ -95,15 +64,17 @@ def seconds(run: Callable[[], object], device: torch.device) -> float:
 
 
 def _status(key: str) -> int:
-    """A figure of /proc/self/status in bytes. (ru_maxrss would start from the parent process's peak.)"""
+    """Read a figure of /proc/self/status in bytes. (ru_maxrss starts from the parent process's peak.)"""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(key)) * 1024
 
 
 def peak_bytes(run: Callable[[], object], device: torch.device) -> tuple[int, int]:
-    """Peak memory of one call: above what was held before, and of the whole process so far (Linux).
+    """Measure the peak memory of one call (Linux).
 
-    On a GPU it is the memory that torch allocated there.
+    Returns:
+        Bytes above what was held before the call, and bytes of the whole process so far. On a GPU both are
+        what torch allocated there.
     """
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
@@ -119,7 +90,7 @@ def peak_bytes(run: Callable[[], object], device: torch.device) -> tuple[int, in
 
 
 def peak_memory(contest: Contest, contender: str, options: argparse.Namespace) -> dict:
-    """Peak memory of a contender in MB, and of how many configurations: as many as ``--limit`` allows."""
+    """Measure the peak memory of a contender in MB, with as many configurations as ``--limit`` allows."""
     device, num_configs = torch.device(options.device), contest.num_configs
     if contender in contest.limited:
         few = min(16, num_configs)
@@ -130,7 +101,7 @@ def peak_memory(contest: Contest, contender: str, options: argparse.Namespace) -
 
 
 def in_own_process(script: str, path: Path, contender: str) -> dict:
-    """Run a script again with ``--memory-of`` in a process of its own; the JSON object it prints."""
+    """Run a script with ``--memory-of`` in a process of its own and return the JSON object that it prints."""
     command = [sys.executable, str(Path(script).resolve()), *sys.argv[1:]]
     command += ["--files", str(path.resolve()), "--memory-of", contender]
     run = subprocess.run(command, stdout=subprocess.PIPE, text=True)
@@ -140,10 +111,10 @@ def in_own_process(script: str, path: Path, contender: str) -> dict:
 
 
 def compete(contest: Contest, script: str, path: Path, options: argparse.Namespace) -> dict:
-    """Peak memory of every contender in a process of its own (quick: in this one), then interleaved timing.
+    """Measure peak memory in a process per contender (quick: in this one), then time all in turn.
 
-    Where not all configurations fit, seconds and memory are those of the ones that do, times C over their
-    number; ``memory`` says how many they were, and ``estimated`` names the contenders.
+    Where not all configurations fit in memory, seconds and bytes are extrapolated linearly from those that
+    do: ``memory`` has their number, ``estimated`` names the contenders.
     """
     device, total = torch.device(options.device), contest.num_configs
     memory = {
@@ -166,7 +137,7 @@ def compete(contest: Contest, script: str, path: Path, options: argparse.Namespa
 
 
 def run_files(script: str, make_contest, options: argparse.Namespace) -> list[dict]:
-    """Every figure of every file; with ``--memory-of`` it prints that figure alone and returns nothing.
+    """Return every figure of every file; with ``--memory-of`` print that figure alone and return nothing.
 
     Args:
         script: The calling file.
@@ -188,24 +159,24 @@ def run_files(script: str, make_contest, options: argparse.Namespace) -> list[di
 
 
 def report(results: list[dict], heading: str) -> dict:
-    """Print the tables of seconds, memory and ratios; seconds and ratios over all files together."""
-    print(f"\n{heading}; ~ estimated from the configurations that fit in memory\n")
+    """Print the tables of seconds, memory and ratios, and return seconds and ratios over all files."""
+    print(f"\n{heading}; ~ extrapolated from the configurations that fit in memory\n")
     print(table([_row(result) | _seconds_cells(result) for result in results]))
     print("\nPeak memory in MB above the loaded process (and of the whole process)\n")
     print(table([_row(result) | _memory_cells(result) for result in results]))
     total = {name: sum(result["seconds"][name] for result in results) for name in results[0]["seconds"]}
     each = [ratios(result["seconds"]) for result in results]
     summary = {
-        name: {"all files": value, "least of a file": min(ratio[name] for ratio in each)}
+        name: {"all files": value, "minimum over files": min(ratio[name] for ratio in each)}
         for name, value in ratios(total).items()
     }
-    print("\nSeconds of the others over seconds of ours, preparation included\n")
+    print("\nSeconds of the others divided by ours, preparation included\n")
     print(table([{"": name} | {k: f"{v:.1f}" for k, v in row.items()} for name, row in summary.items()]))
     return {"seconds": total, "ratios": summary}
 
 
 def ratios(seconds: dict[str, float]) -> dict[str, float]:
-    """How many times slower the others are: dense on the same graph, the winner's on its own."""
+    """Return how many times slower the others are: dense on the same graph, the winner's on its own."""
     found = {}
     for ours in (name for name in seconds if name.startswith("ours")):
         for other in (ours.replace("ours", "dense"), "winner"):
@@ -231,56 +202,3 @@ def _memory_cells(result: dict) -> dict[str, str]:
             f"~{part['above'] * scale:.0f}" if scale > 1 else f"{part['above']:.0f} ({part['process']:.0f})"
         )
     return cells
-
-
-def table(rows: list[dict]) -> str:
-    """Rows of equal keys as a Markdown table."""
-    lines = [list(rows[0]), *([str(cell) for cell in row.values()] for row in rows)]
-    widths = [max(3, *(len(line[i]) for line in lines)) for i in range(len(lines[0]))]
-    padded = [[cell.ljust(width) for cell, width in zip(line, widths, strict=True)] for line in lines]
-    padded.insert(1, ["-" * width for width in widths])
-    return "\n".join(f"| {' | '.join(line)} |" for line in padded)
-
-
-def environment(options: argparse.Namespace) -> dict:
-    """Where and with what the figures were measured."""
-    cpu = platform.processor() or platform.machine()
-    if Path("/proc/cpuinfo").is_file():
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        cpu = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), cpu)
-    return {
-        "commit": commit(),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "cpu": cpu,
-        "cores": os.cpu_count(),
-        "threads": options.threads,
-        "device": torch.cuda.get_device_name() if options.device == "cuda" else options.device,
-    }
-
-
-def keeping_results(run: Callable[[argparse.Namespace, Path], None], options: argparse.Namespace) -> int:
-    """Run a benchmark that keeps what it trained in ``benchmarks/results``; the exit status.
-
-    With ``--quick`` its folder is a temporary one.
-    """
-    if options.quick:
-        with tempfile.TemporaryDirectory() as place:
-            run(options, Path(place))
-    else:
-        run(options, Path(__file__).resolve().parent / "results")
-    return 0
-
-
-def finish(result: dict) -> None:
-    """Print every figure as the last line, one JSON object."""
-    print(json.dumps(_rounded(result)), flush=True)
-
-
-def _rounded(value):
-    """Floats to five significant digits."""
-    if isinstance(value, dict):
-        return {key: _rounded(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_rounded(item) for item in value]
-    return float(f"{value:.5g}") if isinstance(value, float) else value

@@ -1,4 +1,4 @@
-"""Time, memory and fit of the ranker on real files: the parts of ``benchmarks/ranker.py`` beside quality."""
+"""Time, memory and fit of the ranker on real files: the parts of ``benchmarks/ranker.py`` besides quality."""
 
 import json
 import resource
@@ -13,8 +13,8 @@ from statistics import median
 
 import numpy as np
 
-from common import graph_files, measure
-from fastslow.competition.catalog import Program, get_collection
+from common import graph_files, report
+from fastslow.competition.catalog import TEST, TRAIN, VALID, Program, get_collection
 from fastslow.competition.metrics import kendall_tau
 from fastslow.evaluation.predictions import read_predictions
 from fastslow.features.build import LayoutFeatureConfig, build_features, build_graph
@@ -28,26 +28,26 @@ from fastslow.rankers.table_features import tabulate
 from fastslow.rankers.train import train_ranker
 from reference import ranker_pandas
 
-HERE = Path(__file__).resolve().parent
+BENCHMARKS = Path(__file__).resolve().parents[1]
 UNET3D = "npz_all/npz/layout/xla/default/train/unet3d.npz"
 UNSEEN = "npz_all/npz/layout/xla/default/valid/unet_3d.4x4.bf16.npz"
 ALL_NODES = 64  # unet3d has 56 configurable nodes
 
 
 def config_columns(graph: Graph) -> list[str]:
-    """Names for the features of a configuration as a whole, which come with the graph."""
+    """Return names for the columns of the graph's ``config_feat``."""
     return [f"config_feat_{i}" for i in range(graph.config_feat.shape[1])]
 
 
 def table_of(graph: Graph) -> tuple[np.ndarray, list[str]]:
-    """All columns of a graph that is not in a features folder."""
+    """Tabulate all columns of a graph that is not in a features folder: ``(C, columns)`` and their names."""
     return tabulate(graph, "layout", config_columns(graph))
 
 
 def processor_seconds(run: Callable[[], object], calls: int = 5) -> float:
-    """Processor time of one of several calls on end, of all threads: other work on the machine counts little.
+    """Return processor time per call over consecutive calls, of all threads; other load affects it little.
 
-    On end, as graph after graph is tabulated: a call after something else finds the caches cold.
+    Consecutive, since graphs are tabulated one after another: a single call starts with cold caches.
     """
     began = time.process_time()
     for _ in range(calls):
@@ -56,11 +56,11 @@ def processor_seconds(run: Callable[[], object], calls: int = 5) -> float:
 
 
 def against_pandas(path: Path, repeats: int) -> dict:
-    """Processor seconds of the whole table of a file, ours and pandas, and how far they differ.
+    """Return processor seconds of the whole table of a file, ours and pandas, and their largest difference.
 
-    All start from the graph with its features of configurations as a whole; pandas leaves out columns that
-    are 0. Straightforward pandas takes seconds and is timed once. Ours and pandas with our own idea, each
-    distinct state once, run in turn after a first call, five calls on end; medians are told.
+    All start from the graph with its ``config_feat``; pandas leaves out columns that are 0. Straightforward
+    pandas takes seconds and is timed once. Ours and pandas with deduplicated states alternate after a
+    warm-up, five consecutive calls each; the result is the median.
     """
     graph = graph_files.load_graph(graph_files.program_of(path), 2)
     names_given = config_columns(graph)
@@ -94,7 +94,7 @@ def against_pandas(path: Path, repeats: int) -> dict:
 
 
 def many_configs(graph: Graph, count: int) -> Graph:
-    """The graph with so many configurations: each node's layouts are those of a random one of its own."""
+    """Return the graph with ``count`` configurations; each node takes its layouts from a random one."""
     rng = np.random.default_rng(0)
     nodes = np.arange(graph.codes.shape[1])
     codes = np.empty((count, *graph.codes.shape[1:]), graph.codes.dtype)
@@ -106,21 +106,21 @@ def many_configs(graph: Graph, count: int) -> Graph:
 
 
 def in_own_process(part: str, *arguments: str) -> dict:
-    """A part of this file in a process of its own; the JSON object it prints."""
-    command = [sys.executable, str(Path(__file__).resolve()), part, *arguments]
-    run = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    """Run a function of this module in a process of its own and return the JSON object that it prints."""
+    command = [sys.executable, "-m", "common.ranker_scale", part, *arguments]
+    run = subprocess.run(command, stdout=subprocess.PIPE, text=True, cwd=BENCHMARKS)
     if run.returncode:
         raise SystemExit(f"{' '.join(command)}: exit status {run.returncode}")
     return json.loads(run.stdout.splitlines()[-1])
 
 
 def peak_gigabytes() -> float:
-    """Peak memory of this process so far (Linux)."""
+    """Return the peak memory of this process so far (Linux)."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
 def large_graph(path: str, configs: str) -> dict:
-    """Seconds and peak memory of all columns of a graph with many configurations."""
+    """Measure seconds and peak memory of all columns of a graph with many configurations."""
     graph = many_configs(graph_files.load_graph(graph_files.program_of(Path(path)), 2), int(configs))
     codes = graph.codes.nbytes / 2**30
     began = time.perf_counter()
@@ -137,7 +137,7 @@ def large_graph(path: str, configs: str) -> dict:
 
 
 def many_rows(rows: str, rounds: str, threads: str, objective: str) -> dict:
-    """Seconds and peak memory of training on so many rows of real features with made-up runtimes."""
+    """Measure seconds and peak memory of training on rows of real features with synthetic runtimes."""
     path = graph_files.default_files(quick=int(rows) < 100_000)[0 if int(rows) < 100_000 else 1]
     values, columns = table_of(graph_files.load_graph(graph_files.program_of(path), 2))
     rng = np.random.default_rng(0)
@@ -148,8 +148,8 @@ def many_rows(rows: str, rounds: str, threads: str, objective: str) -> dict:
         own = values[rng.integers(0, len(values), size)]
         own = own * rng.uniform(0.5, 2, values.shape[1]).astype(np.float32)
         tables.append(own)
-        score = (own - own.mean(0)) @ weights + rng.normal(size=size)
-        runtimes.append(np.exp(score / 50))
+        cost = (own - own.mean(0)) @ weights + rng.normal(size=size)
+        runtimes.append(np.exp(cost / 50))
     names = [f"g{i}" for i in range(len(tables))]
     train_table = Table(names, tables, runtimes, columns)
     few = Table(names[:2], tables[:2], runtimes[:2], columns)
@@ -171,16 +171,20 @@ def many_rows(rows: str, rounds: str, threads: str, objective: str) -> dict:
     }
 
 
-def random_half(real: Path, repeat: int, epochs: int, rounds: int) -> dict:
-    """Train on a random half of unet3d's distinct configurations, score the other half and an unseen program.
+def random_half(real: Path, repeat: int, epochs: int, rounds: int, device: str = "cpu") -> dict:
+    """Train on a random half of unet3d's distinct configurations; evaluate on the rest and an unseen program.
 
-    A fifth of the half chooses the number of rounds or epochs.
+    A fifth of the half is the valid split, which selects the number of rounds or epochs.
 
     Args:
         real: Folder of the published files.
         repeat: Seed of the halves and of both models.
         epochs: Epochs of the network; 0 leaves it out.
-        rounds: Most boosting rounds.
+        rounds: Maximum number of boosting rounds.
+        device: Device of the network.
+
+    Returns:
+        Model -> ``test_half`` or ``unseen`` -> Kendall's tau.
     """
     with tempfile.TemporaryDirectory() as place:
         folder, labels = split_folder(real, Path(place), repeat)
@@ -194,8 +198,8 @@ def random_half(real: Path, repeat: int, epochs: int, rounds: int) -> dict:
         )
         result = {}
         for objective in ("regression", "quantile", "pairwise"):
-            scores = ranker_scores(replace(ranker, objective=objective), Path(place) / objective)
-            result[objective] = {name: kendall_tau(labels[name], scores[name]) for name in labels}
+            predictions = predict_ranker(ranker.replace(objective=objective), Path(place) / objective)
+            result[objective] = {name: kendall_tau(labels[name], predictions[name]) for name in labels}
         if epochs:
             run = Path(place) / "gnn"
             train(
@@ -203,31 +207,31 @@ def random_half(real: Path, repeat: int, epochs: int, rounds: int) -> dict:
                     features=[features],
                     runs=[str(run)],
                     folder=str(Path(place) / "training"),
-                    device="cpu",
+                    device=device,
                     seed=repeat,
                     epochs=epochs,
                     evaluate_every=max(1, epochs // 20),
                 )
             )
-            scores = read_predictions(run)["test"]
-            result["gnn"] = {name: kendall_tau(labels[name], scores[name]) for name in labels}
+            predictions = read_predictions(run)[TEST]
+            result["gnn"] = {name: kendall_tau(labels[name], predictions[name]) for name in labels}
     return result
 
 
-def ranker_scores(config: RankerConfig, folder: Path) -> dict[str, np.ndarray]:
-    """Test scores of a ranker."""
+def predict_ranker(config: RankerConfig, folder: Path) -> dict[str, np.ndarray]:
+    """Train a ranker and return its predictions of test."""
     train_ranker(config.replace(folder=str(folder)))
-    return read_predictions(folder)["test"]
+    return read_predictions(folder)[TEST]
 
 
 def split_folder(real: Path, place: Path, repeat: int) -> tuple[Path, dict[str, np.ndarray]]:
-    """A features folder of unet3d's halves, and the runtimes of its test graphs."""
+    """Build a features folder of unet3d's halves; return it and the runtimes of its test graphs."""
     collection = get_collection("layout:xla:default")
     settings = LayoutFeatureConfig(collection=collection.name)
-    graph, _ = build_graph(Program(collection, "train", real / UNET3D), settings)  # duplicates merged
+    graph, _ = build_graph(Program(collection, TRAIN, real / UNET3D), settings)  # duplicates merged
     order = np.random.default_rng(repeat).permutation(graph.config_ids)
     half = len(order) // 2
-    parts = {"train": order[: half * 4 // 5], "valid": order[half * 4 // 5 : half], "test": order[half:]}
+    parts = {TRAIN: order[: half * 4 // 5], VALID: order[half * 4 // 5 : half], TEST: order[half:]}
     known = dict(zip(graph.config_ids.tolist(), graph.runtime.tolist(), strict=True))
     with np.load(real / UNET3D) as npz:
         arrays = dict(npz)
@@ -237,15 +241,15 @@ def split_folder(real: Path, place: Path, repeat: int) -> tuple[Path, dict[str, 
         runtime = np.array([round(known[i]) for i in ids.tolist()])
         part = {"node_config_feat": arrays["node_config_feat"][ids], "config_runtime": runtime}
         np.savez(target, **{**arrays, **part})
-    unseen = collection.folder(place / "data", "test") / "unseen.npz"
+    unseen = collection.folder(place / "data", TEST) / "unseen.npz"
     unseen.write_bytes((real / UNSEEN).read_bytes())
     folder = place / "features" / collection.slug
     where = {"data_root": str(place / "data"), "folder": str(folder), "workers": 1}
     build_features(settings.replace(**where))
     with np.load(unseen) as npz:
-        labels = {"test_half": np.array([known[i] for i in parts["test"].tolist()])}
+        labels = {"test_half": np.array([known[i] for i in parts[TEST].tolist()])}
         return folder, {**labels, "unseen": npz["config_runtime"]}
 
 
 if __name__ == "__main__":
-    measure.finish({"large_graph": large_graph, "many_rows": many_rows}[sys.argv[1]](*sys.argv[2:]))
+    report.finish({"large_graph": large_graph, "many_rows": many_rows}[sys.argv[1]](*sys.argv[2:]))

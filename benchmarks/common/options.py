@@ -1,0 +1,71 @@
+"""Command-line options that benchmarks share."""
+
+import argparse
+from pathlib import Path
+
+from fastslow.presets import network_settings, preset_settings
+from fastslow.steps import parse_overrides
+
+
+def make_parser(description: str) -> argparse.ArgumentParser:
+    """Return a parser with the one option of every benchmark, ``--quick``."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument(
+        "--quick", action="store_true", help="only check that everything runs, on little data"
+    )
+    return parser
+
+
+def add_model_options(parser: argparse.ArgumentParser, threads: int = 2) -> None:
+    """Add the options of benchmarks that run our models: ``--threads --device --preset --set``."""
+    parser.add_argument(
+        "--threads", type=int, default=threads, help=f"threads of torch and LightGBM (default {threads})"
+    )
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"), help="device of the networks")
+    parser.add_argument("--preset", default="sample", help="preset of our models (default sample)")
+    parser.add_argument(
+        "--set",
+        nargs="*",
+        default=[],
+        metavar="SECTION.NAME=VALUE",
+        help="settings of our models, as for make: gnn.layout.hidden_channels=64",
+    )
+
+
+def add_data_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--data-root``."""
+    parser.add_argument(
+        "--data-root",
+        default="data/sample",
+        help="folder that has npz_all/ and, to score test, solution.csv (default data/sample)",
+    )
+
+
+def add_timing_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of benchmarks that time single files."""
+    parser.add_argument(
+        "--files",
+        nargs="+",
+        type=Path,
+        metavar="NPZ",
+        help="layout files in folders as published, layout/xla/default/test/NAME.npz (default: the real test"
+        " files in ../shared/real, or the sample's)",
+    )
+    parser.add_argument("--repeats", type=int, default=3, help="rounds of timing (default 3, quick 1)")
+    parser.add_argument("--limit", type=float, default=8.0, help="memory of a dense run in GB (default 8)")
+    parser.add_argument(
+        "--memory-of", metavar="CONTENDER", help="measure only the peak memory of one, on the first file"
+    )
+
+
+def our_settings(options: argparse.Namespace, step: str) -> dict:
+    """Return our settings of a step for layouts, by ``--preset`` and ``--set``.
+
+    Args:
+        options: The command line.
+        step: ``features``, ``gnn``, ``ranker`` or ``additive``.
+    """
+    overrides = parse_overrides(options.set)
+    if step == "gnn":
+        return network_settings(options.preset, overrides, "layout")[0]
+    return preset_settings(options.preset, overrides, step, "layout")

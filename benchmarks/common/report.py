@@ -1,0 +1,82 @@
+"""What benchmarks print: Markdown tables, the environment, and the JSON object of the last line."""
+
+import argparse
+import importlib.metadata
+import json
+import os
+import platform
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from fastslow.core.artifacts import commit
+
+RESULTS = Path(__file__).resolve().parents[1] / "results"
+
+
+def table(rows: list[dict]) -> str:
+    """Return rows of equal keys as a Markdown table."""
+    return pd.DataFrame(rows).to_markdown(index=False, tablefmt="github", disable_numparse=True)
+
+
+def spread(values: Sequence[float], digits: int = 3) -> str:
+    """Return ``mean (minimum to maximum)`` as text, empty for no values."""
+    if not len(values):
+        return ""
+    return f"{np.mean(values):.3f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
+
+
+def environment(threads: int = 1, device: str = "cpu") -> dict:
+    """Return where and with what the figures were measured.
+
+    Args:
+        threads: Threads of the measured code.
+        device: ``cpu`` or ``cuda``.
+    """
+    cpu = platform.processor() or platform.machine()
+    if Path("/proc/cpuinfo").is_file():
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        cpu = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), cpu)
+    if device == "cuda":
+        import torch
+
+        device = torch.cuda.get_device_name()
+    return {
+        "commit": commit(),
+        "python": platform.python_version(),
+        "torch": importlib.metadata.version("torch"),
+        "cpu": cpu,
+        "cores": os.cpu_count(),
+        "threads": threads,
+        "device": device,
+    }
+
+
+def keeping_results(run: Callable[[argparse.Namespace, Path], None], options: argparse.Namespace) -> int:
+    """Run a benchmark that keeps its trainings in ``benchmarks/results`` and return the exit status.
+
+    With ``--quick`` the folder is a temporary one.
+    """
+    if options.quick:
+        with tempfile.TemporaryDirectory() as place:
+            run(options, Path(place))
+    else:
+        run(options, RESULTS)
+    return 0
+
+
+def finish(result: dict) -> None:
+    """Print every figure as one JSON object, the last line of a benchmark."""
+    print(json.dumps(_rounded(result)), flush=True)
+
+
+def _rounded(value):
+    """Round floats to five significant digits."""
+    if isinstance(value, dict):
+        return {key: _rounded(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_rounded(item) for item in value]
+    return float(f"{value:.5g}") if isinstance(value, float) else value
