@@ -72,7 +72,7 @@ class EnsembleConfig(Config):
         self.require(len(set(folders)) == len(folders), "runs", "a list without repetition")
 
     def members(self) -> dict[str, str]:
-        """Return the run folder of each member by name: the folder's name, or its path where two share one."""
+        """Return the run folder of each member by name: its last part, or the whole where two share it."""
         names = [Path(run).name for run in self.runs]
         return {
             name if names.count(name) == 1 else run: run for name, run in zip(names, self.runs, strict=True)
@@ -229,8 +229,8 @@ def build_ensemble(config: EnsembleConfig) -> dict:
         config: Settings.
 
     Returns:
-        The manifest: ``valid`` (mean and per graph), ``members`` (valid score, weight, folder, model of each),
-        ``gain`` over the best model alone on valid (seeds averaged), ``normalisation``.
+        The manifest: ``valid`` (mean and per graph), ``members`` (valid score, weight, folder and model of
+        each), ``gain`` over the best model alone on valid (seeds averaged), ``normalisation``.
 
     Raises:
         DataError: A member's predictions are missing, of another collection or broken; it is named.
