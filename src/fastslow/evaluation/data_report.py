@@ -115,7 +115,7 @@ def compare_programs(config: DataReportConfig) -> pd.DataFrame:
     rows = []
     for program in progress(_programs(config)[: config.max_programs], desc="runtimes", unit="file"):
         file = read_competition_file(program.path, "layout", labelled=True)
-        distinct = len(np.unique(file.codes.reshape(len(file.codes), -1), axis=0))
+        distinct = len({codes.tobytes() for codes in file.codes})
         relative = file.runtime / file.runtime.min()
         rows.append(
             {
@@ -160,7 +160,7 @@ def plot_runtimes(program: CompetitionFile) -> Figure:
         np.median(relative), color="black", linestyle="--", label=f"median {np.median(relative):.2f}"
     )
     axes.set(
-        title=f"{program.path.stem}: {len(relative):,} configurations, the slowest takes {relative.max():.2f} x",
+        title=f"{program.path.stem}: {len(relative):,} configurations, spread {relative.max():.2f}",
         xlabel=f"runtime / fastest (1 = {program.runtime.min():,} ns; sample competition: cycles)",
         ylabel="configurations",
     )
