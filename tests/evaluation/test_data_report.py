@@ -78,6 +78,7 @@ def test_programs_are_compared(config):
         assert (row["distinct"], row["repeated"]) == (len(distinct), len(file.codes) - len(distinct))
         assert row["repeated"] >= 1, "the made-up files repeat configurations"
         runtime = sorted(file.runtime)
+        assert row["runtimes"] == len(set(runtime))
         assert row["slowest"] == pytest.approx(runtime[-1] / runtime[0])
         assert row["median"] == pytest.approx((runtime[3] + runtime[4]) / 2 / runtime[0])
 
@@ -95,6 +96,7 @@ def test_a_row_per_program(config):
     assert [label.get_text() for label in left.get_yticklabels()] == list(programs["name"])[::-1]
     widths = [bar.get_width() for bar in left.patches]
     assert widths == [*programs["distinct"][::-1], *programs["repeated"][::-1]]
+    assert list(left.lines[0].get_xdata()) == list(programs["runtimes"])[::-1]
     assert list(right.lines[0].get_xdata()) == list(programs["median"])[::-1]
 
 

@@ -152,6 +152,29 @@ def test_runs_of_different_settings_are_not_pooled_whatever_their_names(config, 
     }
 
 
+def test_the_csv_is_shown_in_words(config, tmp_path):
+    make_submission(config)
+    shown = results.preview_submission(config, rows=1)
+    lines = csv_of(tmp_path).read_text().splitlines()[1:]
+    assert list(shown["collection"]) == [c.name for c in COLLECTIONS]
+    for row in shown.to_dict("records"):
+        order = next(x for x in lines if x.startswith(f"{row['collection']}:{row['program']},"))
+        order = order.split(",")[1].split(";")
+        assert row["listed"] == len(order) and row["fastest first"] == ", ".join(order[:5])
+
+
+def test_an_ensemble_is_compared_with_its_models_on_each_graph(config, tmp_path):
+    folder = tmp_path / "made" / "ensemble-layout-xla-random"
+    table = results.compare_graphs(folder)
+    assert list(table.columns) == ["ensemble", *MODELS]
+    assert set(table.index) == {"v", "w"} and table.iloc[:, 0].is_monotonic_increasing
+    for model in MODELS:
+        wanted = read_manifest(tmp_path / "runs" / f"{model}-layout-xla-random-s0")
+        wanted = wanted["valid"]["per_graph"]
+        assert table[model].to_dict() == pytest.approx(wanted)
+    assert table["ensemble"].to_dict() == pytest.approx(read_manifest(folder)["valid"]["per_graph"])
+
+
 def without_solution(config, features, tmp_path):
     """The same settings for a data root that has the npz files alone."""
     root = tmp_path / "data"

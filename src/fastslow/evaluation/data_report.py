@@ -18,6 +18,7 @@ from fastslow.core.settings import NonNegative, Positive, resolve
 from fastslow.features.config_tensors import config_tensors
 
 _LAYOUT_COLLECTIONS = tuple(c.name for c in COLLECTIONS if c.kind == "layout")
+_UNSET = "{}"
 _REPEATED, _DISTINCT, _RANGE = "#e69f00", "#0072b2", "0.6"
 
 
@@ -67,8 +68,9 @@ def describe_configuration(program: CompetitionFile, configuration: int) -> pd.D
         configuration: Number of the configuration.
 
     Returns:
-        One row per tensor: ``node`` (opcode and number), ``tensor`` (output, input, kernel), ``shape``,
-        ``layout`` (dimensions minor to major, as XLA prints them) and the same ``in words``.
+        One row per tensor, those that the configuration sets first: ``node`` (opcode and number), ``tensor``
+        (output, input, kernel), ``shape``, ``layout`` (dimensions minor to major, as XLA prints them) and the
+        same ``in words``.
     """
     ids = program.node_config_ids
     tensors = config_tensors(program.node_feat, program.node_opcode, program.edge_index, ids)
@@ -86,6 +88,7 @@ def describe_configuration(program: CompetitionFile, configuration: int) -> pd.D
                 "in words": _in_words(order, sizes),
             }
         )
+    rows.sort(key=lambda row: row["layout"] == _UNSET)
     return pd.DataFrame(rows, columns=["node", "tensor", "shape", "layout", "in words"])
 
 
@@ -110,7 +113,8 @@ def compare_programs(config: DataReportConfig) -> pd.DataFrame:
 
     Returns:
         One row per program, widest spread first: ``name``, ``nodes``, ``configs``, ``distinct`` (different
-        configurations), ``repeated`` (the others), ``median`` and ``slowest`` runtime over the fastest.
+        configurations), ``repeated`` (the others), ``runtimes`` (different ones), ``median`` and ``slowest``
+        runtime over the fastest.
     """
     rows = []
     for program in progress(_programs(config)[: config.max_programs], desc="runtimes", unit="file"):
@@ -124,6 +128,7 @@ def compare_programs(config: DataReportConfig) -> pd.DataFrame:
                 "configs": len(file.runtime),
                 "distinct": distinct,
                 "repeated": len(file.runtime) - distinct,
+                "runtimes": len(np.unique(file.runtime)),
                 "median": float(np.median(relative)),
                 "slowest": float(relative.max()),
             }
@@ -140,7 +145,19 @@ def plot_survey(files: pd.DataFrame) -> Figure:
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     axes = figure.subplots()
     for collection, rows in files.groupby("collection", sort=False):
-        axes.scatter(rows["nodes"], rows["configs"], s=12, alpha=0.6, label=collection)
+        ring = collection.endswith("default")  # both searches hold the same programs: a ring around a dot
+        colour = f"C{len(axes.collections)}"
+        fill = "none" if ring else colour
+        size = {"s": 45, "linewidths": 0.8} if ring else {"s": 12, "linewidths": 0}
+        axes.scatter(
+            rows["nodes"],
+            rows["configs"],
+            alpha=0.6,
+            facecolors=fill,
+            edgecolors=colour,
+            label=collection,
+            **size,
+        )
     axes.set(xscale="log", yscale="log", xlabel="nodes", ylabel="configurations", title="one dot per file")
     axes.legend()
     return figure
@@ -159,8 +176,9 @@ def plot_runtimes(program: CompetitionFile) -> Figure:
     axes.axvline(
         np.median(relative), color="black", linestyle="--", label=f"median {np.median(relative):.2f}"
     )
+    sizes = f"{len(relative):,} configurations, slowest / fastest {relative.max():.2f}"
     axes.set(
-        title=f"{program.path.stem}: {len(relative):,} configurations, spread {relative.max():.2f}",
+        title=f"{program.path.stem}: {sizes}",
         xlabel=f"runtime / fastest (1 = {program.runtime.min():,} ns; sample competition: cycles)",
         ylabel="configurations",
     )
@@ -179,11 +197,12 @@ def plot_programs(programs: pd.DataFrame) -> Figure:
     left, right = figure.subplots(1, 2, sharey=True)
     left.barh(rows["name"], rows["distinct"], color=_DISTINCT, label="distinct")
     left.barh(rows["name"], rows["repeated"], left=rows["distinct"], color=_REPEATED, label="repeated")
+    left.plot(rows["runtimes"], rows["name"], "|", color="white", markersize=9, label="different runtimes")
     left.set(title="configurations", xlabel="count")
     left.tick_params(axis="y", labelsize=7)
     right.hlines(rows["name"], 1, rows["slowest"], color=_RANGE, linewidth=3, label="fastest to slowest")
     right.plot(rows["median"], rows["name"], "|", color="black", markersize=9, label="median")
     right.set(title="spread of runtimes", xlabel="runtime / fastest")
     for axes in (left, right):
-        axes.legend(loc="lower right", fontsize="small")
+        axes.legend(loc="lower right", fontsize="small", facecolor="0.85")
     return figure

@@ -166,8 +166,8 @@ def models_of(manifests: Mapping[str, dict]) -> dict[str, list[str]]:
         manifests: Manifest by run.
 
     Returns:
-        Runs by name of the model: that of its first run without the seed (``gnn`` for ``gnn-s0``), or the
-        run's full name where two models would share a name.
+        Runs by name of the model: that of its first run without collection and seed (``gnn`` for
+        ``gnn-tile-xla-s0``), or the run's full name where two models would share a name.
     """
     groups: dict[str, list[str]] = {}
     for run, manifest in manifests.items():
@@ -176,8 +176,13 @@ def models_of(manifests: Mapping[str, dict]) -> dict[str, list[str]]:
         same = run if seed is None else digest([settings, manifest["inputs"]])
         groups.setdefault(same, []).append(run)
     runs = list(groups.values())
-    short = [first.removesuffix(f"-s{manifests[first]['settings'].get('seed')}") for first, *_ in runs]
+    short = [_model_name(first, manifests[first]["settings"]) for first, *_ in runs]
     return {name if short.count(name) == 1 else own[0]: own for name, own in zip(short, runs, strict=True)}
+
+
+def _model_name(run: str, settings: Mapping) -> str:
+    slug = settings.get("collection", "").replace(":", "-")
+    return run.removesuffix(f"-s{settings.get('seed')}").removesuffix(f"-{slug}")
 
 
 def search_weights(

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from fastslow.competition.catalog import COLLECTIONS, TEST, VALID, Collection
-from fastslow.competition.metrics import collection_score, competition_score
+from fastslow.competition.metrics import TOP_K, collection_score, competition_score
 from fastslow.core.artifacts import Artifact, read_manifest
 from fastslow.core.errors import ConfigError
 from fastslow.core.figures import save_figure
@@ -123,6 +123,25 @@ def _submission(config: SubmissionConfig, root: Path, csv: Path) -> None:
     )
 
 
+def preview_submission(config: SubmissionConfig, rows: int = 2) -> pd.DataFrame:
+    """Return the first rows of each collection in the CSV, readable.
+
+    Args:
+        config: Settings.
+        rows: Number of rows per collection.
+
+    Returns:
+        ``collection``, ``program``, ``listed`` (number of configurations in the row) and ``fastest first``
+        (the first five of them).
+    """
+    csv = pd.read_csv(resolve(config.csv), dtype=str)
+    named = csv["ID"].str.rpartition(":")
+    listed = csv["TopConfigs"].str.split(";")
+    table = pd.DataFrame({"collection": named[0], "program": named[2], "listed": listed.str.len()})
+    table["fastest first"] = listed.str[:TOP_K].str.join(", ")
+    return table.groupby("collection", sort=False).head(rows).reset_index(drop=True)
+
+
 def score_table(pairs: list[tuple[Features, Path]], solution: dict | None) -> pd.DataFrame:
     """Score every member and every ensemble.
 
@@ -158,6 +177,24 @@ def _runs(folder: Path) -> Iterator[tuple[str, str, float, Path]]:
         yield member["model"], name, member["weight"], resolve(member["folder"])
     (model,) = models_of({folder.name: manifest})
     yield model, folder.name, 1.0, folder
+
+
+def compare_graphs(ensemble: Path) -> pd.DataFrame:
+    """Compare an ensemble with each of its models on every valid graph.
+
+    Args:
+        ensemble: The ensemble's folder.
+
+    Returns:
+        One row per graph, worst for the ensemble first: its score and that of each model, seeds averaged.
+    """
+    scores = [
+        pd.Series(read_manifest(path)["valid"]["per_graph"], name=model)
+        for model, _, _, path in _runs(ensemble)
+    ]
+    table = pd.concat(scores, axis=1).T.groupby(level=0, sort=False).mean().T
+    own = table.columns[-1]
+    return table[[own, *table.columns[:-1]]].sort_values(own).rename_axis("graph")
 
 
 def _as_submitted(predictions: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
