@@ -42,7 +42,7 @@ class Members:
         self.collection = features.collection
         self.labels = features.labels(VALID)
         self.predictions = {name: read_predictions(run) for name, run in runs.items()}
-        self.models = models_of({name: read_manifest(run) for name, run in runs.items()})
+        self.models = list(models_of({name: read_manifest(run) for name, run in runs.items()}).values())
 
     def of(self, graphs: list[str]) -> dict[str, Predictions]:
         """Return the predictions of some programs by member."""
@@ -68,7 +68,9 @@ def ways(members: Members) -> dict[str, Callable[[list[str], str], Weights]]:
         def valid_score(predictions: Mapping[str, np.ndarray]) -> float:
             return collection_score("layout", labels, predictions)["mean"]
 
-        return search_weights(members.of(graphs), normalisation, EnsembleConfig().rounds, valid_score, models)
+        return search_weights(
+            members.of(graphs), normalisation, EnsembleConfig().max_models, valid_score, models
+        )
 
     alone = {names[0].split("-")[0]: names for names in members.models}
     return {

@@ -14,7 +14,7 @@ PRESETS: dict[str, dict[str, dict]] = {
         "gnn": {"epochs": 2, "hidden_channels": 32, "average_last": 0},
         "ranker": {"num_iterations": 30, "objective": "regression"},
         "additive": {"num_iterations": 10},
-        "ensemble": {"rounds": 5},
+        "ensemble": {"max_models": 5},
     },
     "kaggle": {  # one GPU, or patience
         "gnn": {"hidden_channels": 128},

@@ -1,6 +1,7 @@
-"""The ensemble: normalisations, weights that never lose to the best model, and members that are refused."""
+"""The ensemble: normalisations, weights that lose to no model on valid, and members that are refused."""
 
 import shutil
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import Artifact, read_manifest
 from fastslow.core.errors import ConfigError, DataError
+from fastslow.evaluation import ensemble
 from fastslow.evaluation.ensemble import (
     NORMALISATIONS,
     EnsembleConfig,
@@ -36,13 +38,15 @@ def tile(tmp_path_factory):
 
 
 @given(st.lists(WILD, min_size=1, max_size=12).map(np.array))
-def test_normalisations_against_their_definitions(score):
-    rank = [(sum(s < t for s in score) + (sum(s == t for s in score) - 1) / 2) for t in score]
-    np.testing.assert_allclose(NORMALISATIONS["rank"](score), np.array(rank) / max(len(score) - 1, 1))
-    least, most = min(score), max(score)
-    wanted = [(s - least) / (most - least) if most > least else 0 for s in score]
-    np.testing.assert_array_equal(NORMALISATIONS["min_max"](score), wanted)
-    assert NORMALISATIONS["raw"](score) is score
+def test_normalisations_against_their_definitions(prediction):
+    rank = [(sum(s < t for s in prediction) + (sum(s == t for s in prediction) - 1) / 2) for t in prediction]
+    np.testing.assert_allclose(
+        NORMALISATIONS["rank"](prediction), np.array(rank) / max(len(prediction) - 1, 1)
+    )
+    low, high = min(prediction), max(prediction)
+    wanted = [(s - low) / (high - low) if high > low else 0 for s in prediction]
+    np.testing.assert_array_equal(NORMALISATIONS["min_max"](prediction), wanted)
+    assert NORMALISATIONS["raw"](prediction) is prediction
 
 
 def test_a_combination_is_the_weighted_mean():
@@ -57,46 +61,46 @@ def test_a_combination_is_the_weighted_mean():
     np.testing.assert_array_equal(alone, [0, 10, 5])
 
 
-@given(data=st.data(), rounds=st.integers(1, 6), kind=st.sampled_from(["layout", "tile"]))
+@given(data=st.data(), max_models=st.integers(1, 6), kind=st.sampled_from(["layout", "tile"]))
 @settings(max_examples=40, deadline=None)
 @pytest.mark.parametrize("normalisation", NORMALISATIONS)
-def test_never_worse_on_valid_than_the_best_member(normalisation, data, rounds, kind):
+def test_never_worse_on_valid_than_the_best_model(normalisation, data, max_models, kind):
     labels = {"g": np.array([5, 3, 9, 1, 4, 8, 2]), "h": np.array([2, 1, 2])}
     vectors = {g: st.lists(WILD, min_size=len(r), max_size=len(r)).map(np.array) for g, r in labels.items()}
     member = st.fixed_dictionaries({"valid": st.fixed_dictionaries(vectors)})
     members = {f"m{i}": m for i, m in enumerate(data.draw(st.lists(member, min_size=1, max_size=4)))}
 
-    def valid_score(scores):
-        return collection_score(kind, labels, scores)["mean"]
+    def valid_score(predictions):
+        return collection_score(kind, labels, predictions)["mean"]
 
-    weights = search_weights(members, normalisation, rounds, valid_score)
+    weights = search_weights(members, normalisation, max_models, valid_score)
     assert set(weights) == set(members)
     assert min(weights.values()) >= 0 and sum(weights.values()) == pytest.approx(1)
-    assert sum(w > 0 for w in weights.values()) <= rounds
+    assert sum(w > 0 for w in weights.values()) <= max_models
     best = max(valid_score(m["valid"]) for m in members.values())
     assert valid_score(combine(members, "valid", normalisation, weights)) >= best
 
 
 def test_the_search_stops_at_the_best_mixture_it_saw():
     members = {name: {"valid": {"g": np.array([value])}} for name, value in (("a", 0.0), ("b", 1.0))}
-    weights = search_weights(members, "raw", 3, lambda scores: -abs(scores["g"][0] - 0.5))
+    weights = search_weights(members, "raw", 3, lambda predictions: -abs(predictions["g"][0] - 0.5))
     assert weights == {"a": 0.5, "b": 0.5}, "a third member makes it worse"
-    weights = search_weights(members, "raw", 10, lambda scores: -abs(scores["g"][0] - 0.3))
+    weights = search_weights(members, "raw", 10, lambda predictions: -abs(predictions["g"][0] - 0.3))
     assert weights == pytest.approx({"a": 0.7, "b": 0.3})
 
 
-@given(data=st.data(), rounds=st.integers(1, 6))
+@given(data=st.data(), max_models=st.integers(1, 6))
 @settings(max_examples=20, deadline=None)
-def test_members_of_a_model_share_its_weight_and_it_is_never_worse_than_one_model(data, rounds):
+def test_members_of_a_model_share_its_weight_and_it_is_never_worse_than_one_model(data, max_models):
     labels = {"g": np.array([5, 3, 9, 1, 4, 8, 2])}
-    scores = st.lists(WILD, min_size=7, max_size=7).map(np.array)
-    members = {name: {"valid": {"g": data.draw(scores)}} for name in "abcde"}
+    predictions = st.lists(WILD, min_size=7, max_size=7).map(np.array)
+    members = {name: {"valid": {"g": data.draw(predictions)}} for name in "abcde"}
     models = [["a", "d"], ["b"], ["c", "e"]]
 
-    def valid_score(scores):
-        return collection_score("layout", labels, scores)["mean"]
+    def valid_score(predictions):
+        return collection_score("layout", labels, predictions)["mean"]
 
-    weights = search_weights(members, "min_max", rounds, valid_score, models)
+    weights = search_weights(members, "min_max", max_models, valid_score, models)
     assert list(weights) == list("abcde") and sum(weights.values()) == pytest.approx(1)
     assert weights["a"] == weights["d"] and weights["c"] == weights["e"]
     value = valid_score(combine(members, "valid", "min_max", weights))
@@ -116,15 +120,40 @@ def test_runs_that_differ_in_their_seed_alone_are_one_model(layout, tmp_path, rn
     }
     runs = []
     for name, own in options.items():
-        scores = random_scores(layout, rng, 2.0)
-        runs.append(write_run(tmp_path / name, layout, scores, **own))
+        predictions = random_scores(layout, rng, 2.0)
+        runs.append(write_run(tmp_path / name, layout, predictions, **own))
     trained_elsewhere = read_manifest(tmp_path / "e1")
     inputs = {**trained_elsewhere["inputs"], "features": "others"}
     Artifact(tmp_path / "e1", trained_elsewhere["settings"], inputs).finish(valid=trained_elsewhere["valid"])
     manifests = {name: read_manifest(tmp_path / name) for name in options}
-    assert models_of(manifests) == [["a0", "a1"], ["b0"], ["c"], ["d"], ["e1"]]
+    assert models_of(manifests) == {n[0]: n for n in (["a0", "a1"], ["b0"], ["c"], ["d"], ["e1"])}
     members = build_ensemble(config_of(layout, tmp_path / "all", runs))["members"]
+    assert {name: member["model"] for name, member in members.items()} == {name: name for name in options} | {
+        "a1": "a0"
+    }
     assert members["a0"]["weight"] == members["a1"]["weight"]
+
+
+def test_two_models_of_one_short_name_keep_their_full_names():
+    manifests = {
+        f"gnn-s{seed}": {"settings": {"seed": seed, "width": 8 + seed}, "inputs": {}} for seed in (0, 1)
+    }
+    assert models_of(manifests) == {"gnn-s0": ["gnn-s0"], "gnn-s1": ["gnn-s1"]}
+    manifests["gnn-s1"]["settings"]["width"] = 8
+    assert models_of(manifests) == {"gnn": ["gnn-s0", "gnn-s1"]}
+
+
+def test_each_manifest_is_read_once(layout, tmp_path, rng, monkeypatch):
+    runs = [write_run(tmp_path / f"m{i}", layout, random_scores(layout, rng)) for i in range(3)]
+    read = Counter()
+
+    def counted(folder):
+        read[folder.name] += 1
+        return read_manifest(folder)
+
+    monkeypatch.setattr(ensemble, "read_manifest", counted)
+    build_ensemble(config_of(layout, tmp_path / "e", runs))
+    assert read == {"m0": 1, "m1": 1, "m2": 1, "e": 1}
 
 
 @pytest.mark.parametrize("normalisation", ["best", *NORMALISATIONS])
@@ -143,12 +172,14 @@ def test_an_ensemble_of_noisy_members(request, tmp_path, rng, kind, normalisatio
     tried = manifest["normalisations"]
     assert set(tried) == (set(NORMALISATIONS) if normalisation == "best" else {normalisation})
     assert tried[manifest["normalisation"]] == max(tried.values()) == manifest["valid"]["mean"]
-    scores = read_predictions(tmp_path / "both")
-    assert collection_score(kind, features.labels("valid"), scores["valid"])["mean"] == max(tried.values())
+    predictions = read_predictions(tmp_path / "both")
+    assert collection_score(kind, features.labels("valid"), predictions["valid"])["mean"] == max(
+        tried.values()
+    )
     parts = {name: read_predictions(tmp_path / name) for name in members}
     weights = {name: member["weight"] for name, member in members.items()}
     wanted = combine(parts, "test", manifest["normalisation"], weights)
-    np.testing.assert_array_equal(scores["test"]["t"], wanted["t"])
+    np.testing.assert_array_equal(predictions["test"]["t"], wanted["t"])
 
 
 def test_members_that_complement_each_other_gain(layout, tmp_path):
@@ -157,27 +188,29 @@ def test_members_that_complement_each_other_gain(layout, tmp_path):
         for name in layout.names(split):
             runtime = layout.graph(split, name).file_runtime
             place = np.argsort(np.argsort(runtime)).astype(float)
-            for part, scores in enumerate(half):  # each knows the order of one half of the configurations
+            for part, predictions in enumerate(
+                half
+            ):  # each knows the order of one half of the configurations
                 known = (place < len(place) / 2) == bool(part)
-                scores[split][name] = np.where(known, place, place.max() if part else -1.0)
-    runs = [write_run(tmp_path / f"half{i}", layout, scores) for i, scores in enumerate(half)]
+                predictions[split][name] = np.where(known, place, place.max() if part else -1.0)
+    runs = [write_run(tmp_path / f"half{i}", layout, predictions) for i, predictions in enumerate(half)]
     manifest = build_ensemble(config_of(layout, tmp_path / "both", runs))
     assert manifest["gain"] > 0.1 and manifest["valid"]["mean"] == pytest.approx(1)
     assert manifest["valid"]["weights"] == "2 of 2 members"
 
 
-def test_one_member_keeps_its_scores(layout, tmp_path, rng):
+def test_one_member_keeps_its_predictions(layout, tmp_path, rng):
     run = write_run(tmp_path / "only", layout, random_scores(layout, rng))
     manifest = build_ensemble(config_of(layout, tmp_path / "one", [run], normalisation="min_max"))
     assert manifest["gain"] == 0 and manifest["members"]["only"]["weight"] == 1
     for split in PREDICTED_SPLITS:
-        own, given_scores = (
+        own, given_predictions = (
             read_predictions(tmp_path / "one")[split],
             read_predictions(tmp_path / "only")[split],
         )
-        assert own.keys() == given_scores.keys()
+        assert own.keys() == given_predictions.keys()
         for name in own:
-            np.testing.assert_array_equal(own[name], given_scores[name])
+            np.testing.assert_array_equal(own[name], given_predictions[name])
 
 
 def test_ensembles_of_ensembles_and_runs_of_one_name(layout, tmp_path, rng):
@@ -202,23 +235,23 @@ def test_it_is_built_again_only_where_a_member_changed(layout, tmp_path, rng):
         valid={"mean": 0.0, "per_graph": {}}
     )
     assert not config.artifact().is_current()
-    assert not config_of(layout, tmp_path / "e", runs, rounds=3).artifact().is_current()
+    assert not config_of(layout, tmp_path / "e", runs, max_models=3).artifact().is_current()
 
 
-def broken(problem, features, folder, scores):
+def broken(problem, features, folder, predictions):
     """Make a run that is wrong in one way."""
     if problem == "NaN":
-        scores["valid"]["w"][1] = np.nan
+        predictions["valid"]["w"][1] = np.nan
     elif problem == "a missing graph":
-        del scores["test"]["t"]
+        del predictions["test"]["t"]
     elif problem == "a foreign graph":
-        scores["valid"]["other"] = np.zeros(4)
+        predictions["valid"]["other"] = np.zeros(4)
     elif problem == "a short graph":
-        scores["test"]["t"] = scores["test"]["t"][:-1]
+        predictions["test"]["t"] = predictions["test"]["t"][:-1]
     options = {"another collection": {"collection": "layout:nlp:random"}, "other data": {"data": "0" * 16}}
     complete = {"valid": {n: np.arange(c) for n, c in features.num_configs("valid").items()}}
-    write_run(folder, features, complete | {"test": scores["test"]}, **options.get(problem, {}))
-    write_predictions(folder, scores)
+    write_run(folder, features, complete | {"test": predictions["test"]}, **options.get(problem, {}))
+    write_predictions(folder, predictions)
     if problem == "no scores":
         (folder / "predictions.npz").unlink()
     elif problem == "cut scores":
@@ -260,7 +293,8 @@ def test_a_wrong_member_is_refused_by_name(layout, tmp_path, rng, problem, said)
         ({"runs": []}, "runs: .* at least one run folder"),
         ({"runs": ["r/a", "r/b", "r/../r/a"]}, "runs: .* without repetition"),
         ({"runs": ["r/a", 3]}, "runs: 3 in the list is int, str wanted"),
-        ({"rounds": 0}, "rounds: 0"),
+        ({"max_models": 0}, "max_models: 0"),
+        ({"rounds": 20}, "rounds: no such setting of EnsembleConfig; it is called 'max_models' now"),
         ({"normalisation": "softmax"}, "normalisation: 'softmax' is not one of min_max, rank, raw, best"),
     ],
 )

@@ -55,14 +55,15 @@ def test_results_by_collection(splits):
         for model in ("gnn", "ensemble"):
             row = {"collection": c.name, "model": model, "weight": 1.0}
             for split in splits:
-                row |= {split: number / 10, f"{split}_least": -0.1, f"{split}_most": 0.9}
+                row |= {split: number / 10, f"{split}_min": -0.1, f"{split}_max": 0.9}
             rows.append(row)
     figure = plots.plot_results(pd.DataFrame(rows))
-    assert [axes.get_title() for axes in figure.axes] == list(splits)
+    assert [axes.get_title("left") for axes in figure.axes] == [f"{split} programs" for split in splits]
     for axes in figure.axes:
         assert [bar.get_height() for bar in axes.patches] == pytest.approx([n / 10 for n in range(5)] * 2)
         assert len({round(bar.get_x(), 6) for bar in axes.patches}) == 10, "no bar hides another"
-        assert [label.get_text() for label in axes.get_xticklabels()] == [c.name for c in COLLECTIONS]
+    labels = [label.get_text() for label in figure.axes[-1].get_xticklabels()]
+    assert labels == [c.name for c in COLLECTIONS]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["gnn", "ensemble"]
 
 
@@ -73,10 +74,13 @@ def test_importance_shows_the_most_used():
     assert [bar.get_width() for bar in axes.patches] == [26, 27, 28, 29, 30]
 
 
-def test_a_dot_a_file():
-    files = pd.DataFrame(
-        {"collection": ["a", "b", "a"], "nodes": [10, 20, 30], "configs": [100, 200, 300], "split": "train"}
-    )
-    (axes,) = plots.plot_survey(files).axes
-    assert [dots.get_offsets().tolist() for dots in axes.collections] == [[[10, 100], [30, 300]], [[20, 200]]]
-    assert axes.get_xscale() == axes.get_yscale() == "log"
+def test_weights_per_model_and_scores_per_run():
+    members = {
+        name: {"model": name[:1], "weight": weight, "valid": valid}
+        for name, weight, valid in (("a0", 0.25, 0.5), ("a1", 0.25, 0.6), ("b", 0.5, 0.4))
+    }
+    left, right = plots.plot_weights(members).axes
+    assert [label.get_text() for label in left.get_yticklabels()] == ["b", "a"]
+    assert [bar.get_width() for bar in left.patches] == [0.5, 0.5]
+    (runs,) = right.lines
+    assert list(runs.get_xdata()) == [0.5, 0.6, 0.4] and list(runs.get_ydata()) == ["a", "a", "b"]

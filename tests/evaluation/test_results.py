@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -56,7 +58,8 @@ def config(features, tmp_path):
             folder = tmp_path / "runs" / f"{model}-{c.slug}-s0"
             write_predictions(folder, scores)
             valid = collection_score(c.kind, own.labels("valid"), scores["valid"])
-            Artifact(folder, {"collection": c.name}, {"data": own.data}).finish(valid=valid)
+            facts = {"collection": c.name, "model": model, "seed": 0}
+            Artifact(folder, facts, {"data": own.data}).finish(valid=valid)
             runs.append(str(folder))
         folder = tmp_path / "made" / f"ensemble-{c.slug}"
         build_ensemble(EnsembleConfig(features=str(own.folder), runs=runs, folder=str(folder)))
@@ -75,7 +78,8 @@ def csv_of(tmp_path):
 
 def test_the_table_is_what_the_metrics_give(config, features, tmp_path):
     table = make_submission(config)
-    assert list(table["model"]) == ["gnn s0", "ranker s0", "ensemble"] * 5
+    assert list(table["run"]) == ["gnn s0", "ranker s0", "ensemble"] * 5
+    assert list(table["model"]) == ["gnn", "ranker", "ensemble"] * 5
     assert list(table["collection"].unique()) == [c.name for c in COLLECTIONS]
     solution = read_solution(features / "data" / "solution.csv")
     for c in COLLECTIONS:
@@ -94,7 +98,7 @@ def test_the_table_is_what_the_metrics_give(config, features, tmp_path):
                 test.append(metric(solution[f"{c.name}:{graph}"], places))
             for split, values in (("valid", valid), ("test", test)):
                 wanted = [np.mean(values), min(values), max(values)]
-                assert list(row[[split, f"{split}_least", f"{split}_most"]]) == pytest.approx(wanted)
+                assert list(row[[split, f"{split}_min", f"{split}_max"]]) == pytest.approx(wanted)
         weights = [m["weight"] for m in read_manifest(ensemble)["members"].values()]
         assert list(table.loc[table["collection"] == c.name, "weight"]) == [*weights, 1.0]
 
@@ -124,6 +128,51 @@ def test_csv_record_and_plot(config, features, tmp_path):
     assert csv.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
     assert "| mine |" in (csv.parent / "ledger.md").read_text()
     assert {path.name for path in csv.parent.iterdir()} == {"mine.csv", "mine.json", "mine.png", "ledger.md"}
+
+
+def test_runs_of_different_settings_are_not_pooled_whatever_their_names(config, features, tmp_path):
+    """gnn-s0 and gnn-s1 look like seeds of one model; their manifests say that they are two."""
+    (own,) = (Features(Path(f)) for f in config.features if f.endswith("tile-xla"))
+    runs, counts = [], {split: own.num_configs(split) for split in ("valid", "test")}
+    for seed in (0, 1, 2):
+        folder = tmp_path / "runs" / f"gnn-tile-xla-s{seed}"
+        predictions = {split: {n: np.arange(c) for n, c in by.items()} for split, by in counts.items()}
+        write_predictions(folder, predictions)
+        valid = collection_score("tile", own.labels("valid"), predictions["valid"])
+        facts = {"collection": "tile:xla", "width": 8 if seed else 4, "seed": seed}
+        Artifact(folder, facts, {"data": own.data}).finish(valid=valid)
+        runs.append(str(folder))
+    ensemble = tmp_path / "made" / "ensemble-tile-xla"
+    build_ensemble(EnsembleConfig(features=str(own.folder), runs=runs, folder=str(ensemble)))
+    pooled = results.pool_seeds(results.score_table([(own, ensemble)], None))
+    assert dict(zip(pooled["model"], pooled["seeds"], strict=True)) == {
+        "gnn s0": 1,
+        "gnn s1": 2,
+        "ensemble": 1,
+    }
+
+
+def test_the_csv_is_shown_in_words(config, tmp_path):
+    make_submission(config)
+    shown = results.preview_submission(config, rows=1)
+    lines = csv_of(tmp_path).read_text().splitlines()[1:]
+    assert list(shown["collection"]) == [c.name for c in COLLECTIONS]
+    for row in shown.to_dict("records"):
+        order = next(x for x in lines if x.startswith(f"{row['collection']}:{row['program']},"))
+        order = order.split(",")[1].split(";")
+        assert row["listed"] == len(order) and row["fastest first"] == ", ".join(order[:5])
+
+
+def test_an_ensemble_is_compared_with_its_models_on_each_graph(config, tmp_path):
+    folder = tmp_path / "made" / "ensemble-layout-xla-random"
+    table = results.compare_graphs(folder)
+    assert list(table.columns) == ["ensemble", *MODELS]
+    assert set(table.index) == {"v", "w"} and table.iloc[:, 0].is_monotonic_increasing
+    for model in MODELS:
+        wanted = read_manifest(tmp_path / "runs" / f"{model}-layout-xla-random-s0")
+        wanted = wanted["valid"]["per_graph"]
+        assert table[model].to_dict() == pytest.approx(wanted)
+    assert table["ensemble"].to_dict() == pytest.approx(read_manifest(folder)["valid"]["per_graph"])
 
 
 def without_solution(config, features, tmp_path):
@@ -205,22 +254,23 @@ def test_all_five_collections_are_needed(config):
 def test_a_run_may_be_submitted_alone(config, tmp_path):
     runs = [str(tmp_path / "runs" / f"gnn-{c.slug}-s0") for c in COLLECTIONS]
     table = make_submission(SubmissionConfig(**{**config.asdict(), "ensembles": runs}))
-    assert list(table["model"]) == ["gnn s0"] * 5 and set(table["weight"]) == {1.0}
+    assert list(table["run"]) == ["gnn s0"] * 5 and set(table["weight"]) == {1.0}
 
 
-def row(collection, model, valid, least=-0.25, most=1.0, weight=0.25):
+def row(collection, run, valid, low=-0.25, high=1.0, weight=0.25):
     return {
         "collection": collection,
-        "model": model,
+        "model": run.partition(" s")[0],
+        "run": run,
         "weight": weight,
         "valid": valid,
-        "valid_least": least,
-        "valid_most": most,
+        "valid_min": low,
+        "valid_max": high,
     }
 
 
 def test_seeds_are_pooled():
-    rows = [row("tile:xla", f"gnn s{seed}", seed / 10, least=-seed, most=seed) for seed in (2, 1, 11)]
+    rows = [row("tile:xla", f"gnn s{seed}", seed / 10, low=-seed, high=seed) for seed in (2, 1, 11)]
     rows += [row("tile:xla", "ensemble", 0.9, weight=1.0), row("layout:xla:random", "gnn s0", 0.5)]
     pooled = results.pool_seeds(pd.DataFrame(rows)).to_dict("records")
     assert [(r["collection"], r["model"], r["seeds"]) for r in pooled] == [
@@ -230,7 +280,7 @@ def test_seeds_are_pooled():
     ]
     first = pooled[0]
     assert (first["valid"], first["valid_spread"], first["weight"]) == pytest.approx((1.4 / 3, 1.0, 0.75))
-    assert (first["valid_least"], first["valid_most"]) == (-11, 11)
+    assert (first["valid_min"], first["valid_max"]) == (-11, 11)
     assert pooled[1]["valid_spread"] == 0
 
 
@@ -242,7 +292,7 @@ def test_the_table_as_text():
     assert len({len(line) for line in lines}) == 1, "columns line up"
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     assert cells[0] == ["collection", "model", "seeds", "weight", "valid"]
-    assert cells[1] == ["---", "---", "---:", "---:", "---:"]
+    assert [re.sub("-+", "-", cell) for cell in cells[1]] == [":-", ":-", "-:", "-:", ":-"]
     assert cells[2] == ["tile:xla", "gnn", "2", "0.50", "0.500 ± 0.100 [-0.25, 1.00]"]
     assert ["tile:xla", "extra", "1", "0.25", "0.125 [-0.25, 1.00]"] in cells
     assert cells[-3:] == [

@@ -1,13 +1,25 @@
 """Figures as PNG files."""
 
+import io
 from pathlib import Path
 
 from matplotlib.figure import Figure
+from PIL import Image
 
 from fastslow.core.files import atomic_path
 
 
-def save_figure(figure: Figure, path: Path) -> None:
-    """Write a figure as PNG, atomically."""
-    with atomic_path(path) as temporary:
-        figure.savefig(temporary, dpi=120)
+def save_figure(figure: Figure, path: Path, dpi: int = 120, colours: int | None = None) -> None:
+    """Write a figure as PNG, atomically; one version of matplotlib always writes the same bytes.
+
+    Args:
+        figure: The figure.
+        path: The PNG file.
+        dpi: Pixels per inch.
+        colours: Maximum number of colours, at most 256: a third of the size; all colours by default.
+    """
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=dpi)
+    with Image.open(buffer) as image, atomic_path(path) as temporary:
+        kept = image.convert("RGB").quantize(colours, dither=Image.Dither.NONE) if colours else image
+        kept.save(temporary, optimize=True)

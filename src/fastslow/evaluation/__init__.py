@@ -1,1 +1,1 @@
-"""What every model writes, and what is made of it: predictions, ensemble, tables, plots."""
+"""What every model writes, and what is built from it: ensemble, submission, tables, plots, HTML report."""

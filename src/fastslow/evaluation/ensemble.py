@@ -1,18 +1,19 @@
-"""The ensemble of one collection: a weighted mean of its members' normalised scores.
+"""The ensemble of one collection: a weighted mean of its members' normalised predictions.
 
-Runs that differ in their seed alone share a weight: on the few programs of valid a weight of its own for each
-fits their noise (measured by ``benchmarks/ensemble.py``).
+Runs that differ only in their seed share one weight: on the few programs of valid, separate weights would fit
+noise (measured by ``benchmarks/ensemble.py``).
 """
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from scipy.stats import rankdata
 
+from fastslow.competition.catalog import VALID
 from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import Artifact, read_manifest
 from fastslow.core.errors import DataError
@@ -28,20 +29,20 @@ from fastslow.evaluation.predictions import (
 from fastslow.features.store import Features
 
 
-def min_max(score: np.ndarray) -> np.ndarray:
-    """Predictions of a graph moved to 0 (fastest) to 1; all 0 where they are equal."""
-    span = score.max() - score.min()
-    return (score - score.min()) / span if span > 0 else np.zeros_like(score)
+def min_max(prediction: np.ndarray) -> np.ndarray:
+    """Rescale the predictions ``(C,)`` of one graph to 0 (fastest) .. 1; all 0 where they are equal."""
+    span = prediction.max() - prediction.min()
+    return (prediction - prediction.min()) / span if span > 0 else np.zeros_like(prediction)
 
 
-def rank_mean(score: np.ndarray) -> np.ndarray:
-    """Ranks of a graph's scores from 0 to 1, equal scores sharing their mean rank."""
-    return (rankdata(score) - 1) / max(len(score) - 1, 1)
+def rank_mean(prediction: np.ndarray) -> np.ndarray:
+    """Replace the predictions ``(C,)`` of one graph by ranks from 0 to 1; ties share their mean rank."""
+    return (rankdata(prediction) - 1) / max(len(prediction) - 1, 1)
 
 
-def raw(score: np.ndarray) -> np.ndarray:
-    """Predictions as they are."""
-    return score
+def raw(prediction: np.ndarray) -> np.ndarray:
+    """Return predictions unchanged."""
+    return prediction
 
 
 NORMALISATIONS = {"min_max": min_max, "rank": rank_mean, "raw": raw}
@@ -52,16 +53,17 @@ ENTRY = "fastslow.evaluation.ensemble:build_ensemble"
 class EnsembleConfig(Config):
     """Settings of the ensemble notebook."""
 
+    renamed = {"rounds": "max_models"}
     features: str = unkeyed("features/sample/layout-xla-random")
     """Features folder of the collection; any that was built from the same data will do."""
     runs: list[str] = [f"runs/sample/{m}-layout-xla-random-s0" for m in ("gnn", "ranker", "additive")]
     """Run folders of the members: networks, rankers, other ensembles."""
     folder: str = unkeyed("runs/sample/ensemble-layout-xla-random")
-    """Folder to write; it is itself a run folder."""
+    """Folder to write; it is a run folder like those of its members."""
     normalisation: Literal[*NORMALISATIONS, "best"] = "best"
-    """``min_max`` (each graph to 0..1), ``rank``, ``raw``, or ``best``: whichever scores best on valid."""
-    rounds: Positive = 20
-    """Models that the weight search may add, one at a time; the weights are shares of it."""
+    """``min_max`` (each graph to 0..1), ``rank``, ``raw``, or ``best``: the one that scores best on valid."""
+    max_models: Positive = 20
+    """Maximum number of models that the weight search adds, one at a time, with repetition."""
 
     def check(self) -> None:
         """Check ranges."""
@@ -70,43 +72,72 @@ class EnsembleConfig(Config):
         self.require(len(set(folders)) == len(folders), "runs", "a list without repetition")
 
     def members(self) -> dict[str, str]:
-        """Run folder by name: the folder's own name, or all of its path where two share one."""
+        """Return the run folder of each member by name: its last part, or the whole where two share it."""
         names = [Path(run).name for run in self.runs]
         return {
             name if names.count(name) == 1 else run: run for name, run in zip(names, self.runs, strict=True)
         }
 
-    def artifact(self) -> Artifact:
-        """The ensemble's folder; it depends on every member."""
-        features = Features(resolve(self.features))
-        members = {name: read_manifest(resolve(run))["fingerprint"] for name, run in self.members().items()}
+    def read_inputs(self) -> "Inputs":
+        """Open the features and read the manifest of each member.
+
+        Raises:
+            DataError: The features folder or a run is not finished.
+        """
+        manifests = {name: read_manifest(resolve(run)) for name, run in self.members().items()}
+        return Inputs(Features(resolve(self.features)), manifests)
+
+    def artifact(self, inputs: "Inputs | None" = None) -> Artifact:
+        """Return the ensemble's folder; it depends on every member.
+
+        Args:
+            inputs: What :meth:`read_inputs` returned; read here by default.
+        """
+        features, manifests = inputs or self.read_inputs()
+        members = {name: manifest["fingerprint"] for name, manifest in manifests.items()}
         settings = {**self.identity(), "runs": sorted(members)}
         settings |= {"model": "ensemble", "collection": features.collection.name}
         return Artifact(resolve(self.folder), settings, {"data": features.data, **members}, ENTRY)
 
 
-def read_member(folder: Path, features: Features) -> Predictions:
-    """Predictions of one run, refused where they are not of this collection and this data.
+class Inputs(NamedTuple):
+    """What an ensemble is built from, read once.
+
+    Args:
+        features: Features of the collection.
+        manifests: Manifest of each member by name.
+    """
+
+    features: Features
+    manifests: Mapping[str, dict]
+
+
+def read_member(folder: Path, manifest: Mapping, features: Features) -> Predictions:
+    """Read the predictions of one run and refuse those of another collection or of other data.
+
+    Args:
+        folder: The run folder.
+        manifest: Its manifest.
+        features: Features of the collection.
 
     Raises:
-        DataError: The run is not finished, belongs unkeyed, or its scores are incomplete.
+        DataError: The run is of another collection or of other data, or its predictions are incomplete.
     """
-    manifest = read_manifest(folder)
     collection = manifest["settings"].get("collection")
     if collection != features.collection.name:
         problem = f"a run of {collection}, {features.collection.name} wanted"
-        raise DataError(folder, problem, "Take it out of the ensemble's runs")
+        raise DataError(folder, problem, "Remove it from the ensemble's runs")
     if manifest["inputs"].get("data") != features.data:
         raise DataError(folder, "trained on other data files than the features", "Train it again on these")
-    scores = read_predictions(folder)
-    check_predictions(folder, scores, features)
-    return scores
+    predictions = read_predictions(folder)
+    check_predictions(folder, predictions, features)
+    return predictions
 
 
 def combine(
     members: Mapping[str, Predictions], split: str, normalisation: str, weights: Mapping[str, float]
-) -> dict:
-    """Weighted mean of normalised scores by graph; of one member alone, its scores as they are.
+) -> dict[str, np.ndarray]:
+    """Return the weighted mean of normalised predictions per graph; one member's are returned unchanged.
 
     Args:
         members: Predictions by member.
@@ -115,10 +146,10 @@ def combine(
         weights: Weight by member, adding up to 1.
 
     Returns:
-        ``(C,)`` float64 by graph.
+        ``(C,)`` float64 by graph, lower = predicted faster.
     """
     used = {name: weight for name, weight in weights.items() if weight}
-    if len(used) == 1:  # rounding in a normalisation could only merge scores
+    if len(used) == 1:  # rounding in a normalisation could only create ties
         return dict(members[next(iter(used))][split])
     normalise = NORMALISATIONS[normalisation]
     graphs = next(iter(members.values()))[split]
@@ -128,49 +159,62 @@ def combine(
     }
 
 
-def models_of(manifests: Mapping[str, dict]) -> list[list[str]]:
-    """The members that are one model with different seeds, and each other member alone.
+def models_of(manifests: Mapping[str, dict]) -> dict[str, list[str]]:
+    """Group runs that differ only in their seed: they are one model.
 
     Args:
-        manifests: By member.
+        manifests: Manifest by run.
+
+    Returns:
+        Runs by name of the model: that of its first run without collection and seed (``gnn`` for
+        ``gnn-tile-xla-s0``), or the run's full name where two models would share a name.
     """
-    models: dict[str, list[str]] = {}
-    for name, manifest in manifests.items():
+    groups: dict[str, list[str]] = {}
+    for run, manifest in manifests.items():
         settings = dict(manifest["settings"])
         seed = settings.pop("seed", None)
-        same = name if seed is None else digest([settings, manifest["inputs"]])
-        models.setdefault(same, []).append(name)
-    return list(models.values())
+        same = run if seed is None else digest([settings, manifest["inputs"]])
+        groups.setdefault(same, []).append(run)
+    runs = list(groups.values())
+    short = [_model_name(first, manifests[first]["settings"]) for first, *_ in runs]
+    return {name if short.count(name) == 1 else own[0]: own for name, own in zip(short, runs, strict=True)}
+
+
+def _model_name(run: str, settings: Mapping) -> str:
+    slug = settings.get("collection", "").replace(":", "-")
+    return run.removesuffix(f"-s{settings.get('seed')}").removesuffix(f"-{slug}")
 
 
 def search_weights(
     members: Mapping[str, Predictions],
     normalisation: str,
-    rounds: int,
-    valid_score,
-    models: Sequence[Sequence[str]] | None = None,
+    max_models: int,
+    valid_score: Callable[[dict[str, np.ndarray]], float],
+    models: Iterable[Sequence[str]] | None = None,
 ) -> dict[str, float]:
-    """Weights by greedy forward selection with replacement (Caruana et al. 2004).
+    """Search weights by greedy forward selection with replacement (Caruana et al., ICML 2004).
 
-    It starts from the best model alone and adds, one at a time, the model that helps the mean most, so
-    on valid the ensemble is never worse than its best model.
+    The search starts from the best model alone and adds, one at a time, the model that raises the valid score
+    of the mean most. The best mixture seen is returned, so on valid it scores at least as high as its best
+    model, seeds averaged; a single seed may score higher, and nothing is guaranteed on test.
 
     Args:
         members: Predictions by member.
         normalisation: One of ``NORMALISATIONS``.
-        rounds: Most models added.
-        valid_score: Function from scores by graph to the mean metric on valid.
-        models: Members that share a weight, such as the seeds of one model; each alone unless told.
+        max_models: Maximum number of models added, with repetition; weights are multiples of its inverse
+            or of a smaller number's.
+        valid_score: Function from predictions by graph to the mean metric on valid, higher is better.
+        models: Members that share a weight, such as the seeds of one model; by default each has its own.
 
     Returns:
         Weights by member, adding up to 1.
     """
-    models = [[name] for name in members] if models is None else models
+    models = [[name] for name in members] if models is None else list(models)
     chosen: Counter[int] = Counter()
     best, best_weights = -math.inf, {}
-    for total in range(1, rounds + 1):
+    for total in range(1, max_models + 1):
         trials = [_shares(models, chosen + Counter([tried]), total) for tried in range(len(models))]
-        values = [valid_score(combine(members, "valid", normalisation, weights)) for weights in trials]
+        values = [valid_score(combine(members, VALID, normalisation, weights)) for weights in trials]
         added = int(np.argmax(values))
         chosen[added] += 1
         if values[added] > best:
@@ -179,59 +223,63 @@ def search_weights(
 
 
 def _shares(models: Sequence[Sequence[str]], times: Mapping[int, int], total: int) -> dict[str, float]:
-    """Weight of each member where each model was chosen so many times out of ``total``."""
+    """Return the weight of each member where model ``i`` was chosen ``times[i]`` times out of ``total``."""
     return {name: times[number] / total / len(names) for number, names in enumerate(models) for name in names}
 
 
 def build_ensemble(config: EnsembleConfig) -> dict:
-    """Search weights on valid, combine the members' scores and write them like any run's.
+    """Search weights on valid, combine the members' predictions and write them as a run folder.
 
     Args:
         config: Settings.
 
     Returns:
-        The manifest: ``valid`` (mean and per graph), ``members`` (valid score, weight, folder of each),
-        ``gain`` over the best model alone on valid, ``normalisation``.
+        The manifest: ``valid`` (mean and per graph), ``members`` (valid score, weight, folder and model of
+        each), ``gain`` over the best model alone on valid (seeds averaged), ``normalisation``.
 
     Raises:
-        DataError: A member's scores are missing, foreign or broken; the member is named.
+        DataError: A member's predictions are missing, of another collection or broken; it is named.
     """
-    artifact = config.artifact()
+    inputs = config.read_inputs()
+    artifact = config.artifact(inputs)
     with artifact.building() as needed:
         if needed:
-            features = Features(resolve(config.features))
-            runs = {name: resolve(run) for name, run in config.members().items()}
-            members = {name: read_member(run, features) for name, run in runs.items()}
-            models = models_of({name: read_manifest(run) for name, run in runs.items()})
-            scores, facts = _ensemble(config, features, members, models)
-            write_predictions(artifact.folder, scores)
+            predictions, facts = _ensemble(config, *inputs)
+            write_predictions(artifact.folder, predictions)
             artifact.finish(**facts)
     return read_manifest(artifact.folder)
 
 
 def _ensemble(
-    config: EnsembleConfig, features: Features, members: dict[str, Predictions], models: list[list[str]]
+    config: EnsembleConfig, features: Features, manifests: Mapping[str, dict]
 ) -> tuple[Predictions, dict]:
-    labels, kind = features.labels("valid"), features.collection.kind
+    folders, models = config.members(), models_of(manifests)
+    members = {name: read_member(resolve(run), manifests[name], features) for name, run in folders.items()}
+    model_of = {run: model for model, runs in models.items() for run in runs}
+    labels, kind = features.labels(VALID), features.collection.kind
 
-    def valid_score(scores: dict) -> float:
-        return collection_score(kind, labels, scores)["mean"]
+    def valid_score(predictions: dict[str, np.ndarray]) -> float:
+        return collection_score(kind, labels, predictions)["mean"]
 
-    single = {name: valid_score(scores["valid"]) for name, scores in members.items()}
     tried = {}
     for normalisation in NORMALISATIONS if config.normalisation == "best" else (config.normalisation,):
-        weights = search_weights(members, normalisation, config.rounds, valid_score, models)
-        tried[normalisation] = weights, valid_score(combine(members, "valid", normalisation, weights))
+        weights = search_weights(members, normalisation, config.max_models, valid_score, models.values())
+        tried[normalisation] = weights, valid_score(combine(members, VALID, normalisation, weights))
     normalisation = max(tried, key=lambda name: tried[name][1])
     weights = tried[normalisation][0]
-    alone = (combine(members, "valid", normalisation, dict.fromkeys(m, 1 / len(m))) for m in models)
-    scores = {split: combine(members, split, normalisation, weights) for split in PREDICTED_SPLITS}
-    valid = collection_score(kind, labels, scores["valid"])
-    return scores, {
+    alone = [combine(members, VALID, normalisation, dict.fromkeys(m, 1 / len(m))) for m in models.values()]
+    combined = {split: combine(members, split, normalisation, weights) for split in PREDICTED_SPLITS}
+    valid = collection_score(kind, labels, combined[VALID])
+    return combined, {
         "valid": {**valid, "weights": f"{sum(w > 0 for w in weights.values())} of {len(weights)} members"},
         "members": {
-            name: {"valid": single[name], "weight": weights[name], "folder": run}
-            for name, run in config.members().items()
+            run: {
+                "valid": valid_score(members[run][VALID]),
+                "weight": weights[run],
+                "folder": folder,
+                "model": model_of[run],
+            }
+            for run, folder in folders.items()
         },
         "gain": valid["mean"] - max(map(valid_score, alone)),
         "normalisation": normalisation,

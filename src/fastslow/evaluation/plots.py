@@ -1,4 +1,4 @@
-"""The plots that the notebooks show; each returns a figure."""
+"""Plots of trainings, scores and weights for notebooks and reports; each function returns a figure."""
 
 from collections.abc import Mapping
 
@@ -6,12 +6,20 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from fastslow.competition.catalog import TEST, VALID
+
+_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")  # for the colour-blind too
+_ENSEMBLE = "0.25"
+_LABEL = {"rotation": 90, "ha": "center", "va": "bottom", "fontsize": 9, "weight": "bold"}
+_LABEL_HEIGHT = 0.2  # of a bar that has room for its label
+_MAX_LABELS = 60  # of graphs; more would overlap
+
 
 def plot_training(history: pd.DataFrame, title: str) -> Figure:
-    """Loss and valid score over the epochs of a network, or valid score over the rounds of a ranker.
+    """Plot loss and valid score over the epochs of a network, or valid score over the rounds of a ranker.
 
     Args:
-        history: Rows of a training's ``metrics.jsonl``; a network's has a column for each collection.
+        history: Rows of a training's ``metrics.jsonl``; a network's has a column per collection.
         title: Name of the run.
     """
     if "objective" in history:
@@ -35,57 +43,90 @@ def plot_training(history: pd.DataFrame, title: str) -> Figure:
 
 
 def plot_per_graph(per_graph: Mapping[str, float], title: str) -> Figure:
-    """The score of each graph, worst first, with the mean."""
+    """Plot the score of each graph, worst first, and their mean.
+
+    Args:
+        per_graph: Score by graph, higher is better.
+        title: Title of the figure.
+    """
     names = sorted(per_graph, key=per_graph.get)
     values = [per_graph[name] for name in names]
-    figure = Figure(figsize=(8, 1.2 + 0.25 * min(len(names), 60)), layout="constrained")
+    figure = Figure(figsize=(8, 1.2 + 0.25 * min(len(names), _MAX_LABELS)), layout="constrained")
     axes = figure.subplots()
     axes.barh(range(len(names)), values, color="tab:blue")
     axes.axvline(np.mean(values), color="black", linestyle="--", label=f"mean {np.mean(values):.3f}")
-    if len(names) <= 60:
+    if len(names) <= _MAX_LABELS:
         axes.set_yticks(range(len(names)), names, fontsize=7)
     axes.set(title=title, xlabel="score")
     axes.legend(loc="lower right")
     return figure
 
 
-def plot_results(table: pd.DataFrame) -> Figure:
-    """Every model's score by collection; bars are means, whiskers the least and the most of a graph.
+def plot_weights(members: Mapping[str, Mapping]) -> Figure:
+    """Plot the weight of each model in an ensemble and the valid score of each of its runs.
 
     Args:
-        table: What ``results.pool_seeds`` gives.
+        members: ``members`` of an ensemble's manifest: ``model``, ``weight`` and ``valid`` by run.
     """
-    splits = [split for split in ("valid", "test") if split in table]
+    table = pd.DataFrame.from_dict(dict(members), orient="index")
+    weights = table.groupby("model", sort=False)["weight"].sum()[::-1]
+    figure = Figure(figsize=(8, 1.3 + 0.4 * len(weights)), layout="constrained")
+    left, right = figure.subplots(1, 2, sharey=True)
+    left.bar_label(left.barh(weights.index, weights, color=_COLOURS[0]), fmt="%.2f", padding=3)
+    left.set(title="weight of each model", xlabel="weight (sum over seeds)", xlim=(0, 1.15))
+    right.plot(table["valid"], table["model"], "o", color=_COLOURS[1], markeredgecolor="0.2", alpha=0.8)
+    right.set(title="each run alone", xlabel="score on valid")
+    right.grid(axis="x", alpha=0.3)
+    return figure
+
+
+def plot_results(table: pd.DataFrame) -> Figure:
+    """Plot the score of every model per collection, one panel per split.
+
+    Bars are means over seeds; the thin line runs from the lowest to the highest graph of any seed.
+
+    Args:
+        table: As returned by :func:`fastslow.evaluation.results.pool_seeds`.
+    """
+    splits = [split for split in (VALID, TEST) if split in table]
     collections = list(dict.fromkeys(table["collection"]))
     # the ensemble last, also where its first collection lacks a model
     models = sorted(dict.fromkeys(table["model"]), key=lambda model: model == "ensemble")
-    figure = Figure(figsize=(10, 3.6 * len(splits)), layout="constrained")
-    for axes, split in zip(np.atleast_1d(figure.subplots(len(splits), 1)), splits, strict=True):
-        width = 0.8 / len(models)
+    figure = Figure(figsize=(10, 0.5 + 3.1 * len(splits)), layout="constrained")
+    panels = np.atleast_1d(figure.subplots(len(splits), 1, sharex=True))
+    for axes, split in zip(panels, splits, strict=True):
+        width = 0.84 / len(models)
         for position, model in enumerate(models):
             rows = table[table["model"] == model]
-            x = [
-                collections.index(c) + (position - (len(models) - 1) / 2) * width for c in rows["collection"]
-            ]
-            whiskers = [rows[split] - rows[f"{split}_least"], rows[f"{split}_most"] - rows[split]]
-            axes.bar(
-                x, rows[split], width, yerr=np.maximum(whiskers, 0), capsize=2, ecolor="0.4", label=model
-            )
+            x = np.array([collections.index(c) for c in rows["collection"]])
+            x = x + (position - (len(models) - 1) / 2) * width
+            colour = _ENSEMBLE if model == "ensemble" else _COLOURS[position % len(_COLOURS)]
+            axes.bar(x, rows[split], 0.9 * width, color=colour, label=model)
+            axes.vlines(x, rows[f"{split}_min"], rows[f"{split}_max"], color="0.55", linewidth=1)
+            for place, value in zip(x, rows[split], strict=True):
+                inside = "white" if value > _LABEL_HEIGHT else "0.25"
+                axes.text(place, 0.02, f"{value:.2f}", color=inside, **_LABEL)
         axes.axhline(0, color="black", linewidth=0.8)
         axes.set_xticks(range(len(collections)), collections)
-        axes.set(title=split, ylabel="Kendall tau (tile: 1 - slowdown)")
+        axes.set_title(f"{split} programs", loc="left", fontsize=11)
+        axes.set_ylabel("Kendall's tau\n(tile: 1 - slowdown)")
         axes.grid(axis="y", alpha=0.3)
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside right upper")
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(
+        *axes.get_legend_handles_labels(), loc="outside upper right", ncols=len(models), frameon=False
+    )
+    figure.supxlabel("bars: mean over seeds; thin lines: lowest to highest program", fontsize=9, color="0.35")
     return figure
 
 
 def plot_importance(importance: pd.DataFrame, title: str, top: int = 20) -> Figure:
-    """Gain of a ranker's most used columns.
+    """Plot the gain of the columns that a ranker used most.
 
     Args:
-        importance: ``column`` and ``gain``, most first.
+        importance: ``column`` and ``gain``, largest gain first.
         title: Name of the run.
-        top: How many columns.
+        top: Number of columns shown.
     """
     rows = importance.head(top)[::-1]
     figure = Figure(figsize=(8, 1 + 0.25 * len(rows)), layout="constrained")
@@ -93,19 +134,4 @@ def plot_importance(importance: pd.DataFrame, title: str, top: int = 20) -> Figu
     axes.barh(rows["column"], rows["gain"], color="tab:orange")
     axes.tick_params(axis="y", labelsize=8)
     axes.set(title=f"{title}: gain", xlabel="total gain of splits")
-    return figure
-
-
-def plot_survey(files: pd.DataFrame) -> Figure:
-    """Nodes against configurations of every file, by collection.
-
-    Args:
-        files: What ``survey.survey`` gives.
-    """
-    figure = Figure(figsize=(8, 4.5), layout="constrained")
-    axes = figure.subplots()
-    for collection, rows in files.groupby("collection", sort=False):
-        axes.scatter(rows["nodes"], rows["configs"], s=12, alpha=0.6, label=collection)
-    axes.set(xscale="log", yscale="log", xlabel="nodes", ylabel="configurations", title="one dot a file")
-    axes.legend()
     return figure

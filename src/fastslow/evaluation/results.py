@@ -1,18 +1,20 @@
-"""From ensembles to a checked submission and one table of what every model scored."""
+"""From ensembles to a checked submission and one table of the score of every model."""
 
 import hashlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from fastslow.competition.catalog import COLLECTIONS
-from fastslow.competition.metrics import collection_score, competition_score
+from fastslow.competition.catalog import COLLECTIONS, TEST, VALID, Collection
+from fastslow.competition.metrics import TOP_K, collection_score, competition_score
 from fastslow.core.artifacts import Artifact, read_manifest
 from fastslow.core.errors import ConfigError
 from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path
 from fastslow.core.settings import Config, resolve, unkeyed
+from fastslow.evaluation.ensemble import models_of
 from fastslow.evaluation.plots import plot_results
 from fastslow.evaluation.predictions import PREDICTED_SPLITS, check_predictions, read_predictions
 from fastslow.features.store import Features
@@ -21,7 +23,7 @@ from fastslow.kaggle.solution import read_solution, score_submission
 from fastslow.kaggle.submission import SAMPLE, check_submission, ranking, write_submission
 
 SOLUTION = "solution.csv"
-_SCOPES = {  # what means are taken over; a model may be of layout alone
+_SCOPES = {  # collections that a mean is taken over; a model may be of layout alone
     "mean of layouts": [c.name for c in COLLECTIONS if c.kind == "layout"],
     "mean of five": [c.name for c in COLLECTIONS],
 }
@@ -33,13 +35,13 @@ class SubmissionConfig(Config):
     """Settings of the submission notebook."""
 
     data_root: str = unkeyed("data/sample")
-    """Folder that holds ``npz_all/`` and, where known, ``sample_submission.csv`` and ``solution.csv``."""
+    """Folder that holds ``npz_all/`` and, if any, ``sample_submission.csv`` and ``solution.csv``."""
     features: list[str] = [f"features/sample/{c.slug}" for c in COLLECTIONS]
     """Features folders, one for each of the five collections."""
     ensembles: list[str] = [f"runs/sample/ensemble-{c.slug}" for c in COLLECTIONS]
-    """Ensemble (or run) folders whose scores are submitted, in the order of ``features``."""
+    """Ensemble (or run) folders whose predictions are submitted, in the order of ``features``."""
     csv: str = "submissions/sample.csv"
-    """The file to write; its record and plot take its name."""
+    """CSV file to write; its record (``.json``) and plot (``.png``) are written beside it."""
     folder: str = unkeyed("runs/sample/submission")
     """Folder of the executed notebook and the manifest."""
 
@@ -50,7 +52,7 @@ class SubmissionConfig(Config):
             raise ConfigError(f"ensembles: {len(self.ensembles)} folders for {len(self.features)} features")
 
     def artifact(self) -> Artifact:
-        """The submission; it depends on the ensembles, and on the data's two CSVs where they are there."""
+        """Return the submission's folder; it depends on the ensembles and on the data's CSVs, if any."""
         inputs = {ensemble: read_manifest(resolve(ensemble))["fingerprint"] for ensemble in self.ensembles}
         root, csv = resolve(self.data_root), resolve(self.csv)
         for name in (SAMPLE, SOLUTION):
@@ -63,16 +65,16 @@ class SubmissionConfig(Config):
 def make_submission(config: SubmissionConfig) -> pd.DataFrame:
     """Write the CSV, read it back, check it, score it where labels are known, and record all that.
 
-    Beside ``<name>.csv`` come ``<name>.json`` (members, weights, scores, checksum) and ``<name>.png``.
+    ``<name>.json`` (members, weights, scores, checksum) and ``<name>.png`` are written beside ``<name>.csv``.
 
     Args:
         config: Settings.
 
     Returns:
-        The table: one row a collection and model, see :func:`score_table`.
+        The table of :func:`score_table`: one row per collection and run.
 
     Raises:
-        DataError: Scores, the CSV or the data are not as they must be.
+        DataError: Predictions, the CSV or the data are missing, incomplete or inconsistent.
     """
     artifact = config.artifact()
     with artifact.building() as needed:
@@ -93,12 +95,12 @@ def _submission(config: SubmissionConfig, root: Path, csv: Path) -> None:
         )
     by_id, weights = {}, {}
     for features, folder in pairs:
-        name, scores = features.collection.name, read_predictions(folder)
-        check_predictions(folder, scores, features)
-        by_id |= {f"{name}:{graph}": score for graph, score in scores["test"].items()}
+        name, predictions = features.collection.name, read_predictions(folder)
+        check_predictions(folder, predictions, features)
+        by_id |= {f"{name}:{graph}": prediction for graph, prediction in predictions[TEST].items()}
         members = read_manifest(folder).get("members", {folder.name: {"weight": 1.0}})
         weights[name] = {member: facts["weight"] for member, facts in members.items()}
-    # checked under a name of its own: a CSV that fails the check never takes the name of a good one
+    # checked under a temporary name: a CSV that fails the check never replaces a good one
     solution = read_solution(root / SOLUTION) if (root / SOLUTION).is_file() else None
     with atomic_path(csv) as temporary:
         write_submission(temporary, by_id, root)
@@ -122,98 +124,149 @@ def _submission(config: SubmissionConfig, root: Path, csv: Path) -> None:
     )
 
 
+def preview_submission(config: SubmissionConfig, rows: int = 2) -> pd.DataFrame:
+    """Return the first rows of each collection in the CSV, readable.
+
+    Args:
+        config: Settings.
+        rows: Number of rows per collection.
+
+    Returns:
+        ``collection``, ``program``, ``listed`` (number of configurations in the row) and ``fastest first``
+        (the first five of them).
+    """
+    csv = pd.read_csv(resolve(config.csv), dtype=str)
+    named = csv["ID"].str.rpartition(":")
+    listed = csv["TopConfigs"].str.split(";")
+    table = pd.DataFrame({"collection": named[0], "program": named[2], "listed": listed.str.len()})
+    table["fastest first"] = listed.str[:TOP_K].str.join(", ")
+    return table.groupby("collection", sort=False).head(rows).reset_index(drop=True)
+
+
 def score_table(pairs: list[tuple[Features, Path]], solution: dict | None) -> pd.DataFrame:
-    """What every member and every ensemble scores.
+    """Score every member and every ensemble.
 
     Args:
         pairs: Features and ensemble folder of each collection.
         solution: True test runtimes by ID, None where they are not known.
 
     Returns:
-        Columns ``collection``, ``model`` (run folder's name without the collection), ``weight``, ``valid``,
-        ``valid_least`` and ``valid_most`` (of a graph), and, where the solution is known, ``test``,
-        ``test_least``, ``test_most``. Kendall's tau for layout, 1 - slowdown of the five best for tile; on
-        test as a submission scores, which lists equal scores in file order.
+        One row per collection and run: ``collection``, ``model`` (shared by its seeds), ``run``, ``weight``,
+        ``valid``, ``valid_min`` and ``valid_max`` (over graphs) and, where the solution is known, ``test``,
+        ``test_min``, ``test_max``. Kendall's tau for layout, 1 - slowdown of the top 5 for tile; test scores
+        are those of a submission, which breaks ties by file order.
     """
     rows = []
     for features, folder in pairs:
-        name, kind = features.collection.name, features.collection.kind
-        prefix = f"{name}:"
+        collection, prefix = features.collection, f"{features.collection.name}:"
         truth = {i.removeprefix(prefix): r for i, r in (solution or {}).items() if i.startswith(prefix)}
-        members = read_manifest(folder).get("members", {})
-        runs = [(member, facts["weight"], resolve(facts["folder"])) for member, facts in members.items()]
-        for model, weight, run in [*runs, (folder.name, 1.0, folder)]:
-            row = {"collection": name, "model": _model_name(model, features), "weight": weight}
-            row |= _spread("valid", read_manifest(run)["valid"])
+        for model, run, weight, path in _runs(folder):
+            row = {"collection": collection.name, "model": _short(model, collection)}
+            row |= {"run": _short(run, collection), "weight": weight}
+            row |= _spread(VALID, read_manifest(path)["valid"])
             if truth:
-                row |= _spread(
-                    "test", collection_score(kind, truth, _as_submitted(read_predictions(run)["test"]))
-                )
+                places = _as_submitted(read_predictions(path)[TEST])
+                row |= _spread(TEST, collection_score(collection.kind, truth, places))
             rows.append(row)
     return pd.DataFrame(rows)
 
 
-def _as_submitted(scores: dict) -> dict:
-    """The place of each configuration in the order that a submission lists."""
-    return {graph: np.argsort(ranking(score, "layout")) for graph, score in scores.items()}
+def _runs(folder: Path) -> Iterator[tuple[str, str, float, Path]]:
+    """Yield model, name, weight and folder of each member of an ensemble, then those of itself."""
+    manifest = read_manifest(folder)
+    for name, member in manifest.get("members", {}).items():
+        yield member["model"], name, member["weight"], resolve(member["folder"])
+    (model,) = models_of({folder.name: manifest})
+    yield model, folder.name, 1.0, folder
 
 
-def _model_name(run: str, features: Features) -> str:
-    """``gnn s0`` for ``gnn-layout-xla-random-s0``, ``ensemble`` for ``ensemble-layout-xla-random``."""
-    return run.replace(f"-{features.collection.slug}", "").replace("-", " ")
+def compare_graphs(ensemble: Path) -> pd.DataFrame:
+    """Compare an ensemble with each of its models on every valid graph.
+
+    Args:
+        ensemble: The ensemble's folder.
+
+    Returns:
+        One row per graph, worst for the ensemble first: its score and that of each model, seeds averaged.
+    """
+    scores = [
+        pd.Series(read_manifest(path)["valid"]["per_graph"], name=model)
+        for model, _, _, path in _runs(ensemble)
+    ]
+    table = pd.concat(scores, axis=1).T.groupby(level=0, sort=False).mean().T
+    own = table.columns[-1]
+    return table[[own, *table.columns[:-1]]].sort_values(own).rename_axis("graph")
+
+
+def _as_submitted(predictions: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the place of each configuration in the order that a submission lists, ``(C,)`` per graph."""
+    return {graph: np.argsort(ranking(values, "layout")) for graph, values in predictions.items()}
+
+
+def _short(name: str, collection: Collection) -> str:
+    """Return ``gnn s0`` for ``gnn-layout-xla-random-s0``, ``ensemble`` for ``ensemble-layout-xla-random``."""
+    return name.replace(f"-{collection.slug}", "").replace("-", " ")
 
 
 def _spread(split: str, score: dict) -> dict:
     values = score["per_graph"].values()
-    return {split: score["mean"], f"{split}_least": min(values), f"{split}_most": max(values)}
+    return {split: score["mean"], f"{split}_min": min(values), f"{split}_max": max(values)}
 
 
 def pool_seeds(table: pd.DataFrame) -> pd.DataFrame:
-    """One row a collection and kind of model: seeds averaged.
+    """Average over seeds: one row per collection and model.
 
     Args:
-        table: What :func:`score_table` gives.
+        table: As returned by :func:`score_table`.
 
     Returns:
-        The same columns and ``seeds``; weights are summed, ``<split>`` is the mean over seeds,
-        ``<split>_spread`` the largest less the smallest of them, and least and most are over the graphs of
-        all seeds.
+        ``collection``, ``model``, ``seeds`` (count), ``weight`` (sum) and per split ``<split>`` (mean over
+        seeds), ``<split>_spread`` (maximum minus minimum of them), ``<split>_min`` and ``<split>_max`` (over
+        the graphs of all seeds).
     """
-    kind = table["model"].str.replace(r" s\d+$", "", regex=True).rename("kind")
-    splits = [split for split in PREDICTED_SPLITS if split in table]
-    columns = {"seeds": ("model", "size"), "weight": ("weight", "sum")}
-    for split in splits:
+    columns = {"seeds": ("run", "size"), "weight": ("weight", "sum")}
+    for split in _scored_splits(table):
         columns[split] = (split, "mean")
         columns[f"{split}_spread"] = (split, lambda values: values.max() - values.min())
-        columns[f"{split}_least"] = (f"{split}_least", "min")
-        columns[f"{split}_most"] = (f"{split}_most", "max")
-    pooled = table.groupby(["collection", kind], sort=False).agg(**columns).reset_index()
-    return pooled.rename(columns={"kind": "model"})
+        columns[f"{split}_min"] = (f"{split}_min", "min")
+        columns[f"{split}_max"] = (f"{split}_max", "max")
+    return table.groupby(["collection", "model"], sort=False).agg(**columns).reset_index()
 
 
-def format_table(table: pd.DataFrame) -> str:
-    """The pooled table as Markdown for a terminal or a README, with the means over collections."""
+def _scored_splits(table: pd.DataFrame) -> list[str]:
+    return [split for split in PREDICTED_SPLITS if split in table]
+
+
+def readable_table(table: pd.DataFrame) -> pd.DataFrame:
+    """Pool seeds and put the scores into words, with the means over collections below.
+
+    Args:
+        table: As returned by :func:`score_table`.
+
+    Returns:
+        Strings: ``collection``, ``model``, ``seeds``, ``weight`` and each split as
+        ``mean ± half the range over seeds [minimum, maximum over graphs]``.
+    """
     pooled = pool_seeds(table)
-    splits = [split for split in PREDICTED_SPLITS if split in pooled]
-    lines = [
-        ["collection", "model", "seeds", "weight", *splits],
-        ["---", "---", *["---:"] * (2 + len(splits))],
-    ]
-    for row in pooled.to_dict("records"):
-        cells = [
-            f"{row[s]:.3f} ± {row[f'{s}_spread'] / 2:.3f}" if row["seeds"] > 1 else f"{row[s]:.3f}"
-            for s in splits
-        ]
-        graphs = [f"[{row[f'{s}_least']:.2f}, {row[f'{s}_most']:.2f}]" for s in splits]
-        cells = [f"{cell} {graph}" for cell, graph in zip(cells, graphs, strict=True)]
-        lines.append([row["collection"], row["model"], str(row["seeds"]), f"{row['weight']:.2f}", *cells])
+    splits = _scored_splits(pooled)
+    shown = pooled[["collection", "model"]].assign(
+        seeds=pooled["seeds"].astype(str), weight=pooled["weight"].map("{:.2f}".format)
+    )
+    for s in splits:
+        half = (pooled[f"{s}_spread"] / 2).map(" ± {:.3f}".format).where(pooled["seeds"] > 1, "")
+        ends = [pooled[f"{s}_{end}"].map("{:.2f}".format) for end in ("min", "max")]
+        shown[s] = pooled[s].map("{:.3f}".format) + half + " [" + ends[0] + ", " + ends[1] + "]"
+    means = []
     for scope, names in _SCOPES.items():
         for model, rows in pooled[pooled["collection"].isin(names)].groupby("model", sort=False):
             if len(rows) == len(names):
-                means = [f"**{rows[split].mean():.3f}**" for split in splits]
-                lines.append([f"**{scope}**", model, str(rows["seeds"].iloc[0]), "", *means])
-    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-    return "\n".join(
-        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |"
-        for line in lines
-    )
+                facts = {"collection": f"**{scope}**", "model": model, "seeds": str(rows["seeds"].iloc[0])}
+                means.append({**facts, "weight": "", **{s: f"**{rows[s].mean():.3f}**" for s in splits}})
+    return pd.concat([shown, pd.DataFrame(means)], ignore_index=True)
+
+
+def format_table(table: pd.DataFrame) -> str:
+    """Format :func:`readable_table` as Markdown, for a terminal or a README."""
+    shown = readable_table(table)
+    aligned = ["right" if name in ("seeds", "weight") else "left" for name in shown]
+    return shown.to_markdown(index=False, disable_numparse=True, colalign=aligned)

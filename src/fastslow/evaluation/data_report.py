@@ -1,0 +1,208 @@
+"""Show competition files: one program, one configuration in words, runtimes, repeated configurations."""
+
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from fastslow.competition import node_columns
+from fastslow.competition.catalog import COLLECTIONS, TRAIN, VALID, Program, get_collection, list_programs
+from fastslow.competition.opcodes import opcode_name
+from fastslow.competition.reader import CompetitionFile, read_competition_file
+from fastslow.competition.schema import ROLES
+from fastslow.competition.survey import SurveyConfig
+from fastslow.core.npz_io import read_headers
+from fastslow.core.progress import progress
+from fastslow.core.settings import NonNegative, Positive, resolve
+from fastslow.features.config_tensors import config_tensors
+
+_LAYOUT_COLLECTIONS = tuple(c.name for c in COLLECTIONS if c.kind == "layout")
+_UNSET = "{}"
+_REPEATED, _DISTINCT, _RANGE = "#e69f00", "#0072b2", "0.6"
+
+
+class DataReportConfig(SurveyConfig):
+    """Settings of the notebook that looks at the data."""
+
+    collection: Literal[*_LAYOUT_COLLECTIONS] = "layout:xla:random"
+    """Layout collection whose programs are shown."""
+    split: Literal[TRAIN, VALID] = TRAIN
+    """Split whose programs are shown; test files carry no runtimes."""
+    program: str = ""
+    """File name, without ``.npz``, of the program shown in detail; empty: the one with the fewest nodes."""
+    configuration: NonNegative = 0
+    """Number of the configuration that is put into words, from 0 in file order."""
+    max_programs: Positive = 24
+    """Maximum number of programs whose runtimes and repeated configurations are compared."""
+
+
+def _programs(config: DataReportConfig) -> list[Program]:
+    return list_programs(resolve(config.data_root), get_collection(config.collection), config.split)
+
+
+def read_program(config: DataReportConfig) -> CompetitionFile:
+    """Read the program that is shown in detail.
+
+    Args:
+        config: Settings.
+
+    Raises:
+        ConfigError: No program has that name, or it has no such configuration.
+        DataError: The split is missing or the file is broken.
+    """
+    paths = {program.name: program.path for program in _programs(config)}
+    name = config.program or min(paths, key=lambda name: read_headers(paths[name])["node_opcode"].shape)
+    config.require(name in paths, "program", f"one of {', '.join(paths)}")
+    program = read_competition_file(paths[name], "layout", labelled=True)
+    allowed = f"below {len(program.runtime)}, the number of configurations of {name}"
+    config.require(config.configuration < len(program.runtime), "configuration", allowed)
+    return program
+
+
+def describe_configuration(program: CompetitionFile, configuration: int) -> pd.DataFrame:
+    """Put one configuration into words: the layout of each tensor of each configurable node.
+
+    Args:
+        program: A layout file.
+        configuration: Number of the configuration.
+
+    Returns:
+        One row per tensor, those that the configuration sets first: ``node`` (opcode and number), ``tensor``
+        (output, input, kernel), ``shape``, ``layout`` (dimensions minor to major, as XLA prints them) and the
+        same ``in words``.
+    """
+    ids = program.node_config_ids
+    tensors = config_tensors(program.node_feat, program.node_opcode, program.edge_index, ids)
+    rows = []
+    for position, role in np.argwhere(tensors.known):
+        sizes = tensors.dims[position, role, : tensors.rank[position, role]]
+        layout = program.layouts[program.codes[configuration, position, role]]
+        order = layout[layout >= 0].tolist()
+        rows.append(
+            {
+                "node": f"{opcode_name(int(program.node_opcode[ids[position]]))} #{ids[position]}",
+                "tensor": ROLES[role],
+                "shape": _shape(program.node_feat[tensors.source_ids[position, role]], sizes),
+                "layout": f"{{{','.join(map(str, order))}}}",
+                "in words": _in_words(order, sizes),
+            }
+        )
+    rows.sort(key=lambda row: row["layout"] == _UNSET)
+    return pd.DataFrame(rows, columns=["node", "tensor", "shape", "layout", "in words"])
+
+
+def _shape(row: np.ndarray, sizes: np.ndarray) -> str:
+    """Return a shape as in HLO's text (``f32[8,128]``) from a node's features ``(140,)`` and its sizes."""
+    element_type = node_columns.ELEMENT_TYPES[np.argmax(row[node_columns.ELEMENT_TYPE])]
+    return f"{element_type}[{','.join(map(str, sizes))}]"
+
+
+def _in_words(order: list[int], sizes: np.ndarray) -> str:
+    if not order:
+        return "left to the compiler"
+    named = [f"{axis} (size {sizes[axis]})" if axis < len(sizes) else str(axis) for axis in order]
+    return f"dimension {named[0]} is contiguous in memory" + "".join(f", then {name}" for name in named[1:])
+
+
+def compare_programs(config: DataReportConfig) -> pd.DataFrame:
+    """Read runtimes and configurations of the programs of a split.
+
+    Args:
+        config: Settings.
+
+    Returns:
+        One row per program, widest spread first: ``name``, ``nodes``, ``configs``, ``distinct`` (different
+        configurations), ``repeated`` (the others), ``runtimes`` (different ones), ``median`` and ``slowest``
+        runtime over the fastest.
+    """
+    rows = []
+    for program in progress(_programs(config)[: config.max_programs], desc="runtimes", unit="file"):
+        file = read_competition_file(program.path, "layout", labelled=True)
+        distinct = len({codes.tobytes() for codes in file.codes})
+        relative = file.runtime / file.runtime.min()
+        rows.append(
+            {
+                "name": program.name,
+                "nodes": len(file.node_opcode),
+                "configs": len(file.runtime),
+                "distinct": distinct,
+                "repeated": len(file.runtime) - distinct,
+                "runtimes": len(np.unique(file.runtime)),
+                "median": float(np.median(relative)),
+                "slowest": float(relative.max()),
+            }
+        )
+    return pd.DataFrame(rows).sort_values("slowest", ascending=False, ignore_index=True)
+
+
+def plot_survey(files: pd.DataFrame) -> Figure:
+    """Plot nodes against configurations of every file, one colour per collection.
+
+    Args:
+        files: As returned by :func:`fastslow.competition.survey.survey`.
+    """
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    axes = figure.subplots()
+    for collection, rows in files.groupby("collection", sort=False):
+        ring = collection.endswith("default")  # both searches hold the same programs: a ring around a dot
+        colour = f"C{len(axes.collections)}"
+        fill = "none" if ring else colour
+        size = {"s": 45, "linewidths": 0.8} if ring else {"s": 12, "linewidths": 0}
+        axes.scatter(
+            rows["nodes"],
+            rows["configs"],
+            alpha=0.6,
+            facecolors=fill,
+            edgecolors=colour,
+            label=collection,
+            **size,
+        )
+    axes.set(xscale="log", yscale="log", xlabel="nodes", ylabel="configurations", title="one dot per file")
+    axes.legend()
+    return figure
+
+
+def plot_runtimes(program: CompetitionFile) -> Figure:
+    """Plot the histogram of a program's runtimes, as multiples of the fastest.
+
+    Args:
+        program: A labelled layout file.
+    """
+    relative = program.runtime / program.runtime.min()
+    figure = Figure(figsize=(8, 3.2), layout="constrained")
+    axes = figure.subplots()
+    axes.hist(relative, bins=60, color=_DISTINCT)
+    axes.axvline(
+        np.median(relative), color="black", linestyle="--", label=f"median {np.median(relative):.2f}"
+    )
+    sizes = f"{len(relative):,} configurations, slowest / fastest {relative.max():.2f}"
+    axes.set(
+        title=f"{program.path.stem}: {sizes}",
+        xlabel=f"runtime / fastest (1 = {program.runtime.min():,} ns; sample competition: cycles)",
+        ylabel="configurations",
+    )
+    axes.legend()
+    return figure
+
+
+def plot_programs(programs: pd.DataFrame) -> Figure:
+    """Plot distinct and repeated configurations of each program, and how far its runtimes spread.
+
+    Args:
+        programs: As returned by :func:`compare_programs`.
+    """
+    rows = programs[::-1]
+    figure = Figure(figsize=(10, 1.4 + 0.22 * len(rows)), layout="constrained")
+    left, right = figure.subplots(1, 2, sharey=True)
+    left.barh(rows["name"], rows["distinct"], color=_DISTINCT, label="distinct")
+    left.barh(rows["name"], rows["repeated"], left=rows["distinct"], color=_REPEATED, label="repeated")
+    left.plot(rows["runtimes"], rows["name"], "|", color="white", markersize=9, label="different runtimes")
+    left.set(title="configurations", xlabel="count")
+    left.tick_params(axis="y", labelsize=7)
+    right.hlines(rows["name"], 1, rows["slowest"], color=_RANGE, linewidth=3, label="fastest to slowest")
+    right.plot(rows["median"], rows["name"], "|", color="black", markersize=9, label="median")
+    right.set(title="spread of runtimes", xlabel="runtime / fastest")
+    for axes in (left, right):
+        axes.legend(loc="lower right", fontsize="small", facecolor="0.85")
+    return figure

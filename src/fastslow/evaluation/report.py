@@ -1,0 +1,156 @@
+"""Render the executed notebooks of a run to HTML, with one index page; no network is needed to view them."""
+
+import base64
+import html
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+import nbformat
+import pandas as pd
+from nbconvert import HTMLExporter
+
+from fastslow.core.artifacts import MANIFEST, read_manifest
+from fastslow.core.errors import DataError
+from fastslow.core.files import atomic_path
+from fastslow.core.progress import progress
+from fastslow.core.settings import Config, resolve
+from fastslow.evaluation.results import readable_table
+from fastslow.kaggle.ledger import read_record
+
+NOTEBOOK = "notebook.ipynb"
+INDEX = "index.html"
+# JupyterLab's look without the scripts that it would fetch from a CDN: static pages need none of them
+_TEMPLATE = """{% extends 'lab/index.html.j2' %}
+{% block html_head_js %}{% endblock %}
+{% block jupyter_widgets %}{% endblock %}
+{% block html_head_js_mathjax %}{% endblock %}
+{% block html_head_js_mermaidjs %}{% endblock %}
+"""
+_STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 70em; margin: 2em auto; padding: 0 1em; color: #222 }
+table { border-collapse: collapse } th, td { padding: .2em .8em; border-bottom: 1px solid #ddd }
+th { text-align: left } td:nth-child(3), td:nth-child(4) { text-align: right }
+ul { columns: 2; list-style: none; padding: 0 } img { width: 100%; max-width: 800px; border: 1px solid #ddd }
+"""
+
+
+class ReportConfig(Config):
+    """Settings of the HTML report of a run."""
+
+    name: str = "sample"
+    """Name of the run: the notebooks under ``runs/NAME`` and ``features/NAME`` are rendered."""
+
+    def check(self) -> None:
+        """Check the name."""
+        plain = self.name and Path(self.name).name == self.name and not self.name.startswith(".")
+        self.require(bool(plain), "name", "a plain folder name")
+
+    @property
+    def run(self) -> Path:
+        """Folder of the run."""
+        return resolve(f"runs/{self.name}")
+
+
+class Page(NamedTuple):
+    """One executed notebook and the page that it becomes.
+
+    Args:
+        stage: ``features``, ``training``, ``ensemble`` or ``submission``.
+        title: Name of the folder that the notebook wrote.
+        notebook: The executed notebook.
+        target: The HTML file.
+    """
+
+    stage: str
+    title: str
+    notebook: Path
+    target: Path
+
+
+def render_report(config: ReportConfig) -> Path:
+    """Render every executed notebook of a run to HTML and write an index page.
+
+    Pages newer than their notebook are kept. Everything is written to ``runs/NAME/report``.
+
+    Args:
+        config: Settings.
+
+    Returns:
+        The index page.
+
+    Raises:
+        DataError: The run is missing or has no finished submission.
+    """
+    if not (config.run / "submission" / MANIFEST).is_file():
+        raise DataError(config.run, "no finished submission there", "Run `make submit` first")
+    csv = resolve(read_manifest(config.run / "submission")["settings"]["csv"])
+    pages = list_pages(config)
+    exporter = HTMLExporter(raw_template=_TEMPLATE)
+    for page in progress(pages, desc="report", unit="page"):
+        if not _is_current(page):
+            _render(page, exporter)
+    index = config.run / "report" / INDEX
+    with atomic_path(index) as temporary:
+        temporary.write_text(_index(config.name, csv, pages, index.parent), encoding="utf-8")
+    return index
+
+
+def list_pages(config: ReportConfig) -> list[Page]:
+    """Return the executed notebooks of a run in the order of their stages."""
+    report, pages = config.run / "report", []
+    for kind, root in (("features", resolve(f"features/{config.name}")), ("runs", config.run)):
+        for notebook in sorted(root.rglob(NOTEBOOK)):
+            title = notebook.parent.relative_to(root).as_posix()
+            stage = "features" if kind == "features" else _stage(notebook.parent)
+            pages.append(Page(stage, title, notebook, report / kind / f"{title}.html"))
+    order = ("features", "training", "ensemble", "submission")
+    return sorted(pages, key=lambda page: order.index(page.stage))
+
+
+def _stage(folder: Path) -> str:
+    """Return the stage that wrote a folder of ``runs/``, from the settings in its manifest."""
+    settings = read_manifest(folder)["settings"]
+    if settings.get("model") == "ensemble":
+        return "ensemble"
+    return "submission" if "csv" in settings else "training"
+
+
+def _is_current(page: Page) -> bool:
+    return page.target.is_file() and page.target.stat().st_mtime_ns > page.notebook.stat().st_mtime_ns
+
+
+def _render(page: Page, exporter: HTMLExporter) -> None:
+    try:
+        notebook = nbformat.read(page.notebook, as_version=4)
+    except (ValueError, KeyError) as error:  # nbformat's errors are ValueErrors
+        remedy = "Delete its folder and run `make submit` again"
+        raise DataError(page.notebook, f"not a notebook ({error})", remedy) from None
+    body, _ = exporter.from_notebook_node(notebook, {"metadata": {"name": page.title}})
+    with atomic_path(page.target) as temporary:
+        temporary.write_text(body, encoding="utf-8")
+
+
+def _index(name: str, csv: Path, pages: list[Page], folder: Path) -> str:
+    """Return the index page: commit, score table, plot of the scores, links grouped by stage."""
+    record = read_record(csv)
+    table = readable_table(pd.DataFrame(record["table"])).replace({r"\*\*": ""}, regex=True)
+    plot = base64.b64encode(csv.with_suffix(".png").read_bytes()).decode()
+    links: dict[str, list[str]] = {}
+    for page in pages:
+        target = html.escape(os.path.relpath(page.target, folder))
+        links.setdefault(page.stage, []).append(f'<li><a href="{target}">{html.escape(page.title)}</a></li>')
+    groups = "".join(f"<h2>{stage}</h2><ul>{''.join(own)}</ul>" for stage, own in links.items())
+    facts = f"commit {html.escape(record['commit'])}, {html.escape(record['created'])}"
+    title = f"fastslow: run {html.escape(name)}"
+    return f"""<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style></head><body>
+<h1>{title}</h1><p>{facts}, submission {html.escape(csv.name)}</p>
+<img alt="score of every model per collection" src="data:image/png;base64,{plot}">
+<p>Kendall's tau for layout, 1 - slowdown of the top 5 for tile: mean over seeds ± half their range
+[lowest, highest program]. Valid scores are optimistically biased: epochs and weights were
+selected on them.</p>
+{table.to_html(index=False, border=0)}
+{groups}
+</body></html>
+"""

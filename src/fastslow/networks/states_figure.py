@@ -1,0 +1,67 @@
+"""A picture of state deduplication: which (node, configuration) pairs share one state."""
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from fastslow.competition.opcodes import opcode_name
+from fastslow.features.store import Graph
+from fastslow.networks.config_states import Level, build_states
+
+_MAX_LABELS = 60  # of nodes; more would overlap
+_SINGLE = (0.93, 0.93, 0.93)
+_COMMONEST = (0.78, 0.87, 0.95)
+_STRIDE = 7  # along the colour map from one state to the next: neighbours differ in hue
+
+
+def plot_states(graph: Graph, depth: int = 1) -> Figure:
+    """Plot nodes against configurations, coloured by state, one panel per level of message passing.
+
+    Cells of one colour in a row are one state, which the network computes once. The state that most
+    configurations give a node is pale blue; a node with a single state is grey. Configurations are sorted so
+    that equal states of level 0 are next to each other; the number of states of each node is at the right.
+
+    Args:
+        graph: A layout graph.
+        depth: Last level shown: the number of message-passing layers, 0 or more.
+    """
+    codes = np.asarray(graph.codes)
+    states = build_states(graph.edge_index, graph.num_nodes, graph.config_index, codes, depth)
+    order = np.lexsort(states.levels[0].table[::-1])
+    height = 1.4 + 0.15 * min(graph.num_nodes, _MAX_LABELS)
+    figure = Figure(figsize=(1.5 + 3.4 * (depth + 1), height), layout="constrained")
+    panels = np.atleast_1d(figure.subplots(1, depth + 1, sharey=True))
+    for number, (axes, level) in enumerate(zip(panels, states.levels, strict=True)):
+        _draw_level(axes, level, graph.num_nodes, order)
+        pairs = graph.num_nodes * graph.num_configs
+        title = f"{len(level.node_ids):,} states instead of {pairs:,} pairs"
+        axes.set_title(f"after {number} layer{'s' * (number != 1)}: {title}", fontsize=9)
+        axes.set_xlabel(f"{graph.num_configs} configurations, sorted", fontsize=9)
+        axes.set_xticks([])
+    if graph.num_nodes <= _MAX_LABELS:
+        names = [f"{opcode_name(int(opcode))} #{node}" for node, opcode in enumerate(graph.node_opcode)]
+        panels[0].set_yticks(range(graph.num_nodes), names, fontsize=7)
+        for node in graph.config_index:
+            panels[0].get_yticklabels()[node].set_fontweight("bold")
+    panels[0].set_ylabel("node (bold: configurable)", fontsize=9)
+    figure.suptitle(f"{graph.name}: one colour in a row is one state, computed once", fontsize=10)
+    return figure
+
+
+def _draw_level(axes: Axes, level: Level, num_nodes: int, order: np.ndarray) -> None:
+    """Draw the state of each node (row) in each configuration (column), and their count at the right."""
+    varying = np.unique(level.node_ids[level.table[:, 0]])
+    counts = np.bincount(level.node_ids, minlength=num_nodes)
+    shades = counts.max() + (counts.max() % _STRIDE == 0)  # coprime to the stride: no colour comes twice
+    others = colormaps["turbo"](np.arange(shades) * _STRIDE % shades / shades)[:, :3]
+    image = np.full((num_nodes, len(order), 3), _SINGLE)
+    for node, states in zip(varying, level.table[:, order], strict=True):
+        _, inverse, shares = np.unique(states, return_inverse=True, return_counts=True)
+        rank = np.argsort(np.argsort(-shares, kind="stable"))[inverse]
+        image[node] = np.where(rank[:, None] > 0, others[rank], _COMMONEST)
+    axes.imshow(image, aspect="auto", interpolation="nearest")
+    for node, count in enumerate(counts):
+        axes.text(len(order) + 0.2, node, count, va="center", fontsize=7, color="0.3")
+    axes.tick_params(left=False)
+    axes.spines[:].set_visible(False)

@@ -1,0 +1,109 @@
+"""What notebook 00 shows: one configuration in words, repeated configurations, spreads of runtime."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fastslow.competition.reader import read_competition_file
+from fastslow.core.errors import ConfigError
+from fastslow.evaluation import data_report
+from fastslow.evaluation.data_report import DataReportConfig
+from helpers.competition_files import graph_arrays, write_data_root, write_npz
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    root = write_data_root(tmp_path_factory.mktemp("data"), "layout:xla:random", train=("a", "b", "c"))
+    return DataReportConfig(data_root=str(root))
+
+
+@pytest.fixture
+def program(tmp_path):
+    """A dot f32[8,16] = f32[8,4] x f32[4,16] with two configurations."""
+    arrays = graph_arrays([("parameter", (8, 4)), ("parameter", (4, 16)), ("dot", (8, 16))], [(2, 0), (2, 1)])
+    choice = np.full((2, 1, 18), -1.0, np.float32)
+    choice[1, 0, :2], choice[1, 0, 6:8] = (0, 1), (1, 0)
+    arrays |= {
+        "node_config_ids": np.array([2]),
+        "node_config_feat": choice,
+        "config_runtime": np.array([300, 200]),
+        "node_splits": np.array([[0, 3]]),
+    }
+    return read_competition_file(write_npz(tmp_path / "one.npz", arrays), "layout")
+
+
+def test_a_configuration_in_words(program):
+    rows = data_report.describe_configuration(program, 1).to_dict("records")
+    assert [row["node"] for row in rows] == ["dot #2"] * 3
+    assert [(row["tensor"], row["shape"], row["layout"]) for row in rows] == [
+        ("output", "f32[8,16]", "{0,1}"),
+        ("input", "f32[8,4]", "{1,0}"),
+        ("kernel", "f32[4,16]", "{}"),
+    ]
+    assert rows[0]["in words"] == "dimension 0 (size 8) is contiguous in memory, then 1 (size 16)"
+    assert rows[2]["in words"] == "left to the compiler"
+    assert set(data_report.describe_configuration(program, 0)["in words"]) == {"left to the compiler"}
+
+
+def test_the_program_shown_is_the_named_or_the_smallest(config):
+    sizes = {}
+    for name in "abc":
+        program = data_report.read_program(config.replace(program=name))
+        assert program.path.stem == name
+        sizes[name] = len(program.node_opcode)
+    assert len(data_report.read_program(config).node_opcode) == min(sizes.values())
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"program": "d"}, "program: 'd' is not one of a, b, c"),
+        ({"configuration": 8}, "configuration: 8 is not below 8, the number of configurations of a"),
+        ({"split": "test"}, "split: 'test' is not one of train, valid"),
+        ({"collection": "tile:xla"}, "collection: 'tile:xla' is not one of layout:xla:default"),
+    ],
+)
+def test_wrong_settings_are_refused(config, options, said):
+    with pytest.raises(ConfigError, match=said):
+        data_report.read_program(config.replace(**options))
+
+
+def test_programs_are_compared(config):
+    programs = data_report.compare_programs(config)
+    assert len(programs) == 3 and len(data_report.compare_programs(config.replace(max_programs=2))) == 2
+    assert list(programs["slowest"]) == sorted(programs["slowest"], reverse=True)
+    for row in programs.to_dict("records"):
+        file = data_report.read_program(config.replace(program=row["name"]))
+        distinct = {file.layouts[codes].tobytes() for codes in file.codes}
+        assert (row["distinct"], row["repeated"]) == (len(distinct), len(file.codes) - len(distinct))
+        assert row["repeated"] >= 1, "the made-up files repeat configurations"
+        runtime = sorted(file.runtime)
+        assert row["runtimes"] == len(set(runtime))
+        assert row["slowest"] == pytest.approx(runtime[-1] / runtime[0])
+        assert row["median"] == pytest.approx((runtime[3] + runtime[4]) / 2 / runtime[0])
+
+
+def test_the_histogram_counts_every_configuration(config):
+    program = data_report.read_program(config)
+    (axes,) = data_report.plot_runtimes(program).axes
+    assert sum(bar.get_height() for bar in axes.patches) == len(program.runtime)
+    assert f"{program.runtime.min():,} ns" in axes.get_xlabel()
+
+
+def test_a_row_per_program(config):
+    programs = data_report.compare_programs(config)
+    left, right = data_report.plot_programs(programs).axes
+    assert [label.get_text() for label in left.get_yticklabels()] == list(programs["name"])[::-1]
+    widths = [bar.get_width() for bar in left.patches]
+    assert widths == [*programs["distinct"][::-1], *programs["repeated"][::-1]]
+    assert list(left.lines[0].get_xdata()) == list(programs["runtimes"])[::-1]
+    assert list(right.lines[0].get_xdata()) == list(programs["median"])[::-1]
+
+
+def test_a_dot_per_file():
+    files = pd.DataFrame(
+        {"collection": ["a", "b", "a"], "nodes": [10, 20, 30], "configs": [100, 200, 300], "split": "train"}
+    )
+    (axes,) = data_report.plot_survey(files).axes
+    assert [dots.get_offsets().tolist() for dots in axes.collections] == [[[10, 100], [30, 300]], [[20, 200]]]
+    assert axes.get_xscale() == axes.get_yscale() == "log"

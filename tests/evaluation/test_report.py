@@ -1,0 +1,140 @@
+"""`fastslow report`: every figure of every executed notebook is in its page, without a network."""
+
+import base64
+import json
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+
+import nbformat
+import pytest
+
+from fastslow.core.errors import ConfigError, DataError
+from fastslow.evaluation import report
+from fastslow.evaluation.report import ReportConfig, list_pages, render_report
+
+BROWSER = next(filter(shutil.which, ("chromium", "chromium-browser", "google-chrome")), None)
+CONFIG = ReportConfig(name="smoke")
+# loads, not hyperlinks: what a page fetches by itself
+LOADED = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src"}
+
+
+class Elements(HTMLParser):
+    """What a page loads, by tag, and where its links lead."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.loaded, self.links = [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        attributes = dict(attrs)
+        if tag in LOADED and attributes.get(LOADED[tag]):
+            self.loaded.append((tag, attributes[LOADED[tag]]))
+        if tag == "a":
+            self.links.append(attributes["href"])
+
+    @property
+    def images(self):
+        return [source for tag, source in self.loaded if tag == "img"]
+
+
+def figures_of(notebook):
+    """The PNG outputs of an executed notebook, base64 without line breaks."""
+    cells = nbformat.read(notebook, as_version=4).cells
+    outputs = [output.get("data", {}) for cell in cells for output in cell.get("outputs", [])]
+    return ["".join(data["image/png"].split()) for data in outputs if "image/png" in data]
+
+
+def test_every_figure_is_in_its_page(home):
+    index = render_report(CONFIG)
+    pages = list_pages(CONFIG)
+    assert index == home / "runs" / "smoke" / "report" / "index.html"
+    notebooks = {*home.glob("runs/smoke/**/notebook.ipynb"), *home.glob("features/smoke/**/notebook.ipynb")}
+    assert {page.notebook for page in pages} == notebooks and len(notebooks) == len(pages)
+    assert len({page.target for page in pages}) == len(pages)
+    total = 0
+    for page in pages:
+        elements = Elements(page.target.read_text())
+        figures = figures_of(page.notebook)
+        assert ["".join(source.split()) for source in elements.images] == [
+            f"data:image/png;base64,{figure}" for figure in figures
+        ], page.target
+        total += len(figures)
+    assert total >= 10
+    assert len(Elements(index.read_text()).images) == 1
+
+
+def test_no_page_loads_anything_from_elsewhere(home):
+    folder = render_report(CONFIG).parent
+    for path in folder.rglob("*.html"):
+        text = path.read_text()
+        for _, source in Elements(text).loaded:
+            assert source.startswith("data:"), f"{path} loads {source[:80]}"
+        assert not re.search(r"@import|url\(\s*['\"]?https?:|import .* from ['\"]https?:|\bcdn", text), path
+
+
+def test_the_index_shows_the_scores_and_leads_everywhere(home):
+    index = render_report(CONFIG)
+    text, elements = index.read_text(), Elements(index.read_text())
+    record = json.loads((home / "submissions" / "smoke.json").read_text())
+    assert "run smoke" in text and record["commit"] in text
+    stages = re.findall(r"<h2>(\w+)</h2>", text)
+    assert stages == ["features", "training", "ensemble", "submission"]
+    targets = [(index.parent / link).resolve() for link in elements.links]
+    assert sorted(targets) == sorted(page.target for page in list_pages(CONFIG))
+    ensemble = [row for row in record["table"] if row["model"] == "ensemble"]
+    for row in ensemble:
+        assert f"{row['collection']}</td>" in text and f"{row['valid']:.3f} [" in text
+    plot = base64.b64encode((home / "submissions" / "smoke.png").read_bytes()).decode()
+    assert elements.images == [f"data:image/png;base64,{plot}"]
+
+
+def test_pages_that_are_up_to_date_are_kept(home, monkeypatch):
+    render_report(CONFIG)
+    rendered = []
+    monkeypatch.setattr(report, "_render", lambda page, exporter: rendered.append(page.title))
+    render_report(CONFIG)
+    assert rendered == []
+    (home / "runs" / "smoke" / "ensemble-tile-xla" / "notebook.ipynb").touch()
+    render_report(CONFIG)
+    assert rendered == ["ensemble-tile-xla"]
+
+
+def test_a_missing_run_is_refused(home):
+    with pytest.raises(DataError, match="runs/other: no finished submission there. Run `make submit` first"):
+        render_report(ReportConfig(name="other"))
+    (home / "runs" / "smoke" / "submission" / "manifest.json").unlink()
+    with pytest.raises(DataError, match="no finished submission"):
+        render_report(CONFIG)
+
+
+def test_a_broken_notebook_is_refused_by_name(home):
+    path = home / "runs" / "smoke" / "ensemble-tile-xla" / "notebook.ipynb"
+    path.write_text(path.read_text()[:500])
+    with pytest.raises(DataError, match=f"^{path}: not a notebook .* run `make submit` again"):
+        render_report(CONFIG)
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "..", ".hidden"])
+def test_a_name_is_a_folder_name(name):
+    with pytest.raises(ConfigError, match="name: .* is not a plain folder name"):
+        ReportConfig(name=name)
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium installed")
+def test_a_browser_shows_every_figure(home, tmp_path):
+    render_report(CONFIG)
+    script = "<script>addEventListener('load', () => { document.title = 'seen ' + [...document.images]"
+    script += ".filter(image => image.naturalWidth > 0).length + '.' })</script>"
+    shown = 0
+    for number, page in enumerate(list_pages(CONFIG)):
+        copy = tmp_path / f"{number}.html"
+        copy.write_text(page.target.read_text().replace("</body>", f"{script}</body>"))
+        options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
+        dump = [BROWSER, *options, "--virtual-time-budget=5000", "--dump-dom", copy.as_uri()]
+        dom = subprocess.run(dump, capture_output=True, text=True, check=True, timeout=120).stdout
+        assert f"<title>seen {len(figures_of(page.notebook))}.</title>" in dom, page.target
+        shown += 1
+    assert shown

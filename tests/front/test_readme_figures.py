@@ -1,0 +1,41 @@
+"""`fastslow figures`: three small PNGs, the same bytes each time."""
+
+import pytest
+from PIL import Image
+
+from fastslow.core.errors import ConfigError, DataError
+from fastslow.core.settings import PROJECT
+from fastslow.readme_figures import FiguresConfig, make_figures
+
+NAMES = ["scores.png", "states.png", "feature.png"]
+LIMIT = 60_000  # bytes
+
+
+def test_three_small_figures_with_the_same_bytes(home):
+    config = FiguresConfig(name="smoke")
+    paths = make_figures(config)
+    assert [path.name for path in paths] == NAMES and paths[0].parent == home / "docs" / "figures"
+    first = [path.read_bytes() for path in paths]
+    assert [path.read_bytes() for path in make_figures(config)] == first
+    for path in paths:
+        assert path.stat().st_size <= LIMIT
+        with Image.open(path) as image:
+            assert image.format == "PNG" and 1190 <= image.width <= 1210
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_committed_figures_are_small(name):
+    assert (PROJECT / "docs" / "figures" / name).stat().st_size <= LIMIT
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "said"),
+    [
+        ({"graph": "other"}, ConfigError, "graph: 'other' is not a train graph of"),
+        ({"column": "speed"}, ConfigError, "column: 'speed' is not a configuration feature"),
+        ({"name": "other"}, DataError, "submissions/other.json: no such file"),
+    ],
+)
+def test_what_is_not_there_is_refused(home, options, error, said):
+    with pytest.raises(error, match=said):
+        make_figures(FiguresConfig(**{"name": "smoke", **options}))

@@ -1,0 +1,36 @@
+"""The picture of deduplicated states shows as many colours in a row as the node has states."""
+
+import numpy as np
+import pytest
+
+from fastslow.networks.config_states import build_states
+from fastslow.networks.states_figure import plot_states
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2])
+def test_a_colour_per_state(features, depth):
+    graph = features.graph("train", "a")
+    figure = plot_states(graph, depth)
+    states = build_states(graph.edge_index, graph.num_nodes, graph.config_index, graph.codes, depth)
+    assert len(figure.axes) == depth + 1
+    for axes, level in zip(figure.axes, states.levels, strict=True):
+        image = axes.images[0].get_array()
+        assert image.shape == (graph.num_nodes, graph.num_configs, 3)
+        colours = [len(np.unique(row, axis=0)) for row in image]
+        wanted = np.bincount(level.node_ids, minlength=graph.num_nodes)
+        assert colours == list(wanted) == [int(text.get_text()) for text in axes.texts]
+        assert f"{len(level.node_ids):,} states instead of" in axes.get_title()
+    labels = figure.axes[0].get_yticklabels()
+    bold = [i for i, label in enumerate(labels) if label.get_fontweight() == "bold"]
+    assert bold == sorted(graph.config_index)
+
+
+def test_cells_of_one_colour_in_a_row_are_one_state(features):
+    graph = features.graph("train", "b")
+    axes = plot_states(graph).axes[1]
+    states = build_states(graph.edge_index, graph.num_nodes, graph.config_index, graph.codes, 1)
+    image, table = axes.images[0].get_array(), states.levels[1].table
+    for row, own in zip(np.unique(states.levels[1].node_ids[table[:, 0]]), table, strict=True):
+        together = (image[row][:, None] == image[row][None]).all(-1)
+        order = np.lexsort(states.levels[0].table[::-1])
+        np.testing.assert_array_equal(together, own[order][:, None] == own[order][None])
