@@ -123,18 +123,17 @@ def download(config: DownloadConfig) -> list[Path]:
         The new folders, in the order of collections; empty where everything was there.
 
     Raises:
-        ConfigError: An unknown split or collection.
         DataError: Too little disk, a lost connection, a wrong size or count, a broken or unsafe archive.
         KaggleError: The kaggle package failed, or Kaggle refused.
     """
     root = resolve(config.root)
     collections = {get_collection(name) for name in config.collections}
-    wanted = [Split(c, s) for c in COLLECTIONS if c in collections for s in SPLITS if s in config.splits]
+    selected = [Split(c, s) for c in COLLECTIONS if c in collections for s in SPLITS if s in config.splits]
     try:
         with writer_lock(root):
             for left_over in root.glob(f"{_SCRATCH}*"):
                 shutil.rmtree(left_over)
-            missing = [split for split in wanted if _is_missing(root, split)]
+            missing = [split for split in selected if _is_missing(root, split)]
             from_kaggle = config.source == "kaggle" or (config.source == "auto" and _has_kaggle(root))
             if missing and from_kaggle:
                 _from_kaggle(root, missing, config.keep_archives)

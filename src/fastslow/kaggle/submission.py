@@ -219,9 +219,9 @@ def _indices(top_configs: str, kind: str, count: int | None) -> np.ndarray:
         raise ValueError(f"index {max(indices)} is outside 0 to {count - 1}{source}")
     if len(set(indices)) < len(indices):
         raise ValueError(f"index {Counter(indices).most_common(1)[0][0]} occurs more than once")
-    wanted = min(count, TOP_K) if kind == "tile" else count
-    if len(indices) != wanted:
-        raise ValueError(f"{len(indices)} indices, {wanted} expected{source}")
+    expected = min(count, TOP_K) if kind == "tile" else count
+    if len(indices) != expected:
+        raise ValueError(f"{len(indices)} indices, {expected} expected{source}")
     return np.array(indices, dtype=np.int64)
 
 
