@@ -93,7 +93,7 @@ define install
 endef
 
 $(VENV)/bin/python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12")'
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11, 4) and "Python 3.11.4 or newer is needed: make PYTHON=python3.12")'
 	@$(PYTHON) -m venv $(VENV)
 
 $(READY): requirements.txt pyproject.toml | $(VENV)/bin/python

@@ -51,7 +51,7 @@ COMMANDS = {
     "report": Command(
         "Render the executed notebooks of a run to HTML with an index page",
         "fastslow.evaluation.report:ReportConfig",
-        "fastslow.evaluation.report:make_report",
+        "fastslow.evaluation.report:render_report",
     ),
     "convert": Command(
         "Convert a program (HLO file or JAX function) to a competition file",

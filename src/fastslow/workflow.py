@@ -197,7 +197,7 @@ def report(plan: Plan) -> None:
     test = f", test {record['test_mean']:.3f}" if record["test_mean"] is not None else ""
     print(f"\nensemble, mean of the five collections: valid {record['valid_mean']:.3f}{test}")
     rows = sum(record["checked"]["rows"].values())
-    print(f"{plan.csv}: {rows} rows, read back and checked; table and plot lie beside it")
+    print(f"{plan.csv}: {rows} rows, read back and checked; table and plot are beside it")
 
 
 def make_plan(config: RunConfig) -> Plan:

@@ -7,6 +7,7 @@ import pytest
 
 from fastslow import cli, workflow
 from fastslow.core.errors import DataError
+from fastslow.kaggle.client import KaggleError
 from fastslow.kaggle.ledger import read_record
 from helpers.kaggle_stub import KaggleStub, clean_environment
 
@@ -53,7 +54,7 @@ def test_the_score_goes_into_record_and_ledger_and_nothing_is_sent_twice(stub, c
 
 def test_a_run_stopped_while_waiting_only_asks_for_the_score(stub, csv, capsys, monkeypatch):
     def lose(*_):
-        raise workflow.KaggleError("no score yet", "Type it again")
+        raise KaggleError("no score yet", "Type it again")
 
     with monkeypatch.context() as patch:
         patch.setattr(workflow, "wait_for_score", lose)
