@@ -50,7 +50,7 @@ def plot_per_graph(per_graph: Mapping[str, float], title: str) -> Figure:
     """Plot the score of each graph, worst first, and their mean.
 
     Args:
-        per_graph: Score by graph, higher is better.
+        per_graph: Score per graph, higher is better.
         title: Title of the figure.
     """
     names = sorted(per_graph, key=per_graph.get)
@@ -100,11 +100,10 @@ def plot_results(table: pd.DataFrame) -> Figure:
     panels = np.atleast_1d(figure.subplots(len(splits), 1, sharex=True))
     for axes, split in zip(panels, splits, strict=True):
         width = 0.84 / len(models)
-        for position, model in enumerate(models):
+        for number, model in enumerate(models):
             rows = table[table["model"] == model]
-            x = np.array([collections.index(c) for c in rows["collection"]])
-            x = x + (position - (len(models) - 1) / 2) * width
-            colour = _ENSEMBLE if model == "ensemble" else _COLOURS[position % len(_COLOURS)]
+            x = [_bar_centre(table, models, c, model, width) for c in rows["collection"]]
+            colour = _ENSEMBLE if model == "ensemble" else _COLOURS[number % len(_COLOURS)]
             axes.bar(x, rows[split], 0.9 * width, color=colour, label=model)
             axes.vlines(x, rows[f"{split}_min"], rows[f"{split}_max"], color="0.55", linewidth=1)
             for place, value in zip(x, rows[split], strict=True):
@@ -122,6 +121,14 @@ def plot_results(table: pd.DataFrame) -> Figure:
     )
     figure.supxlabel("bars: mean over seeds; thin lines: lowest to highest program", fontsize=9, color="0.35")
     return figure
+
+
+def _bar_centre(table: pd.DataFrame, models: list[str], collection: str, model: str, width: float) -> float:
+    """Return the position of a model's bar: those of a collection are side by side around its number."""
+    collections = list(dict.fromkeys(table["collection"]))
+    own = set(table.loc[table["collection"] == collection, "model"])
+    shown = [name for name in models if name in own]
+    return collections.index(collection) + (shown.index(model) - (len(shown) - 1) / 2) * width
 
 
 class ViolationConfig(Config):
