@@ -84,6 +84,14 @@ def plot_weights(members: Mapping[str, Mapping]) -> Figure:
     return figure
 
 
+def _bar_centre(table: pd.DataFrame, models: list[str], collection: str, model: str, width: float) -> float:
+    """Return the position of a model's bar: those of a collection are side by side around its number."""
+    collections = list(dict.fromkeys(table["collection"]))
+    own = set(table.loc[table["collection"] == collection, "model"])
+    shown = [name for name in models if name in own]
+    return collections.index(collection) + (shown.index(model) - (len(shown) - 1) / 2) * width
+
+
 def plot_results(table: pd.DataFrame) -> Figure:
     """Plot the score of every model per collection, one panel per split.
 
@@ -121,14 +129,6 @@ def plot_results(table: pd.DataFrame) -> Figure:
     )
     figure.supxlabel("bars: mean over seeds; thin lines: lowest to highest program", fontsize=9, color="0.35")
     return figure
-
-
-def _bar_centre(table: pd.DataFrame, models: list[str], collection: str, model: str, width: float) -> float:
-    """Return the position of a model's bar: those of a collection are side by side around its number."""
-    collections = list(dict.fromkeys(table["collection"]))
-    own = set(table.loc[table["collection"] == collection, "model"])
-    shown = [name for name in models if name in own]
-    return collections.index(collection) + (shown.index(model) - (len(shown) - 1) / 2) * width
 
 
 class ViolationConfig(Config):
