@@ -15,7 +15,7 @@ from fastslow.features.store import Features
 _COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")  # for the colour-blind too
 _ENSEMBLE = "0.25"
 _LABEL = {"rotation": 90, "ha": "center", "va": "bottom", "fontsize": 9, "weight": "bold"}
-_LABEL_HEIGHT = 0.2  # of a bar that has room for its label
+_LABEL_HEIGHT = 0.12  # of a bar that has room for its label
 _MAX_LABELS = 60  # of graphs; more would overlap
 
 
