@@ -20,6 +20,17 @@ CONFIG = ReportConfig(name="smoke")
 LOADED = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src"}
 
 
+@pytest.fixture(scope="module")
+def home(finished, tmp_path_factory):
+    """A copy of the finished home with the report rendered, for all tests of this module."""
+    folder = tmp_path_factory.mktemp("report") / "home"
+    shutil.copytree(finished[0], folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FASTSLOW_HOME", str(folder))
+        render_report(CONFIG)
+        yield folder
+
+
 class Elements(HTMLParser):
     """What a page loads, by tag, and where its links lead."""
 
@@ -102,19 +113,21 @@ def test_pages_that_are_up_to_date_are_kept(home, monkeypatch):
     assert rendered == ["ensemble-tile-xla"]
 
 
-def test_a_missing_run_is_refused(home):
-    with pytest.raises(DataError, match="runs/other: no finished submission there. Run `make submit` first"):
-        render_report(ReportConfig(name="other"))
-    (home / "runs" / "smoke" / "submission" / "manifest.json").unlink()
-    with pytest.raises(DataError, match="no finished submission"):
-        render_report(CONFIG)
+def test_a_missing_run_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
+    for folder in ("", "runs/other/training-tile-s0", "runs/other/submission"):  # the last one unfinished
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+        with pytest.raises(DataError, match="runs/other: no finished submission .* Run `make submit` first"):
+            render_report(ReportConfig(name="other"))
 
 
 def test_a_broken_notebook_is_refused_by_name(home):
     path = home / "runs" / "smoke" / "ensemble-tile-xla" / "notebook.ipynb"
-    path.write_text(path.read_text()[:500])
+    content = path.read_text()
+    path.write_text(content[:500])
     with pytest.raises(DataError, match=f"^{path}: not a notebook .* run `make submit` again"):
         render_report(CONFIG)
+    path.write_text(content)
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "..", ".hidden"])

@@ -227,7 +227,10 @@ def test_the_readme_runs_notebooks():
 @pytest.mark.parametrize(
     ("parameters", "said"),
     [
-        ({"data_rot": "data/sample"}, "data_rot: no such setting of SurveyConfig; did you mean 'data_root'"),
+        (
+            {"data_rot": "data/sample"},
+            "data_rot: no such setting of DataReportConfig; did you mean 'data_root'",
+        ),
         ({"data_root": 3}, "data_root: 3 is int, str wanted"),
     ],
 )

@@ -204,5 +204,7 @@ def plot_programs(programs: pd.DataFrame) -> Figure:
     right.plot(rows["median"], rows["name"], "|", color="black", markersize=9, label="median")
     right.set(title="spread of runtimes", xlabel="runtime / fastest")
     for axes in (left, right):
-        axes.legend(loc="lower right", fontsize="small", facecolor="0.85")
+        axes.legend(
+            loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=3, fontsize="small", facecolor="0.85"
+        )
     return figure

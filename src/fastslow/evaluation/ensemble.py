@@ -146,7 +146,7 @@ def combine(
         weights: Weight by member, adding up to 1.
 
     Returns:
-        ``(C,)`` float64 by graph, lower = predicted faster.
+        ``(C,)`` float64 per graph, lower = predicted faster.
     """
     used = {name: weight for name, weight in weights.items() if weight}
     if len(used) == 1:  # rounding in a normalisation could only create ties
@@ -203,7 +203,7 @@ def search_weights(
         normalisation: One of ``NORMALISATIONS``.
         max_models: Maximum number of models added, with repetition; weights are multiples of its inverse
             or of a smaller number's.
-        valid_score: Function from predictions by graph to the mean metric on valid, higher is better.
+        valid_score: Function from predictions per graph to the mean metric on valid, higher is better.
         models: Members that share a weight, such as the seeds of one model; by default each has its own.
 
     Returns:

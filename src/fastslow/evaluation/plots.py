@@ -11,7 +11,7 @@ from fastslow.competition.catalog import TEST, VALID
 _COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")  # for the colour-blind too
 _ENSEMBLE = "0.25"
 _LABEL = {"rotation": 90, "ha": "center", "va": "bottom", "fontsize": 9, "weight": "bold"}
-_LABEL_HEIGHT = 0.2  # of a bar that has room for its label
+_LABEL_HEIGHT = 0.12  # of a bar that has room for its label
 _MAX_LABELS = 60  # of graphs; more would overlap
 
 
@@ -46,7 +46,7 @@ def plot_per_graph(per_graph: Mapping[str, float], title: str) -> Figure:
     """Plot the score of each graph, worst first, and their mean.
 
     Args:
-        per_graph: Score by graph, higher is better.
+        per_graph: Score per graph, higher is better.
         title: Title of the figure.
     """
     names = sorted(per_graph, key=per_graph.get)
@@ -80,6 +80,14 @@ def plot_weights(members: Mapping[str, Mapping]) -> Figure:
     return figure
 
 
+def _bar_centre(table: pd.DataFrame, models: list[str], collection: str, model: str, width: float) -> float:
+    """Return the position of a model's bar: those of a collection are side by side around its number."""
+    collections = list(dict.fromkeys(table["collection"]))
+    own = set(table.loc[table["collection"] == collection, "model"])
+    shown = [name for name in models if name in own]
+    return collections.index(collection) + (shown.index(model) - (len(shown) - 1) / 2) * width
+
+
 def plot_results(table: pd.DataFrame) -> Figure:
     """Plot the score of every model per collection, one panel per split.
 
@@ -96,11 +104,10 @@ def plot_results(table: pd.DataFrame) -> Figure:
     panels = np.atleast_1d(figure.subplots(len(splits), 1, sharex=True))
     for axes, split in zip(panels, splits, strict=True):
         width = 0.84 / len(models)
-        for position, model in enumerate(models):
+        for number, model in enumerate(models):
             rows = table[table["model"] == model]
-            x = np.array([collections.index(c) for c in rows["collection"]])
-            x = x + (position - (len(models) - 1) / 2) * width
-            colour = _ENSEMBLE if model == "ensemble" else _COLOURS[position % len(_COLOURS)]
+            x = [_bar_centre(table, models, c, model, width) for c in rows["collection"]]
+            colour = _ENSEMBLE if model == "ensemble" else _COLOURS[number % len(_COLOURS)]
             axes.bar(x, rows[split], 0.9 * width, color=colour, label=model)
             axes.vlines(x, rows[f"{split}_min"], rows[f"{split}_max"], color="0.55", linewidth=1)
             for place, value in zip(x, rows[split], strict=True):
