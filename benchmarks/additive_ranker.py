@@ -117,8 +117,8 @@ def train_network(config: LayoutTrainConfig, fold: Fold) -> Scores:
     with tempfile.TemporaryDirectory() as checkpoints:
         training.run(Path(checkpoints), "gnn")
     slug = own.collection.slug
-    training.choose_weights(slug)
-    scores = predict(training.network, training.inputs, slug, "valid", config.inference_configs)
+    training.validation.choose_weights(slug)
+    scores = predict(training.network, training.dataset, slug, "valid", config.inference_configs)
     return {"gnn": _lists(scores)}
 
 

@@ -133,11 +133,13 @@ def train_held_out(run: Run, place: Path, threads: int) -> dict:
         training = Training(config, make_dataset(config, [HeldOut(f, families) for f in run.features]))
         checkpoints = path.with_suffix("")
         training.run(checkpoints, path.stem)
-        if training.recent:
-            training.network.load_state_dict(training.recent_average())
+        if training.validation.recent:
+            training.network.load_state_dict(training.validation.recent_average())
         seconds = time.perf_counter() - began
         facts = {"variant": run.variant, "seed": run.seed, "seconds": seconds, "commit": commit()}
-        judged = {get_collection(slug).name: _held_out_tau(training, slug) for slug in training.labels}
+        judged = {
+            get_collection(slug).name: _held_out_tau(training, slug) for slug in training.validation.labels
+        }
         write_json(path, {**facts, "settings": config.identity(), "per_graph": judged})
         shutil.rmtree(checkpoints)
     return {**read_json(path), "variant": run.variant, "fold": run.fold}
@@ -146,10 +148,10 @@ def train_held_out(run: Run, place: Path, threads: int) -> dict:
 def _held_out_tau(training: Training, slug: str) -> dict[str, float]:
     """Tau by held-out graph of one of the collections that were trained on together."""
     together = training.config.inference_configs
-    scores = predict(training.network, training.inputs, slug, "valid", together)
+    scores = predict(training.network, training.dataset, slug, "valid", together)
     # a diverged network ranks nothing
     scores = {name: np.nan_to_num(score) for name, score in scores.items()}
-    return collection_score("layout", training.labels[slug], scores)["per_graph"]
+    return collection_score("layout", training.validation.labels[slug], scores)["per_graph"]
 
 
 def finished(runs: list[Run], options: Namespace, place: Path) -> Iterator[dict]:

@@ -138,7 +138,7 @@ def test_a_submission_of_every_published_test_file(tmp_path):
                 scaled = PreparedGraph(graph, inputs.node_scaler, inputs.config_scaler)
                 with torch.no_grad():
                     scores[program.id] = network(
-                        scaled.batch(np.arange(graph.num_configs), run.depth)
+                        scaled.batch(np.arange(graph.num_configs), run.num_layers)
                     ).numpy()
     csv = tmp_path / "real.csv"
     write_submission(csv, scores, REAL)
