@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+import fastslow.networks.devices
 import fastslow.networks.train
 import fastslow.networks.validation
 from fastslow.competition.catalog import SPLITS, get_collection
@@ -165,7 +166,18 @@ def forbid_training(monkeypatch):
     interrupt(monkeypatch, "run_epoch", 0)
 
 
-def test_a_run_learns_that_one_nodes_layout_decides(settings, tmp_path):
+PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+@pytest.fixture
+def precision(request, monkeypatch):
+    """Compute in this precision whatever the device."""
+    monkeypatch.setattr(fastslow.networks.devices, "pick_precision", lambda device: PRECISIONS[request.param])
+    return request.param
+
+
+@pytest.mark.parametrize("precision", ["float32", "float16"], indirect=True)
+def test_a_run_learns_that_one_nodes_layout_decides(settings, tmp_path, precision):
     config = settings.replace(hidden_channels=16, epochs=60, dropout=0.0, learning_rate=1e-2)
     manifest = train(config.replace(configs_per_step=24, evaluate_every=10))
     history = metrics_of(tmp_path / "run")
@@ -600,8 +612,51 @@ def test_preparing_ahead_changes_no_bit(settings, monkeypatch, tmp_path, configs
     assert same_run(tmp_path / "run", tmp_path / "in turn")
 
 
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"], indirect=True)
+def test_a_run_in_half_precision_is_resumed_exactly(settings, tmp_path, precision):
+    """On the CPU, as on a GPU: the loss scale of float16 is part of the checkpoint."""
+    config = settings.replace(epochs=6)
+    assert config.artifact().settings["precision"] == precision
+    assert {part.settings["precision"] for part in config.artifact().parts} == {precision}
+    train(into(config, tmp_path / "whole"))
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        interrupt(monkeypatch, "_loss", 9)
+        with pytest.raises(Interrupted):
+            train(config)
+    train(config)
+    assert same_run(tmp_path / "run", tmp_path / "whole")
+    assert np.isfinite([row["loss"] for row in metrics_of(tmp_path / "run")]).all()
+    assert np.isfinite(torch.cat([w.flatten() for w in weights_of(tmp_path / "run").values()])).all()
+
+
+@pytest.mark.parametrize("precision", ["float16"], indirect=True)
+def test_a_float16_step_that_overflows_is_skipped_and_scales_down(settings, monkeypatch, precision):
+    training = make_training(settings)
+    parameters = list(training.network.parameters())
+    before = [parameter.detach().clone() for parameter in parameters]
+    monkeypatch.setattr(training, "_loss", lambda *_: 1e38 * sum(p.sum() for p in parameters))
+    training.run_epoch()
+    assert all(map(torch.equal, before, parameters))
+    assert training.scaler.get_scale() == 2.0**16 / 4  # halved by each of two steps
+
+
+@pytest.mark.parametrize("precision", ["bfloat16"], indirect=True)
+def test_a_checkpoint_of_another_precision_is_not_continued(settings, tmp_path, capsys, precision):
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        interrupt(monkeypatch, "choose_weights", 0)
+        with pytest.raises(Interrupted):
+            train(settings)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(fastslow.networks.devices, "pick_precision", lambda device: torch.float32)
+        train(settings)
+        train(into(settings, tmp_path / "whole"))
+    assert "resumed" not in capsys.readouterr().out
+    assert same_run(tmp_path / "run", tmp_path / "whole")
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_the_host_never_waits_for_the_gpu_within_a_step(settings):
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"], indirect=True)
+def test_the_host_never_waits_for_the_gpu_within_a_step(settings, precision):
     training = make_training(settings.replace(device="cuda"))
     training.run_epoch()
     examples = [training._example((name, np.arange(16))) for name in training.names]
@@ -614,7 +669,8 @@ def test_the_host_never_waits_for_the_gpu_within_a_step(settings):
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_a_run_on_a_gpu_is_resumed(settings, tmp_path):
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"], indirect=True)
+def test_a_run_on_a_gpu_is_resumed(settings, tmp_path, precision):
     config = settings.replace(device="cuda", epochs=6, average_last=3)
     with pytest.MonkeyPatch.context() as monkeypatch:
         interrupt(monkeypatch, "_loss", 9)

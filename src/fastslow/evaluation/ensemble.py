@@ -23,6 +23,7 @@ from fastslow.evaluation.predictions import (
     Predictions,
     check_predictions,
     read_predictions,
+    read_run_manifest,
     write_predictions,
 )
 from fastslow.features.store import Features
@@ -79,7 +80,8 @@ class EnsembleConfig(Config):
     def artifact(self) -> Artifact:
         """The ensemble's folder; it depends on every member."""
         features = Features(resolve(self.features))
-        members = {name: read_manifest(resolve(run))["fingerprint"] for name, run in self.members().items()}
+        runs = {name: read_run_manifest(resolve(run)) for name, run in self.members().items()}
+        members = {name: run["fingerprint"] for name, run in runs.items()}
         settings = {**self.identity(), "runs": sorted(members)}
         settings |= {"model": "ensemble", "format": FORMAT, "collection": features.collection.name}
         return Artifact(resolve(self.folder), settings, {"data": features.data, **members})
@@ -91,7 +93,7 @@ def read_member(folder: Path, features: Features) -> Predictions:
     Raises:
         DataError: The run is not finished, belongs unkeyed, or its scores are incomplete.
     """
-    manifest = read_manifest(folder)
+    manifest = read_run_manifest(folder)
     collection = manifest["settings"].get("collection")
     if collection != features.collection.name:
         problem = f"a run of {collection}, {features.collection.name} wanted"
@@ -202,7 +204,7 @@ def build_ensemble(config: EnsembleConfig) -> dict:
             features = Features(resolve(config.features))
             runs = {name: resolve(run) for name, run in config.members().items()}
             members = {name: read_member(run, features) for name, run in runs.items()}
-            models = models_of({name: read_manifest(run) for name, run in runs.items()})
+            models = models_of({name: read_run_manifest(run) for name, run in runs.items()})
             scores, facts = _ensemble(config, features, members, models)
             write_predictions(artifact.folder, scores)
             artifact.finish(**facts)

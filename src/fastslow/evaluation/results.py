@@ -8,13 +8,18 @@ import pandas as pd
 
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.competition.metrics import collection_score, competition_score
-from fastslow.core.artifacts import Artifact, read_manifest
+from fastslow.core.artifacts import Artifact
 from fastslow.core.errors import ConfigError
 from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path
 from fastslow.core.settings import Config, resolve, unkeyed
 from fastslow.evaluation.plots import plot_results
-from fastslow.evaluation.predictions import PREDICTED_SPLITS, check_predictions, read_predictions
+from fastslow.evaluation.predictions import (
+    PREDICTED_SPLITS,
+    check_predictions,
+    read_predictions,
+    read_run_manifest,
+)
 from fastslow.features.store import Features
 from fastslow.kaggle.ledger import read_record, write_record
 from fastslow.kaggle.solution import read_solution, score_submission
@@ -50,7 +55,9 @@ class SubmissionConfig(Config):
 
     def artifact(self) -> Artifact:
         """The submission; it depends on the ensembles, and on the data's two CSVs where they are there."""
-        inputs = {ensemble: read_manifest(resolve(ensemble))["fingerprint"] for ensemble in self.ensembles}
+        inputs = {
+            ensemble: read_run_manifest(resolve(ensemble))["fingerprint"] for ensemble in self.ensembles
+        }
         root, csv = resolve(self.data_root), resolve(self.csv)
         for name in (SAMPLE, SOLUTION):
             if (root / name).is_file():
@@ -95,7 +102,7 @@ def _submission(config: SubmissionConfig, root: Path, csv: Path) -> None:
         name, scores = features.collection.name, read_predictions(folder)
         check_predictions(folder, scores, features)
         by_id |= {f"{name}:{graph}": score for graph, score in scores["test"].items()}
-        members = read_manifest(folder).get("members", {folder.name: {"weight": 1.0}})
+        members = read_run_manifest(folder).get("members", {folder.name: {"weight": 1.0}})
         weights[name] = {member: facts["weight"] for member, facts in members.items()}
     # checked under a name of its own: a CSV that fails the check never takes the name of a good one
     solution = read_solution(root / SOLUTION) if (root / SOLUTION).is_file() else None
@@ -105,7 +112,9 @@ def _submission(config: SubmissionConfig, root: Path, csv: Path) -> None:
         submitted = score_submission(temporary, solution) if solution else {}
     table = score_table(pairs, solution)
     save_figure(plot_results(pool_seeds(table)), csv.with_suffix(".png"))
-    valid = {features.collection.name: read_manifest(folder)["valid"]["mean"] for features, folder in pairs}
+    valid = {
+        features.collection.name: read_run_manifest(folder)["valid"]["mean"] for features, folder in pairs
+    }
     test = {name: score["mean"] for name, score in submitted.items()}
     write_record(
         csv,
@@ -139,11 +148,11 @@ def score_table(pairs: list[tuple[Features, Path]], solution: dict | None) -> pd
         name, kind = features.collection.name, features.collection.kind
         prefix = f"{name}:"
         truth = {i.removeprefix(prefix): r for i, r in (solution or {}).items() if i.startswith(prefix)}
-        members = read_manifest(folder).get("members", {})
+        members = read_run_manifest(folder).get("members", {})
         runs = [(member, facts["weight"], resolve(facts["folder"])) for member, facts in members.items()]
         for model, weight, run in [*runs, (folder.name, 1.0, folder)]:
             row = {"collection": name, "model": _model_name(model, features), "weight": weight}
-            row |= _spread("valid", read_manifest(run)["valid"])
+            row |= _spread("valid", read_run_manifest(run)["valid"])
             if truth:
                 row |= _spread(
                     "test", collection_score(kind, truth, _as_submitted(read_predictions(run)["test"]))
