@@ -259,7 +259,7 @@ def test_a_wrong_member_is_refused_by_name(layout, tmp_path, rng, problem, said)
     [
         ({"runs": []}, "runs: .* at least one run folder"),
         ({"runs": ["r/a", "r/b", "r/../r/a"]}, "runs: .* without repetition"),
-        ({"runs": ["r/a", 3]}, "runs: .* not a list of paths"),
+        ({"runs": ["r/a", 3]}, "runs: 3 in it is int"),
         ({"rounds": 0}, "rounds: 0"),
         ({"normalisation": "softmax"}, "normalisation: 'softmax' is not one of min_max, rank, raw, best"),
     ],

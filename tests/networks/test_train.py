@@ -626,7 +626,7 @@ def test_a_run_in_half_precision_is_resumed_exactly(settings, tmp_path, precisio
     train(config)
     assert same_run(tmp_path / "run", tmp_path / "whole")
     assert np.isfinite([row["loss"] for row in metrics_of(tmp_path / "run")]).all()
-    assert np.isfinite(torch.cat([w.flatten() for w in weights_of(tmp_path / "run").values()])).all()
+    assert all(weight.isfinite().all() for weight in weights_of(tmp_path / "run").values())
 
 
 @pytest.mark.parametrize("precision", ["float16"], indirect=True)
