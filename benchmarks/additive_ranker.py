@@ -116,8 +116,8 @@ def train_network(config: LayoutTrainConfig, fold: Fold) -> Predicted:
     with tempfile.TemporaryDirectory() as checkpoints:
         training.run(Path(checkpoints), "gnn")
     slug = own.collection.slug
-    training.choose_weights(slug)
-    predictions = predict(training.network, training.inputs, slug, VALID, config.inference_configs)
+    training.validation.choose_weights(slug)
+    predictions = predict(training.network, training.dataset, slug, VALID, config.inference_configs)
     return {"gnn": _lists(predictions)}
 
 

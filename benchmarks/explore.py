@@ -140,11 +140,13 @@ def train_held_out(run: Run, place: Path, threads: int) -> dict:
         training = Training(config, make_dataset(config, sources))
         checkpoints = path.with_suffix("")
         training.run(checkpoints, path.stem)
-        if training.recent:
-            training.network.load_state_dict(training.recent_average())
+        if training.validation.recent:
+            training.network.load_state_dict(training.validation.recent_average())
         seconds = time.perf_counter() - began
         facts = {"variant": run.variant, "seed": run.seed, "seconds": seconds, "commit": commit()}
-        per_graph = {get_collection(slug).name: _held_out_tau(training, slug) for slug in training.labels}
+        per_graph = {
+            get_collection(slug).name: _held_out_tau(training, slug) for slug in training.validation.labels
+        }
         write_json(path, {**facts, "settings": config.identity(), "per_graph": per_graph})
         shutil.rmtree(checkpoints)
     return {**read_json(path), "variant": run.variant, "fold": run.fold}
@@ -153,10 +155,10 @@ def train_held_out(run: Run, place: Path, threads: int) -> dict:
 def _held_out_tau(training: Training, slug: str) -> dict[str, float]:
     """Return Kendall's tau per held-out graph of one of the collections that were trained on together."""
     together = training.config.inference_configs
-    predictions = predict(training.network, training.inputs, slug, VALID, together)
+    predictions = predict(training.network, training.dataset, slug, VALID, together)
     # a diverged network predicts NaN, which counts as one constant: tau 0
     predictions = {name: np.nan_to_num(own) for name, own in predictions.items()}
-    return collection_score("layout", training.labels[slug], predictions)["per_graph"]
+    return collection_score("layout", training.validation.labels[slug], predictions)["per_graph"]
 
 
 def finished(runs: list[Run], options: Namespace, place: Path) -> Iterator[dict]:

@@ -18,7 +18,8 @@ from fastslow.competition.catalog import Program
 from fastslow.features.build import LayoutFeatureConfig
 from fastslow.features.pruning import WHOLE_GRAPH
 from fastslow.networks.config import LayoutTrainConfig
-from fastslow.networks.dataset import GraphDataset, pick_device, predict
+from fastslow.networks.dataset import GraphDataset, predict
+from fastslow.networks.devices import pick_device
 from fastslow.networks.model import RankingNetwork
 from fastslow.networks.train import make_network
 from reference.dense import DenseInputs, make_dense

@@ -31,7 +31,7 @@ from fastslow.features.build import LayoutFeatureConfig, build_features
 from fastslow.features.store import Features
 from fastslow.kaggle.solution import read_solution
 from fastslow.networks.config import LayoutTrainConfig
-from fastslow.networks.dataset import pick_device
+from fastslow.networks.devices import pick_device
 from fastslow.networks.train import make_dataset, train
 from fastslow.presets import network_settings
 from fastslow.steps import parse_overrides

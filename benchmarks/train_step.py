@@ -18,7 +18,8 @@ from common.options import our_settings
 from fastslow.competition.catalog import Program
 from fastslow.networks.config import LayoutTrainConfig
 from fastslow.networks.config_states import build_states
-from fastslow.networks.dataset import GraphDataset, pick_device
+from fastslow.networks.dataset import GraphDataset
+from fastslow.networks.devices import pick_device
 from fastslow.networks.losses import pairwise_hinge
 from fastslow.networks.train import Training
 from reference.dense import DenseInputs, make_dense
@@ -83,17 +84,17 @@ class Contest:
 
     def prepare(self) -> None:
         """Do what precedes our network: states of the drawn configurations and their tensors."""
-        self.trainings["ours"].inputs.batch("train", self.name, self._draw())
+        self.trainings["ours"].dataset.batch("train", self.name, self._draw())
 
     def select_states(self) -> None:
         """Select the states of the drawn configurations from those of all."""
-        graph = self.trainings["ours"].inputs.graph("train", self.name)
+        graph = self.trainings["ours"].dataset.graph("train", self.name)
         graph.states(self._draw(), self.config.num_layers)
 
     def build_states(self) -> None:
         """Build the states of the drawn configurations from scratch."""
         graph = self.features.only
-        edges = self.trainings["ours"].inputs.graph("train", self.name).edge_index
+        edges = self.trainings["ours"].dataset.graph("train", self.name).edge_index
         codes = graph.codes[self._draw()]
         build_states(edges, graph.num_nodes, graph.config_index, codes, self.config.num_layers)
 
@@ -107,7 +108,7 @@ class Contest:
         for form, training in self.trainings.items():
             network = training.network.eval()  # no dropout
             network.zero_grad()
-            prediction = network(training.inputs.batch("train", self.name, configs))
+            prediction = network(training.dataset.batch("train", self.name, configs))
             pairwise_hinge(prediction, runtime).backward()
             gradient = torch.cat([p.grad.flatten() for p in network.parameters() if p.grad is not None])
             values[form] = {"prediction": prediction.detach(), "gradient": gradient}

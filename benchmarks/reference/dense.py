@@ -121,7 +121,7 @@ class DenseGraphInputs(PreparedGraph):
         means = (_row_normalised(matrix) for matrix in (operands, operands.T.tocsr()))
         return tuple(_NeighbourMean(SparseOperator(mean)) for mean in means)
 
-    def batch(self, configs: np.ndarray, depth: int) -> Batch:
+    def batch(self, configs: np.ndarray, num_layers: int) -> Batch:
         """Return the graph under some of its configurations, a row per (node, configuration).
 
         The inputs of a pair are those of its state of level 0.
@@ -133,7 +133,7 @@ class DenseGraphInputs(PreparedGraph):
         return replace(
             own,
             **{name: value[pairs] for name, value in vars(own).items() if name.startswith("state_")},
-            levels=[level] * (depth + 1),
+            levels=[level] * (num_layers + 1),
         )
 
     def _pairs(self, configs: np.ndarray) -> np.ndarray:

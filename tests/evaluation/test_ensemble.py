@@ -232,7 +232,7 @@ def test_it_is_built_again_only_where_a_member_changed(layout, tmp_path, rng):
     assert (tmp_path / "e" / "predictions.npz").stat().st_mtime_ns == made
     folder = tmp_path / "m1"
     Artifact(folder, {"collection": layout.collection.name, "seed": 1}, {"data": layout.data}).finish(
-        valid={"mean": 0.0, "per_graph": {}}
+        valid={"mean": 0.0, "per_graph": {"v": 0.0}}
     )
     assert not config.artifact().is_current()
     assert not config_of(layout, tmp_path / "e", runs, max_models=3).artifact().is_current()
@@ -266,10 +266,10 @@ def broken(problem, features, folder, predictions):
 @pytest.mark.parametrize(
     ("problem", "said"),
     [
-        ("NaN", "valid graph w has a score that is not finite"),
-        ("a missing graph", "no scores for test graph t"),
-        ("a foreign graph", "scores for other, which is no valid graph here"),
-        ("a short graph", r"test graph t has scores of shape \(\d+,\), \(\d+,\) wanted"),
+        ("NaN", "valid graph w has a prediction that is not finite"),
+        ("a missing graph", "no predictions for test graph t"),
+        ("a foreign graph", "predictions for other, which is no valid graph here"),
+        ("a short graph", r"test graph t has predictions of shape \(\d+,\), \(\d+,\) wanted"),
         ("another collection", "a run of layout:nlp:random, layout:xla:random wanted"),
         ("other data", "trained on other data files than the features"),
         ("no scores", "predictions.npz: "),

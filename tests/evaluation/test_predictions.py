@@ -1,15 +1,28 @@
-"""The scores file: written by any model, refused where it does not fit the features."""
+"""Run folders: written by any model, refused where predictions or manifest are not as they must be."""
+
+import json
 
 import numpy as np
 import pytest
 
+from fastslow.core.artifacts import MANIFEST, read_manifest
 from fastslow.core.errors import DataError
+from fastslow.evaluation.ensemble import build_ensemble
 from fastslow.evaluation.predictions import (
     PREDICTIONS,
     check_predictions,
     read_predictions,
+    read_run_manifest,
     write_predictions,
+    write_run,
 )
+from helpers.runs import config_of, make_features, random_scores
+from helpers.runs import write_run as write_random_run
+
+
+@pytest.fixture(scope="module")
+def features(tmp_path_factory):
+    return make_features(tmp_path_factory.mktemp("features"), "layout:xla:random")
 
 
 class Features:
@@ -26,42 +39,42 @@ def good():
     }
 
 
-def test_scores_come_back_as_float64(tmp_path):
-    scores = good()
-    scores["test"]["t"] = scores["test"]["t"].astype(np.float32)
-    write_predictions(tmp_path, {**scores, "train": {"x": np.ones(2)}})  # train is nobody's business
+def test_predictions_come_back_as_float64(tmp_path):
+    predictions = good()
+    predictions["test"]["t"] = predictions["test"]["t"].astype(np.float32)
+    write_predictions(tmp_path, {**predictions, "train": {"x": np.ones(2)}})  # train is nobody's business
     read = read_predictions(tmp_path)
     assert {split: list(graphs) for split, graphs in read.items()} == {
         "valid": ["a", "unet_3d.4x4.bf16"],
         "test": ["t"],
     }
     for split, graphs in good().items():
-        for name, score in graphs.items():
-            np.testing.assert_array_equal(read[split][name], score)
+        for name, prediction in graphs.items():
+            np.testing.assert_array_equal(read[split][name], prediction)
             assert read[split][name].dtype == np.float64
     check_predictions(tmp_path, read, Features())
 
 
 @pytest.mark.parametrize(
-    ("split", "name", "score", "message"),
+    ("split", "name", "prediction", "message"),
     [
-        ("valid", "a", None, "no scores for valid graph a"),
-        ("test", "t", None, "no scores for test graph t"),
-        ("test", "a", np.ones(3), "scores for a, which is no test graph here"),
-        ("valid", "b", np.ones(3), "scores for b, which is no valid graph here"),
-        ("valid", "a", np.ones(4), r"valid graph a has scores of shape \(4,\), \(3,\) wanted"),
-        ("test", "t", np.ones((4, 1)), r"test graph t has scores of shape \(4, 1\), \(4,\) wanted"),
-        ("valid", "a", np.array([1, np.nan, 2]), "valid graph a has a score that is not finite"),
-        ("test", "t", np.array([1, 2, 3, -np.inf]), "test graph t has a score that is not finite"),
+        ("valid", "a", None, "no predictions for valid graph a"),
+        ("test", "t", None, "no predictions for test graph t"),
+        ("test", "a", np.ones(3), "predictions for a, which is no test graph here"),
+        ("valid", "b", np.ones(3), "predictions for b, which is no valid graph here"),
+        ("valid", "a", np.ones(4), r"valid graph a has predictions of shape \(4,\), \(3,\) wanted"),
+        ("test", "t", np.ones((4, 1)), r"test graph t has predictions of shape \(4, 1\), \(4,\) wanted"),
+        ("valid", "a", np.array([1, np.nan, 2]), "valid graph a has a prediction that is not finite"),
+        ("test", "t", np.array([1, 2, 3, -np.inf]), "test graph t has a prediction that is not finite"),
     ],
 )
-def test_scores_that_do_not_fit_are_refused_by_name(tmp_path, split, name, score, message):
-    scores = good()
-    if score is None:
-        del scores[split][name]
+def test_predictions_that_do_not_fit_are_refused_by_name(tmp_path, split, name, prediction, message):
+    predictions = good()
+    if prediction is None:
+        del predictions[split][name]
     else:
-        scores[split][name] = score
-    write_predictions(tmp_path, scores)
+        predictions[split][name] = prediction
+    write_predictions(tmp_path, predictions)
     with pytest.raises(DataError, match=f"{tmp_path}.*: {message}. Train this model again"):
         check_predictions(tmp_path, read_predictions(tmp_path), Features())
 
@@ -82,3 +95,100 @@ def test_a_key_that_names_no_split_and_graph_is_refused(tmp_path, key):
     np.savez(tmp_path / PREDICTIONS, **{key: np.ones(3)})
     with pytest.raises(DataError, match=f": {key} names no graph of valid or test"):
         read_predictions(tmp_path)
+
+
+def by_runtime(features):
+    """Perfect predictions on valid, as a framework may give them: any float type, lists too."""
+    return {
+        "valid": {
+            name: (2 * runtime).astype(np.float32) for name, runtime in features.labels("valid").items()
+        },
+        "test": {name: list(range(count)) for name, count in features.num_configs("test").items()},
+    }
+
+
+def test_a_custom_model_takes_part_in_an_ensemble(features, tmp_path):
+    manifest = write_run(tmp_path / "mine", features, by_runtime(features), model="mine", seed=0)
+    assert manifest["valid"]["mean"] == pytest.approx(1)
+    assert manifest["settings"] == {"model": "mine", "seed": 0, "collection": "layout:xla:random"}
+    noise = random_scores(features, np.random.default_rng(0), noise=2.0)
+    runs = [str(tmp_path / "mine"), write_random_run(tmp_path / "noise", features, noise)]
+    ensemble = build_ensemble(config_of(features, tmp_path / "both", runs))
+    assert ensemble["members"]["mine"]["weight"] == 1 and ensemble["valid"]["mean"] == pytest.approx(1)
+
+
+def test_a_run_written_by_hand_takes_part_in_an_ensemble(features, tmp_path):
+    """What the module's docstring lists, and nothing else."""
+    folder = tmp_path / "by-hand"
+    folder.mkdir()
+    arrays = {f"{s}/{n}": v for s, graphs in by_runtime(features).items() for n, v in graphs.items()}
+    np.savez(folder / "predictions.npz", **arrays)
+    manifest = {
+        "fingerprint": "any text",
+        "settings": {"collection": features.collection.name},
+        "inputs": {"data": features.data},
+        "valid": {"mean": 1, "per_graph": {"v": 1.0}},
+    }
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    ensemble = build_ensemble(config_of(features, tmp_path / "one", [str(folder)]))
+    assert ensemble["valid"]["mean"] == pytest.approx(1)
+
+
+def test_seeds_of_a_custom_model_share_a_weight_and_new_predictions_redo_the_ensemble(features, tmp_path):
+    rng = np.random.default_rng(1)
+    runs = [str(tmp_path / f"mine-s{seed}") for seed in range(2)]
+    for seed, run in enumerate(runs):
+        write_run(run, features, random_scores(features, rng), model="mine", seed=seed)
+    config = config_of(features, tmp_path / "ensemble", runs)
+    members = build_ensemble(config)["members"]
+    assert {member["weight"] for member in members.values()} == {0.5}
+    assert config.artifact().is_current()
+    write_run(runs[0], features, random_scores(features, rng), model="mine", seed=0)
+    assert not config.artifact().is_current()
+
+
+@pytest.mark.parametrize(
+    ("split", "name", "value", "message"),
+    [
+        ("test", None, None, "no predictions for test graph t"),
+        ("valid", "v", [1.0], r"valid graph v has predictions of shape \(1,\)"),
+        ("valid", "x", [1.0], "predictions for x, which is no valid graph here"),
+    ],
+)
+def test_an_incomplete_custom_run_is_refused_and_leaves_no_folder(
+    features, tmp_path, split, name, value, message
+):
+    predictions = by_runtime(features)
+    if name is None:
+        del predictions[split]
+    else:
+        predictions[split][name] = value
+    with pytest.raises(DataError, match=f"{message}.*Give write_run one finite value per configuration"):
+        write_run(tmp_path / "mine", features, predictions)
+    assert not (tmp_path / "mine").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda manifest: None, "a JSON object is wanted, not NoneType"),
+        (lambda manifest: [manifest], "a JSON object is wanted, not list"),
+        (lambda manifest: {}, "it lacks the key fingerprint"),
+        (lambda manifest: {**manifest, "fingerprint": 7}, "fingerprint is 7: Input should be a valid string"),
+        (lambda manifest: {**manifest, "settings": {}}, "it lacks the key settings.collection"),
+        (lambda manifest: {**manifest, "settings": []}, r"settings is \[\]: "),
+        (lambda manifest: {**manifest, "inputs": {"data": None}}, "inputs.data is None: "),
+        (lambda manifest: {k: v for k, v in manifest.items() if k != "valid"}, "it lacks the key valid"),
+        (lambda manifest: {**manifest, "valid": {"mean": 1.0}}, "it lacks the key valid.per_graph"),
+        (lambda manifest: {**manifest, "valid": {"mean": "1", "per_graph": {"v": 1}}}, "valid.mean is '1': "),
+        (lambda manifest: {**manifest, "valid": {"mean": 1, "per_graph": {}}}, "valid.per_graph is {}: "),
+    ],
+)
+def test_a_manifest_that_lacks_a_key_is_refused_by_file_key_and_remedy(features, tmp_path, change, message):
+    write_run(tmp_path / "mine", features, by_runtime(features))
+    manifest = change(read_manifest(tmp_path / "mine"))
+    (tmp_path / "mine" / MANIFEST).write_text(json.dumps(manifest))
+    with pytest.raises(DataError, match=f"mine/manifest.json: {message}.*(again|write_run)"):
+        read_run_manifest(tmp_path / "mine")
+    with pytest.raises(DataError, match=f"mine/manifest.json: {message}"):
+        build_ensemble(config_of(features, tmp_path / "e", [str(tmp_path / "mine")]))

@@ -205,7 +205,9 @@ def test_it_is_made_again_where_something_it_depends_on_changed(config, features
         (tmp_path / "data" / name).write_text("x")
         assert bare.artifact().fingerprint != before
     folder = tmp_path / "made" / "ensemble-tile-xla"
-    Artifact(folder, {"changed": True}, {}).finish(valid=read_manifest(folder)["valid"])
+    manifest = read_manifest(folder)
+    settings = {**manifest["settings"], "changed": True}
+    Artifact(folder, settings, manifest["inputs"]).finish(valid=manifest["valid"])
     assert not config.artifact().is_current()
 
 
@@ -236,7 +238,7 @@ def test_scores_that_do_not_fit_are_refused_by_name(config, tmp_path):
     scores = read_predictions(folder)
     scores["test"]["u"][0] = np.inf
     write_predictions(folder, scores)
-    with pytest.raises(DataError, match=f"^{folder}.*test graph u has a score that is not finite"):
+    with pytest.raises(DataError, match=f"^{folder}.*test graph u has a prediction that is not finite"):
         make_submission(config)
     assert not csv_of(tmp_path).exists()
 

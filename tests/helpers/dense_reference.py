@@ -1,7 +1,7 @@
 """Dense forms of states, layers and the ranking network: every (configuration, node) pair on its own.
 
 Written from the formulas, in float64, with a row for each of the C x N pairs and dense N x N matrices;
-nothing is shared between pairs. ``states.py``, ``layers.py`` and ``networks.py`` must agree with it.
+nothing is shared between pairs. ``config_states.py``, ``layers.py`` and ``model.py`` must agree with it.
 """
 
 from functools import cache
@@ -21,8 +21,8 @@ from fastslow.networks.model import RankingNetwork
 Parameters = dict[str, Tensor]
 
 
-def brute_force_states(edge_index, num_nodes: int, config_index, codes, depth: int) -> np.ndarray:
-    """``(C, N)`` state of each pair: equal numbers for equal nested tuples, told apart one pair at a time.
+def brute_force_states(edge_index, num_nodes: int, config_index, codes, num_layers: int) -> np.ndarray:
+    """``(C, N)`` state of each pair: equal numbers for equal nested tuples, distinguished one pair at a time.
 
     Level 0 is (node, its codes); level l is (own state, sorted operand states, sorted user states) of l - 1.
     """
@@ -40,7 +40,7 @@ def brute_force_states(edge_index, num_nodes: int, config_index, codes, depth: i
             key = (level, state(config, node, level - 1), *map(tuple, sides))
         return numbers.setdefault(key, len(numbers))
 
-    return np.array([[state(c, n, depth) for n in range(num_nodes)] for c in range(len(codes))])
+    return np.array([[state(c, n, num_layers) for n in range(num_nodes)] for c in range(len(codes))])
 
 
 def state_table(states: States) -> np.ndarray:
@@ -129,10 +129,10 @@ def dense_input(graph: Graph, node_scaler: Scaler, configs, p: Parameters) -> tu
     return linear(gelu(x), p["input.1.weight"], p["input.1.bias"]), config
 
 
-def dense_scores(
+def dense_predictions(
     network: RankingNetwork, graph: Graph, node_scaler: Scaler, config_scaler: Scaler, configs
 ) -> Tensor:
-    """``(C,)`` scores in float64 from the parameters of a network, without dropout.
+    """``(C,)`` predictions in float64 from the parameters of a network, without dropout.
 
     Gradients reach the parameters.
     """
@@ -145,7 +145,7 @@ def dense_scores(
     joined = torch.cat([x.sum(1), config_feat], 1)
     deviation = joined - joined.mean(0)
     standardised = deviation / torch.sqrt(deviation.square().mean(0) + network.head.norm.eps)
-    return dense_perceptron(torch.cat([joined, standardised], 1), sub(p, "head.score.")).squeeze(1)
+    return dense_perceptron(torch.cat([joined, standardised], 1), sub(p, "head.mlp.")).squeeze(1)
 
 
 def dense_perceptron(x: Tensor, p: Parameters) -> Tensor:

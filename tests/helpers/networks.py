@@ -7,14 +7,14 @@ from fastslow.networks.model import RankingNetwork
 from helpers.random_graphs import NUM_LAYOUTS, make_graph
 
 
-def make_network(depth=2, cross_config=True, dropout=0.3, width=8, seed=0):
+def make_network(num_layers=2, cross_config=True, dropout=0.3, hidden_channels=8, seed=0):
     """A network in evaluation mode with every parameter at random, so that none hides behind a 0 or 1."""
     torch.manual_seed(seed)
-    network = RankingNetwork(4, 3, width, depth, cross_config, dropout).eval()
+    network = RankingNetwork(4, 3, hidden_channels, num_layers, cross_config, dropout).eval()
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
-    # 1e-5 would blow rounding up 300 times a norm where nodes or configurations hardly differ
+    # 1e-5 would amplify rounding 300 times per norm where nodes or configurations hardly differ
     for norm in (network.head.norm, *(block.norm for block in network.trunk.blocks)):
         norm.eps = 0.05
     return network

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fastslow.networks.chunked_prediction import predict_chunks
 from fastslow.networks.graph_batch import PreparedGraph
-from helpers.dense_reference import dense_scores
+from helpers.dense_reference import dense_predictions
 from helpers.networks import all_configs, close, make_network, program
 from helpers.random_graphs import make_graph, make_scalers, structures
 
@@ -23,31 +23,31 @@ networks = st.builds(
 graphs = st.builds(make_graph, structures(min_nodes=2, max_configs=9), st.integers(0, 99))
 
 
-def chunk_scores(network, graph, chunks):
-    """(C,) scores in the order of the configurations."""
-    inputs = PreparedGraph(graph, *make_scalers(graph))
-    score = predict_chunks(network, partial(inputs.batch, depth=network.depth), chunks)
-    return score[np.argsort(np.concatenate(chunks))]
+def chunk_predictions(network, graph, chunks):
+    """(C,) predictions in the order of the configurations."""
+    prepared = PreparedGraph(graph, *make_scalers(graph))
+    prediction = predict_chunks(network, partial(prepared.batch, num_layers=network.num_layers), chunks)
+    return prediction[np.argsort(np.concatenate(chunks))]
 
 
 @given(networks, graphs, st.randoms(use_true_random=False))
 @settings(max_examples=60, deadline=None)
-def test_scores_are_those_of_the_dense_network_over_the_whole_set_however_it_is_cut(network, graph, random):
-    reference = dense_scores(network, graph, *make_scalers(graph), all_configs(graph))
+def test_chunks_equal_the_dense_network_over_the_whole_set_however_it_is_cut(network, graph, random):
+    reference = dense_predictions(network, graph, *make_scalers(graph), all_configs(graph))
     for size in sorted({1, 2, 3, graph.num_configs}):
         order = np.array(random.sample(range(graph.num_configs), graph.num_configs))
         cuts = range(size, graph.num_configs, size)
-        close(chunk_scores(network, graph, np.split(order, cuts)), reference, 1e-5)
+        close(chunk_predictions(network, graph, np.split(order, cuts)), reference, 1e-5)
 
 
 @pytest.mark.parametrize("cross_config, passes", [(True, 6), (False, 4)])
 def test_each_statistic_takes_a_pass_and_one_chunk_takes_one(cross_config, passes):
-    network, graph = make_network(depth=2, cross_config=cross_config), program()
-    inputs, made = PreparedGraph(graph, *make_scalers(graph)), []
+    network, graph = make_network(num_layers=2, cross_config=cross_config), program()
+    prepared, made = PreparedGraph(graph, *make_scalers(graph)), []
 
     def batch_of(configs):
         made.append(configs.tolist())
-        return inputs.batch(configs, network.depth)
+        return prepared.batch(configs, network.num_layers)
 
     predict_chunks(network, batch_of, [np.arange(4), np.arange(4, 6)])
     assert made == [[0, 1, 2, 3], [4, 5]] * passes
@@ -56,11 +56,11 @@ def test_each_statistic_takes_a_pass_and_one_chunk_takes_one(cross_config, passe
     assert made == [list(range(6))]
 
 
-def test_a_chunk_alone_would_score_otherwise():
+def test_a_chunk_alone_would_be_predicted_otherwise():
     """Else the tests above could not fail."""
-    network, graph = make_network(depth=2), program()
-    whole = chunk_scores(network, graph, [np.arange(6)])
-    alone = chunk_scores(network, graph, [np.array([0])])
+    network, graph = make_network(num_layers=2), program()
+    whole = chunk_predictions(network, graph, [np.arange(6)])
+    alone = chunk_predictions(network, graph, [np.array([0])])
     assert not torch.allclose(alone, whole[:1], rtol=1e-3)
 
 
@@ -71,8 +71,8 @@ def test_chunks_of_a_large_graph_round_alike():
     structure[3][2, 1, 1] = 1
     graph = make_graph(structure)
     graph.config_feat[:] = graph.config_feat[0]
-    network = make_network(depth=1)
-    whole = chunk_scores(network, graph, [np.arange(4)])
-    apart = chunk_scores(network, graph, [np.array([0, 1]), np.array([3, 2])])
+    network = make_network(num_layers=1)
+    whole = chunk_predictions(network, graph, [np.arange(4)])
+    apart = chunk_predictions(network, graph, [np.array([0, 1]), np.array([3, 2])])
     assert abs(apart[1] - apart[3]) <= 1e-6 * abs(apart).max()
     assert abs(apart - whole).max() < 0.05 * abs(whole[1] - whole[0])

@@ -7,10 +7,10 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-import fastslow.networks.model
+import fastslow.networks.graph_batch
 from fastslow.networks.graph_batch import PreparedGraph, message_edges
 from fastslow.networks.head import Float64Linear, Head
-from helpers.dense_reference import dense_scores
+from helpers.dense_reference import dense_predictions
 from helpers.networks import all_configs, close, make_network, program
 from helpers.random_graphs import make_graph, make_scalers, structures
 
@@ -28,18 +28,18 @@ networks = st.builds(
 graphs = st.builds(make_graph, structures(min_nodes=2), st.integers(0, 99))
 
 
-def scores(network, graph, configs=None, scalers=None):
-    """(C,) scores of the product code."""
-    inputs = PreparedGraph(graph, *(scalers or make_scalers(graph)))
-    return network(inputs.batch(all_configs(graph) if configs is None else configs, network.depth))
+def predict(network, graph, configs=None, scalers=None):
+    """(C,) predictions of the product code."""
+    prepared = PreparedGraph(graph, *(scalers or make_scalers(graph)))
+    return network(prepared.batch(all_configs(graph) if configs is None else configs, network.num_layers))
 
 
 @given(networks, graphs)
 @settings(max_examples=60, deadline=None)
-def test_scores_and_gradients_equal_those_of_the_dense_network(network, graph):
+def test_predictions_and_gradients_equal_those_of_the_dense_network(network, graph):
     configs = np.random.default_rng(0).permutation(graph.num_configs)
-    value = scores(network, graph, configs)
-    reference = dense_scores(network, graph, *make_scalers(graph), configs)
+    value = predict(network, graph, configs)
+    reference = dense_predictions(network, graph, *make_scalers(graph), configs)
     assert value.shape == (graph.num_configs,) and value.dtype == torch.float32
     close(value, reference, 1e-5)
 
@@ -56,14 +56,16 @@ def test_scores_and_gradients_equal_those_of_the_dense_network(network, graph):
 
 @given(networks, graphs, st.randoms(use_true_random=False), st.sampled_from([0, 2**21]))
 @settings(max_examples=30, deadline=None)
-def test_a_part_scores_as_in_the_dense_network_whether_or_not_states_are_kept(network, graph, random, kept):
+def test_some_configurations_equal_the_dense_network_with_and_without_kept_states(
+    network, graph, random, kept
+):
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(fastslow.networks.model, "KEPT_PAIRS", kept)
-        inputs = PreparedGraph(graph, *make_scalers(graph))
+        monkeypatch.setattr(fastslow.networks.graph_batch, "KEPT_PAIRS", kept)
+        prepared = PreparedGraph(graph, *make_scalers(graph))
         for _ in range(2):
             configs = np.array(random.sample(range(graph.num_configs), random.randint(1, graph.num_configs)))
-            value = network(inputs.batch(configs, network.depth))
-            close(value, dense_scores(network, graph, *make_scalers(graph), configs), 1e-5)
+            value = network(prepared.batch(configs, network.num_layers))
+            close(value, dense_predictions(network, graph, *make_scalers(graph), configs), 1e-5)
 
 
 def kernel(num_configs=5):
@@ -75,9 +77,9 @@ def kernel(num_configs=5):
 @pytest.mark.parametrize("graph", [kernel(), kernel(1), program()], ids=["tile", "tile, C = 1", "layout"])
 def test_tile_and_layout_graphs_equal_the_dense_network(graph):
     network = make_network()
-    reference = dense_scores(network, graph, *make_scalers(graph), all_configs(graph))
-    close(scores(network, graph), reference, 1e-5)
-    assert graph.num_configs == 1 or scores(network, graph).unique().numel() > 1
+    reference = dense_predictions(network, graph, *make_scalers(graph), all_configs(graph))
+    close(predict(network, graph), reference, 1e-5)
+    assert graph.num_configs == 1 or predict(network, graph).unique().numel() > 1
 
 
 def test_a_tile_graph_is_embedded_once_for_all_configurations():
@@ -100,14 +102,14 @@ def renumbered(graph, order):
 
 @given(networks, graphs, st.randoms(use_true_random=False))
 @settings(max_examples=30, deadline=None)
-def test_scores_do_not_depend_on_the_numbering_of_nodes(network, graph, random):
+def test_predictions_do_not_depend_on_the_numbering_of_nodes(network, graph, random):
     order = random.sample(range(graph.num_nodes), graph.num_nodes)
-    close(scores(network, renumbered(graph, np.array(order))), scores(network, graph), 1e-5)
+    close(predict(network, renumbered(graph, np.array(order))), predict(network, graph), 1e-5)
 
 
 @given(networks, graphs, st.randoms(use_true_random=False))
 @settings(max_examples=30, deadline=None)
-def test_scores_do_not_depend_on_the_order_of_edges_and_configurable_nodes(network, graph, random):
+def test_predictions_do_not_depend_on_the_order_of_edges_and_configurable_nodes(network, graph, random):
     edges = random.sample(range(len(graph.edge_index)), len(graph.edge_index))
     rows = random.sample(range(len(graph.config_index)), len(graph.config_index))
     number = np.argsort(rows)
@@ -120,56 +122,56 @@ def test_scores_do_not_depend_on_the_order_of_edges_and_configurable_nodes(netwo
         tensor_sizes=graph.tensor_sizes[rows],
         codes=graph.codes[:, rows],
     )
-    close(scores(network, other), scores(network, graph), 1e-5)
+    close(predict(network, other), predict(network, graph), 1e-5)
 
 
 @given(networks, graphs)
 @settings(max_examples=30, deadline=None)
-def test_scores_do_not_depend_on_the_numbering_of_layouts(network, graph):
+def test_predictions_do_not_depend_on_the_numbering_of_layouts(network, graph):
     order = np.array([2, 0, 1])
     other = replace(
         graph, layouts=graph.layouts[order], codes=np.argsort(order).astype(np.uint8)[graph.codes]
     )
-    close(scores(network, other), scores(network, graph), 1e-5)
+    close(predict(network, other), predict(network, graph), 1e-5)
 
 
 @given(networks, graphs, st.randoms(use_true_random=False))
 @settings(max_examples=30, deadline=None)
-def test_scores_follow_the_order_of_configurations(network, graph, random):
+def test_predictions_follow_the_order_of_configurations(network, graph, random):
     order = random.sample(range(graph.num_configs), graph.num_configs)
-    close(scores(network, graph, np.array(order)), scores(network, graph)[order], 1e-5)
+    close(predict(network, graph, np.array(order)), predict(network, graph)[order], 1e-5)
 
 
 @given(networks, graphs, st.integers(2, 3))
 @settings(max_examples=30, deadline=None)
-def test_repeating_the_whole_set_of_configurations_leaves_the_scores(network, graph, times):
+def test_repeating_the_whole_set_of_configurations_leaves_the_predictions(network, graph, times):
     configs = np.tile(all_configs(graph), times)
-    close(scores(network, graph, configs), scores(network, graph).repeat(times), 1e-5)
+    close(predict(network, graph, configs), predict(network, graph).repeat(times), 1e-5)
 
 
 @given(networks, graphs)
 @settings(max_examples=30, deadline=None)
-def test_equal_configurations_score_the_same(network, graph):
+def test_equal_configurations_are_predicted_alike(network, graph):
     assume(graph.num_configs > 1)
     codes, config_feat = graph.codes.copy(), graph.config_feat.copy()
     codes[-1], config_feat[-1] = codes[0], config_feat[0]
-    score = scores(network, replace(graph, codes=codes, config_feat=config_feat))
-    close(score[-1], score[0], 1e-5)
+    prediction = predict(network, replace(graph, codes=codes, config_feat=config_feat))
+    close(prediction[-1], prediction[0], 1e-5)
 
 
 def test_a_layout_only_matters_within_reach():
-    """On a chain, a node's layout changes its neighbour's state at depth 1 and the next one's at depth 2."""
+    """On a chain, a node's layout reaches its neighbour after one layer, the next node after two."""
     chain = np.array([[0, 1], [1, 2], [2, 3]])
     codes = np.zeros((2, 1, 3), np.uint8)
     codes[1, 0, 0] = 1
     graph = make_graph((chain, 4, np.array([0]), codes))
-    for depth in range(4):
-        network = make_network(depth)
-        batch = PreparedGraph(graph, *make_scalers(graph)).batch(np.arange(2), depth)
+    for num_layers in range(4):
+        network = make_network(num_layers)
+        batch = PreparedGraph(graph, *make_scalers(graph)).batch(np.arange(2), num_layers)
         states = network.trunk(batch)
         node_ids = batch.levels[-1].node_ids
         differs = [states[node_ids == node].unique(dim=0).shape[0] > 1 for node in range(4)]
-        assert differs == [node <= depth for node in range(4)]
+        assert differs == [node <= num_layers for node in range(4)]
 
 
 def test_a_pair_joins_its_nodes_by_an_edge():
@@ -181,23 +183,23 @@ def test_a_pair_joins_its_nodes_by_an_edge():
     assert message_edges(apart).tolist() == chain.tolist()
     assert message_edges(joined).tolist() == [[1, 0], [2, 1], [3, 0], [3, 2]]
     for pair_edges, edges in ((True, message_edges(joined)), (False, joined.edge_index)):
-        inputs = PreparedGraph(joined, *make_scalers(joined), pair_edges)
-        assert inputs.edge_index.tolist() == edges.tolist()
+        prepared = PreparedGraph(joined, *make_scalers(joined), pair_edges)
+        assert prepared.edge_index.tolist() == edges.tolist()
 
 
-def test_without_cross_config_a_score_depends_on_no_other_configuration_but_through_the_norms():
-    network, graph = make_network(depth=1, cross_config=False), program()
+def test_without_cross_config_a_prediction_depends_on_no_other_configuration_but_through_the_norms():
+    network, graph = make_network(num_layers=1, cross_config=False), program()
     network.trunk.blocks[0].norm.forward = lambda x, level, complete: x
     network.head.norm.forward = lambda x, complete: x
-    alone = torch.cat([scores(network, graph, np.array([c])) for c in range(graph.num_configs)])
-    close(scores(network, graph), alone, 1e-5)
+    alone = torch.cat([predict(network, graph, np.array([c])) for c in range(graph.num_configs)])
+    close(predict(network, graph), alone, 1e-5)
 
 
-def test_dropout_changes_scores_in_training_alone():
+def test_dropout_changes_predictions_in_training_alone():
     network, graph = make_network(dropout=0.5), program()
-    assert torch.equal(scores(network, graph), scores(network, graph))
+    assert torch.equal(predict(network, graph), predict(network, graph))
     network.train()
-    assert not torch.equal(scores(network, graph), scores(network, graph))
+    assert not torch.equal(predict(network, graph), predict(network, graph))
 
 
 def test_a_batch_on_the_cpu_is_itself():
@@ -208,50 +210,54 @@ def test_a_batch_on_the_cpu_is_itself():
 
 @NEEDS_GPU
 @pytest.mark.parametrize("graph", [kernel(), program()], ids=["tile", "layout"])
-def test_scores_and_gradients_on_a_gpu_equal_those_on_the_cpu(graph):
+def test_predictions_and_gradients_on_a_gpu_equal_those_on_the_cpu(graph):
     results = []
     for device in (torch.device("cpu"), torch.device("cuda")):
         network = make_network().to(device)
-        batch = PreparedGraph(graph, *make_scalers(graph)).batch(all_configs(graph), network.depth).to(device)
-        score = network(batch)
-        score.square().sum().backward()
+        batch = (
+            PreparedGraph(graph, *make_scalers(graph))
+            .batch(all_configs(graph), network.num_layers)
+            .to(device)
+        )
+        prediction = network(batch)
+        prediction.square().sum().backward()
         gradients = [p.grad.cpu() for p in network.parameters() if p.grad is not None]
-        results.append((score.detach().cpu(), gradients))
-    (score, gradients), (gpu_score, gpu_gradients) = results
-    close(gpu_score, score, 1e-4)
+        results.append((prediction.detach().cpu(), gradients))
+    (prediction, gradients), (gpu_prediction, gpu_gradients) = results
+    close(gpu_prediction, prediction, 1e-4)
     for gradient, expected in zip(gpu_gradients, gradients, strict=True):
         close(gradient, expected, 1e-3)
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=NEEDS_GPU)])
-def test_half_precision_keeps_the_scores_within_a_few_percent(device):
+def test_half_precision_keeps_the_predictions_within_a_few_percent(device):
     network, graph = make_network().to(device), program()
-    batch = PreparedGraph(graph, *make_scalers(graph)).batch(all_configs(graph), network.depth)
+    batch = PreparedGraph(graph, *make_scalers(graph)).batch(all_configs(graph), network.num_layers)
     batch = batch.to(torch.device(device))
     with torch.autocast(device, torch.bfloat16):
-        score = network(batch)
-    score.sum().backward()
-    assert score.dtype == torch.float32
+        prediction = network(batch)
+    prediction.sum().backward()
+    assert prediction.dtype == torch.float32
     assert all(p.grad.isfinite().all() for p in network.parameters() if p.grad is not None)
-    close(score, network(batch), 5e-2)
-    assert not torch.equal(score, network(batch))  # it did run in half precision
+    close(prediction, network(batch), 5e-2)
+    assert not torch.equal(prediction, network(batch))  # it did run in half precision
 
 
 def test_what_configurations_differ_by_survives_beside_a_large_sum():
     torch.manual_seed(0)
-    head = Head(width=8, config_width=3, dropout=0.3).eval()
+    head = Head(hidden_channels=8, config_channels=3, dropout=0.3).eval()
     common, difference = 1e6 * torch.rand(1, 11, dtype=torch.float64), torch.randn(5, 11, dtype=torch.float64)
     x = torch.cat([common + difference, head.norm(common + difference)], 1)
     with torch.autocast("cpu", torch.bfloat16):
-        score = head.score(x)
-    exact = copy.deepcopy(head.score).double()(x)
-    plain = copy.deepcopy(head.score)
+        prediction = head.mlp(x)
+    exact = copy.deepcopy(head.mlp).double()(x)
+    plain = copy.deepcopy(head.mlp)
     for layer in plain:
         layer.__class__ = torch.nn.Linear if isinstance(layer, Float64Linear) else layer.__class__
-    close(score - score.mean(), exact - exact.mean(), 1e-6)
+    close(prediction - prediction.mean(), exact - exact.mean(), 1e-6)
     rounded = plain(x.float()).double()
     assert (rounded - rounded.mean() - exact + exact.mean()).abs().max() > 1e-3 * (
         exact - exact.mean()
     ).abs().max()
-    score.sum().backward()
-    assert all(parameter.grad.dtype == torch.float32 for parameter in head.score.parameters())
+    prediction.sum().backward()
+    assert all(parameter.grad.dtype == torch.float32 for parameter in head.mlp.parameters())

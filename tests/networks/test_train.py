@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 import torch
 
+import fastslow.networks.devices
 import fastslow.networks.train
+import fastslow.networks.validation
 from fastslow.competition.catalog import SPLITS, get_collection
 from fastslow.competition.metrics import kendall_tau
 from fastslow.core.artifacts import read_manifest
@@ -19,6 +21,7 @@ from fastslow.features.store import Features
 from fastslow.networks.config import LayoutTrainConfig, TileTrainConfig
 from fastslow.networks.dataset import predict
 from fastslow.networks.train import Training, learning_rate, make_dataset, make_network, train
+from fastslow.networks.validation import Validation
 
 torch.set_num_threads(1)
 SAMPLE = PROJECT / "data" / "sample"
@@ -147,33 +150,45 @@ class Interrupted(Exception):
 
 
 def interrupt(monkeypatch, name, calls):
-    """Make a method of Training stop the process's work at its call number ``calls`` (from 0)."""
-    original, counter = getattr(Training, name), itertools.count()
+    """Make a method of Training or Validation raise at its call number ``calls`` (from 0)."""
+    owner = Training if hasattr(Training, name) else Validation
+    original, counter = getattr(owner, name), itertools.count()
 
     def method(self, *args):
         if next(counter) == calls:
             raise Interrupted
         return original(self, *args)
 
-    monkeypatch.setattr(Training, name, method)
+    monkeypatch.setattr(owner, name, method)
 
 
 def forbid_training(monkeypatch):
     interrupt(monkeypatch, "run_epoch", 0)
 
 
-def test_a_run_learns_that_one_nodes_layout_decides(settings, tmp_path):
+PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+@pytest.fixture
+def precision(request, monkeypatch):
+    """Compute in this precision whatever the device."""
+    monkeypatch.setattr(fastslow.networks.devices, "pick_precision", lambda device: PRECISIONS[request.param])
+    return request.param
+
+
+@pytest.mark.parametrize("precision", ["float32", "float16"], indirect=True)
+def test_a_run_learns_that_one_nodes_layout_decides(settings, tmp_path, precision):
     config = settings.replace(hidden_channels=16, epochs=60, dropout=0.0, learning_rate=1e-2)
     manifest = train(config.replace(configs_per_step=24, evaluate_every=10))
     history = metrics_of(tmp_path / "run")
     assert [row["epoch"] for row in history] == [10, 20, 30, 40, 50, 60]
     assert history[-1]["loss"] < history[0]["loss"]
 
-    inputs = make_dataset(config)
-    network = make_network(config, inputs)
+    dataset = make_dataset(config)
+    network = make_network(config, dataset)
     network.load_state_dict(weights_of(*config.runs))
-    scores = predict(network, inputs, LAYOUT.slug, "train", config.inference_configs)
-    runtimes = inputs.sources[LAYOUT.slug].labels("train")
+    scores = predict(network, dataset, LAYOUT.slug, "train", config.inference_configs)
+    runtimes = dataset.sources[LAYOUT.slug].labels("train")
     assert min(kendall_tau(runtimes[name], scores[name]) for name in PROGRAMS["train"]) > 0.9
     assert manifest["valid"]["mean"] == pytest.approx(np.mean(list(manifest["valid"]["per_graph"].values())))
 
@@ -263,8 +278,8 @@ def test_a_finished_run_is_not_trained_again(settings, monkeypatch):
     manifest = train(settings)
     forbid_training(monkeypatch)
     assert train(settings) == manifest
-    # these say where and how fast, not what
-    assert train(settings.replace(device="auto", inference_configs=9)) == manifest
+    # excluded from the cache key: they affect location or speed only
+    assert train(settings.replace(inference_configs=9)) == manifest
 
 
 @pytest.mark.parametrize(
@@ -298,7 +313,9 @@ def test_changed_features_train_again(settings, tmp_path):
         ("epochs", True, "bool, int wanted"),
         ("learning_rate", "1e-3", "str, float wanted"),
         ("cross_config", "true", "str, bool wanted"),
-        ("device", "gpu", "one of auto, cpu, cuda"),
+        ("device", "gpu", "one of auto, cpu, cuda, cuda:N"),
+        ("device", "cuda:", "one of auto, cpu, cuda, cuda:N"),
+        ("device", "cuda:-1", "one of auto, cpu, cuda, cuda:N"),
         ("hidden_channels", 0, "1 or more"),
         ("epochs", 0, "1 or more"),
         ("graphs_per_step", 0, "1 or more"),
@@ -313,7 +330,7 @@ def test_changed_features_train_again(settings, tmp_path):
         ("learning_rate", math.nan, "above 0"),
         ("max_grad_norm", 0, "above 0"),
         ("dropout", 1.0, "below 1"),
-        ("warmup", -0.1, "from 0"),
+        ("warmup", -0.1, "0 or more"),
         ("weight_decay", -1e-9, "0 or more"),
     ],
 )
@@ -339,7 +356,7 @@ def test_missing_features_are_named(settings, tmp_path):
 def script_valid(monkeypatch, *scores):
     """Let evaluations on valid give these scores, one after the other."""
     remaining = iter(scores)
-    monkeypatch.setattr(Training, "valid_score", lambda *_, **__: {"mean": next(remaining), "per_graph": {}})
+    monkeypatch.setattr(Validation, "score", lambda *_, **__: {"mean": next(remaining), "per_graph": {}})
 
 
 def test_patience_counts_evaluations_without_a_better_score(settings, monkeypatch, tmp_path):
@@ -375,13 +392,13 @@ def test_the_best_weights_so_far_survive_an_interruption(settings):
 def test_averaged_weights_are_taken_where_they_are_no_worse(settings, monkeypatch, average_score, chosen):
     script_valid(monkeypatch, 0.2, 0.4, 0.3, average_score, 0.4)
     kept = []
-    evaluate = Training.evaluate
+    evaluate = Validation.evaluate
 
-    def record(self, loss):
-        evaluate(self, loss)
+    def record(self, epoch, loss):
+        evaluate(self, epoch, loss)
         kept.append({name: value.clone() for name, value in self.network.state_dict().items()})
 
-    monkeypatch.setattr(Training, "evaluate", record)
+    monkeypatch.setattr(Validation, "evaluate", record)
     manifest = train(settings.replace(epochs=3, evaluate_every=1, average_last=2))
     assert manifest["valid"]["weights"].startswith(chosen)
     assert manifest["valid"]["mean"] == max(average_score, 0.4)
@@ -391,14 +408,15 @@ def test_averaged_weights_are_taken_where_they_are_no_worse(settings, monkeypatc
 
 
 def test_a_part_of_valid_steers_and_all_of_it_is_reported(settings, monkeypatch, tmp_path):
-    sizes, predict_all = [], fastslow.networks.train.predict
+    sizes = []
 
-    def record(network, inputs, slug, split, together, only=None):
-        scores = predict_all(network, inputs, slug, split, together, only)
+    def record(network, dataset, slug, split, together, only=None):
+        scores = predict(network, dataset, slug, split, together, only)
         sizes.append((split, *{len(score) for score in scores.values()}))
         return scores
 
-    monkeypatch.setattr(fastslow.networks.train, "predict", record)
+    for module in (fastslow.networks.train, fastslow.networks.validation):
+        monkeypatch.setattr(module, "predict", record)
     manifest = train(settings.replace(epochs=2, evaluate_every=1, average_last=1, valid_configs=10))
     assert sizes[:2] == [("valid", 10)] * 2
     assert sizes[2:] == [("valid", 24)] * 3 + [("test", 24)]
@@ -421,7 +439,7 @@ def test_train_graphs_of_constant_runtime_are_skipped(settings, monkeypatch, tmp
     assert seen == [f"{LAYOUT.slug}/vgg_forward_w32_d1_b8"] * 2
 
 
-def test_train_graphs_that_teach_no_order_at_all_are_refused(settings, tmp_path):
+def test_train_graphs_that_carry_no_ranking_signal_are_refused(settings, tmp_path):
     features = build_layout(tmp_path, train=constant_runtime)
     with pytest.raises(DataError, match="features: no train graph has two configurations of different"):
         train(settings.replace(features=[str(features)]))
@@ -441,27 +459,27 @@ def test_graphs_with_one_configuration_are_scored(settings, tmp_path):
 
 @pytest.mark.parametrize("together", [5, 10, 23])
 def test_many_configurations_are_scored_in_chunks_as_if_at_once(settings, monkeypatch, together):
-    inputs = make_training(settings).inputs
-    network = make_network(settings, inputs)
+    dataset = make_training(settings).dataset
+    network = make_network(settings, dataset)
     (name,) = PROGRAMS["valid"]
-    whole = predict(network, inputs, LAYOUT.slug, "valid", 24)[name]
-    sizes, batch = [], inputs.batch
-    monkeypatch.setattr(inputs, "batch", lambda *args: sizes.append(len(args[2])) or batch(*args))
+    whole = predict(network, dataset, LAYOUT.slug, "valid", 24)[name]
+    sizes, batch = [], dataset.batch
+    monkeypatch.setattr(dataset, "batch", lambda *args: sizes.append(len(args[2])) or batch(*args))
     np.testing.assert_allclose(
-        predict(network, inputs, LAYOUT.slug, "valid", together)[name], whole, rtol=1e-5, atol=1e-6
+        predict(network, dataset, LAYOUT.slug, "valid", together)[name], whole, rtol=1e-5, atol=1e-6
     )
     assert max(sizes) <= together
 
 
 def test_a_kernel_is_embedded_once_for_all_its_configurations(kernels, tmp_path, monkeypatch):
     config = TileTrainConfig(features=[str(kernels)], device="cpu", hidden_channels=8, num_layers=1)
-    inputs = make_dataset(config)
-    network = make_network(config, inputs)
+    dataset = make_dataset(config)
+    network = make_network(config, dataset)
     embedded = []
     monkeypatch.setattr(
         network.trunk, "forward", lambda *args, run=network.trunk.forward: embedded.append(1) or run(*args)
     )
-    scores = predict(network, inputs, TILE.slug, "valid", 2)
+    scores = predict(network, dataset, TILE.slug, "valid", 2)
     assert len(embedded) == len(scores) == 3
     assert {name: len(score) for name, score in scores.items()} == Features(kernels).num_configs("valid")
     assert min(map(len, scores.values())) > 2
@@ -470,16 +488,16 @@ def test_a_kernel_is_embedded_once_for_all_its_configurations(kernels, tmp_path,
 def test_scores_of_a_whole_set_do_not_depend_on_its_order(settings):
     training = make_training(settings)
     (name,) = PROGRAMS["valid"]
-    scores = predict(training.network, training.inputs, LAYOUT.slug, "valid", 24)[name]
+    scores = predict(training.network, training.dataset, LAYOUT.slug, "valid", 24)[name]
     order = np.random.default_rng(3).permutation(24)
-    shuffled = training.network(training.inputs.batch("valid", f"{LAYOUT.slug}/{name}", order)).detach()
+    shuffled = training.network(training.dataset.batch("valid", f"{LAYOUT.slug}/{name}", order)).detach()
     np.testing.assert_allclose(shuffled, scores[order], rtol=1e-4, atol=1e-6)
 
 
 def test_prediction_uses_no_dropout_and_training_does(settings):
     training = make_training(settings.replace(dropout=0.5))
     training.network.train()
-    one, other = (predict(training.network, training.inputs, LAYOUT.slug, "valid", 24) for _ in range(2))
+    one, other = (predict(training.network, training.dataset, LAYOUT.slug, "valid", 24) for _ in range(2))
     assert all(np.array_equal(one[name], other[name]) for name in one)
     training.run_epoch()
     assert training.network.training
@@ -496,9 +514,9 @@ def test_a_step_draws_other_configurations_or_takes_all(
     """Four steps on two graphs; a batch of all configurations is made once."""
     training = make_training(settings.replace(configs_per_step=configs_per_step))
     made, losses = [], []
-    batch, loss = training.inputs.batch, training._loss
+    batch, loss = training.dataset.batch, training._loss
     monkeypatch.setattr(
-        training.inputs, "batch", lambda _, name, drawn: made.append(drawn) or batch(_, name, drawn)
+        training.dataset, "batch", lambda _, name, drawn: made.append(drawn) or batch(_, name, drawn)
     )
     monkeypatch.setattr(training, "_loss", lambda *args: losses.append(len(args[1])) or loss(*args))
     training.run_epoch()
@@ -594,8 +612,51 @@ def test_preparing_ahead_changes_no_bit(settings, monkeypatch, tmp_path, configs
     assert same_run(tmp_path / "run", tmp_path / "in turn")
 
 
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"], indirect=True)
+def test_a_run_in_half_precision_is_resumed_exactly(settings, tmp_path, precision):
+    """On the CPU, as on a GPU: the loss scale of float16 is part of the checkpoint."""
+    config = settings.replace(epochs=6)
+    assert config.artifact().settings["precision"] == precision
+    assert {part.settings["precision"] for part in config.artifact().parts} == {precision}
+    train(into(config, tmp_path / "whole"))
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        interrupt(monkeypatch, "_loss", 9)
+        with pytest.raises(Interrupted):
+            train(config)
+    train(config)
+    assert same_run(tmp_path / "run", tmp_path / "whole")
+    assert np.isfinite([row["loss"] for row in metrics_of(tmp_path / "run")]).all()
+    assert all(weight.isfinite().all() for weight in weights_of(tmp_path / "run").values())
+
+
+@pytest.mark.parametrize("precision", ["float16"], indirect=True)
+def test_a_float16_step_that_overflows_is_skipped_and_scales_down(settings, monkeypatch, precision):
+    training = make_training(settings)
+    parameters = list(training.network.parameters())
+    before = [parameter.detach().clone() for parameter in parameters]
+    monkeypatch.setattr(training, "_loss", lambda *_: 1e38 * sum(p.sum() for p in parameters))
+    training.run_epoch()
+    assert all(map(torch.equal, before, parameters))
+    assert training.scaler.get_scale() == 2.0**16 / 4  # halved by each of two steps
+
+
+@pytest.mark.parametrize("precision", ["bfloat16"], indirect=True)
+def test_a_checkpoint_of_another_precision_is_not_continued(settings, tmp_path, capsys, precision):
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        interrupt(monkeypatch, "choose_weights", 0)
+        with pytest.raises(Interrupted):
+            train(settings)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(fastslow.networks.devices, "pick_precision", lambda device: torch.float32)
+        train(settings)
+        train(into(settings, tmp_path / "whole"))
+    assert "resumed" not in capsys.readouterr().out
+    assert same_run(tmp_path / "run", tmp_path / "whole")
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_the_host_never_waits_for_the_gpu_within_a_step(settings):
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"], indirect=True)
+def test_the_host_never_waits_for_the_gpu_within_a_step(settings, precision):
     training = make_training(settings.replace(device="cuda"))
     training.run_epoch()
     examples = [training._example((name, np.arange(16))) for name in training.names]
@@ -608,7 +669,8 @@ def test_the_host_never_waits_for_the_gpu_within_a_step(settings):
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_a_run_on_a_gpu_is_resumed(settings, tmp_path):
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"], indirect=True)
+def test_a_run_on_a_gpu_is_resumed(settings, tmp_path, precision):
     config = settings.replace(device="cuda", epochs=6, average_last=3)
     with pytest.MonkeyPatch.context() as monkeypatch:
         interrupt(monkeypatch, "_loss", 9)

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,6 +18,7 @@ from fastslow.features.store import Features
 from fastslow.networks.config import LayoutTrainConfig
 from fastslow.networks.dataset import GraphDataset
 from fastslow.networks.train import Training, make_dataset, train
+from fastslow.networks.validation import Validation
 
 OWN, OTHER, FOREIGN = (
     get_collection(f"layout:{name}") for name in ("xla:random", "xla:default", "nlp:random")
@@ -69,11 +69,11 @@ def features_of(folder, collection):
 
 
 def test_train_graphs_of_every_collection_are_trained_on(folder):
-    inputs = make_dataset(settings(folder, OWN, FOREIGN))
+    dataset = make_dataset(settings(folder, OWN, FOREIGN))
     wanted = [(c, name) for c in (OWN, FOREIGN) for name in features_of(folder, c).names("train")]
-    assert inputs.trainable() == [f"{c.slug}/{name}" for c, name in wanted]
+    assert dataset.trainable() == [f"{c.slug}/{name}" for c, name in wanted]
     for collection, name in wanted:
-        graph = inputs.graph("train", f"{collection.slug}/{name}").graph
+        graph = dataset.graph("train", f"{collection.slug}/{name}").graph
         assert np.array_equal(graph.codes, features_of(folder, collection).graph("train", name).codes)
 
 
@@ -81,8 +81,8 @@ def script_valid(monkeypatch, scores):
     """Let evaluations on valid give these scores by collection, one after the other."""
     remaining = {collection.slug: iter(own) for collection, own in scores.items()}
     monkeypatch.setattr(
-        Training,
-        "valid_score",
+        Validation,
+        "score",
         lambda self, slug, **_: {"mean": next(remaining[slug]), "per_graph": {"a": 0.5}},
     )
 
@@ -116,7 +116,8 @@ def test_training_stops_when_no_collection_gets_better(folder, tmp_path, monkeyp
     training = Training(config, make_dataset(config))
     training.run(tmp_path, "mark")
     assert training.epoch == 5
-    assert {slug: best["epoch"] for slug, best in training.best.items()} == {OWN.slug: 2, FOREIGN.slug: 3}
+    best = {slug: best["epoch"] for slug, best in training.validation.best.items()}
+    assert best == {OWN.slug: 2, FOREIGN.slug: 3}
 
 
 def test_a_run_depends_on_every_collection_it_trained_on(folder, tmp_path):
@@ -137,7 +138,7 @@ def test_a_run_that_another_training_wrote_is_trained_again(folder, tmp_path):
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     together, alone = settings(tmp_path, OWN, OTHER), settings(tmp_path, OWN)
     train(together)
-    train(replace(alone, folder=str(tmp_path / "alone")))
+    train(alone.replace(folder=str(tmp_path / "alone")))
     assert not together.artifact().is_current()
     wanted = features_of(tmp_path, OTHER).fingerprint
     assert together.artifact().changes() == [f"{OWN.slug}: {OTHER.slug}: None -> {wanted!r}"]

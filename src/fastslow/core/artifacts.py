@@ -30,12 +30,16 @@ def read_manifest(folder: Path) -> dict:
     """The manifest of a finished artifact.
 
     Raises:
-        DataError: The folder is missing or was never finished.
+        DataError: The folder is missing or was never finished, or its manifest is no JSON object.
     """
     path = Path(folder) / MANIFEST
     if not path.is_file():
         raise DataError(folder, "not finished (it has no manifest.json)", "Run the step that makes it again")
-    return read_json(path)
+    manifest = read_json(path)
+    if not isinstance(manifest, dict):
+        problem = f"a JSON object is wanted, not {type(manifest).__name__}"
+        raise DataError(path, problem, "Delete it and run the step that makes it again")
+    return manifest
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from fastslow.evaluation.predictions import (
     Predictions,
     check_predictions,
     read_predictions,
+    read_run_manifest,
     write_predictions,
 )
 from fastslow.features.store import Features
@@ -84,7 +85,7 @@ class EnsembleConfig(Config):
         Raises:
             DataError: The features folder or a run is not finished.
         """
-        manifests = {name: read_manifest(resolve(run)) for name, run in self.members().items()}
+        manifests = {name: read_run_manifest(resolve(run)) for name, run in self.members().items()}
         return Inputs(Features(resolve(self.features)), manifests)
 
     def artifact(self, inputs: "Inputs | None" = None) -> Artifact:

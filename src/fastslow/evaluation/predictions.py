@@ -1,38 +1,102 @@
-"""The scores file: what every model of any kind writes and the ensemble reads.
+"""Predictions of a model: what every run folder holds and the ensemble reads, whatever framework made it.
 
-One float64 array a graph, lower = predicted faster, for all configurations of valid and test in the order of
-the competition file.
+A run folder needs two files.
+
+``predictions.npz``: one array per graph, named ``valid/<graph>`` or ``test/<graph>`` (the graph's file name
+without ``.npz``), ``(C,)`` float64, one value per configuration in the order of the competition file, lower =
+predicted faster. Every graph of both splits must be there, and every value finite. Only the order within a
+graph counts in a submission; an ensemble also uses the relative distances.
+
+``manifest.json``, written last, with at least these keys:
+
+=====================  ==============================  ====================================================
+key                    value                           read by
+=====================  ==============================  ====================================================
+``fingerprint``        string                          ensemble and submission: redone when it changes
+``settings``           object                          ensemble, to find runs that differ in ``seed`` alone
+``.collection``        such as ``layout:xla:random``   ensemble: a run of another collection is refused
+``.seed``              integer, optional               ensemble: seeds of one model share a weight
+``inputs``             object                          ensemble, with ``settings``
+``.data``              ``Features(...).data``          ensemble: a run on other competition files is refused
+``valid``              object                          table of results
+``.mean``              number                          table of results
+``.per_graph``         object of numbers by graph      table of results: the range over graphs
+``members``            object, optional                table of results: weight and folder of each member
+=====================  ==============================  ====================================================
+
+:func:`write_run` writes both for a model of your own, with the valid score computed from the labels::
+
+    features = Features(resolve("features/sample/layout-xla-random"))
+    predictions = {
+        split: {name: my_model(features.graph(split, name)) for name in features.names(split)}
+        for split in PREDICTED_SPLITS
+    }
+    write_run("runs/mine-layout-xla-random-s0", features, predictions, model="mine", seed=0)
+
+Name the folder in the ``runs`` of the ensemble's settings, and it takes part. Folders named
+``<model>-<collection's slug>-s<seed>`` share a row in the table of results.
 """
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
+from annotated_types import Len
+from pydantic import BaseModel, ValidationError
 
-from fastslow.core.artifacts import Artifact
+from fastslow.competition.catalog import TEST, VALID
+from fastslow.competition.metrics import collection_score
+from fastslow.core.artifacts import MANIFEST, Artifact, read_manifest
 from fastslow.core.errors import DataError
+from fastslow.core.files import digest
 from fastslow.core.npz_io import read_arrays, write_arrays
 from fastslow.core.settings import Config, resolve
 from fastslow.features.store import Features
 
 PREDICTIONS = "predictions.npz"
-PREDICTED_SPLITS = ("valid", "test")
+PREDICTED_SPLITS = (VALID, TEST)
 _AGAIN = "Train this model again"
+_REWRITE = "Train this model again, or write the run with fastslow.evaluation.predictions.write_run"
+_COMPLETE = "Give write_run one finite value per configuration, for every valid and test graph"
 
 Predictions = dict[str, dict[str, np.ndarray]]  # split -> graph -> (C,)
+
+
+class _Settings(BaseModel, strict=True):
+    collection: str
+
+
+class _Inputs(BaseModel, strict=True):
+    data: str
+
+
+class _Valid(BaseModel, strict=True):
+    mean: float
+    per_graph: Annotated[dict[str, float], Len(1)]
+
+
+class _Manifest(BaseModel, strict=True):
+    """Keys that a run's manifest must have; it may have more."""
+
+    fingerprint: str
+    settings: _Settings
+    inputs: _Inputs
+    valid: _Valid
 
 
 def run_artifact(
     model: str, entry: str, config: Config, folder: str, own: Features, also: Iterable[Features] = ()
 ) -> Artifact:
-    """The run folder of a model that scores one collection; it depends on the features it is trained on.
+    """Return the run folder of a model that predicts one collection; it depends on the features trained on.
 
     Args:
         model: Kind of model, for the manifest.
         entry: Function that trains the model, as for :class:`fastslow.core.artifacts.Artifact`.
         config: The model's settings.
-        folder: Where the run lies.
-        own: Features of the collection that is scored.
+        folder: The run folder.
+        own: Features of the collection that is predicted.
         also: Features of other collections that are trained on.
     """
     settings = {"model": model, "collection": own.collection.name, **config.identity()}
@@ -41,53 +105,109 @@ def run_artifact(
     return Artifact(resolve(folder), settings, inputs, entry)
 
 
-def write_predictions(folder: Path, scores: Mapping[str, Mapping[str, np.ndarray]]) -> None:
-    """Write the scores of the valid and the test split into a run folder."""
-    arrays = {
-        f"{split}/{name}": np.asarray(scores[split][name], np.float64)
+def write_run(
+    folder: str | Path, features: Features, predictions: Mapping[str, Mapping], **settings: Any
+) -> dict:
+    """Write the run folder of a custom model, so that it can be a member of an ensemble.
+
+    Args:
+        folder: Run folder; a relative path starts where those of the settings do.
+        features: Features of the collection that is predicted.
+        predictions: Split (``valid`` and ``test``) to graph to ``(C,)`` values, lower = predicted faster.
+        **settings: For the manifest, anything JSON can hold. Runs that differ in ``seed`` alone share a
+            weight in an ensemble.
+
+    Returns:
+        The manifest, with the score on valid: Kendall's tau for layout, 1 - slowdown of the top 5 for tile.
+
+    Raises:
+        DataError: Predictions are missing, of another length or not finite; the graph is named.
+    """
+    complete = {
+        split: {name: np.asarray(values, np.float64) for name, values in predictions.get(split, {}).items()}
         for split in PREDICTED_SPLITS
-        for name in scores[split]
+    }
+    path = resolve(str(folder))
+    check_predictions(path, complete, features, _COMPLETE)
+    settings["collection"] = features.collection.name
+    artifact = Artifact(path, settings, {"features": features.fingerprint, "data": features.data})
+    with artifact.building():
+        write_predictions(path, complete)
+        # of the values too: nothing else shows that the model changed
+        values = hashlib.sha256((path / PREDICTIONS).read_bytes()).hexdigest()
+        valid = collection_score(features.collection.kind, features.labels(VALID), complete[VALID])
+        artifact.finish(fingerprint=digest([artifact.fingerprint, values]), valid=valid)
+    return read_run_manifest(path)
+
+
+def read_run_manifest(folder: Path) -> dict:
+    """Read a run's manifest and check the keys that other steps read.
+
+    Raises:
+        DataError: There is none, or it lacks a key or holds one of another type; the key is named.
+    """
+    manifest = read_manifest(folder)
+    try:
+        _Manifest.model_validate(manifest)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"]))
+        problem = f"{key} is {first['input']!r}: {first['msg']}"
+        problem = f"it lacks the key {key}" if first["type"] == "missing" else problem
+        raise DataError(Path(folder) / MANIFEST, problem, _REWRITE) from None
+    return manifest
+
+
+def write_predictions(folder: Path, predictions: Mapping[str, Mapping[str, np.ndarray]]) -> None:
+    """Write the predictions of the valid and the test split into a run folder."""
+    arrays = {
+        f"{split}/{name}": np.asarray(predictions[split][name], np.float64)
+        for split in PREDICTED_SPLITS
+        for name in predictions[split]
     }
     write_arrays(Path(folder) / PREDICTIONS, arrays)
 
 
 def read_predictions(folder: Path) -> Predictions:
-    """Read a run folder's scores.
+    """Read a run folder's predictions.
 
     Raises:
-        DataError: The file is missing or cannot be read.
+        DataError: The file is missing or cannot be read, or an array's name is not ``<split>/<graph>``.
     """
     path = Path(folder) / PREDICTIONS
-    scores: Predictions = {split: {} for split in PREDICTED_SPLITS}
-    for key, score in read_arrays(path, remedy=_AGAIN).items():
+    predictions: Predictions = {split: {} for split in PREDICTED_SPLITS}
+    for key, prediction in read_arrays(path, remedy=_AGAIN).items():
         split, _, name = key.partition("/")
-        if split not in scores or not name:
+        if split not in predictions or not name:
             raise DataError(path, f"{key} names no graph of {' or '.join(PREDICTED_SPLITS)}", _AGAIN)
-        scores[split][name] = score
-    return scores
+        predictions[split][name] = prediction
+    return predictions
 
 
-def check_predictions(source: Path, scores: Predictions, features: Features) -> None:
-    """Refuse scores that do not belong to these features: missing, foreign, wrong length, not finite.
+def check_predictions(
+    source: Path, predictions: Predictions, features: Features, remedy: str = _AGAIN
+) -> None:
+    """Refuse predictions that do not fit the features: missing, unknown, of another length, not finite.
 
     Args:
-        source: Where the scores are from, for messages.
-        scores: What :func:`read_predictions` gave.
-        features: The features of the same collection.
+        source: Where the predictions come from, for the message.
+        predictions: What :func:`read_predictions` returned.
+        features: Features of the same collection.
+        remedy: What to do about it, for the message.
 
     Raises:
         DataError: Names the split and the graph.
     """
     for split in PREDICTED_SPLITS:
         wanted = features.num_configs(split)
-        for name in sorted({*wanted, *scores[split]}):
-            if name not in scores[split]:
-                raise DataError(source, f"no scores for {split} graph {name}", _AGAIN)
+        for name in sorted({*wanted, *predictions[split]}):
+            if name not in predictions[split]:
+                raise DataError(source, f"no predictions for {split} graph {name}", remedy)
             if name not in wanted:
-                raise DataError(source, f"scores for {name}, which is no {split} graph here", _AGAIN)
-            score = scores[split][name]
-            if score.shape != (wanted[name],):
-                problem = f"{split} graph {name} has scores of shape {score.shape}, ({wanted[name]},) wanted"
-                raise DataError(source, problem, _AGAIN)
-            if not np.isfinite(score).all():
-                raise DataError(source, f"{split} graph {name} has a score that is not finite", _AGAIN)
+                raise DataError(source, f"predictions for {name}, which is no {split} graph here", remedy)
+            prediction, graph = predictions[split][name], f"{split} graph {name}"
+            if prediction.shape != (wanted[name],):
+                problem = f"{graph} has predictions of shape {prediction.shape}, ({wanted[name]},) wanted"
+                raise DataError(source, problem, remedy)
+            if not np.isfinite(prediction).all():
+                raise DataError(source, f"{graph} has a prediction that is not finite", remedy)

@@ -9,14 +9,19 @@ import pandas as pd
 
 from fastslow.competition.catalog import COLLECTIONS, TEST, VALID, Collection
 from fastslow.competition.metrics import TOP_K, collection_score, competition_score
-from fastslow.core.artifacts import Artifact, read_manifest
+from fastslow.core.artifacts import Artifact
 from fastslow.core.errors import ConfigError
 from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path
 from fastslow.core.settings import Config, resolve, unkeyed
 from fastslow.evaluation.ensemble import models_of
 from fastslow.evaluation.plots import plot_results
-from fastslow.evaluation.predictions import PREDICTED_SPLITS, check_predictions, read_predictions
+from fastslow.evaluation.predictions import (
+    PREDICTED_SPLITS,
+    check_predictions,
+    read_predictions,
+    read_run_manifest,
+)
 from fastslow.features.store import Features
 from fastslow.kaggle.ledger import read_record, write_record
 from fastslow.kaggle.solution import read_solution, score_submission
@@ -53,7 +58,9 @@ class SubmissionConfig(Config):
 
     def artifact(self) -> Artifact:
         """Return the submission's folder; it depends on the ensembles and on the data's CSVs, if any."""
-        inputs = {ensemble: read_manifest(resolve(ensemble))["fingerprint"] for ensemble in self.ensembles}
+        inputs = {
+            ensemble: read_run_manifest(resolve(ensemble))["fingerprint"] for ensemble in self.ensembles
+        }
         root, csv = resolve(self.data_root), resolve(self.csv)
         for name in (SAMPLE, SOLUTION):
             if (root / name).is_file():
@@ -98,7 +105,7 @@ def _submission(config: SubmissionConfig, root: Path, csv: Path) -> None:
         name, predictions = features.collection.name, read_predictions(folder)
         check_predictions(folder, predictions, features)
         by_id |= {f"{name}:{graph}": prediction for graph, prediction in predictions[TEST].items()}
-        members = read_manifest(folder).get("members", {folder.name: {"weight": 1.0}})
+        members = read_run_manifest(folder).get("members", {folder.name: {"weight": 1.0}})
         weights[name] = {member: facts["weight"] for member, facts in members.items()}
     # checked under a temporary name: a CSV that fails the check never replaces a good one
     solution = read_solution(root / SOLUTION) if (root / SOLUTION).is_file() else None
@@ -108,7 +115,9 @@ def _submission(config: SubmissionConfig, root: Path, csv: Path) -> None:
         submitted = score_submission(temporary, solution) if solution else {}
     table = score_table(pairs, solution)
     save_figure(plot_results(pool_seeds(table)), csv.with_suffix(".png"))
-    valid = {features.collection.name: read_manifest(folder)["valid"]["mean"] for features, folder in pairs}
+    valid = {
+        features.collection.name: read_run_manifest(folder)["valid"]["mean"] for features, folder in pairs
+    }
     test = {name: score["mean"] for name, score in submitted.items()}
     write_record(
         csv,
@@ -163,7 +172,7 @@ def score_table(pairs: list[tuple[Features, Path]], solution: dict | None) -> pd
         for model, run, weight, path in _runs(folder):
             row = {"collection": collection.name, "model": _short(model, collection)}
             row |= {"run": _short(run, collection), "weight": weight}
-            row |= _spread(VALID, read_manifest(path)["valid"])
+            row |= _spread(VALID, read_run_manifest(path)["valid"])
             if truth:
                 places = _as_submitted(read_predictions(path)[TEST])
                 row |= _spread(TEST, collection_score(collection.kind, truth, places))
@@ -173,7 +182,7 @@ def score_table(pairs: list[tuple[Features, Path]], solution: dict | None) -> pd
 
 def _runs(folder: Path) -> Iterator[tuple[str, str, float, Path]]:
     """Yield model, name, weight and folder of each member of an ensemble, then those of itself."""
-    manifest = read_manifest(folder)
+    manifest = read_run_manifest(folder)
     for name, member in manifest.get("members", {}).items():
         yield member["model"], name, member["weight"], resolve(member["folder"])
     (model,) = models_of({folder.name: manifest})
@@ -190,7 +199,7 @@ def compare_graphs(ensemble: Path) -> pd.DataFrame:
         One row per graph, worst for the ensemble first: its score and that of each model, seeds averaged.
     """
     scores = [
-        pd.Series(read_manifest(path)["valid"]["per_graph"], name=model)
+        pd.Series(read_run_manifest(path)["valid"]["per_graph"], name=model)
         for model, _, _, path in _runs(ensemble)
     ]
     table = pd.concat(scores, axis=1).T.groupby(level=0, sort=False).mean().T

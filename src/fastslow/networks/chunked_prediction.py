@@ -1,8 +1,10 @@
-"""Scores of a configuration set too large for one batch: as if it were one, in the memory of a chunk.
+"""Predictions for a configuration set too large for one batch: equal to those of one batch, in chunks.
 
-Configurations are compared with each other in the norms and in cross-config attention, both through a
-statistic of the whole set (see ``set_statistics.py``) that merges from those of chunks. So one pass over the
-chunks gathers the first statistic, the next pass, which knows it, the second, and the last gives the scores.
+Layers compare configurations only through statistics of the whole set (``set_statistics.py``): the moments of
+each norm and the softmax denominator of each cross-config attention. Each merges over chunks. The first pass
+over the chunks runs up to the first statistic and merges it, the second pass uses it and gathers the next
+one, and the last pass gives the predictions: one pass per statistic and one more, 6 for two layers with
+attention.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,18 +19,18 @@ from fastslow.networks.set_statistics import Complete, Statistic
 
 
 class _Unknown(Exception):
-    """Ends a forward pass at the first statistic that is not known of the whole set."""
+    """Stops a forward pass at the first statistic not yet known of the whole set; holds the chunk's own."""
 
     def __init__(self, part: Statistic):
         self.part = part
 
 
 def _completer(known: list[Statistic]) -> Complete:
-    """Answers with the known statistics, in the order that the network asks for them."""
-    told = iter(known)
+    """Return a ``complete`` that gives the known statistics in the order in which the network asks."""
+    remaining = iter(known)
 
     def complete(part: Statistic) -> Statistic:
-        for statistic in told:
+        for statistic in remaining:
             return statistic
         raise _Unknown(part)
 
@@ -39,27 +41,27 @@ def _completer(known: list[Statistic]) -> Complete:
 def predict_chunks(
     network: RankingNetwork, batch_of: Callable[[np.ndarray], Batch], chunks: Sequence[np.ndarray]
 ) -> Tensor:
-    """Scores of a configuration set in chunks, each compared with the whole set.
+    """Predict a configuration set chunk by chunk, each configuration compared with the whole set.
 
     Args:
-        network: A network in evaluation mode; dropout would make the passes differ.
-        batch_of: Makes the batch of a chunk's configurations. Called for each chunk in each pass, so that
-            memory does not grow with their number.
-        chunks: Positions of the configurations of each chunk; one chunk takes one pass.
+        network: A network in evaluation mode; with dropout the passes would differ.
+        batch_of: Makes the batch of a chunk's configurations. Called for each chunk in each pass, so memory
+            does not grow with the number of chunks.
+        chunks: Positions of the configurations of each chunk; a single chunk takes a single pass.
 
     Returns:
-        ``(C,)`` scores, chunk after chunk. They equal those of one batch to float32 rounding.
+        ``(C,)`` predictions, chunk after chunk, equal to those of one batch up to float32 rounding.
     """
     if len(chunks) == 1:
         return network(batch_of(chunks[0]))
     known: list[Statistic] = []
     while True:
-        scores, statistic = [], None
+        predictions, statistic = [], None
         for chunk in chunks:
             try:
-                scores.append(network(batch_of(chunk), _completer(known)))
+                predictions.append(network(batch_of(chunk), _completer(known)))
             except _Unknown as unknown:
                 statistic = unknown.part if statistic is None else statistic.merge(unknown.part)
         if statistic is None:
-            return torch.cat(scores)
+            return torch.cat(predictions)
         known.append(statistic)

@@ -1,6 +1,7 @@
 """Settings of the network notebooks."""
 
-from typing import ClassVar, Literal
+import re
+from typing import Any, ClassVar
 
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.core.artifacts import Artifact
@@ -47,8 +48,9 @@ class TrainConfig(Config):
     its ensemble."""
     folder: str = unkeyed("runs/sample/training-layout-s0")
     """Folder of the training: its course, and a checkpoint while it runs."""
-    device: Literal["auto", "cpu", "cuda"] = unkeyed("auto")
-    """``auto`` takes a GPU where there is one; or ``cpu``, ``cuda``."""
+    device: str = unkeyed("auto")
+    """``auto`` (a GPU where there is one), ``cpu``, ``cuda`` or ``cuda:N``. It computes in float32 on a CPU,
+    bfloat16 on a GPU, float16 on one of compute capability below 8.0 (T4, P100): each is a run of its own."""
     seed: NonNegative = 0
     """Seed of weights, order of graphs and choice of configurations."""
     hidden_channels: Positive = 64
@@ -87,11 +89,23 @@ class TrainConfig(Config):
 
     def check(self) -> None:
         """Check ranges."""
+        known = re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device)
+        self.require(bool(known), "device", "one of auto, cpu, cuda, cuda:N (N the number of a GPU)")
         for field in ("features", "runs"):
             paths = getattr(self, field)
             self.require(len({*paths}) == len(paths) > 0, field, "a list of different paths")
         if len(self.runs) != len(self.features):
             raise ConfigError(f"runs: {len(self.runs)} folders for {len(self.features)} features")
+
+    def identity(self) -> dict[str, Any]:
+        """Return the settings that change the result, and the precision in which ``device`` computes.
+
+        Raises:
+            ConfigError: The device is not there.
+        """
+        from fastslow.networks.devices import precision_name  # imports torch, which takes seconds
+
+        return {**super().identity(), "precision": precision_name(self.device)}
 
     def artifact(self) -> Artifact:
         """The training and, as its parts, the runs; they depend on the features of every collection."""

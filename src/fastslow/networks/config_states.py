@@ -1,9 +1,10 @@
-"""Exact deduplication of states: each distinct (node, configuration) representation once.
+"""Exact deduplication of (node, configuration) pairs into states.
 
-After l layers of message passing a node's representation depends on the configuration only through
-the configurable nodes within l hops, so most (node, configuration) pairs share one. A *state* of level
-l is such a class of pairs of one node; a network that computes states instead of pairs gives the same
-result for a small share of the work.
+After l message-passing layers a node's representation depends on the configuration only through the
+configurable nodes within l hops, so most (node, configuration) pairs of a node share one. A *state* of level
+l is such a class of pairs: a colour of Weisfeiler-Leman refinement that starts from (node, its configured
+layouts). A network that computes states instead of pairs gives the same result for a fraction of the work.
+``README.md`` beside this file has a drawing.
 """
 
 from collections.abc import Callable
@@ -16,15 +17,18 @@ from scipy import sparse
 
 @dataclass(frozen=True)
 class Level:
-    """The states after one number of layers, sorted: first those of varying nodes, then constant ones.
+    """The S states after some number of layers: those of the R varying nodes, then those of constant nodes.
+
+    A node is *varying* if configurations can differ in its state, else *constant*.
 
     Args:
-        node_ids: ``(S,)`` int64, the node each state belongs to; states of a node are neighbours.
-        multiplicity: ``(S,)`` int64, how many configurations give the node this state; sums to C a node.
-        table: ``(R, C)`` int32, the state of each varying node, by increasing number, in each configuration.
-        own: ``(S,)`` int64, the node's state one level below (level 0: its own position).
+        node_ids: ``(S,)`` int64, node of each state; the states of a node are adjacent.
+        multiplicity: ``(S,)`` int64, number of configurations that give the node this state; sums to C per
+            node.
+        table: ``(R, C)`` int32, state of each varying node (increasing node number) in each configuration.
+        own: ``(S,)`` int64, the node's state one level below (level 0: the state's own position).
         operands: ``(S, S_below)`` CSR, row-normalised: mean over the states of the node's operands.
-        users: The same over the nodes that consume its output.
+        users: ``(S, S_below)`` CSR, the same over the nodes that consume its output.
     """
 
     node_ids: np.ndarray
@@ -40,12 +44,12 @@ class States:
     """The states of one graph under C configurations, level by level.
 
     Args:
-        levels: Level 0 (no message passed) to level ``depth``.
-        state_config: ``(S_0,)`` int64, a configuration that gives each state of level 0.
-        config_row: ``(S_0,)`` int64, position in ``config_index`` of each state's node, -1 where the
-            node is not configurable.
-        pooling: ``(C, S)`` CSR of ones, the varying states of the last level that make up a configuration.
-        num_constant: Number of constant states, at the end of the last level, which every configuration has.
+        levels: Level 0 (before any message) to level ``num_layers``.
+        state_config: ``(S_0,)`` int64, one configuration that has each state of level 0.
+        config_row: ``(S_0,)`` int64, position in ``config_index`` of each state's node, -1 where the node is
+            not configurable.
+        pooling: ``(C, S)`` CSR of ones, the varying states of the last level in each configuration.
+        num_constant: Number of constant states: the last ones of the last level, part of every configuration.
         num_nodes: N.
         num_configs: C.
     """
@@ -61,10 +65,10 @@ class States:
 
 @dataclass(frozen=True)
 class _Assignment:
-    """Which state each (node, configuration) has: a table for varying nodes, one state for the others."""
+    """State of a (node, configuration) pair: a table for varying nodes, one state for each constant one."""
 
-    varying_ids: np.ndarray  # (R,) nodes with more than one possible state, increasing
-    table: np.ndarray  # (R, C) state
+    varying_ids: np.ndarray  # (R,) varying nodes, increasing
+    table: np.ndarray  # (R, C) state of each
     constant: np.ndarray  # (N,) state of each constant node, -1 elsewhere
 
     def lookup(self, node_ids: np.ndarray, configs: np.ndarray) -> np.ndarray:
@@ -76,7 +80,7 @@ class _Assignment:
 
 
 def _mix(values: np.ndarray, salt: int) -> np.ndarray:
-    """splitmix64's finaliser: spreads 64-bit integers so that sums of them tell multisets apart."""
+    """Hash 64-bit integers (splitmix64, Steele et al. 2014), so that sums of hashes distinguish multisets."""
     x = values.astype(np.uint64) + np.uint64((salt * 0x9E3779B97F4A7C15 + 0x9E3779B97F4A7C15) % 2**64)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -86,15 +90,15 @@ def _mix(values: np.ndarray, salt: int) -> np.ndarray:
 def _group(
     varying_ids: np.ndarray, num_nodes: int, keys_of: Callable[[int], np.ndarray]
 ) -> tuple[_Assignment, np.ndarray, np.ndarray, np.ndarray]:
-    """Number the distinct keys of every row over all rows, then the constant nodes.
+    """Number the distinct keys of each row consecutively over all rows, then the constant nodes.
 
     Args:
         varying_ids: ``(R,)`` nodes of the rows.
         num_nodes: N.
-        keys_of: Function of a salt that gives ``(R, C)`` uint64 keys.
+        keys_of: Returns ``(R, C)`` uint64 hashes for a salt.
 
     Returns:
-        The assignment, and ``(S,)`` of each state: node, multiplicity, a configuration that has it.
+        The assignment, and for each state ``(S,)`` its node, multiplicity and a configuration that has it.
     """
     for attempt in count():
         keys, check = keys_of(2 * attempt), keys_of(2 * attempt + 1)
@@ -102,7 +106,7 @@ def _group(
         in_order = np.take_along_axis(keys, order, 1)
         check = np.take_along_axis(check, order, 1)
         differs = in_order[:, 1:] != in_order[:, :-1]
-        # a second, independent key must change exactly where the first does: else two states collided
+        # a second, independent hash must change exactly where the first does: otherwise two states collided
         if np.array_equal(differs, check[:, 1:] != check[:, :-1]):
             break
     starts = np.ones(keys.shape, bool)
@@ -123,9 +127,13 @@ def _group(
 
 
 def _aggregate(
-    adjacency: sparse.csr_matrix, node_ids: np.ndarray, configs: np.ndarray, below: _Assignment, width: int
+    adjacency: sparse.csr_matrix,
+    node_ids: np.ndarray,
+    configs: np.ndarray,
+    below: _Assignment,
+    num_below: int,
 ):
-    """Row-normalised matrix from the states below to these states along one direction of edges."""
+    """Return the row-normalised ``(S, S_below)`` matrix along one direction of the edges."""
     degree = np.diff(adjacency.indptr)[node_ids]
     first = adjacency.indptr[node_ids]
     indptr = np.concatenate([[0], np.cumsum(degree)])
@@ -133,24 +141,24 @@ def _aggregate(
     neighbours = adjacency.indices[position]
     states = below.lookup(neighbours, np.repeat(configs, degree))
     weights = np.repeat(1.0 / np.maximum(degree, 1), degree).astype(np.float32)
-    return sparse.csr_matrix((weights, states, indptr), shape=(len(node_ids), width))
+    return sparse.csr_matrix((weights, states, indptr), shape=(len(node_ids), num_below))
 
 
 def build_states(
-    edge_index: np.ndarray, num_nodes: int, config_index: np.ndarray, codes: np.ndarray, depth: int
+    edge_index: np.ndarray, num_nodes: int, config_index: np.ndarray, codes: np.ndarray, num_layers: int
 ) -> States:
-    """The states of a graph under a set of configurations.
+    """Compute the states of a graph under a set of configurations.
 
     Args:
         edge_index: ``(E, 2)``; row ``(u, v)``: u consumes v's output.
         num_nodes: N.
         config_index: ``(K,)`` configurable nodes, distinct.
-        codes: ``(C, K, 3)`` layout codes of the configurations.
-        depth: Number of message-passing layers, 0 or more.
+        codes: ``(C, K, 3)`` unsigned integers below 2**16, layout codes of the configurations.
+        num_layers: Number of message-passing layers, 0 or more.
 
     Returns:
-        States of levels 0 to ``depth``. Exact: two pairs of a node share a state of level l if and only if
-        they agree on the codes of every configurable node within l hops, either way along the edges.
+        The states of levels 0 to ``num_layers``. Exact: two pairs of a node share a state of level l if and
+        only if they agree on the codes of every configurable node within l hops, in either edge direction.
     """
     edges = np.ones(len(edge_index), np.uint64), (edge_index[:, 0], edge_index[:, 1])
     operands = sparse.csr_matrix(edges, shape=(num_nodes, num_nodes))
@@ -166,8 +174,8 @@ def build_states(
     row_of[config_index] = np.arange(len(config_index))
     levels = [Level(node_ids, multiplicity, assignment.table, own=np.arange(len(node_ids)))]
     config_row = row_of[node_ids]
-    for _ in range(depth):
-        assignment, level = _next_level(operands, users, assignment, width=len(levels[-1].node_ids))
+    for _ in range(num_layers):
+        assignment, level = _next_level(operands, users, assignment, num_below=len(levels[-1].node_ids))
         levels.append(level)
     num_constant = int((assignment.constant >= 0).sum())
     pooling = _pooling(levels[-1])
@@ -175,9 +183,9 @@ def build_states(
 
 
 def _next_level(
-    operands: sparse.csr_matrix, users: sparse.csr_matrix, below: _Assignment, width: int
+    operands: sparse.csr_matrix, users: sparse.csr_matrix, below: _Assignment, num_below: int
 ) -> tuple[_Assignment, Level]:
-    """One more layer of messages, from ``width`` states below."""
+    """Return the level above: the states after one more layer of messages."""
     num_nodes = len(below.constant)
     from_operands, from_users = operands[:, below.varying_ids], users[:, below.varying_ids]
     reached = (from_operands.getnnz(1) > 0) | (from_users.getnnz(1) > 0)
@@ -190,17 +198,17 @@ def _next_level(
         multiplicity,
         above.table,
         below.lookup(node_ids, configs),
-        _aggregate(operands, node_ids, configs, below, width),
-        _aggregate(users, node_ids, configs, below, width),
+        _aggregate(operands, node_ids, configs, below, num_below),
+        _aggregate(users, node_ids, configs, below, num_below),
     )
 
 
 def _message_keys(operands, users, below: _Assignment, above_ids: np.ndarray):
-    """Keys of the next level: own state, multiset of operand states, multiset of user states.
+    """Return the hash function of the next level: own state, multisets of operand states and of user states.
 
-    Neighbours that do not vary add the same to every configuration of a node and are left out.
+    Constant neighbours add the same to every configuration of a node and are left out.
     """
-    has_own = np.isin(above_ids, below.varying_ids)  # both increasing, the latter a part of the former
+    has_own = np.isin(above_ids, below.varying_ids)  # both increasing, the latter a subset of the former
 
     def keys(salt: int) -> np.ndarray:
         own = np.zeros((len(above_ids), below.table.shape[1]), np.uint64)
@@ -212,20 +220,20 @@ def _message_keys(operands, users, below: _Assignment, above_ids: np.ndarray):
 
 def _pooling(level: Level) -> sparse.csr_matrix:
     num_rows, num_configs = level.table.shape
-    states, width = level.table.T.ravel(), len(level.node_ids)
+    states, shape = level.table.T.ravel(), (num_configs, len(level.node_ids))
     indptr = np.arange(num_configs + 1) * num_rows
-    return sparse.csr_matrix((np.ones(len(states), np.float32), states, indptr), shape=(num_configs, width))
+    return sparse.csr_matrix((np.ones(len(states), np.float32), states, indptr), shape=shape)
 
 
 def select_states(states: States, configs: np.ndarray) -> States:
-    """The states under some of the configurations, without hashing: several times faster than anew.
+    """Select the states of some of the configurations: several times faster than to build them again.
 
     Args:
         states: The states of a graph.
-        configs: ``(C',)`` positions of configurations, any order.
+        configs: ``(C',)`` positions of configurations, in any order.
 
     Returns:
-        What :func:`build_states` gives for these configurations, but for the order of a node's states.
+        What :func:`build_states` gives for these configurations, up to the order of a node's states.
     """
     levels: list[Level] = []
     number = np.zeros(0, np.int64)  # the new number of each state that is kept
@@ -255,6 +263,6 @@ def select_states(states: States, configs: np.ndarray) -> States:
 
 
 def _relink(rows: sparse.csr_matrix, number: np.ndarray, below: Level) -> sparse.csr_matrix:
-    """The matrix with its columns, old states below, numbered anew."""
+    """Return the matrix with its columns, states of the level below, renumbered."""
     shape = (rows.shape[0], len(below.node_ids))
     return sparse.csr_matrix((rows.data, number[rows.indices], rows.indptr), shape=shape)

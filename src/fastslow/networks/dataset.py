@@ -1,4 +1,4 @@
-"""Graphs as a network takes them, and scores of whole splits."""
+"""Graphs of features folders as batches for a network, and predictions of whole splits."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,19 +11,20 @@ from fastslow.core.errors import DataError
 from fastslow.features.scaling import Scaler
 from fastslow.features.store import Features
 from fastslow.networks.chunked_prediction import predict_chunks
+from fastslow.networks.devices import autocast
 from fastslow.networks.graph_batch import Batch, PreparedGraph
 from fastslow.networks.model import RankingNetwork
 
 
 class GraphDataset:
-    """The graphs of several collections, each scaled once and kept.
+    """Graphs of several collections, each scaled once and cached.
 
-    A graph is called ``<collection's slug>/<name>``. The scalers are those of all collections together.
+    A graph is named ``<collection's slug>/<name>``. The scalers pool the train graphs of all collections.
 
     Args:
-        sources: Finished features folders, each of another collection.
-        depth: Message-passing layers of the network.
-        device: Where batches go.
+        sources: Finished features folders, each of a different collection.
+        num_layers: Message-passing layers of the network.
+        device: Device of the batches.
         pair_edges: Whether configurable nodes that share a tensor are joined by an edge.
 
     Raises:
@@ -31,10 +32,10 @@ class GraphDataset:
     """
 
     def __init__(
-        self, sources: Sequence[Features], depth: int, device: torch.device, pair_edges: bool = True
+        self, sources: Sequence[Features], num_layers: int, device: torch.device, pair_edges: bool = True
     ):
         self.sources = {source.collection.slug: source for source in sources}
-        self.depth = depth
+        self.num_layers = num_layers
         self.device = device
         self.pair_edges = pair_edges
         first, *others = sources
@@ -47,7 +48,7 @@ class GraphDataset:
         self._cache: dict[tuple[str, str], PreparedGraph] = {}
 
     def graph(self, split: str, name: str) -> PreparedGraph:
-        """The scaled graph."""
+        """Return a graph, scaled."""
         if (split, name) not in self._cache:
             slug, _, stem = name.partition("/")
             graph = self.sources[slug].graph(split, stem)
@@ -56,8 +57,8 @@ class GraphDataset:
         return self._cache[split, name]
 
     def batch(self, split: str, name: str, configs: np.ndarray) -> Batch:
-        """A batch of some configurations of a graph on the device."""
-        return self.graph(split, name).batch(configs, self.depth).to(self.device)
+        """Return some configurations of a graph as a batch on the device."""
+        return self.graph(split, name).batch(configs, self.num_layers).to(self.device)
 
     def trainable(self) -> list[str]:
         """Train graphs with at least two different runtimes; the others teach no order.
@@ -86,48 +87,40 @@ def _ordered(features: Features) -> list[str]:
     return [name for name, runtime in runtimes.items() if runtime.min() < runtime.max()]
 
 
-def pick_device(name: str) -> torch.device:
-    """The device of a setting: ``auto`` is a GPU where there is one."""
-    return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name)
-
-
-def autocast(device: torch.device) -> torch.autocast:
-    """bfloat16 on a GPU, float32 on a CPU."""
-    return torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda")
-
-
 @torch.no_grad()
 def predict(
     network: RankingNetwork,
-    inputs: GraphDataset,
+    dataset: GraphDataset,
     slug: str,
     split: str,
     configs_together: int,
     only: Mapping[str, np.ndarray] | None = None,
 ) -> dict[str, np.ndarray]:
-    """Scores of the configurations of a collection's split, each graph's compared all with each other.
+    """Predict the configurations of a collection's split; those of a graph are compared with each other.
 
     Args:
-        network: A network.
-        inputs: Its graphs.
-        slug: Slug of one of its collections.
+        network: A network; it is left in evaluation mode.
+        dataset: Its graphs.
+        slug: Slug of one of the dataset's collections.
         split: ``train``, ``valid`` or ``test``.
-        configs_together: Most configurations of a batch. A layout graph with more is scored in chunks, which
-            takes several passes and changes no score; a kernel's graph is the same for all of them.
+        configs_together: Maximum number of configurations of a batch. A layout graph with more is predicted
+            in chunks, in several passes, with the same result up to rounding; a tile kernel's graph is
+            embedded once anyway and never chunked.
         only: Positions in the competition file of the configurations to predict, per graph; by default all.
 
     Returns:
-        ``(F,)`` float64 per graph, in the order of the competition file or of ``only``.
+        ``(C_file,)`` float64 per graph, in the order of the competition file or of ``only``; lower is faster.
     """
     network.eval()
-    scores = {}
-    for name in inputs.sources[slug].names(split):
+    predictions = {}
+    for name in dataset.sources[slug].names(split):
         path = f"{slug}/{name}"
-        graph = inputs.graph(split, path).graph
+        graph = dataset.graph(split, path).graph
         # how often a configuration occurs in the file must not weigh: each distinct one is computed once
         rows, position = np.unique(graph.config_row[only[name] if only else ...], return_inverse=True)
         parts = math.ceil(len(rows) / configs_together) if len(graph.config_index) else 1
-        with autocast(inputs.device):
-            score = predict_chunks(network, partial(inputs.batch, split, path), np.array_split(rows, parts))
-        scores[name] = score.cpu().numpy().astype(np.float64)[position]
-    return scores
+        chunks = np.array_split(rows, parts)
+        with autocast(dataset.device):
+            prediction = predict_chunks(network, partial(dataset.batch, split, path), chunks)
+        predictions[name] = prediction.cpu().numpy().astype(np.float64)[position]
+    return predictions

@@ -1,4 +1,4 @@
-"""A graph under a set of configurations as tensors, ready for a network."""
+"""One graph under a set of configurations as tensors: what the network takes."""
 
 from dataclasses import dataclass, replace
 
@@ -13,29 +13,29 @@ from fastslow.features.scaling import Scaler, expand_node_features
 from fastslow.features.store import Graph
 from fastslow.features.tpu_tiling import TILING_FEATURES, tiling_features
 from fastslow.networks.config_states import States, build_states, select_states
-from fastslow.networks.layers import (
-    LevelTensors,
-)
+from fastslow.networks.layers import LevelTensors
 from fastslow.networks.sparse import SparseOperator, moved_fields
 
 NOT_CONFIGURABLE = -2
-# (node, configuration) pairs of a graph whose states are kept for the next batch: 4 bytes a pair and level
+# graphs of at most so many (node, configuration) pairs keep their states for the next batch: 4 bytes per pair
+# and level
 KEPT_PAIRS = 2**20
 
 
 @dataclass(frozen=True)
 class Batch:
-    """One graph under a set of configurations, ready for a network.
+    """One graph under C configurations as tensors.
 
     Args:
         numeric: ``(N, F)`` float32, scaled node features.
-        node_layout: ``(N, 6)`` int64, the node's own minor-to-major layout, plus 2.
-        opcode: ``(N,)`` int64.
-        state_layouts: ``(S_0, 18)`` int64, configured layouts of each state, plus 2.
-        state_tiling: ``(S_0, 24)`` float32, how its three tensors lie in the TPU's tiles.
-        levels: The states.
-        pooling: ``(C, S)`` operator over the varying states of the last level.
-        config_feat: ``(C, V)`` float32, scaled.
+        node_layout: ``(N, 6)`` int64, the node's own minor-to-major layout, shifted by 2.
+        opcode: ``(N,)`` int64 HLO opcode.
+        state_layouts: ``(S_0, 18)`` int64, configured output, input and kernel layout of each state of level
+            0, shifted by 2 (-2, not configurable, becomes 0).
+        state_tiling: ``(S_0, 24)`` float32, how these three tensors fill the TPU's 8 x 128 tiles.
+        levels: The states of levels 0 to ``num_layers``.
+        pooling: ``(C, S)`` operator that sums the varying states of the last level.
+        config_feat: ``(C, V)`` float32, scaled features of the configuration as a whole.
     """
 
     numeric: Tensor
@@ -48,7 +48,7 @@ class Batch:
     config_feat: Tensor
 
     def to(self, device: torch.device) -> "Batch":
-        """The batch on a device."""
+        """Return the batch on a device."""
         if device.type == "cpu":
             return self
         levels = [level.to(device) for level in self.levels]
@@ -56,10 +56,10 @@ class Batch:
 
 
 def message_edges(graph: Graph) -> np.ndarray:
-    """The edges that messages pass along: the graph's, and one for each pair of configurable nodes.
+    """Return the edges that messages pass along: the graph's, and one for each pair of configurable nodes.
 
-    Where a configurable node reads another's output through element-wise nodes and transposes, a copy hangs
-    on the layouts of the two. An edge brings them together in one layer, however much lies between.
+    Where a configurable node reads another's output through element-wise nodes and transposes, the compiler
+    inserts a copy if their layouts disagree. An edge lets them see each other in one layer, at any distance.
 
     Returns:
         ``(E', 2)`` int64, rows ``(u, v)`` as in ``edge_index``, each once.
@@ -70,13 +70,13 @@ def message_edges(graph: Graph) -> np.ndarray:
 
 
 class PreparedGraph:
-    """What of a graph does not change with the configurations, scaled once.
+    """The part of a graph that does not depend on the configurations, scaled once.
 
     Args:
-        graph: The graph.
+        graph: A graph of the features store.
         node_scaler: Scaler of the expanded node features.
         config_scaler: Scaler of the configuration features.
-        pair_edges: Whether messages pass along :func:`message_edges`; else along the graph's own edges.
+        pair_edges: Whether messages pass along :func:`message_edges`, or else the graph's own edges only.
     """
 
     def __init__(self, graph: Graph, node_scaler: Scaler, config_scaler: Scaler, pair_edges: bool = True):
@@ -86,50 +86,51 @@ class PreparedGraph:
         self.opcode = torch.from_numpy(graph.node_opcode.astype(np.int64))
         self.config_scaler = config_scaler
         self.edge_index = message_edges(graph) if pair_edges else graph.edge_index
-        self._states: dict[int, States] = {}  # of all configurations, by depth
+        self._states: dict[int, States] = {}  # of all configurations, by num_layers
 
-    def states(self, configs: np.ndarray, depth: int) -> States:
-        """The states of the graph under some of its configurations.
+    def states(self, configs: np.ndarray, num_layers: int) -> States:
+        """Return the states of the graph under some of its configurations.
 
-        For a part of them, those of all are built once and kept, unless they are too large.
+        For a subset, the states of all configurations are built once, kept and selected from, unless the
+        graph is too large (``KEPT_PAIRS``).
         """
         size = self.graph.num_nodes * self.graph.num_configs
         if len(configs) >= self.graph.num_configs or size > KEPT_PAIRS:
-            return self._build_states(configs, depth)
-        if depth not in self._states:
-            self._states[depth] = self._build_states(np.arange(self.graph.num_configs), depth)
-        return select_states(self._states[depth], configs)
+            return self._build_states(configs, num_layers)
+        if num_layers not in self._states:
+            self._states[num_layers] = self._build_states(np.arange(self.graph.num_configs), num_layers)
+        return select_states(self._states[num_layers], configs)
 
-    def _build_states(self, configs: np.ndarray, depth: int) -> States:
+    def _build_states(self, configs: np.ndarray, num_layers: int) -> States:
         graph = self.graph
         codes = np.asarray(graph.codes[configs])
-        return build_states(self.edge_index, graph.num_nodes, graph.config_index, codes, depth)
+        return build_states(self.edge_index, graph.num_nodes, graph.config_index, codes, num_layers)
 
-    def batch(self, configs: np.ndarray, depth: int) -> Batch:
-        """The graph under some of its configurations.
+    def batch(self, configs: np.ndarray, num_layers: int) -> Batch:
+        """Return the graph under some of its configurations.
 
         Args:
-            configs: ``(C,)`` positions of the configurations, any order.
-            depth: Message-passing layers of the network.
+            configs: ``(C,)`` positions of the configurations, in any order.
+            num_layers: Message-passing layers of the network.
         """
         graph = self.graph
-        # a kernel's graph does not depend on the configuration: one stands for all
+        # a tile kernel's graph does not depend on the configuration: one stands for all
         varying = configs if len(graph.config_index) else configs[:1]
-        states = self.states(varying, depth)
+        states = self.states(varying, num_layers)
         config_feat = self.config_scaler.transform(np.asarray(graph.config_feat[configs]))
         return Batch(
             self.numeric,
             self.node_layout,
             self.opcode,
-            *_state_inputs(states, graph, varying),
-            [_level_tensors(states, level) for level in range(depth + 1)],
+            *_state_features(states, graph, varying),
+            [_level_tensors(states, level) for level in range(num_layers + 1)],
             SparseOperator(states.pooling),
             torch.from_numpy(config_feat),
         )
 
 
-def _state_inputs(states: States, graph: Graph, configs: np.ndarray) -> tuple[Tensor, Tensor]:
-    """Layouts plus 2, and tiling, of the configured tensors of each state of level 0."""
+def _state_features(states: States, graph: Graph, configs: np.ndarray) -> tuple[Tensor, Tensor]:
+    """Return layouts shifted by 2, and tiling, of the configured tensors of each state of level 0."""
     num_states = len(states.config_row)
     values = np.full((num_states, len(ROLES), LAYOUT_WIDTH), NOT_CONFIGURABLE, np.int64)
     tiling = np.zeros((num_states, len(ROLES), TILING_FEATURES), np.float32)

@@ -1,4 +1,4 @@
-"""From the states of the last level to a score for each configuration; a lower score is faster."""
+"""Readout: from the states of the last level to one prediction per configuration; lower is faster."""
 
 import torch
 from torch import Tensor, nn
@@ -10,15 +10,20 @@ from fastslow.networks.sparse import SparseOperator
 
 
 class ConfigNorm(nn.Module):
-    r"""Standardises each channel over the configurations of a graph.
+    r"""Standardise each channel over the configurations of a graph (batch norm's formula, arXiv 1502.03167).
 
     .. math:: y = (x - \mu) / \sqrt{\sigma^2 + \epsilon}
 
-    Only the order within a graph is asked for: what a configuration adds to its graph compares so across
-    programs of any size. A channel in which the configurations do not differ becomes 0.
+    with mean and variance over the graph's own configurations, in training and at inference alike. Only the
+    order within a graph is evaluated, so differences between configurations become comparable across programs
+    of any size. A channel in which the configurations do not differ becomes 0.
 
     Args:
         eps: Added to the variance.
+
+    Shapes:
+        - **input:** :math:`(C, D)`
+        - **output:** :math:`(C, D)`
     """
 
     def __init__(self, eps: float = 1e-5):
@@ -26,48 +31,59 @@ class ConfigNorm(nn.Module):
         self.eps = eps
 
     def forward(self, x: Tensor, complete: Complete = as_is) -> Tensor:
-        """(C, D) to (C, D)."""
+        """Return the standardised ``x``."""
         mean = x.mean(0)
         _, mean, variance = complete(Moments(len(x), mean, (x - mean).square().mean(0)))
         return (x - mean) * torch.rsqrt(variance + self.eps)
 
 
 class Float64Linear(nn.Linear):
-    """A linear layer that is computed in float64, also under autocast; its parameters are float32.
+    """Apply a linear layer in float64, also under autocast; its parameters are float32.
 
-    What it is given comes from sums over the nodes of a graph: beside what all configurations share, float32
-    rounds away what they differ by.
+    Its input comes from sums over all nodes of a graph, in which configurations differ by less than float32
+    resolves.
+
+    Shapes:
+        - **input:** :math:`(*, D_{in})`
+        - **output:** :math:`(*, D_{out})`, float64
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., in_features) to (..., out_features) float64."""
+        """Return the product in float64."""
         return functional.linear(x.double(), self.weight.double(), self.bias.double())
 
 
 class Head(nn.Module):
-    """Sums the nodes of a configuration, joins its own features, and scores both together.
+    r"""Sum the nodes of each configuration, join its own features, and apply a perceptron.
 
-    The features of the configuration as a whole (violation ratios, copies, tile bounds) join here, as in the
-    report that introduced the violation ratio. Everything is given twice, as it is and standardised over the
-    configurations.
+    .. math::
+        z_c &= [\sum_n x_{n,c}, f_c] \\
+        s_c &= \operatorname{MLP}([z_c, \operatorname{ConfigNorm}(z)_c])
+
+    The features f of a configuration as a whole (violation ratios, copies, tile bounds) join after the
+    pooling, as in the report that introduced the violation ratio.
 
     Args:
-        width: Channels D.
-        config_width: V, columns of the scaled configuration features.
+        hidden_channels: Channels D of the states.
+        config_channels: Columns V of the scaled configuration features.
         dropout: Share of channels dropped in training.
+
+    Shapes:
+        - **input:** states :math:`(S, D)` of the last level, configuration features :math:`(C, V)`
+        - **output:** predictions :math:`(C,)`, float32
     """
 
-    def __init__(self, width: int, config_width: int, dropout: float):
+    def __init__(self, hidden_channels: int, config_channels: int, dropout: float):
         super().__init__()
         self.sum_nodes = NodeSum()
         self.norm = ConfigNorm()
-        self.score = nn.Sequential(
-            Float64Linear(2 * (width + config_width), 2 * width),
+        self.mlp = nn.Sequential(
+            Float64Linear(2 * (hidden_channels + config_channels), 2 * hidden_channels),
             nn.GELU(),
             nn.Dropout(dropout),
-            Float64Linear(2 * width, width),
+            Float64Linear(2 * hidden_channels, hidden_channels),
             nn.GELU(),
-            Float64Linear(width, 1),
+            Float64Linear(hidden_channels, 1),
         )
 
     def forward(
@@ -78,9 +94,17 @@ class Head(nn.Module):
         config_feat: Tensor,
         complete: Complete = as_is,
     ) -> Tensor:
-        """States (S, D) and ``config_feat`` (C, V) to (C,)."""
-        # where no configuration changes a node there is one sum for all
+        """Return a prediction per configuration.
+
+        Args:
+            x: ``(S, D)`` states of the last level.
+            pooling: ``(C, S)`` sum over the varying states of each configuration.
+            level: The last level.
+            config_feat: ``(C, V)`` scaled configuration features.
+            complete: Returns a statistic of the whole configuration set.
+        """
+        # where no configuration changes a node (tile) there is one sum for all
         pooled = self.sum_nodes(x, pooling, level).expand(len(config_feat), -1)
         joined = torch.cat([pooled, config_feat], 1)  # float64 like the sums
         both = torch.cat([joined, self.norm(joined, complete)], 1)
-        return self.score(both).squeeze(1).float()
+        return self.mlp(both).squeeze(1).float()

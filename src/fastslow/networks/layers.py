@@ -1,10 +1,10 @@
-"""Layers of the networks, computed on states (see ``states.py``) with their multiplicities.
+"""Layers of the network, computed on deduplicated states (``config_states.py``) weighted by multiplicity.
 
-Each layer equals its dense form on the (node, configuration) pairs; ``tests/dense_reference.py`` holds
-the dense forms and the tests compare values and gradients.
+Each layer equals its dense form on all (node, configuration) pairs: ``tests/helpers/dense_reference.py``
+holds the dense forms, and ``tests/networks/test_layers.py`` compares values and gradients.
 
-Norm and cross-config attention look at the whole configuration set, through a statistic of it (see
-``set_statistics.py``).
+S is the number of states of a level, N of nodes, C of configurations, D of channels. Norm and cross-config
+attention compare the configurations of the whole set through a statistic of it (``set_statistics.py``).
 """
 
 from dataclasses import dataclass, replace
@@ -24,11 +24,12 @@ class LevelTensors:
         num_nodes: N.
         num_configs: C.
         node_ids: ``(S,)`` node of each state.
-        share: ``(S, 1)`` share of the graph's (node, configuration) pairs that are in the state; sums to 1.
-        per_node: ``(N, S)`` operator that sums a node's states weighted by multiplicity over C.
+        share: ``(S, 1)`` share of the graph's (node, configuration) pairs that have the state; sums to 1.
+        per_node: ``(N, S)`` mean over the configurations of each node: its states weighted by multiplicity /
+            C.
         own: ``(S,)`` the node's state one level below.
-        operands: ``(S, S_below)`` mean over operand states; none at level 0.
-        users: ``(S, S_below)`` mean over user states; none at level 0.
+        operands: ``(S, S_below)`` mean over operand states; None at level 0.
+        users: ``(S, S_below)`` mean over user states; None at level 0.
     """
 
     num_nodes: int
@@ -41,92 +42,114 @@ class LevelTensors:
     users: SparseOperator | None
 
     def to(self, device: torch.device) -> "LevelTensors":
-        """The level on a device."""
+        """Return the level on a device."""
         return replace(self, **moved_fields(self, device))
 
 
 class WeightedInstanceNorm(nn.Module):
-    r"""Normalises each channel over all (node, configuration) pairs of the graph.
+    r"""Apply instance normalisation (arXiv 1607.08022) over all (node, configuration) pairs of a graph.
 
     .. math:: y = (x - \mu) / \sqrt{\sigma^2 + \epsilon} \cdot \gamma + \beta
 
-    with mean and variance weighted by how many pairs share a state, so they equal those of the dense form.
+    Mean and variance weigh each state by the number of pairs that share it, so they equal those of the dense
+    form. :math:`\gamma` and :math:`\beta` are learned.
 
     Args:
-        width: Channels D.
+        channels: Channels D.
         eps: Added to the variance.
+
+    Shapes:
+        - **input:** states :math:`(S, D)` of a level
+        - **output:** :math:`(S, D)`
     """
 
-    def __init__(self, width: int, eps: float = 1e-5):
+    def __init__(self, channels: int, eps: float = 1e-5):
         super().__init__()
-        self.weight = nn.Parameter(torch.ones(width))
-        self.bias = nn.Parameter(torch.zeros(width))
+        self.weight = nn.Parameter(torch.ones(channels))
+        self.bias = nn.Parameter(torch.zeros(channels))
         self.eps = eps
 
     def moments(self, x: Tensor, level: LevelTensors) -> Moments:
-        """Moments of ``x`` (S, D) over the pairs of a level."""
+        """Return mean and variance of ``x`` (S, D) over the pairs of a level."""
         mean = (level.share * x).sum(0)
         return Moments(level.num_configs, mean, (level.share * (x - mean).square()).sum(0))
 
     def forward(self, x: Tensor, level: LevelTensors, complete: Complete = as_is) -> Tensor:
-        """``x`` (S, D), the states of a level, to (S, D)."""
+        """Return the normalised ``x``."""
         _, mean, variance = complete(self.moments(x, level))
         return (x - mean) * torch.rsqrt(variance + self.eps) * self.weight + self.bias
 
 
 class SageConv(nn.Module):
-    r"""GraphSAGE (Hamilton et al. 2017) with separate weights for operands and users.
+    r"""Apply GraphSAGE with mean aggregation (arXiv 1706.02216), with weights of its own per edge direction.
 
-    .. math:: y_n = W x_n + W_o \operatorname{mean}_{m \in operands(n)} x_m
+    .. math:: y_n = W x_n + b + W_o \operatorname{mean}_{m \in operands(n)} x_m
               + W_u \operatorname{mean}_{m \in users(n)} x_m
 
-    A node without neighbours on a side gets 0 from it.
+    A node without neighbours in a direction gets 0 from it.
 
     Args:
-        width_in: Channels of x.
-        width_out: Channels of y.
+        in_channels: Channels of x.
+        out_channels: Channels of y.
+
+    Shapes:
+        - **input:** states :math:`(S_{below}, D_{in})` of the level below
+        - **output:** states :math:`(S, D_{out})` of the level
     """
 
-    def __init__(self, width_in: int, width_out: int):
+    def __init__(self, in_channels: int, out_channels: int):
         super().__init__()
-        self.own = nn.Linear(width_in, width_out)
-        self.operands = nn.Linear(width_in, width_out, bias=False)
-        self.users = nn.Linear(width_in, width_out, bias=False)
+        self.own = nn.Linear(in_channels, out_channels)
+        self.operands = nn.Linear(in_channels, out_channels, bias=False)
+        self.users = nn.Linear(in_channels, out_channels, bias=False)
 
     def forward(self, x: Tensor, level: LevelTensors) -> Tensor:
-        """``x`` (S_below, D_in) to (S, D_out)."""
-        # project first: the states below are fewer than those above, and so are the rows to multiply
+        """Return the states of ``level`` from those of the level below."""
+        # project before aggregating: there are fewer states below than above
         return self.own(x)[level.own] + level.operands @ self.operands(x) + level.users @ self.users(x)
 
 
 class ChannelAttention(nn.Module):
-    r"""Squeeze-and-excite per row: :math:`x \cdot \sigma(W_2 \operatorname{relu}(W_1 x))` (1st place).
+    r"""Gate each channel (the excitation of squeeze-and-excitation, arXiv 1709.01507, computed per row).
+
+    .. math:: y = x \cdot \sigma(W_2 \operatorname{relu}(W_1 x))
+
+    As in the network of the competition's 1st place (TGraph, arXiv 2405.16623).
 
     Args:
-        width: Channels D.
-        reduction: How many times narrower the inner layer is.
+        channels: Channels D.
+        reduction: The inner layer has D / reduction channels.
+
+    Shapes:
+        - **input:** :math:`(S, D)`
+        - **output:** :math:`(S, D)`
     """
 
-    def __init__(self, width: int, reduction: int = 8):
+    def __init__(self, channels: int, reduction: int = 8):
         super().__init__()
-        inner = max(1, width // reduction)
-        self.gate = nn.Sequential(nn.Linear(width, inner), nn.ReLU(), nn.Linear(inner, width), nn.Sigmoid())
+        inner = max(1, channels // reduction)
+        self.gate = nn.Sequential(
+            nn.Linear(channels, inner), nn.ReLU(), nn.Linear(inner, channels), nn.Sigmoid()
+        )
 
     def forward(self, x: Tensor) -> Tensor:
-        """(S, D) to (S, D)."""
+        """Return the gated ``x``."""
         return x * self.gate(x)
 
 
 class CrossConfigAttention(nn.Module):
-    r"""Lets a node compare its configurations (1st place of the competition).
+    r"""Compare the configurations of each node (the competition's 1st place; TGraph, arXiv 2405.16623).
 
-    .. math:: \operatorname{cross}(x)_{n,c} = x_{n,c} \cdot C \cdot
-              \frac{\exp(x_{n,c} / T)}{\sum_{c'} \exp(x_{n,c'} / T)}
+    .. math:: y_{n,c} = x_{n,c} \cdot C \cdot \frac{\exp(x_{n,c} / T)}{\sum_{c'} \exp(x_{n,c'} / T)}
 
-    element-wise per node n and channel, over the C configurations of the set; T is one learned scalar,
-    0.5 at the start. Over states the sum is weighted by multiplicity. The published form has no factor C;
-    with it the size of the result does not depend on how many configurations are compared, and a node
-    that no configuration changes passes through unchanged.
+    element-wise per node n and channel, over the C configurations of the set; the temperature T is one
+    learned scalar, 0.5 at the start. Over states the sum is weighted by multiplicity. The published form has
+    no factor C; with it the magnitude does not depend on the number of configurations, and a node that no
+    configuration changes passes through unchanged.
+
+    Shapes:
+        - **input:** states :math:`(S, D)` of a level
+        - **output:** :math:`(S, D)`
     """
 
     def __init__(self):
@@ -134,9 +157,9 @@ class CrossConfigAttention(nn.Module):
         self.temperature = nn.Parameter(torch.tensor(0.5))
 
     def forward(self, x: Tensor, level: LevelTensors, complete: Complete = as_is) -> Tensor:
-        """``x`` (S, D), the states of a level, to (S, D)."""
+        """Return ``x`` weighted by its softmax over configurations."""
         logits = x.float() / self.temperature
-        with torch.no_grad():
+        with torch.no_grad():  # the largest logit cancels out; it only prevents overflow
             index = level.node_ids[:, None].expand_as(logits)
             top = logits.new_full((level.num_nodes, x.shape[1]), -torch.inf)
             top.scatter_reduce_(0, index, logits, "amax")
@@ -147,20 +170,25 @@ class CrossConfigAttention(nn.Module):
 
 
 class NodeSum(nn.Module):
-    r"""Sums a graph's nodes for every configuration.
+    r"""Sum the nodes of a graph for each configuration (sum pooling).
 
     .. math:: y_c = \sum_n \bar x_n + \sum_n (x_{n,c} - \bar x_n)
 
-    with :math:`\bar x_n` the mean of node n over the configurations. What all configurations share is summed
-    apart: configurations of a large graph differ by less than float32 resolves in one sum over it.
+    with :math:`\bar x_n` the mean of node n over the configurations. The part that all configurations share
+    is summed separately, in float64: configurations of a large graph differ by less than float32 resolves in
+    one sum over it.
+
+    Shapes:
+        - **input:** states :math:`(S, D)` of a level
+        - **output:** :math:`(C, D)`, float64
     """
 
     def forward(self, x: Tensor, pooling: SparseOperator, level: LevelTensors) -> Tensor:
-        """``x`` (S, D) to (C, D) float64: in float32 what all share would round away what differs.
+        """Return the sum of each configuration.
 
         Args:
-            x: The states of a level.
-            pooling: (C, S) operator that sums the varying states of each configuration.
+            x: ``(S, D)`` states of a level.
+            pooling: ``(C, S)`` operator that sums the varying states of each configuration.
             level: The level.
         """
         mean = level.per_node @ x

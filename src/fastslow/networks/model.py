@@ -1,4 +1,8 @@
-"""The layout and the tile network."""
+"""The network: a batch of configurations of one graph to one prediction each, for layout and tile alike.
+
+Start at :class:`RankingNetwork`: a :class:`Trunk` of :class:`Block` layers, then the :class:`Head`. All of it
+runs on deduplicated states, see ``README.md`` beside this file.
+"""
 
 import torch
 from torch import Tensor, nn
@@ -23,31 +27,49 @@ OPCODE_EMBEDDING = 16
 
 
 class Block(nn.Module):
-    """Norm, GraphSAGE, channel attention, cross-config attention, projection; around it a residual.
+    r"""Residual message-passing block (pre-norm): GraphSAGE, two attentions, projection.
 
-    The node's own layouts join again: what a few layers of neighbours say must not drown them.
+    .. math::
+        y &= \operatorname{ChannelAttention}(\operatorname{SageConv}(\operatorname{InstanceNorm}(x))) \\
+        x' &= x + W \operatorname{dropout}(\operatorname{GELU}([y, \operatorname{CrossConfig}(y)])) + V c
+
+    with c the embedding of the node's configured layouts. V c: skip connection from the node's layout
+    embedding, against oversmoothing (initial residual, GCNII, arXiv 2007.02133).
 
     Args:
-        width: Channels D.
-        cross_config: Compare the configurations of the set.
+        hidden_channels: Channels D.
+        cross_config: Whether to use cross-config attention; without it the bracket is y alone.
         dropout: Share of channels dropped in training.
+
+    Shapes:
+        - **input:** states :math:`(S_{below}, D)` of the level below, layout embeddings :math:`(S, D)`
+        - **output:** states :math:`(S, D)` of the level
     """
 
-    def __init__(self, width: int, cross_config: bool, dropout: float):
+    def __init__(self, hidden_channels: int, cross_config: bool, dropout: float):
         super().__init__()
-        self.norm = WeightedInstanceNorm(width)
-        self.sage = SageConv(width, width)
-        self.channel = ChannelAttention(width)
+        self.norm = WeightedInstanceNorm(hidden_channels)
+        self.sage = SageConv(hidden_channels, hidden_channels)
+        self.channel = ChannelAttention(hidden_channels)
         self.cross = CrossConfigAttention() if cross_config else None
+        joined_channels = 2 * hidden_channels if cross_config else hidden_channels
         self.project = nn.Sequential(
-            nn.GELU(), nn.Dropout(dropout), nn.Linear(2 * width if cross_config else width, width)
+            nn.GELU(), nn.Dropout(dropout), nn.Linear(joined_channels, hidden_channels)
         )
-        self.config = nn.Linear(width, width, bias=False)
+        self.config = nn.Linear(hidden_channels, hidden_channels, bias=False)
 
     def forward(
         self, x: Tensor, config: Tensor, below: LevelTensors, level: LevelTensors, complete: Complete
     ) -> Tensor:
-        """States below (S_below, D) and the layouts of each state (S, D), embedded, to states (S, D)."""
+        """Return the states of ``level``.
+
+        Args:
+            x: ``(S_below, D)`` states of the level below.
+            config: ``(S, D)`` embedding of the configured layouts of each state's node.
+            below: The level below.
+            level: The level.
+            complete: Returns a statistic of the whole configuration set.
+        """
         y = self.channel(self.sage(self.norm(x, below, complete), level))
         if self.cross is not None:
             y = torch.cat([y, self.cross(y, level, complete)], 1)
@@ -55,29 +77,35 @@ class Block(nn.Module):
 
 
 class Trunk(nn.Module):
-    """Embeds nodes and passes messages: a batch to the states of the last level.
+    """Embed nodes and their configured layouts, then pass messages.
 
     Args:
-        numeric_width: F, columns of the scaled node features.
-        width: Channels D.
-        depth: Message-passing blocks.
-        cross_config: Use cross-config attention in each block.
+        node_channels: Columns F of the scaled node features.
+        hidden_channels: Channels D.
+        num_layers: Number of message-passing blocks.
+        cross_config: Whether each block has cross-config attention.
         dropout: Share of channels dropped in training.
+
+    Shapes:
+        - **input:** a batch of N nodes with S_0 states at level 0
+        - **output:** states :math:`(S, D)` of the last level
     """
 
-    def __init__(self, numeric_width: int, width: int, depth: int, cross_config: bool, dropout: float):
+    def __init__(
+        self, node_channels: int, hidden_channels: int, num_layers: int, cross_config: bool, dropout: float
+    ):
         super().__init__()
         self.layout = nn.Embedding(LAYOUT_VALUES, LAYOUT_EMBEDDING)
         self.opcode = nn.Embedding(OPCODES, OPCODE_EMBEDDING)
-        node_width = numeric_width + LAYOUT_WIDTH * LAYOUT_EMBEDDING + OPCODE_EMBEDDING
-        self.node = nn.Linear(node_width, width)
-        config_width = len(ROLES) * (LAYOUT_WIDTH * LAYOUT_EMBEDDING + TILING_FEATURES)
-        self.config = nn.Linear(config_width, width, bias=False)
-        self.input = nn.Sequential(nn.GELU(), nn.Linear(width, width))
-        self.blocks = nn.ModuleList(Block(width, cross_config, dropout) for _ in range(depth))
+        in_channels = node_channels + LAYOUT_WIDTH * LAYOUT_EMBEDDING + OPCODE_EMBEDDING
+        self.node = nn.Linear(in_channels, hidden_channels)
+        layout_channels = len(ROLES) * (LAYOUT_WIDTH * LAYOUT_EMBEDDING + TILING_FEATURES)
+        self.config = nn.Linear(layout_channels, hidden_channels, bias=False)
+        self.input = nn.Sequential(nn.GELU(), nn.Linear(hidden_channels, hidden_channels))
+        self.blocks = nn.ModuleList(Block(hidden_channels, cross_config, dropout) for _ in range(num_layers))
 
     def forward(self, batch: Batch, complete: Complete = as_is) -> Tensor:
-        """(S, D), the states of the last level."""
+        """Return the states of the last level."""
         node = torch.cat(
             [batch.numeric, self.layout(batch.node_layout).flatten(1), self.opcode(batch.opcode)], 1
         )
@@ -90,42 +118,45 @@ class Trunk(nn.Module):
 
 
 class RankingNetwork(nn.Module):
-    """Scores the configurations of one graph; a lower score is a faster configuration.
+    """Predict the order of the configurations of one graph; a lower prediction is a faster configuration.
 
-    A layout's configurations change the states, so each has its own pooled graph; a tile's do not, so the
-    graph is embedded once for all. The features of the configuration as a whole (violation ratios, copies,
-    tile bounds) join in the head.
+    A layout configuration changes the states of nodes, so each has its own pooled graph. A tile configuration
+    does not, so the kernel's graph is embedded once for all. The features of the configuration as a whole
+    (violation ratios, copies, tile bounds) join in the head.
 
     Args:
-        numeric_width: F, columns of the scaled node features.
-        config_width: V, columns of the scaled configuration features.
-        width: Channels D.
-        depth: Message-passing blocks.
-        cross_config: Use cross-config attention.
+        node_channels: Columns F of the scaled node features.
+        config_channels: Columns V of the scaled configuration features.
+        hidden_channels: Channels D.
+        num_layers: Number of message-passing blocks.
+        cross_config: Whether to use cross-config attention.
         dropout: Share of channels dropped in training.
+
+    Shapes:
+        - **input:** a batch of C configurations of a graph
+        - **output:** predictions :math:`(C,)`, float32, comparable within the graph only
     """
 
     def __init__(
         self,
-        numeric_width: int,
-        config_width: int,
-        width: int,
-        depth: int,
+        node_channels: int,
+        config_channels: int,
+        hidden_channels: int,
+        num_layers: int,
         cross_config: bool,
         dropout: float,
     ):
         super().__init__()
-        self.depth = depth
-        self.trunk = Trunk(numeric_width, width, depth, cross_config, dropout)
-        self.head = Head(width, config_width, dropout)
+        self.num_layers = num_layers
+        self.trunk = Trunk(node_channels, hidden_channels, num_layers, cross_config, dropout)
+        self.head = Head(hidden_channels, config_channels, dropout)
 
     def forward(self, batch: Batch, complete: Complete = as_is) -> Tensor:
-        """A batch to ``(C,)`` scores.
+        """Return a prediction per configuration.
 
         Args:
             batch: Some configurations of a graph.
-            complete: Gives the statistics of the whole set that they are compared with; unless told they
-                are the set.
+            complete: Returns a statistic of the whole configuration set; by default the batch is the set.
         """
         x = self.trunk(batch, complete)
         return self.head(x, batch.pooling, batch.levels[-1], batch.config_feat, complete)

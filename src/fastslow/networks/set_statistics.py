@@ -1,7 +1,8 @@
-"""What layers must know of the whole set of configurations that are compared with each other.
+"""Statistics of the whole configuration set that layers normalise by, mergeable over batches.
 
-A batch gives such a statistic for its own configurations alone. A layer asks a function ``complete`` for that
-of the whole set: :func:`as_is` where the batch is the set; ``chunks.py`` gathers it over several batches.
+A batch yields such a statistic of its own configurations only. A layer passes it to a function ``complete``,
+which returns that of the whole set: :func:`as_is` where the batch is the set; ``chunked_prediction.py``
+merges it over several batches.
 """
 
 from collections.abc import Callable
@@ -15,9 +16,9 @@ class Moments(NamedTuple):
     """Mean and variance of each channel over all (node, configuration) pairs of some configurations.
 
     Args:
-        num_configs: How many configurations.
+        num_configs: Number of configurations.
         mean: ``(D,)``.
-        variance: ``(D,)``, that of the population.
+        variance: ``(D,)``, of the population (not Bessel-corrected).
     """
 
     num_configs: int
@@ -25,7 +26,7 @@ class Moments(NamedTuple):
     variance: Tensor
 
     def merge(self, other: "Moments") -> "Moments":
-        """The moments over both sets of configurations together (Chan et al. 1979)."""
+        """Return the moments of both sets together (Chan, Golub and LeVeque 1979)."""
         total = self.num_configs + other.num_configs
         share, step = other.num_configs / total, other.mean - self.mean
         variance = torch.lerp(self.variance, other.variance, share) + share * (1 - share) * step.square()
@@ -33,10 +34,10 @@ class Moments(NamedTuple):
 
 
 class SoftmaxMean(NamedTuple):
-    """The denominator of each node's softmax over some configurations, as a mean: ``exp(top) * mean``.
+    """Denominator of each node's softmax over configurations, as a mean: ``exp(top) * mean``.
 
     Args:
-        num_configs: How many configurations.
+        num_configs: Number of configurations.
         top: ``(N, D)`` largest logit of each node and channel.
         mean: ``(N, D)`` mean over the configurations of ``exp(logit - top)``.
     """
@@ -46,7 +47,7 @@ class SoftmaxMean(NamedTuple):
     mean: Tensor
 
     def merge(self, other: "SoftmaxMean") -> "SoftmaxMean":
-        """The denominator over both sets of configurations together."""
+        """Return the denominator of both sets together (online softmax, arXiv 1805.02867)."""
         total, top = self.num_configs + other.num_configs, torch.maximum(self.top, other.top)
         parts = (part.mean * (part.top - top).exp() * (part.num_configs / total) for part in (self, other))
         return SoftmaxMean(total, top, sum(parts))
@@ -57,5 +58,5 @@ Complete = Callable[[Statistic], Statistic]
 
 
 def as_is(statistic: Statistic) -> Statistic:
-    """Completes the statistic of a batch that holds the whole configuration set: there is nothing to add."""
+    """Return the statistic unchanged: the batch holds the whole configuration set."""
     return statistic

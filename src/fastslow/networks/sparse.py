@@ -1,4 +1,4 @@
-"""Products with fixed sparse matrices, forward and backward."""
+"""Products with constant sparse matrices, forward and backward."""
 
 from dataclasses import dataclass
 
@@ -10,14 +10,14 @@ from torch.nn import functional
 
 
 def move(tensor: Tensor, device: torch.device) -> Tensor:
-    """A tensor on a device; to a GPU through pinned memory, so that nothing waits for the copy."""
+    """Copy a tensor to a device; to a GPU through pinned memory, so that the host does not wait."""
     tensor = tensor.pin_memory() if device.type == "cuda" else tensor
     return tensor.to(device, non_blocking=True)
 
 
 @dataclass(frozen=True)
 class _Csr:
-    """A sparse matrix as bags of rows to sum, the form that is fastest on a CPU."""
+    """A CSR matrix as bags of rows to sum: on a CPU ``embedding_bag`` is the fastest sparse product."""
 
     indices: Tensor
     offsets: Tensor
@@ -46,7 +46,7 @@ class _Csr:
 
 
 class _SparseMatmul(torch.autograd.Function):
-    """matrix @ x with a backward pass over the transposed matrix instead of a scatter."""
+    """matrix @ x whose gradient is a product with the transposed matrix, not a scatter with atomic adds."""
 
     @staticmethod
     def forward(context, x, forward, backward):
@@ -59,10 +59,14 @@ class _SparseMatmul(torch.autograd.Function):
 
 
 class SparseOperator:
-    """A constant sparse matrix to multiply features with.
+    """A constant sparse matrix for ``operator @ x``, differentiable in ``x``.
 
     Args:
-        matrix: ``(rows, columns)`` CSR; its values are taken as float32.
+        matrix: ``(rows, columns)`` CSR; its values are converted to float32.
+
+    Shapes:
+        - **input:** :math:`(columns, D)`
+        - **output:** :math:`(rows, D)`, float32
     """
 
     def __init__(self, matrix: sparse.csr_matrix):
@@ -71,20 +75,20 @@ class SparseOperator:
         self._backward = _Csr.of(matrix.T.tocsr())
 
     def to(self, device: torch.device) -> "SparseOperator":
-        """The operator on a device."""
+        """Return the operator on a device."""
         moved = object.__new__(SparseOperator)
         moved.shape = self.shape
         moved._forward, moved._backward = self._forward.to(device), self._backward.to(device)
         return moved
 
     def __matmul__(self, x: Tensor) -> Tensor:
-        """``(columns, D)`` to ``(rows, D)``, in float32 also under autocast."""
+        """Return ``matrix @ x`` in float32, also under autocast."""
         with torch.autocast(x.device.type, enabled=False):
             return _SparseMatmul.apply(x.float(), self._forward, self._backward)
 
 
 def moved_fields(record, device: torch.device) -> dict:
-    """The tensors and operators among the fields of a dataclass, on a device."""
+    """Return the tensors and operators among a dataclass's fields, on a device."""
     moved = {name: move(value, device) for name, value in vars(record).items() if isinstance(value, Tensor)}
     operators = {
         n: value.to(device) for n, value in vars(record).items() if isinstance(value, SparseOperator)

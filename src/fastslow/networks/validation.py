@@ -1,0 +1,123 @@
+"""Validation while a network trains, and the choice of the weights that a run keeps."""
+
+import math
+
+import numpy as np
+import torch
+
+from fastslow.competition.catalog import VALID
+from fastslow.competition.metrics import collection_score
+from fastslow.networks.config import TrainConfig
+from fastslow.networks.dataset import GraphDataset, predict
+from fastslow.networks.model import RankingNetwork
+
+
+class Validation:
+    """Score a network on the valid graphs of every collection; keep its best and its latest weights.
+
+    Each collection keeps the weights that are best on its own valid graphs.
+
+    Args:
+        config: Settings.
+        dataset: The graphs.
+        network: The network that is trained.
+
+    Attributes:
+        labels: Valid runtimes, per collection slug and graph.
+        history: One row per evaluation: epoch, loss, mean valid score, valid score of each collection.
+        best: Score, epoch and weights (on the CPU) of the best evaluation, per collection slug.
+        recent: Weights of the last ``average_last`` evaluations, on the CPU.
+    """
+
+    STATE = ("history", "best", "recent")
+
+    def __init__(self, config: TrainConfig, dataset: GraphDataset, network: RankingNetwork):
+        self.config, self.dataset, self.network = config, dataset, network
+        self.labels = {slug: source.labels(VALID) for slug, source in dataset.sources.items()}
+        rng, size = np.random.default_rng(0), config.valid_configs
+        self._drawn = {
+            slug: {
+                name: np.sort(rng.choice(len(label), min(size, len(label)), replace=False))
+                for name, label in labels.items()
+            }
+            for slug, labels in self.labels.items()
+        }
+        self.history: list[dict] = []
+        self.best: dict = {slug: {"score": -math.inf, "epoch": 0, "weights": {}} for slug in dataset.sources}
+        self.recent: list[dict] = []
+
+    def score(self, slug: str, every: bool = False) -> dict:
+        """Return a collection's metric on valid, mean and per graph.
+
+        Args:
+            slug: The collection.
+            every: Score every configuration, not only the ``valid_configs`` drawn once per graph.
+        """
+        labels, only = self.labels[slug], None if every else self._drawn[slug]
+        predictions = predict(self.network, self.dataset, slug, VALID, self.config.inference_configs, only)
+        if only:
+            labels = {name: labels[name][drawn] for name, drawn in only.items()}
+        return collection_score(self.config.kind, labels, predictions)
+
+    def evaluate(self, epoch: int, loss: float) -> None:
+        """Score every collection, append a row to the history, and keep the weights."""
+        scores = {slug: self.score(slug)["mean"] for slug in self.dataset.sources}
+        mean = sum(scores.values()) / len(scores)
+        self.history.append({"epoch": epoch, "loss": loss, "valid": mean, **scores})
+        weights = {name: value.detach().cpu().clone() for name, value in self.network.state_dict().items()}
+        for slug, score in scores.items():
+            if score > self.best[slug]["score"]:
+                self.best[slug] = {"score": score, "epoch": epoch, "weights": weights}
+        self.recent = [*self.recent, weights][-self.config.average_last :] if self.config.average_last else []
+
+    def is_stale(self, epoch: int) -> bool:
+        """Return whether ``patience`` evaluations passed without a better score of any collection."""
+        newest = max(best["epoch"] for best in self.best.values())
+        stale = (epoch - newest) // self.config.evaluate_every
+        return bool(self.config.patience and self.history and stale >= self.config.patience)
+
+    def choose_weights(self, slug: str) -> dict:
+        """Load the better of the best and the averaged weights, by every valid configuration of a collection.
+
+        Returns:
+            The collection's metric with these weights, mean and per graph, and ``weights``: which they are.
+        """
+        candidates, best = {}, self.best[slug]
+        if self.recent:
+            candidates[f"average of the last {len(self.recent)} evaluations"] = self.recent_average()
+        candidates[f"epoch {best['epoch']}"] = best["weights"]
+        scores = {}
+        for label, weights in candidates.items():
+            self.network.load_state_dict(weights)
+            scores[label] = {**self.score(slug, every=True), "weights": label}
+        chosen = max(candidates, key=lambda label: scores[label]["mean"])
+        self.network.load_state_dict(candidates[chosen])
+        return scores[chosen]
+
+    def recent_average(self) -> dict:
+        """Return the mean of the recent weights (stochastic weight averaging, arXiv 1803.05407)."""
+        return {name: torch.stack([w[name].float() for w in self.recent]).mean(0) for name in self.recent[0]}
+
+    def state_dict(self) -> dict:
+        """Return what a checkpoint stores."""
+        return {name: getattr(self, name) for name in self.STATE}
+
+    def load_state_dict(self, state: dict) -> None:
+        """Restore what :meth:`state_dict` returned."""
+        for name in self.STATE:
+            setattr(self, name, state[name])
+
+
+def pool_scores(valid: dict[str, dict]) -> dict:
+    """Return the scores of several collections as one: mean, by collection, per graph, and whose weights."""
+    means = {slug: score["mean"] for slug, score in valid.items()}
+    return {
+        "mean": sum(means.values()) / len(means),
+        "weights": ", ".join(dict.fromkeys(score["weights"] for score in valid.values())),
+        "by_collection": means,
+        "per_graph": {
+            f"{slug}/{name}": value
+            for slug, score in valid.items()
+            for name, value in score["per_graph"].items()
+        },
+    }

@@ -1,0 +1,151 @@
+"""Device and precision, on machines with and without GPUs: torch's questions are answered by the test."""
+
+import numpy as np
+import pytest
+import torch
+
+from fastslow.core.errors import ConfigError
+from fastslow.networks import devices
+from fastslow.networks.config import LayoutTrainConfig, TileTrainConfig
+from fastslow.networks.devices import autocast, loss_scaler, pick_device, pick_precision, precision_name
+from fastslow.networks.graph_batch import PreparedGraph
+from fastslow.networks.losses import pairwise_hinge
+from helpers.networks import all_configs, close, make_network, program
+from helpers.random_graphs import make_scalers
+
+torch.set_num_threads(1)
+
+NEEDS_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+H100, T4, P100 = (9, 0), (7, 5), (6, 0)
+
+
+@pytest.fixture
+def gpus(monkeypatch):
+    """Make torch find GPUs of these compute capabilities."""
+
+    def pretend(*capabilities):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: bool(capabilities))
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: len(capabilities))
+        monkeypatch.setattr(
+            torch.cuda, "get_device_capability", lambda device: capabilities[device.index or 0]
+        )
+
+    return pretend
+
+
+@pytest.mark.parametrize(
+    "name, found, wanted",
+    [
+        ("auto", [], "cpu"),
+        ("auto", [T4], "cuda"),
+        ("cpu", [T4], "cpu"),
+        ("cuda", [T4], "cuda"),
+        ("cuda:0", [T4], "cuda:0"),
+        ("cuda:1", [T4, H100], "cuda:1"),
+    ],
+)
+def test_the_device_of_the_setting(gpus, name, found, wanted):
+    gpus(*found)
+    assert pick_device(name) == torch.device(wanted)
+
+
+@pytest.mark.parametrize(
+    "name, found, message",
+    [
+        (
+            "cuda",
+            [],
+            r"available\(\) is False, .*count\(\) is 0.*use 'auto' or 'cpu', or a CUDA build",
+        ),
+        ("cuda:1", [], r"is_available\(\) is False"),
+        ("cuda:1", [T4], r"is_available\(\) is True, .*device_count\(\) is 1.*one of cuda:0 to cuda:0"),
+        ("cuda:999", [T4, T4], "one of cuda:0 to cuda:1"),
+    ],
+)
+def test_a_gpu_that_is_not_there_is_refused_by_field_finding_and_remedy(gpus, name, found, message):
+    gpus(*found)
+    with pytest.raises(ConfigError, match=f"^device: '{name}' is not there .*{message}"):
+        pick_device(name)
+    with pytest.raises(ConfigError, match=f"^device: '{name}'"):
+        LayoutTrainConfig(device=name).identity()
+
+
+@pytest.mark.parametrize(
+    "name, found, precision",
+    [
+        ("cpu", [H100], "float32"),
+        ("auto", [], "float32"),
+        ("auto", [H100], "bfloat16"),
+        ("cuda:0", [(8, 0)], "bfloat16"),
+        ("auto", [T4], "float16"),
+        ("cuda", [P100], "float16"),
+        ("cuda:1", [H100, T4], "float16"),
+    ],
+)
+def test_the_precision_is_that_of_the_gpu(gpus, name, found, precision):
+    gpus(*found)
+    assert precision_name(name) == precision
+    assert pick_precision(pick_device(name)) == getattr(torch, precision)
+    for config in (LayoutTrainConfig, TileTrainConfig):
+        assert config(device=name).identity()["precision"] == precision
+
+
+def test_runs_on_different_devices_are_distinguished_by_precision_alone(gpus):
+    gpus()
+    cpu = LayoutTrainConfig(device="cpu").identity()
+    assert cpu == LayoutTrainConfig(device="auto").identity()
+    gpus(T4, T4)
+    t4 = LayoutTrainConfig(device="auto").identity()
+    assert t4 == LayoutTrainConfig(device="cuda:1").identity() != cpu
+    assert {key for key in cpu if cpu[key] != t4[key]} == {"precision"}
+    assert LayoutTrainConfig(device="cpu").identity() == cpu
+
+
+def test_the_scaler_works_for_float16_alone(gpus):
+    assert not loss_scaler(torch.device("cpu")).is_enabled()
+    for found, enabled in ((T4, True), (P100, True), (H100, False)):
+        gpus(found)
+        assert (pick_precision(torch.device("cuda")) is torch.float16) == enabled
+
+
+@pytest.fixture
+def float16(monkeypatch):
+    """Compute in float16 on whatever device there is."""
+    monkeypatch.setattr(devices, "pick_precision", lambda device: torch.float16)
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=NEEDS_GPU)])
+def test_float16_keeps_predictions_and_scaled_gradients_close(float16, device):
+    device, graph = torch.device(device), program()
+    network = make_network().to(device)
+    batch = (
+        PreparedGraph(graph, *make_scalers(graph)).batch(all_configs(graph), network.num_layers).to(device)
+    )
+    runtime = torch.arange(graph.num_configs, dtype=torch.float64, device=device)
+
+    def gradient(prediction, scale):
+        network.zero_grad()
+        (scale * pairwise_hinge(prediction, runtime)).backward()
+        return torch.cat([p.grad.flatten() for p in network.parameters() if p.grad is not None]) / scale
+
+    exact = network(batch)
+    with autocast(device):
+        assert network.trunk.input[1](torch.zeros(1, 8, device=device)).dtype == torch.float16
+        prediction = network(batch)
+    assert prediction.dtype == torch.float32 and not torch.equal(prediction, exact)
+    close(prediction, exact, 1e-2)
+    wanted, found = gradient(exact, 1.0), gradient(prediction, 2.0**12)
+    assert (found - wanted).norm() < 0.05 * wanted.norm()
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=NEEDS_GPU)])
+def test_the_head_stays_in_float64_in_float16(float16, device):
+    """Sums over nodes go beyond float16's largest number, 65504, and differ by less than it resolves."""
+    device = torch.device(device)
+    head = make_network().head.to(device)
+    x = 1e6 + torch.randn(5, 11, dtype=torch.float64, device=device)
+    joined = torch.cat([x, head.norm(x)], 1)
+    with autocast(device):
+        prediction = head.mlp(joined)
+    assert prediction.dtype == torch.float64
+    np.testing.assert_array_equal(prediction.detach().cpu(), head.mlp(joined).detach().cpu())
