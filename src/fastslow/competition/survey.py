@@ -60,9 +60,9 @@ def summarise(files: pd.DataFrame) -> pd.DataFrame:
     return groups.agg(
         files=("name", "size"),
         median_nodes=("nodes", "median"),
-        most_nodes=("nodes", "max"),
+        max_nodes=("nodes", "max"),
         median_configs=("configs", "median"),
-        most_configs=("configs", "max"),
-        most_configurable=("configurable", "max"),
-        most_config_mb=("config_mb", "max"),
+        max_configs=("configs", "max"),
+        max_configurable=("configurable", "max"),
+        max_config_mb=("config_mb", "max"),
     ).round(1)
