@@ -139,7 +139,7 @@ def test_a_submission_of_every_published_test_file(tmp_path):
                 graph = build_graph(program, features_config(program.collection))[0]
                 scaled = PreparedGraph(graph, inputs.node_scaler, inputs.config_scaler)
                 with torch.no_grad():
-                    predicted = network(scaled.batch(np.arange(graph.num_configs), run.depth))
+                    predicted = network(scaled.batch(np.arange(graph.num_configs), run.num_layers))
                 scores[program.id] = graph.expand(predicted.numpy())
     csv = tmp_path / "real.csv"
     write_submission(csv, scores, REAL)
