@@ -60,13 +60,13 @@ def test_a_summary_by_collection_and_split():
     assert summary.loc[("b", "train")].to_dict() == {
         "files": 2,
         "median_nodes": 20,
-        "most_nodes": 30,
+        "max_nodes": 30,
         "median_configs": 2000,
-        "most_configs": 3000,
-        "most_configurable": 3,
-        "most_config_mb": 3.0,
+        "max_configs": 3000,
+        "max_configurable": 3,
+        "max_config_mb": 3.0,
     }
-    assert summary.loc[("a", "valid"), "most_config_mb"] == 0.3
+    assert summary.loc[("a", "valid"), "max_config_mb"] == 0.3
 
 
 def test_a_missing_split_and_a_broken_file_are_named(root):

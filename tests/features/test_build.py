@@ -15,7 +15,7 @@ from fastslow.competition.catalog import COLLECTIONS, SPLITS, get_collection
 from fastslow.core.errors import ConfigError, DataError
 from fastslow.features.build import LayoutFeatureConfig, TileFeatureConfig, build_features, merge_duplicates
 from fastslow.features.scaling import Scaler, expand_node_features
-from fastslow.features.store import Features
+from fastslow.features.store import Features, Graph
 from helpers.competition_files import ROOT, competition_arrays, layout_arrays, write_data_root, write_npz
 from helpers.random_graphs import make_graph, structures
 
@@ -355,7 +355,13 @@ def test_every_column_is_in_the_data_dictionary(tmp_path, kind):
     for column in columns:
         pattern = re.sub(r"\d", "<d>", column)
         by_group = re.sub(r"^(kernel|output|input)_", "<group>_", pattern)
-        assert documented & {column, pattern, by_group}, f"{column} is not in features/README.md"
+        by_role = re.sub(r"^(convolution|dot|reshape)_(kernel|output|input)_", "<kind>_<role>_", column)
+        assert documented & {column, pattern, by_group, by_role}, f"{column} is not in features/README.md"
+
+
+def test_the_data_dictionary_lists_the_arrays_in_the_order_of_the_code():
+    rows = re.findall(r"^\| `([a-z_]+)` \| \(", (ROOT / "features" / "README.md").read_text(), re.MULTILINE)
+    assert rows == [field.name for field in dataclasses.fields(Graph)][1:]
 
 
 def test_every_collection_has_its_settings():

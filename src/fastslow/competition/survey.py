@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, list_programs
-from fastslow.competition.reader import read_headers
 from fastslow.competition.schema import check_schema
+from fastslow.core.npz_io import read_headers
 from fastslow.core.progress import progress
 from fastslow.core.settings import Config, resolve
 
@@ -60,9 +60,9 @@ def summarise(files: pd.DataFrame) -> pd.DataFrame:
     return groups.agg(
         files=("name", "size"),
         median_nodes=("nodes", "median"),
-        most_nodes=("nodes", "max"),
+        max_nodes=("nodes", "max"),
         median_configs=("configs", "median"),
-        most_configs=("configs", "max"),
-        most_configurable=("configurable", "max"),
-        most_config_mb=("config_mb", "max"),
+        max_configs=("configs", "max"),
+        max_configurable=("configurable", "max"),
+        max_config_mb=("config_mb", "max"),
     ).round(1)
