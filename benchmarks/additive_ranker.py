@@ -29,7 +29,7 @@ from fastslow.core.files import digest, read_json, write_json
 from fastslow.core.settings import Config
 from fastslow.evaluation.ensemble import min_max
 from fastslow.networks import config as network_config
-from fastslow.networks.config import LayoutTrainConfig
+from fastslow.networks.config import TrainConfig
 from fastslow.networks.dataset import predict
 from fastslow.networks.train import Training as NetworkTraining
 from fastslow.networks.train import make_dataset
@@ -110,7 +110,7 @@ def train_additive(config: AdditiveRankerConfig, fold: Fold) -> Scores:
     return {"additive": _lists(additive_train.predict_split(fitted, own, "valid"))}
 
 
-def train_network(config: LayoutTrainConfig, fold: Fold) -> Scores:
+def train_network(config: TrainConfig, fold: Fold) -> Scores:
     """The GNN."""
     own, also = fold.features()
     training = NetworkTraining(config, make_dataset(config, [own, *also.values()]))
@@ -141,7 +141,7 @@ def models(options: Namespace, fold: Fold, seed: int) -> list[tuple[int, Config,
     ]
     if options.gnn:
         settings, _ = network_settings(options.preset, overrides, "layout")
-        network = LayoutTrainConfig(**{**settings, "seed": seed, "device": options.device})
+        network = TrainConfig(**{**settings, "seed": seed, "device": options.device})
         found.append((network_config.FORMAT, network, train_network))
     return found
 

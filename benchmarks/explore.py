@@ -30,7 +30,7 @@ from fastslow.core.artifacts import commit
 from fastslow.core.errors import ConfigError
 from fastslow.core.files import digest, read_json, write_json
 from fastslow.features.store import Features
-from fastslow.networks.config import FORMAT, LayoutTrainConfig
+from fastslow.networks.config import FORMAT, TrainConfig
 from fastslow.networks.dataset import predict
 from fastslow.networks.train import Training, make_dataset
 from fastslow.presets import network_settings, preset_settings
@@ -59,9 +59,9 @@ class Run:
     features: list[Path]
     settings: dict
 
-    def config(self) -> LayoutTrainConfig:
+    def config(self) -> TrainConfig:
         """The settings, checked."""
-        return LayoutTrainConfig(**{**self.settings, "seed": self.seed})
+        return TrainConfig(**{**self.settings, "seed": self.seed})
 
     def path(self, place: Path) -> Path:
         """Where its result lies: everything that changes it is in the name."""

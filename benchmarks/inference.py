@@ -14,9 +14,9 @@ import numpy as np
 from common import measure
 from common.graph_files import OneGraph, first_configs, load_graph
 from fastslow.competition.catalog import Program
-from fastslow.features.build import LayoutFeatureConfig
+from fastslow.features.build import FeatureConfig
 from fastslow.features.pruning import WHOLE_GRAPH
-from fastslow.networks.config import LayoutTrainConfig
+from fastslow.networks.config import TrainConfig
 from fastslow.networks.dataset import GraphDataset, pick_device, predict
 from fastslow.networks.model import RankingNetwork
 from fastslow.networks.train import make_network
@@ -41,10 +41,10 @@ class Contest:
     limited = ("dense whole", "dense pruned")
 
     def __init__(self, program: Program, options: Namespace):
-        pruning = measure.our_settings(options, "features").get("hops", LayoutFeatureConfig.hops)
+        pruning = measure.our_settings(options, "features").get("hops", FeatureConfig().hops)
         hops = {"whole": WHOLE_GRAPH, "pruned": pruning}
         self.program, self.device = program, pick_device(options.device)
-        self.config = LayoutTrainConfig(**measure.our_settings(options, "gnn"))
+        self.config = TrainConfig(**measure.our_settings(options, "gnn"))
         self.features = {kind: OneGraph(program, load_graph(program, hops[kind])) for kind in hops}
         self.winner_graph = winner_graph(load_graph(program, HOPS))
         self.moments = standardisation([self.winner_graph])

@@ -15,7 +15,7 @@ import torch
 from common import measure
 from common.graph_files import OneGraph, load_graph
 from fastslow.competition.catalog import Program
-from fastslow.networks.config import LayoutTrainConfig
+from fastslow.networks.config import TrainConfig
 from fastslow.networks.config_states import build_states
 from fastslow.networks.dataset import GraphDataset, pick_device
 from fastslow.networks.losses import pairwise_hinge
@@ -46,7 +46,7 @@ class Contest:
         self.device, self.features = pick_device(options.device), OneGraph(program, graph)
         self.name = f"{program.collection.slug}/{graph.name}"
         settings = measure.our_settings(options, "gnn")
-        self.config = LayoutTrainConfig(**{**settings, "configs_per_step": CONFIGS, "graphs_per_step": 1})
+        self.config = TrainConfig(**{**settings, "configs_per_step": CONFIGS, "graphs_per_step": 1})
         self.num_configs = min(CONFIGS, graph.num_configs)
         self.nodes = {"winner's pruning": graph.num_nodes}
         self.parts = {

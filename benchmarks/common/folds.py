@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fastslow.competition.catalog import COLLECTIONS, get_collection, trained_together
 from fastslow.core.errors import DataError
-from fastslow.features.build import LayoutFeatureConfig, build_features
+from fastslow.features.build import FeatureConfig, build_features
 from fastslow.features.scaling import Scaler, expand_node_features
 from fastslow.features.store import Features, Graph
 
@@ -60,7 +60,7 @@ def build_layouts(settings: dict, data_root: str, folder: Path) -> None:
         if collection.kind == "layout":
             where = {"collection": collection.name, "data_root": data_root, "workers": 1}
             where["folder"] = str(folder / collection.slug)
-            build_features(LayoutFeatureConfig(**{**settings, **where}))
+            build_features(FeatureConfig(**{**settings, **where}))
 
 
 class HeldOut(Features):

@@ -10,7 +10,7 @@ from fastslow.core.errors import ConfigError
 from fastslow.core.figures import save_figure
 from fastslow.evaluation import plots
 from fastslow.evaluation.plots import ViolationConfig
-from fastslow.features.build import LayoutFeatureConfig, build_features
+from fastslow.features.build import FeatureConfig, build_features
 from fastslow.features.store import Features
 from helpers.competition_files import write_data_root
 
@@ -18,7 +18,7 @@ from helpers.competition_files import write_data_root
 @pytest.fixture(scope="module")
 def features(tmp_path_factory):
     root = write_data_root(tmp_path_factory.mktemp("data"), "layout:xla:random", train=tuple("abcd"))
-    build_features(LayoutFeatureConfig(data_root=str(root), folder=str(root / "f"), workers=1))
+    build_features(FeatureConfig(data_root=str(root), folder=str(root / "f"), workers=1))
     return Features(root / "f")
 
 
