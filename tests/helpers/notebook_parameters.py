@@ -78,7 +78,7 @@ def rewrite(path) -> bool:
     (cell,) = [c for c in notebook.cells if "parameters" in c.metadata.get("tags", [])]
     old, cell.source = cell.source, render(config_class(path))
     if cell.source != old:
-        path.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n")
+        nbformat.write(notebook, path)
     return cell.source != old
 
 
