@@ -75,7 +75,7 @@ def plot_network(network: RankingNetwork) -> Figure:
     axes.set(xlim=(-0.3, columns * (_WIDTH + _GAP) + 0.6), ylim=(-2.2, _HEIGHT + 0.3))
     axes.set_axis_off()
     axes.set_title(
-        f"{_count(network):,} parameters; output: one prediction per configuration, lower is faster"
+        f"{_count(network):,} parameters; one prediction per configuration, lower is faster"
     )
     return figure
 
