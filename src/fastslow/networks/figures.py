@@ -74,9 +74,7 @@ def plot_network(network: RankingNetwork) -> Figure:
     _configuration(axes, 1 + len(trunk.blocks), [layouts, _describe(trunk.config)], _count(trunk.config))
     axes.set(xlim=(-0.3, columns * (_WIDTH + _GAP) + 0.6), ylim=(-2.2, _HEIGHT + 0.3))
     axes.set_axis_off()
-    axes.set_title(
-        f"{_count(network):,} parameters; one prediction per configuration, lower is faster"
-    )
+    axes.set_title(f"{_count(network):,} parameters; one prediction per configuration, lower is faster")
     return figure
 
 
