@@ -3,14 +3,14 @@
 A preset maps a section to settings. A section is a step (``features``, ``gnn``, ``ranker``, ``additive``,
 ``ensemble``), alone or with a kind (``gnn.tile``); a section with a kind takes precedence.
 
-``gnn`` has one setting that its notebook does not have, see :class:`GroupConfig`.
+``gnn`` has one setting that its notebook does not have, see :class:`NetworkSection`.
 """
 
 from typing import ClassVar, Literal
 
 from fastslow.competition.catalog import TRAIN_ON
 from fastslow.core.errors import ConfigError
-from fastslow.features.config import KindConfig
+from fastslow.networks.config import TrainConfig
 
 BASE: dict[str, dict] = {
     # a kernel is small and its graph is embedded once: more layers, passes and graphs a step are affordable
@@ -58,13 +58,11 @@ PRESETS: dict[str, dict[str, dict]] = {
 }
 
 
-class GroupConfig(KindConfig):
-    """Which networks are trained: the setting of section ``gnn`` that its notebook does not have."""
+class NetworkSection(TrainConfig):
+    """Settings of section ``gnn``: those of the network notebook, and which networks are trained."""
 
-    layout_only: ClassVar[tuple[str, ...]] = ("train_on",)
+    layout_only: ClassVar[tuple[str, ...]] = (*TrainConfig.layout_only, "train_on")
 
-    kind: Literal["layout", "tile"] = "layout"
-    """Kind of the collections."""
     train_on: Literal[*TRAIN_ON] = "layout"
     """Layout only. Whose train graphs one network learns from: of one ``collection``, of both searches of a
     ``source`` (xla or nlp), or of every ``layout`` collection. The network predicts for all of them."""
@@ -91,7 +89,7 @@ def preset_settings(preset: str, overrides: dict[str, dict], step: str, kind: st
 
 
 def network_settings(preset: str, overrides: dict[str, dict], kind: str) -> tuple[dict, str]:
-    """Return the settings of the networks of a kind, and ``train_on``, see :class:`GroupConfig`.
+    """Return the settings of the networks of a kind, and ``train_on``, see :class:`NetworkSection`.
 
     Arguments and errors as for :func:`preset_settings`.
 
@@ -100,4 +98,4 @@ def network_settings(preset: str, overrides: dict[str, dict], kind: str) -> tupl
     """
     settings = preset_settings(preset, overrides, "gnn", kind)
     own = {name: settings.pop(name) for name in ("train_on",) if name in settings}
-    return settings, GroupConfig(kind=kind, **own).train_on
+    return settings, NetworkSection(kind=kind, **own).train_on

@@ -5,12 +5,12 @@ from pathlib import Path
 
 from fastslow.competition.catalog import COLLECTIONS, Collection, training_groups
 from fastslow.core.errors import ConfigError
-from fastslow.core.settings import PROJECT, Config, Setting, parse_value
+from fastslow.core.settings import PROJECT, Config, parse_value
 from fastslow.evaluation.ensemble import EnsembleConfig
 from fastslow.evaluation.results import SubmissionConfig
 from fastslow.features.config import FeatureConfig
 from fastslow.networks.config import TrainConfig
-from fastslow.presets import GroupConfig, network_settings, preset_settings
+from fastslow.presets import NetworkSection, network_settings, preset_settings
 from fastslow.rankers.additive_train import AdditiveRankerConfig
 from fastslow.rankers.train import RankerConfig
 
@@ -171,16 +171,9 @@ class Plan:
         return f"runs/{self.name}/ensemble-{collection.slug}"
 
 
-def describe_section(section: str) -> list[Setting]:
-    """Return the settings of a section of the presets and of the command line.
-
-    Args:
-        section: One of ``SECTIONS``.
-    """
-    settings = SECTIONS[section][0].describe()
-    if section == "gnn":
-        settings += [setting for setting in GroupConfig.describe() if setting.name == "train_on"]
-    return settings
+def sections() -> dict[str, type[Config]]:
+    """Return the settings class of every section that the command line takes settings for."""
+    return {section: config for section, (config, _) in SECTIONS.items()} | {"gnn": NetworkSection}
 
 
 def parse_overrides(texts: list[str]) -> dict[str, dict]:

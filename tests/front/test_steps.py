@@ -4,8 +4,8 @@ import pytest
 
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.core.errors import ConfigError
-from fastslow.presets import BASE, PRESETS, GroupConfig, preset_settings
-from fastslow.steps import MODELS, SECTIONS, STAGES, Plan, describe_section, parse_overrides
+from fastslow.presets import BASE, PRESETS, preset_settings
+from fastslow.steps import MODELS, SECTIONS, STAGES, Plan, parse_overrides, sections
 
 LAYOUTS = [c.slug for c in COLLECTIONS if c.kind == "layout"]
 
@@ -37,7 +37,7 @@ def test_every_preset_makes_every_step(preset, seeds):
 def test_a_preset_holds_only_what_differs_from_the_defaults(preset):
     for section, settings in preset.items():
         step, _, only = section.partition(".")
-        default = SECTIONS[step][0]().asdict() | GroupConfig().asdict()
+        default = sections()[step]().asdict()
         for kind in (only,) if only else ("layout", "tile"):
             base = {} if preset is BASE else BASE.get(f"{step}.{kind}", {})
             changed = {name for name, value in settings.items() if (default | base)[name] != value}
@@ -59,14 +59,14 @@ def test_what_the_presets_train_is_is_fixed():
 
 
 def test_every_setting_of_a_section_is_described():
+    assert sections().keys() == SECTIONS.keys()
     for section, (config, _) in SECTIONS.items():
-        described = describe_section(section)
-        assert {s.name for s in described} >= config.model_fields.keys()
-        assert all(s.sentence for s in described), section
-    (train_on,) = [s for s in describe_section("gnn") if s.name == "train_on"]
-    assert (
-        train_on.allowed == "one of collection, source, layout" and "one network learns" in train_on.sentence
-    )
+        described = {setting.name: setting for setting in sections()[section].describe()}
+        assert described.keys() - config.model_fields.keys() == ({"train_on"} if section == "gnn" else set())
+        assert all(setting.sentence for setting in described.values()), section
+    train_on = {setting.name: setting for setting in sections()["gnn"].describe()}["train_on"]
+    assert train_on.allowed == "one of collection, source, layout"
+    assert "one network learns" in train_on.sentence
 
 
 @pytest.mark.parametrize(
