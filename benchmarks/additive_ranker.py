@@ -31,7 +31,7 @@ from fastslow.core.settings import Config
 from fastslow.core.source import source_digest
 from fastslow.evaluation.ensemble import min_max
 from fastslow.networks import config as network_config
-from fastslow.networks.config import LayoutTrainConfig
+from fastslow.networks.config import TrainConfig
 from fastslow.networks.dataset import predict
 from fastslow.networks.train import Training as NetworkTraining
 from fastslow.networks.train import make_dataset
@@ -109,7 +109,7 @@ def train_additive(config: AdditiveRankerConfig, fold: Fold) -> Predicted:
     return {"additive": _lists(additive_train.predict_split(fitted, own, VALID))}
 
 
-def train_network(config: LayoutTrainConfig, fold: Fold) -> Predicted:
+def train_network(config: TrainConfig, fold: Fold) -> Predicted:
     """Train the GNN."""
     own, also = fold.features()
     training = NetworkTraining(config, make_dataset(config, [own, *also.values()]))
@@ -137,7 +137,7 @@ def models(options: Namespace, fold: Fold, seed: int) -> list[tuple[str, Config,
     ]
     if options.gnn:
         settings = shared.our_settings(options, "gnn")
-        network = LayoutTrainConfig(**{**settings, "seed": seed, "device": options.device})
+        network = TrainConfig(**{**settings, "seed": seed, "device": options.device})
         found.append((network_config.ENTRY, network, train_network))
     return found
 

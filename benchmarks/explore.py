@@ -32,7 +32,7 @@ from fastslow.core.errors import ConfigError
 from fastslow.core.files import digest, read_json, write_json
 from fastslow.core.source import source_digest
 from fastslow.features.store import Features
-from fastslow.networks.config import ENTRY, LayoutTrainConfig
+from fastslow.networks.config import ENTRY, TrainConfig
 from fastslow.networks.dataset import predict
 from fastslow.networks.train import Training, make_dataset
 from fastslow.presets import network_settings, preset_settings
@@ -61,9 +61,9 @@ class Run:
     features: list[Path]
     settings: dict
 
-    def config(self) -> LayoutTrainConfig:
+    def config(self) -> TrainConfig:
         """Return the validated settings."""
-        return LayoutTrainConfig(**{**self.settings, "seed": self.seed})
+        return TrainConfig(**{**self.settings, "seed": self.seed})
 
     def path(self, place: Path) -> Path:
         """Return the path of its result, whose name is a digest of everything that changes the result."""

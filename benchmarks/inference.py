@@ -15,9 +15,9 @@ from common import contest, report
 from common.graph_files import OneGraph, first_configs, load_graph
 from common.options import our_settings
 from fastslow.competition.catalog import Program
-from fastslow.features.build import LayoutFeatureConfig
+from fastslow.features.build import FeatureConfig
 from fastslow.features.pruning import WHOLE_GRAPH
-from fastslow.networks.config import LayoutTrainConfig
+from fastslow.networks.config import TrainConfig
 from fastslow.networks.dataset import GraphDataset, predict
 from fastslow.networks.devices import pick_device
 from fastslow.networks.model import RankingNetwork
@@ -43,10 +43,10 @@ class Contest:
     limited = ("dense whole", "dense pruned")
 
     def __init__(self, program: Program, options: Namespace):
-        pruning = our_settings(options, "features").get("hops", LayoutFeatureConfig().hops)
+        pruning = our_settings(options, "features").get("hops", FeatureConfig().hops)
         hops = {"whole": WHOLE_GRAPH, "pruned": pruning}
         self.program, self.device = program, pick_device(options.device)
-        self.config = LayoutTrainConfig(**our_settings(options, "gnn"))
+        self.config = TrainConfig(**our_settings(options, "gnn"))
         self.features = {kind: OneGraph(program, load_graph(program, hops[kind])) for kind in hops}
         self.winner_graph = winner_graph(load_graph(program, HOPS))
         self.scaler = standardisation([self.winner_graph])

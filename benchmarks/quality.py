@@ -27,10 +27,10 @@ from fastslow.core.artifacts import commit
 from fastslow.core.files import digest, read_json, write_json
 from fastslow.core.settings import resolve
 from fastslow.evaluation.predictions import read_predictions
-from fastslow.features.build import LayoutFeatureConfig, build_features
+from fastslow.features.build import FeatureConfig, build_features
 from fastslow.features.store import Features
 from fastslow.kaggle.solution import read_solution
-from fastslow.networks.config import LayoutTrainConfig
+from fastslow.networks.config import TrainConfig
 from fastslow.networks.devices import pick_device
 from fastslow.networks.train import make_dataset, train
 from fastslow.presets import network_settings
@@ -128,7 +128,7 @@ class Comparison:
             "folder": str(self._features(whose, collection)),
             "workers": 1,
         }
-        build_features(LayoutFeatureConfig(**{**settings, **where}))
+        build_features(FeatureConfig(**{**settings, **where}))
 
     def groups(self) -> list[list[Collection]]:
         """Return the requested collections, grouped with those that ours is trained on together."""
@@ -148,7 +148,7 @@ class Comparison:
                     found += self._cached(name, [own], seed, limit, train_it)
         return found
 
-    def _our_config(self, group: list[Collection], seed: int, place: Path) -> LayoutTrainConfig:
+    def _our_config(self, group: list[Collection], seed: int, place: Path) -> TrainConfig:
         fixed = {
             "features": [str(self._features("ours", own)) for own in group],
             "runs": [str(place / own.slug) for own in group],
@@ -156,7 +156,7 @@ class Comparison:
             "device": self.device.type,
             "seed": seed,
         }
-        return LayoutTrainConfig(**{**shared.our_settings(self.options, "gnn"), **fixed})
+        return TrainConfig(**{**shared.our_settings(self.options, "gnn"), **fixed})
 
     def _cached(
         self, contender: str, group: list[Collection], seed: int, limit: dict, train_it: Callable[[], Trained]

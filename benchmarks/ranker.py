@@ -25,7 +25,8 @@ from fastslow.core.errors import DataError
 from fastslow.core.files import read_json, write_json
 from fastslow.core.settings import resolve
 from fastslow.evaluation.predictions import read_predictions
-from fastslow.features.build import LayoutFeatureConfig, TileFeatureConfig, build_features
+from fastslow.features.build import build_features
+from fastslow.features.config import FeatureConfig
 from fastslow.features.store import Features
 from fastslow.kaggle.solution import read_solution
 from fastslow.presets import preset_settings
@@ -85,11 +86,10 @@ class Quality:
         self.solution = read_solution(solution) if solution.is_file() else {}
         self.features = {}
         for collection in collections or COLLECTIONS:
-            kind = LayoutFeatureConfig if collection.kind == "layout" else TileFeatureConfig
             folder = place / "features" / "ranker" / collection.slug
             where = {"collection": collection.name, "folder": str(folder), "workers": 1}
             settings = preset_settings(options.preset, self.overrides, "features", collection.kind)
-            build_features(kind(**{**settings, **where, "data_root": options.data_root}))
+            build_features(FeatureConfig(**{**settings, **where, "data_root": options.data_root}))
             self.features[collection] = Features(folder)
 
     def labels(self, collection: Collection) -> dict[str, dict]:

@@ -16,7 +16,7 @@ from common import contest, report
 from common.graph_files import OneGraph, load_graph
 from common.options import our_settings
 from fastslow.competition.catalog import Program
-from fastslow.networks.config import LayoutTrainConfig
+from fastslow.networks.config import TrainConfig
 from fastslow.networks.config_states import build_states
 from fastslow.networks.dataset import GraphDataset
 from fastslow.networks.devices import pick_device
@@ -48,7 +48,7 @@ class Contest:
         self.device, self.features = pick_device(options.device), OneGraph(program, graph)
         self.name = f"{program.collection.slug}/{graph.name}"
         settings = our_settings(options, "gnn")
-        self.config = LayoutTrainConfig(**{**settings, "configs_per_step": CONFIGS, "graphs_per_step": 1})
+        self.config = TrainConfig(**{**settings, "configs_per_step": CONFIGS, "graphs_per_step": 1})
         self.num_configs = min(CONFIGS, graph.num_configs)
         self.nodes = {"winner's pruning": graph.num_nodes}
         self.parts = {

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fastslow.features.build import build_features
-from fastslow.features.config import LayoutFeatureConfig
+from fastslow.features.config import FeatureConfig
 from fastslow.features.store import Features
 from helpers.competition_files import write_data_root
 from helpers.workspace import finished, home  # noqa: F401 (fixtures)
@@ -26,6 +26,6 @@ def rng():
 def features(tmp_path_factory):
     """Features of a layout collection, built from made-up files."""
     root = write_data_root(tmp_path_factory.mktemp("data"), "layout:xla:random", train=("a", "b", "c"))
-    config = LayoutFeatureConfig(data_root=str(root), folder=str(root / "features"), workers=1)
+    config = FeatureConfig(data_root=str(root), folder=str(root / "features"), workers=1)
     build_features(config)
     return Features(root / "features")

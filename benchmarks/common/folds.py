@@ -10,7 +10,7 @@ from sklearn.model_selection import GroupKFold
 
 from fastslow.competition.catalog import COLLECTIONS, TRAIN, VALID, get_collection, trained_together
 from fastslow.core.errors import DataError
-from fastslow.features.build import LayoutFeatureConfig, build_features
+from fastslow.features.build import FeatureConfig, build_features
 from fastslow.features.scaling import Scaler, expand_node_features
 from fastslow.features.store import Features, Graph
 
@@ -73,7 +73,7 @@ def build_layouts(settings: dict, data_root: str, folder: Path) -> None:
         if collection.kind == "layout":
             where = {"collection": collection.name, "data_root": data_root, "workers": 1}
             where["folder"] = str(folder / collection.slug)
-            build_features(LayoutFeatureConfig(**{**settings, **where}))
+            build_features(FeatureConfig(**{**settings, **where}))
 
 
 class HeldOut(Features):

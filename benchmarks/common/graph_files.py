@@ -8,7 +8,7 @@ import numpy as np
 from fastslow.competition.catalog import TEST, VALID, Collection, Program, get_collection
 from fastslow.core.errors import DataError
 from fastslow.core.settings import PROJECT
-from fastslow.features.build import LayoutFeatureConfig, build_graph
+from fastslow.features.build import FeatureConfig, build_graph
 from fastslow.features.scaling import Scaler, expand_node_features
 from fastslow.features.store import Features, Graph
 
@@ -43,7 +43,7 @@ def program_of(path: Path) -> Program:
 
 def load_graph(program: Program, hops: int) -> Graph:
     """Return the graph of a file, pruned to ``hops`` (-1 for the whole graph), with all configurations."""
-    settings = LayoutFeatureConfig(collection=program.collection.name, hops=hops, merge_duplicates=False)
+    settings = FeatureConfig(collection=program.collection.name, hops=hops, merge_duplicates=False)
     return build_graph(program, settings)[0]
 
 

@@ -17,9 +17,9 @@ from common import graph_files, report
 from fastslow.competition.catalog import TEST, TRAIN, VALID, Program, get_collection
 from fastslow.competition.metrics import kendall_tau
 from fastslow.evaluation.predictions import read_predictions
-from fastslow.features.build import LayoutFeatureConfig, build_features, build_graph
+from fastslow.features.build import FeatureConfig, build_features, build_graph
 from fastslow.features.store import Graph
-from fastslow.networks.config import LayoutTrainConfig
+from fastslow.networks.config import TrainConfig
 from fastslow.networks.train import train
 from fastslow.rankers.config import RankerConfig
 from fastslow.rankers.fit import Training, fit
@@ -203,7 +203,7 @@ def random_half(real: Path, repeat: int, epochs: int, rounds: int, device: str =
         if epochs:
             run = Path(place) / "gnn"
             train(
-                LayoutTrainConfig(
+                TrainConfig(
                     features=[features],
                     runs=[str(run)],
                     folder=str(Path(place) / "training"),
@@ -227,7 +227,7 @@ def predict_ranker(config: RankerConfig, folder: Path) -> dict[str, np.ndarray]:
 def split_folder(real: Path, place: Path, repeat: int) -> tuple[Path, dict[str, np.ndarray]]:
     """Build a features folder of unet3d's halves; return it and the runtimes of its test graphs."""
     collection = get_collection("layout:xla:default")
-    settings = LayoutFeatureConfig(collection=collection.name)
+    settings = FeatureConfig(collection=collection.name)
     graph, _ = build_graph(Program(collection, TRAIN, real / UNET3D), settings)  # duplicates merged
     order = np.random.default_rng(repeat).permutation(graph.config_ids)
     half = len(order) // 2

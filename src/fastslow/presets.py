@@ -1,40 +1,53 @@
 """Presets: what differs from the settings' defaults, which suit the sample competition on two CPU cores.
 
 A preset maps a section to settings. A section is a step (``features``, ``gnn``, ``ranker``, ``additive``,
-``ensemble``), alone or with a kind (``gnn.tile``), which then goes before the one without.
+``ensemble``), alone or with a kind (``gnn.tile``); a section with a kind takes precedence.
 
-``gnn.layout`` has one setting more than its notebook, ``train_on``, see :func:`network_settings`.
+``gnn`` has one setting that its notebook does not have, see :class:`NetworkSection`.
 """
 
+from typing import ClassVar, Literal
+
+from fastslow.competition.catalog import TRAIN_ON
 from fastslow.core.errors import ConfigError
+from fastslow.networks.config import TrainConfig
+
+BASE: dict[str, dict] = {
+    # a kernel is small and its graph is embedded once: more layers, passes and graphs a step are affordable
+    "gnn.tile": {"num_layers": 2, "dropout": 0.1, "epochs": 30, "graphs_per_step": 4},
+}
+"""What every preset starts from: the defaults of the network's settings suit layout."""
 
 PRESETS: dict[str, dict[str, dict]] = {
     "sample": {},
-    "smoke": {  # the same path with next to no training
+    "smoke": {  # the same steps with next to no training
         "gnn": {"epochs": 2, "hidden_channels": 32, "average_last": 0},
         "ranker": {"num_iterations": 30, "objective": "regression"},
         "additive": {"num_iterations": 10},
         "ensemble": {"max_models": 5},
     },
-    "kaggle": {  # one GPU, or patience
-        "gnn": {"hidden_channels": 128},
-        # ten times the programs: each source has enough of its own, and they bear a second layer
+    "kaggle": {  # for one GPU; it runs on a CPU too, slowly
+        "gnn": {"hidden_channels": 128},  # the width of the 1st place's layers
         "gnn.layout": {
+            # the default and random search of one source; the 1st and 2nd place report no gain from joining
+            # them, on the sample competition it gains
             "train_on": "source",
-            "num_layers": 2,
-            "pair_edges": False,  # 13 times slower to score 1,000 configurations of an nlp program
-            "epochs": 300,
-            "configs_per_step": 256,
+            "num_layers": 2,  # as the 1st place; the sample has too few programs for a second layer
+            "pair_edges": False,  # 13 times slower to predict 1,000 configurations of an nlp program
+            "epochs": 300,  # the 1st place's are 750 to 1,000; our schedule is shorter and stops by patience
+            "configs_per_step": 256,  # 1st place 64 to 128; public solutions use 64 to 1,000, and more helps
             "evaluate_every": 10,
             "patience": 10,
         },
+        # 5,709 train kernels, so fewer passes and more graphs a step than on the sample
         "gnn.tile": {"epochs": 20, "graphs_per_step": 8, "evaluate_every": 1},
+        # larger trees and more of them for ten times the programs: our choice, taken from no publication
         "ranker": {"num_iterations": 2000, "num_leaves": 63, "min_data_in_leaf": 50, "evaluate_every": 20},
-        # all configurations would be millions of rows, and pairs so many times more
+        # all configurations would be millions of rows, and pairs many times as many
         "ranker.layout": {"configs_per_graph": 1000, "pairs_per_config": 4},
         "ranker.tile": {"configs_per_graph": 200, "pairs_per_config": 4},
-        # ten times the programs bear larger trees and more of them; patience finds how many. Every state of
-        # every configuration is held at 16 bytes, up to a few thousand of them a configuration
+        # each state of each configuration takes 34 bytes, 57 at the peak, and a configuration has
+        # up to a few thousand states: configs_per_graph bounds the memory
         "additive": {
             "num_iterations": 1000,
             "num_leaves": 31,
@@ -45,8 +58,18 @@ PRESETS: dict[str, dict[str, dict]] = {
 }
 
 
+class NetworkSection(TrainConfig):
+    """Settings of section ``gnn``: those of the network notebook, and which networks are trained."""
+
+    layout_only: ClassVar[tuple[str, ...]] = (*TrainConfig.layout_only, "train_on")
+
+    train_on: Literal[*TRAIN_ON] = "layout"
+    """Layout only. Whose train graphs one network learns from: of one ``collection``, of both searches of a
+    ``source`` (xla or nlp), or of every ``layout`` collection. The network predicts for all of them."""
+
+
 def preset_settings(preset: str, overrides: dict[str, dict], step: str, kind: str) -> dict:
-    """Settings of one step, from general to particular: preset, then overrides.
+    """Return the settings of one step; overrides take precedence over the preset, and that over ``BASE``.
 
     Args:
         preset: Name of a preset.
@@ -55,21 +78,24 @@ def preset_settings(preset: str, overrides: dict[str, dict], step: str, kind: st
         kind: ``layout`` or ``tile``.
 
     Raises:
-        ConfigError: No preset is called so.
+        ConfigError: There is no such preset.
     """
     if preset not in PRESETS:
         raise ConfigError(f"preset: {preset!r} is none of {', '.join(PRESETS)}")
     settings: dict = {}
-    for source in (PRESETS[preset], overrides):
+    for source in (BASE, PRESETS[preset], overrides):
         settings |= source.get(step, {}) | source.get(f"{step}.{kind}", {})
     return settings
 
 
 def network_settings(preset: str, overrides: dict[str, dict], kind: str) -> tuple[dict, str]:
-    """Settings of the networks of a kind, and ``train_on``: how many collections one of them learns from.
+    """Return the settings of the networks of a kind, and ``train_on``, see :class:`NetworkSection`.
 
-    It is a ``collection`` alone, both searches of a ``source`` (xla or nlp) or, unless told, every ``layout``
-    collection; the network scores all that it learns from. Arguments as for :func:`preset_settings`.
+    Arguments and errors as for :func:`preset_settings`.
+
+    Raises:
+        ConfigError: ``train_on`` is refused.
     """
     settings = preset_settings(preset, overrides, "gnn", kind)
-    return settings, settings.pop("train_on", "layout")
+    own = {name: settings.pop(name) for name in ("train_on",) if name in settings}
+    return settings, NetworkSection(kind=kind, **own).train_on

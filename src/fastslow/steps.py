@@ -1,4 +1,4 @@
-"""The steps from npz files to a submission: which notebook, with which settings, after which others."""
+"""The steps from npz files to a submission: notebook, settings and order of each."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,27 +8,23 @@ from fastslow.core.errors import ConfigError
 from fastslow.core.settings import PROJECT, Config, parse_value
 from fastslow.evaluation.ensemble import EnsembleConfig
 from fastslow.evaluation.results import SubmissionConfig
-from fastslow.features.build import LayoutFeatureConfig, TileFeatureConfig
-from fastslow.networks.config import LayoutTrainConfig, TileTrainConfig
-from fastslow.presets import network_settings, preset_settings
+from fastslow.features.config import FeatureConfig
+from fastslow.networks.config import TrainConfig
+from fastslow.presets import NetworkSection, network_settings, preset_settings
 from fastslow.rankers.additive_train import AdditiveRankerConfig
 from fastslow.rankers.train import RankerConfig
 
 STAGES = ("features", "train", "ensemble", "submission")
 DATA_ROOTS = {"sample": "data/sample", "kaggle": "data/raw"}
-MODELS = {"layout": ("gnn", "ranker", "additive"), "tile": ("gnn", "ranker")}
-_SECTIONS = ("features", *MODELS["layout"], "ensemble")  # layout has every model
-_CONFIGS = {
-    ("features", "layout"): (LayoutFeatureConfig, "10_features_layout"),
-    ("features", "tile"): (TileFeatureConfig, "11_features_tile"),
-    ("gnn", "layout"): (LayoutTrainConfig, "20_train_layout_gnn"),
-    ("gnn", "tile"): (TileTrainConfig, "21_train_tile_gnn"),
-    ("ranker", "layout"): (RankerConfig, "22_train_ranker"),
-    ("ranker", "tile"): (RankerConfig, "22_train_ranker"),
-    ("additive", "layout"): (AdditiveRankerConfig, "23_train_additive_ranker"),
-    ("ensemble", "layout"): (EnsembleConfig, "30_ensemble"),
-    ("ensemble", "tile"): (EnsembleConfig, "30_ensemble"),
+SECTIONS: dict[str, tuple[type[Config], str]] = {
+    "features": (FeatureConfig, "10_features"),
+    "gnn": (TrainConfig, "20_train_network"),
+    "ranker": (RankerConfig, "22_train_ranker"),
+    "additive": (AdditiveRankerConfig, "23_train_additive_ranker"),
+    "ensemble": (EnsembleConfig, "30_ensemble"),
 }
+"""Sections of the presets and of the command line: a step's settings and its notebook."""
+MODELS = {"layout": ("gnn", "ranker", "additive"), "tile": ("gnn", "ranker")}
 
 
 @dataclass(frozen=True)
@@ -47,22 +43,22 @@ class Step:
 
     @property
     def name(self) -> str:
-        """Name of the folder it writes, with the stage where that does not tell."""
+        """Name of the folder it writes; for features with the stage, which the folder does not show."""
         folder = Path(self.config.folder).name
         return f"features {folder}" if self.stage == "features" else folder
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to run.
+    """What to run: data, preset, seeds and settings, from which the steps follow.
 
     Args:
         data: ``sample``, ``kaggle``, or a folder that holds ``npz_all/``.
-        name: Name of the run: its features, runs and submission lie under it.
+        name: Name of the run: its features, runs and submission are stored under it.
         preset: Which preset.
-        seeds: How many seeds of each model.
-        overrides: Settings by section, which go before the preset's.
-        jobs: Notebooks that run side by side.
+        seeds: Number of seeds of each model.
+        overrides: Settings by section, which take precedence over the preset's.
+        jobs: Number of notebooks that run in parallel.
     """
 
     data: str
@@ -79,24 +75,27 @@ class Plan:
 
     @property
     def csv(self) -> str:
-        """The submission."""
+        """The CSV to submit."""
         return f"submissions/{self.name}.csv"
 
-    def _step(self, stage: str, section: str, kind: str, **fixed) -> Step:
-        config, notebook = _CONFIGS[section, kind]
+    def _step(self, stage: str, section: str, kind: str, /, **fixed) -> Step:
+        config, notebook = SECTIONS[section]
         if section == "gnn":
             settings, _ = network_settings(self.preset, self.overrides, kind)
         else:
             settings = preset_settings(self.preset, self.overrides, section, kind)
         for name in settings:
             if name in fixed:
-                raise ConfigError(
-                    f"{section}.{name}: is set by the workflow; run the notebook alone to choose it"
-                )
+                problem = "is set by the workflow; run the notebook alone to choose it"
+                raise ConfigError(f"{section}.{name}: {problem}")
         return Step(stage, PROJECT / "notebooks" / f"{notebook}.ipynb", config(**{**settings, **fixed}))
 
     def steps(self) -> list[Step]:
-        """Every step, stage by stage."""
+        """Return every step in order of the stages.
+
+        Raises:
+            ConfigError: A setting is refused, or is one that the workflow sets.
+        """
         steps = [
             self._step(
                 "features",
@@ -108,7 +107,7 @@ class Plan:
             )
             for c in COLLECTIONS
         ]
-        # the networks, which take longest, begin first
+        # the networks take longest, so they start first
         steps += [*self._networks("layout"), *self._networks("tile")]
         steps += [
             self._step(
@@ -145,13 +144,14 @@ class Plan:
         return [*steps, Step("submission", PROJECT / "notebooks" / "40_submission.ipynb", submission)]
 
     def _networks(self, kind: str) -> list[Step]:
-        """The trainings of networks: each learns from a group of collections and scores them all."""
+        """Return the trainings of networks: each learns from a group of collections and predicts for all."""
         _, train_on = network_settings(self.preset, self.overrides, kind)
         return [
             self._step(
                 "train",
                 "gnn",
                 kind,
+                kind=kind,
                 features=[self._features(c) for c in group],
                 runs=[self._run("gnn", c, seed) for c in group],
                 folder=f"runs/{self.name}/training-{name}-s{seed}",
@@ -173,30 +173,27 @@ class Plan:
 
 def sections() -> dict[str, type[Config]]:
     """Return the settings class of every section that the command line takes settings for."""
-    return {
-        section if config is _CONFIGS.get((section, "tile"), (config,))[0] else f"{section}.{kind}": config
-        for (section, kind), (config, _) in _CONFIGS.items()
-    }
+    return {section: config for section, (config, _) in SECTIONS.items()} | {"gnn": NetworkSection}
 
 
 def parse_overrides(texts: list[str]) -> dict[str, dict]:
-    """Settings by section from ``section.setting=value`` or ``section.kind.setting=value``.
+    """Return settings by section, parsed from ``section.setting=value`` or ``section.kind.setting=value``.
 
     Raises:
-        ConfigError: The text is not of that form, or no step has the section.
+        ConfigError: The text is not of that form, or there is no such section.
     """
     overrides: dict[str, dict] = {}
     for text in texts:
         path, equals, value = text.partition("=")
         section, dot, name = path.rpartition(".")
         step, _, kind = section.partition(".")
-        if not (equals and dot and name) or step not in _SECTIONS or (kind and kind not in MODELS):
-            known = ", ".join(_SECTIONS)
+        if not (equals and dot and name) or step not in SECTIONS or (kind and kind not in MODELS):
+            known = ", ".join(SECTIONS)
             raise ConfigError(
                 f"{text!r}: a setting is given as SECTION.NAME=VALUE or SECTION.KIND.NAME=VALUE, with"
                 f" a section of {known} and a kind of layout, tile (for example gnn.layout.epochs=20)"
             )
-        if kind and (step, kind) not in _CONFIGS:
+        if kind and step in MODELS["layout"] and step not in MODELS[kind]:  # layout has every model
             raise ConfigError(f"{text!r}: {kind} has no step {step}")
         overrides.setdefault(section, {})[name] = parse_value(value)
     return overrides

@@ -12,10 +12,10 @@ from common.graph_files import SAMPLE
 from fastslow.competition.catalog import COLLECTIONS, get_collection
 from fastslow.core.errors import ConfigError, DataError
 from fastslow.core.settings import PROJECT
-from fastslow.features.build import LayoutFeatureConfig, build_features
+from fastslow.features.build import FeatureConfig, build_features
 from fastslow.features.scaling import Scaler
 from fastslow.features.store import Features
-from fastslow.networks.config import LayoutTrainConfig
+from fastslow.networks.config import TrainConfig
 from fastslow.networks.train import make_dataset
 from fastslow.presets import network_settings, preset_settings
 from fastslow.steps import parse_overrides
@@ -30,7 +30,7 @@ def features(tmp_path_factory):
     folder = tmp_path_factory.mktemp("features")
     for collection in (OWN, OTHER):
         where = {"data_root": str(PROJECT / "data" / "sample"), "folder": str(folder / collection.slug)}
-        build_features(LayoutFeatureConfig(collection=collection.name, workers=1, hops=0, **where))
+        build_features(FeatureConfig(collection=collection.name, workers=1, hops=0, **where))
     return folder
 
 
@@ -97,7 +97,7 @@ def test_columns_are_left_out(features):
 def test_nothing_of_a_held_out_family_is_trained_on(features):
     families = explore._folds(features, [OWN.slug], 2)[0]
     sources = [folds.HeldOut(features / collection.slug, families) for collection in (OWN, OTHER)]
-    names = make_dataset(LayoutTrainConfig(device="cpu"), sources).trainable()
+    names = make_dataset(TrainConfig(device="cpu"), sources).trainable()
     assert {name.partition("/")[0] for name in names} == {OWN.slug, OTHER.slug}
     assert not {folds.family_of(name.rpartition("/")[2]) for name in names} & families
 
@@ -117,10 +117,10 @@ def test_collections_that_are_trained_on_together_share_a_run(tmp_path):
 @pytest.mark.parametrize("name", variants.VARIANTS)
 def test_every_variant_changes_existing_settings_or_columns(name):
     overrides = parse_overrides(variants.VARIANTS[name])
-    features = LayoutFeatureConfig(**preset_settings("sample", overrides, "features", "layout"))
+    features = FeatureConfig(**preset_settings("sample", overrides, "features", "layout"))
     settings, train_on = network_settings("sample", overrides, "layout")
-    usual = (LayoutFeatureConfig(), LayoutTrainConfig(), "layout")
-    assert ((features, LayoutTrainConfig(**settings), train_on) == usual) == (
+    usual = (FeatureConfig(), TrainConfig(), "layout")
+    assert ((features, TrainConfig(**settings), train_on) == usual) == (
         name == variants.BASE or name in variants.LEFT_OUT
     )
 

@@ -17,7 +17,7 @@ from fastslow.evaluation import results
 from fastslow.evaluation.ensemble import EnsembleConfig, build_ensemble
 from fastslow.evaluation.predictions import read_predictions, write_predictions
 from fastslow.evaluation.results import SubmissionConfig, format_table, make_submission
-from fastslow.features.build import LayoutFeatureConfig, TileFeatureConfig, build_features
+from fastslow.features.build import FeatureConfig, build_features
 from fastslow.features.store import Features
 from fastslow.kaggle.solution import read_solution, score_submission
 from fastslow.kaggle.submission import check_submission
@@ -33,9 +33,9 @@ def features(tmp_path_factory):
     rng, rows = np.random.default_rng(0), ["ID,config_index,runtime"]
     for c in COLLECTIONS:
         write_data_root(root / "data", c.name, train=("a",), valid=("v", "w"), test=("t", "u"))
-        config = LayoutFeatureConfig if c.kind == "layout" else TileFeatureConfig
         folder = str(root / "features" / c.slug)
-        build_features(config(collection=c.name, data_root=str(root / "data"), folder=folder, workers=1))
+        settings = {"collection": c.name, "data_root": str(root / "data"), "folder": folder, "workers": 1}
+        build_features(FeatureConfig(**settings))
         for name, count in Features(folder).num_configs("test").items():
             rows += [f"{c.name}:{name},{i},{r}" for i, r in enumerate(rng.integers(1, 99, count))]
     (root / "data" / "solution.csv").write_text("\n".join(rows) + "\n")

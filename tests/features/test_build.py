@@ -13,21 +13,22 @@ from hypothesis import strategies as st
 import fastslow.features.build
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, get_collection
 from fastslow.core.errors import ConfigError, DataError
-from fastslow.features.build import LayoutFeatureConfig, TileFeatureConfig, build_features, merge_duplicates
+from fastslow.features.build import FeatureConfig, build_features, merge_duplicates
 from fastslow.features.scaling import Scaler, expand_node_features
 from fastslow.features.store import Features, Graph
 from helpers.competition_files import ROOT, competition_arrays, layout_arrays, write_data_root, write_npz
 from helpers.random_graphs import make_graph, structures
 
-KINDS = {"layout": (LayoutFeatureConfig, "layout:nlp:default"), "tile": (TileFeatureConfig, "tile:xla")}
+KINDS = {"layout": "layout:nlp:default", "tile": "tile:xla"}
 
 
 @pytest.fixture(params=KINDS)
 def config(request, tmp_path):
     """Settings for a small data root in a folder whose name has a space."""
-    make, collection = KINDS[request.param]
+    collection = KINDS[request.param]
     root = write_data_root(tmp_path / "my data", collection)
-    return make(collection=collection, data_root=str(root), folder=str(tmp_path / "my features"), workers=1)
+    where = {"data_root": str(root), "folder": str(tmp_path / "my features")}
+    return FeatureConfig(collection=collection, workers=1, **where)
 
 
 def data_path(config, split, name):
@@ -265,7 +266,7 @@ def test_scalers_come_from_train_alone(config):
 
 def test_duplicates_are_merged_in_every_split(tmp_path):
     root = write_data_root(tmp_path, "layout:xla:random")  # every second configuration is given twice
-    config = LayoutFeatureConfig(data_root=str(root), folder=str(tmp_path / "f"), workers=1)
+    config = FeatureConfig(data_root=str(root), folder=str(tmp_path / "f"), workers=1)
     index = build_features(config).set_index("name")
     assert (index["merged"] > 0).all()
     features = Features(config.folder)
@@ -306,7 +307,7 @@ def test_merging_matches_a_loop(structure, seed):
 @pytest.mark.parametrize("hops", [0, 1, -1])
 def test_hops_decide_which_nodes_stay_and_nothing_else(tmp_path, hops):
     root = write_data_root(tmp_path, "layout:xla:random")
-    config = LayoutFeatureConfig(
+    config = FeatureConfig(
         data_root=str(root), folder=str(tmp_path / "f"), hops=hops, workers=1, merge_duplicates=False
     )
     build_features(config)
@@ -324,30 +325,39 @@ def test_hops_decide_which_nodes_stay_and_nothing_else(tmp_path, hops):
 
 
 @pytest.mark.parametrize(
-    ("make", "change", "field"),
+    ("field", "value"),
     [
-        (LayoutFeatureConfig, {"collection": "tile:xla"}, "collection"),
-        (TileFeatureConfig, {"collection": "layout:xla:random"}, "collection"),
-        (LayoutFeatureConfig, {"collection": "xla"}, "collection"),
-        (LayoutFeatureConfig, {"hops": -2}, "hops"),
-        (LayoutFeatureConfig, {"direction": "up"}, "direction"),
-        (LayoutFeatureConfig, {"default_layout": "column_major"}, "default_layout"),
-        (LayoutFeatureConfig, {"copies_through": -1}, "copies_through"),
-        (TileFeatureConfig, {"padding": 1}, "padding"),
-        (TileFeatureConfig, {"workers": 0}, "workers"),
-        (TileFeatureConfig, {"hops": 1}, "hops"),
+        ("collection", "xla"),
+        ("hops", -2),
+        ("direction", "up"),
+        ("default_layout", "column_major"),
+        ("copies_through", -1),
+        ("padding", 1),
+        ("workers", 0),
     ],
 )
-def test_a_setting_out_of_range_is_refused(make, change, field):
+def test_a_setting_out_of_range_is_refused(field, value):
     with pytest.raises(ConfigError, match=f"^{field}: "):
-        make(**change)
+        FeatureConfig(**{field: value})
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("hops", 1), ("direction", "users"), ("default_layout", "leave_out"), ("copies_through", 3)],
+)
+def test_a_setting_that_tile_does_not_read_is_refused(field, value):
+    with pytest.raises(ConfigError, match=f"^{field}: .* tile does not read this setting; leave it at"):
+        FeatureConfig(collection="tile:xla", **{field: value})
+    layout = FeatureConfig(**{field: value})
+    assert layout.identity() != FeatureConfig().identity()
+    assert field not in FeatureConfig(collection="tile:xla").identity()
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_column_is_in_the_data_dictionary(tmp_path, kind):
-    make, collection = KINDS[kind]
+    collection = KINDS[kind]
     root = write_data_root(tmp_path, collection)
-    config = make(collection=collection, data_root=str(root), folder=str(tmp_path / "f"), workers=1)
+    config = FeatureConfig(collection=collection, data_root=str(root), folder=str(tmp_path / "f"), workers=1)
     build_features(config)
     documented = set(re.findall(r"`([a-z0-9_<>]+)`", (ROOT / "features" / "README.md").read_text()))
     columns = Features(config.folder).config_columns
@@ -367,5 +377,4 @@ def test_the_data_dictionary_lists_the_arrays_in_the_order_of_the_code():
 def test_every_collection_has_its_settings():
     assert {c.kind for c in COLLECTIONS} == KINDS.keys()
     for collection in COLLECTIONS:
-        make, _ = KINDS[collection.kind]
-        assert make(collection=collection.name).collection == collection.name
+        assert FeatureConfig(collection=collection.name).kind == collection.kind

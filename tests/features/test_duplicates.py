@@ -6,9 +6,9 @@ import torch
 
 from fastslow.competition.catalog import get_collection
 from fastslow.competition.schema import SCHEMA
-from fastslow.features.build import LayoutFeatureConfig, TileFeatureConfig, build_features
+from fastslow.features.build import FeatureConfig, build_features
 from fastslow.features.store import Features
-from fastslow.networks.config import LayoutTrainConfig, TileTrainConfig
+from fastslow.networks.config import TrainConfig
 from fastslow.networks.dataset import predict
 from fastslow.networks.train import make_dataset, make_network
 from fastslow.rankers.table import read_table
@@ -16,8 +16,8 @@ from helpers.competition_files import competition_arrays, write_data_root, write
 
 COPIES = 200
 KINDS = {
-    "layout": ("layout:xla:random", LayoutFeatureConfig, LayoutTrainConfig),
-    "tile": ("tile:xla", TileFeatureConfig, TileTrainConfig),
+    "layout": ("layout:xla:random", FeatureConfig, TrainConfig),
+    "tile": ("tile:xla", FeatureConfig, TrainConfig),
 }
 
 

@@ -11,7 +11,7 @@ from fastslow.competition.catalog import get_collection
 from fastslow.competition.reader import read_competition_file
 from fastslow.core.errors import ConfigError, DataError
 from fastslow.features.build import build_features, build_graph
-from fastslow.features.config import LayoutFeatureConfig
+from fastslow.features.config import FeatureConfig
 from fastslow.features.config_tensors import config_tensors
 from fastslow.features.list_padding import PADDING, pad
 from fastslow.features.protobuf import find_protobuf, read_exact_graph
@@ -72,7 +72,7 @@ def config(tmp_path):
     for name in SPLIT_OF:
         write_program(tmp_path / "data", name, module, ids)
     write_protobuf(tmp_path / "pb" / "a.pb", module)
-    return LayoutFeatureConfig(
+    return FeatureConfig(
         data_root=str(tmp_path / "data"),
         folder=str(tmp_path / "features"),
         hlo_folder=str(tmp_path / "pb"),
@@ -151,7 +151,7 @@ def test_a_protobuf_that_comes_changes_or_goes_rebuilds_its_graph_alone(config, 
 
 
 def test_padding_of_0_stays_as_published(config):
-    config = LayoutFeatureConfig(**config.asdict() | {"padding": 0})
+    config = FeatureConfig(**config.asdict() | {"padding": 0})
     program = config.programs()[0]
     assert program.name == "a"
     assert np.array_equal(build_graph(program, config)[0].node_feat, graph(square_dots()[0])[0])
@@ -168,9 +168,9 @@ def test_where_a_protobuf_is_looked_for(tmp_path):
 
 def test_a_folder_without_protobufs_is_refused(config, tmp_path):
     with pytest.raises(DataError, match="contains no .pb file.*hlo_folder"):
-        build_features(LayoutFeatureConfig(**config.asdict() | {"hlo_folder": str(tmp_path / "data")}))
+        build_features(FeatureConfig(**config.asdict() | {"hlo_folder": str(tmp_path / "data")}))
     with pytest.raises(ConfigError, match="hlo_folder: 3 is int"):
-        LayoutFeatureConfig(hlo_folder=3)
+        FeatureConfig(hlo_folder=3)
 
 
 def change_shape(module):

@@ -1,8 +1,7 @@
 """Every notebook: what it says without being run, and what it makes when run."""
 
 import ast
-import dataclasses
-import importlib
+import re
 import shlex
 import shutil
 import subprocess
@@ -14,43 +13,34 @@ import papermill
 import pytest
 from papermill.exceptions import PapermillExecutionError
 
-from fastslow import steps
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.core.artifacts import read_manifest
+from fastslow.core.settings import parse_settings
 from fastslow.kaggle.submission import check_submission
 from fastslow.presets import PRESETS
+from fastslow.steps import SECTIONS, Plan
 from helpers.competition_files import ROOT
+from helpers.dot_module import small_module
+from helpers.notebook_parameters import (
+    FOLDER,
+    NOTEBOOKS,
+    code_cells,
+    config_class,
+    python,
+    read,
+    render,
+    rewrite,
+    sentences,
+)
 from helpers.workspace import environment
 
-FOLDER = ROOT / "notebooks"
-NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
-LINES = 50
-
-
-def read(path):
-    return nbformat.read(path, as_version=4)
-
-
-def code_cells(path):
-    return [cell for cell in read(path).cells if cell.cell_type == "code"]
-
-
-def python(cell):
-    """The source of a cell without IPython's magic lines."""
-    return "\n".join(line for line in cell.source.splitlines() if not line.startswith("%"))
-
-
-def config_class(path):
-    """The settings' class, from the line that makes the config."""
-    trees = [ast.parse(python(cell)) for cell in code_cells(path)]
-    nodes = [node for tree in trees for node in ast.walk(tree)]
-    (name,) = [n.value.id for n in nodes if isinstance(n, ast.Attribute) and n.attr == "from_notebook"]
-    imports = {a.name: n.module for n in nodes if isinstance(n, ast.ImportFrom) for a in n.names}
-    return getattr(importlib.import_module(imports[name]), name)
+LINES = 80  # of code in a notebook; comments and empty lines are free
+OTHERS = {"00_data", "12_violation_ratio", "30_ensemble", "40_submission", "50_convert"}
+"""Notebooks whose parameters are not commented yet."""
 
 
 def test_every_step_has_its_notebook():
-    stems = {notebook for _, notebook in steps._CONFIGS.values()}
+    stems = {notebook for _, notebook in SECTIONS.values()}
     assert {path.stem for path in NOTEBOOKS} == {
         *stems,
         "00_data",
@@ -69,12 +59,41 @@ def test_the_parameters_are_the_settings_and_their_defaults(path):
     exec(tagged[0].source, {}, found)
     config = config_class(path)
     defaults = config()
-    assert list(found) == [field.name for field in dataclasses.fields(config)]
+    assert list(found) == [setting.name for setting in config.describe()]
     for name, value in found.items():
         assert (value, type(value)) == (getattr(defaults, name), type(getattr(defaults, name))), name
+    assert list(papermill.inspect_notebook(str(path))) == list(found)
     checked = code_cells(path)[1].source
     assert f"config = {config.__name__}.from_notebook(globals())" in checked
     assert checked.splitlines()[-1] == "config"
+
+
+def commented():
+    """The notebooks; those not commented yet may fail."""
+    later = pytest.mark.xfail(strict=False, reason="not commented yet")
+    return [pytest.param(p, id=p.stem, marks=[later] if p.stem in OTHERS else []) for p in NOTEBOOKS]
+
+
+@pytest.mark.parametrize("path", commented())
+def test_each_parameter_stands_below_its_sentence(path):
+    """Where it does not: ``.venv/bin/python tests/helpers/notebook_parameters.py``."""
+    source = code_cells(path)[0].source
+    assert sentences(source) == {s.name: s.sentence for s in config_class(path).describe()}
+    assert max(map(len, source.splitlines())) <= 100
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_parameters_cell_is_rendered_from_the_settings(path, tmp_path):
+    copy = tmp_path / path.name
+    notebook = read(path)
+    notebook.cells[1].source = "outdated = 1"
+    nbformat.write(notebook, copy)
+    assert rewrite(copy) and not rewrite(copy)
+    assert code_cells(copy)[0].source == render(config_class(path))
+    others = [[cell for i, cell in enumerate(read(p).cells) if i != 1] for p in (path, copy)]
+    assert others[0] == others[1]
+    if path.stem not in OTHERS:
+        assert copy.read_bytes() == path.read_bytes()
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -84,27 +103,60 @@ def test_a_notebook_holds_no_logic_and_no_outputs(path):
     assert title.cell_type == "markdown" and title.source.startswith("# ")
     heading, _, about = title.source.partition("\n")
     assert len(about.strip()) > 60 and f"`help({config_class(path).__name__})`" in about
-    lines = [line for cell in code_cells(path) for line in cell.source.splitlines() if line.strip()]
-    assert len(lines) <= LINES
+    lines = [line for cell in code_cells(path) for line in cell.source.splitlines()]
+    assert len([line for line in lines if line.strip() and not line.startswith("#")]) <= LINES
     for cell in code_cells(path):
         assert cell.outputs == [] and cell.execution_count is None
         logic = (ast.FunctionDef, ast.ClassDef, ast.Lambda, ast.For, ast.While, ast.If, ast.Try, ast.With)
         logic += (ast.ListComp, ast.DictComp, ast.SetComp, ast.GeneratorExp)
-        assert not [node for node in ast.walk(ast.parse(python(cell))) if isinstance(node, logic)]
+        nodes = [*ast.walk(ast.parse(python(cell.source)))]
+        assert not [node for node in nodes if isinstance(node, logic)]
+        if path.stem not in OTHERS:  # path arithmetic belongs into a function
+            assert not [node for node in nodes if isinstance(node, ast.BinOp)]
     assert notebook.metadata.kernelspec.name == "python3"
     assert set(notebook.metadata.language_info) == {"name"}, "a version would change with whoever saves it"
 
 
+@pytest.mark.parametrize("path", [p for p in NOTEBOOKS if p.stem not in OTHERS], ids=lambda path: path.stem)
+def test_a_notebook_explains_every_figure(path):
+    """A figure's cell follows prose that says how to read it; so does a table's."""
+    cells = read(path).cells
+    for before, cell in zip(cells, cells[1:], strict=False):
+        if cell.cell_type == "code" and cell.source.splitlines()[-1].startswith("plot_"):
+            assert before.cell_type == "markdown" and len(before.source) > 100, cell.source
+
+
+@pytest.mark.parametrize("stem", ["10_features", "20_train_network"])
+def test_the_command_for_tile_gives_what_the_workflow_takes(stem):
+    (line,) = re.findall(r"^\.venv/bin/(papermill .*)$", read(FOLDER / f"{stem}.ipynb").cells[0].source, re.M)
+    words = shlex.split(line)
+    assert words[3] == f"notebooks/{stem}.ipynb" and (ROOT / words[3]).is_file()
+    settings = [f"{words[i + 1]}={words[i + 2]}" for i, word in enumerate(words) if word == "-p"]
+    lists = dict(re.findall(r"(\w+): \[([^]]*)\]", line))
+    given = parse_settings(settings) | {name: [text] for name, text in lists.items()}
+    config = config_class(FOLDER / f"{stem}.ipynb")(**given)
+    steps = Plan("sample", "sample", "sample", 1, {}, 1).steps()
+    assert config in [step.config for step in steps if step.notebook.stem == stem]
+
+
 def execute(name, output, **parameters):
-    """Run a notebook as Jupyter would, from the notebooks' own folder; the executed notebook."""
+    """Run a notebook as Jupyter would, from the notebooks' own folder, and its config cell once more.
+
+    The last cell of the executed notebook is the second run of the config cell.
+    """
+    notebook = read(FOLDER / f"{name}.ipynb")
+    notebook.cells.append(nbformat.v4.new_code_cell(code_cells(FOLDER / f"{name}.ipynb")[1].source))
+    again = output.with_name("again.ipynb")
+    nbformat.write(notebook, again)
     options = {"kernel_name": "python3", "cwd": str(FOLDER), "progress_bar": False}
-    return papermill.execute_notebook(str(FOLDER / f"{name}.ipynb"), str(output), parameters, **options)
+    return papermill.execute_notebook(str(again), str(output), parameters, **options)
 
 
 @pytest.fixture(scope="module")
 def own_home(finished, tmp_path_factory):
     """One copy of the finished home for all notebooks, which write folders of their own, ``alone``."""
     home = shutil.copytree(finished[0], tmp_path_factory.mktemp("notebooks") / "home")
+    (home / "small.pb").write_bytes(small_module(3).SerializeToString())
     with pytest.MonkeyPatch.context() as patch:
         for name, value in environment(home).items():
             patch.setenv(name, value)
@@ -115,16 +167,17 @@ XLA, TILE = "features/alone/layout-xla-random", "features/alone/tile-xla"
 SMOKE = {**PRESETS["smoke"]["gnn"], "device": "cpu"}
 CHAIN = {  # each needs what those before it made
     "00_data": {},
-    "10_features_layout": {"folder": XLA, "hops": 1},
-    "11_features_tile": {"folder": TILE},
+    "10_features": {"folder": XLA, "hops": 1},
+    "10_features of tile": {"collection": "tile:xla", "folder": TILE},
     "12_violation_ratio": {"features": XLA, "panels": 2},
-    "20_train_layout_gnn": {
+    "20_train_network": {
         "features": [XLA],
         "runs": ["runs/alone/gnn"],
         "folder": "runs/alone/training",
         **SMOKE,
     },
-    "21_train_tile_gnn": {
+    "20_train_network of tile": {
+        "kind": "tile",
         "features": [TILE],
         "runs": ["runs/alone/gnn-tile-xla-s0"],
         "folder": "runs/alone/training-tile",
@@ -133,13 +186,13 @@ CHAIN = {  # each needs what those before it made
     "22_train_ranker": {
         "features": XLA,
         "folder": "runs/alone/ranker",
-        "rounds": 20,
+        "num_iterations": 20,
         "train_on": "collection",
     },
     "23_train_additive_ranker": {
         "features": XLA,
         "folder": "runs/alone/additive",
-        "rounds": 20,
+        "num_iterations": 20,
         "train_on": "collection",
     },
     "24_ranker_explanations": {
@@ -162,14 +215,15 @@ CHAIN = {  # each needs what those before it made
         "csv": "submissions/alone.csv",
         "folder": "runs/alone/submission",
     },
+    "50_convert": {"source": "{home}/small.pb", "configs": 8},
 }
 MADE = {
-    "10_features_layout": [f"{XLA}/manifest.json", f"{XLA}/graphs.csv", f"{XLA}/scalers.npz"],
-    "11_features_tile": [f"{TILE}/manifest.json", f"{TILE}/graphs.csv", f"{TILE}/scalers.npz"],
-    "20_train_layout_gnn": [
+    "10_features": [f"{XLA}/manifest.json", f"{XLA}/graphs.csv", f"{XLA}/scalers.npz"],
+    "10_features of tile": [f"{TILE}/manifest.json", f"{TILE}/graphs.csv", f"{TILE}/scalers.npz"],
+    "20_train_network": [
         f"runs/alone/{f}" for f in ("gnn/predictions.npz", "gnn/model.pt", "training/metrics.jsonl")
     ],
-    "21_train_tile_gnn": ["runs/alone/gnn-tile-xla-s0/predictions.npz"],
+    "20_train_network of tile": ["runs/alone/gnn-tile-xla-s0/predictions.npz"],
     "22_train_ranker": [f"runs/alone/ranker/{f}" for f in ("predictions.npz", "model.txt", "importance.csv")],
     "23_train_additive_ranker": [
         f"runs/alone/additive/{f}" for f in ("predictions.npz", "model.txt", "importance.csv")
@@ -181,7 +235,11 @@ MADE = {
 
 @pytest.mark.parametrize("name", CHAIN)
 def test_a_notebook_runs_and_shows_its_plots(own_home, tmp_path, name):
-    executed = execute(name, tmp_path / "executed.ipynb", **CHAIN[name])
+    parameters = {
+        name: value.format(home=own_home) if isinstance(value, str) else value
+        for name, value in CHAIN[name].items()
+    }
+    executed = execute(name.partition(" ")[0], tmp_path / "executed.ipynb", **parameters)
     for made in MADE.get(name, []):
         assert (own_home / made).is_file(), made
     plots = 0
@@ -190,10 +248,17 @@ def test_a_notebook_runs_and_shows_its_plots(own_home, tmp_path, name):
         if cell.cell_type == "code" and cell.source.splitlines()[-1].startswith("plot_"):
             assert "image/png" in kinds, f"no plot shown by {cell.source}"
             plots += 1
-    assert plots or name.startswith(("10", "11")), "a plot is what one looks at"
+    assert plots, "a plot is what one looks at"
     assert len([cell for cell in executed.cells if "injected-parameters" in cell.metadata.tags]) == bool(
         CHAIN[name]
     )
+    first, *_, again = [cell for cell in executed.cells if ".from_notebook(globals())" in cell.source]
+    shown = [[output["data"]["text/plain"] for output in cell.outputs] for cell in (first, again)]
+    assert shown[0] == shown[1] != [], "the config cell can be run again, and gives the same"
+
+
+def test_every_notebook_is_run():
+    assert {name.partition(" ")[0] for name in CHAIN} == {path.stem for path in NOTEBOOKS}
 
 
 def test_the_chain_ends_in_a_checked_submission(own_home):

@@ -10,10 +10,10 @@ from fastslow.competition.catalog import COLLECTIONS, SPLITS, Program, get_colle
 from fastslow.competition.reader import read_competition_file, read_layout_codes
 from fastslow.core.errors import DataError
 from fastslow.evaluation.predictions import check_predictions, read_predictions
-from fastslow.features.build import LayoutFeatureConfig, TileFeatureConfig, build_features, build_graph
+from fastslow.features.build import FeatureConfig, build_features, build_graph
 from fastslow.features.store import Features
 from fastslow.kaggle.submission import check_submission, write_submission
-from fastslow.networks.config import LayoutTrainConfig, TileTrainConfig
+from fastslow.networks.config import TrainConfig
 from fastslow.networks.graph_batch import PreparedGraph
 from fastslow.networks.train import make_dataset, make_network, train
 from helpers.competition_files import REAL, needs_real
@@ -29,8 +29,7 @@ LAYOUT = [program for program in PROGRAMS if program.collection.kind == "layout"
 
 
 def features_config(collection, **settings):
-    make = TileFeatureConfig if collection.kind == "tile" else LayoutFeatureConfig
-    return make(collection=collection.name, data_root=str(REAL), workers=1, **settings)
+    return FeatureConfig(collection=collection.name, data_root=str(REAL), workers=1, **settings)
 
 
 @pytest.mark.parametrize("program", LAYOUT, ids=lambda p: p.id)
@@ -92,7 +91,6 @@ def test_a_network_learns_from_the_labelled_and_scores_the_test_files(tmp_path, 
         data_root=str(labelled_root(tmp_path / "data", collection))
     )
     build_features(config)
-    make = TileTrainConfig if collection.kind == "tile" else LayoutTrainConfig
     settings = {
         "hidden_channels": 16,
         "epochs": 1,
@@ -101,7 +99,7 @@ def test_a_network_learns_from_the_labelled_and_scores_the_test_files(tmp_path, 
         "device": "cpu",
     }
     where = {"runs": [str(tmp_path / "run")], "folder": str(tmp_path / "training")}
-    manifest = train(make(features=[config.folder], **where, **settings))
+    manifest = train(TrainConfig(kind=collection.kind, features=[config.folder], **where, **settings))
     scores, features = read_predictions(tmp_path / "run"), Features(config.folder)
     check_predictions(tmp_path / "run", scores, features)
     tests = {p.name: p.path for p in PROGRAMS if (p.collection, p.split) == (collection, "test")}
@@ -127,9 +125,9 @@ def test_a_submission_of_every_published_test_file(tmp_path):
             data_root=str(labelled_root(tmp_path / "data", get_collection(name)))
         )
         build_features(config)
-        make = TileTrainConfig if kind == "tile" else LayoutTrainConfig
         where = {"runs": [str(tmp_path / "runs" / kind)], "folder": str(tmp_path / "training" / kind)}
-        run = make(features=[config.folder], **where, epochs=1, hidden_channels=16, device="cpu")
+        small = {"epochs": 1, "hidden_channels": 16, "device": "cpu"}
+        run = TrainConfig(kind=kind, features=[config.folder], **where, **small)
         train(run)
         inputs = make_dataset(run)
         network = make_network(run, inputs).eval()

@@ -4,8 +4,8 @@ import pytest
 
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.core.errors import ConfigError
-from fastslow.presets import PRESETS, preset_settings
-from fastslow.steps import _CONFIGS, _SECTIONS, MODELS, STAGES, Plan, parse_overrides
+from fastslow.presets import BASE, PRESETS, preset_settings
+from fastslow.steps import MODELS, SECTIONS, STAGES, Plan, parse_overrides, sections
 
 LAYOUTS = [c.slug for c in COLLECTIONS if c.kind == "layout"]
 
@@ -33,16 +33,40 @@ def test_every_preset_makes_every_step(preset, seeds):
         assert step.notebook.is_file() and step.notebook.parent.name == "notebooks"
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", [BASE, *PRESETS.values()], ids=["base", *PRESETS])
 def test_a_preset_holds_only_what_differs_from_the_defaults(preset):
-    for section, settings in PRESETS[preset].items():
+    for section, settings in preset.items():
         step, _, only = section.partition(".")
+        default = sections()[step]().asdict()
         for kind in (only,) if only else ("layout", "tile"):
-            if (step, kind) == ("additive", "tile"):
-                continue
-            default = _CONFIGS[step, kind][0]().asdict() | ({"train_on": "layout"} if step == "gnn" else {})
-            changed = {name for name, value in settings.items() if default[name] != value}
+            base = {} if preset is BASE else BASE.get(f"{step}.{kind}", {})
+            changed = {name for name, value in settings.items() if (default | base)[name] != value}
             assert changed == set(settings), section
+
+
+def test_what_the_presets_train_is_is_fixed():
+    """Values that were defaults of a class for each kind; a change would change the sample's numbers."""
+    names = ("hidden_channels", "num_layers", "dropout", "epochs", "graphs_per_step", "configs_per_step")
+    for preset, layout, tile in (
+        ("sample", (64, 1, 0.3, 20, 1, 128), (64, 2, 0.1, 30, 4, 128)),
+        ("smoke", (32, 1, 0.3, 2, 1, 128), (32, 2, 0.1, 2, 4, 128)),
+        ("kaggle", (128, 2, 0.3, 300, 1, 256), (128, 2, 0.1, 20, 8, 128)),
+    ):
+        configs = [step.config for step in plan(preset).steps() if step.name.startswith("training")]
+        for config in configs:
+            values = tuple(getattr(config, name) for name in names)
+            assert values == (layout if config.kind == "layout" else tile)
+
+
+def test_every_setting_of_a_section_is_described():
+    assert sections().keys() == SECTIONS.keys()
+    for section, (config, _) in SECTIONS.items():
+        described = {setting.name: setting for setting in sections()[section].describe()}
+        assert described.keys() - config.model_fields.keys() == ({"train_on"} if section == "gnn" else set())
+        assert all(setting.sentence for setting in described.values()), section
+    train_on = {setting.name: setting for setting in sections()["gnn"].describe()}["train_on"]
+    assert train_on.allowed == "one of collection, source, layout"
+    assert "one network learns" in train_on.sentence
 
 
 @pytest.mark.parametrize(
@@ -94,6 +118,7 @@ def test_data_roots(data, root):
 
 
 def test_from_general_to_particular(monkeypatch):
+    monkeypatch.setitem(BASE, "gnn.tile", {})
     monkeypatch.setitem(PRESETS, "p", {"gnn": {"epochs": 1, "hidden_channels": 8}, "gnn.tile": {"epochs": 2}})
     assert preset_settings("p", {}, "gnn", "layout") == {"epochs": 1, "hidden_channels": 8}
     assert preset_settings("p", {}, "gnn", "tile") == {"epochs": 2, "hidden_channels": 8}
@@ -134,7 +159,7 @@ def test_a_setting_of_no_section_is_refused(text):
     with pytest.raises(ConfigError, match="SECTION.NAME=VALUE.*for example gnn.layout.epochs=20") as caught:
         parse_overrides([text])
     assert repr(text) in str(caught.value)
-    assert all(section in str(caught.value) for section in _SECTIONS)
+    assert all(section in str(caught.value) for section in SECTIONS)
 
 
 def test_a_setting_of_a_model_that_the_kind_does_not_have_is_refused():
@@ -145,10 +170,13 @@ def test_a_setting_of_a_model_that_the_kind_does_not_have_is_refused():
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("gnn.epoch=3", "epoch: no such setting of LayoutTrainConfig; did you mean 'epochs'"),
+        ("gnn.epoch=3", "epoch: no such setting of TrainConfig; did you mean 'epochs'"),
         ("gnn.layout.train_on=all", "train_on: 'all' is not one of collection, source, layout"),
+        ("gnn.tile.train_on=source", "train_on: 'source' has no effect, tile does not read this setting"),
+        ("gnn.cross_config=False", "cross_config: False has no effect, tile does not read this setting"),
+        ("gnn.kind=tile", "gnn.kind: is set by the workflow"),
         ("gnn.runs=[]", "gnn.runs: is set by the workflow"),
-        ("features.tile.hops=1", "hops: no such setting of TileFeatureConfig"),
+        ("features.tile.hops=1", "hops: 1 has no effect, tile does not read this setting; leave it at 2"),
         ("additive.objective=best", "objective: no such setting of AdditiveRankerConfig"),
         ("ranker.num_leaves=1", "leaves: 1 is not 2 or more"),
         ("gnn.layout.hidden_channels='64'", "hidden_channels: '64' is str, int wanted"),

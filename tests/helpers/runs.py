@@ -9,7 +9,7 @@ from fastslow.evaluation.ensemble import (
     EnsembleConfig,
 )
 from fastslow.evaluation.predictions import PREDICTED_SPLITS, write_predictions
-from fastslow.features.build import LayoutFeatureConfig, TileFeatureConfig, build_features
+from fastslow.features.build import FeatureConfig, build_features
 from fastslow.features.store import Features
 from helpers.competition_files import write_data_root
 
@@ -20,10 +20,9 @@ def make_features(root, name):
     """Features of one collection, built from made-up files."""
     collection = get_collection(name)
     write_data_root(root / "data", name, **NAMES)
-    config = LayoutFeatureConfig if collection.kind == "layout" else TileFeatureConfig
     folder = root / "features" / collection.slug
     common = {"data_root": str(root / "data"), "folder": str(folder), "workers": 1}
-    build_features(config(collection=name, **common))
+    build_features(FeatureConfig(collection=name, **common))
     return Features(folder)
 
 

@@ -6,7 +6,7 @@ import torch
 
 from fastslow.core.errors import ConfigError
 from fastslow.networks import devices
-from fastslow.networks.config import LayoutTrainConfig, TileTrainConfig
+from fastslow.networks.config import TrainConfig
 from fastslow.networks.devices import autocast, loss_scaler, pick_device, pick_precision, precision_name
 from fastslow.networks.graph_batch import PreparedGraph
 from fastslow.networks.losses import pairwise_hinge
@@ -67,7 +67,7 @@ def test_a_gpu_that_is_not_there_is_refused_by_field_finding_and_remedy(gpus, na
     with pytest.raises(ConfigError, match=f"^device: '{name}' is not there .*{message}"):
         pick_device(name)
     with pytest.raises(ConfigError, match=f"^device: '{name}'"):
-        LayoutTrainConfig(device=name).identity()
+        TrainConfig(device=name).identity()
 
 
 @pytest.mark.parametrize(
@@ -86,19 +86,19 @@ def test_the_precision_is_that_of_the_gpu(gpus, name, found, precision):
     gpus(*found)
     assert precision_name(name) == precision
     assert pick_precision(pick_device(name)) == getattr(torch, precision)
-    for config in (LayoutTrainConfig, TileTrainConfig):
+    for config in TrainConfig:
         assert config(device=name).identity()["precision"] == precision
 
 
 def test_runs_on_different_devices_are_distinguished_by_precision_alone(gpus):
     gpus()
-    cpu = LayoutTrainConfig(device="cpu").identity()
-    assert cpu == LayoutTrainConfig(device="auto").identity()
+    cpu = TrainConfig(device="cpu").identity()
+    assert cpu == TrainConfig(device="auto").identity()
     gpus(T4, T4)
-    t4 = LayoutTrainConfig(device="auto").identity()
-    assert t4 == LayoutTrainConfig(device="cuda:1").identity() != cpu
+    t4 = TrainConfig(device="auto").identity()
+    assert t4 == TrainConfig(device="cuda:1").identity() != cpu
     assert {key for key in cpu if cpu[key] != t4[key]} == {"precision"}
-    assert LayoutTrainConfig(device="cpu").identity() == cpu
+    assert TrainConfig(device="cpu").identity() == cpu
 
 
 def test_the_scaler_works_for_float16_alone(gpus):

@@ -16,9 +16,9 @@ from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import ConfigError, DataError
 from fastslow.core.settings import PROJECT
 from fastslow.evaluation.predictions import check_predictions, read_predictions
-from fastslow.features.build import LayoutFeatureConfig, TileFeatureConfig, build_features
+from fastslow.features.build import FeatureConfig, build_features
 from fastslow.features.store import Features
-from fastslow.networks.config import LayoutTrainConfig, TileTrainConfig
+from fastslow.networks.config import TrainConfig
 from fastslow.networks.dataset import predict
 from fastslow.networks.train import Training, learning_rate, make_dataset, make_network, train
 from fastslow.networks.validation import Validation
@@ -70,7 +70,7 @@ def build_layout(folder, change=one_node_decides, **changes):
                 arrays["config_runtime"] = np.zeros(len(arrays["config_runtime"]), np.int64)
             np.savez(target / f"{name}.npz", **arrays)
     settings = {"collection": LAYOUT.name, "data_root": str(folder / "data"), "workers": 1, "hops": 1}
-    build_features(LayoutFeatureConfig(folder=str(folder / "features"), **settings))
+    build_features(FeatureConfig(folder=str(folder / "features"), **settings))
     return folder / "features"
 
 
@@ -90,15 +90,26 @@ def kernels(tmp_path_factory):
         for path in sorted(TILE.folder(SAMPLE, split).glob("*.npz"))[:3]:
             shutil.copy(path, target)
     build_features(
-        TileFeatureConfig(data_root=str(folder / "data"), folder=str(folder / "features"), workers=1)
+        FeatureConfig(
+            collection=TILE.name,
+            data_root=str(folder / "data"),
+            folder=str(folder / "features"),
+            workers=1,
+        )
     )
     return folder / "features"
+
+
+def tile_config(kernels, **settings):
+    """A small run on the kernels; one run folder for the one features folder."""
+    small = {"device": "cpu", "hidden_channels": 8, "num_layers": 1, "dropout": 0.1, "graphs_per_step": 4}
+    return TrainConfig(kind="tile", features=[str(kernels)], runs=["runs/tile"], **{**small, **settings})
 
 
 @pytest.fixture
 def settings(toy, tmp_path):
     """A small run on the toy."""
-    return LayoutTrainConfig(
+    return TrainConfig(
         features=[str(toy)],
         runs=[str(tmp_path / "run")],
         folder=str(tmp_path / "run" / "training"),
@@ -336,16 +347,28 @@ def test_changed_features_train_again(settings, tmp_path):
 )
 def test_a_wrong_setting_is_refused_and_named(field, value, message):
     with pytest.raises(ConfigError, match=f"^{field}: .*{message}"):
-        LayoutTrainConfig(**{field: value})
+        TrainConfig(**{field: value})
 
 
 def test_features_of_the_other_kind_are_refused(settings, kernels, tmp_path):
     with pytest.raises(ConfigError, match="^features: .* layout collection"):
         train(settings.replace(features=[str(kernels)]))
     with pytest.raises(ConfigError, match="^features: .* tile collection"):
-        train(into(TileTrainConfig(features=settings.features), tmp_path / "tile"))
-    with pytest.raises(ConfigError, match="^cross_config: no such setting"):
-        TileTrainConfig(**{"cross_config": True})
+        train(into(settings.replace(kind="tile"), tmp_path / "tile"))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("cross_config", False), ("pair_edges", False), ("inference_configs", 10)]
+)
+def test_a_setting_that_tile_does_not_read_is_refused(field, value):
+    with pytest.raises(ConfigError, match=f"^{field}: .* tile does not read this setting; leave it at"):
+        TrainConfig(kind="tile", **{field: value})
+    assert getattr(TrainConfig(**{field: value}), field) == value
+
+
+def test_the_cache_key_holds_what_the_kind_reads():
+    layout, tile = TrainConfig().identity(), TrainConfig(kind="tile").identity()
+    assert layout.keys() - tile.keys() == {"cross_config", "pair_edges"} and not tile.keys() - layout.keys()
 
 
 def test_missing_features_are_named(settings, tmp_path):
@@ -472,7 +495,7 @@ def test_many_configurations_are_scored_in_chunks_as_if_at_once(settings, monkey
 
 
 def test_a_kernel_is_embedded_once_for_all_its_configurations(kernels, tmp_path, monkeypatch):
-    config = TileTrainConfig(features=[str(kernels)], device="cpu", hidden_channels=8, num_layers=1)
+    config = TrainConfig(features=[str(kernels)], device="cpu", hidden_channels=8, num_layers=1)
     dataset = make_dataset(config)
     network = make_network(config, dataset)
     embedded = []
@@ -562,13 +585,13 @@ def test_the_gradient_is_clipped(settings, monkeypatch):
 
 
 def test_the_learning_rate_warms_up_and_falls_to_0():
-    config = LayoutTrainConfig(learning_rate=1.0, warmup=0.2)
+    config = TrainConfig(learning_rate=1.0, warmup=0.2)
     rates = [learning_rate(config, step, 100) for step in range(100)]
     warm, falling = np.array(rates[:20]), np.array(rates[20:])
     np.testing.assert_allclose(np.diff(warm), warm[0])
     assert falling[0] == 1.0 and (np.diff(falling) < 0).all() and 0 < falling[-1] < 1e-3
     assert falling[40] == pytest.approx(0.5)
-    assert learning_rate(LayoutTrainConfig(learning_rate=1.0, warmup=0.0), 0, 1) == 1.0
+    assert learning_rate(TrainConfig(learning_rate=1.0, warmup=0.0), 0, 1) == 1.0
 
 
 def test_the_learning_rate_runs_through_all_epochs(settings, monkeypatch):
@@ -583,7 +606,7 @@ def test_the_learning_rate_runs_through_all_epochs(settings, monkeypatch):
 
 
 def test_tile_kernels_train(kernels, tmp_path):
-    config = TileTrainConfig(features=[str(kernels)], device="cpu", hidden_channels=8, num_layers=1, epochs=3)
+    config = tile_config(kernels, epochs=3)
     train(into(config, tmp_path / "run"))
     manifest = read_manifest(tmp_path / "run")
     check_predictions(tmp_path / "run", read_predictions(tmp_path / "run"), Features(kernels))

@@ -12,10 +12,10 @@ from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import ConfigError, DataError
 from fastslow.core.settings import PROJECT
 from fastslow.evaluation.predictions import check_predictions, read_predictions
-from fastslow.features.build import LayoutFeatureConfig, build_features
+from fastslow.features.build import FeatureConfig, build_features
 from fastslow.features.scaling import Scaler
 from fastslow.features.store import Features
-from fastslow.networks.config import LayoutTrainConfig
+from fastslow.networks.config import TrainConfig
 from fastslow.networks.dataset import GraphDataset
 from fastslow.networks.train import Training, make_dataset, train
 from fastslow.networks.validation import Validation
@@ -33,7 +33,7 @@ def build(folder, collection, hops=1, **programs):
         source = collection.folder(PROJECT / "data" / "sample", split)
         for path in programs.get(split) or sorted(source.glob("*.npz"))[:1]:
             shutil.copy(path, target)
-    config = LayoutFeatureConfig(
+    config = FeatureConfig(
         collection=collection.name,
         data_root=str(folder / "data"),
         folder=str(folder / "features" / collection.slug),
@@ -45,7 +45,7 @@ def build(folder, collection, hops=1, **programs):
 
 
 def settings(folder, *collections):
-    return LayoutTrainConfig(
+    return TrainConfig(
         features=[str(folder / "features" / c.slug) for c in collections],
         runs=[str(folder / "runs" / c.slug) for c in collections],
         folder=str(folder / "training"),

@@ -14,7 +14,8 @@ from fastslow.competition.reader import read_competition_file
 from fastslow.competition.schema import SCHEMA
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import ConfigError, DataError
-from fastslow.features.build import LayoutFeatureConfig, build_graph
+from fastslow.features.build import build_graph
+from fastslow.features.config import FeatureConfig
 from fastslow.features.config_tensors import config_tensors
 from fastslow.programs.convert import (
     ConvertConfig,
@@ -74,7 +75,7 @@ def test_the_file_is_one_of_the_competition(source, tmp_path):
 def test_the_features_of_the_file_can_be_built(source, tmp_path):
     convert(settings(source, tmp_path / "mine"))
     (program,) = list_programs(tmp_path / "mine", get_collection("layout:xla:random"), "test")
-    features = LayoutFeatureConfig(data_root=str(tmp_path / "mine"), workers=1)
+    features = FeatureConfig(data_root=str(tmp_path / "mine"), workers=1)
     graph, _ = build_graph(program, features)
     assert graph.num_configs == 64 and np.isfinite(graph.config_feat).all()
 

@@ -15,7 +15,7 @@ from fastslow.competition.metrics import collection_score
 from fastslow.core.errors import ConfigError, DataError
 from fastslow.core.settings import PROJECT
 from fastslow.evaluation.predictions import read_predictions
-from fastslow.features.build import TileFeatureConfig, build_features
+from fastslow.features.build import FeatureConfig, build_features
 from fastslow.features.store import Features
 from fastslow.rankers import additive_train
 from fastslow.rankers.additive_fit import (
@@ -267,7 +267,13 @@ def test_the_same_run_at_one_and_two_threads_and_another_with_another_seed(featu
 
 def test_features_of_tile_are_refused(tmp_path):
     root = write_data_root(tmp_path, "tile:xla")
-    build_features(TileFeatureConfig(data_root=str(root), folder=str(tmp_path / "tile"), workers=1))
+    settings = {
+        "collection": "tile:xla",
+        "data_root": str(root),
+        "folder": str(tmp_path / "tile"),
+        "workers": 1,
+    }
+    build_features(FeatureConfig(**settings))
     config = AdditiveRankerConfig(features=str(tmp_path / "tile"), folder=str(tmp_path / "run"))
     with pytest.raises(ConfigError, match="features: .*tile.* is not a features folder of a layout collect"):
         train_additive_ranker(config)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fastslow.core.errors import ConfigError
-from fastslow.features.build import LayoutFeatureConfig, build_features
+from fastslow.features.build import FeatureConfig, build_features
 from fastslow.rankers.config import RankerConfig
 from fastslow.rankers.explanation_plots import plot_contributions, plot_importances, plot_layout_effects
 from fastslow.rankers.explanations import ExplainConfig, Explanation
@@ -17,7 +17,7 @@ def explanation(request, tmp_path_factory):
     """A ranker of made-up programs, explained."""
     root = write_data_root(tmp_path_factory.mktemp("data"), "layout:xla:random", train=("a", "b", "c"))
     features, run = str(root / "features"), str(root / "run")
-    build_features(LayoutFeatureConfig(data_root=str(root), folder=features, workers=1))
+    build_features(FeatureConfig(data_root=str(root), folder=features, workers=1))
     options = {
         "objective": request.param,
         "train_on": "collection",

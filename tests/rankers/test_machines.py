@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from fastslow.evaluation.predictions import read_predictions
-from fastslow.features.build import LayoutFeatureConfig, build_features
+from fastslow.features.build import FeatureConfig, build_features
 from fastslow.rankers.config import RankerConfig
 from fastslow.rankers.train import train_ranker
 from helpers.competition_files import write_data_root
@@ -34,7 +34,7 @@ def free_ports(count):
 def test_two_processes_give_the_model_of_one(tmp_path):
     root = write_data_root(tmp_path / "data", "layout:xla:random", train=("a", "b", "c", "d", "e"))
     folder = tmp_path / "features"
-    build_features(LayoutFeatureConfig(data_root=str(root), folder=str(folder), workers=1))
+    build_features(FeatureConfig(data_root=str(root), folder=str(folder), workers=1))
     settings = {
         "features": str(folder),
         "objective": "regression",

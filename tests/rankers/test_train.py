@@ -8,7 +8,7 @@ import pytest
 from fastslow.competition.metrics import collection_score
 from fastslow.core.errors import ConfigError, DataError
 from fastslow.evaluation.predictions import read_predictions
-from fastslow.features.build import LayoutFeatureConfig, build_features
+from fastslow.features.build import FeatureConfig, build_features
 from fastslow.features.store import Features
 from fastslow.rankers import train
 from fastslow.rankers.config import RankerConfig
@@ -152,9 +152,7 @@ def test_a_current_run_is_left_alone(features, tmp_path):
 def test_both_searches_of_a_source_are_trained_on_without_what_is_valid_here(features, tmp_path):
     root = write_data_root(tmp_path / "data", "layout:xla:default", train=("a", "v", "w"))
     folder = tmp_path / "layout-xla-default"
-    other = LayoutFeatureConfig(
-        collection="layout:xla:default", data_root=str(root), folder=str(folder), workers=1
-    )
+    other = FeatureConfig(collection="layout:xla:default", data_root=str(root), folder=str(folder), workers=1)
     build_features(other)
     (tmp_path / "layout-xla-random").symlink_to(features.folder)
     config = RankerConfig(features=str(tmp_path / "layout-xla-random"), folder=str(tmp_path / "run"))

@@ -14,7 +14,7 @@ from fastslow.core.files import atomic_path, digest
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
 from fastslow.core.source import source_digest
-from fastslow.features.config import ENTRY, FeatureConfig, LayoutFeatureConfig, TileFeatureConfig
+from fastslow.features.config import ENTRY, FeatureConfig
 from fastslow.features.config_tensors import config_tensors
 from fastslow.features.copies import copy_features, copy_pairs
 from fastslow.features.list_padding import pad
@@ -55,7 +55,7 @@ def merge_duplicates(graph: Graph) -> Graph:
 
 
 def _layout_graph(
-    program: Program, file: CompetitionFile, exact: ExactGraph | None, config: LayoutFeatureConfig
+    program: Program, file: CompetitionFile, exact: ExactGraph | None, config: FeatureConfig
 ) -> tuple[Graph, list[str]]:
     ids = file.node_config_ids
     operands = exact and exact.operands
@@ -86,7 +86,7 @@ def _layout_graph(
 
 
 def _tile_graph(
-    program: Program, file: CompetitionFile, exact: ExactGraph | None, config: TileFeatureConfig
+    program: Program, file: CompetitionFile, exact: ExactGraph | None, config: FeatureConfig
 ) -> tuple[Graph, list[str]]:
     operands = exact and exact.operands
     values, names = tile_features(

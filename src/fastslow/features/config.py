@@ -1,13 +1,14 @@
 """Settings of feature building."""
 
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge
 
 from fastslow.competition.catalog import SPLITS, Program, get_collection, list_programs
 from fastslow.competition.reader import file_fingerprint
 from fastslow.core.artifacts import Artifact
+from fastslow.core.errors import ConfigError
 from fastslow.core.files import digest
 from fastslow.core.settings import Config, NonNegative, Positive, resolve, unkeyed
 from fastslow.features.protobuf import find_protobuf, protobuf_fingerprint, require_protobufs
@@ -17,39 +18,80 @@ from fastslow.features.violation import DEFAULT_LAYOUTS
 ENTRY = "fastslow.features.build:build_features"
 
 
-class FeatureConfig(Config):
-    """Settings that both feature notebooks share."""
+class KindConfig(Config):
+    """Base of the settings of a step that runs on layout and on tile collections.
 
-    kind: ClassVar[str]
+    A subclass has an attribute ``kind`` and lists the fields that are read for layout only. For tile such a
+    field must keep its default, and it is not part of the cache key.
+    """
+
+    layout_only: ClassVar[tuple[str, ...]] = ()
+    """Fields that are read for layout only."""
+
+    def check(self) -> None:
+        """Refuse a setting that the kind does not read."""
+        for name in self.unread():
+            value, default = getattr(self, name), type(self).model_fields[name].get_default()
+            if value != default:
+                raise ConfigError(
+                    f"{name}: {value!r} has no effect, {self.kind} does not read this setting; leave it at"
+                    f" {default!r}, or set it for layout only"
+                )
+
+    def unread(self) -> tuple[str, ...]:
+        """Return the fields that the kind does not read."""
+        return () if self.kind == "layout" else self.layout_only
+
+    def identity(self) -> dict[str, Any]:
+        """Return the settings that change the result; those that the kind does not read are left out."""
+        return {name: value for name, value in super().identity().items() if name not in self.unread()}
+
+
+class FeatureConfig(KindConfig):
+    """Settings of the feature notebook."""
+
+    layout_only: ClassVar[tuple[str, ...]] = ("hops", "direction", "default_layout", "copies_through")
 
     collection: str = "layout:xla:random"
-    """Which of the five collections."""
+    """Which of the five collections: tile:xla, layout:xla:default, layout:xla:random, layout:nlp:default or
+    layout:nlp:random."""
     data_root: str = unkeyed("data/sample")
     """Folder that holds ``npz_all/``."""
     folder: str = unkeyed("features/sample/layout-xla-random")
-    """Where the features go."""
+    """Features folder to write."""
     workers: Positive = unkeyed(2)
-    """Processes that build graphs side by side; raise it to the number of cores for real data."""
+    """Processes that build graphs in parallel; raise it to the number of cores for real data."""
     padding: Literal[-1, 0] = -1
-    """Value after the end of a list feature: -1 tells padding from a true 0, 0 is as published."""
+    """Value after the end of a list feature: -1 distinguishes padding from a true 0, 0 is as published."""
     hlo_folder: str = unkeyed("")
     """Folder of TpuGraphs' ``.pb`` files, flat or in TpuGraphs' tree; empty for none. A graph whose
-    ``<name>.pb`` is there gets its exact padding and the exact order of its operands."""
+    ``<name>.pb`` is found gets its exact padding and the exact order of its operands."""
     merge_duplicates: bool = True
     """Merge identical configurations of a train graph; the label is their mean."""
+    hops: Annotated[int, Ge(WHOLE_GRAPH)] = 2
+    """Layout only. Keep nodes within this many hops of a configurable node; -1 keeps the whole graph. More
+    hops show the model more of the program and cost time."""
+    direction: Literal[*DIRECTIONS] = "both"
+    """Layout only. Follow those hops to ``operands``, to ``users`` or in ``both`` directions."""
+    default_layout: Literal[*DEFAULT_LAYOUTS] = "row_major"
+    """Layout only. A tensor left to the compiler counts as ``row_major`` in the violation ratio, or is
+    excluded from it (``leave_out``)."""
+    copies_through: NonNegative = 8
+    """Layout only. Maximum number of element-wise nodes and transposes between two configurable nodes whose
+    layouts are compared."""
 
-    def check(self) -> None:
-        """Check ranges."""
-        collection = get_collection(self.collection)
-        self.require(collection.kind == self.kind, "collection", f"a {self.kind} collection")
+    @property
+    def kind(self) -> str:
+        """``layout`` or ``tile``: the collection's kind."""
+        return get_collection(self.collection).kind
 
     def programs(self) -> list[Program]:
-        """The programs of all splits."""
+        """Return the programs of all splits."""
         collection = get_collection(self.collection)
         return [p for split in SPLITS for p in list_programs(resolve(self.data_root), collection, split)]
 
     def artifact(self) -> Artifact:
-        """The features folder; it depends on the content of every data file and of every protobuf used."""
+        """Return the features folder; it depends on the content of every data file and protobuf used."""
         if self.hlo_folder:
             require_protobufs(resolve(self.hlo_folder))
         sources = {f"{p.split}/{p.name}": self.sources(p) for p in self.programs()}
@@ -57,36 +99,10 @@ class FeatureConfig(Config):
         return Artifact(resolve(self.folder), settings, {"data": digest(sources)}, ENTRY)
 
     def sources(self, program: Program) -> list[str]:
-        """Fingerprint of each file that a program's features are made of."""
+        """Return the fingerprint of each file that a program's features are built from."""
         protobuf = self.protobuf(program)
         return [file_fingerprint(program.path)] + ([protobuf_fingerprint(protobuf)] if protobuf else [])
 
     def protobuf(self, program: Program) -> Path | None:
-        """The protobuf of a program, if it is to be used."""
+        """Return the path of a program's protobuf; None where there is none or none is wanted."""
         return find_protobuf(resolve(self.hlo_folder), program) if self.hlo_folder else None
-
-
-class LayoutFeatureConfig(FeatureConfig):
-    """Settings of the layout feature notebook; for those not described here see :class:`FeatureConfig`."""
-
-    kind: ClassVar[str] = "layout"
-
-    hops: Annotated[int, Ge(WHOLE_GRAPH)] = 2
-    """Keep nodes within this many hops of a configurable node; -1 keeps the whole graph. More hops show the
-    model more of the program and cost time."""
-    direction: Literal[*DIRECTIONS] = "both"
-    """Walk those hops to ``operands``, to ``users`` or ``both`` ways."""
-    default_layout: Literal[*DEFAULT_LAYOUTS] = "row_major"
-    """A tensor left to the compiler counts as ``row_major`` in the violation ratio, or is ``leave_out``."""
-    copies_through: NonNegative = 8
-    """How many element-wise nodes and transposes may lie between two configurable nodes whose layouts are
-    compared."""
-
-
-class TileFeatureConfig(FeatureConfig):
-    """Settings of the tile feature notebook, see :class:`FeatureConfig`."""
-
-    kind: ClassVar[str] = "tile"
-
-    collection: str = "tile:xla"
-    folder: str = unkeyed("features/sample/tile-xla")

@@ -1,14 +1,13 @@
-"""Settings of the network notebooks."""
+"""Settings of the network notebook."""
 
 import re
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.core.artifacts import Artifact
 from fastslow.core.errors import ConfigError
 from fastslow.core.settings import (
     AtLeastTwo,
-    Config,
     FractionBelowOne,
     NonNegative,
     NonNegativeFloat,
@@ -18,77 +17,88 @@ from fastslow.core.settings import (
     unkeyed,
 )
 from fastslow.evaluation.predictions import run_artifact
+from fastslow.features.config import KindConfig
 from fastslow.features.store import Features
 
 ENTRY = "fastslow.networks.train:train"
 
 
-def _folders(path: str, kind: str) -> list[str]:
-    return [path.format(c.slug) for c in COLLECTIONS if c.kind == kind]
+def _folders(path: str) -> list[str]:
+    return [path.format(c.slug) for c in COLLECTIONS if c.kind == "layout"]
 
 
-class TrainConfig(Config):
-    """Settings that both network notebooks share.
+class TrainConfig(KindConfig):
+    """Settings of the network notebook, whose defaults suit the sample's layout collections.
 
-    One network learns from the train graphs of several collections and scores each of them, with the weights
-    that are best on that collection's valid.
+    One network learns from the train graphs of several collections and predicts for each of them, with the
+    weights that score best on that collection's valid split.
     """
 
-    kind: ClassVar[str]
+    layout_only: ClassVar[tuple[str, ...]] = ("inference_configs", "cross_config", "pair_edges")
     renamed: ClassVar[dict[str, str]] = {
         "width": "hidden_channels",
         "depth": "num_layers",
         "clip": "max_grad_norm",
     }
 
-    features: list[str] = unkeyed(_folders("features/sample/{}", "layout"))
+    kind: Literal["layout", "tile"] = "layout"
+    """Kind of the collections to train on. The graph of a ``tile`` kernel is the same for all configurations
+    and is embedded once; what its configurations differ in joins in the head."""
+    features: list[str] = unkeyed(_folders("features/sample/{}"))
     """Features folders of the collections to train on."""
-    runs: list[str] = unkeyed(_folders("runs/sample/gnn-{}-s0", "layout"))
-    """Run folders to write, one for each of ``features``: weights and scores of that collection, a member for
-    its ensemble."""
+    runs: list[str] = unkeyed(_folders("runs/sample/gnn-{}-s0"))
+    """Run folders to write, one for each of ``features``: weights and predictions of that collection, a
+    member for its ensemble."""
     folder: str = unkeyed("runs/sample/training-layout-s0")
-    """Folder of the training: its course, and a checkpoint while it runs."""
+    """Folder of the training: its history, and a checkpoint while it runs."""
     device: str = unkeyed("auto")
     """``auto`` (a GPU where there is one), ``cpu``, ``cuda`` or ``cuda:N``. It computes in float32 on a CPU,
     bfloat16 on a GPU, float16 on one of compute capability below 8.0 (T4, P100): each is a run of its own."""
     seed: NonNegative = 0
     """Seed of weights, order of graphs and choice of configurations."""
     hidden_channels: Positive = 64
-    """Channels; 64 suits the sample, 128 and more the real data."""
-    num_layers: NonNegative = 2
-    """Message-passing blocks; no more than the ``hops`` of the features make sense."""
+    """Channels of every layer; 64 suits the sample, 128 and more the real data."""
+    num_layers: NonNegative = 1
+    """Message-passing blocks; more than the ``hops`` of the features make no sense."""
     dropout: FractionBelowOne = 0.3
     """Share of channels dropped in training."""
     configs_per_step: AtLeastTwo = 128
-    """Configurations drawn from a graph for one step; more is steadier and slower."""
+    """Configurations drawn from a graph for one step; more is less noisy and slower."""
     graphs_per_step: Positive = 1
     """Graphs whose losses are averaged for one step."""
-    epochs: Positive = 40
+    epochs: Positive = 20
     """Passes over the train graphs."""
     learning_rate: PositiveFloat = 1e-3
-    """Top of the schedule (AdamW): linear warm-up, then cosine to 0."""
+    """Peak learning rate (AdamW): linear warm-up to it, then cosine decay to 0."""
     weight_decay: NonNegativeFloat = 1e-5
-    """Decoupled weight decay."""
+    """Decoupled weight decay (AdamW)."""
     warmup: FractionBelowOne = 0.05
     """Share of the steps spent warming up."""
     max_grad_norm: PositiveFloat = 1.0
-    """Largest gradient norm."""
+    """Gradients of a larger norm are clipped to it."""
     evaluate_every: Positive = 2
     """Epochs between two evaluations on valid."""
     valid_configs: AtLeastTwo = 2000
-    """Most configurations of a valid graph that are scored while training, the same at each evaluation; the
-    final score is that of all."""
+    """Maximum number of configurations of a valid graph that are evaluated while training, the same ones each
+    time; the final score uses all of them."""
     patience: NonNegative = 0
-    """Stop after so many evaluations without a better valid score of any collection; 0 never stops early."""
+    """Stop after this many evaluations without a better valid score of any collection; 0 never stops
+    early."""
     average_last: NonNegative = 5
     """Average the weights of this many last evaluations and keep them where they score better on valid; 0
     turns averaging off."""
     inference_configs: AtLeastTwo = unkeyed(2000)
-    """Most configurations of a batch at inference; a graph with more is scored in chunks, slower, with the
-    same scores. Lower it where memory is short."""
+    """Layout only. Maximum number of configurations of a batch at inference; a graph with more is predicted
+    in chunks, slower, with the same predictions. Lower it where memory is short."""
+    cross_config: bool = True
+    """Layout only. Let each node compare the configurations of a step (cross-config attention)."""
+    pair_edges: bool = True
+    """Layout only. Join configurable nodes that share a tensor by an edge, however many element-wise nodes
+    are between them. Ranks a little better; a large graph has many more states with it and is slower."""
 
     def check(self) -> None:
-        """Check ranges."""
+        """Check that the fields fit together."""
+        super().check()
         known = re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device)
         self.require(bool(known), "device", "one of auto, cpu, cuda, cuda:N (N the number of a GPU)")
         for field in ("features", "runs"):
@@ -108,7 +118,7 @@ class TrainConfig(Config):
         return {**super().identity(), "precision": precision_name(self.device)}
 
     def artifact(self) -> Artifact:
-        """The training and, as its parts, the runs; they depend on the features of every collection."""
+        """Return the training and, as its parts, the runs; they depend on the features of all collections."""
         sources = self.sources()
         parts = tuple(
             run_artifact("gnn", ENTRY, self, run, own, [other for other in sources if other is not own])
@@ -119,60 +129,27 @@ class TrainConfig(Config):
         return Artifact(resolve(self.folder), settings, inputs, ENTRY, parts=parts)
 
     def sources(self) -> list[Features]:
-        """The features to train on.
+        """Return the features to train on.
 
         Raises:
             ConfigError: One is of another kind, or two are of the same collection.
-            DataError: One is not there.
+            DataError: One is missing.
         """
         sources = [Features(resolve(folder)) for folder in self.features]
         for source in sources:
             if source.collection.kind != self.kind:
-                wanted = f"features of a {self.kind} collection"
-                raise ConfigError(f"features: {source.folder} is not {wanted}")
+                raise ConfigError(
+                    f"features: {source.folder} is not features of a {self.kind} collection; set kind to"
+                    f" {source.collection.kind!r} or name others"
+                )
         if len({source.collection for source in sources}) < len(sources):
             raise ConfigError(f"features: two of {self.features} are of the same collection")
         return sources
 
     def attends_configs(self) -> bool:
-        """Whether nodes compare the configurations of a step."""
-        return False
+        """Return whether nodes compare the configurations of a step."""
+        return self.cross_config and self.kind == "layout"
 
     def joins_pairs(self) -> bool:
-        """Whether configurable nodes that share a tensor are joined by an edge."""
-        return False
-
-
-class LayoutTrainConfig(TrainConfig):
-    """Settings of the layout network notebook; for those not described here see :class:`TrainConfig`."""
-
-    kind: ClassVar[str] = "layout"
-
-    cross_config: bool = True
-    """Let each node compare the configurations of a step."""
-    pair_edges: bool = True
-    """Join configurable nodes that share a tensor by an edge, however many element-wise nodes lie between.
-    Ranks a little better; a large graph has many more states with it and is slower."""
-    num_layers: NonNegative = 1
-    epochs: Positive = 20
-
-    def attends_configs(self) -> bool:
-        """Whether nodes compare the configurations of a step."""
-        return self.cross_config
-
-    def joins_pairs(self) -> bool:
-        """Whether configurable nodes that share a tensor are joined by an edge."""
-        return self.pair_edges
-
-
-class TileTrainConfig(TrainConfig):
-    """Settings of the tile network notebook, see :class:`TrainConfig`; a kernel's graph is embedded once."""
-
-    kind: ClassVar[str] = "tile"
-
-    features: list[str] = unkeyed(_folders("features/sample/{}", "tile"))
-    runs: list[str] = unkeyed(_folders("runs/sample/gnn-{}-s0", "tile"))
-    folder: str = unkeyed("runs/sample/training-tile-s0")
-    dropout: FractionBelowOne = 0.1
-    epochs: Positive = 30
-    graphs_per_step: Positive = 4
+        """Return whether configurable nodes that share a tensor are joined by an edge."""
+        return self.pair_edges and self.kind == "layout"

@@ -1,0 +1,188 @@
+"""Figures of a features folder: pruning, the configurations of one graph, and features against runtime."""
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.colors import BoundaryNorm, ListedColormap
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
+
+from fastslow.competition.catalog import TRAIN
+from fastslow.competition.metrics import kendall_tau
+from fastslow.competition.opcodes import opcode_name
+from fastslow.competition.reader import read_headers
+from fastslow.competition.schema import ROLES, check_schema
+from fastslow.core.errors import ConfigError
+from fastslow.core.settings import resolve
+from fastslow.features.config import FeatureConfig
+from fastslow.features.store import Features, Graph
+
+_ROWS = 40  # rows of a heat map that can still be labelled
+_COLUMNS = 400  # configurations shown in a heat map
+_DOTS = 2000  # configurations shown in a scatter plot
+_DEFAULT = "#e6e6e6"  # layouts left to the compiler
+_LAYOUTS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#bcbd22", "#17becf")
+
+
+def count_nodes(config: FeatureConfig) -> pd.DataFrame:
+    """Return the number of nodes of every graph before and after pruning.
+
+    Args:
+        config: Settings of finished features.
+
+    Returns:
+        One row per graph: ``split``, ``name``, ``in_file``, ``kept`` and ``configurable`` nodes.
+
+    Raises:
+        DataError: The features are not finished, or a data file is missing or broken.
+    """
+    index = Features(resolve(config.folder)).index
+    in_file = {
+        (p.split, p.name): check_schema(p.path, config.kind, read_headers(p.path))["N"]
+        for p in config.programs()
+    }
+    table = index[["split", "name", "nodes", "configurable"]].rename(columns={"nodes": "kept"})
+    table.insert(2, "in_file", [in_file[key] for key in zip(index["split"], index["name"], strict=True)])
+    return table
+
+
+def plot_pruning(config: FeatureConfig) -> Figure:
+    """Draw kept and configurable nodes of every graph against the nodes of its file.
+
+    Args:
+        config: Settings of finished features.
+    """
+    table = count_nodes(config)
+    ends = [table["in_file"].min(), table["in_file"].max()]
+    figure = Figure(figsize=(6, 4.5), layout="constrained")
+    axes = figure.subplots()
+    axes.plot(ends, ends, color="0.7", linewidth=1, label="nothing pruned")
+    axes.scatter(table["in_file"], table["kept"], s=14, label="kept")
+    if config.kind == "layout":
+        axes.scatter(table["in_file"], table["configurable"], s=14, label="configurable")
+    share = table["kept"].sum() / table["in_file"].sum()
+    axes.set(xscale="log", yscale="log", xlabel="nodes in the file", ylabel="nodes in the features")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter("{x:.0f}")
+        axis.set_minor_formatter(NullFormatter())
+    axes.set_title(f"{config.collection}: {share:.0%} of all nodes are kept")
+    axes.legend()
+    return figure
+
+
+def plot_configurations(config: FeatureConfig, graph: str = "") -> Figure:
+    """Draw the configurations of one train graph, fastest left, below their runtimes.
+
+    Layout: a row per tensor whose layout varies, coloured by layout. Tile: a row per feature that varies,
+    coloured by its value, standardised over the configurations.
+
+    Args:
+        config: Settings of finished features.
+        graph: Name of a train graph; empty for the one with the most configurations.
+
+    Raises:
+        ConfigError: There is no such train graph.
+    """
+    features, shown = _read(config, graph)
+    order = np.argsort(shown.runtime, kind="stable")
+    order = order[np.linspace(0, len(order) - 1, min(_COLUMNS, len(order))).astype(int)]
+    figure = Figure(figsize=(10, 6.5), layout="constrained")
+    top, axes = figure.subplots(2, 1, sharex=True, height_ratios=(1, 4))
+    top.plot(shown.runtime[order] / shown.runtime.min(), color="black")
+    top.set(title=shown.name, ylabel="runtime / fastest")
+    draw = _draw_layouts if config.kind == "layout" else _draw_values
+    draw(axes, shown, order, features.config_columns)
+    axes.set_xlabel(f"{len(order)} of {shown.num_configs} configurations, fastest first")
+    return figure
+
+
+def _read(config: FeatureConfig, name: str) -> tuple[Features, Graph]:
+    features = Features(resolve(config.folder))
+    sizes = features.num_configs(TRAIN)
+    if name and name not in sizes:
+        raise ConfigError(f"graph: {name!r} is none of the train graphs {', '.join(sizes)}")
+    return features, features.graph(TRAIN, name or max(sizes, key=sizes.get))
+
+
+def _first(varying: np.ndarray) -> np.ndarray:
+    """Return the first rows that vary; of all rows where none does."""
+    return np.flatnonzero(varying if varying.any() else np.ones_like(varying))[:_ROWS]
+
+
+def _draw_layouts(axes: Axes, graph: Graph, order: np.ndarray, _: list[str]) -> None:
+    """Draw layouts, coloured by how common they are; the rarest share the last colour."""
+    codes = np.asarray(graph.codes)[order].reshape(len(order), -1).T  # (K * 3, C)
+    varying = _first((codes != codes[:, :1]).any(1))
+    common, place = np.unique(codes[varying], return_inverse=True)
+    is_default = (graph.layouts[common] < 0).all(1)
+    counts = np.bincount(place.ravel(), minlength=len(common)) * ~is_default
+    rank = np.argsort(np.argsort(-counts, kind="stable"), kind="stable")
+    rank = np.where(is_default, 0, np.minimum(rank + 1, len(_LAYOUTS)))
+    colours = ListedColormap((_DEFAULT, *_LAYOUTS))
+    image = axes.imshow(
+        rank[place].reshape(len(varying), len(order)),
+        cmap=colours,
+        norm=BoundaryNorm(np.arange(-0.5, colours.N + 0.5), colours.N),
+        aspect="auto",
+        interpolation="nearest",
+    )
+    nodes = graph.config_index[varying // len(ROLES)]
+    tensors = [
+        f"{opcode_name(graph.node_opcode[node])} {node} {ROLES[row % len(ROLES)]}"
+        for node, row in zip(nodes, varying, strict=True)
+    ]
+    axes.set_yticks(range(len(varying)), tensors, fontsize=6)
+    named = {}
+    for number, code in zip(rank.tolist(), common, strict=True):
+        named[number] = _layout_name(graph.layouts[code])
+    if np.count_nonzero(rank == len(_LAYOUTS)) > 1:
+        named[len(_LAYOUTS)] = "others"
+    bar = axes.figure.colorbar(image, ax=axes, ticks=sorted(named), pad=0.01, aspect=40)
+    bar.ax.set_yticklabels([named[number] for number in sorted(named)], fontsize=7)
+    bar.set_label("layout, minor to major")
+
+
+def _layout_name(layout: np.ndarray) -> str:
+    axes = ",".join(str(axis) for axis in layout if axis >= 0)
+    return f"{{{axes}}}" if axes else "left to compiler"
+
+
+def _draw_values(axes: Axes, graph: Graph, order: np.ndarray, columns: list[str]) -> None:
+    values = np.asarray(graph.config_feat, np.float64)[order].T  # (V, C)
+    varying = _first(np.ptp(values, axis=1) > 0)
+    values = values[varying]
+    values = (values - values.mean(1, keepdims=True)) / np.maximum(values.std(1, keepdims=True), 1e-12)
+    image = axes.imshow(values, cmap="RdBu_r", vmin=-3, vmax=3, aspect="auto", interpolation="nearest")
+    axes.set_yticks(range(len(varying)), [columns[i] for i in varying], fontsize=6)
+    axes.figure.colorbar(image, ax=axes, pad=0.01, aspect=40, label="standard deviations from the mean")
+
+
+def plot_columns(config: FeatureConfig, graph: str = "", panels: int = 6) -> Figure:
+    """Draw the configuration features of one train graph that order its runtimes best, against runtime.
+
+    Args:
+        config: Settings of finished features.
+        graph: Name of a train graph; empty for the one with the most configurations.
+        panels: Maximum number of features, those of the largest absolute Kendall's tau.
+
+    Raises:
+        ConfigError: There is no such train graph.
+    """
+    features, shown = _read(config, graph)
+    drawn = np.linspace(0, shown.num_configs - 1, min(_DOTS, shown.num_configs)).astype(int)
+    values, runtime = np.asarray(shown.config_feat[drawn]), shown.runtime[drawn]
+    taus = np.array([kendall_tau(runtime, column) for column in values.T])
+    strongest = np.argsort(-abs(taus), kind="stable")[:panels]
+    rows = -(-len(strongest) // 3)
+    figure = Figure(figsize=(11, 3 * rows), layout="constrained")
+    cells = figure.subplots(rows, 3, sharey=True, squeeze=False).ravel()
+    for axes, column in zip(cells, strongest, strict=False):
+        axes.scatter(values[:, column], runtime / shown.runtime.min(), s=8, alpha=0.4)
+        axes.set_title(f"tau {taus[column]:+.2f}", fontsize=9)
+        axes.set_xlabel(features.config_columns[column], fontsize=8)
+    for axes in cells[len(strongest) :]:
+        axes.set_axis_off()
+    figure.suptitle(shown.name)
+    figure.supylabel("runtime / fastest")
+    return figure

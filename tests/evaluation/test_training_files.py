@@ -1,0 +1,39 @@
+"""What a notebook reads of a training, and what it is told where that is missing."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from fastslow.core.errors import DataError
+from fastslow.evaluation.training_files import read_history, read_importance
+
+ROWS = [{"epoch": 2, "loss": 1.5, "valid": 0.25}, {"epoch": 4, "loss": 1.0, "valid": 0.5}]
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
+    folder = tmp_path / "runs" / "mine"
+    folder.mkdir(parents=True)
+    (folder / "manifest.json").write_text("{}")
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    (folder / "importance.csv").write_text("column,gain\na,2.0\nb,1.0\n")
+    return folder
+
+
+def test_history_and_importance_of_a_run(run):
+    pd.testing.assert_frame_equal(read_history("runs/mine"), pd.DataFrame(ROWS))
+    assert read_importance("runs/mine").to_dict("list") == {"column": ["a", "b"], "gain": [2.0, 1.0]}
+
+
+@pytest.mark.parametrize(
+    ("read", "file"), [(read_history, "metrics.jsonl"), (read_importance, "importance.csv")]
+)
+def test_what_is_missing_is_named(run, read, file):
+    (run / file).unlink()
+    with pytest.raises(DataError, match=f"{file}: no such file.*Train this model again"):
+        read("runs/mine")
+    (run / "manifest.json").unlink()
+    with pytest.raises(DataError, match="mine: not finished"):
+        read("runs/mine")
