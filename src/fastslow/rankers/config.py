@@ -112,13 +112,13 @@ class RankerConfig(BoostingConfig):
 
     machines: str = unkeyed("")
     """Machines that train one model together, ``host:port,host:port,...``; empty for this one alone. Each
-    needs the features. Start the notebook on each within ten minutes, with the same settings and one
-    ``objective``, but its own ``machine`` and, where they share a disk, its own ``folder``: ``papermill -k
-    python3 notebooks/22_train_ranker.ipynb out.ipynb -p machines 10.0.0.1:12400,10.0.0.2:12400 -p machine 0
-    -p objective regression -p bagging_fraction 1.0``. Machine i learns from every n-th train graph from the
-    i-th on, and all of them write the same model. With ``bagging_fraction`` 1, ``regression`` and
-    ``quantile`` give the model of one machine; the other objectives sample or round per machine and come
-    close."""
+    needs the features. Start the notebook on each within ten minutes, with the same settings and a single
+    ``objective``, but its own ``machine`` and, where they share a disk, its own ``folder``:
+    ``.venv/bin/papermill -k python3 notebooks/22_train_ranker.ipynb out.ipynb -p machines
+    10.0.0.1:12400,10.0.0.2:12400 -p machine 0 -p objective regression -p bagging_fraction 1.0``. Each of n
+    machines learns from every n-th train graph, and all write the same model. With ``bagging_fraction`` 1,
+    ``regression`` and ``quantile`` give the model of one machine; the other objectives sample or round per
+    machine and come close."""
     machine: NonNegative = unkeyed(0)
     """Position of this machine in ``machines``."""
     objective: Literal[*OBJECTIVES, BEST] = BEST
@@ -173,7 +173,7 @@ class RankerConfig(BoostingConfig):
 
     def _require_default(self, name: str, choice: str, remedy: str) -> None:
         default = type(self).model_fields[name].get_default()
-        wanted = f"used with {choice}: leave it at {default!r}, or {remedy}"
+        wanted = f"used with {choice}: set it to its default {default!r}, or {remedy}"
         self.require(getattr(self, name) == default, name, wanted)
 
     def network_parameters(self) -> dict:

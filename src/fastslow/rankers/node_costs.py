@@ -61,8 +61,8 @@ def node_flops(graph: Graph) -> np.ndarray:
     dims = graph.tensor_sizes.astype(np.float64)
     kind = graph.node_opcode[graph.config_index]
     volume = np.where(dims > 0, dims, 1).prod(2)
-    axis = graph.node_feat[graph.config_index, node_columns.KERNEL_OUTPUT_FEATURE].astype(np.int64).clip(0, 5)
-    features = np.take_along_axis(dims[:, 2], axis[:, None], 1)[:, 0].clip(1)
+    axis = graph.node_feat[graph.config_index, node_columns.KERNEL_OUTPUT_FEATURE].astype(np.int64)
+    features = np.take_along_axis(dims[:, 2], axis.clip(0, LAYOUT_WIDTH - 1)[:, None], 1)[:, 0].clip(1)
     rank = (dims > 0).sum(2)
     batches = (rank[:, 1] + rank[:, 2] - rank[:, 0] - 2)[:, None]
     batch = np.where((np.arange(LAYOUT_WIDTH) < batches) & (dims[:, 0] > 0), dims[:, 0], 1).prod(1)

@@ -38,7 +38,7 @@ class LayoutStates:
     Args:
         codes: ``(C, K, 3)`` index of every tensor's layout; may be memory-mapped, read in chunks.
         num_layouts: Number of layouts L that a code may refer to.
-        tensors: ``(M, D)`` positions of each item's tensors, of :func:`tensor_positions`.
+        tensors: ``(M, D)`` positions of each item's tensors, from :func:`tensor_positions`.
         chunk_bytes: Working memory for one chunk of configurations; changes no value.
 
     Attributes:
@@ -54,8 +54,7 @@ class LayoutStates:
         self._reached: tuple[np.ndarray, int] = (np.arange(items), 0)
         self.item, self.codes = np.arange(items), np.zeros((items, 0), np.int64)
         for step in range(depth):
-            # a combination so far and the next tensor's layout give a slot; the slots that occur are the new
-            # ones
+            # a combination so far and the next layout give a slot; the slots that occur are the new ones
             taken = np.zeros(len(self.item) * num_layouts, bool)
             for chunk, state in self._index():
                 taken[self._slots(chunk, state, step)] = True
