@@ -45,8 +45,8 @@ def draw_graphs(
 ) -> Iterator[tuple[Graph, np.ndarray | slice, np.ndarray]]:
     """Yield each graph with the rows and runtimes of a random sample of its configurations.
 
-    Of a train graph the distinct configurations with their mean runtimes are sampled; of a valid or test graph
-    the configurations of the competition file, in which a row may occur more than once.
+    Of a train graph the distinct configurations with their mean runtimes are sampled; of a valid or test
+    graph the configurations of the competition file, in which a row may occur more than once.
 
     Args:
         sources: Features by the prefix of their graphs' names, as for :func:`trainable`.
