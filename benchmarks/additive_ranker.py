@@ -30,6 +30,7 @@ from fastslow.core.files import digest, read_json, write_json
 from fastslow.core.settings import Config
 from fastslow.core.source import source_digest
 from fastslow.evaluation.ensemble import min_max
+from fastslow.features.train_graphs import trainable
 from fastslow.networks import config as network_config
 from fastslow.networks.config import TrainConfig
 from fastslow.networks.dataset import predict
@@ -37,12 +38,10 @@ from fastslow.networks.train import Training as NetworkTraining
 from fastslow.networks.train import make_dataset
 from fastslow.rankers import additive_train
 from fastslow.rankers import config as ranker_config
-from fastslow.rankers.additive_train import AdditiveRankerConfig
-from fastslow.rankers.config import RankerConfig
+from fastslow.rankers.config import AdditiveRankerConfig, RankerConfig
 from fastslow.rankers.fit import BIN_ROWS, Training
 from fastslow.rankers.table import read_table
 from fastslow.rankers.train import fit_objectives
-from fastslow.rankers.train_graphs import trainable
 
 LAYOUTS = [collection.slug for collection in COLLECTIONS if collection.kind == "layout"]
 ENSEMBLES = (("ranker", "additive"), ("gnn", "ranker"), ("gnn", "additive"), ("gnn", "ranker", "additive"))
@@ -91,15 +90,15 @@ class Fold:
 def train_rankers(config: RankerConfig, fold: Fold) -> Predicted:
     """Train the LightGBM ranker with every objective."""
     own, also = fold.features()
-    names = trainable(own, also)
+    names = trainable({"": own, **also})
     bins = min(config.configs_per_graph, max(2, BIN_ROWS // len(names)))
     train, bins = (
-        read_table(own, TRAIN, names, also=also, most=most, seed=config.seed)
+        read_table(own, TRAIN, names, also=also, max_configs=most, seed=config.seed)
         for most in (config.configs_per_graph, bins)
     )
     training = Training("layout", train, bins, read_table(own, VALID))
     fits = fit_objectives(config, training, fold.folder.name)
-    return {objective: _lists(fitted.scores(training.valid)) for objective, fitted in fits.items()}
+    return {objective: _lists(fitted.predict(training.valid)) for objective, fitted in fits.items()}
 
 
 def train_additive(config: AdditiveRankerConfig, fold: Fold) -> Predicted:
@@ -133,7 +132,7 @@ def models(options: Namespace, fold: Fold, seed: int) -> list[tuple[str, Config,
     additive = AdditiveRankerConfig(**{**shared.our_settings(options, "additive"), **where})
     found = [
         (ranker_config.ENTRY, ranker, train_rankers),
-        (additive_train.ENTRY, additive, train_additive),
+        (ranker_config.ADDITIVE_ENTRY, additive, train_additive),
     ]
     if options.gnn:
         settings = shared.our_settings(options, "gnn")

@@ -119,9 +119,9 @@ class Quality:
         tables = {split: read_table(self.features[collection], split) for split in labels}
         for objective in OBJECTIVES:
             fitted = fit(config, objective, training)
-            predictions = {split: fitted.scores(table) for split, table in tables.items()}
+            predictions = {split: fitted.predict(table) for split, table in tables.items()}
             result = {s: collection_score(collection.kind, labels[s], predictions[s]) for s in labels}
-            facts = {"model": objective, "rounds": fitted.rounds}
+            facts = {"model": objective, "rounds": fitted.best_iteration}
             rows.append({**facts, "collection": collection.name, "seed": config.seed, **result})
         return rows
 

@@ -155,7 +155,9 @@ def many_rows(rows: str, rounds: str, threads: str, objective: str) -> dict:
     few = Table(names[:2], tables[:2], runtimes[:2], columns)
     before = peak_gigabytes()
     settings = {"num_iterations": int(rounds), "evaluate_every": int(rounds), "num_threads": int(threads)}
-    config = RankerConfig(objective=objective, num_leaves=63, pairs_per_config=1, **settings)
+    if objective == "pairwise":
+        settings["pairs_per_config"] = 1
+    config = RankerConfig(objective=objective, num_leaves=63, **settings)
     bins = Table(names[::20], tables[::20], runtimes[::20], columns)
     began = time.perf_counter()
     fit(config, objective, Training("layout", train_table, bins, few))

@@ -29,7 +29,8 @@ from fastslow.rankers.additive_fit import (
     targets,
 )
 from fastslow.rankers.additive_states import AdditiveRows, additive_rows
-from fastslow.rankers.additive_train import AdditiveRankerConfig, score_graph, train_additive_ranker
+from fastslow.rankers.additive_train import predict_graph, train_additive_ranker
+from fastslow.rankers.config import AdditiveRankerConfig
 from helpers.competition_files import write_data_root
 from helpers.random_graphs import make_graph, structures
 
@@ -49,27 +50,27 @@ def with_configs(graph, chosen):
 
 
 def cost(values):
-    """Any function of a state's features that tells states apart."""
+    """Any function of a state's features that distinguishes states."""
     return np.sin(np.nan_to_num(values.astype(np.float64), nan=0.5) @ np.arange(1, values.shape[1] + 1))
 
 
-def state_scores(graph):
+def state_sums(graph):
     found = additive_rows(graph)
     return found.picks @ cost(found.rows)
 
 
-def dense_scores(graph):
+def dense_sums(graph):
     """The same, one (node, configuration) and (pair, configuration) at a time."""
     nodes, links = len(graph.config_index), len(graph.pairs)
-    scores = np.zeros(graph.num_configs)
+    sums = np.zeros(graph.num_configs)
     # one configuration has one state of everything; beside another graph none of them is left out
     for config in range(graph.num_configs):
         for part in range(nodes + links):
             for other in range(graph.num_configs):
                 if not np.array_equal(part_codes(graph, part, config), part_codes(graph, part, other)):
-                    scores[config] += cost(state_row(graph, part, config, other))[0]
+                    sums[config] += cost(state_row(graph, part, config, other))[0]
                     break
-    return scores
+    return sums
 
 
 def part_codes(graph, part, config):
@@ -81,7 +82,7 @@ def part_codes(graph, part, config):
 
 
 def state_row(graph, part, config, other):
-    """Features of a node's or pair's state under one configuration, told from another that differs."""
+    """Features of a node's or pair's state under one configuration, found from another that differs."""
     two = additive_rows(with_configs(graph, [config, other]))
     differing = [
         number
@@ -106,16 +107,22 @@ def toy(sizes, seed=0, noise=0.0):
     return Problem([f"g{i}" for i in range(len(sizes))], parts, runtimes)
 
 
-def trees(**options):
+def settings_of(**options):
     return AdditiveRankerConfig(
-        **{"num_threads": 1, "min_data_in_leaf": 5, "feature_fraction": 1.0, **options}
-    ).trees()
+        **{
+            "num_threads": 1,
+            "min_data_in_leaf": 5,
+            "feature_fraction": 1.0,
+            "evaluate_every": 5,
+            **options,
+        }
+    )
 
 
 @given(graphs)
 @settings(max_examples=60, deadline=None)
 def test_the_sum_over_states_is_that_over_every_node_pair_and_configuration(graph):
-    np.testing.assert_allclose(state_scores(graph), dense_scores(graph), atol=1e-6)
+    np.testing.assert_allclose(state_sums(graph), dense_sums(graph), atol=1e-6)
 
 
 @given(graphs)
@@ -140,17 +147,17 @@ def test_every_state_is_there_once_and_varies(graph):
 
 @given(graphs, st.integers(0, 100))
 @settings(max_examples=60, deadline=None)
-def test_scores_know_neither_order_nor_frequency_of_configurations(graph, seed):
+def test_predictions_know_neither_order_nor_frequency_of_configurations(graph, seed):
     rng = np.random.default_rng(seed)
     drawn = rng.permutation([*range(graph.num_configs), *rng.integers(0, graph.num_configs, 4)])
-    again = state_scores(with_configs(graph, drawn))
-    np.testing.assert_allclose(again, state_scores(graph)[drawn], atol=1e-6)
+    again = state_sums(with_configs(graph, drawn))
+    np.testing.assert_allclose(again, state_sums(graph)[drawn], atol=1e-6)
     np.testing.assert_array_equal(additive_rows(graph, drawn).rows, additive_rows(graph).rows)
 
 
 @given(graphs)
 @settings(max_examples=60, deadline=None)
-def test_states_that_all_share_add_the_same_to_every_score(graph):
+def test_states_that_all_share_add_the_same_to_every_prediction(graph):
     every, varying = additive_rows(graph, shared=True), additive_rows(graph)
     parts = len(graph.config_index) + len(graph.pairs)
     assert (every.picks.sum(1) == parts).all() and every.picks.nnz == parts * graph.num_configs
@@ -188,7 +195,7 @@ def test_the_gradient_is_the_numerical_one():
     np.testing.assert_allclose(found[:90], numerical, atol=1e-8)
 
 
-def test_leaf_values_are_the_least_loss_of_the_tree():
+def test_leaf_values_minimise_the_loss_of_the_tree():
     problem = toy([30, 40], noise=0.1)
     target, rng = targets(problem), np.random.default_rng(0)
     leaves = rng.integers(0, 4, 120)
@@ -202,18 +209,20 @@ def test_leaf_values_are_the_least_loss_of_the_tree():
 
 
 def test_it_learns_a_product_from_sums_alone():
-    fitted = fit(trees(), toy([80, 80, 60, 50]), toy([50, 60], seed=5), 80, evaluate_every=4)
+    fitted = fit(
+        settings_of(num_iterations=80, evaluate_every=4), toy([80, 80, 60, 50]), toy([50, 60], seed=5)
+    )
     rounds, values = zip(*fitted.history, strict=True)
-    assert max(values) > 0.6 and fitted.rounds == rounds[np.argmax(values)]
+    assert max(values) > 0.6 and fitted.best_iteration == rounds[np.argmax(values)]
     valid = toy([50, 60], seed=5)
-    scores = {name: fitted.scores(part) for name, part in zip(valid.names, valid.parts, strict=True)}
-    found = collection_score("layout", valid.labels(), scores)["mean"]
+    predictions = {name: fitted.predict(part) for name, part in zip(valid.names, valid.parts, strict=True)}
+    found = collection_score("layout", valid.labels(), predictions)["mean"]
     assert found == pytest.approx(max(values))
 
 
 def test_the_loss_falls_with_every_round_and_is_that_of_the_saved_trees(tmp_path):
     train, losses = toy([80, 60]), []
-    fitted = fit(trees(bagging_fraction=1.0), train, train, 20)
+    fitted = fit(settings_of(bagging_fraction=1.0, num_iterations=20), train, train)
     target = targets(train)
     for rounds in (1, 5, 10, 20):
         costs = fitted.booster.predict(train.rows, raw_score=True, num_iteration=rounds)
@@ -224,13 +233,14 @@ def test_the_loss_falls_with_every_round_and_is_that_of_the_saved_trees(tmp_path
     assert loss(train, target, again.predict(train.rows, raw_score=True)) == pytest.approx(losses[-1])
 
 
-def test_patience_stops_and_states_too_few_to_split_stop():
+def test_early_stopping_and_states_too_few_to_split_end_training():
     valid = toy([50], seed=3)
     wrong = Problem(valid.names, valid.parts, [1 / valid.runtimes[0]])
-    fitted = fit(trees(), toy([60]), wrong, 200, evaluate_every=1, patience=5)
-    assert len(fitted.history) == fitted.rounds + 5 < 200
-    stuck = fit(trees(min_data_in_leaf=100), toy([20]), valid, 50)
-    assert stuck.rounds == 0 and not stuck.scores(valid.parts[0]).any()
+    config = settings_of(num_iterations=200, evaluate_every=1, early_stopping_rounds=5)
+    fitted = fit(config, toy([60]), wrong)
+    assert len(fitted.history) == fitted.best_iteration + 5 < 200
+    stuck = fit(settings_of(min_data_in_leaf=100, num_iterations=50), toy([20]), valid)
+    assert stuck.best_iteration == 0 and not stuck.predict(valid.parts[0]).any()
 
 
 def run_config(features, folder, **options):
@@ -240,15 +250,15 @@ def run_config(features, folder, **options):
 def test_a_run_is_a_member_for_the_ensemble(features, tmp_path):
     config = run_config(features, tmp_path)
     manifest = train_additive_ranker(config)
-    scores = read_predictions(tmp_path)
-    recomputed = collection_score("layout", features.labels("valid"), scores["valid"])
+    predictions = read_predictions(tmp_path)
+    recomputed = collection_score("layout", features.labels("valid"), predictions["valid"])
     assert recomputed["per_graph"] == manifest["valid"]["per_graph"]
     booster = lightgbm.Booster(model_file=tmp_path / "model.txt")
     assert manifest["valid"]["weights"] == f"{booster.num_trees()} rounds"
     graph, read_back = features.graph("test", "t"), Fitted(booster, booster.num_trees(), [])
     for chunk_bytes in (1 << 28, 1):
-        predicted = graph.expand(score_graph(read_back, graph, chunk_bytes))
-        np.testing.assert_array_equal(scores["test"]["t"], predicted)
+        predicted = graph.expand(predict_graph(read_back, graph, chunk_bytes))
+        np.testing.assert_array_equal(predictions["test"]["t"], predicted)
     gain = pd.read_csv(tmp_path / "importance.csv")
     assert sorted(gain["column"]) == sorted(additive_rows(graph).columns) and gain["gain"][0] > 0
     made = (tmp_path / "predictions.npz").stat().st_mtime_ns
@@ -288,11 +298,11 @@ def test_train_graphs_without_different_layouts_are_refused(features, tmp_path, 
 
 
 @pytest.mark.parametrize("num_configs", [1, 3])
-def test_a_graph_of_no_configurable_nodes_gets_equal_scores(num_configs):
+def test_a_graph_of_no_configurable_nodes_gets_equal_predictions(num_configs):
     codes = np.zeros((num_configs, 0, 3), np.uint8)
     graph = make_graph((np.zeros((0, 2), int), 2, np.zeros(0, int), codes))
     assert not additive_rows(graph).rows.size
-    assert score_graph(Fitted(None, 9, []), graph).tolist() == [0.0] * num_configs
+    assert predict_graph(Fitted(None, 9, []), graph).tolist() == [0.0] * num_configs
 
 
 @pytest.mark.parametrize(

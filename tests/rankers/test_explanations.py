@@ -50,15 +50,15 @@ def test_shuffling_moves_a_feature_within_its_graph_alone(explanation):
 def test_contributions_tell_the_differences_of_scores(explanation):
     total = explanation.contributions.to_numpy().sum(1)
     if explanation.fitted.objective == "regression":  # what is left out is the same for all
-        np.testing.assert_allclose(np.diff(total), np.diff(explanation.scores), atol=1e-9)
-    assert len(total) == len(explanation.scores)
+        np.testing.assert_allclose(np.diff(total), np.diff(explanation.predictions), atol=1e-9)
+    assert len(total) == len(explanation.predictions)
 
 
 def test_layout_effects_against_plain_means(explanation):
-    effects = explanation.layout_effects(least=1)
+    effects = explanation.layout_effects(min_configs=1)
     assert effects["effect"].is_monotonic_decreasing
     graph = explanation.features.graph("valid", explanation.name)
-    score = (explanation.scores - explanation.scores.mean()) / explanation.scores.std()
+    score = (explanation.predictions - explanation.predictions.mean()) / explanation.predictions.std()
     for row in effects.itertuples():
         node = graph.config_index.tolist().index(row.node)
         role = ("output", "input", "kernel").index(row.tensor)

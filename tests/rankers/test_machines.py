@@ -1,4 +1,4 @@
-"""Two processes on this machine train one ranker together over LightGBM's sockets."""
+"""Two processes on this machine run the ranker's notebook together over LightGBM's sockets."""
 
 import contextlib
 import json
@@ -10,17 +10,21 @@ import sys
 import lightgbm
 import numpy as np
 import pandas as pd
+import pytest
 
+from fastslow.core.errors import ConfigError
+from fastslow.core.settings import PROJECT
 from fastslow.evaluation.predictions import read_predictions
 from fastslow.features.build import FeatureConfig, build_features
 from fastslow.rankers.config import RankerConfig
 from fastslow.rankers.train import train_ranker
 from helpers.competition_files import write_data_root
 
-TRAIN = (
-    "import json, sys; from fastslow.rankers.train import RankerConfig, train_ranker;"
-    "train_ranker(RankerConfig(**json.loads(sys.argv[1])))"
-)
+NOTEBOOK = PROJECT / "notebooks" / "22_train_ranker.ipynb"
+RUN = """
+import json, sys, papermill
+papermill.execute_notebook(sys.argv[1], sys.argv[2], json.loads(sys.argv[3]), kernel_name="python3")
+"""
 
 
 def free_ports(count):
@@ -31,7 +35,7 @@ def free_ports(count):
         return [each.getsockname()[1] for each in sockets]
 
 
-def test_two_processes_give_the_model_of_one(tmp_path):
+def test_two_notebooks_end_well_and_give_the_model_of_one(tmp_path):
     root = write_data_root(tmp_path / "data", "layout:xla:random", train=("a", "b", "c", "d", "e"))
     folder = tmp_path / "features"
     build_features(FeatureConfig(data_root=str(root), folder=str(folder), workers=1))
@@ -48,27 +52,34 @@ def test_two_processes_give_the_model_of_one(tmp_path):
     }
     one = train_ranker(RankerConfig(**settings, folder=str(tmp_path / "one")))
     machines = ",".join(f"127.0.0.1:{port}" for port in free_ports(2))
-    together = {**settings, "folder": str(tmp_path / "two"), "machines": machines}
-    running = [
-        subprocess.Popen(
-            [sys.executable, "-c", TRAIN, json.dumps({**together, "machine": machine})],
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-            stderr=subprocess.PIPE,
-            text=True,
+    running = []
+    for machine in (0, 1):
+        own = {"folder": str(tmp_path / f"machine_{machine}"), "machines": machines, "machine": machine}
+        output = str(tmp_path / f"{machine}.ipynb")
+        running.append(
+            subprocess.Popen(
+                [sys.executable, "-c", RUN, str(NOTEBOOK), output, json.dumps({**settings, **own})],
+                env={**os.environ, "OMP_NUM_THREADS": "1"},
+                stderr=subprocess.PIPE,
+                text=True,
+            )
         )
-        for machine in (0, 1)
-    ]
     for process in running:
         _, errors = process.communicate(timeout=300)
         assert process.returncode == 0, errors
-    two = json.loads((tmp_path / "two" / "manifest.json").read_text())
-    assert two["valid"]["weights"] == one["valid"]["weights"]
-    trees = [
-        lightgbm.Booster(model_file=str(tmp_path / run / "model.txt")).trees_to_dataframe()
-        for run in ("one", "two")
-    ]
+    runs = [tmp_path / name for name in ("one", "machine_0", "machine_1")]
+    trees = [lightgbm.Booster(model_file=str(run / "model.txt")).trees_to_dataframe() for run in runs]
+    predictions = [read_predictions(run)["test"]["t"] for run in runs]
     shape = ["tree_index", "node_index", "split_feature", "threshold"]
-    pd.testing.assert_frame_equal(trees[0][shape], trees[1][shape])
     assert len(trees[0]) > 4
-    scores = [read_predictions(tmp_path / run)["test"]["t"] for run in ("one", "two")]
-    np.testing.assert_allclose(scores[1], scores[0], rtol=1e-6, atol=1e-9)
+    for other in (1, 2):
+        manifest = json.loads((runs[other] / "manifest.json").read_text())
+        assert manifest["valid"]["weights"] == one["valid"]["weights"]
+        pd.testing.assert_frame_equal(trees[0][shape], trees[other][shape])
+        np.testing.assert_allclose(predictions[other], predictions[0], rtol=1e-6, atol=1e-9)
+    pd.testing.assert_frame_equal(trees[1], trees[2])
+
+
+def test_several_machines_need_a_single_objective():
+    with pytest.raises(ConfigError, match="objective: 'best' is not a single objective, as several machines"):
+        RankerConfig(machines="a:1,b:2")

@@ -4,9 +4,12 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastslow.rankers.node_layouts import LayoutStates
+from fastslow.rankers.node_layouts import LayoutStates, node_tensors, tensor_positions
 
 LAYOUTS = 4
+
+
+EVERY = node_tensors(np.arange(3))
 
 
 def draw_codes(seed, configs=7, nodes=3):
@@ -17,21 +20,23 @@ def draw_codes(seed, configs=7, nodes=3):
 @settings(max_examples=25, deadline=None)
 def test_sums_are_those_of_plain_loops_whatever_the_chunks(seed, chunk_bytes):
     codes = draw_codes(seed)
-    states = LayoutStates(codes, LAYOUTS, chunk_bytes=chunk_bytes)
+    states = LayoutStates(codes, LAYOUTS, EVERY, chunk_bytes=chunk_bytes)
     wanted = sorted({(n, *codes[c, n].tolist()) for c in range(7) for n in range(3)})
-    assert list(zip(states.node.tolist(), *states.codes.T.tolist(), strict=True)) == wanted
+    assert list(zip(states.item.tolist(), *states.codes.T.tolist(), strict=True)) == wanted
     table = np.random.default_rng(seed).integers(0, 9, (len(states), 2)).astype(float)
     sums = [sum(table[wanted.index((n, *config[n].tolist()))] for n in range(3)) for config in codes]
     np.testing.assert_array_equal(states.sum(table), sums)
+    np.testing.assert_array_equal(states.matrix() @ table, sums)
 
 
 def test_only_the_nodes_asked_for_have_states():
     codes = draw_codes(0)
-    states = LayoutStates(codes, LAYOUTS, np.array([2, 0]))
-    assert sorted(set(states.node.tolist())) == [0, 2]
+    states = LayoutStates(codes, LAYOUTS, node_tensors(np.array([2, 0])))
+    assert sorted(set(states.item.tolist())) == [0, 1]
+    assert len(states) == len({(n, *codes[c, n].tolist()) for c in range(7) for n in (2, 0)})
     ones = np.ones((len(states), 1))
     assert (states.sum(ones) == 2).all()
-    nothing = LayoutStates(codes, LAYOUTS, np.zeros(0, int))
+    nothing = LayoutStates(codes, LAYOUTS, node_tensors(np.zeros(0, int)))
     assert len(nothing) == 0 and nothing.sum(np.zeros((0, 3))).tolist() == [[0, 0, 0]] * 7
 
 
@@ -40,8 +45,22 @@ def test_only_the_nodes_asked_for_have_states():
 def test_order_and_frequency_of_configurations_change_no_state(seed):
     codes = draw_codes(seed)
     drawn = np.random.default_rng(seed).permutation([*range(7), 3, 3, 5])
-    states, again = LayoutStates(codes, LAYOUTS), LayoutStates(codes[drawn], LAYOUTS)
-    np.testing.assert_array_equal(states.node, again.node)
+    states, again = LayoutStates(codes, LAYOUTS, EVERY), LayoutStates(codes[drawn], LAYOUTS, EVERY)
+    np.testing.assert_array_equal(states.item, again.item)
     np.testing.assert_array_equal(states.codes, again.codes)
     table = np.random.default_rng(seed).random((len(states), 2))
     np.testing.assert_array_equal(states.sum(table)[drawn], again.sum(table))
+
+
+@given(st.integers(0, 10**6), st.sampled_from([1, 1 << 26]))
+@settings(max_examples=15, deadline=None)
+def test_states_of_pairs_of_tensors(seed, chunk_bytes):
+    codes = draw_codes(seed)
+    producer, consumer, role = np.array([0, 2]), np.array([1, 0]), np.array([1, 2])
+    both = np.stack([tensor_positions(producer, 0), tensor_positions(consumer, role)], 1)
+    states = LayoutStates(codes, LAYOUTS, both, chunk_bytes)
+    wanted = sorted(
+        {(p, c[producer[p], 0].item(), c[consumer[p], role[p]].item()) for c in codes for p in range(2)}
+    )
+    assert list(zip(states.item.tolist(), *states.codes.T.tolist(), strict=True)) == wanted
+    assert (states.matrix().sum(1) == 2).all()

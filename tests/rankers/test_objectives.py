@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from fastslow.rankers import objectives
 from fastslow.rankers.objectives import (
     OBJECTIVES,
-    deal_queries,
+    choose_opponents,
     difference,
     draw_pairs,
     make_dataset,
-    opponents,
+    predict_table,
     quantile_labels,
     regression_labels,
     relevance_labels,
-    score_table,
+    split_queries,
 )
 from fastslow.rankers.table import Table
 
@@ -72,7 +72,7 @@ def test_runtimes_that_float32_would_merge_keep_their_order():
 
 @pytest.mark.parametrize(("size", "queries"), [(1, 1), (10_000, 1), (10_001, 2), (25_000, 3)])
 def test_queries_deal_out_every_row_once_within_lightgbms_limit(size, queries):
-    dealt = deal_queries(size, np.random.default_rng(0))
+    dealt = split_queries(size, np.random.default_rng(0))
     assert len(dealt) == queries and max(map(len, dealt)) <= 10_000
     assert max(map(len, dealt)) - min(map(len, dealt)) <= 1
     assert sorted(np.concatenate(dealt).tolist()) == list(range(size))
@@ -123,9 +123,9 @@ def test_opponents_know_neither_order_nor_frequency(seed, most):
     rng = np.random.default_rng(seed)
     rows = rng.integers(0, 2, (9, 3)).astype(np.float32)
     drawn = rng.permutation([*range(9), *rng.integers(0, 9, 5)])
-    chosen = opponents(rows, most)
-    np.testing.assert_array_equal(chosen, opponents(rows[drawn], most))
-    np.testing.assert_array_equal(chosen, opponents(-0.0 + rows, most))
+    chosen = choose_opponents(rows, most)
+    np.testing.assert_array_equal(chosen, choose_opponents(rows[drawn], most))
+    np.testing.assert_array_equal(chosen, choose_opponents(-0.0 + rows, most))
     distinct = {tuple(row) for row in rows.tolist()}
     assert len(chosen) == len({tuple(row) for row in chosen.tolist()}) == min(most, len(distinct))
 
@@ -133,10 +133,10 @@ def test_opponents_know_neither_order_nor_frequency(seed, most):
 def test_a_pairwise_score_is_the_mean_against_the_opponents(monkeypatch):
     table = toy([7, 3])
     weights = np.array([1.0, 10.0, -2.0])
-    monkeypatch.setattr(objectives, "_SCORED_ROWS", 8)
-    scores = score_table("pairwise", table, lambda rows: rows @ weights, 4)
+    monkeypatch.setattr(objectives, "_DIFFERENCE_ROWS", 8)
+    scores = predict_table("pairwise", table, lambda rows: rows @ weights, 4)
     for name, rows in zip(table.names, table.rows, strict=True):
-        others = opponents(rows, 4)
+        others = choose_opponents(rows, 4)
         wanted = [
             np.mean([(row - o)[[0, 2]] @ weights[[0, 2]] + 10 * row[1] for o in others]) for row in rows
         ]
@@ -147,5 +147,5 @@ def test_a_pairwise_score_is_the_mean_against_the_opponents(monkeypatch):
 def test_a_score_is_low_where_a_configuration_is_fast(objective):
     table = toy([5])
     sign = -1 if objective == "lambdarank" else 1
-    scores = score_table(objective, table, lambda rows: rows[:, 0])
+    scores = predict_table(objective, table, lambda rows: rows[:, 0])
     np.testing.assert_array_equal(scores["g0"], sign * table.rows[0][:, 0])

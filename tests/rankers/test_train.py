@@ -10,10 +10,11 @@ from fastslow.core.errors import ConfigError, DataError
 from fastslow.evaluation.predictions import read_predictions
 from fastslow.features.build import FeatureConfig, build_features
 from fastslow.features.store import Features
+from fastslow.presets import PRESETS, preset_settings
 from fastslow.rankers import train
-from fastslow.rankers.config import RankerConfig
+from fastslow.rankers.config import AdditiveRankerConfig, RankerConfig
 from fastslow.rankers.fit import Training, fit, read_training
-from fastslow.rankers.objectives import OBJECTIVES
+from fastslow.rankers.objectives import OBJECTIVES, readers
 from fastslow.rankers.table import Table, read_table
 from fastslow.rankers.train import read_ranker
 from helpers.competition_files import write_data_root
@@ -59,32 +60,32 @@ def test_it_learns_a_column_that_tells_the_runtime(objective, kind):
     )
     fitted = fit(config, objective, training)
     rounds, values = zip(*fitted.history, strict=True)
-    assert max(values) > 0.8 and fitted.rounds == rounds[np.argmax(values)]
-    scores = fitted.scores(training.valid)
-    assert collection_score(kind, training.valid.labels(), scores)["mean"] == pytest.approx(max(values))
+    assert max(values) > 0.8 and fitted.best_iteration == rounds[np.argmax(values)]
+    predictions = fitted.predict(training.valid)
+    assert collection_score(kind, training.valid.labels(), predictions)["mean"] == pytest.approx(max(values))
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
-def test_scores_know_neither_order_nor_frequency_of_configurations(objective):
+def test_predictions_know_neither_order_nor_frequency_of_configurations(objective):
     training = toy_training([60, 80, 40], [50])
     fitted = fit(RankerConfig(num_iterations=5, min_data_in_leaf=2, num_threads=1), objective, training)
     valid = training.valid
     drawn = np.random.default_rng(0).permutation([*range(50), 3, 3, 3, 8])
     again = Table(valid.names, [valid.rows[0][drawn]], [valid.runtimes[0][drawn]], valid.columns)
-    np.testing.assert_array_equal(fitted.scores(again)["g0"], fitted.scores(valid)["g0"][drawn])
+    np.testing.assert_array_equal(fitted.predict(again)["g0"], fitted.predict(valid)["g0"][drawn])
 
 
-def test_contributions_add_up_to_the_score():
+def test_contributions_add_up_to_the_prediction():
     training = toy_training([60, 80], [50])
     for objective in ("lambdarank", "pairwise"):
         fitted = fit(RankerConfig(num_iterations=5, min_data_in_leaf=2, num_threads=1), objective, training)
         parts = fitted.contributions(training.valid)["g0"]
-        rest = parts.sum(1) - fitted.scores(training.valid)["g0"]
+        rest = parts.sum(1) - fitted.predict(training.valid)["g0"]
         assert parts.shape[1] == len(fitted.booster.feature_name())
         np.testing.assert_allclose(rest, rest[0], atol=1e-12)
 
 
-def test_patience_stops():
+def test_early_stopping():
     training = toy_training([60], [50])
     training.valid.runtimes[0] = training.valid.runtimes[0][::-1].copy()  # nothing to learn
     fitted = fit(
@@ -92,7 +93,16 @@ def test_patience_stops():
         "regression",
         training,
     )
-    assert len(fitted.history) == fitted.rounds + 5 < 200
+    assert len(fitted.history) == fitted.best_iteration + 5 < 200
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_tables_too_small_to_split_give_equal_predictions(objective):
+    training = toy_training([6], [5])
+    config = RankerConfig(num_iterations=9, min_data_in_leaf=10_000, num_threads=1)
+    fitted = fit(config, objective, training)
+    assert fitted.best_iteration == 0 and fitted.history == [(0, 0.0)]
+    assert not fitted.predict(training.valid)["g0"].any()
 
 
 def test_graphs_may_pass_lightgbms_longest_query():
@@ -108,12 +118,12 @@ def test_a_run_records_every_objective_and_keeps_the_best(features, tmp_path):
     assert manifest["valid"]["mean"] == manifest["objectives"][best]
     booster = lightgbm.Booster(model_file=str(tmp_path / "model.txt"))
     assert manifest["valid"]["weights"] == f"{best}, {booster.num_trees()} rounds"
-    scores = read_predictions(tmp_path)
-    recomputed = collection_score("layout", features.labels("valid"), scores["valid"])
+    predictions = read_predictions(tmp_path)
+    recomputed = collection_score("layout", features.labels("valid"), predictions["valid"])
     assert recomputed["per_graph"] == manifest["valid"]["per_graph"]
     fitted = read_ranker(tmp_path)
     np.testing.assert_allclose(
-        scores["test"]["t"], fitted.scores(read_table(features, "test"))["t"], rtol=1e-6, atol=1e-12
+        predictions["test"]["t"], fitted.predict(read_table(features, "test"))["t"], rtol=1e-6, atol=1e-12
     )
     history = pd.read_json(tmp_path / "metrics.jsonl", lines=True)
     assert history.groupby("objective")["valid"].max().to_dict() == pytest.approx(manifest["objectives"])
@@ -159,11 +169,67 @@ def test_both_searches_of_a_source_are_trained_on_without_what_is_valid_here(fea
     names = ["a", "b", "c", "layout-xla-default/a", "layout-xla-default/w"]
     assert read_training(config).train.names == names
     assert config.artifact().inputs["layout-xla-default"] == Features(folder).fingerprint
+    config = config.replace(objective="regression")
     shares = [read_training(config.replace(machines="a:1,b:2", machine=machine)) for machine in (0, 1)]
     assert [share.train.names for share in shares] == [names[::2], names[1::2]]
     assert all(share.bins.names == names for share in shares)
     with pytest.raises(DataError, match="5 train graphs with different runtimes for 6 machines"):
         read_training(config.replace(machines="a:1,b:2,c:3,d:4,e:5,f:6"))
+
+
+def test_a_program_that_is_valid_in_another_collection_is_not_trained_on(features, tmp_path):
+    root = write_data_root(tmp_path / "data", "layout:xla:default", train=("w",), valid=("a",))
+    folder = tmp_path / "layout-xla-default"
+    where = {"data_root": str(root), "folder": str(folder), "workers": 1}
+    build_features(FeatureConfig(collection="layout:xla:default", **where))
+    (tmp_path / "layout-xla-random").symlink_to(features.folder)
+    config = RankerConfig(features=str(tmp_path / "layout-xla-random"), folder=str(tmp_path / "run"))
+    assert read_training(config).train.names == ["b", "c", "layout-xla-default/w"]
+
+
+SOME_OBJECTIVES = {  # settings that only some objectives read, with a value that is not the default
+    "pairs_per_config": 4,
+    "opponents": 4,
+    "relevance_levels": 8,
+    "lambdarank_truncation_level": 9,
+}
+
+
+@pytest.mark.parametrize("objective", [*OBJECTIVES, "best"])
+@pytest.mark.parametrize("name", SOME_OBJECTIVES)
+def test_a_setting_that_the_objective_does_not_read_is_refused(name, objective):
+    changed, default = {name: SOME_OBJECTIVES[name]}, RankerConfig(objective=objective)
+    if objective == "best" or name in OBJECTIVES[objective].settings:
+        assert RankerConfig(objective=objective, **changed).identity() == default.identity() | changed
+    else:
+        assert name not in default.identity()
+        remedy = f"set it to its default {getattr(default, name)}, or choose"
+        with pytest.raises(ConfigError, match=f"{name}: .* not used with objective='{objective}': {remedy}"):
+            RankerConfig(objective=objective, **changed)
+
+
+def test_every_setting_of_some_objectives_is_declared():
+    assert set(readers()) == set(SOME_OBJECTIVES)
+    assert readers()["relevance_levels"] == ["lambdarank", "rank_xendcg"]
+
+
+@pytest.mark.parametrize(("name", "value"), [("train_on", "collection"), ("largest_nodes", 3)])
+def test_a_setting_of_layout_is_refused_for_tile(name, value, tmp_path):
+    root = write_data_root(tmp_path, "tile:xla")
+    build_features(FeatureConfig(data_root=str(root), folder=str(tmp_path / "tile"), workers=1))
+    config = RankerConfig(features=str(tmp_path / "tile"), folder=str(tmp_path / "run"))
+    assert not config.artifact().is_current()
+    with pytest.raises(ConfigError, match=f"{name}: {value!r} is not used with tile.*ranker.layout.{name}"):
+        train.train_ranker(config.replace(**{name: value}))
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("kind", ["layout", "tile"])
+def test_presets_set_nothing_that_is_not_read(preset, kind, tmp_path):
+    settings = preset_settings(preset, {}, "ranker", kind)
+    assert not (kind == "tile" and {"train_on", "largest_nodes"} & set(settings))
+    RankerConfig(**settings)
+    AdditiveRankerConfig(**preset_settings(preset, {}, "additive", "layout"))
 
 
 @pytest.mark.parametrize(
@@ -175,9 +241,9 @@ def test_both_searches_of_a_source_are_trained_on_without_what_is_valid_here(fea
         ),
         ({"train_on": "all"}, "train_on: 'all' is not one of collection, source, layout"),
         ({"machines": "here"}, "machines: 'here' is not a list host:port"),
-        ({"machines": "a:1,b:2", "machine": 2}, "machine: 2 is not from 0 to 1"),
+        ({"machines": "a:1,b:2", "machine": 2, "objective": "regression"}, "machine: 2 is not from 0 to 1"),
         ({"machine": 1}, "machine: 1 is not from 0 to 0"),
-        ({"relevance_levels": 32}, "relevance_levels: 32 is not from 2 to 31"),
+        ({"relevance_levels": 32}, "relevance_levels: 32 is not 2 or more, at most 31"),
         ({"opponents": 0}, "opponents"),
         ({"num_iterations": 0}, "num_iterations"),
         ({"early_stopping_rounds": 0}, "early_stopping_rounds"),

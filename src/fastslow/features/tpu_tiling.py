@@ -26,6 +26,7 @@ class Tiling(NamedTuple):
         volume: Number of elements.
         padded_volume: Number of elements after padding to whole tiles.
         violates: The largest dimension is larger than the minor-most one.
+        minor_axis: The minor-most axis, from 0; the last one where the layout is left to the compiler.
     """
 
     is_default: np.ndarray
@@ -36,6 +37,7 @@ class Tiling(NamedTuple):
     volume: np.ndarray
     padded_volume: np.ndarray
     violates: np.ndarray
+    minor_axis: np.ndarray
 
 
 def tile(dims: np.ndarray, layouts: np.ndarray) -> Tiling:
@@ -64,7 +66,8 @@ def tile(dims: np.ndarray, layouts: np.ndarray) -> Tiling:
     volume = num_elements(dims)
     padded_volume = volume // (minor_size * second_size) * _round_up(minor_size, LANES) * second_padded
     violates = minor_size < dims.max(-1)
-    return Tiling(is_default, fits, minor_size, second_size, second_padded, volume, padded_volume, violates)
+    sizes = (minor_size, second_size, second_padded, volume, padded_volume)
+    return Tiling(is_default, fits, *sizes, violates, minor)
 
 
 TILING_FEATURES = 8

@@ -10,6 +10,7 @@ import torch
 from fastslow.core.errors import DataError
 from fastslow.features.scaling import Scaler
 from fastslow.features.store import Features
+from fastslow.features.train_graphs import trainable
 from fastslow.networks.chunked_prediction import predict_chunks
 from fastslow.networks.devices import autocast
 from fastslow.networks.graph_batch import Batch, PreparedGraph
@@ -61,30 +62,8 @@ class GraphDataset:
         return self.graph(split, name).batch(configs, self.num_layers).to(self.device)
 
     def trainable(self) -> list[str]:
-        """Train graphs with at least two different runtimes; the others teach no order.
-
-        A program that is valid in one of the collections is trained on in none.
-
-        Raises:
-            DataError: There is none.
-        """
-        held_out = {name for source in self.sources.values() for name in source.names("valid")}
-        names = [
-            f"{slug}/{name}"
-            for slug, source in self.sources.items()
-            for name in _ordered(source)
-            if name not in held_out
-        ]
-        if not names:
-            problem = "no train graph has two configurations of different runtime"
-            folder = next(iter(self.sources.values())).folder
-            raise DataError(folder, problem, "Build the features from other programs")
-        return names
-
-
-def _ordered(features: Features) -> list[str]:
-    runtimes = features.labels("train")
-    return [name for name, runtime in runtimes.items() if runtime.min() < runtime.max()]
+        """Return the train graphs to learn from, see :func:`fastslow.features.train_graphs.trainable`."""
+        return trainable(self.sources)
 
 
 @torch.no_grad()

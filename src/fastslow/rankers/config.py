@@ -1,59 +1,183 @@
-"""Settings of the ranker notebook."""
+"""Settings of both rankers of boosted trees; the names are LightGBM's where it has one."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Le
 
+from fastslow.competition.catalog import TRAIN_ON, trained_together
 from fastslow.core.artifacts import Artifact
-from fastslow.core.settings import NonNegative, Positive, unkeyed
-from fastslow.rankers.boosting_config import BoostingConfig
-from fastslow.rankers.objectives import OBJECTIVES
+from fastslow.core.settings import (
+    AtLeastTwo,
+    Config,
+    Fraction,
+    NonNegative,
+    NonNegativeFloat,
+    Positive,
+    PositiveFloat,
+    resolve,
+    unkeyed,
+)
+from fastslow.evaluation.predictions import run_artifact
+from fastslow.features.store import Features
+from fastslow.rankers.objectives import BEST, OBJECTIVES, readers
 
 ENTRY = "fastslow.rankers.train:train_ranker"
+ADDITIVE_ENTRY = "fastslow.rankers.additive_train:train_additive_ranker"
+_LAYOUT_ONLY = ("train_on", "largest_nodes")
+
+
+class BoostingConfig(Config):
+    """Settings that both rankers share."""
+
+    renamed: ClassVar[dict[str, str]] = {
+        "rounds": "num_iterations",
+        "patience": "early_stopping_rounds",
+        "leaves": "num_leaves",
+        "min_rows": "min_data_in_leaf",
+        "column_share": "feature_fraction",
+        "row_share": "bagging_fraction",
+        "threads": "num_threads",
+        "truncation": "lambdarank_truncation_level",
+    }
+
+    features: str = unkeyed("features/sample/layout-xla-random")
+    """Features folder of the collection to learn from and to predict."""
+    folder: str = unkeyed("runs/sample/ranker-layout-xla-random-s0")
+    """Run folder to write."""
+    num_threads: NonNegative = unkeyed(0)
+    """Threads of LightGBM; 0 takes OMP_NUM_THREADS or, where that is not set, every core."""
+    seed: NonNegative = 0
+    """Seed of the sampled rows, columns, configurations and pairs."""
+    train_on: Literal[*TRAIN_ON] = "source"
+    """Collections whose train graphs are learned from: the ``collection`` alone, both searches of its
+    ``source`` (xla or nlp), or every ``layout`` collection. The features folders of the others are expected
+    beside its own; layout only."""
+    num_iterations: Positive = 500
+    """Maximum number of boosting iterations."""
+    early_stopping_rounds: Positive = 100
+    """Stop after this many iterations without a better valid score."""
+    evaluate_every: Positive = 5
+    """Iterations between two evaluations on valid."""
+    learning_rate: PositiveFloat = 0.03
+    """Shrinkage of each tree."""
+    num_leaves: AtLeastTwo = 15
+    """Maximum leaves of a tree; more fit finer and overfit sooner."""
+    min_data_in_leaf: Positive = 20
+    """Minimum rows in a leaf."""
+    feature_fraction: Fraction = 0.15
+    """Fraction of the columns sampled for each tree."""
+    bagging_fraction: Fraction = 0.8
+    """Fraction of the rows sampled for each tree."""
+    configs_per_graph: AtLeastTwo = 10_000
+    """Maximum configurations of a train graph; of a larger one that many are sampled."""
+    valid_configs: AtLeastTwo = 2000
+    """Maximum configurations of a valid graph in evaluations during training; the final score takes all."""
+
+    def run_artifact(self, model: str, entry: str) -> Artifact:
+        """Return the run folder of a model; it depends on the features of every collection learned from."""
+        own = Features(resolve(self.features))
+        return run_artifact(model, entry, self, self.folder, own, self.also().values())
+
+    def also(self) -> dict[str, Features]:
+        """Return the features of the other collections to learn from, by folder name."""
+        folder = resolve(self.features)
+        others = trained_together(Features(folder).collection, self.train_on)
+        return {other.slug: Features(folder.parent / other.slug) for other in others}
+
+    def tree_parameters(self) -> dict:
+        """Return LightGBM's parameters of the trees."""
+        return {
+            "learning_rate": self.learning_rate,
+            "num_leaves": self.num_leaves,
+            "min_data_in_leaf": self.min_data_in_leaf,
+            "min_sum_hessian_in_leaf": 1e-12,  # the weights of a graph's configurations sum to 1
+            "feature_fraction": self.feature_fraction,
+            "bagging_fraction": self.bagging_fraction,
+            "bagging_freq": 1,
+            "seed": self.seed,
+            "deterministic": True,
+            "force_col_wise": True,
+            "num_threads": self.num_threads,
+            "verbosity": -1,
+        }
 
 
 class RankerConfig(BoostingConfig):
-    """Settings of the ranker notebook; for those not described here see :class:`BoostingConfig`.
+    """Settings of the ranker notebook.
 
-    LightGBM's ranking objectives take queries of 10,000 rows: with more ``configs_per_graph``, a larger graph
-    is dealt at random into several.
+    A setting that the chosen objective or the kind of the collection does not read is refused unless it has
+    its default value. LightGBM's ranking objectives accept queries of at most 10,000 rows: with a larger
+    ``configs_per_graph``, a larger graph is split at random into several queries.
     """
 
     machines: str = unkeyed("")
-    """``host:port,host:port,...`` of machines that train together, each started with the same settings but
-    its own ``machine``; empty for one. With ``bagging_fraction`` 1, ``regression`` and ``quantile`` give the
-    model of one machine; the others draw or round by machine and come close."""
+    """Machines that train one model together, ``host:port,host:port,...``; empty for this one alone. Each
+    needs the features. Start the notebook on each within ten minutes, with the same settings and a single
+    ``objective``, but its own ``machine`` and, where they share a disk, its own ``folder``:
+    ``.venv/bin/papermill -k python3 notebooks/22_train_ranker.ipynb out.ipynb -p machines
+    10.0.0.1:12400,10.0.0.2:12400 -p machine 0 -p objective regression -p bagging_fraction 1.0``. Each of n
+    machines learns from every n-th train graph, and all write the same model. With ``bagging_fraction`` 1,
+    ``regression`` and ``quantile`` give the model of one machine; the other objectives sample or round per
+    machine and come close."""
     machine: NonNegative = unkeyed(0)
-    """Position of this machine in the list; the first one writes the run."""
-    objective: Literal[*OBJECTIVES, "best"] = "best"
-    """``regression`` (z-scored log runtime of each graph), ``quantile`` (rank in the graph), ``lambdarank``,
-    ``rank_xendcg``, ``pairwise`` (which of two is slower, from the difference of their features), or
-    ``best``: all are trained and the best on valid is kept."""
+    """Position of this machine in ``machines``."""
+    objective: Literal[*OBJECTIVES, BEST] = BEST
+    """``regression`` (z-scored log runtime per graph), ``quantile`` (rank in the graph), ``lambdarank``,
+    ``rank_xendcg``, ``pairwise`` (which of two configurations is slower, from the difference of their
+    features), or ``best``: train all and keep the one with the best valid score."""
     largest_nodes: NonNegative = 0
-    """Configurable nodes whose layouts are columns of their own, the largest first. Raise it where the graphs
-    to score are among those trained on; across programs it rather hurts."""
+    """Configurable nodes, the largest first, whose layouts become columns of their own; layout only. Raise it
+    where the graphs to predict are among those learned from; across programs it rather hurts."""
     pairs_per_config: Positive = 16
-    """Others that a train configuration is compared with (``pairwise``)."""
+    """Configurations that each train configuration is compared with (``pairwise``)."""
     opponents: Positive = 16
-    """Others that a scored configuration is compared with (``pairwise``)."""
+    """Configurations that each predicted configuration is compared with (``pairwise``)."""
     relevance_levels: Annotated[int, Ge(2), Le(31)] = 31
-    """Most levels of relevance in a graph (``lambdarank``, ``rank_xendcg``), at most 31."""
+    """Maximum relevance levels of a graph (``lambdarank``, ``rank_xendcg``)."""
     lambdarank_truncation_level: Positive = 30
-    """Places from the top whose pairs count (``lambdarank``)."""
+    """Number of top-ranked positions whose pairs count (``lambdarank``)."""
 
     def check(self) -> None:
-        """Check ranges."""
+        """Refuse machines that do not exist, and settings that the objective does not read."""
         machines = self.machines.split(",")
         named = all(machine.rpartition(":")[2].isdigit() for machine in machines)
         self.require(not self.machines or named, "machines", "a list host:port,host:port")
         self.require(0 <= self.machine < len(machines), "machine", f"from 0 to {len(machines) - 1}")
+        single = f"a single objective, as several machines need (for example {next(iter(OBJECTIVES))})"
+        self.require(not self.machines or self.objective != BEST, "objective", single)
+        for name, objectives in self._unread().items():
+            remedy = f"choose the objective {' or '.join((*objectives, BEST))}"
+            self._require_default(name, f"objective={self.objective!r}", remedy)
+
+    def identity(self) -> dict:
+        """Return the settings that change the result: those that the objective reads."""
+        unread = self._unread()
+        return {name: value for name, value in super().identity().items() if name not in unread}
 
     def artifact(self) -> Artifact:
-        """The run folder; it depends on the features."""
+        """Return the run folder; it depends on the features.
+
+        Raises:
+            ConfigError: A setting is not read for collections of this kind, and has another value than its
+                default.
+        """
+        if Features(resolve(self.features)).collection.kind != "layout":
+            for name in _LAYOUT_ONLY:
+                self._require_default(name, "tile", f"set it for layout alone (ranker.layout.{name}=...)")
         return self.run_artifact("ranker", ENTRY)
 
-    def network(self) -> dict:
-        """LightGBM's settings of the machines that train together; none for one."""
+    def _unread(self) -> dict[str, list[str]]:
+        """Return the settings that the objective does not read, each with the objectives that do."""
+        every = readers().items()
+        return {name: own for name, own in every if self.objective not in (*own, BEST)}
+
+    def _require_default(self, name: str, choice: str, remedy: str) -> None:
+        default = type(self).model_fields[name].get_default()
+        wanted = f"used with {choice}: set it to its default {default!r}, or {remedy}"
+        self.require(getattr(self, name) == default, name, wanted)
+
+    def network_parameters(self) -> dict:
+        """Return LightGBM's parameters of the machines that train together; none for a single one."""
         if not self.machines:
             return {}
         return {
@@ -65,6 +189,33 @@ class RankerConfig(BoostingConfig):
             "time_out": 10,  # minutes
         }
 
-    def trees(self) -> dict:
-        """LightGBM's settings of the trees."""
-        return {**super().trees(), "lambdarank_truncation_level": self.lambdarank_truncation_level}
+    def tree_parameters(self) -> dict:
+        """Return LightGBM's parameters of the trees."""
+        own = {"lambdarank_truncation_level": self.lambdarank_truncation_level}
+        return {**super().tree_parameters(), **own}
+
+
+class AdditiveRankerConfig(BoostingConfig):
+    """Settings of the additive ranker's notebook; layout only.
+
+    The rows of its trees are states, and ``learning_rate`` scales the joint step of a tree's leaves.
+    """
+
+    folder: str = unkeyed("runs/sample/additive-layout-xla-random-s0")
+    num_iterations: Positive = 300
+    evaluate_every: Positive = 10
+    learning_rate: Fraction = 0.1
+    feature_fraction: Fraction = 0.3
+    configs_per_graph: AtLeastTwo = 1000
+    ridge: NonNegativeFloat = 1.0
+    """Penalty on a leaf's squared value, in units of its own curvature; more is smoother."""
+
+    def artifact(self) -> Artifact:
+        """Return the run folder; it depends on the features.
+
+        Raises:
+            ConfigError: The features are not of a layout collection.
+        """
+        kind = Features(resolve(self.features)).collection.kind
+        self.require(kind == "layout", "features", "a features folder of a layout collection")
+        return self.run_artifact("additive ranker", ADDITIVE_ENTRY)

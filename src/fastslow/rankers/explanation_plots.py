@@ -1,4 +1,4 @@
-"""The plots of the notebook that explains a ranker; each returns a figure."""
+"""Plots of the notebook that explains a ranker; each function returns a figure."""
 
 import numpy as np
 import pandas as pd
@@ -20,22 +20,22 @@ def _bars(axes, names, values, colour, **options) -> None:
 
 
 def plot_importances(explanation: Explanation) -> Figure:
-    """Share of the gain by column, and the fall of the valid score when a feature is shuffled."""
+    """Plot each column's share of the gain, and the drop of the valid score when a feature is shuffled."""
     top = explanation.config.columns
     gain, drop = explanation.gain.head(top)[::-1], explanation.permutation().head(top)[::-1]
     figure = Figure(figsize=(12, 1.5 + 0.27 * max(len(gain), len(drop))), layout="constrained")
     left, right = figure.subplots(1, 2)
     _bars(left, gain["column"], 100 * gain["gain"], "#e08214")
-    left.set(title="what the trees split on", xlabel="share of the gain, %")
+    left.set(title="what the trees split on", xlabel="share of the total gain, %")
     _bars(right, drop["column"], drop["drop"], "#35978f", xerr=drop["spread"], ecolor="0.4", capsize=2)
     right.axvline(0, color="black", linewidth=0.8)
-    right.set(title="what the valid score needs", xlabel="fall of the score when shuffled")
+    right.set(title="what the valid score needs", xlabel="drop of the valid score when shuffled")
     figure.suptitle(f"{explanation.fitted.objective} ranker of {explanation.features.collection.name}")
     return figure
 
 
 def plot_contributions(explanation: Explanation) -> Figure:
-    """SHAP values of one graph: a dot a configuration, right is slower, coloured by the feature's value."""
+    """Plot the SHAP values of one graph: a dot per configuration, slower to the right, coloured by value."""
     table = explanation.contributions.iloc[:, : explanation.config.columns]
     table = table - table.mean()
     rows = dict(zip(explanation.table.columns, explanation.one_graph.rows[0].T, strict=True))
@@ -51,7 +51,7 @@ def plot_contributions(explanation: Explanation) -> Figure:
     axes.set_ylim(-0.6, table.shape[1] - 0.4)
     axes.grid(axis="x", alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.set(title=explanation.name, xlabel="← faster     contribution to the score     slower →")
+    axes.set(title=explanation.name, xlabel="← faster     contribution to the prediction     slower →")
     bar = figure.colorbar(ScalarMappable(Normalize(0, 1), "viridis"), ax=axes, ticks=[0, 1], pad=0.01)
     bar.ax.set_yticklabels(["low", "high"])
     bar.set_label("value of the feature", labelpad=-12)
@@ -59,7 +59,7 @@ def plot_contributions(explanation: Explanation) -> Figure:
 
 
 def plot_layout_effects(explanation: Explanation) -> Figure:
-    """The layouts of one graph that the ranker takes to be the slowest and the fastest."""
+    """Plot the layouts of one graph that the ranker predicts to be the slowest and the fastest."""
     effects = explanation.layout_effects()
     half = min(explanation.config.columns, len(effects) // 2)
     shown = pd.concat([effects.head(half), effects.tail(half)])[::-1]
@@ -71,7 +71,7 @@ def plot_layout_effects(explanation: Explanation) -> Figure:
     _bars(axes, names, shown["effect"], np.where(shown["effect"] > 0, _SLOWER, _FASTER))
     axes.axvline(0, color="black", linewidth=0.8)
     axes.set(
-        title=f"{explanation.name}\nlayouts {{minor to major}} that go with slow (red) and fast (blue)",
-        xlabel="score with the layout less without it, standard deviations",
+        title=f"{explanation.name}\nlayouts {{minor to major}} predicted slow (red) and fast (blue)",
+        xlabel="prediction with minus without the layout, standard deviations",
     )
     return figure

@@ -1,4 +1,4 @@
-"""What a ranker has learnt: which columns it needs, and which layouts it takes to make a program slow."""
+"""What a ranker has learned: which columns it needs, and which layouts it predicts to be slow."""
 
 from functools import cached_property
 
@@ -11,11 +11,11 @@ from fastslow.competition.schema import ROLES
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.settings import AtLeastTwo, Config, Positive, resolve, unkeyed
 from fastslow.features.store import Features, Graph
+from fastslow.features.train_graphs import draw_configs
 from fastslow.rankers.fit import Fitted
 from fastslow.rankers.table import Table, read_table
 from fastslow.rankers.table_features import ABOVE_LEAST, CONTEXT
 from fastslow.rankers.train import importance, read_ranker
-from fastslow.rankers.train_graphs import draw_configs
 
 
 class ExplainConfig(Config):
@@ -24,22 +24,25 @@ class ExplainConfig(Config):
     run: str = unkeyed("runs/sample/ranker-layout-xla-random-s0")
     """Run folder of a ranker."""
     features: str = unkeyed("features/sample/layout-xla-random")
-    """Features folder that it was trained on."""
+    """Features folder of the collection that it predicts."""
     graph: str = ""
-    """Graph of the valid split to look at; empty for the first one."""
+    """Graph of the valid split to explain; empty for the first one."""
     configs: AtLeastTwo = 300
-    """Most configurations of a graph that are looked at, drawn at random."""
+    """Maximum configurations of a graph; of a larger one that many are sampled."""
     columns: Positive = 15
-    """Columns shown, the most important first."""
+    """Number of columns shown, the most important first."""
     repeats: Positive = 5
-    """Permutations of each column."""
+    """Number of permutations of each column."""
 
 
 class Explanation:
-    """A ranker beside the valid graphs it is explained on.
+    """A ranker with the valid graphs on which it is explained.
 
     Args:
         config: Settings.
+
+    Raises:
+        ConfigError: The collection has no valid graph of the name in the settings.
     """
 
     def __init__(self, config: ExplainConfig):
@@ -47,7 +50,7 @@ class Explanation:
         self.features = Features(resolve(config.features))
         self.fitted: Fitted = read_ranker(resolve(config.run))
         nodes = read_manifest(resolve(config.run))["settings"]["largest_nodes"]
-        table = read_table(self.features, "valid", most=config.configs, largest_nodes=nodes)
+        table = read_table(self.features, "valid", max_configs=config.configs, largest_nodes=nodes)
         self.table: Table = table.select(self.fitted.booster.feature_name())
         known = self.features.names("valid")
         self.name = config.graph or known[0]
@@ -55,23 +58,24 @@ class Explanation:
 
     @cached_property
     def gain(self) -> pd.DataFrame:
-        """Total gain of the splits by column, most first: ``column``, ``gain`` (share of the whole)."""
-        table = importance(self.fitted.booster, self.fitted.rounds)
+        """Share of each column in the total gain of the splits, largest first: ``column``, ``gain``."""
+        table = importance(self.fitted.booster, self.fitted.best_iteration)
         return table.assign(gain=table["gain"] / max(table["gain"].sum(), 1e-300))
 
     def permutation(self) -> pd.DataFrame:
-        """How much the valid score falls when a feature is shuffled among the configurations of each graph.
+        """Measure how much the valid score drops when a feature is shuffled within each graph.
 
-        A feature and the same less the graph's least are shuffled together. Features without gain, and those
-        that are the same for a whole graph, are left out.
+        This is permutation importance (Breiman, "Random Forests", 2001). A feature and its min-subtracted
+        column are shuffled together. Features without gain, and those that are constant within a graph, are
+        left out.
 
         Returns:
-            ``column``, ``drop`` (mean over repeats) and ``spread`` (their standard deviation), most first.
+            ``column``, ``drop`` (mean over repeats) and ``spread`` (standard deviation), largest drop first.
         """
         kind, labels = self.features.collection.kind, self.table.labels()
 
         def valid_score(table: Table) -> float:
-            return collection_score(kind, labels, self.fitted.scores(table))["mean"]
+            return collection_score(kind, labels, self.fitted.predict(table))["mean"]
 
         whole = valid_score(self.table)
         used = self.gain.loc[self.gain["gain"] > 0, "column"].str.removesuffix(ABOVE_LEAST)
@@ -96,21 +100,21 @@ class Explanation:
 
     @cached_property
     def one_graph(self) -> Table:
-        """The table of the graph that is looked at."""
+        """The table of the graph that is explained."""
         place = self.table.names.index(self.name)
         parts = [[values[place]] for values in (self.table.names, self.table.rows, self.table.runtimes)]
         return Table(*parts, self.table.columns)
 
     @cached_property
-    def scores(self) -> np.ndarray:
-        """Scores of the graph's configurations, ``(C,)``: higher is slower."""
-        return self.fitted.scores(self.one_graph)[self.name]
+    def predictions(self) -> np.ndarray:
+        """Predictions ``(C,)`` of the graph's configurations; higher is slower."""
+        return self.fitted.predict(self.one_graph)[self.name]
 
     @cached_property
     def contributions(self) -> pd.DataFrame:
-        """SHAP values of the graph's configurations: a row a configuration, a column a feature, most first.
+        """SHAP values of the graph: one row per configuration, one column per feature, most important first.
 
-        A feature and the same less the graph's least are added up; what is the same for all is left out.
+        Those of a feature and its min-subtracted column are added up; constant features are left out.
         """
         values = self.fitted.contributions(self.one_graph)[self.name]
         names = pd.Index(self.table.columns).str.removesuffix(ABOVE_LEAST)
@@ -118,28 +122,28 @@ class Explanation:
         table = table.loc[:, ~table.columns.str.startswith(CONTEXT)]
         return table[(table - table.mean()).abs().mean().sort_values(ascending=False, kind="stable").index]
 
-    def layout_effects(self, least: int = 3) -> pd.DataFrame:
-        """How much slower the ranker takes the graph to be with a layout than without it.
+    def layout_effects(self, min_configs: int = 3) -> pd.DataFrame:
+        """Compare the mean prediction of configurations with and without each layout.
 
         Args:
-            least: Fewest configurations with and without a layout for it to be told.
+            min_configs: Minimum configurations both with and without a layout for it to be listed.
 
         Returns:
-            A row a node, tensor and layout, slowest first: ``node``, ``opcode``, ``tensor``, ``sizes``,
+            One row per node, tensor and layout, slowest first: ``node``, ``opcode``, ``tensor``, ``sizes``,
             ``layout`` (minor to major, ``default`` where left to the compiler), ``configs`` that have it and
-            ``effect``, mean score with it less that without, in standard deviations of the graph's scores.
+            ``effect``, mean prediction with it minus without it, in standard deviations of the predictions.
         """
         graph = self.features.graph("valid", self.name)
         chosen = draw_configs(len(graph.config_row), self.config.configs, 0, self.name)
-        score = (self.scores - self.scores.mean()) / max(self.scores.std(), 1e-12)
+        predicted = (self.predictions - self.predictions.mean()) / max(self.predictions.std(), 1e-12)
         codes = np.asarray(graph.codes)[graph.config_row[chosen]]
         rows = []
         for node, role in np.argwhere(graph.tensor_sizes[..., 0] > 0):
             own = codes[:, node, role]
             for code in np.unique(own):
                 has = own == code
-                if min(has.sum(), (~has).sum()) >= least:
-                    effect = score[has].mean() - score[~has].mean()
+                if min(has.sum(), (~has).sum()) >= min_configs:
+                    effect = predicted[has].mean() - predicted[~has].mean()
                     facts = _describe(graph, node, role, code)
                     rows.append({**facts, "configs": has.sum(), "effect": effect})
         names = ["node", "opcode", "tensor", "sizes", "layout", "configs", "effect"]
@@ -148,7 +152,7 @@ class Explanation:
 
 
 def _describe(graph: Graph, node: int, role: int, code: int) -> dict:
-    """A tensor and a layout in words."""
+    """Describe a tensor and a layout in words."""
     layout = [str(axis) for axis in graph.layouts[code] if axis >= 0]
     return {
         "node": int(graph.config_index[node]),

@@ -1,33 +1,33 @@
-"""Boosting of a ranker: one loop for all objectives, in one process or on several machines."""
+"""Fit the LightGBM ranker with one objective, on one machine or several."""
 
 from dataclasses import dataclass
 
 import lightgbm
 import numpy as np
 
-from fastslow.competition.metrics import collection_score
 from fastslow.core.errors import DataError
 from fastslow.core.progress import Report
 from fastslow.core.settings import resolve
 from fastslow.features.store import Features
+from fastslow.features.train_graphs import trainable
+from fastslow.rankers.boosting import History, best_iteration, boost, predict_trees
 from fastslow.rankers.config import RankerConfig
-from fastslow.rankers.objectives import OBJECTIVES, make_dataset, score_table
+from fastslow.rankers.objectives import OBJECTIVES, make_dataset, predict_table
 from fastslow.rankers.table import Table, read_table
 from fastslow.rankers.table_features import ABOVE_LEAST
-from fastslow.rankers.train_graphs import trainable
 
-BIN_ROWS = 50_000  # rows that the bins are made from, of all graphs together
+BIN_ROWS = 50_000  # rows of all graphs together from which LightGBM's feature bins are made
 
 
 @dataclass(frozen=True)
 class Training:
-    """What a ranker is fitted on.
+    """The tables that a ranker is fitted on.
 
     Args:
         kind: ``layout`` or ``tile``.
-        train: Rows to fit: of several machines this one's graphs.
-        bins: Rows of all train graphs that the bins of the columns are made from, the same on every machine.
-        valid: Rows to stop on.
+        train: Rows to fit; with several machines, those of this machine's graphs.
+        bins: Rows of all train graphs from which the feature bins are made, the same on every machine.
+        valid: Rows for early stopping.
     """
 
     kind: str
@@ -37,26 +37,26 @@ class Training:
 
 
 def read_training(config: RankerConfig) -> Training:
-    """The rows that the settings name; of several machines, the graphs are dealt in turn.
+    """Read the tables that the settings name; with several machines, each takes every n-th train graph.
 
     Raises:
-        DataError: No train graph has two configurations of different runtime.
+        DataError: No train graph can be learned from, or there are fewer of them than machines.
     """
     features, also = Features(resolve(config.features)), config.also()
-    names = trainable(features, also)
+    names = trainable({"": features, **also})
     machines = config.machines.count(",") + 1
     if len(names) < machines:
         problem = f"{len(names)} train graphs with different runtimes for {machines} machines"
         raise DataError(features.folder, problem, "Train on other programs, or on fewer machines")
     options = {"also": also, "seed": config.seed, "largest_nodes": config.largest_nodes}
+    own = names[config.machine :: machines]
     bin_rows = min(config.configs_per_graph, max(2, BIN_ROWS // len(names)))
+    largest_nodes, valid_configs = config.largest_nodes, config.valid_configs
     return Training(
         kind=features.collection.kind,
-        train=read_table(
-            features, "train", names[config.machine :: machines], most=config.configs_per_graph, **options
-        ),
-        bins=read_table(features, "train", names, most=bin_rows, **options),
-        valid=read_table(features, "valid", most=config.valid_configs, largest_nodes=config.largest_nodes),
+        train=read_table(features, "train", own, max_configs=config.configs_per_graph, **options),
+        bins=read_table(features, "train", names, max_configs=bin_rows, **options),
+        valid=read_table(features, "valid", max_configs=valid_configs, largest_nodes=largest_nodes),
     )
 
 
@@ -66,45 +66,58 @@ class Fitted:
 
     Args:
         objective: One of ``OBJECTIVES``.
-        booster: The trees, those beyond the best round included.
-        rounds: The best round.
-        history: (round, valid score) of every evaluation.
-        opponents: Configurations that each is compared with (``pairwise``).
+        booster: The trees, those after the best iteration included.
+        best_iteration: Number of trees that are used.
+        history: (iteration, valid score) of every evaluation.
+        opponents: Configurations that each predicted one is compared with (``pairwise``).
     """
 
     objective: str
     booster: lightgbm.Booster
-    rounds: int
-    history: list[tuple[int, float]]
+    best_iteration: int
+    history: History
     opponents: int
 
-    def scores(self, table: Table) -> dict[str, np.ndarray]:
-        """Scores by graph, ``(C,)`` float64 each, lower = predicted faster."""
-        return booster_predictions(self.objective, self.booster, table, self.opponents, 0, self.rounds)
+    def predict(self, table: Table) -> dict[str, np.ndarray]:
+        """Return predictions ``(C,)`` float64 per graph, lower = predicted faster."""
+        return booster_predictions(
+            self.objective, self.booster, table, self.opponents, 0, self.best_iteration
+        )
 
     def contributions(self, table: Table) -> dict[str, np.ndarray]:
-        """SHAP values by graph, ``(C, F)`` of each column of the booster; they add up to score + constant."""
+        """Return the SHAP values ``(C, F)`` of the booster's columns per graph.
 
-        def predict(rows: np.ndarray) -> np.ndarray:
-            return self.booster.predict(rows, pred_contrib=True, num_iteration=self.rounds)[:, :-1]
+        They are TreeSHAP's (Lundberg et al., arXiv 1802.03888) and add up to the prediction minus a constant.
+        """
+
+        def shap_values(rows: np.ndarray) -> np.ndarray:
+            return self.booster.predict(rows, pred_contrib=True, num_iteration=self.best_iteration)[:, :-1]
 
         table = table.select(self.booster.feature_name())
-        return score_table(self.objective, table, predict, self.opponents)
+        return predict_table(self.objective, table, shap_values, self.opponents)
 
 
 def booster_predictions(
-    objective: str, booster: lightgbm.Booster, table: Table, opponents: int, start: int, rounds: int
+    objective: str,
+    booster: lightgbm.Booster,
+    table: Table,
+    opponents: int,
+    start_iteration: int,
+    num_iteration: int,
 ) -> dict[str, np.ndarray]:
-    """Scores by graph from the trees of some rounds; those of consecutive rounds add up."""
+    """Return predictions ``(C,)`` per graph of some of the trees; those of consecutive trees add up."""
 
-    def predict(rows: np.ndarray) -> np.ndarray:
-        return booster.predict(rows, raw_score=True, start_iteration=start, num_iteration=rounds)
+    def raw_output(rows: np.ndarray) -> np.ndarray:
+        return predict_trees(booster, rows, start_iteration, num_iteration)
 
-    return score_table(objective, table.select(booster.feature_name()), predict, opponents)
+    return predict_table(objective, table.select(booster.feature_name()), raw_output, opponents)
 
 
 def columns_for(objective: str, columns: list[str]) -> list[str]:
-    """The columns that an objective uses: in a difference, what is less the graph's least is said twice."""
+    """Return the columns that an objective uses.
+
+    Drop min-subtracted columns from pairwise tables: differences make them redundant.
+    """
     if OBJECTIVES[objective].label is not None:
         return columns
     return [column for column in columns if not column.endswith(ABOVE_LEAST)]
@@ -116,38 +129,29 @@ def fit(config: RankerConfig, objective: str, training: Training, report: Report
     Args:
         config: Settings.
         objective: One of ``OBJECTIVES``.
-        training: Rows to fit and to stop on.
-        report: Told the round and the latest valid score after every round.
+        training: Rows to fit, and rows for early stopping.
+        report: Called with the iteration and the latest valid score after every iteration.
     """
     columns = columns_for(objective, training.train.columns)
     train, bins, valid = (t.select(columns) for t in (training.train, training.bins, training.valid))
-    drawn = {
+    options = {
         "seed": config.seed,
         "pairs_per_config": config.pairs_per_config,
-        "levels": config.relevance_levels,
+        "relevance_levels": config.relevance_levels,
     }
     parameters = {
-        **config.trees(),
-        **config.network(),
+        **config.tree_parameters(),
+        **config.network_parameters(),
         "objective": OBJECTIVES[objective].lightgbm,
         "metric": "None",
     }
-    reference = make_dataset(bins, objective, **drawn).construct()
-    data = make_dataset(train, objective, **drawn, reference=reference)
-    booster = lightgbm.Booster(parameters, data)
-    scores = {name: np.zeros(size) for name, size in zip(valid.names, valid.sizes, strict=True)}
-    history: list[tuple[int, float]] = []
-    best = done = 0
-    for round_ in range(1, config.num_iterations + 1):
-        stuck = booster.update()
-        if round_ % config.evaluate_every == 0 or round_ == config.num_iterations or stuck:
-            new = booster_predictions(objective, booster, valid, config.opponents, done, round_ - done)
-            scores = {name: scores[name] + new[name] for name in scores}
-            done = round_
-            history.append((round_, collection_score(training.kind, valid.labels(), scores)["mean"]))
-            best = max(history, key=lambda entry: entry[1])[0]
-        if report:
-            report(round_, history[-1][1] if history else np.nan)
-        if stuck or done - best >= config.early_stopping_rounds:
-            break
-    return Fitted(objective, booster, best, history, config.opponents)
+    reference = make_dataset(bins, objective, **options).construct()
+    booster = lightgbm.Booster(parameters, make_dataset(train, objective, **options, reference=reference))
+
+    def predict_valid(start_iteration: int, num_iteration: int) -> dict[str, np.ndarray]:
+        return booster_predictions(
+            objective, booster, valid, config.opponents, start_iteration, num_iteration
+        )
+
+    history = boost(config, booster.update, predict_valid, training.kind, valid.labels(), report)
+    return Fitted(objective, booster, best_iteration(history), history, config.opponents)

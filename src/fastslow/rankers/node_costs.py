@@ -1,18 +1,16 @@
 """What a configurable node costs under its layouts: tiles, work on padding, reordered and moved bytes.
 
-Everything is computed per distinct (node, layouts) state
-(:class:`fastslow.rankers.node_layouts.LayoutStates`), a few thousand times a graph, and summed for its
-configurations.
+Everything is computed per distinct combination of layouts of a node
+(:class:`fastslow.rankers.node_layouts.LayoutStates`), a few thousand per graph, and summed per configuration.
 """
 
 import numpy as np
 
 from fastslow.competition import node_columns
 from fastslow.competition.opcodes import CONVOLUTION, DOT, RESHAPE
-from fastslow.competition.schema import ROLES
+from fastslow.competition.schema import LAYOUT_WIDTH, ROLES
 from fastslow.features.store import Graph
-from fastslow.features.tpu_tiling import LANES, tile
-from fastslow.rankers.node_layouts import LayoutStates
+from fastslow.features.tpu_tiling import LANES, Tiling, tile
 
 KINDS = {"convolution": CONVOLUTION, "dot": DOT, "reshape": RESHAPE}
 BINS = {
@@ -25,33 +23,49 @@ BINS = {
     },
     "second_minor": {"1": (1, 1), "2_to_7": (2, 7), "8_up": (8, np.inf)},
 }
-"""Least and most size of the minor-most and of the second-minor dimension, by name of the bin."""
-_FEATURE_AXES = ("minor_batch", "minor_feature", "minor_spatial")
-_KERNEL_AXES = ("minor_input_feature", "minor_output_feature", "minor_spatial")
-_PLAIN_AXES = ("minor_last", "minor_second_last", "minor_other")
-_CONVOLUTION_AXES = (
+"""Minimum and maximum size of the minor-most and of the second-minor dimension, by name of the bin."""
+CONVOLUTION_AXES = (
     (node_columns.OUTPUT_BATCH, node_columns.OUTPUT_FEATURE),
     (node_columns.INPUT_BATCH, node_columns.INPUT_FEATURE),
     (node_columns.KERNEL_INPUT_FEATURE, node_columns.KERNEL_OUTPUT_FEATURE),
 )
+"""Columns of ``node_feat`` that name the first and second special axis of a convolution's three tensors."""
+_FEATURE_AXES = ("minor_batch", "minor_feature", "minor_spatial")
+_KERNEL_AXES = ("minor_input_feature", "minor_output_feature", "minor_spatial")
+_PLAIN_AXES = ("minor_last", "minor_second_last", "minor_other")
+
+
+def tensor_bytes(graph: Graph) -> np.ndarray:
+    """Return the bytes ``(K, 3)`` int64 of each configurable tensor, unpadded; 0 where there is none."""
+    dims = graph.tensor_sizes.astype(np.int64)
+    return np.where(dims > 0, dims, 1).prod(2) * (dims[..., 0] > 0) * graph.tensor_bytes
+
+
+def paired_tensors(graph: Graph) -> np.ndarray:
+    """Return whether another configurable node has a layout for the same tensor, ``(K, 3)`` bool."""
+    paired = np.zeros((len(graph.config_index), len(ROLES)), bool)
+    producer, consumer, role = graph.pairs.T
+    paired[producer, 0] = True
+    paired[consumer, role] = True
+    return paired
 
 
 def node_flops(graph: Graph) -> np.ndarray:
-    """Floating-point operations of each configurable node, ``(K,)`` float64; 0 for a reshape.
+    """Estimate the floating-point operations of each configurable node, ``(K,)`` float64; 0 for a reshape.
 
     A convolution: twice the output's elements times the kernel's elements per output feature (which counts
-    window and feature groups). A dot: twice batch x rows x columns x contracted size, of which the sizes of
-    the three tensors tell the product; there is taken to be one contracted dimension, or, where the sizes
-    contradict that, no batch dimension.
+    window and feature groups). A dot: twice batch x rows x columns x contracted size, from the product of the
+    sizes of the three tensors. The npz does not name the contracted dimensions: one is assumed, or, where the
+    sizes contradict that, no batch dimension.
     """
     dims = graph.tensor_sizes.astype(np.float64)
     kind = graph.node_opcode[graph.config_index]
     volume = np.where(dims > 0, dims, 1).prod(2)
-    axis = graph.node_feat[graph.config_index, node_columns.KERNEL_OUTPUT_FEATURE].astype(np.int64).clip(0, 5)
-    features = np.take_along_axis(dims[:, 2], axis[:, None], 1)[:, 0].clip(1)
+    axis = graph.node_feat[graph.config_index, node_columns.KERNEL_OUTPUT_FEATURE].astype(np.int64)
+    features = np.take_along_axis(dims[:, 2], axis.clip(0, LAYOUT_WIDTH - 1)[:, None], 1)[:, 0].clip(1)
     rank = (dims > 0).sum(2)
     batches = (rank[:, 1] + rank[:, 2] - rank[:, 0] - 2)[:, None]
-    batch = np.where((np.arange(6) < batches) & (dims[:, 0] > 0), dims[:, 0], 1).prod(1)
+    batch = np.where((np.arange(LAYOUT_WIDTH) < batches) & (dims[:, 0] > 0), dims[:, 0], 1).prod(1)
     product = volume.prod(1)
     work = np.sqrt(product / batch)
     work = np.where((work == np.rint(work)) & ((volume % batch[:, None]) == 0).all(1), work, np.sqrt(product))
@@ -61,11 +75,12 @@ def node_flops(graph: Graph) -> np.ndarray:
 
 
 def strides(dims: np.ndarray, layouts: np.ndarray) -> np.ndarray:
-    """How many elements apart two neighbours along each axis lie, without padding.
+    """Return the distance in elements between neighbours along each axis, without padding.
 
     Args:
         dims: (..., 6) int64 sizes, 0-padded.
-        layouts: (..., 6) minor to major, -1 padded; axes that it does not name follow in row-major order.
+        layouts: (..., 6) minor to major, -1 padded; axes that a layout does not name follow in row-major
+            order.
 
     Returns:
         (..., 6) int64, of broadcast leading shape; meaningless beyond the rank.
@@ -80,16 +95,24 @@ def strides(dims: np.ndarray, layouts: np.ndarray) -> np.ndarray:
 
 
 def _places(layouts: np.ndarray) -> np.ndarray:
-    """Place of each axis from minor to major, (..., 6); axes that no layout names follow, last first."""
-    axes = np.arange(6)
+    """Return the place (..., 6) of each axis from minor to major; axes not named follow, last first."""
+    axes = np.arange(LAYOUT_WIDTH)
     named = np.asarray(layouts)[..., None, :] == axes[:, None]  # axis by place
-    return np.where(named.any(-1), named.argmax(-1), 11 - axes)
+    return np.where(named.any(-1), named.argmax(-1), 2 * LAYOUT_WIDTH - 1 - axes)
 
 
 def is_reordered(dims: np.ndarray, layouts: np.ndarray) -> np.ndarray:
-    """Whether the elements lie in another order than row-major, (...) bool; axes of size 1 do not count."""
+    """Return whether the elements are stored in another order than row-major; axes of size 1 do not count.
+
+    Args:
+        dims: (..., 6) sizes, 0-padded.
+        layouts: (..., 6) minor to major, -1 padded.
+
+    Returns:
+        (...) bool, of broadcast leading shape.
+    """
     counts = np.asarray(dims) > 1
-    place = np.where(counts, _places(layouts), 12)
+    place = np.where(counts, _places(layouts), 2 * LAYOUT_WIDTH)
     least_before = np.minimum.accumulate(place, -1)[..., :-1]
     return (counts[..., 1:] & (place[..., 1:] > least_before)).any(-1)
 
@@ -97,10 +120,10 @@ def is_reordered(dims: np.ndarray, layouts: np.ndarray) -> np.ndarray:
 def is_bitcast(
     dims: np.ndarray, layouts: np.ndarray, new_dims: np.ndarray, new_layouts: np.ndarray
 ) -> np.ndarray:
-    """Whether a reshape leaves every element where it is, padding apart.
+    """Return whether a reshape leaves every element in place, padding aside.
 
-    Conservative: False where the row-major strides of the two shapes do not divide one another (6 by 4 to 8
-    by 3, say) and a layout is not row-major, which may be a bitcast all the same.
+    Conservative: False where the row-major strides of the two shapes do not divide one another (for example 6
+    by 4 to 8 by 3) and a layout is not row-major, although that may be a bitcast too.
 
     Args:
         dims: (n, 6) sizes before, 0-padded.
@@ -112,9 +135,9 @@ def is_bitcast(
         (n,) bool.
     """
     sides = [(dims, layouts), (new_dims, new_layouts)]
-    # An element's place is linear in its digits. Where the row-major strides of both shapes divide one
-    # another they are the weights of digits that both share, and one element per digit is enough to look at.
-    suffixes = [strides(sizes, np.full(6, -1)) for sizes, _ in sides]
+    # The address of an element is linear in its digits. Where the row-major strides of both shapes divide one
+    # another they are the weights of digits that both share, and one element per digit is enough to compare.
+    suffixes = [strides(sizes, np.full(LAYOUT_WIDTH, -1)) for sizes, _ in sides]
     weights = np.sort(np.concatenate(suffixes, 1), axis=1)
     shares_digits = (weights[:, 1:] % weights[:, :-1] == 0).all(1)
     places = []
@@ -127,9 +150,9 @@ def is_bitcast(
 
 
 def _minor_axis_role(graph: Graph, nodes: np.ndarray, role: int, kind: str, minor: np.ndarray) -> np.ndarray:
-    """0, 1 or 2: what the minor-most axis is to the operation, in the order of :func:`axis_names`."""
+    """Return what the minor-most axis is to the operation: 0, 1 or 2, in the order of :func:`axis_names`."""
     if kind == "convolution":
-        first, second = graph.node_feat[graph.config_index[nodes]][:, _CONVOLUTION_AXES[role]].T
+        first, second = graph.node_feat[graph.config_index[nodes]][:, CONVOLUTION_AXES[role]].T
     else:
         rank = (graph.tensor_sizes[nodes, role] > 0).sum(-1)
         first, second = rank - 1, rank - 2
@@ -137,45 +160,49 @@ def _minor_axis_role(graph: Graph, nodes: np.ndarray, role: int, kind: str, mino
 
 
 def axis_names(kind: str, role: str) -> tuple[str, str, str]:
-    """Names of what the minor-most axis may be: of a convolution's tensor, or counted from the last."""
+    """Return names of what the minor-most axis may be: a convolution's batch, say, or the last axis."""
     if kind != "convolution":
         return _PLAIN_AXES
     return _KERNEL_AXES if role == "kernel" else _FEATURE_AXES
 
 
 def roles_of(kind: str) -> tuple[str, ...]:
-    """Tensors that a configuration arranges for an operation of this kind."""
+    """Return the tensors that a configuration gives a layout for an operation of this kind."""
     return ROLES[:2] if kind == "reshape" else ROLES
 
 
-def state_terms(graph: Graph, kind: str, states: LayoutStates) -> tuple[np.ndarray, list[str]]:
-    """What every state of the nodes of one kind adds to the sums of a configuration.
+def state_terms(graph: Graph, kind: str, node: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, list[str]]:
+    """Compute what every state of the nodes of one kind adds to the sums of a configuration.
 
     A tensor of unknown shape, or whose layout does not fit it, adds nothing; one left to the compiler counts
     as row-major.
 
     Args:
-        graph: The graph.
+        graph: A layout graph.
         kind: One of ``KINDS``.
-        states: States of its nodes of this kind.
+        node: ``(S,)`` position of the node of each state.
+        codes: ``(S, 3)`` its layouts, positions in ``graph.layouts``.
 
     Returns:
-        (S, F) float64 and the F names; a name that ends in ``_bytes`` or ``_flops`` is in that unit, the
+        ``(S, F)`` float64 and the F names; a name that ends in ``_bytes`` or ``_flops`` is in that unit, the
         others count tensors or nodes.
     """
-    names, flops = roles_of(kind), node_flops(graph)[states.node]
-    dims = graph.tensor_sizes[states.node, : len(names)].astype(np.int64)  # (S, roles, 6)
-    layouts = graph.layouts[states.codes[:, : len(names)]].astype(np.int64)
-    minor = np.where(layouts[..., 0] < 0, (dims > 0).sum(-1) - 1, layouts[..., 0])
-    size = graph.tensor_bytes[states.node, : len(names)]
-    every = _tensor_terms(dims, layouts, size, ~_paired(graph)[states.node, : len(names)])
-    there, padded_flops = every.pop("there"), every.pop("padded_over_volume") * flops[:, None]
+    names, flops = roles_of(kind), node_flops(graph)[node]
+    dims = graph.tensor_sizes[node, : len(names)].astype(np.int64)  # (S, roles, 6)
+    layouts = graph.layouts[codes[:, : len(names)]].astype(np.int64)
+    tiling = tile(dims, layouts)
+    there = tiling.fits & (dims[..., 0] > 0)
+    unpaired = ~paired_tensors(graph)[node, : len(names)]
+    every = _tensor_terms(
+        tiling, graph.tensor_bytes[node, : len(names)], is_reordered(dims, layouts), unpaired
+    )
     every = {term: values * there for term, values in every.items()}
+    padded_flops = tiling.padded_volume / tiling.volume * flops[:, None]
     terms: dict[str, np.ndarray] = {}
     minor_roles = []
     for role, name in enumerate(names):
         own = {term: values[:, role] for term, values in every.items()}
-        minor_roles.append(_minor_axis_role(graph, states.node, role, kind, minor[:, role]))
+        minor_roles.append(_minor_axis_role(graph, node, role, kind, tiling.minor_axis[:, role]))
         for number, axis in enumerate(axis_names(kind, name)):
             own[axis] = (minor_roles[-1] == number) & there[:, role]
             if kind != "reshape":
@@ -184,20 +211,18 @@ def state_terms(graph: Graph, kind: str, states: LayoutStates) -> tuple[np.ndarr
             own["padded_flops"] = padded_flops[:, role] * there[:, role]
             own["lane_violating_flops"] = flops * own["lane_violations"]
         terms |= {f"{kind}_{name}_{term}": values for term, values in own.items()}
-    terms |= _node_terms(kind, dims, layouts, size, flops, minor_roles)
+    terms |= _node_terms(kind, dims, layouts, tensor_bytes(graph)[node, 0], flops, minor_roles)
     return np.stack(list(terms.values()), 1, dtype=np.float64), list(terms)
 
 
-def _tensor_terms(dims, layouts, element_bytes, unpaired) -> dict[str, np.ndarray]:
-    """What tensors (..., 6) under layouts (..., 6) add to their node; ``there``: they do."""
-    tiling = tile(dims, layouts)
+def _tensor_terms(
+    tiling: Tiling, element_bytes: np.ndarray, reordered: np.ndarray, unpaired: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Return what tensors (S, roles) add to the sums, given that they exist and their layouts fit."""
     ratio = tiling.padded_volume / tiling.volume
     size = tiling.volume * element_bytes
     lanes, sublanes = tiling.minor_size % LANES != 0, tiling.second_padded != tiling.second_size
-    reordered = is_reordered(dims, layouts)
     terms = {
-        "there": tiling.fits & (dims[..., 0] > 0),
-        "padded_over_volume": ratio,
         "default": tiling.is_default,
         "lane_violations": lanes,
         "sublane_violations": sublanes,
@@ -211,30 +236,20 @@ def _tensor_terms(dims, layouts, element_bytes, unpaired) -> dict[str, np.ndarra
         "unpaired_reordered_bytes": size * reordered * unpaired,
     }
     for axis, sizes in (("minor", tiling.minor_size), ("second_minor", tiling.second_size)):
-        for label, (least, most) in BINS[axis].items():
-            terms[f"{axis}_{label}_bytes"] = size * ((sizes >= least) & (sizes <= most))
+        for label, (lower, upper) in BINS[axis].items():
+            terms[f"{axis}_{label}_bytes"] = size * ((sizes >= lower) & (sizes <= upper))
     return terms
 
 
-def _node_terms(kind, dims, layouts, element_bytes, flops, minor_roles) -> dict[str, np.ndarray]:
-    """What depends on the output's and the input's layout together."""
+def _node_terms(kind, dims, layouts, output_bytes, flops, minor_roles) -> dict[str, np.ndarray]:
+    """Return what depends on the output's and the input's layout together."""
     known = (dims[:, :2, 0] > 0).all(1)
-    size = np.where(dims[:, 0] > 0, dims[:, 0], 1).prod(1) * element_bytes[:, 0]
     if kind != "reshape":
         turned = known & (minor_roles[0] != minor_roles[1])
         return {
             f"{kind}_turned": turned,
-            f"{kind}_turned_bytes": size * turned,
+            f"{kind}_turned_bytes": output_bytes * turned,
             f"{kind}_turned_flops": flops * turned,
         }
     moved = known & ~is_bitcast(dims[:, 1], layouts[:, 1], dims[:, 0], layouts[:, 0])
-    return {"reshape_moved": moved, "reshape_moved_bytes": size * moved}
-
-
-def _paired(graph: Graph) -> np.ndarray:
-    """(K, 3) bool: another configurable node has a layout for the same tensor."""
-    paired = np.zeros((len(graph.config_index), len(ROLES)), bool)
-    producer, consumer, role = graph.pairs.T
-    paired[producer, 0] = True
-    paired[consumer, role] = True
-    return paired
+    return {"reshape_moved": moved, "reshape_moved_bytes": output_bytes * moved}

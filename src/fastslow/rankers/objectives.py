@@ -1,14 +1,18 @@
-"""What a ranker's trees are fitted to, and how their output becomes a score.
+"""Training objectives of the ranker, and how the output of its trees becomes a prediction.
 
 ``regression``
-    z-scored log runtime of each graph, squared error.
+    Squared error on the z-scored log runtime of each graph.
 ``quantile``
-    The share of the graph's runtimes below each (ties at their mean), squared error: outliers count no more.
+    Squared error on the fractional rank of each runtime in its graph (ties share their mean rank), so that
+    the size of an outlier does not count. This is not LightGBM's quantile loss.
 ``lambdarank``, ``rank_xendcg``
-    LightGBM's ranking objectives on relevance levels, the fastest highest.
+    LightGBM's ranking objectives on relevance levels, the fastest configurations highest: LambdaRank on
+    boosted trees (LambdaMART; Burges, "From RankNet to LambdaRank to LambdaMART", MSR-TR-2010-82) and the
+    cross-entropy surrogate of NDCG (XE-NDCG, Bruch 2019, arXiv 1911.09798).
 ``pairwise``
-    A classifier of which one of two configurations is slower, from the difference of their features; its
-    log-odds against a set of configurations of the graph, averaged, are the score.
+    Logistic loss on which of two configurations is slower, as RankNet's (Burges et al., "Learning to Rank
+    using Gradient Descent", ICML 2005), of trees that read the difference of their features. The prediction
+    of a configuration is its mean log-odds against a fixed set of opponents from its graph.
 """
 
 import zlib
@@ -22,25 +26,27 @@ from scipy.stats import rankdata
 
 from fastslow.rankers.table import Table
 
-QUERY_ROWS = 10_000  # LightGBM's largest query
-_SCORED_ROWS = 1 << 16  # rows of differences held at a time
+BEST = "best"
+"""Not an objective: train all of them and keep the best on valid."""
+QUERY_ROWS = 10_000  # LightGBM's maximum rows of a query
+_DIFFERENCE_ROWS = 1 << 16  # rows of differences in memory at a time
 
 
 def regression_labels(runtime: np.ndarray) -> np.ndarray:
-    """z-scored log runtime of a graph, ``(C,)``: lower is faster."""
+    """Return the z-scored log runtimes ``(C,)`` of a graph; lower is faster."""
     log = np.log(runtime)
-    return (log - log.mean()) / max(log.std(), 1e-6)  # below that, rounding
+    return (log - log.mean()) / max(log.std(), 1e-6)  # a smaller deviation is rounding error
 
 
 def quantile_labels(runtime: np.ndarray) -> np.ndarray:
-    """Rank of each runtime from 0 (fastest) to 1, equal ones at their mean, ``(C,)``."""
+    """Return the rank ``(C,)`` of each runtime from 0 (fastest) to 1; ties share their mean rank."""
     return (rankdata(runtime) - 1) / max(len(runtime) - 1, 1)
 
 
 def relevance_labels(runtime: np.ndarray, levels: int = 31) -> np.ndarray:
-    """Integer relevance below ``levels``, the fastest highest, ``(C,)``.
+    """Return integer relevance ``(C,)`` from 0 to ``levels`` - 1, the fastest highest.
 
-    Equal runtimes share a level; where there are more distinct ones than levels, neighbours do too.
+    Equal runtimes share a level; with more distinct runtimes than levels, neighbouring ones do too.
     """
     _, rank = np.unique(-runtime, return_inverse=True)
     distinct = rank.max() + 1
@@ -49,32 +55,55 @@ def relevance_labels(runtime: np.ndarray, levels: int = 31) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Objective:
-    """How a table is fitted.
+    """One way to fit a table.
 
     Args:
-        lightgbm: LightGBM's name of it.
-        label: Labels of a graph from its runtimes; None: those of pairs.
-        sign: Turns predictions into scores, lower = faster.
-        ranks: LightGBM takes each graph as a query, and labels as relevance.
+        lightgbm: LightGBM's name of the objective.
+        label: Computes the labels of a graph from its runtimes; None: labels are those of pairs.
+        sign: Factor that turns the trees' output into a prediction, lower = faster.
+        ranks: LightGBM takes each graph as a query and labels as relevance.
+        settings: Settings that only some objectives read and this one does.
     """
 
     lightgbm: str
     label: Callable[..., np.ndarray] | None
     sign: int = 1
     ranks: bool = False
+    settings: tuple[str, ...] = ()
 
 
 OBJECTIVES = {
     "regression": Objective("regression", regression_labels),
     "quantile": Objective("regression", quantile_labels),
-    "lambdarank": Objective("lambdarank", relevance_labels, sign=-1, ranks=True),
-    "rank_xendcg": Objective("rank_xendcg", relevance_labels, sign=-1, ranks=True),
-    "pairwise": Objective("binary", None),
+    "lambdarank": Objective(
+        "lambdarank",
+        relevance_labels,
+        sign=-1,
+        ranks=True,
+        settings=("relevance_levels", "lambdarank_truncation_level"),
+    ),
+    "rank_xendcg": Objective(
+        "rank_xendcg", relevance_labels, sign=-1, ranks=True, settings=("relevance_levels",)
+    ),
+    "pairwise": Objective("binary", None, settings=("pairs_per_config", "opponents")),
 }
 
 
-def deal_queries(size: int, rng: np.random.Generator) -> list[np.ndarray]:
-    """Positions of a graph's rows, dealt at random into the fewest equal queries that LightGBM takes."""
+def readers() -> dict[str, list[str]]:
+    """Return the settings that only some objectives read, each with the names of these objectives."""
+    found: dict[str, list[str]] = {}
+    for name, objective in OBJECTIVES.items():
+        for setting in objective.settings:
+            found.setdefault(setting, []).append(name)
+    return found
+
+
+def split_queries(size: int, rng: np.random.Generator) -> list[np.ndarray]:
+    """Split a graph's rows at random into as few queries of equal size as LightGBM accepts.
+
+    Returns:
+        Ascending positions of each query's rows.
+    """
     parts = -(-size // QUERY_ROWS)
     order = rng.permutation(size) if parts > 1 else np.arange(size)
     return [np.sort(part) for part in np.array_split(order, parts)]
@@ -83,7 +112,16 @@ def deal_queries(size: int, rng: np.random.Generator) -> list[np.ndarray]:
 def draw_pairs(
     runtime: np.ndarray, per_config: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs of configurations of different runtime, each one against up to ``per_config`` others."""
+    """Sample pairs of configurations of different runtime.
+
+    Args:
+        runtime: ``(C,)`` runtimes of a graph.
+        per_config: Configurations sampled for each one, with replacement; those of equal runtime are dropped.
+        rng: Source of randomness.
+
+    Returns:
+        ``(n,)`` positions of the first and of the second configuration of each pair.
+    """
     first = np.repeat(np.arange(len(runtime)), per_config)
     second = rng.integers(0, len(runtime), len(first))
     differ = runtime[first] != runtime[second]
@@ -91,7 +129,7 @@ def draw_pairs(
 
 
 def difference(first: np.ndarray, second: np.ndarray, shared: np.ndarray) -> np.ndarray:
-    """Features of pairs, ``(n, F)``: differences, except of the ``shared`` columns, equal in both."""
+    """Return the features ``(n, F)`` of pairs: differences, or the common value in the ``shared`` columns."""
     result = first - second
     result[:, shared] = first[:, shared]
     return result
@@ -102,20 +140,20 @@ def make_dataset(
     objective: str,
     seed: int = 0,
     pairs_per_config: int = 16,
-    levels: int = 31,
+    relevance_levels: int = 31,
     reference: lightgbm.Dataset | None = None,
 ) -> lightgbm.Dataset:
-    """A table with an objective's labels; every graph weighs the same.
+    """Combine a table with an objective's labels, with the same total weight for every graph.
 
-    What is drawn for a graph depends on the seed and its name alone.
+    What is sampled for a graph depends on the seed and its name alone.
 
     Args:
         table: Rows with runtimes.
         objective: One of ``OBJECTIVES``.
-        seed: Seed of dealing a graph of more than 10,000 rows into queries, and of drawing pairs.
-        pairs_per_config: Others that a configuration is compared with (``pairwise``).
-        levels: Most relevance levels of a graph (``lambdarank``, ``rank_xendcg``).
-        reference: Take the bins of this dataset.
+        seed: Seed of splitting a graph of more than 10,000 rows into queries, and of sampling pairs.
+        pairs_per_config: Configurations that each one is compared with (``pairwise``).
+        relevance_levels: Maximum relevance levels of a graph (``lambdarank``, ``rank_xendcg``).
+        reference: Dataset whose feature bins are used.
     """
     spec = OBJECTIVES[objective]
     rows, labels, weights = [], [], []
@@ -126,9 +164,9 @@ def make_dataset(
             parts = [difference(own[first], own[second], table.shared)]
             label = [runtime[first] > runtime[second]]
         else:
-            queries = deal_queries(len(own), rng) if spec.ranks else [np.arange(len(own))]
+            queries = split_queries(len(own), rng) if spec.ranks else [np.arange(len(own))]
             parts = [own] if len(queries) == 1 else [own[query] for query in queries]
-            values = spec.label(runtime, levels) if spec.ranks else spec.label(runtime)
+            values = spec.label(runtime, relevance_levels) if spec.ranks else spec.label(runtime)
             label = [values[query] for query in queries]
         rows += parts
         labels += label
@@ -145,42 +183,48 @@ def make_dataset(
     )
 
 
-def opponents(rows: np.ndarray, most: int) -> np.ndarray:
-    """Up to ``most`` distinct rows, ``(n, F)``, chosen by a hash of their values.
+def choose_opponents(rows: np.ndarray, max_opponents: int) -> np.ndarray:
+    """Choose distinct rows ``(n, F)`` by a hash of their values, at most ``max_opponents``.
 
-    Which ones depends neither on the order of the rows nor on how often one occurs.
+    The choice depends neither on the order of the rows nor on how often one occurs.
     """
-    # adding 0 makes one of the two zeros, which are equal and hash differently
+    # adding 0 turns -0.0 into 0.0: the two are equal but hash differently
     _, first = np.unique(pd.util.hash_pandas_object(pd.DataFrame(rows + 0), index=False), return_index=True)
-    return rows[first[:most]]
+    return rows[first[:max_opponents]]
 
 
-def score_table(
-    objective: str, table: Table, predict: Callable[[np.ndarray], np.ndarray], most_opponents: int = 16
+def predict_table(
+    objective: str, table: Table, raw_output: Callable[[np.ndarray], np.ndarray], opponents: int = 16
 ) -> dict[str, np.ndarray]:
-    """Scores by graph, ``(C,)`` float64 each, or ``(C, outputs)``; lower = predicted faster.
+    """Turn the output of trees into predictions.
 
-    They are linear in what ``predict`` gives, so scores of parts of the trees add up.
+    Predictions are linear in the trees' output, so those of disjoint sets of trees add up.
 
     Args:
         objective: One of ``OBJECTIVES``.
-        table: Rows to score.
-        predict: The trees' raw output for rows, or several outputs each.
-        most_opponents: Configurations that each is compared with (``pairwise``).
+        table: Rows to predict.
+        raw_output: Gives the trees' raw output ``(n,)`` or ``(n, outputs)`` for rows ``(n, F)``.
+        opponents: Configurations that each one is compared with (``pairwise``).
+
+    Returns:
+        ``(C,)`` or ``(C, outputs)`` float64 per graph; lower = predicted faster.
     """
     spec = OBJECTIVES[objective]
     if spec.label is not None:
-        return {name: spec.sign * predict(rows) for name, rows in zip(table.names, table.rows, strict=True)}
-    scores = {}
+        return {
+            name: spec.sign * raw_output(rows) for name, rows in zip(table.names, table.rows, strict=True)
+        }
+    predictions = {}
     for name, rows in zip(table.names, table.rows, strict=True):
-        others = opponents(rows, most_opponents)
-        parts = np.array_split(rows, -(-len(rows) * len(others) // _SCORED_ROWS))
-        scores[name] = np.concatenate([_mean_odds(part, others, table.shared, predict) for part in parts])
-    return scores
+        others = choose_opponents(rows, opponents)
+        parts = np.array_split(rows, -(-len(rows) * len(others) // _DIFFERENCE_ROWS))
+        means = [_mean_log_odds(part, others, table.shared, raw_output) for part in parts]
+        predictions[name] = np.concatenate(means)
+    return predictions
 
 
-def _mean_odds(rows, others, shared, predict) -> np.ndarray:
-    """Mean log-odds that each row is slower than the others."""
+def _mean_log_odds(rows, others, shared, raw_output) -> np.ndarray:
+    """Return the mean log-odds that each row is slower than the others."""
     first, second = np.repeat(rows, len(others), 0), np.tile(others, (len(rows), 1))
-    odds = predict(difference(first, second, shared))
+    odds = raw_output(difference(first, second, shared))
     return odds.reshape(len(rows), len(others), *odds.shape[1:]).mean(1)

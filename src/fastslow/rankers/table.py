@@ -1,4 +1,4 @@
-"""The rows that a ranker learns from or scores: one split, graph by graph."""
+"""The table that the ranker learns from or predicts: the rows of one split, graph by graph."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,19 +6,19 @@ import numpy as np
 
 from fastslow.core.errors import DataError
 from fastslow.features.store import Features
+from fastslow.features.train_graphs import draw_graphs
 from fastslow.rankers.table_features import CONTEXT, LARGEST_NODES, tabulate
-from fastslow.rankers.train_graphs import draw_graphs
 
 
 class PerGraph:
-    """Rows by configuration of several graphs; a subclass has their ``names``, ``sizes`` and ``runtimes``."""
+    """Configurations of several graphs; a subclass has their ``names``, ``sizes`` and ``runtimes``."""
 
     def per_graph(self, values: np.ndarray) -> dict[str, np.ndarray]:
-        """``(C,)`` values of all configurations, split by graph."""
+        """Split values ``(C,)`` of all configurations by graph."""
         return dict(zip(self.names, np.split(values, np.cumsum(self.sizes)[:-1]), strict=True))
 
     def labels(self) -> dict[str, np.ndarray]:
-        """Runtimes by graph."""
+        """Return the runtimes ``(C,)`` per graph."""
         return dict(zip(self.names, self.runtimes, strict=True))
 
 
@@ -44,16 +44,16 @@ class Table(PerGraph):
 
     @property
     def sizes(self) -> list[int]:
-        """Configurations of each graph."""
+        """Number of configurations of each graph."""
         return [len(rows) for rows in self.rows]
 
     @property
     def shared(self) -> np.ndarray:
-        """Positions of the columns that tell of the graph, the same for all of its configurations."""
+        """Positions of the columns that describe the graph, equal for all of its configurations."""
         return np.flatnonzero([name.startswith(CONTEXT) for name in self.columns])
 
     def select(self, columns: Sequence[str]) -> "Table":
-        """The table of some columns, by name."""
+        """Return the table of some columns, by name."""
         if list(columns) == self.columns:
             return self
         chosen = [self.columns.index(column) for column in columns]
@@ -65,23 +65,24 @@ def read_table(
     split: str,
     names: Sequence[str] | None = None,
     also: Mapping[str, Features] | None = None,
-    most: int | None = None,
+    max_configs: int | None = None,
     seed: int = 0,
     largest_nodes: int = LARGEST_NODES,
 ) -> Table:
-    """The table of a split.
+    """Read the table of a split.
 
     Args:
         features: A finished features folder.
         split: ``train``, ``valid`` or ``test``.
-        names: Which graphs, ``<name>/<graph>`` for those of ``also``; all of ``features`` unless told.
+        names: Graphs to read, ``<name>/<graph>`` for those of ``also``; by default all of ``features``.
         also: Features of other collections, by name.
-        most: Most configurations of a graph; drawn at random beyond, after the features of all are known.
-        seed: Seed of the draw.
+        max_configs: Maximum configurations of a graph; of more, that many are sampled. The min-subtracted
+            columns are computed from all of them.
+        seed: Seed of the samples.
         largest_nodes: As for :func:`fastslow.rankers.table_features.tabulate`.
 
     Raises:
-        DataError: The folders' columns differ.
+        DataError: The folders have different columns.
     """
     sources = {"": features, **(also or {})}
     for source in sources.values():
@@ -90,7 +91,7 @@ def read_table(
             raise DataError(source.folder, problem, "Build both with the same settings")
     names = features.names(split) if names is None else list(names)
     tables, runtimes, columns = [], [], []
-    for graph, rows, runtime in draw_graphs(sources, split, names, most, seed):
+    for graph, rows, runtime in draw_graphs(sources, split, names, max_configs, seed):
         table, columns = tabulate(graph, features.collection.kind, features.config_columns, largest_nodes)
         tables.append(table[rows])
         runtimes.append(runtime)

@@ -1,24 +1,26 @@
 """The ranker's table: one row of physical features for every configuration of a graph.
 
-Nothing in a row depends on how often a configuration or a layout occurs in the graph's data, nor on the order
-of the configurations: both are traces of the search that made the data.
+No column depends on how often a configuration or a layout occurs in the graph's data, nor on the order of the
+configurations: both are traces of the search that made the data.
 """
 
 import numpy as np
 
 from fastslow.competition import node_columns
 from fastslow.competition.opcodes import OPCODES, opcode_name
-from fastslow.competition.schema import ROLES
+from fastslow.competition.schema import LAYOUT_WIDTH, ROLES
 from fastslow.features.config_tensors import config_chunks
 from fastslow.features.copies import CopyPairs, disagreements
 from fastslow.features.store import Graph
 from fastslow.features.tpu_tiling import tile
-from fastslow.rankers.node_costs import KINDS, node_flops, roles_of, state_terms
-from fastslow.rankers.node_layouts import LayoutStates
+from fastslow.rankers.node_costs import KINDS, node_flops, roles_of, state_terms, tensor_bytes
+from fastslow.rankers.node_layouts import LayoutStates, node_tensors
 
 LARGEST_NODES = 0
 ABOVE_LEAST = "_above_least"
-CONTEXT = "graph_"  # what its columns begin with
+"""Suffix of the min-subtracted columns."""
+CONTEXT = "graph_"
+"""Prefix of the columns that are equal for all configurations of a graph."""
 NODE_TERMS = ("minor_axis", "second_minor_axis", "log_padded_over_volume")
 COPY_GROUPS = tuple(
     (f"{producer}_to_{consumer}_{role}", KINDS[producer], KINDS[consumer], ROLES.index(role))
@@ -26,24 +28,24 @@ COPY_GROUPS = tuple(
     for consumer in KINDS
     for role in roles_of(consumer)[1:]
 )
-"""(name, producer's opcode, consumer's opcode, consumer's role) of the copies that are summed apart."""
+"""(name, producer's opcode, consumer's opcode, consumer's role) of the groups in which copies are summed."""
 
 
 def tabulate(
     graph: Graph, kind: str, config_columns: list[str], largest_nodes: int = LARGEST_NODES
 ) -> tuple[np.ndarray, list[str]]:
-    """One row of features for every configuration of a graph.
+    """Compute one row of features for every configuration of a graph.
 
     Args:
         graph: The graph.
         kind: ``layout`` or ``tile``, the kind of its collection.
         config_columns: Names of its ``config_feat`` columns.
-        largest_nodes: Configurable nodes, the largest first, whose layouts are told one by one.
+        largest_nodes: Configurable nodes, the largest first, whose layouts are columns of their own.
 
     Returns:
         ``(C, F)`` float32 and the F names, described in ``features/README.md``: ``config_feat`` and, for
-        layout, sums over states and copies; each of these less its smallest value among the graph's
-        configurations, so that programs of different size compare; the largest nodes; the graph's context.
+        layout, sums over states and copies; each of these minus its minimum over the graph's configurations,
+        so that programs of different size compare; the largest nodes; the graph's context.
     """
     blocks, names = [np.asarray(graph.config_feat)], list(config_columns)
     nodes, node_names = np.zeros((graph.num_configs, 0), np.float32), []
@@ -66,7 +68,7 @@ def tabulate(
 
 
 def physical_sums(graph: Graph) -> tuple[np.ndarray, list[str]]:
-    """Sums of :func:`fastslow.rankers.node_costs.state_terms` over the nodes of each kind, and of the copies.
+    """Sum :func:`fastslow.rankers.node_costs.state_terms` over the nodes of each kind, and the copies.
 
     Returns:
         ``(C, V)`` float32, bytes and FLOPs as log(1 + x), and the V names.
@@ -74,8 +76,9 @@ def physical_sums(graph: Graph) -> tuple[np.ndarray, list[str]]:
     kinds = graph.node_opcode[graph.config_index]
     sums, names = [], []
     for kind, opcode in KINDS.items():
-        states = LayoutStates(graph.codes, len(graph.layouts), np.flatnonzero(kinds == opcode))
-        terms, term_names = state_terms(graph, kind, states)
+        nodes = np.flatnonzero(kinds == opcode)
+        states = LayoutStates(graph.codes, len(graph.layouts), node_tensors(nodes))
+        terms, term_names = state_terms(graph, kind, nodes[states.item], states.codes)
         sums.append(states.sum(terms))
         names += term_names
     copied, copy_names = _copy_sums(graph)
@@ -94,7 +97,7 @@ def physical_sums(graph: Graph) -> tuple[np.ndarray, list[str]]:
 
 
 def config_pairs(graph: Graph) -> CopyPairs:
-    """The graph's pairs of configurable tensors that are one tensor to the program."""
+    """Return the graph's pairs of configurable tensors that are one tensor to the program."""
     producer, consumer, role = graph.pairs.astype(np.int64).T
     dims = graph.tensor_sizes[consumer, role].astype(np.int64)
     return CopyPairs(
@@ -108,7 +111,7 @@ def config_pairs(graph: Graph) -> CopyPairs:
 
 
 def _copy_sums(graph: Graph, chunk_bytes: int = 1 << 26) -> tuple[np.ndarray, list[str]]:
-    """Copies, bytes and padded bytes of both sides in each of ``COPY_GROUPS``.
+    """Sum copies, their bytes and the padded bytes of both sides in each of ``COPY_GROUPS``.
 
     Returns:
         (C, 3 groups) float64 sums and their names.
@@ -143,19 +146,18 @@ def _copy_sums(graph: Graph, chunk_bytes: int = 1 << 26) -> tuple[np.ndarray, li
 
 
 def largest_node_features(graph: Graph, count: int) -> tuple[np.ndarray, list[str]]:
-    """The layouts of the largest configurable nodes, one by one.
+    """Compute columns of the layouts of single nodes, the largest configurable ones.
 
-    The largest are those whose tensors have the most bytes together; of equal ones those of more FLOPs and
-    then the lower node number go first.
+    These are the nodes whose tensors have the most bytes in total; ties go to more FLOPs, then to the lower
+    node number.
 
     Returns:
-        ``(C, 9 count)`` float32: for each node and tensor the minor-most and the second-minor axis of its
-        layout (-1: left to the compiler, or not named) and log(padded over plain elements); 0 beyond the
-        graph's nodes and where there is no tensor. And the names.
+        ``(C, 9 count)`` float32 and the names: for each node and tensor the minor-most and the second-minor
+        axis of its layout (-1: left to the compiler, or not named) and log(padded over plain elements); 0
+        beyond the graph's nodes and where there is no tensor.
     """
     dims = graph.tensor_sizes.astype(np.int64)
-    bytes_ = (np.where(dims > 0, dims, 1).prod(2) * (dims[..., 0] > 0) * graph.tensor_bytes).sum(1)
-    largest = np.lexsort((graph.config_index, -node_flops(graph), -bytes_))[:count]
+    largest = np.lexsort((graph.config_index, -node_flops(graph), -tensor_bytes(graph).sum(1)))[:count]
     values = np.zeros((graph.num_configs, count, len(ROLES), len(NODE_TERMS)), np.float32)
     for place, node in enumerate(largest):
         for role in range(len(ROLES)):
@@ -169,17 +171,17 @@ def largest_node_features(graph: Graph, count: int) -> tuple[np.ndarray, list[st
 
 
 def context_features(graph: Graph) -> tuple[np.ndarray, list[str]]:
-    """What is the same for all configurations of a graph: its size and its operations.
+    """Compute what is equal for all configurations of a graph: its size and its operations.
 
     Returns:
-        ``(W,)`` float32: log(1 + count) of nodes, edges and of the nodes of each opcode, log(1 + elements)
-        of the outputs of convolutions, dots and reshapes, and the sizes of the last root's output; and the
-        names.
+        ``(W,)`` float32 and the names: log(1 + count) of nodes, edges and of the nodes of each opcode, log(1
+        + elements) of the outputs of convolutions, dots and reshapes, and the sizes of the last root's
+        output.
     """
     elements = graph.node_feat[:, node_columns.SHAPE_PRODUCT]
     counts = np.bincount(graph.node_opcode, minlength=len(OPCODES) + 1)[: len(OPCODES) + 1]
     roots = np.flatnonzero(graph.node_feat[:, node_columns.IS_ROOT] == 1)
-    output = graph.node_feat[roots[-1], node_columns.SHAPE] if len(roots) else np.zeros(6)
+    output = graph.node_feat[roots[-1], node_columns.SHAPE] if len(roots) else np.zeros(LAYOUT_WIDTH)
     values = [
         graph.num_nodes,
         len(graph.edge_index),
@@ -192,24 +194,23 @@ def context_features(graph: Graph) -> tuple[np.ndarray, list[str]]:
         "graph_edges_log",
         *(f"graph_count_{opcode_name(opcode)}_log" for opcode in range(len(counts))),
         *(f"graph_elements_{kind}_log" for kind in KINDS),
-        *(f"graph_output_size_{d}_log" for d in range(6)),
+        *(f"graph_output_size_{d}_log" for d in range(LAYOUT_WIDTH)),
     ]
     return np.log1p(np.array(values, np.float64)).astype(np.float32), names
 
 
 def layout_context_features(graph: Graph) -> tuple[np.ndarray, list[str]]:
-    """The same for what only layout graphs have.
+    """Compute the context that layout graphs alone have.
 
     Returns:
-        log(1 + x) of the configurable nodes, of their FLOPs and of the bytes of their tensors by kind, and of
-        the pairs of configurable tensors; and the names.
+        ``(W,)`` float32 and the names: log(1 + x) of the pairs of configurable tensors, and per kind of the
+        configurable nodes, of their FLOPs and of the bytes of their tensors.
     """
     kinds = graph.node_opcode[graph.config_index]
-    dims = graph.tensor_sizes.astype(np.float64)
-    size = (np.where(dims > 0, dims, 1).prod(2) * (dims[..., 0] > 0) * graph.tensor_bytes).sum(1)
+    size, flops = tensor_bytes(graph).sum(1), node_flops(graph)
     values, names = [len(graph.pairs)], ["graph_pairs_log"]
     for kind, opcode in KINDS.items():
         own = kinds == opcode
-        values += [own.sum(), node_flops(graph)[own].sum(), size[own].sum()]
+        values += [own.sum(), flops[own].sum(), size[own].sum()]
         names += [f"graph_{what}_{kind}_log" for what in ("configurable", "flops", "bytes")]
     return np.log1p(np.array(values, np.float64)).astype(np.float32), names

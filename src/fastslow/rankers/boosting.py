@@ -1,0 +1,74 @@
+"""The boosting loop of both rankers: grow a tree, evaluate on valid, stop early."""
+
+from collections.abc import Callable, Mapping
+
+import lightgbm
+import numpy as np
+
+from fastslow.competition.metrics import collection_score
+from fastslow.core.progress import Report
+from fastslow.rankers.config import BoostingConfig
+
+History = list[tuple[int, float]]
+"""(iteration, valid score) of every evaluation."""
+
+
+def boost(
+    config: BoostingConfig,
+    update: Callable[[], bool],
+    predict: Callable[[int, int], Mapping[str, np.ndarray]],
+    kind: str,
+    labels: Mapping[str, np.ndarray],
+    report: Report | None = None,
+) -> History:
+    """Grow trees until the valid score stops improving.
+
+    Args:
+        config: Settings; of these ``num_iterations``, ``evaluate_every`` and ``early_stopping_rounds``.
+        update: Grows one tree; returns whether none could be grown, which ends the training.
+        predict: Valid predictions ``(C,)`` per graph of ``num_iteration`` trees from ``start_iteration`` on,
+            its two arguments. Those of consecutive trees add up, so each tree is evaluated once.
+        kind: ``layout`` or ``tile``, which decides the metric.
+        labels: Valid runtimes ``(C,)`` per graph.
+        report: Called with the iteration and the latest valid score after every iteration.
+
+    Returns:
+        Every evaluation; the last tree is always evaluated.
+    """
+    predictions = {name: np.zeros(len(runtime)) for name, runtime in labels.items()}
+    history: History = []
+    evaluated = 0
+    for iteration in range(1, config.num_iterations + 1):
+        stuck = update()
+        if stuck or iteration % config.evaluate_every == 0 or iteration == config.num_iterations:
+            grown = iteration - stuck
+            for name, values in predict(evaluated, grown - evaluated).items():
+                predictions[name] += values
+            evaluated = grown
+            history.append((grown, collection_score(kind, labels, predictions)["mean"]))
+        if report:
+            report(iteration, history[-1][1] if history else np.nan)
+        if stuck or (history and evaluated - best_iteration(history) >= config.early_stopping_rounds):
+            break
+    return history
+
+
+def best_iteration(history: History) -> int:
+    """Return the iteration of the best valid score, the first one of several."""
+    return max(history, key=lambda entry: entry[1])[0]
+
+
+def predict_trees(
+    booster: lightgbm.Booster, rows: np.ndarray, start_iteration: int, num_iteration: int
+) -> np.ndarray:
+    """Return the raw output ``(n,)`` of some of the trees for rows ``(n, F)``.
+
+    Args:
+        booster: The trees.
+        rows: Feature rows.
+        start_iteration: The first tree, from 0.
+        num_iteration: Number of trees, 0 or more (LightGBM itself takes 0 for all of them).
+    """
+    if not len(rows) or not num_iteration:
+        return np.zeros(len(rows))
+    return booster.predict(rows, raw_score=True, start_iteration=start_iteration, num_iteration=num_iteration)

@@ -1,0 +1,66 @@
+"""The boosting loop: when it evaluates, what it adds up, when it stops."""
+
+import lightgbm
+import numpy as np
+import pytest
+
+from fastslow.rankers.boosting import best_iteration, boost, predict_trees
+from fastslow.rankers.config import BoostingConfig
+
+LABELS = {"a": np.array([1.0, 2.0, 3.0])}
+
+
+class Trees:
+    """Trees of which the ``good`` first ones rank the graph better one by one, and no more than ``grown``."""
+
+    def __init__(self, grown=1000, good=1000):
+        self.grown, self.good, self.updates, self.asked = grown, good, 0, []
+
+    def update(self):
+        self.updates += 1
+        return self.updates > self.grown
+
+    def predict(self, start_iteration, num_iteration):
+        self.asked.append((start_iteration, num_iteration))
+        tree = np.arange(start_iteration, start_iteration + num_iteration)
+        sign = np.where(tree < self.good, 1, -2)
+        return {"a": sign.sum() * np.array([0.0, 1.0, 2.0])}
+
+
+def run(trees, report=None, **settings):
+    return boost(BoostingConfig(**settings), trees.update, trees.predict, "layout", LABELS, report)
+
+
+def test_each_tree_is_evaluated_once_and_the_last_one_always():
+    trees, told = Trees(), []
+    history = run(trees, lambda *args: told.append(args), num_iterations=7, evaluate_every=3)
+    assert history == [(3, 1.0), (6, 1.0), (7, 1.0)]
+    assert trees.asked == [(0, 3), (3, 3), (6, 1)]
+    assert [iteration for iteration, _ in told] == list(range(1, 8))
+    assert np.isnan(told[1][1]) and told[2][1] == 1.0
+    assert best_iteration(history) == 3
+
+
+def test_it_stops_without_a_better_valid_score():
+    trees = Trees(good=4)
+    history = run(trees, num_iterations=100, evaluate_every=2, early_stopping_rounds=5)
+    assert history == [(2, 1.0), (4, 1.0), (6, 0.0), (8, -1.0)]
+    assert trees.updates == 8
+
+
+@pytest.mark.parametrize(("grown", "wanted"), [(0, [0]), (2, [2]), (4, [3, 4])])
+def test_it_stops_where_no_tree_can_be_grown(grown, wanted):
+    trees = Trees(grown=grown)
+    history = run(trees, num_iterations=100, evaluate_every=3)
+    assert [iteration for iteration, _ in history] == wanted
+    assert sum(number for _, number in trees.asked) == grown
+
+
+def test_trees_by_iteration_add_up():
+    rng = np.random.default_rng(0)
+    rows = rng.random((60, 2))
+    data = lightgbm.Dataset(rows, rows[:, 0], params={"min_data_in_leaf": 2, "verbosity": -1})
+    booster = lightgbm.train({"num_threads": 1, "min_data_in_leaf": 2, "verbosity": -1}, data, 5)
+    parts = [predict_trees(booster, rows, start, number) for start, number in ((0, 2), (2, 0), (2, 3))]
+    np.testing.assert_allclose(sum(parts), booster.predict(rows))
+    assert not parts[1].any() and predict_trees(booster, rows[:0], 0, 5).shape == (0,)
