@@ -15,6 +15,7 @@ from typing import NamedTuple
 from fastslow.core.errors import FastslowError
 from fastslow.core.settings import Config
 
+SET_BY_THE_WORKFLOW = ("features", "runs", "folder", "collection", "data_root", "kind", "seed")
 INTERRUPTED = 130  # exit status after Ctrl-C, as a shell has it
 
 
@@ -128,7 +129,7 @@ class _Parser(argparse.ArgumentParser):
         if command.config == "fastslow.workflow:RunConfig":
             for section, config in _load("fastslow.steps:sections")().items():
                 text += f"\nsettings of {section}, each as {section}.NAME=VALUE:\n"
-                text += describe(config, hidden=("features", "runs", "folder", "collection", "data_root"))
+                text += describe(config, hidden=SET_BY_THE_WORKFLOW)
         return text
 
 

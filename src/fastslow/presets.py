@@ -11,6 +11,7 @@ from typing import ClassVar, Literal
 from fastslow.competition.catalog import TRAIN_ON
 from fastslow.core.errors import ConfigError
 from fastslow.networks.config import TrainConfig
+from fastslow.rankers.objectives import BEST, readers
 
 BASE: dict[str, dict] = {
     # a kernel is small and its graph is embedded once: more layers, passes and graphs a step are affordable
@@ -71,6 +72,8 @@ class NetworkSection(TrainConfig):
 def preset_settings(preset: str, overrides: dict[str, dict], step: str, kind: str) -> dict:
     """Return the settings of one step; overrides take precedence over the preset, and that over ``BASE``.
 
+    What a preset sets for a ranker's objective that is not the chosen one is left out.
+
     Args:
         preset: Name of a preset.
         overrides: Settings by section, as in a preset.
@@ -82,10 +85,18 @@ def preset_settings(preset: str, overrides: dict[str, dict], step: str, kind: st
     """
     if preset not in PRESETS:
         raise ConfigError(f"preset: {preset!r} is none of {', '.join(PRESETS)}")
-    settings: dict = {}
-    for source in (BASE, PRESETS[preset], overrides):
-        settings |= source.get(step, {}) | source.get(f"{step}.{kind}", {})
+    chosen = _section(overrides, step, kind)
+    settings = _section(BASE, step, kind) | _section(PRESETS[preset], step, kind) | chosen
+    if step == "ranker":
+        objective = settings.get("objective", BEST)
+        for name, objectives in readers().items():
+            if objective not in (*objectives, BEST) and name not in chosen:
+                settings.pop(name, None)
     return settings
+
+
+def _section(settings: dict[str, dict], step: str, kind: str) -> dict:
+    return settings.get(step, {}) | settings.get(f"{step}.{kind}", {})
 
 
 def network_settings(preset: str, overrides: dict[str, dict], kind: str) -> tuple[dict, str]:

@@ -11,8 +11,7 @@ from fastslow.evaluation.results import SubmissionConfig
 from fastslow.features.config import FeatureConfig
 from fastslow.networks.config import TrainConfig
 from fastslow.presets import NetworkSection, network_settings, preset_settings
-from fastslow.rankers.additive_train import AdditiveRankerConfig
-from fastslow.rankers.train import RankerConfig
+from fastslow.rankers.config import AdditiveRankerConfig, RankerConfig
 
 STAGES = ("features", "train", "ensemble", "submission")
 DATA_ROOTS = {"sample": "data/sample", "kaggle": "data/raw"}

@@ -15,7 +15,6 @@ from papermill.exceptions import PapermillExecutionError
 
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.core.artifacts import read_manifest
-from fastslow.core.settings import parse_settings
 from fastslow.kaggle.submission import check_submission
 from fastslow.presets import PRESETS
 from fastslow.steps import SECTIONS, Plan
@@ -35,8 +34,6 @@ from helpers.notebook_parameters import (
 from helpers.workspace import environment
 
 LINES = 80  # of code in a notebook; comments and empty lines are free
-OTHERS = {"00_data", "12_violation_ratio", "30_ensemble", "40_submission", "50_convert"}
-"""Notebooks whose parameters are not commented yet."""
 
 
 def test_every_step_has_its_notebook():
@@ -68,13 +65,7 @@ def test_the_parameters_are_the_settings_and_their_defaults(path):
     assert checked.splitlines()[-1] == "config"
 
 
-def commented():
-    """The notebooks; those not commented yet may fail."""
-    later = pytest.mark.xfail(strict=False, reason="not commented yet")
-    return [pytest.param(p, id=p.stem, marks=[later] if p.stem in OTHERS else []) for p in NOTEBOOKS]
-
-
-@pytest.mark.parametrize("path", commented())
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_each_parameter_stands_below_its_sentence(path):
     """Where it does not: ``.venv/bin/python tests/helpers/notebook_parameters.py``."""
     source = code_cells(path)[0].source
@@ -86,14 +77,14 @@ def test_each_parameter_stands_below_its_sentence(path):
 def test_a_parameters_cell_is_rendered_from_the_settings(path, tmp_path):
     copy = tmp_path / path.name
     notebook = read(path)
-    notebook.cells[1].source = "outdated = 1"
+    place = next(i for i, c in enumerate(notebook.cells) if "parameters" in c.metadata.get("tags", []))
+    notebook.cells[place].source = "outdated = 1"
     nbformat.write(notebook, copy)
     assert rewrite(copy) and not rewrite(copy)
     assert code_cells(copy)[0].source == render(config_class(path))
-    others = [[cell for i, cell in enumerate(read(p).cells) if i != 1] for p in (path, copy)]
+    others = [[cell for i, cell in enumerate(read(p).cells) if i != place] for p in (path, copy)]
     assert others[0] == others[1]
-    if path.stem not in OTHERS:
-        assert copy.read_bytes() == path.read_bytes()
+    assert copy.read_bytes() == path.read_bytes()
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -111,13 +102,12 @@ def test_a_notebook_holds_no_logic_and_no_outputs(path):
         logic += (ast.ListComp, ast.DictComp, ast.SetComp, ast.GeneratorExp)
         nodes = [*ast.walk(ast.parse(python(cell.source)))]
         assert not [node for node in nodes if isinstance(node, logic)]
-        if path.stem not in OTHERS:  # path arithmetic belongs into a function
-            assert not [node for node in nodes if isinstance(node, ast.BinOp)]
+        assert not [n for n in nodes if isinstance(n, ast.BinOp)], "path arithmetic belongs into a function"
     assert notebook.metadata.kernelspec.name == "python3"
     assert set(notebook.metadata.language_info) == {"name"}, "a version would change with whoever saves it"
 
 
-@pytest.mark.parametrize("path", [p for p in NOTEBOOKS if p.stem not in OTHERS], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_explains_every_figure(path):
     """A figure's cell follows prose that says how to read it; so does a table's."""
     cells = read(path).cells
@@ -133,8 +123,9 @@ def test_the_command_for_tile_gives_what_the_workflow_takes(stem):
     assert words[3] == f"notebooks/{stem}.ipynb" and (ROOT / words[3]).is_file()
     settings = [f"{words[i + 1]}={words[i + 2]}" for i, word in enumerate(words) if word == "-p"]
     lists = dict(re.findall(r"(\w+): \[([^]]*)\]", line))
-    given = parse_settings(settings) | {name: [text] for name, text in lists.items()}
-    config = config_class(FOLDER / f"{stem}.ipynb")(**given)
+    config = config_class(FOLDER / f"{stem}.ipynb").from_texts(
+        settings, {name: [text] for name, text in lists.items()}
+    )
     steps = Plan("sample", "sample", "sample", 1, {}, 1).steps()
     assert config in [step.config for step in steps if step.notebook.stem == stem]
 

@@ -5,6 +5,7 @@ import pytest
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.core.errors import ConfigError
 from fastslow.presets import BASE, PRESETS, preset_settings
+from fastslow.rankers.config import RankerConfig
 from fastslow.steps import MODELS, SECTIONS, STAGES, Plan, parse_overrides, sections
 
 LAYOUTS = [c.slug for c in COLLECTIONS if c.kind == "layout"]
@@ -203,3 +204,12 @@ def test_where_and_how_fast_changes_no_result():
     tile = here["features/a/tile-xla"].config
     assert tile.replace(workers=16).identity() == tile.identity()
     assert tile.replace(padding=0).identity() != tile.identity()
+
+
+def test_an_objective_may_be_chosen_although_the_preset_sets_what_it_does_not_read():
+    chosen = preset_settings("kaggle", {"ranker": {"objective": "regression"}}, "ranker", "layout")
+    assert "pairs_per_config" not in chosen and RankerConfig(**chosen).objective == "regression"
+    assert preset_settings("kaggle", {}, "ranker", "layout")["pairs_per_config"] == 4
+    own = {"ranker": {"objective": "regression", "pairs_per_config": 4}}
+    with pytest.raises(ConfigError, match="pairs_per_config: 4 is not used with objective='regression'"):
+        RankerConfig(**preset_settings("kaggle", own, "ranker", "layout"))

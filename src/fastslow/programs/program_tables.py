@@ -84,12 +84,12 @@ def format_shape(shape) -> str:
     return f"{_TYPE_NAMES.get(shape.element_type, '?')}[{sizes}]"
 
 
-def list_layouts(arrays: Mapping[str, np.ndarray], config: int) -> pd.DataFrame:
+def list_layouts(arrays: Mapping[str, np.ndarray], config: int = -1) -> pd.DataFrame:
     """Return a table of the layouts that one configuration chooses.
 
     Args:
         arrays: Arrays of a layout file: ``node_config_ids`` (K,) and ``node_config_feat`` (C, K, 18).
-        config: Number of the configuration, 0 to C - 1.
+        config: Number of the configuration, 0 to C - 1; -1 for the last one.
 
     Returns:
         One row per configurable node with the minor-to-major order of each tensor as in HLO text, ``{1,0}``;
