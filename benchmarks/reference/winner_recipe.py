@@ -59,9 +59,9 @@ def hinge(prediction: Tensor, runtime: Tensor) -> Tensor:
 def predict(network: WinnerNetwork, inputs: WinnerInputs, chunk: int) -> np.ndarray:
     """Predict all configurations in file order, in equal chunks of at most ``chunk``: ``(C,)`` float64."""
     network.eval()
-    total = inputs.graph.num_configs
+    rows = inputs.graph.config_row  # duplicates of the file included, as in the recipe
     predictions = []
-    for configs in np.array_split(np.arange(total), math.ceil(total / chunk)):
+    for configs in np.array_split(rows, math.ceil(len(rows) / chunk)):
         with autocast(inputs.device):
             predictions.append(network(inputs.batch(configs)).cpu().double().numpy())
     return np.concatenate(predictions)

@@ -83,6 +83,7 @@ def test_no_page_loads_anything_from_elsewhere(home):
         text = path.read_text()
         for _, source in Elements(text).loaded:
             assert source.startswith("data:"), f"{path} loads {source[:80]}"
+        text = re.sub(r"data:[\w/+;-]+,[\w+/=\s]*", "", text)  # an image's letters spell anything
         assert not re.search(r"@import|url\(\s*['\"]?https?:|import .* from ['\"]https?:|\bcdn", text), path
 
 

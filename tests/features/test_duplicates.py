@@ -15,16 +15,13 @@ from fastslow.rankers.table import read_table
 from helpers.competition_files import competition_arrays, write_data_root, write_npz
 
 COPIES = 200
-KINDS = {
-    "layout": ("layout:xla:random", FeatureConfig, TrainConfig),
-    "tile": ("tile:xla", FeatureConfig, TrainConfig),
-}
+KINDS = {"layout": "layout:xla:random", "tile": "tile:xla"}
 
 
 @pytest.fixture(params=KINDS)
 def folders(request, tmp_path):
     """Features of one data root, and of the same with one test configuration given 200 times more."""
-    collection, make_config, _ = KINDS[request.param]
+    collection = KINDS[request.param]
     arrays = competition_arrays(request.param, seed=3, configs=24, labelled=False)
     per_config = [key for key, (_, shape) in SCHEMA[request.param].items() if shape and shape[0] == "C"]
     more = {
@@ -35,10 +32,8 @@ def folders(request, tmp_path):
     for name, test in (("once", arrays), ("often", more)):
         root = write_data_root(tmp_path / name, collection)
         write_npz(get_collection(collection).folder(root, "test") / "t.npz", test)
-        config = make_config(
-            collection=collection, data_root=str(root), folder=str(root / "features"), workers=1
-        )
-        build_features(config)
+        folder = str(root / "features")
+        build_features(FeatureConfig(collection=collection, data_root=str(root), folder=folder, workers=1))
         built.append(Features(root / "features"))
     return request.param, built
 
@@ -47,9 +42,8 @@ def test_copies_of_a_test_configuration_leave_the_others_as_they_are(folders, tm
     kind, built = folders
     predictions = []
     for features in built:
-        config = KINDS[kind][2](
-            features=[str(features.folder)], runs=[str(tmp_path / "run")], folder=str(tmp_path / "training")
-        )
+        where = {"runs": [str(tmp_path / "run")], "folder": str(tmp_path / "training")}
+        config = TrainConfig(kind=kind, features=[str(features.folder)], **where)
         inputs = make_dataset(config)
         torch.manual_seed(0)
         network = make_network(config, inputs)

@@ -86,8 +86,8 @@ def test_the_precision_is_that_of_the_gpu(gpus, name, found, precision):
     gpus(*found)
     assert precision_name(name) == precision
     assert pick_precision(pick_device(name)) == getattr(torch, precision)
-    for config in TrainConfig:
-        assert config(device=name).identity()["precision"] == precision
+    for kind in ("layout", "tile"):
+        assert TrainConfig(kind=kind, device=name).identity()["precision"] == precision
 
 
 def test_runs_on_different_devices_are_distinguished_by_precision_alone(gpus):

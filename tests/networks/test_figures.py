@@ -11,7 +11,7 @@ from helpers.networks import make_network
 @pytest.mark.parametrize("cross_config", [True, False])
 @pytest.mark.parametrize("depth", [0, 1, 3])
 def test_the_picture_shows_every_block_width_and_parameter(depth, cross_config):
-    network = make_network(depth, cross_config, width=8)
+    network = make_network(depth, cross_config, hidden_channels=8)
     (axes,) = plot_network(network).axes
     texts = [text.get_text() for text in axes.texts]
     assert [text for text in texts if text.startswith("block")] == [f"block {i + 1}" for i in range(depth)]

@@ -495,7 +495,8 @@ def test_many_configurations_are_scored_in_chunks_as_if_at_once(settings, monkey
 
 
 def test_a_kernel_is_embedded_once_for_all_its_configurations(kernels, tmp_path, monkeypatch):
-    config = TrainConfig(features=[str(kernels)], device="cpu", hidden_channels=8, num_layers=1)
+    shape = {"hidden_channels": 8, "num_layers": 1}
+    config = TrainConfig(kind="tile", features=[str(kernels)], runs=["run"], device="cpu", **shape)
     dataset = make_dataset(config)
     network = make_network(config, dataset)
     embedded = []

@@ -216,7 +216,8 @@ def test_every_setting_of_some_objectives_is_declared():
 @pytest.mark.parametrize(("name", "value"), [("train_on", "collection"), ("largest_nodes", 3)])
 def test_a_setting_of_layout_is_refused_for_tile(name, value, tmp_path):
     root = write_data_root(tmp_path, "tile:xla")
-    build_features(FeatureConfig(data_root=str(root), folder=str(tmp_path / "tile"), workers=1))
+    where = {"data_root": str(root), "folder": str(tmp_path / "tile")}
+    build_features(FeatureConfig(collection="tile:xla", workers=1, **where))
     config = RankerConfig(features=str(tmp_path / "tile"), folder=str(tmp_path / "run"))
     assert not config.artifact().is_current()
     with pytest.raises(ConfigError, match=f"{name}: {value!r} is not used with tile.*ranker.layout.{name}"):
