@@ -120,6 +120,7 @@ class _Parser(argparse.ArgumentParser):
     """A parser whose help of a command lists its settings; their modules are imported only for that."""
 
     def format_help(self) -> str:
+        """Return the usual help and, for a command, every setting with default, range and sentence."""
         name = self.prog.split()[-1]
         if name not in COMMANDS:
             return super().format_help()

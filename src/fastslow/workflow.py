@@ -37,7 +37,7 @@ _KERNEL_DIED = "the kernel was killed; where memory ran out, run fewer notebooks
 
 
 class StepError(FastslowError):
-    """A notebook failed; the message holds its error and where the executed notebook lies."""
+    """A notebook failed; the message holds its error and where the executed notebook is."""
 
 
 class RunConfig(Config):
@@ -54,14 +54,17 @@ class RunConfig(Config):
     seeds: NonNegative = 0
     """Seeds of each model; 0 for 3, and for 1 in the preset ``smoke``."""
     jobs: NonNegative = 0
-    """Notebooks that run side by side; 0 for one per core."""
+    """Number of notebooks that run in parallel; 0 for one per core."""
     set: list[str] = []
     """Settings of steps, each ``SECTION.NAME=VALUE`` or ``SECTION.KIND.NAME=VALUE``, such as
     ``gnn.layout.epochs=20``."""
 
 
 def run_step(step: Step) -> float:
-    """Execute a step's notebook into the folder it writes; the seconds it took.
+    """Execute a step's notebook into the folder that it writes.
+
+    Returns:
+        Seconds that it took.
 
     Raises:
         StepError: A cell failed, or the kernel died. The notebook up to there is kept as ``failed.ipynb``.
@@ -90,11 +93,11 @@ def run_step(step: Step) -> float:
 
 
 def run_steps(steps: list[Step], jobs: int) -> None:
-    """Run the steps stage by stage, those of a stage side by side, and leave out what is up to date.
+    """Run the steps stage by stage, those of a stage in parallel, and skip what is up to date.
 
     Args:
         steps: In the order of their stages.
-        jobs: Notebooks at a time.
+        jobs: Number of notebooks that run in parallel.
 
     Raises:
         StepError: A notebook failed; those running beside it are finished first.
@@ -152,7 +155,7 @@ def _run_stage(steps: list[Step], pool: ThreadPoolExecutor, bar) -> None:
 
 
 def _newest(step: Step) -> str:
-    """A running step with the epoch and valid score that it wrote last, if it writes any."""
+    """Return the name of a running step, with the last epoch and valid score that it wrote, if any."""
     metrics = resolve(step.config.folder) / "metrics.jsonl"
     lines = metrics.read_text().splitlines() if metrics.is_file() else []
     last = json.loads(lines[-1]) if lines else {}
@@ -190,7 +193,7 @@ def upload(csv: Path, data_root: Path) -> None:
 
 
 def report(plan: Plan) -> None:
-    """Print the table of scores and where everything lies."""
+    """Print the table of scores and the path of the submission."""
     csv = resolve(plan.csv)
     record = read_record(csv)
     print(format_table(pd.DataFrame(record["table"])))
@@ -201,7 +204,7 @@ def report(plan: Plan) -> None:
 
 
 def make_plan(config: RunConfig) -> Plan:
-    """Return the steps that a run stands for, with what its data and preset leave open filled in."""
+    """Return the plan of a run; preset, name, seeds and jobs default to those of its data and preset."""
     known = config.data in DATA_ROOTS
     preset = config.preset or (config.data if known else "kaggle")
     folder = config.data if known else resolve(config.data).resolve().name

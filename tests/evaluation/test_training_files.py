@@ -1,4 +1,4 @@
-"""What a notebook reads of a training, and what it is told where that is missing."""
+"""What a notebook reads of a training, and the error where that is missing."""
 
 import json
 

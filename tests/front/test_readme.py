@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from fastslow.rankers.config import RankerConfig
 from helpers.competition_files import ROOT
 
 README = (ROOT / "README.md").read_text()
@@ -53,7 +54,7 @@ def test_a_command_of_the_environment_runs(line, tmp_path):
     assert "NAME=VALUE" in done.stdout or "COMMAND" in done.stdout
 
 
-@pytest.mark.parametrize("line", commands("papermill"))
+@pytest.mark.parametrize("line", [line for line in commands("papermill") if "machines" not in line])
 def test_a_notebook_alone_runs(line, home, tmp_path):
     (home / "features" / "sample").symlink_to(home / "features" / "smoke")
     (tmp_path / "reader").mkdir()
@@ -61,6 +62,12 @@ def test_a_notebook_alone_runs(line, home, tmp_path):
     assert done.returncode == 0, done.stderr[-2000:]
     assert (tmp_path / "reader" / "out.ipynb").is_file()
     assert (home / "runs" / "mine" / "manifest.json").is_file()
+
+
+def test_the_command_for_several_machines_names_settings():
+    (line,) = [line for line in commands("papermill") if "machines" in line]
+    settings = [text.replace(" ", "=", 1) for text in line.split(" -p ")[1:]]
+    assert RankerConfig.from_texts(settings).objective == "regression"
 
 
 def test_jupyter_is_there(tmp_path):

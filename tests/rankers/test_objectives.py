@@ -72,10 +72,10 @@ def test_runtimes_that_float32_would_merge_keep_their_order():
 
 @pytest.mark.parametrize(("size", "queries"), [(1, 1), (10_000, 1), (10_001, 2), (25_000, 3)])
 def test_queries_deal_out_every_row_once_within_lightgbms_limit(size, queries):
-    dealt = split_queries(size, np.random.default_rng(0))
-    assert len(dealt) == queries and max(map(len, dealt)) <= 10_000
-    assert max(map(len, dealt)) - min(map(len, dealt)) <= 1
-    assert sorted(np.concatenate(dealt).tolist()) == list(range(size))
+    queries_of = split_queries(size, np.random.default_rng(0))
+    assert len(queries_of) == queries and max(map(len, queries_of)) <= 10_000
+    assert max(map(len, queries_of)) - min(map(len, queries_of)) <= 1
+    assert sorted(np.concatenate(queries_of).tolist()) == list(range(size))
 
 
 def test_every_graph_weighs_the_same_also_where_it_is_dealt_out(monkeypatch):

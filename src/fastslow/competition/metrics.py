@@ -171,7 +171,7 @@ def collection_score(
         predictions: (C,) predictions per graph, lower = predicted faster; exactly the graphs of ``runtimes``.
 
     Returns:
-        ``mean`` over graphs, and ``per_graph``: the metric by graph, in the order of ``runtimes``.
+        ``mean`` over graphs, and ``per_graph``: the metric per graph, in the order of ``runtimes``.
 
     Raises:
         ConfigError: ``kind`` is neither.

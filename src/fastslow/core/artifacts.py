@@ -1,4 +1,4 @@
-"""Artifacts that are whole or absent: atomic writes, manifests with fingerprints, one writer at a time."""
+"""Artifacts: folders that one step writes, whole or absent, with a manifest and a fingerprint."""
 
 import contextlib
 import subprocess
@@ -17,7 +17,7 @@ MANIFEST = "manifest.json"
 
 
 def commit() -> str:
-    """The git commit of this code, with ``+`` where the tree differs from it; ``unknown`` outside git."""
+    """Return the git commit of this code, with ``+`` if the tree differs from it; ``unknown`` outside git."""
     here = Path(__file__).parent
     try:
         command = ["git", "-C", str(here), "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty=+"]
@@ -27,7 +27,7 @@ def commit() -> str:
 
 
 def read_manifest(folder: Path) -> dict:
-    """The manifest of a finished artifact.
+    """Read the manifest of a finished artifact.
 
     Raises:
         DataError: The folder is missing or was never finished, or its manifest is no JSON object.
@@ -49,7 +49,7 @@ class Artifact:
     Its manifest is the last file written, so a folder without one never counts as done.
 
     Args:
-        folder: Where it lies.
+        folder: The folder.
         settings: The settings that change its bytes.
         inputs: Fingerprint of each input by name.
         entry: Function that makes the content, as ``package.module:function``; the content depends on its
@@ -76,14 +76,14 @@ class Artifact:
         return source_digests(self.entry) if self.entry else {}
 
     def is_current(self) -> bool:
-        """Whether the folder, and each of its parts, was finished with exactly these settings and inputs."""
+        """Whether the folder and each of its parts were finished with these settings, inputs and code."""
         path = self.folder / MANIFEST
         there = all(p.is_file() for p in (path, *self.products))
         own = there and read_json(path).get("fingerprint") == self.fingerprint
         return own and all(part.is_current() for part in self.parts)
 
     def changes(self) -> list[str]:
-        """What differs from the folder as it is there, one line each; nothing where it was never finished."""
+        """Return what differs from the finished folder, one line each; nothing if it was never finished."""
         if not (self.folder / MANIFEST).is_file():
             return []
         manifest = read_manifest(self.folder)
@@ -102,7 +102,7 @@ class Artifact:
 
     @contextlib.contextmanager
     def building(self) -> Iterator[bool]:
-        """Hold the folder for writing and say whether its content must be made.
+        """Lock the folder for writing and yield whether its content must be made.
 
         Where it is out of date its manifest goes first, and those of its parts. The caller's last act is
         :meth:`finish`.

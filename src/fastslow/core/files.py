@@ -14,7 +14,7 @@ from fastslow.core.errors import DataError
 
 @contextlib.contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """A temporary path beside ``path`` that takes its name when the block ends without an error.
+    """Give a temporary path beside ``path`` that is renamed to it when the block ends without an error.
 
     A reader sees the old file or the whole new one, never a part.
     """
@@ -49,14 +49,14 @@ def read_json(path: Path):
 
 
 def digest(value) -> str:
-    """16 hexadecimal digits that stand for a JSON-serialisable value, independent of key order."""
+    """Return 16 hexadecimal digits of SHA-256 over a JSON-serialisable value, independent of key order."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @contextlib.contextmanager
 def writer_lock(folder: Path) -> Iterator[None]:
-    """Let one process at a time write a folder; a second one says so and waits.
+    """Let one process at a time write a folder; a second one prints a line and waits.
 
     The lock is the operating system's: it goes when its holder ends, however it ends.
     """

@@ -1,4 +1,4 @@
-"""Arrays in an npz file, read with distrust: whatever is wrong with the file is a DataError."""
+"""Read arrays of npz files; whatever is wrong with a file becomes a DataError."""
 
 import lzma
 import math
@@ -78,7 +78,7 @@ def _opened(path: Path, remedy: str) -> Iterator[zipfile.ZipFile]:
 
 @contextmanager
 def _member(archive: zipfile.ZipFile, key: str) -> Iterator[tuple[zipfile.ZipExtFile, Header]]:
-    """An array's bytes after its header, and the header.
+    """Yield the stream of an array's bytes after its header, and the header.
 
     The two must agree in length: no memory is asked for that the file cannot fill, and whoever reads all rows
     reads all bytes, which is when zipfile compares the checksum.
@@ -94,7 +94,7 @@ def _member(archive: zipfile.ZipFile, key: str) -> Iterator[tuple[zipfile.ZipExt
 
 
 def read_headers(path: Path, remedy: str = DOWNLOAD_AGAIN) -> dict[str, Header]:
-    """Shape and type of every array in an npz file, without reading the arrays.
+    """Return shape and type of every array in an npz file, without reading the arrays.
 
     Args:
         path: The npz file.
@@ -113,7 +113,7 @@ def read_headers(path: Path, remedy: str = DOWNLOAD_AGAIN) -> dict[str, Header]:
 
 
 def read_checksums(path: Path, remedy: str = DOWNLOAD_AGAIN) -> list[tuple[str, int, int]]:
-    """Name, size in bytes and CRC-32 of every member, from the zip directory alone.
+    """Return name, size in bytes and CRC-32 of every member, from the zip directory alone.
 
     Args:
         path: The npz file.

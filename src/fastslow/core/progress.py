@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from tqdm import tqdm
 
 Report = Callable[[int, float], None]
-"""Told the round of boosting and the latest valid score."""
+"""Called after every boosting iteration with its number and the latest valid score."""
 LOG_SECONDS = 10.0  # a file gets a line this often, a terminal four times a second
 
 
 def progress(iterable=None, **options) -> tqdm:
-    """A tqdm bar that does not flood a log.
+    """Return a tqdm bar that does not flood a log.
 
     Args:
         iterable: What to go through, if any.
@@ -24,7 +24,7 @@ def progress(iterable=None, **options) -> tqdm:
 
 @contextmanager
 def boosting_progress(rounds: int, title: str) -> Iterator[Report]:
-    """A bar over rounds of boosting; gives what to tell each round to."""
+    """Show a bar over boosting iterations and yield the function to call after each."""
     with progress(total=rounds, desc=title, unit="round") as bar:
 
         def report(_: int, valid: float) -> None:

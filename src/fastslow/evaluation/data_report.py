@@ -30,7 +30,7 @@ class DataReportConfig(SurveyConfig):
     split: Literal[TRAIN, VALID] = TRAIN
     """Split whose programs are shown; test files carry no runtimes."""
     program: str = ""
-    """File name, without ``.npz``, of the program shown in detail; empty: the one with the fewest nodes."""
+    """File name, without ``.npz``, of the program shown in detail; empty: the smallest."""
     configuration: NonNegative = 0
     """Number of the configuration that is put into words, from 0 in file order."""
     max_programs: Positive = 24

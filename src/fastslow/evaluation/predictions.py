@@ -20,7 +20,7 @@ key                    value                           read by
 ``.data``              ``Features(...).data``          ensemble: a run on other competition files is refused
 ``valid``              object                          table of results
 ``.mean``              number                          table of results
-``.per_graph``         object of numbers by graph      table of results: the range over graphs
+``.per_graph``         object of numbers per graph     table of results: the range over graphs
 ``members``            object, optional                table of results: weight and folder of each member
 =====================  ==============================  ====================================================
 

@@ -1,4 +1,4 @@
-"""The table that the ranker learns from or predicts: the rows of one split, graph by graph."""
+"""The table that the ranker learns from or predicts: the rows of one split, per graph."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,7 +14,7 @@ class PerGraph:
     """Configurations of several graphs; a subclass has their ``names``, ``sizes`` and ``runtimes``."""
 
     def per_graph(self, values: np.ndarray) -> dict[str, np.ndarray]:
-        """Split values ``(C,)`` of all configurations by graph."""
+        """Split values ``(C,)`` of all configurations per graph."""
         return dict(zip(self.names, np.split(values, np.cumsum(self.sizes)[:-1]), strict=True))
 
     def labels(self) -> dict[str, np.ndarray]:
