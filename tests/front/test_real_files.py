@@ -75,7 +75,7 @@ def test_the_largest_graph_takes_little_memory():
 
 
 def labelled_root(root, collection):
-    """A data root of the published files; for tile, train and valid swap: that train file carries no signal."""
+    """A data root of the published files; for tile, train and valid swap: that train file has one runtime."""
     sources = ("valid", "train", "test") if collection.kind == "tile" else SPLITS
     for split, source in zip(SPLITS, sources, strict=True):
         folder = collection.folder(root, split)
