@@ -36,7 +36,7 @@ class FiguresConfig(Config):
 
 
 def make_figures(config: FiguresConfig) -> list[Path]:
-    """Write the three figures; the same run and matplotlib give the same bytes.
+    """Write the three figures and print their paths; the same run and matplotlib give the same bytes.
 
     Args:
         config: Settings.
@@ -62,7 +62,9 @@ def make_figures(config: FiguresConfig) -> list[Path]:
     for name, draw in progress(drawings.items(), desc="figures", unit="figure"):
         figure = draw()
         save_figure(figure, folder / name, round(_WIDTH / figure.get_figwidth()), _COLOURS)
-    return [folder / name for name in drawings]
+    paths = [folder / name for name in drawings]
+    print(*paths, sep="\n")
+    return paths
 
 
 def _graph(config: FiguresConfig, features: Features) -> Graph:

@@ -22,6 +22,7 @@ from fastslow.core.files import atomic_path
 from fastslow.core.progress import progress
 from fastslow.core.settings import PROJECT, Config, NonNegative, resolve
 from fastslow.evaluation.results import format_table
+from fastslow.evaluation.training_files import METRICS
 from fastslow.kaggle.client import SubmissionResult, submit, wait_for_score
 from fastslow.kaggle.credentials import credentials
 from fastslow.kaggle.ledger import read_record, update_record
@@ -156,7 +157,7 @@ def _run_stage(steps: list[Step], pool: ThreadPoolExecutor, bar) -> None:
 
 def _newest(step: Step) -> str:
     """Return the name of a running step, with the last epoch and valid score that it wrote, if any."""
-    metrics = resolve(step.config.folder) / "metrics.jsonl"
+    metrics = resolve(step.config.folder) / METRICS
     lines = metrics.read_text().splitlines() if metrics.is_file() else []
     last = json.loads(lines[-1]) if lines else {}
     return f"{step.name} (epoch {last['epoch']}, valid {last['valid']:.3f})" if "epoch" in last else step.name

@@ -54,6 +54,12 @@ def digest(value) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file as 64 hexadecimal digits."""
+    with open(path, "rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
 @contextlib.contextmanager
 def writer_lock(folder: Path) -> Iterator[None]:
     """Let one process at a time write a folder; a second one prints a line and waits.

@@ -37,7 +37,6 @@ Name the folder in the ``runs`` of the ensemble's settings, and it takes part. F
 ``<model>-<collection's slug>-s<seed>`` share a row in the table of results.
 """
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -50,7 +49,7 @@ from fastslow.competition.catalog import TEST, VALID
 from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import MANIFEST, Artifact, read_manifest
 from fastslow.core.errors import DataError
-from fastslow.core.files import digest
+from fastslow.core.files import digest, file_digest
 from fastslow.core.npz_io import read_arrays, write_arrays
 from fastslow.core.settings import Config, resolve
 from fastslow.features.store import Features
@@ -134,7 +133,7 @@ def write_run(
     with artifact.building():
         write_predictions(path, complete)
         # of the values too: nothing else shows that the model changed
-        values = hashlib.sha256((path / PREDICTIONS).read_bytes()).hexdigest()
+        values = file_digest(path / PREDICTIONS)
         valid = collection_score(features.collection.kind, features.labels(VALID), complete[VALID])
         artifact.finish(fingerprint=digest([artifact.fingerprint, values]), valid=valid)
     return read_run_manifest(path)

@@ -69,7 +69,7 @@ class Page(NamedTuple):
 
 
 def render_report(config: ReportConfig) -> Path:
-    """Render every executed notebook of a run to HTML and write an index page.
+    """Render every executed notebook of a run to HTML, write an index page and print its path.
 
     Pages newer than their notebook are kept. Everything is written to ``runs/NAME/report``.
 
@@ -93,6 +93,7 @@ def render_report(config: ReportConfig) -> Path:
     index = config.run / "report" / INDEX
     with atomic_path(index) as temporary:
         temporary.write_text(_index(config.name, csv, pages, index.parent), encoding="utf-8")
+    print(index)
     return index
 
 

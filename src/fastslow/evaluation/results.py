@@ -1,6 +1,5 @@
 """From ensembles to a checked submission and one table of the score of every model."""
 
-import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from fastslow.competition.metrics import TOP_K, collection_score, competition_sc
 from fastslow.core.artifacts import Artifact
 from fastslow.core.errors import ConfigError
 from fastslow.core.figures import save_figure
-from fastslow.core.files import atomic_path
+from fastslow.core.files import atomic_path, file_digest
 from fastslow.core.settings import Config, resolve, unkeyed
 from fastslow.evaluation.ensemble import models_of
 from fastslow.evaluation.plots import plot_results
@@ -64,7 +63,7 @@ class SubmissionConfig(Config):
         root, csv = resolve(self.data_root), resolve(self.csv)
         for name in (SAMPLE, SOLUTION):
             if (root / name).is_file():
-                inputs[name] = hashlib.sha256((root / name).read_bytes()).hexdigest()[:16]
+                inputs[name] = file_digest(root / name)
         products = (csv, csv.with_suffix(".json"), csv.with_suffix(".png"))
         return Artifact(resolve(self.folder), self.identity(), inputs, ENTRY, products)
 

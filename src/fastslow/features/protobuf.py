@@ -1,6 +1,5 @@
 """Exact list lengths and operand order, from the protobuf of a program; its npz does not contain them."""
 
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from fastslow.competition.catalog import Program
 from fastslow.competition.node_columns import COLUMN_NAMES
 from fastslow.competition.reader import CompetitionFile
 from fastslow.core.errors import DataError
+from fastslow.core.files import file_digest
 from fastslow.features.list_padding import PADDING
 from fastslow.xla.graph_arrays import graph_arrays, operand_nodes
 from fastslow.xla.reader import read_program
@@ -58,7 +58,7 @@ def require_protobufs(folder: Path) -> None:
 
 def protobuf_fingerprint(path: Path) -> str:
     """Return a digest of the content of a protobuf, 16 hexadecimal digits."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    return file_digest(path)
 
 
 def read_exact_graph(path: Path, file: CompetitionFile) -> ExactGraph:

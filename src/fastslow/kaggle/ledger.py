@@ -1,6 +1,5 @@
 """Record what each submission was made of: a JSON file beside the CSV, and one table of all records."""
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,7 +8,7 @@ from fastslow.competition.catalog import COLLECTIONS, get_collection
 from fastslow.competition.metrics import competition_score
 from fastslow.core.artifacts import commit
 from fastslow.core.errors import DataError
-from fastslow.core.files import atomic_path, read_json, write_json
+from fastslow.core.files import atomic_path, file_digest, read_json, write_json
 
 LEDGER = "ledger.md"
 _FACTS = ("name", "created", "commit", "members")
@@ -40,7 +39,7 @@ def write_record(
         "name": path.stem,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": commit(),
-        "sha256": _sha256(path),
+        "sha256": file_digest(path),
         "members": list(members),
         "weights": dict(weights),
         "scores": {get_collection(name).name: float(score) for name, score in scores.items()},
@@ -84,7 +83,7 @@ def update_record(path: Path, **facts) -> dict:
     """
     path = Path(path)
     record = read_record(path)
-    if record["sha256"] != _sha256(path):
+    if record["sha256"] != file_digest(path):
         raise DataError(path, "not the file its record was written for (sha256)", "Make the submission again")
     record |= facts
     write_json(path.with_suffix(".json"), record)
@@ -113,10 +112,6 @@ def write_ledger(folder: Path) -> Path:
     with atomic_path(folder / LEDGER) as temporary:
         temporary.write_text("".join(f"| {' | '.join(row)} |\n" for row in table))
     return folder / LEDGER
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _cells(record: Mapping) -> list[str]:

@@ -26,6 +26,7 @@ from fastslow.core.files import atomic_path
 from fastslow.core.progress import progress
 from fastslow.evaluation.plots import plot_training
 from fastslow.evaluation.predictions import PREDICTED_SPLITS, write_predictions
+from fastslow.evaluation.training_files import METRICS
 from fastslow.features.store import Features
 from fastslow.networks.config import TrainConfig
 from fastslow.networks.dataset import GraphDataset, predict
@@ -37,7 +38,6 @@ from fastslow.networks.prefetch import prefetch
 from fastslow.networks.sparse import move
 from fastslow.networks.validation import Validation, pool_scores
 
-METRICS = "metrics.jsonl"
 PLOT = "training.png"
 CHECKPOINT = "checkpoint.pt"
 WEIGHTS = "model.pt"

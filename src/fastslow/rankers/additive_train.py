@@ -18,7 +18,7 @@ from fastslow.rankers import additive_fit
 from fastslow.rankers.additive_fit import Fitted, Problem
 from fastslow.rankers.additive_states import additive_rows
 from fastslow.rankers.config import AdditiveRankerConfig
-from fastslow.rankers.train import write_run
+from fastslow.rankers.train import write_trees
 
 _STATE_BYTES = 48  # working memory of one state of one configuration
 
@@ -114,7 +114,7 @@ def _train(config: AdditiveRankerConfig, folder: Path) -> dict:
     """Fit, write all but the manifest, and return the facts for it."""
     features = Features(resolve(config.features))
     fitted = fit(config, features, config.also(), folder.name)
-    write_run(folder, {"additive": fitted.history}, fitted.booster, fitted.best_iteration)
+    write_trees(folder, {"additive": fitted.history}, fitted.booster, fitted.best_iteration)
     predictions = {split: predict_split(fitted, features, split) for split in PREDICTED_SPLITS}
     write_predictions(folder, predictions)
     valid = collection_score("layout", features.labels("valid"), predictions["valid"])

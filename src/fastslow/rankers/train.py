@@ -15,6 +15,7 @@ from fastslow.core.progress import boosting_progress
 from fastslow.core.settings import resolve
 from fastslow.evaluation.plots import plot_training
 from fastslow.evaluation.predictions import PREDICTED_SPLITS, write_predictions
+from fastslow.evaluation.training_files import IMPORTANCE, METRICS
 from fastslow.features.store import Features
 from fastslow.rankers.boosting import History
 from fastslow.rankers.config import RankerConfig
@@ -23,8 +24,6 @@ from fastslow.rankers.objectives import BEST, OBJECTIVES
 from fastslow.rankers.table import read_table
 
 MODEL = "model.txt"
-IMPORTANCE = "importance.csv"
-METRICS = "metrics.jsonl"
 PLOT = "training.png"
 
 
@@ -76,7 +75,7 @@ def _train(config: RankerConfig, folder: Path) -> dict:
     best = max(fits, key=lambda objective: valid[objective]["mean"])
     fitted = fits[best]
     histories = {objective: each.history for objective, each in fits.items()}
-    write_run(folder, histories, fitted.booster, fitted.best_iteration)
+    write_trees(folder, histories, fitted.booster, fitted.best_iteration)
     write_predictions(folder, predictions[best])
     return {
         "valid": {**valid[best], "weights": f"{best}, {fitted.best_iteration} rounds"},
@@ -85,7 +84,7 @@ def _train(config: RankerConfig, folder: Path) -> dict:
     }
 
 
-def write_run(
+def write_trees(
     folder: Path, histories: dict[str, History], booster: lightgbm.Booster, best_iteration: int
 ) -> None:
     """Write the trees of a run, their importances, and the history as a file and as a plot.

@@ -1,0 +1,101 @@
+"""The command line: what its help shows, how settings are given, and how it ends on an error."""
+
+import re
+
+import pytest
+
+from fastslow import cli
+from fastslow.core.errors import ConfigError
+from fastslow.core.settings import Config
+from fastslow.steps import sections
+from fastslow.workflow import RunConfig
+
+CONFIGS = {name: cli._load(command.config) for name, command in cli.COMMANDS.items()}
+
+
+def helped(capsys, *words):
+    """What a call for help prints."""
+    with pytest.raises(SystemExit) as ended:
+        cli.main([*words, "--help"])
+    assert ended.value.code == 0
+    return capsys.readouterr().out
+
+
+def test_the_help_lists_every_command_with_its_summary(capsys):
+    text = " ".join(helped(capsys).split())
+    for name, command in cli.COMMANDS.items():
+        assert f"{name} {command.summary}" in text
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_the_help_of_a_command_shows_every_setting(capsys, name):
+    text = helped(capsys, name)
+    for setting in CONFIGS[name].describe():
+        shown = f"  {setting.name}={setting.default}  ({setting.kind}"
+        assert (shown in text) == (setting.name not in cli.COMMANDS[name].fixed), setting.name
+        if setting.name not in cli.COMMANDS[name].fixed:
+            assert setting.sentence and setting.sentence[:60] in " ".join(text.split())
+
+
+def test_the_help_of_a_run_shows_the_settings_of_every_step(capsys):
+    text = helped(capsys, "submit")
+    for section, config in sections().items():
+        part = text.split(f"settings of {section}, each as {section}.NAME=VALUE:")[1]
+        for setting in config.describe():
+            if setting.name not in cli.SET_BY_THE_WORKFLOW:
+                assert f"  {setting.name}={setting.default}  ({setting.kind}" in part
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_every_command_has_a_function(name):
+    assert callable(cli._load(cli.COMMANDS[name].run)) and issubclass(CONFIGS[name], Config)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["smoke", "preset=kaggle"], "preset: is given twice, as 'smoke' and 'kaggle'"),
+        (["submit", "target=train"], "target: is given twice, as 'submit' and 'train'"),
+        (["train", "seed=5"], "seed: no such setting of RunConfig; did you mean 'seeds'"),
+        (["train", "fast"], "'fast': a setting is given as NAME=VALUE"),
+        (["train", "=3"], "'=3': a setting is given as NAME=VALUE"),
+        (["data", "splits=all"], "splits"),
+        (["report", "name=nothing"], "no finished submission there. Run `make submit` first"),
+        (["convert", "no/such.hlo"], "no/such.hlo"),
+    ],
+)
+def test_an_error_is_one_line_with_the_remedy(capsys, monkeypatch, tmp_path, words, message):
+    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
+    assert cli.main(words) == 1
+    said = capsys.readouterr().err
+    assert re.fullmatch(r"error: .+\n", said) and message in said
+
+
+@pytest.mark.parametrize("words", [[], ["nothing"], ["train", "--fast"]])
+def test_an_unknown_command_or_option_is_a_usage_error(capsys, words):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(words)
+    assert ended.value.code == 2 and "usage: fastslow" in capsys.readouterr().err
+
+
+def test_ctrl_c_says_that_the_command_resumes(capsys, monkeypatch):
+    def interrupted(config):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fastslow.workflow.run", interrupted)
+    assert cli.main(["train"]) == cli.INTERRUPTED == 130
+    assert "the same command resumes where it stopped" in capsys.readouterr().err
+
+
+def test_settings_are_typed_by_their_fields():
+    config = RunConfig.from_texts(["name=123", "seeds=2", "gnn.layout.epochs=3", "ranker.seed=1"])
+    assert (config.name, config.seeds, config.set) == ("123", 2, ["gnn.layout.epochs=3", "ranker.seed=1"])
+    with pytest.raises(ConfigError, match="seeds: 'two' is str, int wanted"):
+        RunConfig.from_texts(["seeds=two"])
+
+
+def test_the_first_word_may_be_the_source():
+    convert = CONFIGS["convert"]
+    assert convert.from_texts(["a=b.hlo", "configs=3"], first="source").source == "a=b.hlo"
+    assert convert.from_texts(["source=a.hlo"], first="source").source == "a.hlo"
+    assert convert.from_texts(["configs=3"], first="source").configs == 3
