@@ -118,6 +118,16 @@ def test_the_config_cell_can_be_run_again_after_the_cells_below_it():
     assert Example.from_notebook(variables) == Example(epochs=3, folder="runs/y")
 
 
+def test_a_later_cell_may_use_the_name_of_a_setting():
+    variables = {**NOTEBOOK, "In": [*NOTEBOOK["In"], "folder = open_folder(config)"], "folder": object()}
+    assert Example.from_notebook(variables) == Example(epochs=3, folder="runs/y")
+
+
+def test_a_parameter_may_be_an_expression():
+    variables = {**NOTEBOOK, "In": ["epochs = 2 * 10"], "epochs": 20}
+    assert Example.from_notebook(variables) == Example(epochs=20)
+
+
 def test_without_a_history_of_cells_every_plain_variable_is_a_parameter():
     assert Example.from_notebook({"epochs": 3, "json": json}) == Example(epochs=3)
     with pytest.raises(ConfigError, match="epoch: no such setting"):

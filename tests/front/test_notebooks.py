@@ -4,9 +4,6 @@ import ast
 import re
 import shlex
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import nbformat
 import papermill
@@ -256,28 +253,6 @@ def test_the_chain_ends_in_a_checked_submission(own_home):
     manifest = read_manifest(own_home / "runs" / "alone" / "ensemble")
     assert set(manifest["members"]) == {"gnn", "ranker", "additive"} and manifest["gain"] >= 0
     assert check_submission(own_home / "submissions" / "alone.csv", own_home / "data" / "sample")["rows"]
-
-
-def commands_of_readme():
-    text = (ROOT / "README.md").read_text().replace("\\\n", " ")
-    return [shlex.split(line, comments=True) for line in text.splitlines() if line.startswith("papermill ")]
-
-
-@pytest.mark.parametrize("arguments", commands_of_readme(), ids=lambda arguments: Path(arguments[3]).stem)
-def test_a_command_of_the_readme_runs_one_notebook(own_home, tmp_path, arguments):
-    words = [word.replace("features/sample/", "features/smoke/") for word in arguments[1:]]
-    words[words.index("out.ipynb")] = str(tmp_path / "out.ipynb")
-    before = set((own_home / "runs").rglob("predictions.npz"))
-    run = subprocess.run(
-        [sys.executable, "-m", "papermill", *words], cwd=ROOT, capture_output=True, text=True
-    )
-    assert run.returncode == 0, run.stderr[-3000:]
-    (made,) = set((own_home / "runs").rglob("predictions.npz")) - before
-    assert made.relative_to(own_home).parts[1].startswith("mine")
-
-
-def test_the_readme_runs_notebooks():
-    assert len(commands_of_readme()) >= 2
 
 
 @pytest.mark.parametrize(

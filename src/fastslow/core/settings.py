@@ -129,7 +129,7 @@ class Config(BaseModel):
         Raises:
             ConfigError: A parameters cell declares something that is not a setting, or a value is refused.
         """
-        return cls(**{name: variables[name] for name in _declared(variables, set(cls.model_fields))})
+        return cls(**_declared(variables, set(cls.model_fields)))
 
     @classmethod
     def from_texts(
@@ -234,29 +234,30 @@ def _allowed(field: FieldInfo) -> str:
     return ", ".join(bounds)
 
 
-def _declared(variables: Mapping[str, Any], known: set[str]) -> list[str]:
-    """Return the names that a notebook's parameters cells assign.
+def _declared(variables: Mapping[str, Any], known: set[str]) -> dict[str, Any]:
+    """Return what a notebook's parameters cells assign, each name with its latest value.
 
     IPython keeps the source of every cell that ran in ``In``. A parameters cell holds assignments alone,
-    without a call, to a known setting or under papermill's heading for injected parameters. Without ``In``
-    every plain variable counts.
+    without a call, to a known setting or under papermill's heading for injected parameters. Its values are
+    taken from the source, as a later cell may use the name for something else. Without ``In`` every plain
+    variable counts.
     """
     if "In" not in variables:
-        return [
-            name
+        return {
+            name: value
             for name, value in variables.items()
             if not name.startswith("_") and name != "Out" and type(value) in _PLAIN
-        ]
-    names: dict[str, None] = {}
+        }
+    declared: dict[str, Any] = {}
     for source in variables["In"]:
-        assigned = list(_assigned(source))
+        assigned = dict(_assigned(source, variables))
         if source.lstrip().startswith("# Parameters") or known & {*assigned}:
-            names |= dict.fromkeys(assigned)
-    return [name for name in names if name in variables]
+            declared |= assigned
+    return declared
 
 
-def _assigned(source: str) -> Iterator[str]:
-    """Yield the names that a cell of assignments assigns; none where it does anything else."""
+def _assigned(source: str, variables: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the names and values that a cell of assignments assigns; none where it does anything else."""
     try:
         statements = ast.parse(source).body
     except SyntaxError:
@@ -268,7 +269,11 @@ def _assigned(source: str) -> Iterator[str]:
     if plain:
         for statement in statements:
             targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-            yield from (target.id for target in targets if isinstance(target, ast.Name))
+            for name in (target.id for target in targets if isinstance(target, ast.Name)):
+                try:
+                    yield name, ast.literal_eval(statement.value)
+                except ValueError:  # an expression, such as 2 * 10
+                    yield name, variables[name]
 
 
 def parse_value(text: str) -> Any:
