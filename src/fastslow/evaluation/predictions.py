@@ -27,14 +27,15 @@ key                    value                           read by
 :func:`write_run` writes both for a model of your own, with the valid score computed from the labels::
 
     features = Features(resolve("features/sample/layout-xla-random"))
-    predictions = {
-        split: {name: my_model(features.graph(split, name)) for name in features.names(split)}
-        for split in PREDICTED_SPLITS
-    }
+    predictions = {split: {} for split in PREDICTED_SPLITS}
+    for split in PREDICTED_SPLITS:
+        for name in features.names(split):
+            graph = features.graph(split, name)  # distinct configurations; expand gives those of the file
+            predictions[split][name] = graph.expand(my_model(graph))
     write_run("runs/mine-layout-xla-random-s0", features, predictions, model="mine", seed=0)
 
-Name the folder in the ``runs`` of the ensemble's settings, and it takes part. Folders named
-``<model>-<collection's slug>-s<seed>`` share a row in the table of results.
+Name the folder in the ``runs`` of the ensemble's settings, and it takes part. Runs whose manifests differ in
+``seed`` alone are seeds of one model: they share a weight, and a row in the table of results.
 """
 
 from collections.abc import Iterable, Mapping
