@@ -51,9 +51,9 @@ class Graph:
         config_feat: ``(C, V)`` float32, features of a configuration as a whole; see ``features/README.md``.
         runtime: ``(C,)`` float64, the training label: nanoseconds (layout; cycles in the sample competition)
             or runtime over normalizer (tile), the mean over identical configurations; 0 in test.
-        config_row: ``(F,)`` int32, row, 0 to C - 1, of each of the F configurations of the competition file,
+        config_row: ``(C_file,)`` int32, row, 0 to C - 1, of each configuration of the competition file,
             in file order. Rows are numbered by first occurrence.
-        file_runtime: ``(F,)`` float64, runtime of each configuration of the file, unit as ``runtime``.
+        file_runtime: ``(C_file,)`` float64, runtime of each configuration of the file, unit as ``runtime``.
     """
 
     name: str
@@ -99,7 +99,7 @@ class Graph:
             values: ``(C, ...)``, such as predictions.
 
         Returns:
-            ``(F, ...)`` in file order.
+            ``(C_file, ...)`` in file order.
         """
         return values[self.config_row]
 
@@ -235,8 +235,8 @@ class Features:
         """Return the runtimes of each graph, float64: what a model is trained on or scored against.
 
         Args:
-            split: ``train``: ``(C,)``, one training label per distinct configuration. ``valid``: ``(F,)``,
-                the runtime of every configuration of the file, as the competition scores them.
+            split: ``train``: ``(C,)``, one training label per distinct configuration. ``valid``:
+                ``(C_file,)``, the runtime of every configuration of the file, as the competition scores them.
 
         Raises:
             DataError: The split is ``test``, whose files carry zeros in place of runtimes.

@@ -72,7 +72,7 @@ def fit(config: AdditiveRankerConfig, features: Features, also: Mapping[str, Fea
 
 
 def predict_split(fitted: Fitted, features: Features, split: str) -> dict[str, np.ndarray]:
-    """Predict every configuration of every file of a split, ``(F,)`` float64 each, lower = faster."""
+    """Predict every configuration of every file of a split, ``(C_file,)`` float64 each, lower = faster."""
     graphs = (features.graph(split, name) for name in features.names(split))
     return {graph.name: graph.expand(predict_graph(fitted, graph)) for graph in graphs}
 
