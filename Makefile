@@ -35,7 +35,7 @@ endif
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z ]+:.*## / {n = split($$1, names, " "); \
-	  for (i = 1; i <= n; i++) printf "  make %-12s %s\n", names[i], $$2}' $(MAKEFILE_LIST)
+	  for (i = 1; i <= n; i++) printf "  make %-12s %s\n", names[i], $$2}' "$(strip $(MAKEFILE_LIST))"
 	@echo
 	@echo "Settings: DATA=sample|kaggle|FOLDER  PRESET=sample|smoke|kaggle  NAME=run  SEEDS=3  JOBS=2"
 	@echo "          SET='gnn.layout.epochs=50 features.layout.hops=1'"
