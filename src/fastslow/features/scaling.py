@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from sklearn.preprocessing import StandardScaler
 
 from fastslow.competition import node_columns
 from fastslow.core.npz_io import read_arrays, write_arrays
@@ -72,6 +71,8 @@ class Scaler:
         Args:
             matrices: ``(rows, F)`` each, 1 row or more; read one at a time.
         """
+        from sklearn.preprocessing import StandardScaler  # takes most of a second; needed for fitting alone
+
         scaler = StandardScaler()
         with np.errstate(invalid="ignore"):  # rounding may leave a constant column a negative variance
             for matrix in matrices:
