@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from fastslow.competition.catalog import TRAIN, VALID
 from fastslow.competition.metrics import kendall_tau
 from fastslow.core.settings import Config, Positive, resolve, unkeyed
 from fastslow.features.store import Features
@@ -16,7 +17,7 @@ class ViolationConfig(Config):
 
     features: str = unkeyed("features/sample/layout-xla-random")
     """Features folder of a layout collection."""
-    split: Literal["train", "valid"] = "train"
+    split: Literal[TRAIN, VALID] = TRAIN
     """``train`` or ``valid``; test has no runtimes."""
     column: str = "violation_ratio"
     """Column of ``config_feat`` to plot against runtime."""

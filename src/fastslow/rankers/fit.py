@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import lightgbm
 import numpy as np
 
+from fastslow.competition.catalog import TRAIN, VALID
 from fastslow.core.errors import DataError
 from fastslow.core.progress import Report
 from fastslow.core.settings import resolve
@@ -54,9 +55,9 @@ def read_training(config: RankerConfig) -> Training:
     largest_nodes, valid_configs = config.largest_nodes, config.valid_configs
     return Training(
         kind=features.collection.kind,
-        train=read_table(features, "train", own, max_configs=config.configs_per_graph, **options),
-        bins=read_table(features, "train", names, max_configs=bin_rows, **options),
-        valid=read_table(features, "valid", max_configs=valid_configs, largest_nodes=largest_nodes),
+        train=read_table(features, TRAIN, own, max_configs=config.configs_per_graph, **options),
+        bins=read_table(features, TRAIN, names, max_configs=bin_rows, **options),
+        valid=read_table(features, VALID, max_configs=valid_configs, largest_nodes=largest_nodes),
     )
 
 
