@@ -44,8 +44,7 @@ def _build(family: Family, variant: Variant) -> tuple[Callable, tuple]:
         **family.settings,
     )
     inputs = programs.argument_shapes(variant.batch, family.floats, family.tokens, variant.dtype)
-    program = programs.train_program if variant.step == "train" else programs.forward_program
-    return program(network, inputs, variant.dtype)
+    return programs.STEPS[variant.step](network, inputs, variant.dtype)
 
 
 def _programs() -> dict[str, ZooProgram]:

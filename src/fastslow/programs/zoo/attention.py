@@ -131,6 +131,42 @@ def retention(p, x, heads):
     return (jax.nn.silu(x @ p(width, width)) * merge_heads(values)) @ p(width, width)
 
 
+def random_feature_attention(p, x, heads, features=32):
+    """Apply Performer's attention: positive random features estimate the softmax (arXiv:2009.14794)."""
+    q, k, v = (split_heads(dense(p, x, x.shape[-1]), heads) for _ in range(3))
+    projection = p(q.shape[-1], features)
+
+    def positive(y):
+        return jnp.exp(jnp.tanh(y @ projection) - jnp.square(y).mean(-1, keepdims=True) / 2)
+
+    q, k = positive(q), positive(k)
+    scale = jnp.einsum("bthf,bhf->bth", q, k.sum(1))[..., None]
+    memory = jnp.einsum("bshf,bshe->bhfe", k, v)
+    return dense(p, merge_heads(jnp.einsum("bthf,bhfe->bthe", q, memory) / scale), x.shape[-1])
+
+
+def landmark_attention(p, x, heads, size=4):
+    """Apply Nyström attention: means of ``size`` tokens stand for the sequence (arXiv:2102.03902)."""
+    q, k, v = (split_heads(dense(p, x, x.shape[-1]), heads) for _ in range(3))
+    few_q, few_k = (y.reshape(len(y), -1, size, *y.shape[2:]).mean(2) for y in (q, k))
+    read = softmax(jnp.einsum("bthd,bmhd->bhtm", q, few_k))
+    middle = softmax(jnp.einsum("bmhd,bnhd->bhmn", few_q, few_k))
+    write = softmax(jnp.einsum("bnhd,bshd->bhns", few_q, k))
+    values = jnp.einsum("bhmn,bhnd->bhmd", middle, jnp.einsum("bhns,bshd->bhnd", write, v))
+    return dense(p, merge_heads(jnp.einsum("bhtm,bhmd->bthd", read, values)), x.shape[-1])
+
+
+def state_space(p, x, heads, states=16):
+    """Apply Mamba-2's state space as masked products with decays (arXiv:2405.21060)."""
+    time, width = x.shape[1:]
+    gate, values = jax.nn.silu(x @ p(width, width)), split_heads(x @ p(width, width), heads)
+    write, read = x @ p(width, states), x @ p(width, states)
+    rates = jnp.cumsum(jax.nn.softplus((x @ p(width, heads)).astype(jnp.float32)), 1)
+    age = jnp.where(causal_mask(time)[..., None], rates[:, :, None] - rates[:, None], jnp.inf)
+    products = jnp.einsum("btn,bsn->bts", read, write)[..., None] * jnp.exp(-age).astype(x.dtype)
+    return (gate * merge_heads(jnp.einsum("btsh,bshd->bthd", products, values))) @ p(width, width)
+
+
 KINDS = {
     "talking_heads": talking_heads_attention,
     "multi_query": multi_query_attention,
@@ -140,6 +176,9 @@ KINDS = {
     "low_rank": low_rank_attention,
     "disentangled": disentangled_attention,
     "retention": retention,
+    "random_features": random_feature_attention,
+    "landmarks": landmark_attention,
+    "state_space": state_space,
 }
 
 

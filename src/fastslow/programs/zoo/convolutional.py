@@ -12,6 +12,7 @@ from fastslow.programs.zoo.layers import (
     depthwise_conv,
     layer_norm,
     max_pool,
+    squeeze_excite,
 )
 
 relu = jax.nn.relu
@@ -20,13 +21,6 @@ relu = jax.nn.relu
 def stem(p, x, features):
     """Apply the first convolution of a classifier, which halves height and width."""
     return relu(batch_norm(p, conv(p, x, features, 3, 2)))
-
-
-def squeeze_excite(p, x):
-    """Apply squeeze-and-excitation: scale features by a gate on their global average (arXiv:1709.01507)."""
-    features = x.shape[-1]
-    gate = relu(dense(p, x.mean((1, 2)), features // 4))
-    return x * jax.nn.sigmoid(dense(p, gate, features))[:, None, None]
 
 
 def residual(p, x, y, stride):
@@ -114,6 +108,18 @@ def vgg(p, x, *, width, depth):
         x = max_pool(x)
     x = relu(dense(p, x.reshape(len(x), -1), 4 * width))
     return dense(p, x, 50)
+
+
+def alexnet(p, x, *, width, depth):
+    """AlexNet: five convolutions, the third ``depth`` times, and three dense layers (NeurIPS 2012)."""
+    x = max_pool(relu(conv(p, x, width, 5, 2)), 3)
+    x = max_pool(relu(conv(p, x, 3 * width, 5)), 3)
+    for features in (*[6 * width] * depth, 4 * width, 4 * width):
+        x = relu(conv(p, x, features))
+    x = max_pool(x, 3).reshape(len(x), -1)
+    for _ in range(2):
+        x = relu(dense(p, x, 8 * width))
+    return dense(p, x, 100)
 
 
 def squeezenet(p, x, *, width, depth):

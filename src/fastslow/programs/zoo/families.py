@@ -10,7 +10,7 @@ class Variant:
     """One program of a family.
 
     Attributes:
-        step: ``train`` for a step of gradient descent, ``forward`` for inference.
+        step: ``forward`` for inference, ``train`` for a step of gradient descent, ``adam`` for one of Adam.
         width: Features of the (first) layer, a multiple of the number of attention heads.
         depth: Number of layers or blocks as the network counts them, from 1.
         batch: Batch size.
@@ -76,7 +76,14 @@ def train(width: int, depth: int, batch: int, dtype: str = "bfloat16") -> Varian
     return Variant("train", width, depth, batch, dtype)
 
 
+def adam(width: int, depth: int, batch: int, dtype: str = "bfloat16") -> Variant:
+    """Return a variant for a training step with Adam."""
+    return Variant("adam", width, depth, batch, dtype)
+
+
 IMAGE = ((16, 16, 3),)
+SIGNAL = ((48, 8),)
+BOARD = ((9, 9, 17),)
 PATCHED_IMAGE = ((32, 32, 3),)  # 64 patches of 4 x 4
 
 
@@ -84,8 +91,12 @@ def _xla(network, *small, name="", widths=(40, 96), floats=IMAGE, tokens=(), **s
     return Family("xla", name or network.split(".")[1], network, small, widths, floats, tokens, settings)
 
 
-def _nlp(network, *small, name="", widths=(72, 128), tokens=(32,), **settings) -> Family:
-    return Family("nlp", name or network.split(".")[1], network, small, widths, (), tokens, settings)
+def _nlp(network, *small, name="", widths=(72, 128), floats=(), tokens=(32,), **settings) -> Family:
+    return Family("nlp", name or network.split(".")[1], network, small, widths, floats, tokens, settings)
+
+
+def _blocks(block, *small, **settings) -> Family:
+    return _xla("blocks.staged", *small, name=block, block=block, **settings)
 
 
 def _attention(kind, *small, **settings) -> Family:
@@ -93,68 +104,146 @@ def _attention(kind, *small, **settings) -> Family:
 
 
 FAMILIES = (
-    _xla("convolutional.resnet_basic", forward(48, 1, 8), train(32, 1, 8)),
-    _xla("convolutional.resnet_basic", train(32, 1, 4), name="squeeze_excite", excite=True),
-    _xla("convolutional.resnet_bottleneck", forward(32, 1, 16)),
-    _xla("convolutional.mobilenet", forward(32, 2, 8), train(24, 1, 8)),
-    _xla("convolutional.shufflenet", forward(48, 1, 4)),
-    _xla("convolutional.convnext", train(48, 1, 4)),
-    _xla("convolutional.densenet", forward(24, 1, 8), widths=(16, 40)),
-    _xla("convolutional.vgg", forward(32, 1, 8), train(40, 1, 8, "float32"), widths=(24, 64)),
-    _xla("convolutional.squeezenet", forward(64, 1, 16), train(48, 1, 8)),
-    _xla("convolutional.inception", forward(32, 1, 8), train(24, 1, 8)),
-    _xla("convolutional.factorised_inception", train(40, 1, 8)),
-    _xla("images.unet", forward(32, 1, 4), widths=(24, 48)),
-    _xla("images.autoencoder", forward(32, 1, 8), train(16, 1, 4), widths=(24, 48)),
-    _xla("images.generator", forward(32, 1, 8), floats=((40,),), widths=(24, 48)),
-    _xla("images.super_resolution", forward(24, 1, 2), widths=(16, 40)),
-    _xla("images.detector", train(24, 1, 4)),
-    _xla("images.segmenter", forward(64, 1, 8)),
-    _xla("images.style_transfer", forward(40, 1, 4)),
-    _xla("images.hourglass", forward(48, 1, 8, "float32"), train(32, 1, 8)),
-    _xla("images.non_local", train(48, 1, 4)),
-    _xla("dense.perceptron", train(96, 2, 48), floats=((200,),), widths=(72, 192)),
-    _xla("dense.mixer", train(64, 1, 8), floats=PATCHED_IMAGE),
-    _xla("dense.vision_transformer", forward(96, 1, 8), floats=PATCHED_IMAGE),
-    _xla("dense.window_transformer", train(64, 1, 4)),
-    _xla("dense.capsules", train(32, 1, 4)),
-    _xla("dense.recommender", train(48, 1, 32), floats=((13,),), tokens=(12,)),
-    _xla("dense.graph_network", train(72, 1, 8), floats=((40, 24), (40, 40))),
-    _xla("recurrent.lstm", train(64, 2, 16), floats=((16, 40),)),
-    _xla("recurrent.gru", train(96, 1, 8), floats=((16, 40),)),
-    _xla("recurrent.conv_lstm", forward(32, 1, 4), floats=((6, 16, 16, 8),), widths=(16, 40)),
-    _nlp("language.bert", train(96, 1, 4), train(64, 1, 8, "float32")),
-    _nlp("language.gpt", forward(96, 1, 8), train(64, 1, 4)),
-    _nlp("language.llama", forward(128, 1, 8), train(64, 1, 4)),
-    _nlp("language.encoder_decoder", forward(96, 1, 8), tokens=(32, 24)),
-    _nlp("language.albert", forward(96, 1, 8), train(64, 1, 4)),
-    _nlp("language.scanned_decoder", forward(96, 2, 8)),
-    _nlp("language.mixture_of_experts", forward(96, 1, 4), train(64, 1, 4)),
-    _nlp("language.text_cnn", train(64, 1, 16)),
-    _nlp("language.gmlp", forward(96, 1, 16), train(64, 1, 8)),
-    _nlp("language.fnet", train(64, 1, 8)),
-    _nlp("language.conformer", train(64, 1, 4)),
-    _nlp("recurrent.tagger", train(64, 1, 16), tokens=(24,)),
-    _nlp("recurrent.translator", forward(96, 1, 16), train(64, 1, 8), tokens=(24, 16)),
-    _attention("talking_heads", forward(96, 1, 4), train(64, 1, 4)),
-    _attention("multi_query", forward(160, 1, 8), train(64, 1, 4)),
-    _attention("relative", train(64, 1, 4)),
-    _attention("linear", forward(96, 1, 8)),
-    _attention("block", forward(96, 1, 4), tokens=(64,)),
-    _attention("low_rank", forward(64, 1, 8), train(96, 1, 2), tokens=(64,)),
-    _attention("disentangled", train(64, 1, 4)),
-    _attention("retention", forward(96, 1, 16)),
-    _nlp("attention.perceiver", forward(96, 1, 16), train(64, 1, 8), tokens=(48,)),
-    _nlp("attention.sentence_pair", train(72, 1, 8), tokens=(32, 24)),
+    _xla("convolutional.resnet_basic", forward(32, 6, 8), train(32, 2, 8), train(24, 2, 4, "float32")),
+    _xla(
+        "convolutional.resnet_basic", forward(48, 3, 8), train(32, 1, 4), name="squeeze_excite", excite=True
+    ),
+    _xla("convolutional.resnet_bottleneck", forward(24, 4, 16), train(32, 1, 8)),
+    _xla("convolutional.mobilenet", forward(32, 5, 8), train(24, 2, 8), train(40, 2, 8, "float32")),
+    _xla("convolutional.shufflenet", forward(48, 5, 4), train(64, 2, 8)),
+    _xla("convolutional.convnext", forward(64, 8, 8), train(48, 2, 4)),
+    _xla("convolutional.densenet", forward(24, 5, 8), train(16, 2, 8), widths=(16, 40)),
+    _xla("convolutional.vgg", forward(16, 8, 8), train(24, 3, 4, "float32"), widths=(24, 64)),
+    _xla("convolutional.squeezenet", forward(32, 7, 16), train(48, 2, 8)),
+    _xla("convolutional.inception", forward(32, 4, 8), train(24, 2, 8)),
+    _xla("convolutional.factorised_inception", forward(32, 6, 8), train(40, 2, 8)),
+    _xla("images.unet", train(16, 1, 4), train(24, 1, 8, "float32"), widths=(24, 48)),
+    _xla("images.autoencoder", train(16, 1, 4), train(24, 2, 8, "float32"), widths=(24, 48)),
+    _xla("images.generator", floats=((40,),), widths=(24, 48)),
+    _xla("images.super_resolution", forward(16, 11, 2), train(16, 3, 4), widths=(16, 40)),
+    _xla("images.detector", train(24, 1, 4), train(16, 1, 8, "float32")),
+    _xla("images.segmenter", train(32, 3, 8), train(64, 3, 4)),
+    _xla("images.style_transfer", train(24, 2, 4), forward(24, 10, 4)),
+    _xla("images.hourglass", forward(48, 5, 8, "float32"), train(32, 2, 8)),
+    _xla("images.non_local", forward(64, 4, 4), train(48, 1, 4)),
+    _xla("dense.perceptron", train(96, 2, 48), forward(128, 7, 64), floats=((200,),), widths=(72, 192)),
+    _xla("dense.mixer", forward(64, 5, 8), train(64, 2, 8), floats=PATCHED_IMAGE),
+    _xla("dense.vision_transformer", forward(96, 3, 8), train(64, 1, 8), floats=PATCHED_IMAGE),
+    _xla("dense.window_transformer", forward(64, 3, 8), train(64, 1, 4)),
+    _xla("dense.capsules", train(32, 4, 4)),
+    _xla("dense.recommender", train(48, 2, 32), floats=((13,),), tokens=(12,)),
+    _xla("dense.graph_network", train(72, 2, 8), train(40, 3, 8, "float32"), floats=((40, 24), (40, 40))),
+    _xla("recurrent.lstm", train(64, 2, 16), adam(96, 1, 8), floats=((16, 40),)),
+    _xla("recurrent.gru", train(96, 1, 8), train(40, 2, 16), floats=((16, 40),)),
+    _xla("recurrent.conv_lstm", train(24, 2, 4), floats=((6, 16, 16, 8),), widths=(16, 40)),
+    _blocks("resnet_v2", forward(32, 6, 8), train(24, 2, 8), train(64, 2, 4, "float32")),
+    _blocks("wide_resnet", train(16, 2, 8), widen=4),
+    _blocks("resnext", forward(32, 2, 8)),
+    _blocks("regnet", forward(48, 4, 8), train(32, 1, 8)),
+    _blocks("efficientnet", forward(24, 3, 8), train(16, 1, 8), adam(32, 1, 4)),
+    _blocks("mnasnet", forward(32, 5, 8), train(24, 2, 4)),
+    _blocks("efficientnet_v2", train(24, 2, 8), forward(32, 7, 8, "float32")),
+    _blocks("xception", train(48, 2, 8), forward(64, 4, 8)),
+    _blocks("repvgg", train(32, 3, 8), adam(40, 3, 4)),
+    _blocks("ghostnet", forward(48, 4, 8), train(32, 2, 8)),
+    _blocks("res2net", train(64, 1, 8), forward(64, 3, 8)),
+    _blocks("vovnet", train(32, 2, 8), forward(64, 4, 8)),
+    _blocks("cspnet", train(32, 1, 8), forward(48, 2, 8, "float32")),
+    _blocks("nasnet", train(32, 1, 4), forward(24, 2, 8)),
+    _blocks("inception_resnet", train(32, 1, 8), forward(64, 2, 8)),
+    _blocks("sknet", train(32, 1, 8)),
+    _blocks("network_in_network", train(48, 2, 8), forward(96, 5, 8)),
+    _blocks("botnet", train(32, 1, 8), forward(32, 3, 8)),
+    _blocks("coatnet", train(32, 1, 4), forward(48, 2, 8)),
+    _blocks("conv_mixer", train(48, 3, 8), forward(96, 7, 8)),
+    _blocks("visual_attention", train(32, 1, 8)),
+    _xla("convolutional.alexnet", train(16, 2, 8, "float32"), train(24, 3, 4), floats=PATCHED_IMAGE),
+    _xla("pyramids.single_shot", train(32, 1, 4), forward(32, 4, 8)),
+    _xla("pyramids.yolo", train(24, 1, 4), forward(32, 4, 8)),
+    _xla("pyramids.region_heads", train(32, 2, 4), train(48, 2, 2, "float32")),
+    _xla("pyramids.parallel_resolutions", train(24, 1, 4), forward(32, 4, 8)),
+    _xla("pyramids.optical_flow", train(32, 1, 2), forward(48, 3, 4), floats=IMAGE * 2),
+    _xla("pyramids.denoiser", train(32, 1, 4), forward(48, 3, 4), floats=(*IMAGE, (32,))),
+    _xla("generative.pixel_cnn", train(32, 2, 4), forward(48, 8, 8)),
+    _xla("generative.variational_autoencoder", train(24, 1, 4), floats=(*IMAGE, (24,))),
+    _xla("generative.residual_generator", train(32, 1, 4), forward(32, 3, 4), floats=((40,),)),
+    _xla("generative.discriminator", train(24, 1, 4), forward(48, 3, 4), floats=IMAGE * 2),
+    _xla("generative.siamese", train(32, 2, 4), floats=IMAGE * 2),
+    _xla("signals.wavenet", train(32, 2, 4), forward(64, 6, 8), floats=SIGNAL),
+    _xla("signals.temporal_network", train(40, 4, 8), adam(64, 4, 4), floats=SIGNAL),
+    _xla("signals.speech_network", train(48, 2, 8), forward(96, 5, 8), floats=SIGNAL),
+    _xla("signals.source_separation", train(24, 2, 4), floats=SIGNAL),
+    _xla("signals.text_in_images", train(32, 1, 8)),
+    _xla("decisions.policy_and_value", train(32, 3, 16), forward(64, 10, 16), floats=BOARD),
+    _xla("decisions.double_dqn", train(24, 2, 16), floats=((24, 24, 4),) * 2),
+    _xla("decisions.wide_and_deep", adam(64, 3, 64), train(128, 4, 32), floats=((13,),), tokens=(12,)),
+    _xla("decisions.cross_network", train(48, 3, 64), train(96, 4, 32), floats=((13,),), tokens=(12,)),
+    _xla("decisions.radiance_field", adam(64, 3, 4), train(96, 4, 4, "float32"), floats=((48, 3), (48, 3))),
+    _xla("decisions.sine_network", train(64, 2, 8), forward(128, 7, 16, "float32"), floats=((64, 2), (32,))),
+    _xla("decisions.deep_autoencoder", train(32, 2, 64), adam(48, 2, 32, "float32"), floats=((120,),)),
+    _xla("decisions.point_network", train(48, 3, 4), adam(32, 3, 8), floats=((64, 3),)),
+    _xla("decisions.graph_attention", train(64, 2, 4), forward(96, 4, 8), floats=((40, 24), (40, 40))),
+    _xla("decisions.message_passing", train(48, 2, 4), forward(64, 5, 8), floats=((24, 16), (24, 24, 8))),
+    _xla("decisions.contrastive", train(96, 2, 32), floats=((120,), (120,))),
+    _nlp("language.bert", forward(128, 4, 8), train(96, 2, 4), train(64, 2, 8, "float32")),
+    _nlp("language.gpt", forward(96, 5, 8), train(64, 2, 4), adam(32, 2, 8, "float32")),
+    _nlp("language.llama", forward(128, 4, 8), train(64, 2, 4)),
+    _nlp("language.encoder_decoder", forward(96, 2, 8), train(64, 1, 4), tokens=(32, 24)),
+    _nlp("language.albert", forward(96, 3, 8), train(64, 1, 4)),
+    _nlp("language.scanned_decoder", train(96, 2, 8)),
+    _nlp("language.mixture_of_experts", forward(96, 4, 4), train(64, 2, 4)),
+    _nlp("language.text_cnn", train(64, 4, 16)),
+    _nlp("language.gmlp", forward(96, 9, 16), train(64, 3, 8, "float32")),
+    _nlp("language.fnet", train(64, 2, 8), train(128, 2, 4, "float32")),
+    _nlp("language.conformer", forward(96, 3, 8), train(64, 1, 4)),
+    _nlp("recurrent.tagger", train(64, 1, 16), train(96, 1, 8, "float32"), tokens=(24,)),
+    _nlp("recurrent.translator", train(64, 1, 8), adam(96, 1, 8), tokens=(24, 16)),
+    _attention("talking_heads", forward(96, 4, 4), train(64, 2, 4)),
+    _attention("multi_query", forward(160, 5, 8), train(64, 2, 4)),
+    _attention("relative", forward(64, 3, 8), train(64, 1, 4)),
+    _attention("linear", forward(96, 5, 8), train(72, 1, 8)),
+    _attention("block", forward(96, 4, 4), train(64, 2, 2), tokens=(64,)),
+    _attention("low_rank", forward(64, 4, 8), train(96, 1, 2), tokens=(64,)),
+    _attention("disentangled", forward(64, 3, 8), train(64, 1, 4)),
+    _attention("retention", forward(96, 4, 16), train(64, 2, 4, "float32")),
+    _attention("random_features", forward(96, 5, 8), train(64, 2, 4)),
+    _attention("landmarks", forward(96, 3, 8), train(64, 1, 4)),
+    _attention("state_space", forward(96, 6, 8), train(64, 2, 4, "float32")),
+    _nlp("encoders.electra", forward(96, 2, 8), train(64, 1, 4)),
+    _nlp("encoders.multi_task", forward(128, 4, 4), train(72, 2, 8, "float32")),
+    _nlp("encoders.reward_model", train(64, 1, 4), forward(96, 2, 8), tokens=(32, 32)),
+    _nlp("encoders.two_towers", train(64, 1, 8), forward(96, 2, 8), tokens=(16, 48)),
+    _nlp("encoders.low_rank_tuning", train(128, 1, 4), forward(96, 3, 8)),
+    _nlp("encoders.adapters", train(96, 1, 4, "float32"), forward(96, 4, 8)),
+    _nlp("encoders.funnel", train(64, 1, 8), forward(96, 2, 8)),
+    _nlp("encoders.hierarchical", train(64, 1, 4), forward(96, 2, 8), tokens=(64,)),
+    _nlp("encoders.speech_recogniser", train(64, 1, 4), forward(96, 2, 4), floats=((48, 20),), tokens=(24,)),
+    _nlp("encoders.question_answering", train(64, 1, 4), forward(96, 2, 8), tokens=(16, 48)),
+    _nlp("decoders.t5", train(64, 1, 4), forward(96, 2, 8), tokens=(32, 24)),
+    _nlp("decoders.bart", train(64, 1, 4), forward(96, 2, 8, "float32"), tokens=(32, 24)),
+    _nlp("decoders.parallel_decoder", train(96, 2, 4), forward(128, 5, 8)),
+    _nlp("decoders.switch", train(64, 1, 4), forward(96, 3, 8)),
+    _nlp("decoders.rwkv", train(96, 2, 4), forward(128, 5, 8)),
+    _nlp("decoders.bytenet", train(64, 3, 4), train(96, 3, 2, "float32"), tokens=(32, 32)),
+    _nlp("decoders.cached_decoder", forward(96, 4, 16), forward(128, 5, 4, "float32"), tokens=(2,)),
+    _nlp("decoders.speculative", forward(128, 2, 4), forward(96, 2, 8, "float32")),
+    _nlp("decoders.memory_network", train(72, 3, 8), forward(128, 8, 8), tokens=(40, 8)),
+    _nlp("attention.perceiver", forward(96, 2, 16), train(64, 1, 8), tokens=(48,)),
+    _nlp("attention.sentence_pair", train(72, 2, 8), tokens=(32, 24)),
 )
 
 HELD_OUT = {
     VALID: (
         *("squeeze_excite", "squeezenet", "generator", "segmenter", "window_transformer", "gru"),
+        *("vovnet", "ghostnet", "coatnet", "single_shot", "variational_autoencoder", "temporal_network"),
+        *("cross_network", "graph_attention", "sine_network"),
+        *("random_features", "electra", "funnel", "bart", "rwkv"),
         *("mixture_of_experts", "text_cnn", "tagger", "linear", "disentangled"),
     ),
     TEST: (
         *("resnet_bottleneck", "shufflenet", "convnext", "factorised_inception", "super_resolution"),
+        *("regnet", "nasnet", "yolo", "denoiser", "discriminator", "speech_network", "policy_and_value"),
+        *("radiance_field", "state_space", "two_towers", "speech_recogniser", "cached_decoder"),
         *("non_local", "graph_network", "llama", "fnet", "conformer", "block", "retention", "sentence_pair"),
     ),
 }

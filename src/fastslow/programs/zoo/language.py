@@ -18,6 +18,7 @@ from fastslow.programs.zoo.layers import (
     mlp,
     parameter_shapes,
     rms_norm,
+    shared,
     transformer_layer,
 )
 
@@ -68,9 +69,9 @@ def albert(p, tokens, *, width, depth, heads=4):
     """ALBERT: encoder whose layers share weights, with a factorised embedding (arXiv:1909.11942)."""
     x, _ = embed(p, tokens, width // 2)
     x = dense(p, x, width)
-    weights = [p(*s.shape) for s in parameter_shapes(_layer(heads), x, dtype=x.dtype)]
+    layer = shared(p, _layer(heads), x)
     for _ in range(depth + 1):
-        x = _layer(heads)(Parameters(weights, x.dtype), x)
+        x = layer(x)
     return dense(p, jnp.tanh(dense(p, x[:, 0], width)), 3)
 
 

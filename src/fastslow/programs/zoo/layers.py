@@ -37,6 +37,12 @@ def parameter_shapes(network, *inputs, dtype) -> list[jax.ShapeDtypeStruct]:
     return parameters.shapes
 
 
+def shared(p, network, x):
+    """Return ``network`` as a function of its input alone; all calls share the weights requested here."""
+    weights = [p(*s.shape) for s in parameter_shapes(network, x, dtype=p.dtype)]
+    return lambda x: network(Parameters(weights, p.dtype), x)
+
+
 def conv(p, x, features, kernel=3, stride=1, dilation=1, groups=1):
     """Apply a 2-D convolution without bias; kernel and stride are square or given per axis."""
     size = (kernel, kernel) if isinstance(kernel, int) else kernel
@@ -56,6 +62,16 @@ def conv(p, x, features, kernel=3, stride=1, dilation=1, groups=1):
 def depthwise_conv(p, x, kernel=3, stride=1):
     """Apply a depthwise convolution: one filter per feature."""
     return conv(p, x, x.shape[-1], kernel, stride, groups=x.shape[-1])
+
+
+def separable_conv(p, x, features, kernel=3, stride=1):
+    """Apply a depthwise and a 1x1 convolution (arXiv:1610.02357)."""
+    return conv(p, depthwise_conv(p, x, kernel, stride), features, 1)
+
+
+def conv_mlp(p, x, hidden):
+    """Apply two 1x1 convolutions with a GELU in between; the output has as many features as ``x``."""
+    return conv(p, jax.nn.gelu(conv(p, x, hidden, 1)), x.shape[-1], 1)
 
 
 def conv_transpose(p, x, features, kernel=4, stride=2):
@@ -93,6 +109,11 @@ def batch_norm(p, x):
     return normalise(p, x, tuple(range(x.ndim - 1)))
 
 
+def frozen_norm(p, x):
+    """Apply batch normalisation with fixed statistics, which leaves a scale and a shift of each feature."""
+    return x * p(x.shape[-1]) + p(x.shape[-1])
+
+
 def instance_norm(p, x):
     """Apply instance normalisation, over the pixels of each image and feature (arXiv:1607.08022)."""
     return normalise(p, x, (1, 2))
@@ -122,6 +143,13 @@ def gated_mlp(p, x, hidden):
     """Apply a SwiGLU feed-forward layer (arXiv:2002.05202)."""
     gate = jax.nn.silu(x @ p(x.shape[-1], hidden))
     return (gate * (x @ p(x.shape[-1], hidden))) @ p(hidden, x.shape[-1])
+
+
+def squeeze_excite(p, x):
+    """Apply squeeze-and-excitation: scale features by a gate on their global average (arXiv:1709.01507)."""
+    features = x.shape[-1]
+    gate = jax.nn.relu(dense(p, x.mean((1, 2)), features // 4))
+    return x * jax.nn.sigmoid(dense(p, gate, features))[:, None, None]
 
 
 def classify(p, x, classes=50):
