@@ -7,7 +7,6 @@ from fastslow.programs.zoo.layers import (
     attend,
     classify,
     conv,
-    conv_mlp,
     depthwise_conv,
     frozen_norm,
     max_pool,
@@ -168,15 +167,6 @@ def depthwise_mixing(p, x, features, stride):
     return jax.nn.gelu(frozen_norm(p, conv(p, x, features, 1)))
 
 
-def focal_mixing(p, x, features, stride):
-    """Visual attention network: a large separable kernel gates the features (arXiv:2202.09741)."""
-    x = x if x.shape[-1] == features else conv(p, x, features, 2, stride)
-    y = jax.nn.gelu(conv(p, frozen_norm(p, x), features, 1))
-    gate = conv(p, depthwise_conv(p, depthwise_conv(p, y, 5), 7), features, 1)
-    x = x + conv(p, y * gate, features, 1)
-    return x + conv_mlp(p, frozen_norm(p, x), 2 * features)
-
-
 BLOCKS = {
     "resnet_v2": preactivation,
     "wide_resnet": preactivation,
@@ -198,7 +188,6 @@ BLOCKS = {
     "botnet": attention_bottleneck,
     "coatnet": convolution_then_attention,
     "conv_mixer": depthwise_mixing,
-    "visual_attention": focal_mixing,
 }
 
 

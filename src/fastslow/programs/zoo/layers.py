@@ -69,11 +69,6 @@ def separable_conv(p, x, features, kernel=3, stride=1):
     return conv(p, depthwise_conv(p, x, kernel, stride), features, 1)
 
 
-def conv_mlp(p, x, hidden):
-    """Apply two 1x1 convolutions with a GELU in between; the output has as many features as ``x``."""
-    return conv(p, jax.nn.gelu(conv(p, x, hidden, 1)), x.shape[-1], 1)
-
-
 def conv_transpose(p, x, features, kernel=4, stride=2):
     """Apply a transposed convolution, which scales height and width by ``stride``."""
     weights = p(kernel, kernel, x.shape[-1], features)
