@@ -7,6 +7,7 @@ from jax import lax
 from fastslow.programs.zoo.layers import Parameters, parameter_shapes
 
 LEARNING_RATE = 0.01
+ADAM_RATE = 0.001
 
 
 def forward_program(network, inputs, dtype):
@@ -55,7 +56,7 @@ def adam_program(network, inputs, dtype):
         means = [m + 0.1 * (g - m) for m, g in zip(means, gradients, strict=True)]
         squares = [s + 0.001 * (g * g - s) for s, g in zip(squares, gradients, strict=True)]
         moments = zip(weights, means, squares, strict=True)
-        return value, [w - LEARNING_RATE * m * lax.rsqrt(s + 1e-8) for w, m, s in moments], means, squares
+        return value, [w - ADAM_RATE * m * lax.rsqrt(s + 1e-8) for w, m, s in moments], means, squares
 
     return step, (weights, weights, weights, *arrays)
 
