@@ -6,7 +6,8 @@ the ensembles of a finished run are applied to every labelled file, beside the b
 
 Zero-shot: no runtime of the program is known; the score is the competition's, over every configuration of the
 file. Few-shot: the runtimes of n distinct configurations, drawn at random, are known; the other distinct
-configurations are scored.
+configurations are scored. Ridge regression and boosted trees are fitted to the ranks of the known runtimes, on
+the ranker's table (``config_feat``, sums over states) alone or with the pre-trained predictions beside it.
 """
 
 import argparse
@@ -43,7 +44,8 @@ QUICK_CONFIGS = 64
 _METRICS = {"layout": "Kendall's tau", "tile": "1 - slowdown of the top 5, of the top 1, Kendall's tau"}
 _KEY = (
     "Models are means over seeds. The single feature and the ridge regression are chosen on the sample's"
-    " train and valid; in hindsight: chosen on the runtimes that are scored."
+    " train and valid; in hindsight: chosen on the runtimes that are scored. After some runtimes are known, ridge"
+    " and trees are fitted to their ranks, on the ranker's table alone or with the pre-trained predictions."
 )
 
 
@@ -121,7 +123,7 @@ def zero_shot(graph: Graph, pretrained: Pretrained, predictions: dict[str, np.nd
         ``scores`` by predictor and ``chosen``: what each baseline is.
     """
     kind, columns = pretrained.features.collection.kind, pretrained.features.config_columns
-    hindsight = best_in_hindsight(graph.config_feat, graph.runtime)
+    hindsight = best_in_hindsight(graph.expand(graph.config_feat), graph.file_runtime)
     baselines = {**pretrained.baselines, "in hindsight": hindsight}
     found = {
         name: [scores(kind, graph.file_runtime, predict_configs(own, graph))]

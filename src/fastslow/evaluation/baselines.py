@@ -13,7 +13,7 @@ They are run folders like those of the models (:mod:`fastslow.evaluation.predict
 computed as the models' are; they are no members of an ensemble.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -130,17 +130,26 @@ def choose_column(examples: Sequence[Example]) -> Columns:
     return Columns((best,), 1 if tau[best] >= 0 else -1)
 
 
-def fit_ridge(examples: Sequence[Example]) -> Linear:
+def log_labels(runtime: np.ndarray) -> np.ndarray:
+    """Return the standardised log runtimes ``(n,)`` of a graph."""
+    return standardise(np.log(runtime))
+
+
+def fit_ridge(examples: Sequence[Example], labels: Callable[[np.ndarray], np.ndarray] = log_labels) -> Linear:
     """Fit a ridge regression; its penalty is chosen by cross-validation over graphs, or within a single one.
 
     Every graph has the same total weight.
+
+    Args:
+        examples: One or more graphs.
+        labels: Computes the labels of a graph, of mean 0, from its runtimes.
     """
     from sklearn.linear_model import RidgeCV  # takes most of a second; needed for fitting alone
     from sklearn.model_selection import GroupKFold
 
     sizes = [len(example.runtime) for example in examples]
     values = np.concatenate([example.values for example in examples])
-    target = np.concatenate([standardise(np.log(example.runtime)) for example in examples])
+    target = np.concatenate([labels(example.runtime) for example in examples])
     folds = None  # of a single graph: every configuration is left out once
     if len(examples) > 1:
         groups = np.repeat(np.arange(len(examples)), sizes)
