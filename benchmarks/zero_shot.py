@@ -6,8 +6,8 @@ the ensembles of a finished run are applied to every labelled file, beside the b
 
 Zero-shot: no runtime of the program is known; the score is the competition's, over every configuration of the
 file. Few-shot: the runtimes of n distinct configurations, drawn at random, are known; the other distinct
-configurations are scored. Ridge regression and boosted trees are fitted to the ranks of the known runtimes, on
-the ranker's table (``config_feat``, sums over states) alone or with the pre-trained predictions beside it.
+configurations are scored. Ridge regression and boosted trees are fitted to the ranks of the known runtimes,
+on the ranker's table (``config_feat``, sums over states) alone or with the pre-trained predictions beside it.
 """
 
 import argparse
@@ -44,8 +44,8 @@ QUICK_CONFIGS = 64
 _METRICS = {"layout": "Kendall's tau", "tile": "1 - slowdown of the top 5, of the top 1, Kendall's tau"}
 _KEY = (
     "Models are means over seeds. The single feature and the ridge regression are chosen on the sample's"
-    " train and valid; in hindsight: chosen on the runtimes that are scored. After some runtimes are known, ridge"
-    " and trees are fitted to their ranks, on the ranker's table alone or with the pre-trained predictions."
+    " train and valid; in hindsight: chosen on the runtimes that are scored. After some runtimes are known,"
+    " ridge and trees are fitted to their ranks, on the ranker's table alone or with pre-trained predictions."
 )
 
 
@@ -161,6 +161,7 @@ def evaluate(path: Path, pretrained: Pretrained, options: argparse.Namespace) ->
     predictions, columns = pretrained.predict(graph)
     result = {
         "collection": collection.name,
+        "program": path.stem,
         "configs": len(graph.config_row),
         "distinct": graph.num_configs,
         "zero_shot": zero_shot(graph, pretrained, predictions),
@@ -175,9 +176,9 @@ def evaluate(path: Path, pretrained: Pretrained, options: argparse.Namespace) ->
 def zero_shot_tables(results: dict[str, dict]) -> dict[str, list[dict]]:
     """Return the rows of the zero-shot table of each kind: layout tau, tile top 5, top 1 and tau."""
     rows: dict[str, list[dict]] = {"layout": [], "tile": []}
-    for name, result in results.items():
+    for result in results.values():
         kind = result["collection"].split(":")[0]
-        row = {"program": name, "collection": result["collection"], "configurations": str(result["configs"])}
+        row = {name: str(result[name]) for name in ("program", "collection", "configs")}
         shown = {
             predictor: ", ".join(f"{own[m]:.3f}" for m in ("top 5", "top 1", "tau") if m in own)
             for predictor, own in result["zero_shot"]["scores"].items()
@@ -189,15 +190,19 @@ def zero_shot_tables(results: dict[str, dict]) -> dict[str, list[dict]]:
 def few_shot_table(results: dict[str, dict]) -> list[dict]:
     """Return the rows of the few-shot table: a program and a number of known runtimes each."""
     return [
-        {"program": name, "known": n, **{predictor: report.spread(taus) for predictor, taus in own.items()}}
-        for name, result in results.items()
+        {
+            "program": result["program"],
+            "known": n,
+            **{predictor: report.spread(taus) for predictor, taus in own.items()},
+        }
+        for result in results.values()
         for n, own in result.get("few_shot", {}).items()
     ]
 
 
-def chosen_table(results: dict[str, dict]) -> list[dict]:
+def chosen_table(results: list[dict]) -> list[dict]:
     """Return the rows of the table of what each baseline of a program is."""
-    return [{"program": name, **result["zero_shot"]["chosen"]} for name, result in results.items()]
+    return [{"program": result["program"], **result["zero_shot"]["chosen"]} for result in results]
 
 
 def make_page(results: dict[str, dict], runs: Path, options: argparse.Namespace) -> str:
@@ -211,7 +216,7 @@ def make_page(results: dict[str, dict], runs: Path, options: argparse.Namespace)
     ]
     for kind, rows in zero.items():
         parts += [f"## No runtime known, {kind}: {_METRICS[kind]}", report.table(rows)]
-        own = {name: r for name, r in results.items() if r["collection"].startswith(kind)}
+        own = [result for result in results.values() if result["collection"].startswith(kind)]
         parts += ["What the baselines are:", report.table(chosen_table(own))]
     if few:
         draws = f"mean (minimum to maximum) of {options.seeds} draws"
@@ -255,7 +260,7 @@ def main(arguments: list[str]) -> int:
         collection: Pretrained(runs, collection) for collection in dict.fromkeys(c for c, _ in files)
     }
     every = {
-        path.stem: evaluate(path, pretrained[collection], options)
+        f"{collection.name}:{path.stem}": evaluate(path, pretrained[collection], options)
         for collection, path in progress(files, desc="programs", unit="file")
     }
     results = {name: result for name, result in every.items() if result}

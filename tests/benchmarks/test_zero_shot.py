@@ -40,10 +40,12 @@ def test_every_labelled_file_is_scored(home, real, tmp_path, capsys):
     said = capsys.readouterr().out
     result = json.loads(said.splitlines()[-1])
     programs = result["programs"]
-    assert set(programs) == {"measured", "small", "kernel"} and result["left_out"] == ["alike"]
+    ids = ["tile:xla:kernel", "layout:xla:default:measured", "layout:nlp:random:small"]
+    assert list(programs) == ids and result["left_out"] == ["layout:nlp:random:alike"]
     page = table.read_text()
     assert page in said and "Run `smoke` of commit" in page
-    for name, program in programs.items():
+    for program in programs.values():
+        name = program["program"]
         assert f"| {name} " in page
         collection = get_collection(program["collection"])
         (path,) = real.rglob(f"{name}.npz")

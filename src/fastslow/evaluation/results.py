@@ -160,10 +160,9 @@ def score_table(pairs: list[tuple[Features, Path]], solution: dict | None) -> pd
 
     Returns:
         One row per collection and run: ``collection``, ``model`` (shared by its seeds), ``run``, ``weight``
-        (None: a baseline, no member), ``valid``, ``valid_min`` and ``valid_max`` (over graphs), for tile
-        ``valid_top1`` and, where the solution is known, the same for ``test``. Kendall's tau for layout, 1 -
-        slowdown of the top 5 (``_top1``: of the first alone) for tile; test scores are those of a submission,
-        which breaks ties by file order.
+        (NaN: a baseline), ``valid``, ``valid_min``, ``valid_max`` (over graphs), for tile ``valid_top1`` and,
+        where the solution is known, the same for ``test``. Kendall's tau for layout, 1 - slowdown of the top
+        5 (or 1) for tile; test scores are those of a submission, which breaks ties by file order.
     """
     rows = []
     for features, folder in pairs:
@@ -205,9 +204,9 @@ def compare_graphs(ensemble: Path) -> pd.DataFrame:
     Returns:
         One row per graph, worst for the ensemble first: its score and that of each other, seeds averaged.
     """
-    scores = {model: [] for model, *_ in _runs(ensemble)}
+    scores: dict[str, list[dict]] = {}
     for model, _, _, path in _runs(ensemble):
-        scores[model].append(read_run_manifest(path)["valid"]["per_graph"])
+        scores.setdefault(model, []).append(read_run_manifest(path)["valid"]["per_graph"])
     table = pd.DataFrame({model: pd.DataFrame(own).mean() for model, own in scores.items()})
     own = table.columns[-1]
     return table[[own, *table.columns[:-1]]].sort_values(own).rename_axis("graph")
