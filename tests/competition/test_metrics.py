@@ -15,6 +15,7 @@ from fastslow.competition.metrics import (
     collection_score,
     competition_score,
     kendall_tau,
+    kendall_taus,
     ordered_pair_accuracy,
     slowdown,
     tile_score,
@@ -211,3 +212,14 @@ def test_competition_score_is_the_mean_of_all_five():
     del means["tile:xla"]
     with pytest.raises(ValueError, match="tile:xla missing or unknown"):
         competition_score(means)
+
+
+@given(
+    arrays(np.int64, 17, elements=st.integers(1, 9)),
+    arrays(np.float32, (17, 4), elements=st.integers(-3, 3)),
+    st.integers(1, 17),
+)
+def test_taus_of_many_predictions_are_those_of_each(runtime, predictions, size):
+    taus = kendall_taus(runtime[:size], predictions[:size])
+    wanted = [kendall_tau(runtime[:size], column) for column in predictions[:size].T]
+    np.testing.assert_allclose(taus, wanted, atol=1e-12)

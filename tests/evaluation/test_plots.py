@@ -3,10 +3,12 @@
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.colors import to_rgb
 
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.core.figures import save_figure
 from fastslow.evaluation import plots
+from fastslow.evaluation.baselines import BASELINES
 
 
 def test_a_figure_is_saved_whole(tmp_path):
@@ -84,3 +86,25 @@ def test_weights_per_model_and_scores_per_run():
     assert [bar.get_width() for bar in left.patches] == [0.5, 0.5]
     (runs,) = right.lines
     assert list(runs.get_xdata()) == [0.5, 0.6, 0.4] and list(runs.get_ydata()) == ["a", "a", "b"]
+
+
+def test_baselines_are_grey_lines_beside_the_runs():
+    members = {"a": {"model": "a", "weight": 1.0, "valid": 0.5}}
+    figure = plots.plot_weights(members, {"rule": {"valid": 0.3}, "other": {"valid": 0.1}})
+    _, rule, other = figure.axes[1].lines
+    assert list(rule.get_xdata()) == [0.3, 0.3] and list(other.get_xdata()) == [0.1, 0.1]
+    assert rule.get_linestyle() != other.get_linestyle()
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["rule", "other"]
+
+
+def test_baselines_come_first_in_grey():
+    models = ["gnn", "ensemble", *BASELINES[:2]]
+    rows = [
+        {"collection": "layout:xla:random", "model": m, "valid": 0.5, "valid_min": 0, "valid_max": 1}
+        for m in models
+    ]
+    figure = plots.plot_results(pd.DataFrame(rows))
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [*BASELINES[:2], "gnn", "ensemble"]
+    colours = [to_rgb(bar.get_facecolor()) for bar in figure.axes[0].patches]
+    assert [len(set(colour)) == 1 for colour in colours] == [True, True, False, True]
+    assert len(set(colours)) == 4

@@ -77,6 +77,17 @@ def test_every_figure_is_in_its_page(home):
     assert len(Elements(index.read_text()).images) == 1
 
 
+def test_the_index_shows_the_baselines_beside_the_models(home):
+    text = (home / "runs" / "smoke" / "report" / "index.html").read_text()
+    shown = re.findall(r"<td>(\*?[\w ]+)</td>", text)
+    for model, rows in (
+        ("best single feature", 7),
+        ("ridge on config features", 7),
+        ("product of bounds", 1),
+    ):
+        assert shown.count(model) == rows, "five collections and two means; tile alone"
+
+
 def test_no_page_loads_anything_from_elsewhere(home):
     folder = render_report(CONFIG).parent
     for path in folder.rglob("*.html"):

@@ -24,6 +24,12 @@ from fastslow.kaggle.submission import check_submission
 from helpers.competition_files import write_data_root
 
 MODELS = ("gnn", "ranker")
+RULES = ["best single feature", "ridge on config features"]
+
+
+def runs_of(collection):
+    """The runs of a collection's rows, as the table names them."""
+    return [*RULES, *(["product of bounds"] * (collection.kind == "tile")), "gnn s0", "ranker s0", "ensemble"]
 
 
 @pytest.fixture(scope="module")
@@ -78,8 +84,8 @@ def csv_of(tmp_path):
 
 def test_the_table_is_what_the_metrics_give(config, features, tmp_path):
     table = make_submission(config)
-    assert list(table["run"]) == ["gnn s0", "ranker s0", "ensemble"] * 5
-    assert list(table["model"]) == ["gnn", "ranker", "ensemble"] * 5
+    assert list(table["run"]) == [run for c in COLLECTIONS for run in runs_of(c)]
+    assert list(table["model"]) == [run.removesuffix(" s0") for run in table["run"]]
     assert list(table["collection"].unique()) == [c.name for c in COLLECTIONS]
     solution = read_solution(features / "data" / "solution.csv")
     for c in COLLECTIONS:
@@ -87,6 +93,8 @@ def test_the_table_is_what_the_metrics_give(config, features, tmp_path):
         own = Features(features / "features" / c.slug)
         ensemble = tmp_path / "made" / f"ensemble-{c.slug}"
         runs = [*(tmp_path / "runs" / f"{model}-{c.slug}-s0" for model in MODELS), ensemble]
+        rules = read_manifest(ensemble)["baselines"].values()
+        runs = [*(Path(rule["folder"]) for rule in rules), *runs]
         for run, (_, row) in zip(runs, table[table["collection"] == c.name].iterrows(), strict=True):
             scores = read_predictions(run)
             valid = [metric(own.graph("valid", g).file_runtime, scores["valid"][g]) for g in "vw"]
@@ -99,8 +107,16 @@ def test_the_table_is_what_the_metrics_give(config, features, tmp_path):
             for split, values in (("valid", valid), ("test", test)):
                 wanted = [np.mean(values), min(values), max(values)]
                 assert list(row[[split, f"{split}_min", f"{split}_max"]]) == pytest.approx(wanted)
+            labels = {"valid": {g: own.graph("valid", g).file_runtime for g in "vw"}}
+            labels["test"] = {g: solution[f"{c.name}:{g}"] for g in "tu"}
+            for split, runtimes in labels.items() if c.kind == "tile" else ():
+                first = [runtime[np.argmin(scores[split][g])] for g, runtime in runtimes.items()]
+                wanted = [2 - one / min(runtimes[g]) for one, g in zip(first, runtimes, strict=True)]
+                assert row[f"{split}_top1"] == pytest.approx(np.mean(wanted))
+            assert c.kind == "tile" or np.isnan(row["valid_top1"])
         weights = [m["weight"] for m in read_manifest(ensemble)["members"].values()]
-        assert list(table.loc[table["collection"] == c.name, "weight"]) == [*weights, 1.0]
+        shown = table.loc[table["collection"] == c.name, "weight"]
+        assert list(shown.dropna()) == [*weights, 1.0] and shown.isna().sum() == len(rules)
 
 
 def test_csv_record_and_plot(config, features, tmp_path):
@@ -146,6 +162,7 @@ def test_runs_of_different_settings_are_not_pooled_whatever_their_names(config, 
     build_ensemble(EnsembleConfig(features=str(own.folder), runs=runs, folder=str(ensemble)))
     pooled = results.pool_seeds(results.score_table([(own, ensemble)], None))
     assert dict(zip(pooled["model"], pooled["seeds"], strict=True)) == {
+        **dict.fromkeys([*RULES, "product of bounds"], 1),
         "gnn s0": 1,
         "gnn s1": 2,
         "ensemble": 1,
@@ -166,7 +183,7 @@ def test_the_csv_is_shown_in_words(config, tmp_path):
 def test_an_ensemble_is_compared_with_its_models_on_each_graph(config, tmp_path):
     folder = tmp_path / "made" / "ensemble-layout-xla-random"
     table = results.compare_graphs(folder)
-    assert list(table.columns) == ["ensemble", *MODELS]
+    assert list(table.columns) == ["ensemble", *RULES, *MODELS]
     assert set(table.index) == {"v", "w"} and table.iloc[:, 0].is_monotonic_increasing
     for model in MODELS:
         wanted = read_manifest(tmp_path / "runs" / f"{model}-layout-xla-random-s0")
@@ -185,7 +202,7 @@ def without_solution(config, features, tmp_path):
 
 def test_without_a_solution_there_is_no_test_score(config, features, tmp_path):
     table = make_submission(without_solution(config, features, tmp_path))
-    assert "test" not in table and len(table) == 15
+    assert "test" not in table and "test_top1" not in table and len(table) == 26
     assert json.loads(csv_of(tmp_path).with_suffix(".json").read_text())["test_mean"] is None
 
 
@@ -284,6 +301,19 @@ def test_seeds_are_pooled():
     assert (first["valid"], first["valid_spread"], first["weight"]) == pytest.approx((1.4 / 3, 1.0, 0.75))
     assert (first["valid_min"], first["valid_max"]) == (-11, 11)
     assert pooled[1]["valid_spread"] == 0
+
+
+def test_baselines_have_no_weight_and_tile_has_the_top_1():
+    rows = [{**row("tile:xla", "product of bounds", 0.9, weight=None), "valid_top1": 0.5}]
+    rows += [{**row("tile:xla", f"gnn s{seed}", 0.75), "valid_top1": seed / 2} for seed in (0, 1)]
+    rows.append(row("layout:xla:random", "best single feature", 0.5, weight=None))
+    shown = results.readable_table(pd.DataFrame(rows))
+    assert list(shown["weight"]) == ["", "0.50", ""]
+    assert list(shown["valid"]) == [
+        "0.900 [-0.25, 1.00], top 1 0.500",
+        "0.750 ± 0.000 [-0.25, 1.00], top 1 0.250",
+        "0.500 [-0.25, 1.00]",
+    ]
 
 
 def test_the_table_as_text():

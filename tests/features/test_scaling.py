@@ -15,6 +15,7 @@ from fastslow.features.scaling import (
     expand_node_features,
     read_scaler,
     signed_log1p,
+    standardise,
     write_scalers,
 )
 
@@ -118,3 +119,12 @@ def test_scalers_come_back(tmp_path, rng):
         read_scaler(tmp_path / "s.npz", "other")
     with pytest.raises(DataError, match="no such file"):
         read_scaler(tmp_path / "lost.npz", "node")
+
+
+def test_standardised_columns_have_mean_0_and_deviation_1_or_are_0(rng):
+    columns = rng.normal(5, [1e-3, 1, 1e6], (9, 3)).astype(np.float32)
+    scaled = standardise(np.column_stack([columns, np.full(9, 7.1, np.float32)]))
+    np.testing.assert_allclose(scaled.mean(0), 0, atol=1e-9)
+    np.testing.assert_allclose(scaled.std(0), [1, 1, 1, 0], atol=1e-9)
+    assert (np.argsort(scaled[:, :3], 0) == np.argsort(columns, 0)).all()
+    np.testing.assert_array_equal(standardise(np.array([3.0])), [0])

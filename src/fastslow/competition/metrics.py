@@ -65,6 +65,32 @@ def kendall_tau(runtime: ArrayLike, prediction: ArrayLike) -> float:
     return float(kendalltau(*ranks, variant="b").statistic)
 
 
+def kendall_taus(runtime: ArrayLike, predictions: ArrayLike) -> np.ndarray:
+    """Compute :func:`kendall_tau` of many predictions of one graph at once, O(C^2 V) in time and memory.
+
+    For a few hundred configurations that is many times faster than one call per prediction.
+
+    Args:
+        runtime: (C,) runtimes, any unit.
+        predictions: (C, V), one prediction per column, lower = predicted faster.
+
+    Returns:
+        (V,) float64 between -1 and 1.
+
+    Examples:
+        >>> kendall_taus([30, 10, 20], [[0.3, 5], [0.1, 5], [0.2, 5]])
+        array([1., 0.])
+    """
+    first, second = np.triu_indices(len(runtime), 1)
+
+    def order(values: np.ndarray) -> np.ndarray:
+        return (values[first] > values[second]).astype(np.float64) - (values[first] < values[second])
+
+    by_runtime, by_prediction = order(np.asarray(runtime)), order(np.asarray(predictions))
+    untied = np.abs(by_runtime).sum() * np.abs(by_prediction).sum(0)
+    return by_runtime @ by_prediction / np.sqrt(np.maximum(untied, 1))
+
+
 def ordered_pair_accuracy(runtime: ArrayLike, prediction: ArrayLike) -> float:
     r"""Compute the ordered pair accuracy (OPA): the share of pairs of different runtime in the right order.
 

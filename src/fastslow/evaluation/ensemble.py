@@ -19,6 +19,7 @@ from fastslow.core.artifacts import Artifact, read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.files import digest
 from fastslow.core.settings import Config, Positive, resolve, unkeyed
+from fastslow.evaluation.baselines import write_baselines
 from fastslow.evaluation.predictions import (
     PREDICTED_SPLITS,
     Predictions,
@@ -98,7 +99,8 @@ class EnsembleConfig(Config):
         members = {name: manifest["fingerprint"] for name, manifest in manifests.items()}
         settings = {**self.identity(), "runs": sorted(members)}
         settings |= {"model": "ensemble", "collection": features.collection.name}
-        return Artifact(resolve(self.folder), settings, {"data": features.data, **members}, ENTRY)
+        inputs = {"data": features.data, "features": features.fingerprint, **members}
+        return Artifact(resolve(self.folder), settings, inputs, ENTRY)
 
 
 class Inputs(NamedTuple):
@@ -231,12 +233,15 @@ def _shares(models: Sequence[Sequence[str]], times: Mapping[int, int], total: in
 def build_ensemble(config: EnsembleConfig) -> dict:
     """Search weights on valid, combine the members' predictions and write them as a run folder.
 
+    The baselines that it must beat are written beside it, into the folder ``baselines``.
+
     Args:
         config: Settings.
 
     Returns:
         The manifest: ``valid`` (mean and per graph), ``members`` (valid score, weight, folder and model of
-        each), ``gain`` over the best model alone on valid (seeds averaged), ``normalisation``.
+        each), ``gain`` over the best model alone on valid (seeds averaged), ``normalisation``, and
+        ``baselines`` (valid score, folder and what was chosen, see :mod:`fastslow.evaluation.baselines`).
 
     Raises:
         DataError: A member's predictions are missing, of another collection or broken; it is named.
@@ -247,7 +252,8 @@ def build_ensemble(config: EnsembleConfig) -> dict:
         if needed:
             predictions, facts = _ensemble(config, *inputs)
             write_predictions(artifact.folder, predictions)
-            artifact.finish(**facts)
+            baselines = write_baselines(inputs.features, f"{config.folder}/baselines")
+            artifact.finish(**facts, baselines=baselines)
     return read_manifest(artifact.folder)
 
 

@@ -7,9 +7,12 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from fastslow.competition.catalog import TEST, VALID
+from fastslow.evaluation.baselines import BASELINES
 
 _COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")  # for the colour-blind too
 _ENSEMBLE = "0.25"
+_BASELINES = ("0.5", "0.6", "0.7")  # greys, in the order of BASELINES
+_LEGEND_COLUMNS = 4
 _LABEL = {"rotation": 90, "ha": "center", "va": "bottom", "fontsize": 9, "weight": "bold"}
 _LABEL_HEIGHT = 0.12  # of a bar that has room for its label
 _MAX_LABELS = 60  # of graphs; more would overlap
@@ -62,21 +65,26 @@ def plot_per_graph(per_graph: Mapping[str, float], title: str) -> Figure:
     return figure
 
 
-def plot_weights(members: Mapping[str, Mapping]) -> Figure:
+def plot_weights(members: Mapping[str, Mapping], baselines: Mapping[str, Mapping] | None = None) -> Figure:
     """Plot the weight of each model in an ensemble and the valid score of each of its runs.
 
     Args:
         members: ``members`` of an ensemble's manifest: ``model``, ``weight`` and ``valid`` by run.
+        baselines: ``baselines`` of that manifest, ``valid`` by name; drawn as grey lines.
     """
     table = pd.DataFrame.from_dict(dict(members), orient="index")
     weights = table.groupby("model", sort=False)["weight"].sum()[::-1]
-    figure = Figure(figsize=(8, 1.3 + 0.4 * len(weights)), layout="constrained")
+    figure = Figure(figsize=(8, 1.6 + 0.4 * len(weights)), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
     left.bar_label(left.barh(weights.index, weights, color=_COLOURS[0]), fmt="%.2f", padding=3)
     left.set(title="weight of each model", xlabel="weight (sum over seeds)", xlim=(0, 1.15))
     right.plot(table["valid"], table["model"], "o", color=_COLOURS[1], markeredgecolor="0.2", alpha=0.8)
     right.set(title="each run alone", xlabel="score on valid")
     right.grid(axis="x", alpha=0.3)
+    for (name, baseline), dashes in zip((baselines or {}).items(), ("-", "--", ":"), strict=False):
+        right.axvline(baseline["valid"], color=_BASELINES[0], linestyle=dashes, label=name)
+    if baselines:
+        figure.legend(loc="outside lower right", ncols=len(baselines), frameon=False, fontsize=9)
     return figure
 
 
@@ -86,6 +94,14 @@ def _bar_centre(table: pd.DataFrame, models: list[str], collection: str, model: 
     own = set(table.loc[table["collection"] == collection, "model"])
     shown = [name for name in models if name in own]
     return collections.index(collection) + (shown.index(model) - (len(shown) - 1) / 2) * width
+
+
+def _model_colours(models: list[str]) -> dict[str, str]:
+    """Return a colour by model: greys for the baselines and the ensemble, the others apart."""
+    grey = {**dict(zip(BASELINES, _BASELINES, strict=True)), "ensemble": _ENSEMBLE}
+    others = [model for model in models if model not in grey]
+    colours = {model: _COLOURS[number % len(_COLOURS)] for number, model in enumerate(others)}
+    return {model: grey.get(model) or colours[model] for model in models}
 
 
 def plot_results(table: pd.DataFrame) -> Figure:
@@ -98,16 +114,15 @@ def plot_results(table: pd.DataFrame) -> Figure:
     """
     splits = [split for split in (VALID, TEST) if split in table]
     collections = list(dict.fromkeys(table["collection"]))
-    # the ensemble last, also where its first collection lacks a model
-    models = sorted(dict.fromkeys(table["model"]), key=lambda model: model == "ensemble")
+    # baselines first and the ensemble last, also where its first collection lacks a model
+    models = sorted(dict.fromkeys(table["model"]), key=lambda m: (m == "ensemble") - (m in BASELINES))
     figure = Figure(figsize=(10, 0.5 + 3.1 * len(splits)), layout="constrained")
     panels = np.atleast_1d(figure.subplots(len(splits), 1, sharex=True))
     for axes, split in zip(panels, splits, strict=True):
         width = 0.84 / len(models)
-        for number, model in enumerate(models):
+        for model, colour in _model_colours(models).items():
             rows = table[table["model"] == model]
             x = [_bar_centre(table, models, c, model, width) for c in rows["collection"]]
-            colour = _ENSEMBLE if model == "ensemble" else _COLOURS[number % len(_COLOURS)]
             axes.bar(x, rows[split], 0.9 * width, color=colour, label=model)
             axes.vlines(x, rows[f"{split}_min"], rows[f"{split}_max"], color="0.55", linewidth=1)
             for place, value in zip(x, rows[split], strict=True):
@@ -120,9 +135,8 @@ def plot_results(table: pd.DataFrame) -> Figure:
         axes.grid(axis="y", alpha=0.3)
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
-    figure.legend(
-        *axes.get_legend_handles_labels(), loc="outside upper right", ncols=len(models), frameon=False
-    )
+    columns = min(len(models), _LEGEND_COLUMNS)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper right", ncols=columns, frameon=False)
     figure.supxlabel("bars: mean over seeds; thin lines: lowest to highest program", fontsize=9, color="0.35")
     return figure
 

@@ -22,6 +22,7 @@ key                    value                           read by
 ``.mean``              number                          table of results
 ``.per_graph``         object of numbers per graph     table of results: the range over graphs
 ``members``            object, optional                table of results: weight and folder of each member
+``baselines``          object, optional                table of results: folder of each baseline
 =====================  ==============================  ====================================================
 
 :func:`write_run` writes both for a model of your own, with the valid score computed from the labels::

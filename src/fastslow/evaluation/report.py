@@ -150,7 +150,7 @@ def _index(name: str, csv: Path, pages: list[Page], folder: Path) -> str:
 <img alt="score of every model per collection" src="data:image/png;base64,{plot}">
 <p>Kendall's tau for layout, 1 - slowdown of the top 5 for tile: mean over seeds ± half their range
 [lowest, highest program]. Valid scores are optimistically biased: epochs and weights were
-selected on them.</p>
+selected on them. The rows without a weight are baselines, rules that a model has to beat.</p>
 {table.to_html(index=False, border=0)}
 {groups}
 </body></html>

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from fastslow.competition.catalog import COLLECTIONS, TEST, VALID, Collection
-from fastslow.competition.metrics import TOP_K, collection_score, competition_score
+from fastslow.competition.metrics import TOP_K, collection_score, competition_score, tile_score
 from fastslow.core.artifacts import Artifact
 from fastslow.core.errors import ConfigError
 from fastslow.core.figures import save_figure
@@ -128,7 +128,7 @@ def _submission(config: SubmissionConfig, root: Path, csv: Path) -> None:
         valid_mean=competition_score(valid),
         test=test,
         test_mean=competition_score(test) if test else None,
-        table=table.to_dict("records"),
+        table=[row.dropna().to_dict() for _, row in table.iterrows()],  # NaN is no JSON
     )
 
 
@@ -152,36 +152,43 @@ def preview_submission(config: SubmissionConfig, rows: int = 2) -> pd.DataFrame:
 
 
 def score_table(pairs: list[tuple[Features, Path]], solution: dict | None) -> pd.DataFrame:
-    """Score every member and every ensemble.
+    """Score every baseline, every member and every ensemble.
 
     Args:
         pairs: Features and ensemble folder of each collection.
         solution: True test runtimes by ID, None where they are not known.
 
     Returns:
-        One row per collection and run: ``collection``, ``model`` (shared by its seeds), ``run``, ``weight``,
-        ``valid``, ``valid_min`` and ``valid_max`` (over graphs) and, where the solution is known, ``test``,
-        ``test_min``, ``test_max``. Kendall's tau for layout, 1 - slowdown of the top 5 for tile; test scores
-        are those of a submission, which breaks ties by file order.
+        One row per collection and run: ``collection``, ``model`` (shared by its seeds), ``run``, ``weight``
+        (NaN: a baseline), ``valid``, ``valid_min``, ``valid_max`` (over graphs), for tile ``valid_top1`` and,
+        where the solution is known, the same for ``test``. Kendall's tau for layout, 1 - slowdown of the top
+        5 (or 1) for tile; test scores are those of a submission, which breaks ties by file order.
     """
     rows = []
     for features, folder in pairs:
         collection, prefix = features.collection, f"{features.collection.name}:"
-        truth = {i.removeprefix(prefix): r for i, r in (solution or {}).items() if i.startswith(prefix)}
+        truth = {VALID: features.labels(VALID)}
+        if solution:
+            truth[TEST] = {i.removeprefix(prefix): r for i, r in solution.items() if i.startswith(prefix)}
         for model, run, weight, path in _runs(folder):
             row = {"collection": collection.name, "model": _short(model, collection)}
             row |= {"run": _short(run, collection), "weight": weight}
             row |= _spread(VALID, read_run_manifest(path)["valid"])
-            if truth:
-                places = _as_submitted(read_predictions(path)[TEST])
-                row |= _spread(TEST, collection_score(collection.kind, truth, places))
+            predictions = read_predictions(path)
+            if solution:
+                places = _as_submitted(predictions[TEST])
+                row |= _spread(TEST, collection_score(collection.kind, truth[TEST], places))
+            if collection.kind == "tile":
+                row |= {f"{split}_top1": _top_1(own, predictions[split]) for split, own in truth.items()}
             rows.append(row)
     return pd.DataFrame(rows)
 
 
-def _runs(folder: Path) -> Iterator[tuple[str, str, float, Path]]:
-    """Yield model, name, weight and folder of each member of an ensemble, then those of itself."""
+def _runs(folder: Path) -> Iterator[tuple[str, str, float | None, Path]]:
+    """Yield model, name, weight and folder of an ensemble's baselines, of its members, then of itself."""
     manifest = read_run_manifest(folder)
+    for name, baseline in manifest.get("baselines", {}).items():
+        yield name, name, None, resolve(baseline["folder"])
     for name, member in manifest.get("members", {}).items():
         yield member["model"], name, member["weight"], resolve(member["folder"])
     (model,) = models_of({folder.name: manifest})
@@ -189,21 +196,25 @@ def _runs(folder: Path) -> Iterator[tuple[str, str, float, Path]]:
 
 
 def compare_graphs(ensemble: Path) -> pd.DataFrame:
-    """Compare an ensemble with each of its models on every valid graph.
+    """Compare an ensemble with its baselines and each of its models on every valid graph.
 
     Args:
         ensemble: The ensemble's folder.
 
     Returns:
-        One row per graph, worst for the ensemble first: its score and that of each model, seeds averaged.
+        One row per graph, worst for the ensemble first: its score and that of each other, seeds averaged.
     """
-    scores = [
-        pd.Series(read_run_manifest(path)["valid"]["per_graph"], name=model)
-        for model, _, _, path in _runs(ensemble)
-    ]
-    table = pd.concat(scores, axis=1).T.groupby(level=0, sort=False).mean().T
+    scores: dict[str, list[dict]] = {}
+    for model, _, _, path in _runs(ensemble):
+        scores.setdefault(model, []).append(read_run_manifest(path)["valid"]["per_graph"])
+    table = pd.DataFrame({model: pd.DataFrame(own).mean() for model, own in scores.items()})
     own = table.columns[-1]
     return table[[own, *table.columns[:-1]]].sort_values(own).rename_axis("graph")
+
+
+def _top_1(truth: dict[str, np.ndarray], predictions: dict[str, np.ndarray]) -> float:
+    """Return the mean of 1 - slowdown of the configuration that is predicted fastest."""
+    return float(np.mean([tile_score(runtime, predictions[graph], 1) for graph, runtime in truth.items()]))
 
 
 def _as_submitted(predictions: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -228,16 +239,18 @@ def pool_seeds(table: pd.DataFrame) -> pd.DataFrame:
         table: As returned by :func:`score_table`.
 
     Returns:
-        ``collection``, ``model``, ``seeds`` (count), ``weight`` (sum) and per split ``<split>`` (mean over
-        seeds), ``<split>_spread`` (maximum minus minimum of them), ``<split>_min`` and ``<split>_max`` (over
-        the graphs of all seeds).
+        ``collection``, ``model``, ``seeds`` (count), ``weight`` (sum; NaN for a baseline) and per split
+        ``<split>`` (mean over seeds), ``<split>_spread`` (maximum minus minimum of them), ``<split>_min`` and
+        ``<split>_max`` (over the graphs of all seeds) and, of tile, ``<split>_top1`` (mean over seeds).
     """
-    columns = {"seeds": ("run", "size"), "weight": ("weight", "sum")}
+    columns = {"seeds": ("run", "size"), "weight": ("weight", lambda weights: weights.sum(min_count=1))}
     for split in _scored_splits(table):
         columns[split] = (split, "mean")
         columns[f"{split}_spread"] = (split, lambda values: values.max() - values.min())
         columns[f"{split}_min"] = (f"{split}_min", "min")
         columns[f"{split}_max"] = (f"{split}_max", "max")
+        if f"{split}_top1" in table:
+            columns[f"{split}_top1"] = (f"{split}_top1", "mean")
     return table.groupby(["collection", "model"], sort=False).agg(**columns).reset_index()
 
 
@@ -253,17 +266,19 @@ def readable_table(table: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         Strings: ``collection``, ``model``, ``seeds``, ``weight`` and each split as
-        ``mean ± half the range over seeds [minimum, maximum over graphs]``.
+        ``mean ± half the range over seeds [minimum, maximum over graphs]``, for tile with the top 1.
     """
     pooled = pool_seeds(table)
     splits = _scored_splits(pooled)
     shown = pooled[["collection", "model"]].assign(
-        seeds=pooled["seeds"].astype(str), weight=pooled["weight"].map("{:.2f}".format)
+        seeds=pooled["seeds"].astype(str), weight=_text(pooled["weight"], "{:.2f}")
     )
     for s in splits:
         half = (pooled[f"{s}_spread"] / 2).map(" ± {:.3f}".format).where(pooled["seeds"] > 1, "")
         ends = [pooled[f"{s}_{end}"].map("{:.2f}".format) for end in ("min", "max")]
         shown[s] = pooled[s].map("{:.3f}".format) + half + " [" + ends[0] + ", " + ends[1] + "]"
+        if f"{s}_top1" in pooled:
+            shown[s] += _text(pooled[f"{s}_top1"], ", top 1 {:.3f}")
     means = []
     for scope, names in _SCOPES.items():
         for model, rows in pooled[pooled["collection"].isin(names)].groupby("model", sort=False):
@@ -271,6 +286,11 @@ def readable_table(table: pd.DataFrame) -> pd.DataFrame:
                 facts = {"collection": f"**{scope}**", "model": model, "seeds": str(rows["seeds"].iloc[0])}
                 means.append({**facts, "weight": "", **{s: f"**{rows[s].mean():.3f}**" for s in splits}})
     return pd.concat([shown, pd.DataFrame(means)], ignore_index=True)
+
+
+def _text(values: pd.Series, form: str) -> pd.Series:
+    """Format numbers; one that is not known becomes an empty text."""
+    return values.map(form.format).where(values.notna(), "")
 
 
 def format_table(table: pd.DataFrame) -> str:

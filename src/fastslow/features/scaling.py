@@ -23,6 +23,20 @@ def signed_log1p(values: np.ndarray) -> np.ndarray:
     return np.sign(values) * np.log1p(np.abs(values))
 
 
+def standardise(values: np.ndarray) -> np.ndarray:
+    """Standardise the columns over one graph's configurations, so that graphs compare.
+
+    Args:
+        values: ``(C, ...)``.
+
+    Returns:
+        ``(C, ...)`` float64 of mean 0 and standard deviation 1 over the configurations; 0 where constant.
+    """
+    values = np.asarray(values, np.float64)
+    deviation = values.std(0)
+    return (values - values.mean(0)) / np.maximum(deviation, 1e-6)  # a smaller deviation is rounding error
+
+
 def expand_node_features(node_feat: np.ndarray) -> np.ndarray:
     """Return the numeric columns of a network's input, before standardisation.
 

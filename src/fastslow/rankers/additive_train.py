@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import lightgbm
 import numpy as np
 
 from fastslow.competition.metrics import collection_score
@@ -18,7 +19,7 @@ from fastslow.rankers import additive_fit
 from fastslow.rankers.additive_fit import Fitted, Problem
 from fastslow.rankers.additive_states import additive_rows
 from fastslow.rankers.config import AdditiveRankerConfig
-from fastslow.rankers.train import write_trees
+from fastslow.rankers.train import MODEL, write_trees
 
 _STATE_BYTES = 48  # working memory of one state of one configuration
 
@@ -75,6 +76,21 @@ def predict_split(fitted: Fitted, features: Features, split: str) -> dict[str, n
     """Predict every configuration of every file of a split, ``(C_file,)`` float64 each, lower = faster."""
     graphs = (features.graph(split, name) for name in features.names(split))
     return {graph.name: graph.expand(predict_graph(fitted, graph)) for graph in graphs}
+
+
+def predict_with_additive_ranker(folder: Path, features: Features, split: str) -> dict[str, np.ndarray]:
+    """Predict the graphs of a split with a finished additive ranker.
+
+    Args:
+        folder: The run folder.
+        features: Features of the run's collection.
+        split: The split to predict.
+
+    Returns:
+        ``(C_file,)`` float64 per graph, lower = predicted faster.
+    """
+    booster = lightgbm.Booster(model_file=str(folder / MODEL))
+    return predict_split(Fitted(booster, booster.num_trees(), []), features, split)
 
 
 def predict_graph(fitted: Fitted, graph: Graph, chunk_bytes: int = 1 << 28) -> np.ndarray:

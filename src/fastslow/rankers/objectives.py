@@ -24,6 +24,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import rankdata
 
+from fastslow.features.scaling import standardise
 from fastslow.rankers.table import Table
 
 BEST = "best"
@@ -34,8 +35,7 @@ _DIFFERENCE_ROWS = 1 << 16  # rows of differences in memory at a time
 
 def regression_labels(runtime: np.ndarray) -> np.ndarray:
     """Return the z-scored log runtimes ``(C,)`` of a graph; lower is faster."""
-    log = np.log(runtime)
-    return (log - log.mean()) / max(log.std(), 1e-6)  # a smaller deviation is rounding error
+    return standardise(np.log(runtime))
 
 
 def quantile_labels(runtime: np.ndarray) -> np.ndarray:

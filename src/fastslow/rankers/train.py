@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import lightgbm
+import numpy as np
 import pandas as pd
 
 from fastslow.competition.metrics import collection_score
@@ -123,6 +124,24 @@ def read_ranker(folder: Path) -> Fitted:
     booster = lightgbm.Booster(model_file=str(folder / MODEL))
     opponents = settings.get("opponents", 0)  # recorded where the objective reads it
     return Fitted(manifest["objective"], booster, booster.num_trees(), [], opponents)
+
+
+def predict_with_ranker(folder: Path, features: Features, split: str) -> dict[str, np.ndarray]:
+    """Predict the graphs of a split with a finished ranker.
+
+    Args:
+        folder: The run folder.
+        features: Features of the run's collection.
+        split: The split to predict.
+
+    Returns:
+        ``(C_file,)`` float64 per graph, lower = predicted faster.
+
+    Raises:
+        DataError: The run is not finished, or is not a ranker's.
+    """
+    settings = read_manifest(folder)["settings"]
+    return read_ranker(folder).predict(read_table(features, split, largest_nodes=settings["largest_nodes"]))
 
 
 def importance(booster: lightgbm.Booster, num_iteration: int) -> pd.DataFrame:

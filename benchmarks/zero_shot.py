@@ -1,0 +1,282 @@
+"""Score models trained on the sample on measured programs, before and after some of their runtimes are known.
+
+``python benchmarks/zero_shot.py [--quick] [--runs runs/sample] [--real ../shared/real]``, after ``make
+submit``. Nothing is trained anew but small models on a program's own runtimes: the networks, the rankers and
+the ensembles of a finished run are applied to every labelled file, beside the baselines of its sample.
+
+Zero-shot: no runtime of the program is known; the score is the competition's, over every configuration of the
+file. Few-shot: the runtimes of n distinct configurations, drawn at random, are known; the other distinct
+configurations are scored. Ridge regression and boosted trees are fitted to the ranks of the known runtimes,
+on the ranker's table (``config_feat``, sums over states) alone or with the pre-trained predictions beside it.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from common import report
+from common.few_shot import PREDICTORS, Measured, best_in_hindsight
+from common.graph_files import REAL
+from common.options import make_parser
+from fastslow.competition.catalog import COLLECTIONS, SPLITS, TEST, Collection
+from fastslow.competition.metrics import kendall_tau, tile_score
+from fastslow.core.artifacts import read_manifest
+from fastslow.core.errors import DataError
+from fastslow.core.files import atomic_path
+from fastslow.core.npz_io import read_arrays
+from fastslow.core.progress import progress
+from fastslow.core.settings import resolve
+from fastslow.evaluation.baselines import Baseline, fit_baselines, predict_configs
+from fastslow.features.scaling import standardise
+from fastslow.features.store import Features, Graph
+from fastslow.features.unseen import UnseenGraphs, read_unseen
+from fastslow.inference import predict_members
+from fastslow.rankers.table_features import tabulate
+
+TABLE = Path(__file__).parent / "tables" / "zero_shot.md"
+SHOTS = (16, 64, 256)
+SEEDS = 5
+QUICK_CONFIGS = 64
+_METRICS = {"layout": "Kendall's tau", "tile": "1 - slowdown of the top 5, of the top 1, Kendall's tau"}
+_KEY = (
+    "Models are means over seeds. The single feature and the ridge regression are chosen on the sample's"
+    " train and valid; in hindsight: chosen on the runtimes that are scored. After some runtimes are known,"
+    " ridge and trees are fitted to their ranks, on the ranker's table alone or with pre-trained predictions."
+)
+
+
+def newest_run() -> Path:
+    """Return the folder of the run of ``make submit`` that was finished last.
+
+    Raises:
+        DataError: There is none.
+    """
+    folders = [path.parents[1] for path in resolve("runs").glob("*/submission/manifest.json")]
+    if not folders:
+        raise DataError(resolve("runs"), "no finished run", "Run `make submit`, or name one with --runs")
+    return max(folders, key=lambda folder: read_manifest(folder / "submission")["created"])
+
+
+def labelled_files(root: Path) -> Iterator[tuple[Collection, Path]]:
+    """Yield the files with runtimes of which two differ, whatever their split.
+
+    Args:
+        root: Folder that holds ``npz_all/``.
+    """
+    for collection in COLLECTIONS:
+        for path in sorted(p for split in SPLITS for p in collection.folder(root, split).glob("*.npz")):
+            runtime = read_arrays(path, ["config_runtime"])["config_runtime"]
+            if 0 < runtime.min() < runtime.max():
+                yield collection, path
+
+
+class Pretrained:
+    """What a finished run knows of one collection.
+
+    Args:
+        runs: Folder of the run of ``make submit``.
+        collection: The collection.
+
+    Attributes:
+        features: Its features.
+        models: Model by member of its ensemble.
+        baselines: The baselines, chosen on its train and valid.
+    """
+
+    def __init__(self, runs: Path, collection: Collection):
+        self.ensemble = runs / f"ensemble-{collection.slug}"
+        self.features = Features(runs.parents[1] / "features" / runs.name / collection.slug)
+        self.models = {name: m["model"] for name, m in read_manifest(self.ensemble)["members"].items()}
+        self.baselines: dict[str, Baseline] = fit_baselines(self.features)
+
+    def predict(self, graph: Graph) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """Predict a graph that the run never saw.
+
+        Returns:
+            ``(C_file,)`` by member and ensemble, and ``(C, P)``: per model the mean over seeds of its
+            standardised predictions for each distinct configuration, and the ensemble's.
+        """
+        unseen = UnseenGraphs(self.features.folder, [graph])
+        predictions = {run: own[graph.name] for run, own in predict_members(self.ensemble, unseen).items()}
+        by_model: dict[str, list[np.ndarray]] = {}
+        for run, values in predictions.items():
+            by_model.setdefault(self.models.get(run, "ensemble"), []).append(values[graph.config_ids])
+        return predictions, np.stack([standardise(np.stack(v, 1)).mean(1) for v in by_model.values()], 1)
+
+
+def scores(kind: str, runtime: np.ndarray, prediction: np.ndarray) -> dict[str, float]:
+    """Return Kendall's tau and, for tile, 1 - slowdown of the top 1 and of the top 5."""
+    tau = {"tau": kendall_tau(runtime, prediction)}
+    if kind == "layout":
+        return tau
+    return tau | {f"top {k}": tile_score(runtime, prediction, k) for k in (1, 5)}
+
+
+def zero_shot(graph: Graph, pretrained: Pretrained, predictions: dict[str, np.ndarray]) -> dict:
+    """Score a graph without any of its runtimes; models are means over their seeds.
+
+    Returns:
+        ``scores`` by predictor and ``chosen``: what each baseline is.
+    """
+    kind, columns = pretrained.features.collection.kind, pretrained.features.config_columns
+    hindsight = best_in_hindsight(graph.expand(graph.config_feat), graph.file_runtime)
+    baselines = {**pretrained.baselines, "in hindsight": hindsight}
+    found = {
+        name: [scores(kind, graph.file_runtime, predict_configs(own, graph))]
+        for name, own in baselines.items()
+    }
+    for run, values in predictions.items():
+        model = pretrained.models.get(run, "ensemble")
+        found.setdefault(model, []).append(scores(kind, graph.file_runtime, values))
+    means = {name: {m: float(np.mean([s[m] for s in own])) for m in own[0]} for name, own in found.items()}
+    return {"scores": means, "chosen": {name: own.describe(columns) for name, own in baselines.items()}}
+
+
+def few_shot(measured: Measured, shots: list[int], seeds: int, threads: int) -> dict[str, dict]:
+    """Return the tau of every seed by number of known runtimes and predictor; at least as many are scored."""
+    total, result = len(measured.runtime), {}
+    for n in (n for n in shots if 2 * n <= total):
+        result[str(n)] = {name: [] for name in PREDICTORS}
+        for seed in range(seeds):
+            order = np.random.default_rng([seed, n]).permutation(total)
+            drawn, rest = order[:n], order[n:]
+            for name, prediction in measured.predict(drawn, threads).items():
+                result[str(n)][name].append(kendall_tau(measured.runtime[rest], prediction[rest]))
+    return result
+
+
+def evaluate(path: Path, pretrained: Pretrained, options: argparse.Namespace) -> dict:
+    """Score one labelled file, zero-shot and, if of a layout, few-shot; empty if all features are equal."""
+    collection = pretrained.features.collection
+    graph = read_unseen(pretrained.features.folder, [path]).graph(TEST, path.stem)
+    if graph.num_configs == 1:
+        return {}
+    if options.configs and graph.num_configs > options.configs:
+        rng = np.random.default_rng(0)
+        graph = graph.take(np.sort(rng.choice(graph.num_configs, options.configs, replace=False)))
+    predictions, columns = pretrained.predict(graph)
+    result = {
+        "collection": collection.name,
+        "program": path.stem,
+        "configs": len(graph.config_row),
+        "distinct": graph.num_configs,
+        "zero_shot": zero_shot(graph, pretrained, predictions),
+    }
+    if collection.kind == "layout":
+        table, _ = tabulate(graph, "layout", pretrained.features.config_columns)
+        measured = Measured(np.asarray(graph.config_feat), table, columns, graph.runtime)
+        result["few_shot"] = few_shot(measured, options.shots, options.seeds, options.threads)
+    return result
+
+
+def zero_shot_tables(results: dict[str, dict]) -> dict[str, list[dict]]:
+    """Return the rows of the zero-shot table of each kind: layout tau, tile top 5, top 1 and tau."""
+    rows: dict[str, list[dict]] = {"layout": [], "tile": []}
+    for result in results.values():
+        kind = result["collection"].split(":")[0]
+        row = {name: str(result[name]) for name in ("program", "collection", "configs")}
+        shown = {
+            predictor: ", ".join(f"{own[m]:.3f}" for m in ("top 5", "top 1", "tau") if m in own)
+            for predictor, own in result["zero_shot"]["scores"].items()
+        }
+        rows[kind].append(row | shown)
+    return {kind: own for kind, own in rows.items() if own}
+
+
+def few_shot_table(results: dict[str, dict]) -> list[dict]:
+    """Return the rows of the few-shot table: a program and a number of known runtimes each."""
+    return [
+        {
+            "program": result["program"],
+            "known": n,
+            **{predictor: report.spread(taus) for predictor, taus in own.items()},
+        }
+        for result in results.values()
+        for n, own in result.get("few_shot", {}).items()
+    ]
+
+
+def chosen_table(results: list[dict]) -> list[dict]:
+    """Return the rows of the table of what each baseline of a program is."""
+    return [{"program": result["program"], **result["zero_shot"]["chosen"]} for result in results]
+
+
+def make_page(results: dict[str, dict], runs: Path, options: argparse.Namespace) -> str:
+    """Return the Markdown page of all tables."""
+    trained = read_manifest(runs / "submission")
+    zero, few = zero_shot_tables(results), few_shot_table(results)
+    parts = [
+        "# zero_shot.py: models of the sample on measured programs",
+        "```\nmake submit && .venv/bin/python benchmarks/zero_shot.py\n```",
+        f"Run `{runs.name}` of commit {trained['commit']}, {trained['created'][:10]}. {_KEY}",
+    ]
+    for kind, rows in zero.items():
+        parts += [f"## No runtime known, {kind}: {_METRICS[kind]}", report.table(rows)]
+        own = [result for result in results.values() if result["collection"].startswith(kind)]
+        parts += ["What the baselines are:", report.table(chosen_table(own))]
+    if few:
+        draws = f"mean (minimum to maximum) of {options.seeds} draws"
+        parts += [
+            f"## Some runtimes known: Kendall's tau of the other configurations, {draws}",
+            report.table(few),
+        ]
+    return "\n\n".join(parts) + "\n"
+
+
+def parse_options(arguments: list[str]) -> argparse.Namespace:
+    """Parse the command line."""
+    parser = make_parser(__doc__.splitlines()[0])
+    parser.add_argument(
+        "--runs", type=Path, help="folder of a run of make submit, runs/NAME (default: newest)"
+    )
+    parser.add_argument("--real", type=Path, default=REAL, help="folder of labelled files: npz_all/ is in it")
+    parser.add_argument(
+        "--configs", type=int, default=0, help="maximum configurations of a file (default all)"
+    )
+    parser.add_argument("--seeds", type=int, default=SEEDS, help=f"draws of known runtimes (default {SEEDS})")
+    parser.add_argument("--threads", type=int, default=2, help="threads of torch and LightGBM (default 2)")
+    parser.add_argument("--table", type=Path, help=f"Markdown file to write (default tables/{TABLE.name})")
+    options = parser.parse_args(arguments)
+    options.shots = list(SHOTS[:1] if options.quick else SHOTS)
+    options.table = options.table or (None if options.quick else TABLE)
+    if options.quick:
+        options.configs, options.seeds = options.configs or QUICK_CONFIGS, min(options.seeds, 2)
+    return options
+
+
+def main(arguments: list[str]) -> int:
+    """Run from the command line and return the exit status."""
+    options = parse_options(arguments)
+    torch.set_num_threads(options.threads)
+    runs = resolve(str(options.runs)).resolve() if options.runs else newest_run()
+    files = list(labelled_files(options.real))
+    if not files:
+        raise DataError(options.real, "no labelled competition file", "Name a folder that holds npz_all/")
+    pretrained = {
+        collection: Pretrained(runs, collection) for collection in dict.fromkeys(c for c, _ in files)
+    }
+    every = {
+        f"{collection.name}:{path.stem}": evaluate(path, pretrained[collection], options)
+        for collection, path in progress(files, desc="programs", unit="file")
+    }
+    results = {name: result for name, result in every.items() if result}
+    left_out = [name for name in every if name not in results]
+    page = make_page(results, runs, options)
+    print(page)
+    if left_out:
+        print(f"left out, as all configurations have the same features: {', '.join(left_out)}")
+    if options.table:
+        with atomic_path(options.table) as temporary:
+            temporary.write_text(page)
+    environment = report.environment(options.threads)
+    facts = {"environment": environment, "run": runs.name, "programs": results, "left_out": left_out}
+    report.finish({"benchmark": "zero_shot", **facts})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,220 @@
+"""Baselines without a program's graph: what a trained model has to beat.
+
+``best single feature``
+    One column of ``config_feat``, ascending or descending, that has the best mean Kendall's tau over the
+    graphs of train and valid.
+``ridge on config features``
+    Ridge regression of the standardised log runtime of a graph on all columns of ``config_feat``,
+    standardised over its configurations.
+``product of bounds``
+    Tile alone: the product of all bounds of a tile, ascending or descending as on train.
+
+They are run folders like those of the models (:mod:`fastslow.evaluation.predictions`), so their scores are
+computed as the models' are; they are no members of an ensemble.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from fastslow.competition.catalog import TRAIN, VALID
+from fastslow.competition.metrics import kendall_tau, kendall_taus
+from fastslow.competition.schema import TILE_ROLES
+from fastslow.evaluation.predictions import PREDICTED_SPLITS, write_run
+from fastslow.features.scaling import standardise
+from fastslow.features.store import Features, Graph
+from fastslow.features.train_graphs import draw_graphs, trainable
+
+SINGLE, RIDGE, PRODUCT = BASELINES = (
+    "best single feature",
+    "ridge on config features",
+    "product of bounds",
+)
+MAX_CONFIGS = 256  # of a graph: a mean tau over many graphs needs no more
+MAX_ROWS = 200_000  # of all graphs together, 115 MB for tile
+BOUND_PRODUCTS = tuple(f"{role}_bound_product_log" for role in TILE_ROLES)
+_ALPHAS = np.logspace(-4, 2, 13)  # the weights of a graph's configurations sum to 1
+_FOLDS = 5
+
+
+class Baseline(Protocol):
+    """A rule that predicts from ``config_feat`` alone."""
+
+    def predict(self, config_feat: np.ndarray) -> np.ndarray:
+        """Return predictions ``(C,)`` from the features ``(C, V)`` of a graph's distinct configurations."""
+
+    def describe(self, columns: Sequence[str]) -> str:
+        """Return what was chosen, in words; ``columns`` are the V names."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The sum of some columns.
+
+    Args:
+        positions: Positions of the columns.
+        sign: 1 where low values are predicted faster, -1 where high ones are.
+    """
+
+    positions: tuple[int, ...]
+    sign: int
+
+    def predict(self, config_feat: np.ndarray) -> np.ndarray:
+        """Return predictions ``(C,)`` from features ``(C, V)``."""
+        return self.sign * np.asarray(config_feat[:, self.positions], np.float64).sum(1)
+
+    def describe(self, columns: Sequence[str]) -> str:
+        """Return the columns and their order, such as ``default_share, descending``."""
+        names = " + ".join(columns[i] for i in self.positions)
+        return f"{names}, {'ascending' if self.sign > 0 else 'descending'}"
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A linear function of the columns, standardised over the configurations of a graph.
+
+    Args:
+        coefficients: ``(V,)``.
+        alpha: The penalty with which they were fitted.
+    """
+
+    coefficients: np.ndarray
+    alpha: float
+
+    def predict(self, config_feat: np.ndarray) -> np.ndarray:
+        """Return predictions ``(C,)`` from features ``(C, V)``."""
+        return standardise(config_feat) @ self.coefficients
+
+    def describe(self, columns: Sequence[str]) -> str:
+        """Return the penalty and the number of columns."""
+        return f"alpha {self.alpha:.3g}, {np.count_nonzero(self.coefficients)} of {len(columns)} columns"
+
+
+class Example(NamedTuple):
+    """Some configurations of one labelled graph.
+
+    Args:
+        values: ``(n, V)`` float64, ``config_feat`` standardised over all configurations of the graph.
+        runtime: ``(n,)``.
+    """
+
+    values: np.ndarray
+    runtime: np.ndarray
+
+
+def read_examples(features: Features) -> list[Example]:
+    """Read what the baselines are chosen on: train and valid graphs that carry a ranking signal.
+
+    Returns:
+        One example per graph, of at most ``MAX_CONFIGS`` configurations.
+
+    Raises:
+        DataError: No train graph carries a ranking signal.
+    """
+    valid = [name for name, runtime in features.labels(VALID).items() if runtime.min() < runtime.max()]
+    names = {TRAIN: trainable({"": features}), VALID: valid}
+    most = min(MAX_CONFIGS, max(2, MAX_ROWS // sum(map(len, names.values()))))
+    return [
+        Example(standardise(graph.config_feat)[rows], runtime)
+        for split, own in names.items()
+        for graph, rows, runtime in draw_graphs({"": features}, split, own, most, seed=0)
+    ]
+
+
+def choose_column(examples: Sequence[Example]) -> Columns:
+    """Choose the column, with its sign, that has the best mean Kendall's tau over graphs."""
+    tau = np.mean([kendall_taus(runtime, values) for values, runtime in examples], 0)
+    best = int(np.abs(tau).argmax())
+    return Columns((best,), 1 if tau[best] >= 0 else -1)
+
+
+def log_labels(runtime: np.ndarray) -> np.ndarray:
+    """Return the standardised log runtimes ``(n,)`` of a graph."""
+    return standardise(np.log(runtime))
+
+
+def fit_ridge(examples: Sequence[Example], labels: Callable[[np.ndarray], np.ndarray] = log_labels) -> Linear:
+    """Fit a ridge regression; its penalty is chosen by cross-validation over graphs, or within a single one.
+
+    Every graph has the same total weight.
+
+    Args:
+        examples: One or more graphs.
+        labels: Computes the labels of a graph, of mean 0, from its runtimes.
+    """
+    from sklearn.linear_model import RidgeCV  # takes most of a second; needed for fitting alone
+    from sklearn.model_selection import GroupKFold
+
+    sizes = [len(example.runtime) for example in examples]
+    values = np.concatenate([example.values for example in examples])
+    target = np.concatenate([labels(example.runtime) for example in examples])
+    folds = None  # of a single graph: every configuration is left out once
+    if len(examples) > 1:
+        groups = np.repeat(np.arange(len(examples)), sizes)
+        folds = list(GroupKFold(min(_FOLDS, len(examples))).split(values, groups=groups))
+    ridge = RidgeCV(_ALPHAS, fit_intercept=False, cv=folds)
+    ridge.fit(values, target, sample_weight=np.repeat(1 / np.array(sizes), sizes))
+    return Linear(ridge.coef_, float(ridge.alpha_))
+
+
+def choose_bounds(features: Features) -> Columns:
+    """Choose whether small or large tiles are predicted faster, by the mean Kendall's tau on train."""
+    positions = tuple(features.config_columns.index(name) for name in BOUND_PRODUCTS)
+    ascending = Columns(positions, 1)
+    taus = [
+        kendall_tau(runtime, ascending.predict(graph.config_feat[rows]))
+        for graph, rows, runtime in draw_graphs(
+            {"": features}, TRAIN, trainable({"": features}), MAX_CONFIGS, seed=0
+        )
+    ]
+    return ascending if np.mean(taus) >= 0 else Columns(positions, -1)
+
+
+def fit_baselines(features: Features) -> dict[str, Baseline]:
+    """Choose every baseline of a collection on its train and valid graphs.
+
+    Args:
+        features: Features of the collection.
+
+    Returns:
+        The baselines by name, in the order of ``BASELINES``.
+
+    Raises:
+        DataError: No train graph carries a ranking signal.
+    """
+    examples = read_examples(features)
+    baselines = {SINGLE: choose_column(examples), RIDGE: fit_ridge(examples)}
+    return baselines | ({PRODUCT: choose_bounds(features)} if features.collection.kind == "tile" else {})
+
+
+def write_baselines(features: Features, folder: str) -> dict[str, dict]:
+    """Write a run folder for each baseline.
+
+    Args:
+        features: Features of the collection.
+        folder: Folder that gets one folder per baseline; a relative path starts where those of settings do.
+
+    Returns:
+        By name ``valid`` (mean score), ``folder`` and ``chosen`` (in words).
+    """
+    written = {}
+    for name, baseline in fit_baselines(features).items():
+        own = f"{folder}/{name.replace(' ', '-')}"
+        predictions = {
+            split: {
+                graph: predict_configs(baseline, features.graph(split, graph))
+                for graph in features.names(split)
+            }
+            for split in PREDICTED_SPLITS
+        }
+        chosen = baseline.describe(features.config_columns)
+        manifest = write_run(own, features, predictions, model=name, chosen=chosen)
+        written[name] = {"valid": manifest["valid"]["mean"], "folder": own, "chosen": chosen}
+    return written
+
+
+def predict_configs(baseline: Baseline, graph: Graph) -> np.ndarray:
+    """Predict every configuration of a graph's file, ``(C_file,)`` float64, lower = predicted faster."""
+    return graph.expand(baseline.predict(graph.config_feat))

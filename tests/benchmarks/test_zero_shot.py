@@ -1,0 +1,121 @@
+"""Zero-shot scores are those of the applied run; what is learned from known runtimes reads no others."""
+
+import json
+
+import numpy as np
+import pytest
+
+import zero_shot
+from common.few_shot import PREDICTORS, Measured, best_in_hindsight
+from fastslow.competition.catalog import get_collection
+from fastslow.competition.metrics import kendall_tau, tile_score
+from fastslow.core.errors import DataError
+from fastslow.core.settings import resolve
+from fastslow.features.unseen import read_unseen
+from fastslow.inference import predict_run
+from helpers.competition_files import layout_arrays, tile_arrays, write_npz
+
+
+@pytest.fixture
+def real(tmp_path):
+    """Published files, made up: three labelled ones, one whose configurations are all alike, one of test."""
+    alike = layout_arrays(3, configs=4)
+    alike["node_config_feat"][:] = alike["node_config_feat"][0]
+    files = {
+        "layout/xla/default/train/measured": layout_arrays(1, dots=4, configs=90),
+        "layout/nlp/random/valid/small": layout_arrays(2, configs=20),
+        "layout/nlp/random/valid/alike": alike,
+        "tile/xla/train/kernel": tile_arrays(4, configs=9),
+        "layout/xla/default/test/hidden": layout_arrays(5, labelled=False),
+    }
+    for name, arrays in files.items():
+        write_npz(tmp_path / "real" / "npz_all" / "npz" / f"{name}.npz", arrays)
+    return tmp_path / "real"
+
+
+def test_every_labelled_file_is_scored(home, real, tmp_path, capsys):
+    table = tmp_path / "zero_shot.md"
+    runs = ["--runs", "runs/smoke", "--real", str(real), "--table", str(table), "--threads", "1"]
+    assert zero_shot.main(["--quick", *runs]) == 0
+    said = capsys.readouterr().out
+    result = json.loads(said.splitlines()[-1])
+    programs = result["programs"]
+    ids = ["tile:xla:kernel", "layout:xla:default:measured", "layout:nlp:random:small"]
+    assert list(programs) == ids and result["left_out"] == ["layout:nlp:random:alike"]
+    page = table.read_text()
+    assert page in said and "Run `smoke` of commit" in page
+    for program in programs.values():
+        name = program["program"]
+        assert f"| {name} " in page
+        collection = get_collection(program["collection"])
+        (path,) = real.rglob(f"{name}.npz")
+        unseen = read_unseen(resolve(f"features/smoke/{collection.slug}"), [path])
+        found = program["zero_shot"]["scores"]
+        if name == "measured":
+            assert program["configs"] == zero_shot.QUICK_CONFIGS
+            few = program["few_shot"]
+            assert list(few) == ["16"] and list(few["16"]) == list(PREDICTORS)
+            assert all(len(taus) == 2 and np.abs(taus).max() <= 1 for taus in few["16"].values())
+            continue
+        prediction = predict_run(resolve(f"runs/smoke/ensemble-{collection.slug}"), unseen)[name]
+        with np.load(path) as npz:
+            runtime = npz["config_runtime"]
+        assert found["ensemble"]["tau"] == pytest.approx(kendall_tau(runtime, prediction), abs=1e-4)
+        if collection.kind == "tile":
+            for k in (1, 5):
+                wanted = tile_score(runtime, prediction, k)
+                assert found["ensemble"][f"top {k}"] == pytest.approx(wanted, abs=1e-4)
+            assert {"gnn", "ranker", "product of bounds"} <= set(found)
+        assert found["in hindsight"]["tau"] >= found["best single feature"]["tau"] - 1e-4
+
+
+def test_the_newest_finished_run_is_taken(home):
+    assert zero_shot.newest_run() == home / "runs" / "smoke"
+    (home / "runs" / "smoke" / "submission" / "manifest.json").unlink()
+    with pytest.raises(DataError, match="no finished run"):
+        zero_shot.newest_run()
+
+
+def test_a_folder_without_labelled_files_is_refused(home, tmp_path):
+    with pytest.raises(DataError, match="no labelled competition file"):
+        zero_shot.main(["--quick", "--real", str(tmp_path)])
+
+
+@pytest.fixture
+def measured(rng):
+    """A program whose runtime follows a prediction, and two of its many features a little."""
+    features, pretrained = rng.normal(size=(300, 20)), rng.normal(size=(300, 3))
+    runtime = np.exp(pretrained[:, 1] + 0.3 * features[:, 4] - 0.2 * features[:, 7])
+    return Measured(features, np.concatenate([features, rng.normal(size=(300, 9))], 1), pretrained, runtime)
+
+
+@pytest.mark.parametrize("n", [16, 64])
+def test_a_good_prediction_joined_helps(measured, n):
+    predictions, rest = measured.predict(np.arange(n), 1), slice(n, None)
+    taus = {k: kendall_tau(measured.runtime[rest], v[rest]) for k, v in predictions.items()}
+    assert list(taus) == list(PREDICTORS)
+    for kind in ("ridge", "trees"):
+        assert taus[f"{kind} + pre-trained"] > taus[kind] + 0.2
+    assert taus["ridge + pre-trained"] > 0.5
+
+
+def test_runtimes_that_are_not_known_are_not_read(measured):
+    drawn = np.arange(5, 40)
+    predictions = measured.predict(drawn, 1)
+    runtime = np.full_like(measured.runtime, np.nan)
+    runtime[drawn] = measured.runtime[drawn]
+    blind = Measured(measured.config_feat, measured.table, measured.pretrained, runtime)
+    for name, values in blind.predict(drawn, 1).items():
+        np.testing.assert_array_equal(values, predictions[name])
+
+
+def test_no_column_is_better_than_the_one_in_hindsight(measured):
+    best = best_in_hindsight(measured.config_feat, measured.runtime)
+    taus = [kendall_tau(measured.runtime, column) for column in measured.config_feat.T]
+    reached = kendall_tau(measured.runtime, best.predict(measured.config_feat))
+    assert reached == pytest.approx(np.abs(taus).max())
+
+
+def test_at_least_as_many_are_scored_as_known(measured):
+    shots = zero_shot.few_shot(measured, [16, 64, 256], 2, 1)
+    assert list(shots) == ["16", "64"] and all(len(own["ridge"]) == 2 for own in shots.values())

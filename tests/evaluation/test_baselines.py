@@ -1,0 +1,121 @@
+"""Baselines: the best column, a ridge regression, the product of bounds, and the runs that they write."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fastslow.competition.metrics import kendall_tau
+from fastslow.core.artifacts import read_manifest
+from fastslow.evaluation import baselines
+from fastslow.evaluation.baselines import (
+    PRODUCT,
+    RIDGE,
+    SINGLE,
+    Example,
+    choose_bounds,
+    choose_column,
+    fit_baselines,
+    fit_ridge,
+    read_examples,
+    write_baselines,
+)
+from fastslow.evaluation.predictions import check_predictions, read_predictions
+from fastslow.features.scaling import standardise
+from fastslow.features.store import Features
+from helpers.runs import make_features
+
+
+class Relabelled(Features):
+    """Features whose runtimes are a function of ``config_feat``."""
+
+    def __init__(self, folder, runtime_of):
+        super().__init__(folder)
+        self.runtime_of = runtime_of
+
+    def graph(self, split, name):
+        graph = super().graph(split, name)
+        runtime = self.runtime_of(np.asarray(graph.config_feat, np.float64))
+        return replace(graph, runtime=runtime, file_runtime=graph.expand(runtime))
+
+
+def varying(features):
+    """A column that differs within every graph."""
+    names = [(split, name) for split in ("train", "valid") for name in features.names(split)]
+    spans = [np.ptp(features.graph(*name).config_feat, 0) for name in names]
+    return int(np.argmax(np.min(spans, 0)))
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_column_that_orders_every_graph_is_chosen(features, sign):
+    column = varying(features)
+    known = Relabelled(features.folder, lambda feat: 2 + sign * standardise(feat[:, column]) / 99)
+    chosen = fit_baselines(known)[SINGLE]
+    for split in ("train", "valid", "test"):
+        for name in features.names(split):
+            graph = known.graph(split, name)
+            assert kendall_tau(graph.runtime, chosen.predict(graph.config_feat)) == pytest.approx(1)
+    assert chosen.describe(features.config_columns).endswith("ascending" if sign > 0 else "descending")
+
+
+def test_the_column_has_the_best_mean_tau_of_all(features):
+    examples = read_examples(features)
+    assert len(examples) == len(features.names("train")) + len(features.names("valid"))
+    taus = [
+        np.mean([kendall_tau(e.runtime, e.values[:, column]) for e in examples])
+        for column in range(len(features.config_columns))
+    ]
+    chosen = choose_column(examples)
+    (column,) = chosen.positions
+    assert chosen.sign * taus[column] == pytest.approx(np.abs(taus).max())
+
+
+@pytest.mark.parametrize("graphs", [1, 4])
+def test_ridge_finds_a_linear_law_whatever_the_scale_of_a_graph(rng, graphs):
+    weights = np.array([1.0, -2, 0.5, 0])
+    feats = [rng.normal(rng.normal(), rng.uniform(1, 9), (40, 4)) for _ in range(graphs)]
+    examples = [Example(standardise(f), np.exp(rng.normal() + standardise(f) @ weights)) for f in feats]
+    ridge = fit_ridge(examples)
+    for feat, example in zip(feats, examples, strict=True):
+        assert kendall_tau(example.runtime, ridge.predict(feat)) > 0.97
+    found = ridge.coefficients / np.linalg.norm(ridge.coefficients)
+    np.testing.assert_allclose(found, weights / np.linalg.norm(weights), atol=0.03)
+
+
+def test_ridge_takes_a_penalty_where_nothing_is_to_be_learned(rng):
+    noise = [Example(standardise(rng.normal(size=(30, 9))), np.exp(rng.normal(size=30))) for _ in range(6)]
+    assert fit_ridge(noise).alpha == max(baselines._ALPHAS)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_bounds_are_taken_as_train_says(tmp_path, sign):
+    features = make_features(tmp_path, "tile:xla")
+    columns = [features.config_columns.index(name) for name in baselines.BOUND_PRODUCTS]
+    known = Relabelled(features.folder, lambda feat: np.exp(sign * feat[:, columns].sum(1)))
+    chosen = choose_bounds(known)
+    assert chosen.sign == sign and sorted(chosen.positions) == sorted(columns)
+    bounds = np.load(tmp_path / "data/npz_all/npz/tile/xla/test/t.npz")["config_feat"].reshape(-1, 3, 8)
+    product = np.where(bounds[..., :6] > 0, bounds[..., :6], 1).prod((1, 2))
+    graph = features.graph("test", "t")
+    predicted = baselines.predict_configs(chosen, graph)
+    np.testing.assert_allclose(predicted, sign * np.log(product), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("collection", ["layout:xla:random", "tile:xla"])
+def test_they_are_written_as_runs(tmp_path, collection):
+    features = make_features(tmp_path, collection)
+    written = write_baselines(features, str(tmp_path / "out"))
+    assert list(written) == [SINGLE, RIDGE] + [PRODUCT] * (collection == "tile:xla")
+    fitted = fit_baselines(features)
+    for name, facts in written.items():
+        manifest, predictions = read_manifest(facts["folder"]), read_predictions(facts["folder"])
+        check_predictions(facts["folder"], predictions, features)
+        assert manifest["valid"]["mean"] == facts["valid"] and manifest["settings"]["model"] == name
+        graph = features.graph("test", "t")
+        wanted = fitted[name].predict(graph.config_feat)[graph.config_row]
+        np.testing.assert_array_equal(predictions["test"]["t"], wanted)
+
+
+def test_many_graphs_share_the_rows(features, monkeypatch):
+    monkeypatch.setattr(baselines, "MAX_ROWS", 12)
+    assert {len(example.runtime) for example in read_examples(features)} == {3}
