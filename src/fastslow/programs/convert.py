@@ -24,21 +24,22 @@ from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path
 from fastslow.core.settings import Config, NonNegative, PositiveFloat, resolve, unkeyed
 from fastslow.programs.graph_picture import plot_graph
-from fastslow.programs.layout_search import DRAW_RATES
 from fastslow.programs.program_tables import list_configurable, log10_configurations
 from fastslow.programs.user_program import Source, refuse_failure
 from fastslow.xla.compile_pool import Labeller
 from fastslow.xla.graph_arrays import graph_arrays
-from fastslow.xla.layout_space import (
-    ConfigurableNode,
-    Configuration,
-    configurable_nodes,
-    constrain,
-    draw,
-    encode,
-)
+from fastslow.xla.layout_constraints import constrain
+from fastslow.xla.layout_space import ConfigurableNode, configurable_nodes, encode
 from fastslow.xla.libtpu import TOPOLOGIES
 from fastslow.xla.messages import Module
+from fastslow.xla.tied_choices import (
+    Configuration,
+    TiedChoice,
+    default_configuration,
+    draw,
+    layouts_of,
+    tie,
+)
 
 PICTURE = "graph.png"
 TABLE = "nodes.csv"
@@ -63,7 +64,7 @@ class ConvertConfig(Config):
     """TPU generation that a JAX function is compiled for and labels are estimated for; TpuGraphs was measured
     on v3."""
     configs: NonNegative = 64
-    """Maximum number of distinct configurations, the compiler's default first and the others sampled at
+    """Maximum number of distinct configurations of tied choices, the default first and the others sampled at
     random; 0 takes the measured configurations and runtimes of a TpuGraphs ``.pb`` instead."""
     allow_unknown: bool = False
     """Give opcodes that the competition does not number the number 0 instead of refusing the program."""
@@ -140,10 +141,10 @@ def convert(config: ConvertConfig) -> Conversion:
     labeller = Labeller(
         resolve(config.data_root) / "labels.sqlite", config.generation, seconds=config.seconds
     )
-    program = source.read(labeller)
+    program = source.read(labeller, ask_compiler=config.label)
     module = program.module
     check_module(source.path, module, config.allow_unknown)
-    nodes = configurable_nodes(module)
+    nodes = configurable_nodes(module, program.layouts)
     if not nodes:
         problem = "it has no convolution, dot or reshape, the configurable instructions"
         raise DataError(source.path, problem, "Convert a program with one of them")
@@ -152,13 +153,16 @@ def convert(config: ConvertConfig) -> Conversion:
         arrays |= _measured(source.path, program.runs)
         labels = "measured runtime, ns"
     else:
-        configurations = draw_configurations(nodes, config.configs, config.seed)
-        cycles, labels = [0] * len(configurations), "none"
+        choices = tie(nodes)
+        drawn = [layouts_of(c, choices) for c in draw_configurations(choices, config.configs, config.seed)]
+        cycles, labels = [0] * len(drawn), "none"
         if config.label:
-            configurations, cycles = estimate_cycles(source.path, module, configurations, labeller)
+            programs = [constrain(module, layouts, nodes) for layouts in drawn]
+            estimated = estimate_cycles(source.path, programs, labeller)
+            drawn, cycles = zip(*((d, e) for d, e in zip(drawn, estimated, strict=True) if e), strict=True)
             labels = "the compiler's estimated cycles"
         arrays["node_config_ids"] = np.array([node.node for node in nodes], np.int64)
-        arrays["node_config_feat"] = np.stack([encode(c, nodes) for c in configurations])
+        arrays["node_config_feat"] = np.stack([encode(layouts, nodes) for layouts in drawn])
         arrays["config_runtime"] = np.array(cycles, np.int64)
     conversion = Conversion(module, nodes, arrays, config.npz, labels)
     _write(conversion, config)
@@ -216,50 +220,45 @@ def _is_dynamic(shape) -> bool:
     return any(shape.is_dynamic_dimension) or any(_is_dynamic(part) for part in shape.tuple_shapes)
 
 
-def draw_configurations(nodes: list[ConfigurableNode], count: int, seed: int) -> list[Configuration]:
-    """Sample distinct configurations, the compiler's default first.
+def draw_configurations(choices: list[TiedChoice], count: int, seed: int) -> list[Configuration]:
+    """Sample distinct configurations, the default first.
 
     Args:
-        nodes: The configurable nodes.
+        choices: The program's tied choices.
         count: Maximum number of configurations; a small space has fewer.
         seed: Seed of the random generator.
     """
     rng = random.Random(seed)
-    found = {encode({}, nodes).tobytes(): {}}
+    found = [default_configuration(choices)]
     in_vain = 0
     while len(found) < count and in_vain < _TRIES:
-        configuration = draw(nodes, rng, rng.choice(DRAW_RATES))
-        row = encode(configuration, nodes).tobytes()
-        in_vain = in_vain + 1 if row in found else 0
-        found.setdefault(row, configuration)
-    return list(found.values())
+        configuration = draw(choices, rng)
+        in_vain = in_vain + 1 if configuration in found else 0
+        if not in_vain:
+            found.append(configuration)
+    return found
 
 
-def estimate_cycles(
-    path: Path, module: Module, configurations: list[Configuration], labeller: Labeller
-) -> tuple[list[Configuration], list[int]]:
-    """Estimate the cycles of configurations with the TPU compiler.
+def estimate_cycles(path: Path, programs: list[Module], labeller: Labeller) -> list[int | None]:
+    """Estimate the cycles of a program under several configurations with the TPU compiler.
 
     Args:
         path: Source of the program, for messages.
-        module: Its HLO.
-        configurations: Configurations, the compiler's default first.
+        programs: The constrained modules, the default configuration first.
         labeller: Labeller with the task :func:`fastslow.xla.compile_pool.layout_label`.
 
     Returns:
-        The configurations that the compiler accepted, and their cycles.
+        The cycles of each, None where the compiler refused it.
 
     Raises:
         ConfigError: libtpu is not installed.
         DataError: The compiler failed on the default configuration.
     """
-    programs = [constrain(module, c).SerializeToString(deterministic=True) for c in configurations]
     with labeller.workers() as label:
-        records = label(programs, "configurations")
+        codes = [program.SerializeToString(deterministic=True) for program in programs]
+        records = label(codes, "configurations")
     refuse_failure(path, records[0])
-    labelled = [(c, r["cycles"]) for c, r in zip(configurations, records, strict=True) if "cycles" in r]
-    configurations, cycles = map(list, zip(*labelled, strict=True))
-    return configurations, cycles
+    return [record.get("cycles") for record in records]
 
 
 def summarise(conversion: Conversion) -> pd.Series:
@@ -279,7 +278,7 @@ def summarise(conversion: Conversion) -> pd.Series:
         "computations": len(conversion.module.computations),
         "unknown opcodes": ", ".join(sorted(unknown)) or "none",
         "configurable nodes": len(nodes),
-        "possible configurations": f"10^{sum(map(log10_configurations, nodes)):.1f}",
+        "possible configurations": f"10^{log10_configurations(tie(nodes)):.1f}",
         "configurations written": len(arrays["config_runtime"]),
         "labels": conversion.labels,
     }

@@ -3,16 +3,15 @@
 import random
 from dataclasses import dataclass, field
 
-from fastslow.xla.layout_space import ConfigurableNode, Configuration, cross, draw, mutate
+from fastslow.xla.tied_choices import Configuration, TiedChoice, cross, default_configuration, draw, mutate
 
 SEARCHES = ("default", "random")
 """``default`` is a genetic search that starts from the compiler's default; TpuGraphs uses the same names."""
 
 BATCH = 8  # configurations that a program proposes per round
-DRAW_RATES = (0.1, 0.3, 0.6)  # probability that a node is set; one is drawn per random configuration
-MUTATION_RATES = (0.1, 0.3, 0.6)
-CROSSOVER = 0.3  # probability that a configuration has two parents
-ELITE = 6  # number of parents: the fastest configurations so far
+MUTATION_RATES = (0.1, 0.2, 0.4)  # probability that a choice is drawn again; one per configuration
+CROSSOVER = 0.5  # probability that a configuration has two parents
+ELITE = 8  # number of parents: the fastest configurations so far
 TRIES = 60  # consecutive draws without a new configuration after which the space counts as exhausted
 
 
@@ -22,7 +21,7 @@ class Search:
 
     Args:
         kind: One of :data:`SEARCHES`.
-        nodes: The program's configurable nodes.
+        choices: The program's tied choices.
         name: Seed, together with the number of labels, so that an interrupted search that is run again
             proposes the same.
         labels: Configurations labelled so far with their cycles, None where the compile failed.
@@ -30,7 +29,7 @@ class Search:
     """
 
     kind: str
-    nodes: list[ConfigurableNode]
+    choices: list[TiedChoice]
     name: str
     labels: list[tuple[Configuration, int | None]] = field(default_factory=list)
     exhausted: bool = False
@@ -52,29 +51,34 @@ class Search:
             At most :data:`BATCH` configurations.
         """
         rng = random.Random(f"{self.name}/{self.kind}/{len(self.labels)}")
-        seen = {_key(configuration) for configuration, _ in self.labels}
-        proposals = [{}] if self.kind == "default" and len(self.labels) in (0, BATCH) else []
+        seen = {configuration for configuration, _ in self.labels}
+        repeats = self.kind == "default" and len(self.labels) in (0, BATCH)
+        proposals = [default_configuration(self.choices)] if repeats else []
+        seen.update(proposals)
+        parents = self._parents(rng)
         while len(proposals) < min(wanted, BATCH):
             for _ in range(TRIES):
-                configuration = self._draw(rng)
-                if configuration and _key(configuration) not in seen:
+                configuration = self._draw(rng, parents)
+                if configuration not in seen:
                     break
             else:
                 self.exhausted = True
                 break
-            seen.add(_key(configuration))
+            seen.add(configuration)
             proposals.append(configuration)
         return proposals
 
-    def _draw(self, rng: random.Random) -> Configuration:
+    def _parents(self, rng: random.Random) -> list[Configuration]:
+        """Return the fastest configurations so far; which of equally fast ones is left to chance."""
+        labels = self.succeeded()
+        rng.shuffle(labels)
+        fastest = sorted(labels, key=lambda label: label[1])[:ELITE]
+        return [configuration for configuration, _ in fastest] or [default_configuration(self.choices)]
+
+    def _draw(self, rng: random.Random, parents: list[Configuration]) -> Configuration:
         if self.kind == "random":
-            return draw(self.nodes, rng, rng.choice(DRAW_RATES))
-        parents = [c for c, _ in sorted(self.succeeded(), key=lambda label: label[1])[:ELITE]] or [{}]
+            return draw(self.choices, rng)
         configuration = rng.choice(parents)
         if rng.random() < CROSSOVER:
             configuration = cross(configuration, rng.choice(parents), rng)
-        return mutate(configuration, self.nodes, rng, rng.choice(MUTATION_RATES))
-
-
-def _key(configuration: Configuration) -> tuple:
-    return tuple(sorted(configuration.items()))
+        return mutate(configuration, self.choices, rng, rng.choice(MUTATION_RATES))

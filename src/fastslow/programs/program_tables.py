@@ -11,17 +11,23 @@ from fastslow.competition.opcodes import OPCODES
 from fastslow.competition.schema import LAYOUT_WIDTH, ROLES
 from fastslow.xla.layout_space import ConfigurableNode
 from fastslow.xla.messages import PRIMITIVE_TYPES, Module
+from fastslow.xla.tied_choices import TiedChoice, tie
 
 _TYPE_NAMES = {number: name for name, number in PRIMITIVE_TYPES.items()}
 
 
-def log10_configurations(node: ConfigurableNode) -> float:
-    """Return the decimal logarithm of the number of configurations of a node.
+def log10_configurations(choices: list[TiedChoice]) -> float:
+    """Return the decimal logarithm of the number of configurations of tied choices."""
+    return sum(math.log10(len(choice.options)) for choice in choices)
 
-    Leaving the node to the compiler counts as one of them.
-    """
-    choices = math.prod(max(1, len(options)) for options in node.options)
-    return math.log10(choices + any(node.options))
+
+def _layouts(node: ConfigurableNode, role: int) -> int:
+    """Return the number of possible layouts of one of a node's tensors, 0 where there is no choice."""
+    return sum(
+        len({option[choice.roles.index(role)] for option in choice.options} - {()})
+        for choice in node.choices
+        if role in choice.roles
+    )
 
 
 def count_opcodes(module: Module, nodes: list[ConfigurableNode]) -> pd.DataFrame:
@@ -33,13 +39,15 @@ def count_opcodes(module: Module, nodes: list[ConfigurableNode]) -> pd.DataFrame
 
     Returns:
         One row per opcode: its number in the competition, the number of nodes and of configurable nodes, the
-        maximum number of ``layouts`` of one tensor, and ``log10_configurations`` of all its nodes together.
+        maximum number of ``layouts`` of one tensor, the number of tied ``choices`` that its nodes share, and
+        ``log10_configurations`` of these.
     """
     counts = Counter(i.opcode for c in module.computations for i in c.instructions)
     rows = []
     for opcode, count in counts.most_common():
         configurable = [node for node in nodes if node.opcode == opcode]
-        layouts = [len(options) for node in configurable for options in node.options]
+        layouts = [_layouts(node, role) for node in configurable for role in range(len(ROLES))]
+        choices = tie(configurable)
         rows.append(
             {
                 "opcode": opcode,
@@ -47,7 +55,8 @@ def count_opcodes(module: Module, nodes: list[ConfigurableNode]) -> pd.DataFrame
                 "nodes": count,
                 "configurable": len(configurable),
                 "layouts": max(layouts, default=0),
-                "log10_configurations": round(sum(map(log10_configurations, configurable)), 1),
+                "choices": len(choices),
+                "log10_configurations": round(log10_configurations(choices), 1),
             }
         )
     return pd.DataFrame(rows)
@@ -71,8 +80,8 @@ def list_configurable(module: Module, nodes: list[ConfigurableNode]) -> pd.DataF
             if node := by_node.get(number):
                 row = {"node": number, "name": instruction.name, "opcode": node.opcode}
                 shapes = [shape_of[i] for i in (instruction.id, *instruction.operand_ids)]
-                for role, shape, options in zip(ROLES, [*shapes, ""], node.options, strict=False):
-                    row |= {role: shape, f"{role}_layouts": len(options)}
+                for number_of, (role, shape) in enumerate(zip(ROLES, [*shapes, ""], strict=False)):
+                    row |= {role: shape, f"{role}_layouts": _layouts(node, number_of)}
                 rows.append(row)
             number += 1
     return pd.DataFrame(rows)

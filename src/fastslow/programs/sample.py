@@ -24,9 +24,11 @@ from fastslow.programs.sample_files import (
 from fastslow.programs.sample_readme import sample_readme
 from fastslow.programs.zoo import FAMILY_SPLIT, PROGRAMS, ZooProgram
 from fastslow.xla.compile_pool import Labeller, program_before_layout, tile_label
-from fastslow.xla.layout_space import configurable_nodes, constrain
+from fastslow.xla.layout_constraints import constrain
+from fastslow.xla.layout_space import ConfigurableNode, configurable_nodes
 from fastslow.xla.libtpu import TOPOLOGIES, lower, require_compiler
 from fastslow.xla.messages import Module
+from fastslow.xla.tied_choices import layouts_of, tie
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,7 @@ class LabelledProgram:
         program: The program.
         split: Its split, decided by its family.
         module: The program before layout assignment, on which configurations are imposed.
+        nodes: Its configurable nodes, with the compiler's own layouts.
         searches: Search by name, see :data:`fastslow.programs.layout_search.SEARCHES`.
         tiles: Record of :func:`fastslow.xla.compile_pool.tile_label`.
         compiles: Records of all layout compiles, including failures.
@@ -118,6 +121,7 @@ class LabelledProgram:
     program: ZooProgram
     split: str
     module: Module
+    nodes: list[ConfigurableNode]
     searches: dict[str, Search]
     tiles: dict
     compiles: list[dict]
@@ -150,10 +154,11 @@ def label_programs(config: SampleConfig) -> tuple[list[LabelledProgram], dict[st
             failed[program.name] = f"{record['failure']}: {record['message']}"
             continue
         module = Module.FromString(base64.b64decode(record["module"]))
-        nodes = configurable_nodes(module)
-        searches = {kind: Search(kind, nodes, f"{config.seed}/{program.name}") for kind in SEARCHES}
+        nodes = configurable_nodes(module, record["layouts"])
+        choices = tie(nodes)
+        searches = {kind: Search(kind, choices, f"{config.seed}/{program.name}") for kind in SEARCHES}
         split = FAMILY_SPLIT[program.source, program.family]
-        labelled.append(LabelledProgram(program, split, module, searches, {}, []))
+        labelled.append(LabelledProgram(program, split, module, nodes, searches, {}, []))
     with Labeller(cache, task=tile_label, **limits).workers() as label:
         serialised = [one.module.SerializeToString(deterministic=True) for one in labelled]
         for one, record in zip(labelled, label(serialised, "tile candidates"), strict=True):
@@ -169,7 +174,12 @@ def _run_searches(labelled: list[LabelledProgram], configurations: int, label) -
         batch = list(_proposals(labelled, configurations))
         if not batch:
             return
-        modules = [constrain(one.module, c).SerializeToString(deterministic=True) for one, _, c in batch]
+        modules = [
+            constrain(one.module, layouts_of(c, one.searches[kind].choices), one.nodes).SerializeToString(
+                deterministic=True
+            )
+            for one, kind, c in batch
+        ]
         for (one, kind, configuration), record in zip(batch, label(modules, f"round {number}"), strict=True):
             one.compiles.append(record)
             one.searches[kind].labels.append((configuration, record.get("cycles")))
@@ -180,7 +190,7 @@ def _proposals(labelled: list[LabelledProgram], configurations: int) -> Iterator
         for kind, search in one.searches.items():
             missing = configurations - len(search.succeeded())
             hopeless = len(search.labels) >= 2 * configurations
-            if missing and not search.exhausted and not hopeless and search.nodes:
+            if missing and not search.exhausted and not hopeless and search.choices:
                 for configuration in search.propose(missing):
                     yield one, kind, configuration
 

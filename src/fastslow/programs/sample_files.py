@@ -21,6 +21,7 @@ from fastslow.competition.schema import LAYOUT_WIDTH
 from fastslow.xla.graph_arrays import graph_arrays
 from fastslow.xla.layout_space import encode
 from fastslow.xla.messages import Module
+from fastslow.xla.tied_choices import default_configuration, layouts_of
 from fastslow.xla.tile_log import kernel_module, tile_features
 
 MIN_SPREAD = 1.05  # largest label over smallest
@@ -105,7 +106,7 @@ def layout_graphs(labelled, seed: int) -> list[SampleGraph]:
         labelled: A :class:`fastslow.programs.sample.LabelledProgram`.
         seed: Seed of the shuffling.
     """
-    program, graph = labelled.program, graph_arrays(labelled.module)
+    program, nodes, graph = labelled.program, labelled.nodes, graph_arrays(labelled.module)
     graphs = []
     for kind, search in labelled.searches.items():
         rows = search.succeeded()
@@ -113,11 +114,14 @@ def layout_graphs(labelled, seed: int) -> list[SampleGraph]:
             continue
         random.Random(f"{seed}/{program.name}/{kind}/order").shuffle(rows)
         arrays = graph | {
-            "node_config_feat": np.stack([encode(configuration, search.nodes) for configuration, _ in rows]),
-            "node_config_ids": np.array([node.node for node in search.nodes], np.int64),
+            "node_config_feat": np.stack(
+                [encode(layouts_of(configuration, search.choices), nodes) for configuration, _ in rows]
+            ),
+            "node_config_ids": np.array([node.node for node in nodes], np.int64),
             "config_runtime": np.array([cycles for _, cycles in rows], np.int64),
         }
-        chosen = next((cycles for configuration, cycles in rows if not configuration), None)
+        default = default_configuration(search.choices)
+        chosen = next((cycles for configuration, cycles in rows if configuration == default), None)
         name = _digest(program.name) if labelled.split == TEST else program.name
         collection = f"layout:{program.source}:{kind}"
         graphs.append(SampleGraph(collection, labelled.split, name, program.name, arrays, chosen))

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from fastslow.competition.catalog import COLLECTIONS, SPLITS
-from fastslow.programs.layout_search import BATCH, CROSSOVER, DRAW_RATES, ELITE, MUTATION_RATES
+from fastslow.programs.layout_search import BATCH, CROSSOVER, ELITE, MUTATION_RATES
 from fastslow.programs.sample_files import (
     MAX_CANDIDATES,
     MIN_CANDIDATES,
@@ -16,7 +16,6 @@ from fastslow.programs.sample_files import (
     MIN_SPREAD,
     SampleGraph,
 )
-from fastslow.xla.layout_space import MAX_PERMUTATIONS
 from fastslow.xla.libtpu import TOPOLOGIES
 
 _TEXT = """# Sample competition
@@ -32,28 +31,32 @@ no graph with the published data. Every file here, including this one, was made 
 
 - **Layout** `config_runtime` (int64): the sum of `estimated_cycles` over the scheduled entry computation of
   the optimised module; the body of a `while` is multiplied by its trip count, of a `conditional` only the
-  slowest branch counts. Instructions without an estimate count 0 (gathers, custom calls, some copies in
-  loops): {without:.0%} of the instructions that do work here. Labels are deterministic.
+  slowest branch counts. Instructions without an estimate ({without:.0%} of those that do work: reshapes,
+  gathers, custom calls) count the bytes that they move, at the rate of a copy. Labels are deterministic.
 - **Tile** `config_runtime`: the cycles that the compiler's window selection computed for the candidate;
   `config_runtime_normalizers`: the cycles of the tile that it chose, the one with the smallest estimate.
 - Test files hold 0 as `config_runtime` (and 1 as normaliser), as published; the true labels are in
   `solution.csv` (ID, config_index, runtime). `sample_submission.csv` ranks by index (tile: the first five).
 - Accuracy: tile estimates of the same compiler were compared with TpuGraphs' runtimes measured on a TPU v3:
-  Kendall's tau .76 to .90 on the six kernels with at least 16 tiles. Layout estimates were not compared with
-  a TPU.
+  Kendall's tau .76 to .90 on the six kernels with at least 16 tiles. Layout estimates were compared with the
+  measured runs of AlexNet's training step in TpuGraphs: tau .76
+  ([table](../../benchmarks/tables/label_truth.md)).
 
 ## Configurations
 
 - **Graph** of a layout program: the module right before the compiler pass layout-assignment. Configurable:
   every convolution, dot and reshape. Convolutions and dots choose which of two dimensions of output, input
   and kernel is minor-most (feature and batch; the last free and the last contracting one); the file names
-  only these two. A reshape takes any minor-to-major order of output and input (the first {permutations} of a
-  tensor). A row of -1: the compiler decides. A layout is imposed by `LayoutConstraint` custom calls around
-  the node; they bind values, not the node itself as in TpuGraphs.
-- **random**: each node is set with a probability drawn from {draw_rates}, its layouts uniformly.
-- **default**: a genetic search from the compiler's default in rounds of {batch}: mutations of the {elite}
-  fastest so far (a share of the nodes, up to {mutation_rates}, is resampled or reset), with probability
-  {crossover} after a crossover of two of them. It contains the default twice.
+  only these two. A reshape chooses layouts of output and input together, such that no element moves. A row of
+  -1: the compiler decides, possible for both operands of a dot of matrices and for reshapes of vectors.
+- Choices are **tied** as in TpuGraphs: nodes that agree in opcode, options and the compiler's default layouts
+  share them ([`tied_choices`](../../src/fastslow/xla/tied_choices.py)).
+- Layouts are imposed by `LayoutConstraint` custom calls; the rule that is nearest to measured runtimes is in
+  [`layout_constraints`](../../src/fastslow/xla/layout_constraints.py): outputs bind, operands do not.
+- **random**: every option of a choice is equally likely.
+- **default**: a genetic search from the compiler's default in rounds of {batch}: crossovers (probability
+  {crossover}) and mutations (each choice is drawn again with probability {mutation_rates}) of the {elite}
+  fastest so far. It contains the default twice.
 - Rows of a file are shuffled. Both searches of a program are in the same split.
 - **Tile**: the computation of a fusion and those called from it; kernels with at least {candidates}
   candidates, convolutions and dots first, at most {kernels} per program, identical candidate tables once,
@@ -101,8 +104,6 @@ def sample_readme(graphs: list[SampleGraph], labelled, left_out: dict[str, str],
         generation=settings.generation,
         topology=TOPOLOGIES[settings.generation],
         without=without / max(1, estimated + without),
-        permutations=MAX_PERMUTATIONS,
-        draw_rates=_join(DRAW_RATES),
         batch=BATCH,
         elite=ELITE,
         mutation_rates=_join(MUTATION_RATES),

@@ -60,14 +60,16 @@ class Source:
         """File stem, followed by the name of the function if there is one."""
         return f"{self.path.stem}-{self.function}" if self.function else self.path.stem
 
-    def read(self, labeller: Labeller) -> HloProgram:
+    def read(self, labeller: Labeller, ask_compiler: bool = False) -> HloProgram:
         """Return the program's HLO, with the measured runs that the file holds.
 
         An HLO file is used unchanged. A JAX function is compiled in a separate process up to layout
         assignment, the stage of the competition's programs.
 
         Args:
-            labeller: TPU generation and limits for compiling a JAX function.
+            labeller: TPU generation and limits for compiling.
+            ask_compiler: Compile an HLO file too, to know the compiler's own layouts; those of a JAX function
+                are always known.
 
         Raises:
             ConfigError: JAX or libtpu is needed and not installed.
@@ -75,17 +77,26 @@ class Source:
                 or the compiler failed on it.
         """
         if not self.function:
-            return read_program(self.path)
+            program = read_program(self.path)
+            if not ask_compiler:
+                return program
+            require_compiler()
+            code = program.module.SerializeToString(deterministic=True)
+            return replace(program, layouts=self._before_layout(code, labeller)["layouts"])
         require_compiler()
         if importlib.util.find_spec("jax") is None:
             raise ConfigError(
                 "jax is not installed, but a JAX function needs it: pip install -e '.[compiler]'"
             )
-        program = lower(*self._function_and_arguments())
+        record = self._before_layout(lower(*self._function_and_arguments()), labeller)
+        return HloProgram(Module.FromString(base64.b64decode(record["module"])), {}, record["layouts"])
+
+    def _before_layout(self, program: bytes, labeller: Labeller) -> dict:
+        """Return the record of :func:`fastslow.xla.compile_pool.program_before_layout`."""
         with replace(labeller, task=program_before_layout, processes=1).workers() as label:
             (record,) = label([program])
         refuse_failure(self.path, record)
-        return HloProgram(Module.FromString(base64.b64decode(record["module"])), {})
+        return record
 
     def _function_and_arguments(self) -> tuple:
         make = getattr(_run_file(self.path), self.function, None)

@@ -72,9 +72,13 @@ def tile_label(compiler: Compiler, module: bytes, log: Path) -> dict:
 
 
 def program_before_layout(compiler: Compiler, module: bytes, log: Path) -> dict:
-    """Return ``module``: the serialised program before layout assignment, in base64."""
-    before = compiler.before_layout_assignment(module)
-    return {"module": base64.b64encode(before.SerializeToString(deterministic=True)).decode()}
+    """Return ``module``, the serialised program before layout assignment in base64, and ``layouts``.
+
+    These are the compiler's own, see :meth:`fastslow.xla.libtpu.Compiler.layout_assignment`.
+    """
+    before, layouts = compiler.layout_assignment(module)
+    code = base64.b64encode(before.SerializeToString(deterministic=True)).decode()
+    return {"module": code, "layouts": layouts}
 
 
 Task = Callable[[Compiler, bytes, Path], dict]

@@ -1,10 +1,22 @@
-"""The compiler's own estimate of a program's cost: cycles, summed over the optimised module."""
+"""The compiler's own estimate of a program's cost: cycles, summed over the optimised module.
+
+The compiler estimates fusions and copies. A few instructions that do work have no estimate (reshapes that
+move data, ``select-and-scatter``, gathers): these count the bytes they read and write at the rate of a copy.
+"""
 
 import json
 from dataclasses import dataclass
+from math import prod
 
+from fastslow.competition.node_columns import ELEMENT_BYTES
 from fastslow.xla.libtpu import CompilerError
-from fastslow.xla.messages import Module
+from fastslow.xla.messages import PRIMITIVE_TYPES, Module
+
+TILE = (128, 8)  # the minor-most and the second-minor dimension are padded to multiples of these
+BYTES_PER_CYCLE = 350  # of copies between row-major layouts, v3: 310 to 370
+CYCLES_PER_INSTRUCTION = 260  # of the smallest estimates
+
+_BYTES_OF = {number: ELEMENT_BYTES[name] for name, number in PRIMITIVE_TYPES.items()}
 
 # instructions that cost nothing by themselves in a scheduled computation
 _FREE = {
@@ -94,6 +106,7 @@ def estimate(optimized: Module) -> Estimate:
 
 def _total(computation, computations: dict, total) -> Estimate:
     cycles = estimated = without = 0
+    shape_of = {instruction.id: instruction.shape for instruction in computation.instructions}
     for instruction in computation.instructions:
         called = list(instruction.called_computation_ids)
         own = _cycles(instruction)
@@ -110,6 +123,18 @@ def _total(computation, computations: dict, total) -> Estimate:
             estimated += 1
         elif instruction.opcode not in _FREE:
             without += 1
+            shapes = [instruction.shape, *(shape_of[i] for i in instruction.operand_ids)]
+            cycles += CYCLES_PER_INSTRUCTION + sum(map(padded_bytes, shapes)) // BYTES_PER_CYCLE
         estimated += sum(part.estimated for part in inner)
         without += sum(part.without_estimate for part in inner)
     return Estimate(cycles, estimated, without)
+
+
+def padded_bytes(shape) -> int:
+    """Return the bytes of a shape in its layout, the two minor-most dimensions padded to 8 by 128."""
+    if shape.tuple_shapes:
+        return sum(map(padded_bytes, shape.tuple_shapes))
+    order = shape.layout.minor_to_major or range(len(shape.dimensions))[::-1]
+    sizes = [shape.dimensions[d] for d in order]
+    sizes[:2] = [-(-size // tile) * tile for size, tile in zip(sizes, TILE, strict=False)]
+    return prod(sizes) * _BYTES_OF[shape.element_type]

@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 
 from fastslow.core.errors import ConfigError
+from fastslow.xla.layout_space import CONFIGURABLE
 from fastslow.xla.messages import HloProto, Module, message_classes
 
 TOPOLOGIES = {
@@ -223,8 +224,8 @@ class Compiler:
         self._call("Executable_OptimizedProgram", arguments)
         return code.raw[: program.code_size]
 
-    def before_layout_assignment(self, module: bytes) -> Module:
-        """Return the module right before layout assignment, the stage of TpuGraphs' layout programs.
+    def layout_assignment(self, module: bytes) -> tuple[Module, dict[str, list[list[int]]]]:
+        """Return the module right before layout assignment, the stage of TpuGraphs' programs, and its result.
 
         The same program gives the same bytes in every process: source locations and process-wide ids are
         removed.
@@ -232,16 +233,40 @@ class Compiler:
         Args:
             module: A serialised ``HloModuleProto`` as a framework produces it.
 
+        Returns:
+            The module, and by the name of each convolution, dot and reshape the compiler's own minor-to-major
+            layouts of its output and operands. A parameter counts as row-major, as in TpuGraphs' programs,
+            whose caller decides.
+
         Raises:
             CompilerError: The compiler refused the program or wrote no such dump.
         """
         with tempfile.TemporaryDirectory() as folder:
             options = {"xla_dump_to": folder, "xla_dump_hlo_pass_re": "layout-assignment"}
             self.compile(module, {**options, "xla_dump_hlo_as_proto": True})
-            dumps = sorted(Path(folder).glob("*before_layout-assignment*.pb"))
-            if not dumps:
-                raise CompilerError("the compiler dumped no module before its pass layout-assignment")
-            return _anonymous(HloProto.FromString(dumps[0].read_bytes()).hlo_module)
+            sides = [f"*{side}_layout-assignment*.pb" for side in ("before", "after")]
+            dumps = [sorted(Path(folder).glob(side)) for side in sides]
+            if not all(dumps):
+                raise CompilerError("the compiler dumped no module around its pass layout-assignment")
+            before, after = (HloProto.FromString(dump[0].read_bytes()).hlo_module for dump in dumps)
+            return _anonymous(before), _layouts(after)
+
+
+def _layouts(module: Module) -> dict[str, list[list[int]]]:
+    """Return the layouts of output and operands of the configurable instructions by name."""
+    found = {}
+    for computation in module.computations:
+        by_id = {instruction.id: instruction for instruction in computation.instructions}
+        for instruction in computation.instructions:
+            if instruction.opcode in CONFIGURABLE:
+                tensors = [instruction, *(by_id[i] for i in instruction.operand_ids)]
+                found[instruction.name] = [
+                    list(range(len(t.shape.dimensions)))[::-1]
+                    if t.opcode == "parameter"
+                    else list(t.shape.layout.minor_to_major)
+                    for t in tensors
+                ]
+    return found
 
 
 def _anonymous(module: Module) -> Module:

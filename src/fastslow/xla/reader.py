@@ -14,7 +14,7 @@ TuningData          TpuGraphs: tile kernels with their measured runs
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -42,10 +42,13 @@ class HloProgram:
             ``node_config_feat`` (C, K, 18) and ``config_runtime`` (C,) in nanoseconds. Tile: ``config_feat``
             (C, 24), ``config_runtime`` and ``config_runtime_normalizers`` (C,), the runtime of the
             compiler's default. Empty for a file without runs.
+        layouts: The compiler's own layouts by instruction, see
+            :meth:`fastslow.xla.libtpu.Compiler.layout_assignment`; empty where it was not asked.
     """
 
     module: Module
     runs: dict[str, np.ndarray]
+    layouts: dict[str, list[list[int]]] = field(default_factory=dict)
 
 
 def read_program(path: Path) -> HloProgram:

@@ -1,0 +1,116 @@
+"""Configurations of a program as TpuGraphs draws them: the choices of alike nodes are tied.
+
+Convolutions and dots that agree in opcode, in the options of each tensor and in the compiler's default layout
+of each tensor share one choice per tensor; reshapes that agree in their options share one choice. Read off
+the public files, whose groups of columns (:mod:`fastslow.competition.tied_choices`) this rule gives; where a
+file does not tell the compiler's default, its commonest layout stands for it.
+"""
+
+import random
+from dataclasses import dataclass
+
+from fastslow.competition.schema import ROLES
+from fastslow.xla.layout_constraints import Layouts, is_default
+from fastslow.xla.layout_space import ConfigurableNode, Layout, NodeChoice
+
+Configuration = tuple[int, ...]
+"""The option that each tied choice takes, 0 or more."""
+
+
+@dataclass(frozen=True)
+class TiedChoice:
+    """One choice for the tensors of alike nodes.
+
+    Args:
+        nodes: Numbers of the nodes.
+        roles: Their tensors that it sets: 0 output, 1 input, 2 kernel.
+        options: Possible layouts of these tensors.
+        weights: Relative probability of each option in a random configuration.
+        default: Position of the compiler's own option. Where that is not known, or none of the options: the
+            first, which leaves the tensors to the compiler if that is possible and is row-major otherwise.
+    """
+
+    nodes: tuple[int, ...]
+    roles: tuple[int, ...]
+    options: tuple[tuple[Layout, ...], ...]
+    weights: tuple[int, ...]
+    default: int
+
+
+def tie(nodes: list[ConfigurableNode]) -> list[TiedChoice]:
+    """Return the tied choices of a program, in the order of their first nodes."""
+    alike: dict[tuple, list[ConfigurableNode]] = {}
+    for node in nodes:
+        alike.setdefault((node.opcode, node.choices, _default_orders(node)), []).append(node)
+    return [
+        TiedChoice(
+            nodes=tuple(node.node for node in group),
+            roles=choice.roles,
+            options=choice.options,
+            weights=choice.weights,
+            default=_default_option(choice, group[0]),
+        )
+        for group in alike.values()
+        for choice in group[0].choices
+    ]
+
+
+def _default_orders(node: ConfigurableNode) -> tuple[Layout, ...]:
+    """Return the compiler's order of the dimensions that a convolution or a dot can choose."""
+    if node.opcode == "reshape" or not node.default:
+        return ()
+    named = {
+        role: layout
+        for choice in node.choices
+        for role, layout in zip(choice.roles, choice.options[-1], strict=True)
+    }
+    return tuple(
+        tuple(d for d in node.default[role] if d in named.get(role, ())) for role in range(len(node.default))
+    )
+
+
+def _default_option(choice: NodeChoice, node: ConfigurableNode) -> int:
+    for position, option in enumerate(choice.options):
+        if not any(option) or all(map(is_default, [node] * len(ROLES), choice.roles, option)):
+            return position
+    return 0
+
+
+def default_configuration(choices: list[TiedChoice]) -> Configuration:
+    """Return the configuration that takes the compiler's own option everywhere."""
+    return tuple(choice.default for choice in choices)
+
+
+def layouts_of(configuration: Configuration, choices: list[TiedChoice]) -> Layouts:
+    """Return the layouts that a configuration gives to every node of the choices."""
+    layouts: dict[int, list[Layout]] = {}
+    for option, choice in zip(configuration, choices, strict=True):
+        for node in choice.nodes:
+            own = layouts.setdefault(node, [()] * len(ROLES))
+            for role, layout in zip(choice.roles, choice.options[option], strict=True):
+                own[role] = layout
+    return {node: tuple(own) for node, own in layouts.items()}
+
+
+def draw(choices: list[TiedChoice], rng: random.Random) -> Configuration:
+    """Sample a random configuration, each choice by its weights."""
+    return tuple(_draw(choice, rng) for choice in choices)
+
+
+def mutate(
+    configuration: Configuration, choices: list[TiedChoice], rng: random.Random, rate: float
+) -> Configuration:
+    """Return a copy in which each choice is drawn again with probability ``rate``."""
+    return tuple(
+        _draw(choice, rng) if rng.random() < rate else option
+        for option, choice in zip(configuration, choices, strict=True)
+    )
+
+
+def cross(one: Configuration, other: Configuration, rng: random.Random) -> Configuration:
+    """Return the uniform crossover of two configurations: each choice as in either, equally likely."""
+    return tuple(rng.choice(pair) for pair in zip(one, other, strict=True))
+
+
+def _draw(choice: TiedChoice, rng: random.Random) -> int:
+    return rng.choices(range(len(choice.options)), choice.weights)[0]
