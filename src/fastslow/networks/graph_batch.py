@@ -103,7 +103,7 @@ class PreparedGraph:
 
     def _build_states(self, configs: np.ndarray, num_layers: int) -> States:
         graph = self.graph
-        codes = np.asarray(graph.codes[configs])
+        codes = graph.choices.layout_codes(configs)
         return build_states(self.edge_index, graph.num_nodes, graph.config_index, codes, num_layers)
 
     def batch(self, configs: np.ndarray, num_layers: int) -> Batch:
@@ -136,7 +136,7 @@ def _state_features(states: States, graph: Graph, configs: np.ndarray) -> tuple[
     tiling = np.zeros((num_states, len(ROLES), TILING_FEATURES), np.float32)
     configurable = states.config_row >= 0
     rows = states.config_row[configurable]
-    layouts = graph.layouts[graph.codes[configs[states.state_config[configurable]], rows]]
+    layouts = graph.layouts[graph.choices.node_codes(configs[states.state_config[configurable]], rows)]
     values[configurable] = layouts
     tiling[configurable] = tiling_features(graph.tensor_sizes[rows], layouts)
     return tuple(torch.from_numpy(array.reshape(num_states, -1)) for array in (values + 2, tiling))

@@ -26,7 +26,7 @@ def plot_states(graph: Graph, depth: int = 1) -> Figure:
         graph: A layout graph.
         depth: Last level shown: the number of message-passing layers, 0 or more.
     """
-    codes = np.asarray(graph.codes)
+    codes = graph.choices.layout_codes()
     states = build_states(graph.edge_index, graph.num_nodes, graph.config_index, codes, depth)
     order = np.lexsort(states.levels[0].table[::-1])
     height = 1.4 + 0.15 * min(graph.num_nodes, _MAX_LABELS)
