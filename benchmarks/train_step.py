@@ -95,7 +95,7 @@ class Contest:
         """Build the states of the drawn configurations from scratch."""
         graph = self.features.only
         edges = self.trainings["ours"].dataset.graph("train", self.name).edge_index
-        codes = graph.codes[self._draw()]
+        codes = graph.choices.layout_codes(self._draw())
         build_states(edges, graph.num_nodes, graph.config_index, codes, self.config.num_layers)
 
     def exactness(self, memory: dict[str, dict]) -> dict:

@@ -119,8 +119,9 @@ def test_files_give_the_pairs_and_features_of_plain_loops(path):
     pairs, ids, tensors = pairs_of(*arrays, through=3)
     assert (ids == np.sort(file.node_config_ids)).all()
     assert as_set(pairs) == walk(*arrays, ids, tensors, through=3)
-    values, _ = copy_features(pairs, file.layouts, file.codes)
-    wanted = [reference(pairs, file.layouts, config) for config in file.codes[:10]]
+    codes = file.choices.layout_codes()
+    values, _ = copy_features(pairs, file.layouts, codes)
+    wanted = [reference(pairs, file.layouts, config) for config in codes[:10]]
     np.testing.assert_allclose(values[:10], wanted, rtol=1e-6)
 
 

@@ -139,7 +139,7 @@ def test_files_as_plain_loops_count_them(path):
     tensors = config_tensors(file.node_feat, file.node_opcode, file.edge_index, file.node_config_ids)
     kinds = file.node_opcode[file.node_config_ids]
     for default_layout in DEFAULT_LAYOUTS:
-        assert_as_reference(tensors, kinds, file.layouts, file.codes[:6], default_layout)
+        assert_as_reference(tensors, kinds, file.layouts, file.choices.layout_codes(slice(6)), default_layout)
 
 
 LAYOUTS = np.array([pad6(order, -1) for order in ([], [0], [1, 0], [0, 1], [2, 0])], dtype=np.int8)

@@ -114,7 +114,7 @@ def dense_input(graph: Graph, node_scaler: Scaler, configs, p: Parameters) -> tu
     tiling = np.zeros((len(configs), graph.num_nodes, 3, TILING_FEATURES))
     for c, config in enumerate(configs):
         for k, node in enumerate(graph.config_index):
-            for role, code in enumerate(graph.codes[config, k]):
+            for role, code in enumerate(graph.choices.layout_codes()[config, k]):
                 values[c, node, role] = graph.layouts[code]
                 tiling[c, node, role] = tiling_features(graph.tensor_sizes[k, role], graph.layouts[code])
     embed = p["layout.weight"]

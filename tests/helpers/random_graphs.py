@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from fastslow.competition import node_columns
 from fastslow.competition.schema import LAYOUT_WIDTH, MAX_DIMENSION, NODE_FEATURES, ROLES
+from fastslow.competition.tied_choices import factorise
 from fastslow.features.scaling import Scaler, expand_node_features
 from fastslow.features.store import Graph
 
@@ -56,7 +57,7 @@ def make_graph(structure, seed: int = 0) -> Graph:
         tensor_bytes=rng.integers(1, 9, (len(config_index), len(ROLES))).astype(np.uint8),
         pairs=pairs,
         pair_axes=pair_axes,
-        codes=codes,
+        choices=factorise(codes),
         config_feat=rng.normal(size=(num_configs, 3)).astype(np.float32),
         runtime=(runtime := rng.integers(1, 9, num_configs).astype(np.float64)),
         config_row=np.arange(num_configs, dtype=np.int32),

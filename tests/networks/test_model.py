@@ -8,6 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import fastslow.networks.graph_batch
+from fastslow.competition.tied_choices import factorise
 from fastslow.networks.graph_batch import PreparedGraph, message_edges
 from fastslow.networks.head import Float64Linear, Head
 from helpers.dense_reference import dense_predictions
@@ -120,7 +121,7 @@ def test_predictions_do_not_depend_on_the_order_of_edges_and_configurable_nodes(
         config_index=graph.config_index[rows],
         pairs=np.column_stack([number[producer], number[consumer], role]).astype(int),
         tensor_sizes=graph.tensor_sizes[rows],
-        codes=graph.codes[:, rows],
+        choices=factorise(graph.choices.layout_codes()[:, rows]),
     )
     close(predict(network, other), predict(network, graph), 1e-5)
 
@@ -129,9 +130,8 @@ def test_predictions_do_not_depend_on_the_order_of_edges_and_configurable_nodes(
 @settings(max_examples=30, deadline=None)
 def test_predictions_do_not_depend_on_the_numbering_of_layouts(network, graph):
     order = np.array([2, 0, 1])
-    other = replace(
-        graph, layouts=graph.layouts[order], codes=np.argsort(order).astype(np.uint8)[graph.codes]
-    )
+    choices = factorise(np.argsort(order)[graph.choices.layout_codes()])
+    other = replace(graph, layouts=graph.layouts[order], choices=choices)
     close(predict(network, other), predict(network, graph), 1e-5)
 
 
@@ -153,9 +153,9 @@ def test_repeating_the_whole_set_of_configurations_leaves_the_predictions(networ
 @settings(max_examples=30, deadline=None)
 def test_equal_configurations_are_predicted_alike(network, graph):
     assume(graph.num_configs > 1)
-    codes, config_feat = graph.codes.copy(), graph.config_feat.copy()
+    codes, config_feat = graph.choices.layout_codes(), graph.config_feat.copy()
     codes[-1], config_feat[-1] = codes[0], config_feat[0]
-    prediction = predict(network, replace(graph, codes=codes, config_feat=config_feat))
+    prediction = predict(network, replace(graph, choices=factorise(codes), config_feat=config_feat))
     close(prediction[-1], prediction[0], 1e-5)
 
 

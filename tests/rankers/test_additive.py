@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from fastslow.competition.metrics import collection_score
+from fastslow.competition.tied_choices import factorise
 from fastslow.core.errors import ConfigError, DataError
 from fastslow.core.settings import PROJECT
 from fastslow.evaluation.predictions import read_predictions
@@ -76,9 +77,9 @@ def dense_sums(graph):
 def part_codes(graph, part, config):
     """Layouts of a node or, beyond them, of the two sides of a pair."""
     if part < len(graph.config_index):
-        return graph.codes[config, part]
+        return graph.choices.layout_codes()[config, part]
     producer, consumer, role = graph.pairs[part - len(graph.config_index)]
-    return graph.codes[config, [producer, consumer], [0, role]]
+    return graph.choices.layout_codes()[config, [producer, consumer], [0, role]]
 
 
 def state_row(graph, part, config, other):
@@ -291,7 +292,7 @@ def test_features_of_tile_are_refused(tmp_path):
 
 def test_train_graphs_without_different_layouts_are_refused(features, tmp_path, monkeypatch):
     graph = features.graph("train", "a")
-    equal = replace(graph, codes=np.zeros_like(graph.codes))
+    equal = replace(graph, choices=factorise(np.zeros_like(graph.choices.layout_codes())))
     monkeypatch.setattr(Features, "graph", lambda *_: equal)
     with pytest.raises(DataError, match="no train graph with different layouts"):
         additive_train.fit(run_config(features, tmp_path), features, {}, "title")

@@ -20,6 +20,7 @@ from fastslow.competition.schema import (
     SCHEMA,
     check_schema,
 )
+from fastslow.competition.tied_choices import Choices, factorise
 from fastslow.core.errors import DataError
 from fastslow.core.files import digest
 from fastslow.core.npz_io import CHUNK_BYTES, read_arrays, read_checksums, read_headers, stream_rows
@@ -43,8 +44,8 @@ class CompetitionFile:
         runtime: ``(C,)`` int64, nanoseconds (sample: compiler-estimated cycles); 0 in test files.
         node_config_ids: ``(K,)`` int64, layout only.
         layouts: ``(L, 6)`` int8, the distinct minor-to-major layouts of this file, layout only.
-        codes: ``(C, K, 3)`` uint8 or uint16, position in ``layouts`` of the output, input and kernel
-            layout of each configurable node, layout only.
+        choices: The C configurations as tied choices of the output, input and kernel layouts of the K
+            configurable nodes, as positions in ``layouts``, layout only.
         config_feat: ``(C, 24)`` float32, tile only.
         normalizers: ``(C,)`` int64, 1 or more, unit of ``runtime``, tile only.
     """
@@ -56,7 +57,7 @@ class CompetitionFile:
     runtime: np.ndarray
     node_config_ids: np.ndarray | None = None
     layouts: np.ndarray | None = None
-    codes: np.ndarray | None = None
+    choices: Choices | None = None
     config_feat: np.ndarray | None = None
     normalizers: np.ndarray | None = None
 
@@ -103,7 +104,10 @@ def read_competition_file(path: Path, kind: str, labelled: bool = False) -> Comp
         )
     layouts, codes = read_layout_codes(path)
     return CompetitionFile(
-        **common, node_config_ids=arrays["node_config_ids"].astype(np.int64), layouts=layouts, codes=codes
+        **common,
+        node_config_ids=arrays["node_config_ids"].astype(np.int64),
+        layouts=layouts,
+        choices=factorise(codes),
     )
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from fastslow.competition.catalog import TEST, TRAIN, Collection, get_collection
+from fastslow.competition.tied_choices import Choices
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path
@@ -21,7 +22,7 @@ from fastslow.features.scaling import Scaler, read_scaler
 
 INDEX = "graphs.csv"
 SCALERS = "scalers.npz"
-_MAPPED = ("codes", "config_feat")
+_MAPPED = ("choices", "config_feat")
 _AGAIN = "Delete the features folder and run the feature notebook again"
 
 
@@ -47,7 +48,7 @@ class Graph:
         pair_axes: ``(P, 6)`` int8, the producer's axis that each axis of the consumer's tensor is (tile:
             none).
         layouts: ``(L, 6)`` int8, distinct minor-to-major layouts, row 0 all -1 (tile: that row only).
-        codes: ``(C, K, 3)`` uint8 or uint16, position in ``layouts`` of output, input and kernel layout.
+        choices: The configurations as tied choices: each tensor's position in ``layouts``.
         config_feat: ``(C, V)`` float32, features of a configuration as a whole; see ``features/README.md``.
         runtime: ``(C,)`` float64, the training label: nanoseconds (layout; cycles in the sample competition)
             or runtime over normalizer (tile), the mean over identical configurations; 0 in test.
@@ -66,7 +67,7 @@ class Graph:
     pairs: np.ndarray
     pair_axes: np.ndarray
     layouts: np.ndarray
-    codes: np.ndarray
+    choices: Choices
     config_feat: np.ndarray
     runtime: np.ndarray
     config_row: np.ndarray
@@ -111,15 +112,31 @@ class Graph:
         """
         runtime = self.runtime[rows]
         own_row = np.arange(len(runtime), dtype=np.int32)
-        parts = {"codes": self.codes[rows], "config_feat": self.config_feat[rows], "runtime": runtime}
-        return replace(self, **parts, config_row=own_row, file_runtime=runtime)
+        return replace(
+            self,
+            choices=self.choices.take(rows),
+            config_feat=self.config_feat[rows],
+            runtime=runtime,
+            config_row=own_row,
+            file_runtime=runtime,
+        )
 
 
 _SMALL = tuple(f.name for f in fields(Graph) if f.name not in ("name", *_MAPPED))
+_TABLES = tuple(f.name for f in fields(Choices) if f.name != "values")
+_PREFIX = "choices_"  # of the tables in the npz
 
 
 def _path(folder: Path, split: str, name: str, array: str | None = None) -> Path:
     return Path(folder) / split / (f"{name}.{array}.npy" if array else f"{name}.npz")
+
+
+def graph_name(path: Path) -> str:
+    """Return the name of the graph that a file of the store is part of."""
+    for array in _MAPPED:
+        if path.name.endswith(f".{array}.npy"):
+            return path.name.removesuffix(f".{array}.npy")
+    return path.name.removesuffix(".npz")
 
 
 def write_graph(folder: Path, split: str, graph: Graph, fingerprint: str) -> None:
@@ -132,13 +149,14 @@ def write_graph(folder: Path, split: str, graph: Graph, fingerprint: str) -> Non
         fingerprint: Digest of what the graph was made from, see :func:`is_written`.
     """
     _path(folder, split, graph.name).unlink(missing_ok=True)
-    for array in _MAPPED:
+    for array, values in zip(_MAPPED, (graph.choices.values, graph.config_feat), strict=True):
         with (
             atomic_path(_path(folder, split, graph.name, array)) as temporary,
             open(temporary, "wb") as handle,
         ):
-            np.save(handle, np.ascontiguousarray(getattr(graph, array)))
+            np.save(handle, np.ascontiguousarray(values))
     small = {key: getattr(graph, key) for key in _SMALL}
+    small |= {_PREFIX + key: getattr(graph.choices, key) for key in _TABLES}
     write_arrays(_path(folder, split, graph.name), {"fingerprint": np.array(fingerprint), **small})
 
 
@@ -154,7 +172,7 @@ def is_written(folder: Path, split: str, name: str, fingerprint: str) -> bool:
 
 
 def read_graph(folder: Path, split: str, name: str) -> Graph:
-    """Read one graph; ``codes`` and ``config_feat`` stay on disk, memory-mapped.
+    """Read one graph; ``choices.values`` and ``config_feat`` stay on disk, memory-mapped.
 
     Args:
         folder: Features folder of a collection.
@@ -165,13 +183,15 @@ def read_graph(folder: Path, split: str, name: str) -> Graph:
         DataError: A file is missing, or the files do not belong together.
     """
     path = _path(folder, split, name)
-    arrays = read_arrays(path, _SMALL, _AGAIN)
+    arrays = read_arrays(path, [*_SMALL, *(_PREFIX + key for key in _TABLES)], _AGAIN)
+    tables = {key: arrays.pop(_PREFIX + key) for key in _TABLES}
     for array in _MAPPED:
         mapped = _path(folder, split, name, array)
         with readable(mapped, _AGAIN):
             arrays[array] = np.load(mapped, mmap_mode="r", allow_pickle=False)
-    if len(arrays["codes"]) != len(arrays["runtime"]) or len(arrays["config_feat"]) != len(arrays["runtime"]):
-        raise DataError(path, "codes, config_feat and runtime differ in length", _AGAIN)
+    if any(len(arrays[array]) != len(arrays["runtime"]) for array in _MAPPED):
+        raise DataError(path, f"{' and '.join(_MAPPED)} and runtime differ in length", _AGAIN)
+    arrays["choices"] = Choices(arrays["choices"], **tables)
     return Graph(name=name, **arrays)
 
 

@@ -77,7 +77,7 @@ def additive_rows(
         shared: Keep the states that all of these configurations share. They add the same to each prediction,
             so they matter only beside configurations of another call.
     """
-    codes, num_layouts = np.asarray(graph.codes[configs]), len(graph.layouts)
+    codes, num_layouts = graph.choices.layout_codes(configs), len(graph.layouts)
     sizes, pairs = _sizes(graph), config_pairs(graph)
     nodes = LayoutStates(codes, num_layouts, node_tensors(np.arange(len(graph.config_index))))
     sides = (pairs.producer_index, 0), (pairs.consumer_index, pairs.consumer_role)

@@ -77,7 +77,7 @@ def physical_sums(graph: Graph) -> tuple[np.ndarray, list[str]]:
     sums, names = [], []
     for kind, opcode in KINDS.items():
         nodes = np.flatnonzero(kinds == opcode)
-        states = LayoutStates(graph.codes, len(graph.layouts), node_tensors(nodes))
+        states = LayoutStates(graph.choices.layout_codes(), len(graph.layouts), node_tensors(nodes))
         terms, term_names = state_terms(graph, kind, nodes[states.item], states.codes)
         sums.append(states.sum(terms))
         names += term_names
@@ -133,7 +133,7 @@ def _copy_sums(graph: Graph, chunk_bytes: int = 1 << 26) -> tuple[np.ndarray, li
     weights = np.concatenate([groups, groups * pairs.weights[:, [2]]], 1)
     sums = np.zeros((graph.num_configs, 3 * len(COPY_GROUPS)))
     for chunk in config_chunks(graph.num_configs, 64 * len(groups), chunk_bytes):
-        block = graph.codes[chunk]
+        block = graph.choices.layout_codes(chunk)
         producer = block[:, pairs.producer_index, 0]
         consumer = block[:, pairs.consumer_index, pairs.consumer_role]
         differ = disagree[way.ravel(), producer, consumer]
@@ -159,13 +159,15 @@ def largest_node_features(graph: Graph, count: int) -> tuple[np.ndarray, list[st
     dims = graph.tensor_sizes.astype(np.int64)
     largest = np.lexsort((graph.config_index, -node_flops(graph), -tensor_bytes(graph).sum(1)))[:count]
     values = np.zeros((graph.num_configs, count, len(ROLES), len(NODE_TERMS)), np.float32)
+    configs = np.arange(graph.num_configs)
     for place, node in enumerate(largest):
+        codes = graph.choices.node_codes(configs, np.full(len(configs), node))
         for role in range(len(ROLES)):
             layouts = graph.layouts.astype(np.int64)
             tiling = tile(dims[node, role], layouts)
             padding = np.log(tiling.padded_volume / tiling.volume) * tiling.fits
             table = np.column_stack([layouts[:, :2], padding]) * (dims[node, role, 0] > 0)
-            values[:, place, role] = table[graph.codes[:, node, role]]
+            values[:, place, role] = table[codes[:, role]]
     names = [f"node_{place}_{role}_{term}" for place in range(count) for role in ROLES for term in NODE_TERMS]
     return values.reshape(graph.num_configs, -1), names
 
