@@ -44,14 +44,8 @@ def brute_force_states(edge_index, num_nodes: int, config_index, codes, num_laye
 
 
 def state_table(states: States) -> np.ndarray:
-    """``(C, N)`` state of the last level that each pair has, from the pooling and the constant states."""
-    node_ids = states.levels[-1].node_ids
-    table = np.full((states.num_configs, states.num_nodes), -1)
-    pooling = states.pooling.tocoo()
-    table[pooling.row, node_ids[pooling.col]] = pooling.col
-    constant = np.arange(len(node_ids) - states.num_constant, len(node_ids))
-    table[:, node_ids[constant]] = constant
-    return table
+    """``(C, N)`` state of the last level that each pair has."""
+    return states.levels[-1].state(np.arange(states.num_nodes), np.arange(states.num_configs)[:, None])
 
 
 def mean_matrices(edge_index, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
