@@ -27,7 +27,8 @@ def structures(draw, min_nodes=1, max_nodes=7, max_configs=6):
     num_configs = draw(st.integers(1, max_configs))
     code = st.integers(0, NUM_LAYOUTS - 1)
     size = num_configs * num_configurable * len(ROLES)
-    codes = np.array(draw(st.lists(code, min_size=size, max_size=size)), np.uint8).reshape(num_configs, size // num_configs)
+    codes = np.array(draw(st.lists(code, min_size=size, max_size=size)), np.uint8)
+    codes = codes.reshape(num_configs, size // num_configs)
     if size and draw(st.booleans()):
         columns = np.arange(codes.shape[1])
         codes = (codes[:, columns % draw(st.integers(1, 3))] + columns // 3) % NUM_LAYOUTS

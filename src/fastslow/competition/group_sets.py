@@ -41,10 +41,28 @@ class Classes:
         return np.diff(self.start)
 
     def picks(self, configs: slice = slice(None)) -> sparse.csr_array:
-        """Return the matrix ``(configs, T)`` float64, 1 where a configuration is in the class; Q a row."""
+        """Return the matrix ``(configs, T)`` float64, 1 where a configuration is in a class: Q in a row."""
         index = self.index[:, configs].T
         indptr = np.arange(len(index) + 1, dtype=np.int64) * index.shape[1]
         return sparse.csr_array((np.ones(index.size), index.ravel(), indptr), shape=(len(index), len(self)))
+
+    def sum(self, table: np.ndarray, chunk_bytes: int = 1 << 26) -> np.ndarray:
+        """Sum the rows of the classes of each configuration, in order of the sets.
+
+        Args:
+            table: ``(T, F)`` float64.
+            chunk_bytes: Working memory for one chunk of configurations; changes no value.
+
+        Returns:
+            ``(C, F)`` float64.
+        """
+        num_sets, num_configs = self.index.shape
+        sums = np.zeros((num_configs, table.shape[1]))
+        step = max(1, chunk_bytes // (24 * max(1, num_sets)))
+        for start in range(0, num_configs, step):
+            chunk = slice(start, start + step)
+            sums[chunk] = self.picks(chunk) @ table
+        return sums
 
 
 class GroupSets:

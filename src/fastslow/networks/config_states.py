@@ -82,8 +82,8 @@ class Level:
         """Return factors whose product sums the states of each configuration, one of every node.
 
         Returns:
-            ``(C, T)`` CSR of ones, the class of each configuration under each set; and ``(T, S)`` CSR of ones,
-            the states of all nodes in each class: so many nodes are summed once per class.
+            ``(C, T)`` CSR of ones, the class of each configuration under each set; and ``(T, S)`` CSR of
+            ones, the states in each class: the nodes that see the same groups are summed once per class.
         """
         ones, shape = np.ones(len(self)), (len(self.classes), len(self))
         states = sparse.csr_array((ones, (self.class_index, np.arange(len(self)))), shape=shape)

@@ -9,12 +9,11 @@ import numpy as np
 from fastslow.competition import node_columns
 from fastslow.competition.opcodes import OPCODES, opcode_name
 from fastslow.competition.schema import LAYOUT_WIDTH, ROLES
-from fastslow.features.config_tensors import config_chunks
 from fastslow.features.copies import CopyPairs, disagreements
 from fastslow.features.store import Graph
 from fastslow.features.tpu_tiling import tile
 from fastslow.rankers.node_costs import KINDS, node_flops, roles_of, state_terms, tensor_bytes
-from fastslow.rankers.node_layouts import LayoutStates, node_tensors
+from fastslow.rankers.node_layouts import LayoutStates, node_tensors, tensor_positions
 
 LARGEST_NODES = 0
 ABOVE_LEAST = "_above_least"
@@ -77,7 +76,7 @@ def physical_sums(graph: Graph) -> tuple[np.ndarray, list[str]]:
     sums, names = [], []
     for kind, opcode in KINDS.items():
         nodes = np.flatnonzero(kinds == opcode)
-        states = LayoutStates(graph.choices.layout_codes(), len(graph.layouts), node_tensors(nodes))
+        states = LayoutStates(graph.choices, node_tensors(nodes))
         terms, term_names = state_terms(graph, kind, nodes[states.item], states.codes)
         sums.append(states.sum(terms))
         names += term_names
@@ -110,7 +109,13 @@ def config_pairs(graph: Graph) -> CopyPairs:
     )
 
 
-def _copy_sums(graph: Graph, chunk_bytes: int = 1 << 26) -> tuple[np.ndarray, list[str]]:
+def pair_tensors(pairs: CopyPairs) -> np.ndarray:
+    """Return the positions ``(P, 2)`` of the two tensors of each pair, for :class:`LayoutStates`."""
+    sides = (pairs.producer_index, 0), (pairs.consumer_index, pairs.consumer_role)
+    return np.stack([tensor_positions(*side) for side in sides], 1)
+
+
+def _copy_sums(graph: Graph) -> tuple[np.ndarray, list[str]]:
     """Sum copies, their bytes and the padded bytes of both sides in each of ``COPY_GROUPS``.
 
     Returns:
@@ -130,17 +135,13 @@ def _copy_sums(graph: Graph, chunk_bytes: int = 1 << 26) -> tuple[np.ndarray, li
             for _, producer, consumer, role in COPY_GROUPS
         ]
     ).T.astype(np.float64)
-    weights = np.concatenate([groups, groups * pairs.weights[:, [2]]], 1)
-    sums = np.zeros((graph.num_configs, 3 * len(COPY_GROUPS)))
-    for chunk in config_chunks(graph.num_configs, 64 * len(groups), chunk_bytes):
-        block = graph.choices.layout_codes(chunk)
-        producer = block[:, pairs.producer_index, 0]
-        consumer = block[:, pairs.consumer_index, pairs.consumer_role]
-        differ = disagree[way.ravel(), producer, consumer]
-        moved = padded[pairs.producer_index, 0, producer]
-        moved += padded[pairs.consumer_index, pairs.consumer_role, consumer]
-        sums[chunk, : weights.shape[1]] = differ.astype(np.float64) @ weights
-        sums[chunk, weights.shape[1] :] = (moved * differ) @ groups
+    states = LayoutStates(graph.choices, pair_tensors(pairs))
+    producer, consumer = states.codes.T
+    differ = disagree[way.ravel()[states.item], producer, consumer]
+    moved = padded[pairs.producer_index[states.item], 0, producer]
+    moved += padded[pairs.consumer_index[states.item], pairs.consumer_role[states.item], consumer]
+    each = np.stack([np.ones(len(states)), pairs.weights[states.item, 2], moved]) * differ
+    sums = states.sum(np.concatenate([groups[states.item] * weight[:, None] for weight in each], 1))
     terms = ("copies", "copied_bytes", "copied_padded_bytes")
     return sums, [f"{name}_{term}" for term in terms for name, *_ in COPY_GROUPS]
 
@@ -159,15 +160,14 @@ def largest_node_features(graph: Graph, count: int) -> tuple[np.ndarray, list[st
     dims = graph.tensor_sizes.astype(np.int64)
     largest = np.lexsort((graph.config_index, -node_flops(graph), -tensor_bytes(graph).sum(1)))[:count]
     values = np.zeros((graph.num_configs, count, len(ROLES), len(NODE_TERMS)), np.float32)
-    configs = np.arange(graph.num_configs)
+    choices, layouts = graph.choices, graph.layouts.astype(np.int64)
     for place, node in enumerate(largest):
-        codes = graph.choices.node_codes(configs, np.full(len(configs), node))
         for role in range(len(ROLES)):
-            layouts = graph.layouts.astype(np.int64)
-            tiling = tile(dims[node, role], layouts)
+            option = layouts[choices.codes[node, role]]
+            tiling = tile(dims[node, role], option)
             padding = np.log(tiling.padded_volume / tiling.volume) * tiling.fits
-            table = np.column_stack([layouts[:, :2], padding]) * (dims[node, role, 0] > 0)
-            values[:, place, role] = table[codes[:, role]]
+            table = np.column_stack([option[:, :2], padding]) * (dims[node, role, 0] > 0)
+            values[:, place, role] = table[choices.values[:, choices.group[node, role]]]
     names = [f"node_{place}_{role}_{term}" for place in range(count) for role in ROLES for term in NODE_TERMS]
     return values.reshape(graph.num_configs, -1), names
 
