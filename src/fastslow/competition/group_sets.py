@@ -46,22 +46,24 @@ class Classes:
         indptr = np.arange(len(index) + 1, dtype=np.int64) * index.shape[1]
         return sparse.csr_array((np.ones(index.size), index.ravel(), indptr), shape=(len(index), len(self)))
 
-    def sum(self, table: np.ndarray, chunk_bytes: int = 1 << 26) -> np.ndarray:
+    def sum(self, table: np.ndarray, configs: slice = slice(None), chunk_bytes: int = 1 << 26) -> np.ndarray:
         """Sum the rows of the classes of each configuration, in order of the sets.
 
         Args:
             table: ``(T, F)`` float64.
+            configs: Positions of the configurations, consecutive; by default all of them.
             chunk_bytes: Working memory for one chunk of configurations; changes no value.
 
         Returns:
-            ``(C, F)`` float64.
+            ``(configs, F)`` float64.
         """
         num_sets, num_configs = self.index.shape
-        sums = np.zeros((num_configs, table.shape[1]))
+        first, last, _ = configs.indices(num_configs)
+        sums = np.zeros((last - first, table.shape[1]))
         step = max(1, chunk_bytes // (24 * max(1, num_sets)))
-        for start in range(0, num_configs, step):
-            chunk = slice(start, start + step)
-            sums[chunk] = self.picks(chunk) @ table
+        for start in range(first, last, step):
+            chunk = slice(start, min(start + step, last))
+            sums[start - first : chunk.stop - first] = self.picks(chunk) @ table
         return sums
 
 
@@ -101,13 +103,14 @@ class GroupSets:
         """
         num_configs = len(values)
         choices = np.ascontiguousarray(values.T, np.int64)
-        class_bits = num_configs.bit_length()
+        above = _KEY_BITS - num_configs.bit_length()
         index = np.zeros((self.num_sets, num_configs), np.int32)
-        for word in self._words(_KEY_BITS - class_bits):
-            rows = np.flatnonzero(np.diff(word.indptr))
-            for block in np.array_split(rows, math.ceil(len(rows) * num_configs / _BLOCK) or 1):
-                above = index[block].astype(np.int64) << (_KEY_BITS - class_bits)
-                index[block] = _rank_rows(above | (word[block] @ choices))
+        for number, (word, bits) in enumerate(self._words(above)):
+            counted = (bits <= num_configs.bit_length()) & (number == 0)
+            for rows, rank in (((bits > 0) & counted, _count_rows), ((bits > 0) & ~counted, _rank_rows)):
+                rows = np.flatnonzero(rows)
+                for block in np.array_split(rows, math.ceil(len(rows) * num_configs / _BLOCK) or 1):
+                    index[block] = rank((index[block].astype(np.int64) << above) | (word[block] @ choices))
         size = index.max(1, initial=-1) + 1
         start = np.concatenate([[0], np.cumsum(size, dtype=np.int64)])
         index += start[:-1, None].astype(np.int32)
@@ -115,24 +118,37 @@ class GroupSets:
         config[index] = np.arange(num_configs)
         return Classes(index, start, config, np.bincount(index.ravel(), minlength=len(config)))
 
-    def _words(self, width: int) -> list[sparse.csr_matrix]:
-        """Return matrices ``(Q, G)`` int64 that write the choices of a set into words of ``width`` bits.
+    def _words(self, width: int) -> list[tuple[sparse.csr_matrix, np.ndarray]]:
+        """Return matrices that write the choices of a set into words of at most ``width`` bits.
 
         A choice takes bits of its own, so words are equal if and only if the choices are.
+
+        Returns:
+            For each word the ``(Q, G)`` int64 matrix and the ``(Q,)`` bits that the sets need, 0 for none.
         """
-        bits, indptr = self._bits[self._members.indices], self._members.indptr
+        bits, sizes = self._bits[self._members.indices], np.diff(self._members.indptr)
         stop = np.cumsum(bits)
-        stop -= np.repeat(np.concatenate([[0], stop])[indptr[:-1]], np.diff(indptr))
+        stop -= np.repeat(np.concatenate([[0], stop])[self._members.indptr[:-1]], sizes)
         spill = self._bits.max(initial=1)  # bits of a choice that begin in the word before
         word = (stop - 1) // (width - spill)
-        shift = stop - bits - word * (width - spill) + spill
-        words = []
+        stop += spill * (word > 0) - word * (width - spill)
+        rows, words = np.repeat(np.arange(self.num_sets), sizes), []
         for number in range(word.max(initial=-1) + 1):
-            weights = self._members.copy()
-            weights.data = np.where(word == number, 1 << shift.clip(0), 0)
-            weights.eliminate_zeros()
-            words.append(weights)
+            own, used = word == number, np.zeros(self.num_sets, np.int64)
+            np.maximum.at(used, rows[own], stop[own])
+            places = rows[own], self._members.indices[own]
+            shape = self._members.shape
+            words.append((sparse.csr_matrix((1 << (stop - bits)[own], places), shape=shape), used))
         return words
+
+
+def _count_rows(keys: np.ndarray) -> np.ndarray:
+    """Return the same as :func:`_rank_rows`, faster for keys below about C."""
+    size = keys.max(initial=-1) + 1
+    slots = keys + size * np.arange(len(keys))[:, None]
+    taken = np.zeros((len(keys), size), bool)
+    taken.ravel()[slots] = True
+    return (np.cumsum(taken, axis=1, dtype=np.int32) - 1).ravel()[slots]
 
 
 def _rank_rows(keys: np.ndarray) -> np.ndarray:

@@ -69,15 +69,14 @@ class LayoutStates:
         """Return S."""
         return len(self.item)
 
-    def sum(self, table: np.ndarray) -> np.ndarray:
-        """Sum the rows of the states of each configuration.
+    def per_class(self, table: np.ndarray) -> np.ndarray:
+        """Sum the rows of the states of each class, for :meth:`Classes.sum`.
 
         Args:
             table: ``(S, F)`` float64.
 
         Returns:
-            ``(C, F)`` float64, summed over the items of a class, then over classes, both in order of items.
+            ``(T, F)`` float64, summed in order of the items.
         """
         ones, places = np.ones(len(self)), (self.class_index, np.arange(len(self)))
-        members = sparse.csr_array((ones, places), shape=(len(self.classes), len(self)))
-        return self.classes.sum(members @ table)
+        return sparse.csr_array((ones, places), shape=(len(self.classes), len(self))) @ table
