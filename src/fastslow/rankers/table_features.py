@@ -67,7 +67,7 @@ def tabulate(
     return table, [*names, *(name + ABOVE_LEAST for name in names), *node_names, *context_names]
 
 
-def physical_sums(graph: Graph, chunk_bytes: int = 1 << 24) -> tuple[np.ndarray, list[str]]:
+def physical_sums(graph: Graph, chunk_bytes: int = 1 << 22) -> tuple[np.ndarray, list[str]]:
     """Sum :func:`fastslow.rankers.node_costs.state_terms` over the nodes of each kind, and the copies.
 
     Args:
