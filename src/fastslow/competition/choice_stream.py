@@ -8,7 +8,7 @@ Only what differs is looked at entry by entry. So a file costs little more than 
 import numpy as np
 
 from fastslow.competition.schema import LAYOUT_WIDTH, MAX_DIMENSION, ROLES
-from fastslow.competition.tied_choices import Choices
+from fastslow.competition.tied_choices import Choices, distinct_rows
 
 BASE = MAX_DIMENSION + 2  # values of an entry of a layout, -1 to 5
 WEIGHTS = BASE ** np.arange(LAYOUT_WIDTH, dtype=np.int32)
@@ -22,17 +22,6 @@ _NONE = -1  # number of no layout
 def layouts_of(numbers: np.ndarray) -> np.ndarray:
     """Return the layouts ``(n, 6)`` int8 of these numbers ``(n,)``."""
     return (numbers[:, None] // WEIGHTS % BASE - 1).astype(np.int8)
-
-
-def _distinct(columns: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first row of each kind, and the kind of each row, of a table of numbers from 0."""
-    key, kinds = np.zeros(len(columns[0]), np.int64), 1
-    for column in columns:
-        width = int(column.max(initial=0)) + 1
-        if kinds * width > np.iinfo(np.int64).max:
-            kinds, key = len(key), np.unique(key, return_inverse=True)[1]
-        key, kinds = key * width + column, kinds * width
-    return np.unique(key, return_index=True, return_inverse=True)[1:]
 
 
 class ChoiceFinder:
@@ -92,7 +81,7 @@ class ChoiceFinder:
         rows, known = rows[:, tensors], self.numbers[tensors].T
         earlier = np.concatenate([known, rows])
         same_as = (earlier == rows[:, None]).argmax(1)  # (m, T') the first that equals each
-        leader, part = _distinct([self.group[tensors], *same_as])
+        leader, part = distinct_rows([self.group[tensors], *same_as], len(tensors))
         is_new = same_as[:, leader] == len(known) + np.arange(len(rows))[:, None]  # (m, parts)
         before = self.options[self.group[tensors[leader]]]
         after = before + is_new.sum(0)
@@ -158,7 +147,7 @@ class Patterns:
                 finder.numbers.reshape(-1, width, finder.numbers.shape[1]),
             )
             columns = numbers.reshape(len(groups), -1).T
-            one, self._class = _distinct([*groups.T, *(columns - _NONE)])
+            one, self._class = distinct_rows([*groups.T, *(columns - _NONE)], len(groups))
             options = finder.options[groups[one]]
             if options.prod(1).sum() <= _MAX_STATES:
                 break
