@@ -143,8 +143,12 @@ def build_graph(program: Program, config: FeatureConfig) -> tuple[Graph, list[st
     Raises:
         DataError: The file is broken (the message names the key), or its protobuf is of another program.
     """
-    labelled = program.split != TEST
-    file = read_competition_file(program.path, program.collection.kind, labelled)
+    file = read_competition_file(program.path, program.collection.kind, program.split != TEST)
+    return build_graph_of(program, file, config)
+
+
+def build_graph_of(program: Program, file: CompetitionFile, config: FeatureConfig) -> tuple[Graph, list[str]]:
+    """Build the features of one program from its file, already read, see :func:`build_graph`."""
     build = _layout_graph if program.collection.kind == "layout" else _tile_graph
     protobuf = config.protobuf(program)
     exact = read_exact_graph(protobuf, file) if protobuf else None
