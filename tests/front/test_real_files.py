@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, Program, get_collection
-from fastslow.competition.reader import read_competition_file, read_layout_codes
+from fastslow.competition.reader import read_choices, read_competition_file
 from fastslow.core.errors import DataError
 from fastslow.evaluation.predictions import check_predictions, read_predictions
 from fastslow.features.build import FeatureConfig, build_features, build_graph
@@ -33,12 +33,14 @@ def features_config(collection, **settings):
 
 
 @pytest.mark.parametrize("program", LAYOUT, ids=lambda p: p.id)
-def test_codes_stand_for_the_published_layouts(program):
-    layouts, codes = read_layout_codes(program.path)
+def test_choices_stand_for_the_published_layouts(program):
+    layouts, choices = read_choices(program.path)
     feat = np.load(program.path)["node_config_feat"]
     for start in range(0, len(feat), 100):
         part = slice(start, start + 100)
-        np.testing.assert_array_equal(layouts[codes[part]].reshape(feat[part].shape), feat[part])
+        np.testing.assert_array_equal(
+            layouts[choices.layout_codes(part)].reshape(feat[part].shape), feat[part]
+        )
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: f"{p.split}:{p.id}")
