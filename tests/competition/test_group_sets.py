@@ -58,10 +58,3 @@ def test_equal_sets_are_one_and_groups_of_one_option_belong_to_none(seed):
     distinct = {tuple(np.flatnonzero(member & (options > 1))) for member in members}
     assert sets.num_sets == len(distinct) == len(set(sets.index.tolist()))
     assert sets.index[0] == sets.index[-1] == 0
-
-
-def test_the_order_of_the_classes_of_a_set_does_not_depend_on_that_of_the_configurations():
-    members, options, values = draw(0, most=4)
-    sets, order = GroupSets(sparse.csr_matrix(members), options), np.random.default_rng(0).permutation(12)
-    drawn = np.append(order, [3, 3])
-    np.testing.assert_array_equal(sets.classes(values[drawn]).index, sets.classes(values).index[:, drawn])

@@ -4,12 +4,14 @@ What depends on the layouts of some tensors alone (a node's state, its cost, a c
 same for all configurations of a class. A graph has thousands of nodes but few distinct sets of groups.
 """
 
-import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 from scipy import sparse
+
+Rank = Callable[[np.ndarray], np.ndarray]
 
 _KEY_BITS = 62
 _BLOCK = 1 << 20  # keys that are sorted at once, 8 bytes each
@@ -91,6 +93,7 @@ class GroupSets:
         self._members = members[np.unique(self.index, return_index=True)[1]]
         self._bits = np.array([int(count - 1).bit_length() for count in options], np.int64)
         self.num_sets = len(number)
+        self._known_steps: dict[int, list] = {}
 
     def classes(self, values: np.ndarray) -> Classes:
         """Divide configurations into the classes that agree on each set.
@@ -99,18 +102,17 @@ class GroupSets:
             values: ``(C, G)`` option that each configuration chooses for each group.
 
         Returns:
-            The classes; those of a set are in an order of their choices, whichever configurations make them.
+            The classes; those of a set are in no particular order.
         """
         num_configs = len(values)
         choices = np.ascontiguousarray(values.T, np.int64)
-        above = _KEY_BITS - num_configs.bit_length()
+        class_bits = num_configs.bit_length()
         index = np.zeros((self.num_sets, num_configs), np.int32)
-        for number, (word, bits) in enumerate(self._words(above)):
-            counted = (bits <= num_configs.bit_length()) & (number == 0)
-            for rows, rank in (((bits > 0) & counted, _count_rows), ((bits > 0) & ~counted, _rank_rows)):
-                rows = np.flatnonzero(rows)
-                for block in np.array_split(rows, math.ceil(len(rows) * num_configs / _BLOCK) or 1):
-                    index[block] = rank((index[block].astype(np.int64) << above) | (word[block] @ choices))
+        for rows, word, rank in self._steps(class_bits):
+            for start in range(0, len(rows), step := max(1, _BLOCK // num_configs)):
+                block = rows[start : start + step]
+                above = index[block].astype(np.int64) << (_KEY_BITS - class_bits)
+                index[block] = rank(above | (word[start : start + step] @ choices))
         size = index.max(1, initial=-1) + 1
         start = np.concatenate([[0], np.cumsum(size, dtype=np.int64)])
         index += start[:-1, None].astype(np.int32)
@@ -118,28 +120,37 @@ class GroupSets:
         config[index] = np.arange(num_configs)
         return Classes(index, start, config, np.bincount(index.ravel(), minlength=len(config)))
 
-    def _words(self, width: int) -> list[tuple[sparse.csr_matrix, np.ndarray]]:
-        """Return matrices that write the choices of a set into words of at most ``width`` bits.
+    def _steps(self, class_bits: int) -> list[tuple[np.ndarray, sparse.csr_matrix, Rank]]:
+        """Return how to number the classes of less than ``2**class_bits`` configurations, word by word.
 
-        A choice takes bits of its own, so words are equal if and only if the choices are.
+        A word writes choices of a set into one number. A choice takes bits of its own, so words are equal if
+        and only if the choices are. A key is a word below the class by the words before.
 
         Returns:
-            For each word the ``(Q, G)`` int64 matrix and the ``(Q,)`` bits that the sets need, 0 for none.
+            For each step the ``(n,)`` sets, the ``(n, G)`` int64 matrix that gives their words from choices,
+            and the function that ranks their keys.
         """
+        if class_bits in self._known_steps:
+            return self._known_steps[class_bits]
         bits, sizes = self._bits[self._members.indices], np.diff(self._members.indptr)
         stop = np.cumsum(bits)
         stop -= np.repeat(np.concatenate([[0], stop])[self._members.indptr[:-1]], sizes)
         spill = self._bits.max(initial=1)  # bits of a choice that begin in the word before
-        word = (stop - 1) // (width - spill)
-        stop += spill * (word > 0) - word * (width - spill)
-        rows, words = np.repeat(np.arange(self.num_sets), sizes), []
+        width = _KEY_BITS - class_bits - spill
+        word = (stop - 1) // width
+        stop += spill * (word > 0) - word * width
+        row, steps = np.repeat(np.arange(self.num_sets), sizes), []
         for number in range(word.max(initial=-1) + 1):
             own, used = word == number, np.zeros(self.num_sets, np.int64)
-            np.maximum.at(used, rows[own], stop[own])
-            places = rows[own], self._members.indices[own]
-            shape = self._members.shape
-            words.append((sparse.csr_matrix((1 << (stop - bits)[own], places), shape=shape), used))
-        return words
+            np.maximum.at(used, row[own], stop[own])
+            places = row[own], self._members.indices[own]
+            matrix = sparse.csr_matrix((1 << (stop - bits)[own], places), shape=self._members.shape)
+            counted = (used <= class_bits) & (number == 0)
+            for chosen, rank in ((counted, _count_rows), (~counted, _rank_rows)):
+                rows = np.flatnonzero((used > 0) & chosen)
+                steps.append((rows, matrix[rows], rank))
+        self._known_steps[class_bits] = steps
+        return steps
 
 
 def _count_rows(keys: np.ndarray) -> np.ndarray:
