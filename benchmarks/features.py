@@ -138,7 +138,7 @@ def compare(path: Path, repeats: int) -> dict:
     seconds = {part: scale * value for part, value in before["seconds"].items()}
     seconds["build"] += before["seconds"]["graph"]
     own, read = after["seconds"], plain["seconds"]["read"]
-    return {
+    row = {
         "file": path.stem[:18],
         **{key: after[key] for key in ("nodes", "configurable", "configs", "distinct", "groups")},
         "extrapolated": scale > 1,
@@ -158,6 +158,8 @@ def compare(path: Path, repeats: int) -> dict:
         "peak MB before": before["MB"],
         "peak MB": after["MB"],
     }
+    print(json.dumps(row), file=sys.stderr, flush=True)  # a run of all files takes long
+    return row
 
 
 def made_files(options: Namespace, folder: Path):
