@@ -287,6 +287,26 @@ def test_a_layout_that_names_an_axis_twice_is_placed(tmp_path, chunk_bytes):
         read_choices(path, chunk_bytes)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
+@pytest.mark.parametrize("chunk_bytes", [1, 5000, 10**6])
+def test_what_is_wrong_among_rows_of_known_options_is_placed(tmp_path, rng, chunk_bytes, dtype):
+    """After 250 rows everything is known, and a row is compared with what known options hold."""
+    feat = tied_layouts(rng, 300, 4).astype(dtype)
+    feat[250:, 2, 6:12] = [3, 1, 0, 2, -1, -1]
+    wrongs = {6: "whole number", -2: "whole number", 3: "an axis that its layout", 100: "whole number"}
+    if dtype != np.int64:
+        wrongs |= {np.nan: "whole number", np.inf: "whole number", 1.5: "whole number", 1e-30: "whole number"}
+    for value, problem in wrongs.items():
+        changed = feat.copy()
+        changed[280, 2, 9] = value
+        path = write_npz(tmp_path / "x.npz", {"node_config_feat": changed})
+        with refused(rf"node_config_feat\[280, 2, 9\] is .*{problem}"):
+            read_choices(path, chunk_bytes)
+    feat[280:, 2, 10] = 5  # allowed, and new
+    layouts, choices = read_choices(write_npz(tmp_path / "x.npz", {"node_config_feat": feat}), chunk_bytes)
+    np.testing.assert_array_equal(layouts[choices.layout_codes()].reshape(feat.shape), feat)
+
+
 def random_layouts(rng, *shape):
     """Layouts of 0 to 6 axes, none twice, of few distinct kinds."""
     order = rng.permuted(np.tile(np.arange(6), (*shape, 1)), axis=-1)

@@ -95,14 +95,18 @@ def violation_features(
         # One row of terms per distinct (shape, layout), shared by the many tensors of one shape.
         rows = np.column_stack([tensors.dims[nodes, role], tensors.element_bytes[nodes, role]])
         shapes, shape_index = np.unique(rows, axis=0, return_inverse=True)
-        table = _terms(shapes[:, :6], shapes[:, 6], np.asarray(layouts, dtype=np.int64), default_layout)
+        table = terms_of_shapes(shapes[:, :6], shapes[:, 6], np.asarray(layouts, np.int64), default_layout)
         terms = functools.partial(_look_up, table, shape_index.ravel())
         sums.append(choice_sums(choices, nodes[:, None], np.full((len(nodes), 1), role), terms))
-    return _features(np.stack(sums)), list(VIOLATION_NAMES)
+    return features_of_sums(sums), list(VIOLATION_NAMES)
 
 
-def _terms(dims, element_bytes, layouts, default_layout) -> np.ndarray:
-    """Terms of a tensor of each shape (S, 6) under each layout (L, 6): (S, L, terms) float64."""
+def terms_of_shapes(dims, element_bytes, layouts, default_layout) -> np.ndarray:
+    """Return the terms of a tensor of each shape ``(S, 6)`` under each layout ``(L, 6)``.
+
+    Returns:
+        ``(S, L, terms)`` float64, whole numbers; what a configuration's columns are made of, once summed.
+    """
     tiling = tile(dims[:, None], layouts[None])
     counted = tiling.fits & ~(tiling.is_default & (default_layout == "leave_out"))
     terms = {
@@ -126,13 +130,17 @@ def _look_up(table, shape_index, items, codes) -> np.ndarray:
     return table[shape_index[items], codes[:, 0]]
 
 
-def _features(cell_sums: np.ndarray) -> np.ndarray:
-    """Columns of ``VIOLATION_NAMES`` from the sums of each cell, (cells, C, terms): (C, V) float32."""
-    total = cell_sums.sum(0)
+def features_of_sums(cell_sums: list[np.ndarray]) -> np.ndarray:
+    """Return the columns of ``VIOLATION_NAMES`` ``(C, V)`` float32 from the sums of each cell.
+
+    Args:
+        cell_sums: For each cell ``(C, terms)`` of :func:`terms_of_shapes`, summed over its tensors.
+    """
+    total = sum(cell_sums)
     columns = [_ratio(total, name) for name in _RATIOS]
     columns.append(np.log1p(total[:, _TERMS.index("padded_bytes")]))
     columns += [_ratio(sums, name) for sums in cell_sums for name in _CELL_RATIOS]
-    return np.stack(columns, axis=1).astype(np.float32)
+    return np.stack(columns, axis=1, dtype=np.float32, casting="same_kind")
 
 
 def _ratio(sums: np.ndarray, name: str) -> np.ndarray:
