@@ -17,7 +17,6 @@ from common.graph_files import OneGraph, load_graph
 from common.options import our_settings
 from fastslow.competition.catalog import Program
 from fastslow.networks.config import TrainConfig
-from fastslow.networks.config_states import build_states
 from fastslow.networks.dataset import GraphDataset
 from fastslow.networks.devices import pick_device
 from fastslow.networks.losses import pairwise_hinge
@@ -53,8 +52,7 @@ class Contest:
         self.nodes = {"winner's pruning": graph.num_nodes}
         self.parts = {
             "of which preparation": self.prepare,
-            "of which states, selected": self.select_states,
-            "states from scratch": self.build_states,
+            "of which states": self.build_states,
         }
         self.trainings = {name: self._training(name) for name in ("ours", "dense")}
         self.winner = WinnerTraining(program.collection, 0, self.device)
@@ -86,17 +84,10 @@ class Contest:
         """Do what precedes our network: states of the drawn configurations and their tensors."""
         self.trainings["ours"].dataset.batch("train", self.name, self._draw())
 
-    def select_states(self) -> None:
-        """Select the states of the drawn configurations from those of all."""
+    def build_states(self) -> None:
+        """Compute the states of the drawn configurations."""
         graph = self.trainings["ours"].dataset.graph("train", self.name)
         graph.states(self._draw(), self.config.num_layers)
-
-    def build_states(self) -> None:
-        """Build the states of the drawn configurations from scratch."""
-        graph = self.features.only
-        edges = self.trainings["ours"].dataset.graph("train", self.name).edge_index
-        codes = graph.codes[self._draw()]
-        build_states(edges, graph.num_nodes, graph.config_index, codes, self.config.num_layers)
 
     def exactness(self, memory: dict[str, dict]) -> dict:
         """Return the largest relative differences of predictions and gradients between ours and dense."""

@@ -94,15 +94,13 @@ def against_pandas(path: Path, repeats: int) -> dict:
 
 
 def many_configs(graph: Graph, count: int) -> Graph:
-    """Return the graph with ``count`` configurations; each node takes its layouts from a random one."""
+    """Return the graph with ``count`` configurations; each group takes its choice from a random one."""
     rng = np.random.default_rng(0)
-    nodes = np.arange(graph.codes.shape[1])
-    codes = np.empty((count, *graph.codes.shape[1:]), graph.codes.dtype)
-    for start in range(0, count, 1000):
-        part = codes[start : start + 1000]
-        part[:] = graph.codes[rng.integers(0, graph.num_configs, (len(part), len(nodes))), nodes]
+    choices = graph.choices
+    groups = np.arange(choices.num_groups)
+    values = choices.values[rng.integers(0, graph.num_configs, (count, len(groups))), groups]
     rows = rng.integers(0, graph.num_configs, count)
-    return replace(graph.take(rows), codes=codes)
+    return replace(graph.take(rows), choices=replace(choices, values=values))
 
 
 def in_own_process(part: str, *arguments: str) -> dict:
@@ -122,7 +120,7 @@ def peak_gigabytes() -> float:
 def large_graph(path: str, configs: str) -> dict:
     """Measure seconds and peak memory of all columns of a graph with many configurations."""
     graph = many_configs(graph_files.load_graph(graph_files.program_of(Path(path)), 2), int(configs))
-    codes = graph.codes.nbytes / 2**30
+    choices = graph.choices.values.nbytes / 2**30
     began = time.perf_counter()
     rows, _ = table_of(graph)
     return {
@@ -130,7 +128,7 @@ def large_graph(path: str, configs: str) -> dict:
         "configurable nodes": len(graph.config_index),
         "columns": rows.shape[1],
         "seconds": time.perf_counter() - began,
-        "codes GB": codes,
+        "choices GB": choices,
         "table GB": rows.nbytes / 2**30,
         "peak GB of the process": peak_gigabytes(),
     }

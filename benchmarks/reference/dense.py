@@ -138,13 +138,8 @@ class DenseGraphInputs(PreparedGraph):
 
     def _pairs(self, configs: np.ndarray) -> np.ndarray:
         """Return the state of level 0 of every pair, ``(C, N)``."""
-        states = self.states(configs, 0)
-        node_ids, varying = states.levels[0].node_ids, states.pooling.tocoo()
-        pairs = np.empty((len(configs), self.graph.num_nodes), np.int64)
-        constant = np.arange(len(node_ids) - states.num_constant, len(node_ids))
-        pairs[:, node_ids[constant]] = constant
-        pairs[varying.row, node_ids[varying.col]] = varying.col
-        return pairs
+        level = self.states(configs, 0).levels[0]
+        return level.state(np.arange(self.graph.num_nodes), np.arange(len(configs))[:, None])
 
 
 def _row_normalised(matrix: sparse.csr_matrix) -> sparse.csr_matrix:

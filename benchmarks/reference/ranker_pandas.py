@@ -84,8 +84,9 @@ def physical_sums(graph: Graph, add_up) -> pd.DataFrame:
 
 def long_table(graph: Graph) -> pd.DataFrame:
     """Return columns config, node, output, input, kernel: one row per pair, with its layout codes."""
-    configs, nodes = (axis.ravel() for axis in np.indices(graph.codes.shape[:2]))
-    codes = dict(zip(ROLES, np.asarray(graph.codes, int).reshape(-1, 3).T, strict=True))
+    codes = graph.choices.layout_codes().astype(int)
+    configs, nodes = (axis.ravel() for axis in np.indices(codes.shape[:2]))
+    codes = dict(zip(ROLES, codes.reshape(-1, 3).T, strict=True))
     return pd.DataFrame({"config": configs, "node": nodes, **codes})
 
 

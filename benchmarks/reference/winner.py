@@ -106,7 +106,7 @@ class WinnerInputs:
 
     def batch(self, configs: np.ndarray) -> WinnerBatch:
         """Return the graph under some of its configurations, given by position."""
-        codes = torch.from_numpy(np.asarray(self.graph.codes[configs]).astype(np.int64)).to(self.device)
+        codes = torch.from_numpy(self.graph.choices.layout_codes(configs).astype(np.int64)).to(self.device)
         layout = codes.new_zeros(len(configs), self.graph.num_nodes, 18)
         layout[:, self.config_index] = self.layouts[codes].flatten(2)
         return WinnerBatch(self.numeric, self.node_layout, self.opcode, layout, self.adjacency(len(configs)))

@@ -44,7 +44,7 @@ def inference_chunk(collection: Collection) -> int:
 
 def without_duplicates(graph: Graph) -> Graph:
     """Keep the first of each set of identical configurations."""
-    codes = np.asarray(graph.codes)
+    codes = graph.choices.layout_codes()
     first = np.sort(np.unique(codes.reshape(len(codes), -1), axis=0, return_index=True)[1])
     return graph.take(first)
 

@@ -54,7 +54,7 @@ def test_first_of_equal_configurations_stays():
 
 def test_batch_holds_layouts_of_configurable_nodes_alone():
     graph = make_graph(STRUCTURE)
-    inputs = winner_inputs(graph)
+    inputs, codes = winner_inputs(graph), graph.choices.layout_codes()
     batch = inputs.batch(np.array([1, 0]))
     assert batch.layout.shape == (2, 6, 18)
     for position, config in enumerate([1, 0]):
@@ -62,7 +62,7 @@ def test_batch_holds_layouts_of_configurable_nodes_alone():
             expected = np.full(18, -2)
             if node in graph.config_index:
                 row = graph.config_index.tolist().index(node)
-                expected = np.concatenate([graph.layouts[code] for code in graph.codes[config, row]])
+                expected = np.concatenate([graph.layouts[code] for code in codes[config, row]])
             np.testing.assert_array_equal(batch.layout[position, node], expected + 2)
     np.testing.assert_allclose(inputs.numeric.mean(0), 0, atol=1e-5)
 
@@ -130,7 +130,7 @@ def test_hinge_and_schedule():
 def test_recipe_learns():
     graph = winner.winner_graph(sample_graph())
     # a label that depends on layouts only: the output codes
-    graph = replace(graph, runtime=1.0 + graph.codes[:, :, 0].sum(1))
+    graph = replace(graph, runtime=1.0 + graph.choices.layout_codes()[:, :, 0].sum(1))
     inputs = winner_inputs(graph)
     training = winner_recipe.WinnerTraining(RANDOM, 0, CPU)
     for _ in range(15):

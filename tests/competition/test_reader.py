@@ -1,6 +1,5 @@
 """Competition files: what real ones hold is read, everything else is refused by name."""
 
-import dataclasses
 import itertools
 import tracemalloc
 import zipfile
@@ -12,11 +11,12 @@ from hypothesis import strategies as st
 
 from fastslow.competition.reader import (
     file_fingerprint,
+    read_choices,
     read_competition_file,
     read_headers,
-    read_layout_codes,
 )
 from fastslow.competition.schema import SCHEMA, check_schema
+from fastslow.competition.tied_choices import factorise
 from fastslow.core.errors import DataError
 from helpers.competition_files import competition_arrays, layout_arrays, tile_arrays, write_npz
 
@@ -51,10 +51,10 @@ def assert_same(read, arrays):
     np.testing.assert_array_equal(read.runtime, arrays["config_runtime"])
     assert (read.node_feat.dtype, read.node_opcode.dtype) == (np.float32, np.uint8)
     assert read.edge_index.dtype == read.runtime.dtype == np.int64
-    if read.codes is not None:
+    if read.choices is not None:
         np.testing.assert_array_equal(read.node_config_ids, arrays["node_config_ids"])
         feat = arrays["node_config_feat"]
-        np.testing.assert_array_equal(read.layouts[read.codes].reshape(feat.shape), feat)
+        np.testing.assert_array_equal(read.layouts[read.choices.layout_codes()].reshape(feat.shape), feat)
     else:
         np.testing.assert_array_equal(read.config_feat, arrays["config_feat"])
         np.testing.assert_array_equal(read.normalizers, arrays["config_runtime_normalizers"])
@@ -273,7 +273,7 @@ def test_a_value_that_is_no_dimension_is_placed(tmp_path, value):
     path = write_npz(tmp_path / "x.npz", arrays)
     for chunk_bytes in (1, 500, 10**6):  # the position counts from the first chunk
         with refused(r"node_config_feat\[5, 1, 7\] is .*, a whole number from -1 to 5 wanted"):
-            read_layout_codes(path, chunk_bytes)
+            read_choices(path, chunk_bytes)
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 500, 10**6])
@@ -284,7 +284,27 @@ def test_a_layout_that_names_an_axis_twice_is_placed(tmp_path, chunk_bytes):
     path = write_npz(tmp_path / "x.npz", arrays)
     layout = r"\[3, 1, 0, 1, -1, -1\]"
     with refused(rf"node_config_feat\[5, 1, 9\] is 1, an axis that its layout {layout} names twice"):
-        read_layout_codes(path, chunk_bytes)
+        read_choices(path, chunk_bytes)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
+@pytest.mark.parametrize("chunk_bytes", [1, 5000, 10**6])
+def test_what_is_wrong_among_rows_of_known_options_is_placed(tmp_path, rng, chunk_bytes, dtype):
+    """After 250 rows everything is known, and a row is compared with what known options hold."""
+    feat = tied_layouts(rng, 300, 4).astype(dtype)
+    feat[250:, 2, 6:12] = [3, 1, 0, 2, -1, -1]
+    wrongs = {6: "whole number", -2: "whole number", 3: "an axis that its layout", 100: "whole number"}
+    if dtype != np.int64:
+        wrongs |= {np.nan: "whole number", np.inf: "whole number", 1.5: "whole number", 1e-30: "whole number"}
+    for value, problem in wrongs.items():
+        changed = feat.copy()
+        changed[280, 2, 9] = value
+        path = write_npz(tmp_path / "x.npz", {"node_config_feat": changed})
+        with refused(rf"node_config_feat\[280, 2, 9\] is .*{problem}"):
+            read_choices(path, chunk_bytes)
+    feat[280:, 2, 10] = 5  # allowed, and new
+    layouts, choices = read_choices(write_npz(tmp_path / "x.npz", {"node_config_feat": feat}), chunk_bytes)
+    np.testing.assert_array_equal(layouts[choices.layout_codes()].reshape(feat.shape), feat)
 
 
 def random_layouts(rng, *shape):
@@ -293,35 +313,63 @@ def random_layouts(rng, *shape):
     return np.where(np.arange(6) < rng.integers(0, rng.integers(1, 8), (*shape, 1)), order, -1)
 
 
+def tied_layouts(rng, configs, nodes):
+    """Configurations of few groups: tensors of a group have layouts of their own under each of its options.
+
+    Rare options and groups that part late are common, and so are tensors that never vary.
+    """
+    tensors = nodes * 3
+    group = rng.integers(0, rng.integers(1, 5), tensors)
+    tables = random_layouts(rng, 4, tensors)
+    choice = np.where(rng.random((configs, 5)) < rng.random(5) * 0.5, rng.integers(0, 4, (configs, 5)), 0)
+    if rng.random() < 0.5:  # one tensor leaves its group in one configuration
+        group[rng.integers(0, max(1, tensors), 1 if tensors else 0)] = 4
+        choice[:, 4] = choice[:, 0]
+        choice[rng.integers(configs), 4] = 3
+    return tables[choice[:, group], np.arange(tensors)].reshape(configs, nodes, 18)
+
+
 @given(
     seed=st.integers(0, 10**6),
-    configs=st.integers(1, 20),
+    configs=st.integers(1, 90),
     nodes=st.integers(0, 4),
-    chunk=st.integers(1, 2000),
+    chunk=st.integers(1, 3000),
+    tied=st.booleans(),
+    dtype=st.sampled_from(["<f4", "<f4", "<f8", ">f4", "<f2", "i1", ">i2", "<i8"]),
 )
-@settings(max_examples=40, deadline=None)
-def test_codes_stand_for_the_layouts_whatever_the_chunk(tmp_path_factory, seed, configs, nodes, chunk):
+@settings(max_examples=150, deadline=None)
+def test_choices_are_those_of_all_codes_whatever_the_chunk(
+    tmp_path_factory, seed, configs, nodes, chunk, tied, dtype
+):
     rng = np.random.default_rng(seed)
-    feat = random_layouts(rng, configs, nodes, 3).reshape(configs, nodes, 18).astype(np.float32)
-    path = write_npz(tmp_path_factory.mktemp("codes") / "x.npz", {"node_config_feat": feat})
-    layouts, codes = read_layout_codes(path, chunk)
+    layouts = tied_layouts(rng, configs, nodes) if tied else random_layouts(rng, configs, nodes, 3)
+    feat = layouts.reshape(configs, nodes, 18).astype(dtype)
+    if dtype == "<f4" and seed % 3 == 0:
+        feat[(feat == 0) & (rng.random(feat.shape) < 0.02)] = -0.0  # equal to 0, in other bits
+    path = write_npz(tmp_path_factory.mktemp("choices") / "x.npz", {"node_config_feat": feat})
+    layouts, choices = read_choices(path, chunk)
+    codes = choices.layout_codes()
     np.testing.assert_array_equal(layouts[codes].reshape(feat.shape), feat)
-    assert codes.shape == (configs, nodes, 3)
     assert (layouts[0] == -1).all()
-    assert len(np.unique(layouts, axis=0)) == len(layouts)
-    used = {tuple(layout) for layout in feat.reshape(-1, 6).astype(int).tolist()}
-    assert {tuple(layout) for layout in layouts.tolist()} == used | {(-1,) * 6}
+    used = {tuple(layout) for layout in feat.reshape(-1, 6).astype(int).tolist()} | {(-1,) * 6}
+    assert [tuple(layout) for layout in layouts.tolist()] == sorted(used, key=lambda row: row[::-1])
+    for name, wanted in vars(factorise(codes)).items():
+        np.testing.assert_array_equal(getattr(choices, name), wanted, err_msg=name)
+        assert getattr(choices, name).dtype == wanted.dtype
 
 
-@pytest.mark.parametrize(("distinct", "dtype"), [(255, np.uint8), (256, np.uint16), (1956, np.uint16)])
-def test_codes_are_as_small_as_the_number_of_layouts_allows(tmp_path, distinct, dtype):
+@pytest.mark.parametrize("options", [255, 256, 257, 700])
+def test_many_options_are_read(tmp_path, options):
+    """One node whose kernel goes through many layouts, its input through fewer: more than a table holds."""
     orders = [order for length in range(1, 7) for order in itertools.permutations(range(6), length)]
-    layouts = np.array([(*order, *[-1] * (6 - len(order))) for order in orders[:distinct]], np.float32)
-    rows = np.arange(-(-distinct // 3) * 3) % distinct  # and the all -1 layout, which is always there
-    feat = layouts[rows].reshape(-1, 1, 18)
-    layouts, codes = read_layout_codes(write_npz(tmp_path / "x.npz", {"node_config_feat": feat}), 1000)
-    assert (len(layouts), codes.dtype) == (distinct + 1, dtype)
-    np.testing.assert_array_equal(layouts[codes].reshape(feat.shape), feat)
+    layouts = np.array([(*order, *[-1] * (6 - len(order))) for order in orders[:options]], np.float32)
+    rows = np.arange(options + 50) % options
+    feat = np.concatenate([layouts[rows % 90], layouts[rows % 91], layouts[rows]], 1)[:, None]
+    for chunk_bytes in (1000, 1 << 20):
+        found, choices = read_choices(write_npz(tmp_path / "x.npz", {"node_config_feat": feat}), chunk_bytes)
+        np.testing.assert_array_equal(found[choices.layout_codes()].reshape(feat.shape), feat)
+        assert choices.values.dtype == (np.uint8 if options <= 256 else np.uint16)
+        assert choices.options.tolist() == [90, 91, options]
 
 
 def test_large_layouts_are_never_held_as_floats(tmp_path):
@@ -345,7 +393,8 @@ def test_large_layouts_are_never_held_as_floats(tmp_path):
     tracemalloc.stop()
     assert configs * nodes * 18 * 4 == 144_000_000
     assert peak < 60_000_000
-    np.testing.assert_array_equal(file.layouts[file.codes[-50:]].reshape(row.shape), row)
+    last = file.choices.layout_codes(slice(-50, None))
+    np.testing.assert_array_equal(file.layouts[last].reshape(row.shape), row)
 
 
 def read_or_refuse(path, kind):
@@ -367,6 +416,13 @@ def damaged(data):
         yield bytes(changed)
 
 
+def flat(file):
+    """The fields of a file, those of its choices among them."""
+    fields = dict(vars(file))
+    choices = fields.pop("choices")
+    return fields | (vars(choices) if choices else {})
+
+
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
 @pytest.mark.parametrize("kind", SCHEMA)
 def test_a_damaged_file_is_refused_or_read_right(tmp_path, kind, save):
@@ -380,8 +436,8 @@ def test_a_damaged_file_is_refused_or_read_right(tmp_path, kind, save):
         file = read_or_refuse(path, kind)
         outcomes.append(file is None)
         if file is not None:  # the zip's checksums cover no time stamp, for example
-            for field in dataclasses.fields(file):
-                np.testing.assert_array_equal(getattr(file, field.name), getattr(good, field.name))
+            for name, value in flat(file).items():
+                np.testing.assert_array_equal(value, flat(good)[name])
     assert 0.5 < np.mean(outcomes) < 1
 
 

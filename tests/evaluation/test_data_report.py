@@ -74,8 +74,8 @@ def test_programs_are_compared(config):
     assert list(programs["slowest"]) == sorted(programs["slowest"], reverse=True)
     for row in programs.to_dict("records"):
         file = data_report.read_program(config.replace(program=row["name"]))
-        distinct = {file.layouts[codes].tobytes() for codes in file.codes}
-        assert (row["distinct"], row["repeated"]) == (len(distinct), len(file.codes) - len(distinct))
+        distinct = {file.layouts[codes].tobytes() for codes in file.choices.layout_codes()}
+        assert (row["distinct"], row["repeated"]) == (len(distinct), len(file.choices) - len(distinct))
         assert row["repeated"] >= 1, "the made-up files repeat configurations"
         runtime = sorted(file.runtime)
         assert row["runtimes"] == len(set(runtime))

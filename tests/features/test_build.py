@@ -47,18 +47,18 @@ def rewritten(config, before):
 
 
 def graph_files(*names):
-    return {f"{name}{end}" for name in names for end in (".npz", ".codes.npy", ".config_feat.npy")}
+    return {f"{name}{end}" for name in names for end in (".npz", ".choices.npy", ".config_feat.npy")}
 
 
 def content(config):
     """All arrays of all graphs and both scalers, to compare two folders."""
     features = Features(config.folder)
-    arrays = {
-        (split, name, field): np.asarray(value)
-        for split in SPLITS
-        for name in features.names(split)
-        for field, value in vars(features.graph(split, name)).items()
-    }
+    arrays = {}
+    for split in SPLITS:
+        for name in features.names(split):
+            fields = dict(vars(features.graph(split, name)))
+            fields |= vars(fields.pop("choices"))
+            arrays |= {(split, name, field): np.asarray(value) for field, value in fields.items()}
     for name in ("node", "config"):
         for part, value in vars(features.scaler(name)).items():
             arrays[name, part] = value
@@ -99,7 +99,8 @@ def test_a_folder_holds_what_its_index_says(config):
         assert features.num_configs(row.split)[row.name] == len(label)
         if get_collection(config.collection).kind == "layout":
             feat = arrays["node_config_feat"]
-            np.testing.assert_array_equal(graph.expand(graph.layouts[graph.codes]).reshape(feat.shape), feat)
+            codes = graph.choices.layout_codes(graph.config_row)
+            np.testing.assert_array_equal(graph.layouts[codes].reshape(feat.shape), feat)
     assert features.manifest["settings"]["padding"] == -1 and features.manifest["graphs"] == 4
 
 
@@ -187,15 +188,15 @@ def test_a_changed_setting_redoes_every_graph(config):
 def test_a_new_file_is_added_and_a_removed_one_disappears(config):
     build_features(config)
     kind = get_collection(config.collection).kind
-    write_npz(data_path(config, "train", "c.codes"), competition_arrays(kind, seed=5))
+    write_npz(data_path(config, "train", "c.choices"), competition_arrays(kind, seed=5))
     data_path(config, "train", "a").unlink()
     (Path(config.folder) / "train" / ".b.npz.1.tmp.npz").touch()  # left by a killed writer
     before = stamps(config)
     index = build_features(config)
-    assert index["name"].tolist() == ["b", "c.codes", "v", "t"]
-    assert rewritten(config, before) == graph_files("train/c.codes")
+    assert index["name"].tolist() == ["b", "c.choices", "v", "t"]
+    assert rewritten(config, before) == graph_files("train/c.choices")
     assert {name for name in stamps(config) if "/" in name} == graph_files(
-        "train/b", "train/c.codes", "valid/v", "test/t"
+        "train/b", "train/c.choices", "valid/v", "test/t"
     )
 
 
@@ -285,12 +286,13 @@ def test_merging_matches_a_loop(structure, seed):
     again = np.random.default_rng(seed).integers(
         0, len(codes) // 2 + 1, len(codes)
     )  # some of them more than once
-    graph = make_graph((*rest, codes[again]), seed)
+    codes = codes[again]
+    graph = make_graph((*rest, codes), seed)
     if not len(graph.config_index):  # a kernel: configurations differ by their features
         graph = dataclasses.replace(graph, config_feat=graph.config_feat[again])
     groups = {}
     for config in range(graph.num_configs):
-        row = graph.codes[config] if len(graph.config_index) else graph.config_feat[config]
+        row = codes[config] if len(graph.config_index) else graph.config_feat[config]
         groups.setdefault(tuple(row.ravel().tolist()), []).append(config)
     merged = merge_duplicates(graph)
     assert merged.num_configs == len(groups)
@@ -300,7 +302,7 @@ def test_merging_matches_a_loop(structure, seed):
         np.testing.assert_array_equal(merged.config_row[members], row)
         assert merged.count[row] == len(members)
         assert merged.runtime[row] == pytest.approx(graph.runtime[members].mean())
-        np.testing.assert_array_equal(merged.codes[row], graph.codes[members[0]])
+        np.testing.assert_array_equal(merged.choices.layout_codes()[row], codes[members[0]])
         np.testing.assert_array_equal(merged.config_feat[row], graph.config_feat[members[0]])
 
 
@@ -315,9 +317,8 @@ def test_hops_decide_which_nodes_stay_and_nothing_else(tmp_path, hops):
     arrays = layout_arrays(seed=sum(b"a"))
     assert graph.num_nodes == {0: 3, 1: 10, -1: 10}[hops]  # the dots alone; with operands and users: all
     np.testing.assert_array_equal(graph.node_opcode[graph.config_index], 34)
-    np.testing.assert_array_equal(
-        graph.layouts[graph.codes].reshape(arrays["node_config_feat"].shape), arrays["node_config_feat"]
-    )
+    feat = arrays["node_config_feat"]
+    np.testing.assert_array_equal(graph.layouts[graph.choices.layout_codes()].reshape(feat.shape), feat)
     # features of a configuration do not depend on pruning
     whole = config.replace(folder=str(tmp_path / "w"), hops=-1)
     build_features(whole)

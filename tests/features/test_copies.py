@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from fastslow.competition.opcodes import CONVOLUTION, DOT, OPCODES, RESHAPE
 from fastslow.competition.reader import read_competition_file
+from fastslow.competition.tied_choices import factorise
 from fastslow.features.config_tensors import config_tensors
 from fastslow.features.copies import COPY_NAMES, ELEMENT_WISE, CopyPairs, copy_features, copy_pairs
 from helpers.hlo_message import Program, graph
@@ -119,8 +120,9 @@ def test_files_give_the_pairs_and_features_of_plain_loops(path):
     pairs, ids, tensors = pairs_of(*arrays, through=3)
     assert (ids == np.sort(file.node_config_ids)).all()
     assert as_set(pairs) == walk(*arrays, ids, tensors, through=3)
-    values, _ = copy_features(pairs, file.layouts, file.codes)
-    wanted = [reference(pairs, file.layouts, config) for config in file.codes[:10]]
+    codes = file.choices.layout_codes()
+    values, _ = copy_features(pairs, file.layouts, file.choices)
+    wanted = [reference(pairs, file.layouts, config) for config in codes[:10]]
     np.testing.assert_allclose(values[:10], wanted, rtol=1e-6)
 
 
@@ -177,7 +179,9 @@ def test_a_node_that_reads_one_tensor_twice_forms_two_pairs():
 def one(producer, consumer):
     """Features of one pair of 3 elements of 2 bytes under two layouts, given by position in LAYOUTS."""
     pairs = CopyPairs(*(np.array([value]) for value in (0, 1, 1, 3, 2)), np.arange(6)[None])
-    return copy_features(pairs, LAYOUTS, np.array([[[producer, 0, 0], [0, consumer, 0]]]))[0][0].tolist()
+    return copy_features(pairs, LAYOUTS, factorise(np.array([[[producer, 0, 0], [0, consumer, 0]]])))[0][
+        0
+    ].tolist()
 
 
 def test_only_layouts_that_are_given_and_differ_where_both_say_something_need_a_copy():
@@ -205,20 +209,18 @@ def random_pairs(rng, count):
 
 @given(st.integers(0, 10**6))
 @settings(max_examples=25, deadline=None)
-def test_features_are_those_of_plain_loops_whatever_the_order_and_the_chunks(seed):
+def test_features_are_those_of_plain_loops_whatever_the_order(seed):
     rng = np.random.default_rng(seed)
     pairs = random_pairs(rng, int(rng.integers(0, 20)))
     codes = rng.integers(0, len(LAYOUTS), (9, 6, 3)).astype(np.uint8)
     codes[7] = codes[1]
-    values, names = copy_features(pairs, LAYOUTS, codes)
+    values, names = copy_features(pairs, LAYOUTS, factorise(codes))
     assert names == list(COPY_NAMES)
     assert values.dtype == np.float32
     np.testing.assert_allclose(values, [reference(pairs, LAYOUTS, config) for config in codes], rtol=1e-6)
     assert (values[7] == values[1]).all()
-    for chunk_bytes in (1, 1000):
-        assert (copy_features(pairs, LAYOUTS, codes, chunk_bytes)[0] == values).all()
     order = rng.permutation(len(codes))
-    assert (copy_features(pairs, LAYOUTS, codes[order])[0] == values[order]).all()
+    assert (copy_features(pairs, LAYOUTS, factorise(codes[order]))[0] == values[order]).all()
 
 
 @given(st.integers(0, 10**6))
@@ -252,7 +254,7 @@ def test_a_transpose_renames_the_axes():
     layouts = np.array([[2, 0], [1, 0], [2, 1]], np.int8)
     layouts = np.pad(layouts, ((0, 0), (0, 4)), constant_values=-1)
     copied = [
-        copy_features(pairs, layouts, np.array([[[first, 0, 0], [0, second, 0]]]))[0][0, 0]
+        copy_features(pairs, layouts, factorise(np.array([[[first, 0, 0], [0, second, 0]]])))[0][0, 0]
         for first, second in ((0, 1), (0, 0), (1, 0), (2, 0))
     ]
     assert copied == [0, 1, 0, 1]  # the consumer's axes 1, 0 are the producer's 2, 0

@@ -46,7 +46,7 @@ def test_the_configurations_of_a_graph_fastest_first(config, name):
     assert image.shape == (len(heat.get_yticklabels()), graph.num_configs)
     if config.kind == "layout":
         order = np.argsort(graph.runtime, kind="stable")
-        codes = graph.codes[order].reshape(len(order), -1).T
+        codes = graph.choices.layout_codes(order).reshape(len(order), -1).T
         varying = codes[(codes != codes[:, :1]).any(1)]
         assert len(image) == len(varying)
         np.testing.assert_array_equal(image == 0, varying == 0)  # grey: left to the compiler

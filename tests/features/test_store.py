@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fastslow.competition.tied_choices import Choices
 from fastslow.core.errors import DataError
 from fastslow.features import store
 from fastslow.features.store import Features, Graph, is_written, read_graph, write_graph
@@ -30,15 +31,18 @@ def test_rows_are_expanded_to_the_file_and_taken_alone(graph):
     assert merged.expand(np.array([10, 11, 12, 13])).tolist() == [12, 10, 10, 11, 13, 12]
     assert (merged.count.tolist(), merged.config_ids.tolist()) == ([2, 1, 2, 1], [1, 3, 0, 4])
     part = merged.take(np.array([3, 1]))
-    np.testing.assert_array_equal(part.codes, graph.codes[[3, 1]])
+    np.testing.assert_array_equal(part.choices.layout_codes(), graph.choices.layout_codes([3, 1]))
     assert (part.config_row.tolist(), part.num_configs) == ([0, 1], 2)
     np.testing.assert_array_equal(part.file_runtime, graph.runtime[[3, 1]])
 
 
-def assert_equal(read: Graph, written: Graph):
+def assert_equal(read: Graph | Choices, written: Graph | Choices):
     for name, value in vars(written).items():
-        np.testing.assert_array_equal(getattr(read, name), value)
-        if name != "name":
+        if name == "choices":
+            assert_equal(read.choices, value)
+        else:
+            np.testing.assert_array_equal(getattr(read, name), value)
+        if isinstance(value, np.ndarray):
             assert getattr(read, name).dtype == value.dtype
 
 
@@ -46,8 +50,8 @@ def test_a_graph_comes_back_with_its_large_arrays_on_disk(tmp_path, graph):
     write_graph(tmp_path, "train", graph, "mark")
     read = read_graph(tmp_path, "train", "random")
     assert_equal(read, graph)
-    assert isinstance(read.codes, np.memmap) and isinstance(read.config_feat, np.memmap)
-    np.testing.assert_array_equal(read.codes[[3, 0]], graph.codes[[3, 0]])
+    assert isinstance(read.choices.values, np.memmap) and isinstance(read.config_feat.packed, np.memmap)
+    np.testing.assert_array_equal(read.choices.layout_codes([3, 0]), graph.choices.layout_codes([3, 0]))
     assert (read.num_nodes, read.num_configs) == (3, 4)
 
 
@@ -66,7 +70,7 @@ def test_only_what_has_the_mark_counts_as_written(tmp_path, graph):
     assert not is_written(tmp_path, "valid", "random", "mark")
 
 
-@pytest.mark.parametrize("file", ["random.npz", "random.codes.npy", "random.config_feat.npy"])
+@pytest.mark.parametrize("file", ["random.npz", "random.choices.npy", "random.config_feat.npy"])
 def test_a_lost_file_is_missed(tmp_path, graph, file):
     write_graph(tmp_path, "train", graph, "mark")
     (tmp_path / "train" / file).unlink()
@@ -75,7 +79,7 @@ def test_a_lost_file_is_missed(tmp_path, graph, file):
         read_graph(tmp_path, "train", "random")
 
 
-@pytest.mark.parametrize("file", ["random.npz", "random.codes.npy", "random.config_feat.npy"])
+@pytest.mark.parametrize("file", ["random.npz", "random.choices.npy", "random.config_feat.npy"])
 @pytest.mark.parametrize("length", [0, 50, 130])
 def test_a_truncated_file_is_refused(tmp_path, graph, file, length):
     write_graph(tmp_path, "train", graph, "mark")
@@ -87,10 +91,11 @@ def test_a_truncated_file_is_refused(tmp_path, graph, file, length):
         assert not is_written(tmp_path, "train", "random", "mark")
 
 
-@pytest.mark.parametrize("array", ["codes", "config_feat"])
+@pytest.mark.parametrize("array", ["choices", "config_feat"])
 def test_arrays_of_another_graph_are_refused(tmp_path, graph, array):
     write_graph(tmp_path, "train", graph, "mark")
-    np.save(tmp_path / "train" / f"random.{array}.npy", getattr(graph, array)[:3])
+    path = tmp_path / "train" / f"random.{array}.npy"
+    np.save(path, np.load(path)[:3])
     with pytest.raises(DataError, match="differ in length"):
         read_graph(tmp_path, "train", "random")
 
@@ -136,7 +141,7 @@ def test_a_finished_folder_tells_what_it_holds(folder, graph):
     assert [features.names(split) for split in ("train", "valid", "test")] == [["random"], ["nan"], ["1e5"]]
     assert features.num_configs("valid") == {"nan": 4}
     assert features.index["spread"].isna().tolist() == [False, False, True]
-    np.testing.assert_array_equal(features.graph("valid", "nan").codes, graph.codes)
+    assert_equal(features.graph("valid", "nan").choices, graph.choices)
     np.testing.assert_array_equal(features.labels("train")["random"], graph.runtime)
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from fastslow.competition.opcodes import CONVOLUTION, DOT, RESHAPE
 from fastslow.competition.reader import read_competition_file
+from fastslow.competition.tied_choices import factorise
 from fastslow.core.errors import ConfigError
 from fastslow.features.config_tensors import ConfigTensors, config_tensors
 from fastslow.features.violation import DEFAULT_LAYOUTS, VIOLATION_NAMES, violation_features
@@ -118,7 +119,7 @@ def reference(tensors, kinds, layouts, codes, default_layout):
 
 
 def assert_as_reference(tensors, kinds, layouts, codes, default_layout):
-    values, names = violation_features(tensors, kinds, layouts, codes, default_layout)
+    values, names = violation_features(tensors, kinds, layouts, factorise(codes), default_layout)
     wanted = [reference(tensors, kinds, layouts, config, default_layout) for config in codes]
     assert names == list(VIOLATION_NAMES) == list(wanted[0])
     assert values.dtype == np.float32
@@ -139,7 +140,7 @@ def test_files_as_plain_loops_count_them(path):
     tensors = config_tensors(file.node_feat, file.node_opcode, file.edge_index, file.node_config_ids)
     kinds = file.node_opcode[file.node_config_ids]
     for default_layout in DEFAULT_LAYOUTS:
-        assert_as_reference(tensors, kinds, file.layouts, file.codes[:6], default_layout)
+        assert_as_reference(tensors, kinds, file.layouts, file.choices.layout_codes(slice(6)), default_layout)
 
 
 LAYOUTS = np.array([pad6(order, -1) for order in ([], [0], [1, 0], [0, 1], [2, 0])], dtype=np.int8)
@@ -148,7 +149,7 @@ LAYOUTS = np.array([pad6(order, -1) for order in ([], [0], [1, 0], [0, 1], [2, 0
 def one(shapes, kinds, codes, name, default_layout="row_major"):
     """One feature of one configuration."""
     values, names = violation_features(
-        make_tensors(shapes), np.array(kinds), LAYOUTS, np.array([codes]), default_layout
+        make_tensors(shapes), np.array(kinds), LAYOUTS, factorise(np.array([codes])), default_layout
     )
     return values[0, names.index(name)]
 
@@ -198,30 +199,21 @@ def test_a_partial_layout_goes_on_in_row_major_order():
 
 @given(st.integers(0, 10**6))
 @settings(max_examples=15, deadline=None)
-def test_order_of_configurations_and_nodes_and_size_of_chunks_do_not_matter(seed):
+def test_the_order_of_configurations_and_nodes_does_not_matter(seed):
     rng = np.random.default_rng(seed)
     tensors, kinds, layouts, codes = random_case(seed, configs=12)
     codes[5] = codes[2]
-    values, _ = violation_features(tensors, kinds, layouts, codes)
+    values, _ = violation_features(tensors, kinds, layouts, factorise(codes))
     assert (values[5] == values[2]).all()
-    for chunk_bytes in (1, 1000, 2000):
-        assert (
-            violation_features(tensors, kinds, layouts, codes, chunk_bytes=chunk_bytes)[0] == values
-        ).all()
     configs, nodes = rng.permutation(len(codes)), rng.permutation(len(kinds))
-    assert (violation_features(tensors, kinds, layouts, codes[configs])[0] == values[configs]).all()
+    choices = factorise(codes[configs])
+    assert (violation_features(tensors, kinds, layouts, choices)[0] == values[configs]).all()
     moved = ConfigTensors(*(getattr(tensors, field.name)[nodes] for field in fields(tensors)))
-    assert (violation_features(moved, kinds[nodes], layouts, codes[:, nodes])[0] == values).all()
-
-
-def test_memory_mapped_codes_give_the_same(tmp_path):
-    tensors, kinds, layouts, codes = random_case(3)
-    np.save(tmp_path / "codes.npy", codes)
-    mapped = np.load(tmp_path / "codes.npy", mmap_mode="r")
-    values = violation_features(tensors, kinds, layouts, codes)[0]
-    assert (violation_features(tensors, kinds, layouts, mapped)[0] == values).all()
+    choices = factorise(codes[:, nodes])
+    assert (violation_features(moved, kinds[nodes], layouts, choices)[0] == values).all()
 
 
 def test_an_unknown_default_layout_is_refused_by_name():
     with pytest.raises(ConfigError, match="default_layout: 'column_major'"):
-        violation_features(*random_case(0), default_layout="column_major")
+        *case, codes = random_case(0)
+        violation_features(*case, factorise(codes), default_layout="column_major")

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, Program, get_collection
-from fastslow.competition.reader import read_competition_file, read_layout_codes
+from fastslow.competition.reader import read_choices, read_competition_file
 from fastslow.core.errors import DataError
 from fastslow.evaluation.predictions import check_predictions, read_predictions
 from fastslow.features.build import FeatureConfig, build_features, build_graph
@@ -33,12 +33,14 @@ def features_config(collection, **settings):
 
 
 @pytest.mark.parametrize("program", LAYOUT, ids=lambda p: p.id)
-def test_codes_stand_for_the_published_layouts(program):
-    layouts, codes = read_layout_codes(program.path)
+def test_choices_stand_for_the_published_layouts(program):
+    layouts, choices = read_choices(program.path)
     feat = np.load(program.path)["node_config_feat"]
     for start in range(0, len(feat), 100):
         part = slice(start, start + 100)
-        np.testing.assert_array_equal(layouts[codes[part]].reshape(feat[part].shape), feat[part])
+        np.testing.assert_array_equal(
+            layouts[choices.layout_codes(part)].reshape(feat[part].shape), feat[part]
+        )
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: f"{p.split}:{p.id}")
@@ -50,8 +52,11 @@ def test_features_of_every_file(program):
     assert np.isfinite(graph.config_feat).all() and np.isfinite(graph.node_feat).all()
     assert graph.count.sum() == len(file.runtime)
     assert len(graph.config_row) == len(graph.file_runtime) == len(file.runtime)
-    if file.codes is not None:
-        assert all((file.codes[i] == graph.codes[graph.config_row[i]]).all() for i in range(len(file.codes)))
+    if file.choices is not None:
+        for start in range(0, len(file.choices), 100):
+            part = slice(start, start + 100)
+            expanded = graph.choices.layout_codes(graph.config_row[part])
+            np.testing.assert_array_equal(file.choices.layout_codes(part), expanded)
     assert (graph.runtime > 0).all() == (program.split != "test")
     if program.collection.kind == "layout":
         kept = graph.node_opcode[graph.config_index]
@@ -68,10 +73,10 @@ def test_the_largest_graph_takes_little_memory():
     file = read_competition_file(program.path, "layout")
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    floats = file.codes.size * 6 * 4
+    floats = len(file.choices) * file.choices.group.size * 6 * 4
     assert (len(file.node_opcode), len(file.runtime)) == (21_918, 1_001)
     assert floats > 60_000_000
-    assert peak < file.node_feat.nbytes + file.codes.nbytes + 45_000_000
+    assert peak < file.node_feat.nbytes + file.choices.values.nbytes + 45_000_000
 
 
 def labelled_root(root, collection):
@@ -106,7 +111,7 @@ def test_a_network_learns_from_the_labelled_and_scores_the_test_files(tmp_path, 
     assert scores["test"].keys() == tests.keys()
     for name, path in tests.items():
         file = read_competition_file(path, collection.kind)
-        rows = file.codes if collection.kind == "layout" else file.config_feat
+        rows = file.choices.values if collection.kind == "layout" else file.config_feat
         distinct = len(np.unique(rows.reshape(len(rows), -1), axis=0))
         assert len(scores["test"][name]) == len(rows)
         assert (np.ptp(scores["test"][name]) > 1e-5) == (distinct > 1)

@@ -44,14 +44,8 @@ def brute_force_states(edge_index, num_nodes: int, config_index, codes, num_laye
 
 
 def state_table(states: States) -> np.ndarray:
-    """``(C, N)`` state of the last level that each pair has, from the pooling and the constant states."""
-    node_ids = states.levels[-1].node_ids
-    table = np.full((states.num_configs, states.num_nodes), -1)
-    pooling = states.pooling.tocoo()
-    table[pooling.row, node_ids[pooling.col]] = pooling.col
-    constant = np.arange(len(node_ids) - states.num_constant, len(node_ids))
-    table[:, node_ids[constant]] = constant
-    return table
+    """``(C, N)`` state of the last level that each pair has."""
+    return states.levels[-1].state(np.arange(states.num_nodes), np.arange(states.num_configs)[:, None])
 
 
 def mean_matrices(edge_index, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
@@ -114,7 +108,7 @@ def dense_input(graph: Graph, node_scaler: Scaler, configs, p: Parameters) -> tu
     tiling = np.zeros((len(configs), graph.num_nodes, 3, TILING_FEATURES))
     for c, config in enumerate(configs):
         for k, node in enumerate(graph.config_index):
-            for role, code in enumerate(graph.codes[config, k]):
+            for role, code in enumerate(graph.choices.layout_codes()[config, k]):
                 values[c, node, role] = graph.layouts[code]
                 tiling[c, node, role] = tiling_features(graph.tensor_sizes[k, role], graph.layouts[code])
     embed = p["layout.weight"]

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from fastslow.competition import node_columns
 from fastslow.competition.schema import LAYOUT_WIDTH, MAX_DIMENSION, NODE_FEATURES, ROLES
+from fastslow.competition.tied_choices import factorise
 from fastslow.features.scaling import Scaler, expand_node_features
 from fastslow.features.store import Graph
 
@@ -15,7 +16,8 @@ NUM_LAYOUTS = 3
 def structures(draw, min_nodes=1, max_nodes=7, max_configs=6):
     """(edge_index, N, config_index, codes): cycles, isolated nodes, K = 0 and C = 1 among them.
 
-    ``config_index`` is in any order, and few codes on few nodes make equal configurations likely.
+    ``config_index`` is in any order, and few codes on few nodes make equal configurations likely. In some all
+    tensors are free, in others most follow a few, under other codes.
     """
     num_nodes = draw(st.integers(min_nodes, max_nodes))
     pairs = [(u, v) for u in range(num_nodes) for v in range(num_nodes) if u != v]
@@ -25,12 +27,16 @@ def structures(draw, min_nodes=1, max_nodes=7, max_configs=6):
     num_configs = draw(st.integers(1, max_configs))
     code = st.integers(0, NUM_LAYOUTS - 1)
     size = num_configs * num_configurable * len(ROLES)
-    codes = draw(st.lists(code, min_size=size, max_size=size))
+    codes = np.array(draw(st.lists(code, min_size=size, max_size=size)), np.uint8)
+    codes = codes.reshape(num_configs, size // num_configs)
+    if size and draw(st.booleans()):
+        columns = np.arange(codes.shape[1])
+        codes = (codes[:, columns % draw(st.integers(1, 3))] + columns // 3) % NUM_LAYOUTS
     return (
         np.array(edges, np.int64).reshape(-1, 2),
         num_nodes,
         np.array(config_index, np.int64),
-        np.array(codes, np.uint8).reshape(num_configs, num_configurable, len(ROLES)),
+        codes.astype(np.uint8).reshape(num_configs, num_configurable, len(ROLES)),
     )
 
 
@@ -56,7 +62,7 @@ def make_graph(structure, seed: int = 0) -> Graph:
         tensor_bytes=rng.integers(1, 9, (len(config_index), len(ROLES))).astype(np.uint8),
         pairs=pairs,
         pair_axes=pair_axes,
-        codes=codes,
+        choices=factorise(codes),
         config_feat=rng.normal(size=(num_configs, 3)).astype(np.float32),
         runtime=(runtime := rng.integers(1, 9, num_configs).astype(np.float64)),
         config_row=np.arange(num_configs, dtype=np.int32),

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
+from fastslow.competition.tied_choices import factorise
 from fastslow.networks.config_states import build_states
 from fastslow.networks.graph_batch import PreparedGraph, message_edges
 from fastslow.networks.layers import ChannelAttention, CrossConfigAttention, SageConv, WeightedInstanceNorm
@@ -48,7 +49,8 @@ class Case:
         edge_index, num_nodes, config_index, codes = structure
         # PreparedGraph lets one configuration stand for all where nothing is configurable
         codes = codes if codes.shape[1] else codes[:1]
-        tables = [state_table(build_states(edge_index, num_nodes, config_index, codes, d)) for d in (1, 2)]
+        known = edge_index, num_nodes, config_index, factorise(codes)
+        tables = [state_table(build_states(*known, depth)) for depth in (1, 2)]
         self.below_table, self.table = (torch.from_numpy(table) for table in tables)
         generator = torch.Generator().manual_seed(seed)
         self.x = torch.randn((len(self.below.node_ids), WIDTH), generator=generator, requires_grad=True)

@@ -7,7 +7,7 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-import fastslow.networks.graph_batch
+from fastslow.competition.tied_choices import factorise
 from fastslow.networks.graph_batch import PreparedGraph, message_edges
 from fastslow.networks.head import Float64Linear, Head
 from helpers.dense_reference import dense_predictions
@@ -54,18 +54,14 @@ def test_predictions_and_gradients_equal_those_of_the_dense_network(network, gra
         torch.testing.assert_close(gradient, expected, rtol=0, atol=1e-4 * scale, msg=name)
 
 
-@given(networks, graphs, st.randoms(use_true_random=False), st.sampled_from([0, 2**21]))
+@given(networks, graphs, st.randoms(use_true_random=False))
 @settings(max_examples=30, deadline=None)
-def test_some_configurations_equal_the_dense_network_with_and_without_kept_states(
-    network, graph, random, kept
-):
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(fastslow.networks.graph_batch, "KEPT_PAIRS", kept)
-        prepared = PreparedGraph(graph, *make_scalers(graph))
-        for _ in range(2):
-            configs = np.array(random.sample(range(graph.num_configs), random.randint(1, graph.num_configs)))
-            value = network(prepared.batch(configs, network.num_layers))
-            close(value, dense_predictions(network, graph, *make_scalers(graph), configs), 1e-5)
+def test_some_configurations_equal_the_dense_network(network, graph, random):
+    prepared = PreparedGraph(graph, *make_scalers(graph))
+    for _ in range(2):
+        configs = np.array(random.sample(range(graph.num_configs), random.randint(1, graph.num_configs)))
+        value = network(prepared.batch(configs, network.num_layers))
+        close(value, dense_predictions(network, graph, *make_scalers(graph), configs), 1e-5)
 
 
 def kernel(num_configs=5):
@@ -120,7 +116,7 @@ def test_predictions_do_not_depend_on_the_order_of_edges_and_configurable_nodes(
         config_index=graph.config_index[rows],
         pairs=np.column_stack([number[producer], number[consumer], role]).astype(int),
         tensor_sizes=graph.tensor_sizes[rows],
-        codes=graph.codes[:, rows],
+        choices=factorise(graph.choices.layout_codes()[:, rows]),
     )
     close(predict(network, other), predict(network, graph), 1e-5)
 
@@ -129,9 +125,8 @@ def test_predictions_do_not_depend_on_the_order_of_edges_and_configurable_nodes(
 @settings(max_examples=30, deadline=None)
 def test_predictions_do_not_depend_on_the_numbering_of_layouts(network, graph):
     order = np.array([2, 0, 1])
-    other = replace(
-        graph, layouts=graph.layouts[order], codes=np.argsort(order).astype(np.uint8)[graph.codes]
-    )
+    choices = factorise(np.argsort(order)[graph.choices.layout_codes()])
+    other = replace(graph, layouts=graph.layouts[order], choices=choices)
     close(predict(network, other), predict(network, graph), 1e-5)
 
 
@@ -153,9 +148,9 @@ def test_repeating_the_whole_set_of_configurations_leaves_the_predictions(networ
 @settings(max_examples=30, deadline=None)
 def test_equal_configurations_are_predicted_alike(network, graph):
     assume(graph.num_configs > 1)
-    codes, config_feat = graph.codes.copy(), graph.config_feat.copy()
+    codes, config_feat = graph.choices.layout_codes(), graph.config_feat.copy()
     codes[-1], config_feat[-1] = codes[0], config_feat[0]
-    prediction = predict(network, replace(graph, codes=codes, config_feat=config_feat))
+    prediction = predict(network, replace(graph, choices=factorise(codes), config_feat=config_feat))
     close(prediction[-1], prediction[0], 1e-5)
 
 

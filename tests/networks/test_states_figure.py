@@ -11,7 +11,7 @@ from fastslow.networks.states_figure import plot_states
 def test_a_colour_per_state(features, depth):
     graph = features.graph("train", "a")
     figure = plot_states(graph, depth)
-    states = build_states(graph.edge_index, graph.num_nodes, graph.config_index, graph.codes, depth)
+    states = build_states(graph.edge_index, graph.num_nodes, graph.config_index, graph.choices, depth)
     assert len(figure.axes) == depth + 1
     for axes, level in zip(figure.axes, states.levels, strict=True):
         image = axes.images[0].get_array()
@@ -28,9 +28,10 @@ def test_a_colour_per_state(features, depth):
 def test_cells_of_one_colour_in_a_row_are_one_state(features):
     graph = features.graph("train", "b")
     axes = plot_states(graph).axes[1]
-    states = build_states(graph.edge_index, graph.num_nodes, graph.config_index, graph.codes, 1)
-    image, table = axes.images[0].get_array(), states.levels[1].table
-    for row, own in zip(np.unique(states.levels[1].node_ids[table[:, 0]]), table, strict=True):
-        together = (image[row][:, None] == image[row][None]).all(-1)
-        order = np.lexsort(states.levels[0].table[::-1])
-        np.testing.assert_array_equal(together, own[order][:, None] == own[order][None])
+    states = build_states(graph.edge_index, graph.num_nodes, graph.config_index, graph.choices, 1)
+    image, nodes = axes.images[0].get_array(), np.arange(graph.num_nodes)[:, None]
+    tables = [level.state(nodes, np.arange(graph.num_configs)) for level in states.levels]
+    order = np.lexsort(tables[0][::-1])
+    for row, own in zip(image, tables[1][:, order], strict=True):
+        together = (row[:, None] == row[None]).all(-1)
+        np.testing.assert_array_equal(together, own[:, None] == own[None])

@@ -74,7 +74,10 @@ def test_train_graphs_of_every_collection_are_trained_on(folder):
     assert dataset.trainable() == [f"{c.slug}/{name}" for c, name in wanted]
     for collection, name in wanted:
         graph = dataset.graph("train", f"{collection.slug}/{name}").graph
-        assert np.array_equal(graph.codes, features_of(folder, collection).graph("train", name).codes)
+        assert np.array_equal(
+            graph.choices.layout_codes(),
+            features_of(folder, collection).graph("train", name).choices.layout_codes(),
+        )
 
 
 def script_valid(monkeypatch, scores):

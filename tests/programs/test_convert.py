@@ -67,9 +67,10 @@ def test_the_file_is_one_of_the_competition(source, tmp_path):
     names = [i.opcode for i in conversion.module.computations[0].instructions]
     assert file.node_opcode.tolist() == [OPCODES[name] for name in names]
     assert file.node_config_ids.tolist() == [i for i, name in enumerate(names) if name in ("dot", "reshape")]
-    assert file.codes.shape == (64, 9, 3) and not file.runtime.any()
-    assert (file.layouts[file.codes[0]] == -1).all(), "the compiler's own choice comes first"
-    assert len(np.unique(file.codes.reshape(64, -1), axis=0)) == 64
+    codes = file.choices.layout_codes()
+    assert codes.shape == (64, 9, 3) and not file.runtime.any()
+    assert (file.layouts[codes[0]] == -1).all(), "the compiler's own choice comes first"
+    assert len(np.unique(codes.reshape(64, -1), axis=0)) == 64
 
 
 def test_the_features_of_the_file_can_be_built(source, tmp_path):
@@ -182,7 +183,7 @@ def test_measured_runs_of_the_file(tmp_path):
     conversion = convert(settings(source, tmp_path, configs=0))
     file = read_competition_file(conversion.npz, "layout", labelled=True)
     assert file.runtime.tolist() == [500, 300] and file.node_config_ids.tolist() == [2, 3]
-    assert file.layouts[file.codes[1, 0, 0]].tolist() == [1, 0, -1, -1, -1, -1]
+    assert file.layouts[file.choices.layout_codes()[1, 0, 0]].tolist() == [1, 0, -1, -1, -1, -1]
     assert summarise(conversion)["labels"] == "measured runtime, ns"
     assert not convert(settings(source, tmp_path)).arrays["config_runtime"].any()
 

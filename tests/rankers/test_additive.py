@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
+from fastslow.competition.group_sets import Classes
 from fastslow.competition.metrics import collection_score
+from fastslow.competition.tied_choices import factorise
 from fastslow.core.errors import ConfigError, DataError
 from fastslow.core.settings import PROJECT
 from fastslow.evaluation.predictions import read_predictions
@@ -54,9 +56,14 @@ def cost(values):
     return np.sin(np.nan_to_num(values.astype(np.float64), nan=0.5) @ np.arange(1, values.shape[1] + 1))
 
 
+def state_matrix(found):
+    """``(C, S)``, 1 where a configuration has a state."""
+    return found.classes.picks().toarray()[:, found.class_index]
+
+
 def state_sums(graph):
     found = additive_rows(graph)
-    return found.picks @ cost(found.rows)
+    return found.sum(cost(found.rows))
 
 
 def dense_sums(graph):
@@ -76,9 +83,9 @@ def dense_sums(graph):
 def part_codes(graph, part, config):
     """Layouts of a node or, beyond them, of the two sides of a pair."""
     if part < len(graph.config_index):
-        return graph.codes[config, part]
+        return graph.choices.layout_codes()[config, part]
     producer, consumer, role = graph.pairs[part - len(graph.config_index)]
-    return graph.codes[config, [producer, consumer], [0, role]]
+    return graph.choices.layout_codes()[config, [producer, consumer], [0, role]]
 
 
 def state_row(graph, part, config, other):
@@ -89,7 +96,7 @@ def state_row(graph, part, config, other):
         for number in range(len(graph.config_index) + len(graph.pairs))
         if not np.array_equal(part_codes(graph, number, config), part_codes(graph, number, other))
     ]
-    own = two.rows[two.picks[[0]].indices]  # in the order of nodes, then pairs
+    own = two.rows[state_matrix(two)[0] > 0]  # in the order of nodes, then pairs
     return own[[differing.index(part)]]
 
 
@@ -99,11 +106,11 @@ def toy(sizes, seed=0, noise=0.0):
     parts, runtimes = [], []
     for size in sizes:
         rows = rng.random((60, 3), np.float32)
-        index = rng.integers(0, 6, (size, 10)) + 6 * np.arange(10)
-        starts = np.arange(size + 1) * 10
-        picks = sparse.csr_array((np.ones(10 * size), index.ravel(), starts), shape=(size, 60))
-        parts.append(AdditiveRows(rows, picks, ["a", "b", "c"]))
-        runtimes.append(np.exp(picks @ (rows[:, 0] * rows[:, 2]) + noise * rng.normal(size=size)))
+        index = rng.integers(0, 6, (10, size)) + 6 * np.arange(10)[:, None]
+        count = np.bincount(index.ravel(), minlength=60)
+        classes = Classes(index, np.arange(11) * 6, np.zeros(60, int), count)
+        parts.append(AdditiveRows(rows, rng.permutation(60), classes, ["a", "b", "c"]))
+        runtimes.append(np.exp(parts[-1].sum(rows[:, 0] * rows[:, 2]) + noise * rng.normal(size=size)))
     return Problem([f"g{i}" for i in range(len(sizes))], parts, runtimes)
 
 
@@ -129,7 +136,7 @@ def test_the_sum_over_states_is_that_over_every_node_pair_and_configuration(grap
 @settings(max_examples=60, deadline=None)
 def test_every_state_is_there_once_and_varies(graph):
     found = additive_rows(graph)
-    share = np.asarray(found.picks.sum(0))
+    share = state_matrix(found).sum(0)
     assert (share >= 1).all() and (share < max(graph.num_configs, 1)).all()
     assert found.rows.shape == (len(share), len(found.columns)) and found.rows.dtype == np.float32
     assert not np.isinf(found.rows).any() and len(set(found.columns)) == len(found.columns)
@@ -155,14 +162,26 @@ def test_predictions_know_neither_order_nor_frequency_of_configurations(graph, s
     np.testing.assert_array_equal(additive_rows(graph, drawn).rows, additive_rows(graph).rows)
 
 
-@given(graphs)
-@settings(max_examples=60, deadline=None)
-def test_states_that_all_share_add_the_same_to_every_prediction(graph):
-    every, varying = additive_rows(graph, shared=True), additive_rows(graph)
-    parts = len(graph.config_index) + len(graph.pairs)
-    assert (every.picks.sum(1) == parts).all() and every.picks.nnz == parts * graph.num_configs
-    difference = every.picks @ cost(every.rows) - varying.picks @ cost(varying.rows)
+@given(graphs, st.integers(0, 100))
+@settings(max_examples=30, deadline=None)
+def test_states_that_all_share_are_left_out_and_add_the_same_to_every_prediction(graph, seed):
+    some = np.random.default_rng(seed).integers(0, graph.num_configs, 1 + seed % 3)
+    difference = state_sums(graph)[some] - state_sums(with_configs(graph, some))
     np.testing.assert_allclose(difference, difference[0], atol=1e-6)
+
+
+@given(st.integers(0, 1000))
+@settings(max_examples=20, deadline=None)
+def test_sums_and_counts_are_those_of_the_matrix_of_states(seed):
+    problem, rng = toy([7, 12, 5], seed), np.random.default_rng(seed)
+    matrix = sparse.block_diag([state_matrix(part) for part in problem.parts]).toarray()
+    costs, values, leaves = rng.normal(size=180), rng.normal(size=24), rng.integers(0, 4, 180)
+    np.testing.assert_allclose(problem.sum(costs), matrix @ costs)
+    np.testing.assert_allclose(problem.gather(values), matrix.T @ values)
+    counts = problem.centred(matrix @ (leaves[:, None] == np.arange(4)))
+    np.testing.assert_allclose(count_leaves(problem, leaves, 4), counts, atol=1e-12)
+    parts = np.concatenate([part.sum(costs[:60]) for part in problem.parts])
+    np.testing.assert_allclose(parts, problem.sum(np.tile(costs[:60], 3)))
 
 
 def test_graphs_without_pairs_have_the_same_columns():
@@ -186,7 +205,7 @@ def test_every_column_is_in_the_data_dictionary():
 def test_the_gradient_is_the_numerical_one():
     problem = toy([7, 12, 5])
     target, costs = targets(problem), np.random.default_rng(1).normal(size=180)
-    residual = target - problem.centred(problem.picks @ costs)
+    residual = target - problem.centred(problem.sum(costs))
     found = gradient(problem, residual)
     step = 1e-5 * np.eye(len(costs))
     numerical = [
@@ -256,9 +275,8 @@ def test_a_run_is_a_member_for_the_ensemble(features, tmp_path):
     booster = lightgbm.Booster(model_file=tmp_path / "model.txt")
     assert manifest["valid"]["weights"] == f"{booster.num_trees()} rounds"
     graph, read_back = features.graph("test", "t"), Fitted(booster, booster.num_trees(), [])
-    for chunk_bytes in (1 << 28, 1):
-        predicted = graph.expand(predict_graph(read_back, graph, chunk_bytes))
-        np.testing.assert_array_equal(predictions["test"]["t"], predicted)
+    predicted = graph.expand(predict_graph(read_back, graph))
+    np.testing.assert_array_equal(predictions["test"]["t"], predicted)
     gain = pd.read_csv(tmp_path / "importance.csv")
     assert sorted(gain["column"]) == sorted(additive_rows(graph).columns) and gain["gain"][0] > 0
     made = (tmp_path / "predictions.npz").stat().st_mtime_ns
@@ -291,7 +309,7 @@ def test_features_of_tile_are_refused(tmp_path):
 
 def test_train_graphs_without_different_layouts_are_refused(features, tmp_path, monkeypatch):
     graph = features.graph("train", "a")
-    equal = replace(graph, codes=np.zeros_like(graph.codes))
+    equal = replace(graph, choices=factorise(np.zeros_like(graph.choices.layout_codes())))
     monkeypatch.setattr(Features, "graph", lambda *_: equal)
     with pytest.raises(DataError, match="no train graph with different layouts"):
         additive_train.fit(run_config(features, tmp_path), features, {}, "title")

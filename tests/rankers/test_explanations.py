@@ -62,7 +62,7 @@ def test_layout_effects_against_plain_means(explanation):
     for row in effects.itertuples():
         node = graph.config_index.tolist().index(row.node)
         role = ("output", "input", "kernel").index(row.tensor)
-        layouts = graph.layouts[graph.expand(graph.codes)[:, node, role]]
+        layouts = graph.layouts[graph.expand(graph.choices.layout_codes())[:, node, role]]
         wanted = [-1] * 6 if row.layout == "default" else [int(a) for a in row.layout.split(",")]
         has = np.array([[a for a in layout if a >= 0] == [a for a in wanted if a >= 0] for layout in layouts])
         assert row.configs == has.sum()

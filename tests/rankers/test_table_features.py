@@ -35,6 +35,7 @@ def few_configs(graph, chosen):
 
 def assert_as_pandas(graph):
     values, names = physical_sums(graph)
+    np.testing.assert_array_equal(physical_sums(graph, chunk_bytes=1)[0], values)
     wanted = ranker_pandas.physical_sums(graph, ranker_pandas.sum_distinct)
     assert set(wanted) <= set(names) and len(set(names)) == len(names)
     wanted = wanted.reindex(columns=names, fill_value=0.0)
@@ -120,7 +121,7 @@ def test_the_largest_nodes_tell_their_layouts():
     sizes = np.where(graph.tensor_sizes > 0, graph.tensor_sizes, 1).astype(float).prod(2)
     sizes = (sizes * (graph.tensor_sizes[..., 0] > 0) * graph.tensor_bytes).sum(1)
     node = int(np.argmax(sizes))
-    layouts = graph.layouts[graph.codes[:, node, 0]]
+    layouts = graph.layouts[graph.choices.layout_codes()[:, node, 0]]
     np.testing.assert_array_equal(values[:, names.index("node_0_output_minor_axis")], layouts[:, 0])
     np.testing.assert_array_equal(values[:, names.index("node_0_output_second_minor_axis")], layouts[:, 1])
     many, _ = largest_node_features(graph, 500)

@@ -1,7 +1,7 @@
 """Reading one npz file of the competition: every key is checked, large arrays are never held as float32.
 
 A layout file's ``node_config_feat`` exceeds 1 GB as float32, so it is streamed out of the zip member in
-chunks of configurations and becomes one small code per tensor layout.
+chunks of configurations and becomes one small number per group of tied tensors.
 """
 
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fastslow.competition.choice_stream import BASE, WEIGHTS, ChoiceFinder, Patterns, layouts_of
 from fastslow.competition.node_columns import SHAPE
 from fastslow.competition.opcodes import OPCODES
 from fastslow.competition.schema import (
@@ -20,15 +21,13 @@ from fastslow.competition.schema import (
     SCHEMA,
     check_schema,
 )
+from fastslow.competition.tied_choices import Choices
 from fastslow.core.errors import DataError
 from fastslow.core.files import digest
-from fastslow.core.npz_io import CHUNK_BYTES, read_arrays, read_checksums, read_headers, stream_rows
+from fastslow.core.npz_io import read_arrays, read_checksums, read_headers, stream_rows
 
 _MINUS_ONE = "A competition file pads lists with 0; -1 is written by the feature step (features.padding=-1)"
 _UNLABELLED = "A train or valid file needs positive runtimes: is this a test file?"
-_BASE = MAX_DIMENSION + 2  # values of an entry of a layout, -1 to 5
-_WEIGHTS = _BASE ** np.arange(LAYOUT_WIDTH, dtype=np.int32)
-"""A layout's number: its entries + 1 as digits of base 7, so that the all -1 layout has number 0."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +42,8 @@ class CompetitionFile:
         runtime: ``(C,)`` int64, nanoseconds (sample: compiler-estimated cycles); 0 in test files.
         node_config_ids: ``(K,)`` int64, layout only.
         layouts: ``(L, 6)`` int8, the distinct minor-to-major layouts of this file, layout only.
-        codes: ``(C, K, 3)`` uint8 or uint16, position in ``layouts`` of the output, input and kernel
-            layout of each configurable node, layout only.
+        choices: The C configurations as tied choices of the output, input and kernel layouts of the K
+            configurable nodes, as positions in ``layouts``, layout only.
         config_feat: ``(C, 24)`` float32, tile only.
         normalizers: ``(C,)`` int64, 1 or more, unit of ``runtime``, tile only.
     """
@@ -56,7 +55,7 @@ class CompetitionFile:
     runtime: np.ndarray
     node_config_ids: np.ndarray | None = None
     layouts: np.ndarray | None = None
-    codes: np.ndarray | None = None
+    choices: Choices | None = None
     config_feat: np.ndarray | None = None
     normalizers: np.ndarray | None = None
 
@@ -101,9 +100,12 @@ def read_competition_file(path: Path, kind: str, labelled: bool = False) -> Comp
             config_feat=arrays["config_feat"].astype(np.float32, copy=False),
             normalizers=arrays["config_runtime_normalizers"].astype(np.int64, copy=False),
         )
-    layouts, codes = read_layout_codes(path)
+    layouts, choices = read_choices(path)
     return CompetitionFile(
-        **common, node_config_ids=arrays["node_config_ids"].astype(np.int64), layouts=layouts, codes=codes
+        **common,
+        node_config_ids=arrays["node_config_ids"].astype(np.int64),
+        layouts=layouts,
+        choices=choices,
     )
 
 
@@ -145,43 +147,49 @@ def _refuse(path, key, array, bad, wanted, remedy=REMEDY, first_row=0) -> None:
         raise DataError(path, f"{key}{position} is {value}, {wanted} wanted", remedy)
 
 
-def read_layout_codes(path: Path, chunk_bytes: int = CHUNK_BYTES) -> tuple[np.ndarray, np.ndarray]:
-    """Stream ``node_config_feat`` of a layout file into one code per tensor layout.
+def read_choices(path: Path, chunk_bytes: int = 1 << 20) -> tuple[np.ndarray, Choices]:
+    """Stream ``node_config_feat`` of a layout file into tied choices.
 
     Args:
         path: A layout npz file.
-        chunk_bytes: Bytes of the array held at a time.
+        chunk_bytes: Bytes of the array held at a time; small enough to stay in the processor's cache.
 
     Returns:
         ``layouts`` (L, 6) int8, the distinct minor-to-major vectors with -1 padding; row 0 is the
-        all -1 layout (the compiler decides), present even where unused. ``codes`` (C, K, 3) uint8 or,
-        above 256 layouts, uint16.
+        all -1 layout (the compiler decides), present even where unused. The choices of all configurations;
+        codes are positions in ``layouts``.
 
     Raises:
         DataError: A value is not a whole number from -1 to 5, or a layout names an axis twice.
     """
-    number_to_code = np.full(_BASE**LAYOUT_WIDTH, -1, np.int32)
-    number_to_code[0] = 0
-    numbers, parts, start = [0], [], 0
+    finder = patterns = None
+    start = 0
     for chunk in stream_rows(path, "node_config_feat", chunk_bytes):
-        values = _layout_values(path, chunk, start)
-        number = (values + 1) @ _WEIGHTS
-        seen = np.zeros(len(number_to_code), bool)
-        seen[number] = True
-        new = np.flatnonzero(seen & (number_to_code < 0))
-        _refuse_repeated_axes(path, new, number, start)
-        number_to_code[new] = len(numbers) + np.arange(len(new))
-        numbers.extend(new.tolist())
-        parts.append(number_to_code[number].astype(np.uint16))  # fewer than 14,000 layouts repeat no axis
+        finder = finder or ChoiceFinder(chunk.shape[1])
+        values = patterns.match(chunk) if patterns else None
+        if values is None:
+            values, new = finder.explain(_layout_numbers(path, chunk, start))
+            patterns = None if new or not chunk.size else Patterns(finder, chunk.dtype)
+        finder.add(values)
         start += len(chunk)
-    codes = np.concatenate(parts)
-    layouts = _layouts_of(np.array(numbers))
-    return layouts, codes.astype(np.uint8) if len(layouts) <= 256 else codes
+    return finder.finish()
 
 
-def _layouts_of(numbers: np.ndarray) -> np.ndarray:
-    """(n, 6) int8 layouts of these numbers."""
-    return (numbers[:, None] // _WEIGHTS % _BASE - 1).astype(np.int8)
+def _layout_numbers(path: Path, chunk: np.ndarray, first_row: int) -> np.ndarray:
+    """Check some rows of ``node_config_feat`` and number the layouts of their tensors, (rows, 3 K) int32."""
+    with np.errstate(over="ignore"):  # too large a value is found by the comparisons
+        values = chunk.astype(np.float32, copy=False).reshape(-1, LAYOUT_WIDTH)
+    in_range = values.min(initial=0) >= -1 and values.max(initial=0) <= MAX_DIMENSION
+    if not (in_range and np.array_equal(np.rint(values).reshape(chunk.shape), chunk)):
+        bad = ~((chunk >= -1) & (chunk <= MAX_DIMENSION) & (chunk == np.rint(chunk)))
+        wanted = f"a whole number from -1 to {MAX_DIMENSION}"
+        _refuse(path, "node_config_feat", chunk, bad, wanted, first_row=first_row)
+    number = (values @ WEIGHTS.astype(np.float32) + WEIGHTS.sum()).astype(np.int32)  # exact: below 2**24
+    number = number.reshape(len(chunk), chunk.shape[1], len(ROLES))
+    seen = np.zeros(BASE**LAYOUT_WIDTH, bool)
+    seen[number] = True
+    _refuse_repeated_axes(path, np.flatnonzero(seen), number, first_row)
+    return number.reshape(len(chunk), -1)
 
 
 def _refuse_repeated_axes(path: Path, distinct: np.ndarray, number: np.ndarray, first_row: int) -> None:
@@ -189,29 +197,18 @@ def _refuse_repeated_axes(path: Path, distinct: np.ndarray, number: np.ndarray, 
 
     Args:
         path: The file, for the message.
-        distinct: Numbers of layouts not checked before.
+        distinct: Numbers of the layouts that occur.
         number: (rows, K, 3) numbers of the layouts of each tensor.
         first_row: Position of the first of these rows in the file.
     """
-    ascending = np.sort(_layouts_of(distinct), axis=1)
+    ascending = np.sort(layouts_of(distinct), axis=1)
     repeats = ((ascending[:, 1:] == ascending[:, :-1]) & (ascending[:, 1:] >= 0)).any(1)
     if repeats.any():
         row, node, role = np.argwhere(np.isin(number, distinct[repeats]))[0].tolist()
-        layout = _layouts_of(number[row, node, role, None])[0].tolist()
+        layout = layouts_of(number[row, node, role, None])[0].tolist()
         entry = next(i for i, axis in enumerate(layout) if axis >= 0 and axis in layout[:i])
         position = [first_row + row, node, role * LAYOUT_WIDTH + entry]
         problem = (
             f"node_config_feat{position} is {layout[entry]}, an axis that its layout {layout} names twice"
         )
         raise DataError(path, problem, REMEDY)
-
-
-def _layout_values(path: Path, chunk: np.ndarray, first_row: int) -> np.ndarray:
-    """Some rows of ``node_config_feat`` as whole numbers, (rows, K, 3, 6) int8."""
-    with np.errstate(invalid="ignore"):  # NaN, or too large for int8: found by the comparison
-        values = chunk.astype(np.int8)
-    if not (np.array_equal(values, chunk) and (values >= -1).all() and (values <= MAX_DIMENSION).all()):
-        bad = ~((chunk >= -1) & (chunk <= MAX_DIMENSION) & (chunk == np.rint(chunk)))
-        wanted = f"a whole number from -1 to {MAX_DIMENSION}"
-        _refuse(path, "node_config_feat", chunk, bad, wanted, first_row=first_row)
-    return values.reshape(*chunk.shape[:2], len(ROLES), LAYOUT_WIDTH)

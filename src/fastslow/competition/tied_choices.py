@@ -6,6 +6,7 @@ configuration is one choice per group. The real files have 17 to 55 groups where
 tensors, so what depends on the layouts of a group alone is computed once per option of the group.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -57,6 +58,19 @@ class Choices:
         nodes, roles = np.indices(self.group.shape)
         return self.codes[nodes, roles, self.values[rows][:, self.group]]
 
+    def node_codes(self, rows: np.ndarray, nodes: np.ndarray) -> np.ndarray:
+        """Return the layout codes of one node under one configuration each.
+
+        Args:
+            rows: ``(n,)`` positions of configurations.
+            nodes: ``(n,)`` positions of configurable nodes, 0 to K - 1.
+
+        Returns:
+            ``(n, 3)`` uint16.
+        """
+        option = self.values[np.asarray(rows)[:, None], self.group[nodes]]
+        return self.codes[np.asarray(nodes)[:, None], np.arange(len(ROLES)), option]
+
     def partition(self, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Divide the configurations into classes that agree on some groups.
 
@@ -67,12 +81,30 @@ class Choices:
             ``(C,)`` int32 class of each configuration, and ``(P,)`` int64 the first configuration of each
             class. Classes are numbered in lexicographic order of the options, groups in ascending order.
         """
-        index, first = np.zeros(len(self), np.int64), np.zeros(min(1, len(self)), np.int64)
-        for group in np.unique(groups):
-            if self.options[group] > 1:
-                key = index * self.options[group] + self.values[:, group]
-                _, first, index = np.unique(key, return_index=True, return_inverse=True)
+        first, index = distinct_rows((self.values[:, group] for group in np.unique(groups)), len(self))
         return index.astype(np.int32), first
+
+
+def distinct_rows(columns: Iterable[np.ndarray], num_rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Find the distinct rows of a table of whole numbers, without sorting rows as such.
+
+    Args:
+        columns: Columns ``(num_rows,)`` of whole numbers from 0; none at all make all rows equal.
+        num_rows: Number of rows.
+
+    Returns:
+        ``(D,)`` first row of each kind, kinds in lexicographic order, and ``(num_rows,)`` kind of each row,
+        both int64.
+    """
+    key, kinds = np.zeros(num_rows, np.int64), 1  # a row as one number, as far as it fits in 63 bits
+    for column in columns:
+        width = int(column.max(initial=0)) + 1
+        if kinds * width > np.iinfo(np.int64).max:
+            distinct, key = np.unique(key, return_inverse=True)
+            kinds = len(distinct)
+        if width > 1:
+            key, kinds = key * width + column, kinds * width
+    return np.unique(key, return_index=True, return_inverse=True)[1:]
 
 
 def factorise(codes: np.ndarray) -> Choices:
@@ -104,6 +136,6 @@ def factorise(codes: np.ndarray) -> Choices:
     return Choices(
         values=patterns.astype(np.uint8 if options.max(initial=1) <= 256 else np.uint16),
         group=group.reshape(num_nodes, len(ROLES)).astype(np.int32),
-        codes=table.reshape(num_nodes, len(ROLES), -1),
+        codes=table.reshape(num_nodes, len(ROLES), table.shape[1]),
         options=options.astype(np.int32),
     )

@@ -74,10 +74,11 @@ def describe_configuration(program: CompetitionFile, configuration: int) -> pd.D
     """
     ids = program.node_config_ids
     tensors = config_tensors(program.node_feat, program.node_opcode, program.edge_index, ids)
+    (codes,) = program.choices.layout_codes([configuration])
     rows = []
     for position, role in np.argwhere(tensors.known):
         sizes = tensors.dims[position, role, : tensors.rank[position, role]]
-        layout = program.layouts[program.codes[configuration, position, role]]
+        layout = program.layouts[codes[position, role]]
         order = layout[layout >= 0].tolist()
         rows.append(
             {
@@ -119,7 +120,7 @@ def compare_programs(config: DataReportConfig) -> pd.DataFrame:
     rows = []
     for program in progress(_programs(config)[: config.max_programs], desc="runtimes", unit="file"):
         file = read_competition_file(program.path, "layout", labelled=True)
-        distinct = len({codes.tobytes() for codes in file.codes})
+        distinct = len(file.choices.partition(file.choices.varying)[1])
         relative = file.runtime / file.runtime.min()
         rows.append(
             {

@@ -1,6 +1,5 @@
 """Feature building: from competition npz files to the store, one folder per collection."""
 
-import hashlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pandas as pd
 
 from fastslow.competition.catalog import SPLITS, TEST, TRAIN, Program
 from fastslow.competition.reader import CompetitionFile, read_competition_file
+from fastslow.competition.tied_choices import distinct_rows, factorise
 from fastslow.core.files import atomic_path, digest
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
@@ -21,7 +21,16 @@ from fastslow.features.list_padding import pad
 from fastslow.features.protobuf import ExactGraph, read_exact_graph
 from fastslow.features.pruning import prune
 from fastslow.features.scaling import Scaler, expand_node_features, write_scalers
-from fastslow.features.store import INDEX, SCALERS, Features, Graph, is_written, read_graph, write_graph
+from fastslow.features.store import (
+    INDEX,
+    SCALERS,
+    Features,
+    Graph,
+    graph_name,
+    is_written,
+    read_graph,
+    write_graph,
+)
 from fastslow.features.tile_bounds import tile_features
 from fastslow.features.violation import violation_features
 
@@ -38,16 +47,16 @@ def merge_duplicates(graph: Graph) -> Graph:
 
     Returns:
         The graph with one row for each distinct configuration, in order of first occurrence. Identical means
-        equal layout codes (layout) or equal features (tile).
+        equal choices (layout) or equal features (tile).
     """
-    rows = graph.codes if len(graph.config_index) else graph.config_feat
-    # digests are compared in place of rows, whose bytes (3 K) are too many to sort in a large graph
-    digests = [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in rows]
-    group, _ = pd.factorize(np.array(digests, object))
+    columns = graph.choices.values.T
+    if not len(graph.config_index):
+        columns = [np.unique(column, return_inverse=True)[1] for column in graph.config_feat.T]
+    group, _ = pd.factorize(distinct_rows(columns, graph.num_configs)[1])
     _, kept, count = np.unique(group, return_index=True, return_counts=True)
     return replace(
         graph,
-        codes=graph.codes[kept],
+        choices=graph.choices.take(kept),
         config_feat=graph.config_feat[kept],
         runtime=np.bincount(group, graph.runtime) / count,
         config_row=group.astype(np.int32),
@@ -61,9 +70,10 @@ def _layout_graph(
     operands = exact and exact.operands
     tensors = config_tensors(file.node_feat, file.node_opcode, file.edge_index, ids, operands)
     kinds = file.node_opcode[ids]
-    violation, names = violation_features(tensors, kinds, file.layouts, file.codes, config.default_layout)
+    choices = file.choices
+    violation, names = violation_features(tensors, kinds, file.layouts, choices, config.default_layout)
     pairs = copy_pairs(file.node_feat, file.node_opcode, file.edge_index, ids, tensors, config.copies_through)
-    copies, copy_names = copy_features(pairs, file.layouts, file.codes)
+    copies, copy_names = copy_features(pairs, file.layouts, choices)
     kept = prune(file.edge_index, len(file.node_opcode), ids, config.hops, config.direction)
     graph = Graph(
         name=program.name,
@@ -76,7 +86,7 @@ def _layout_graph(
         pairs=np.stack([pairs.producer_index, pairs.consumer_index, pairs.consumer_role], 1).astype(np.int32),
         pair_axes=pairs.axes.astype(np.int8),
         layouts=file.layouts,
-        codes=file.codes,
+        choices=choices,
         config_feat=np.concatenate([violation, copies], 1),
         runtime=file.runtime.astype(np.float64),
         config_row=np.arange(len(file.runtime), dtype=np.int32),
@@ -105,7 +115,7 @@ def _tile_graph(
         pairs=np.zeros((0, 3), np.int32),
         pair_axes=np.zeros((0, 6), np.int8),
         layouts=np.full((1, 6), -1, np.int8),
-        codes=np.zeros((num_configs, 0, 3), np.uint8),
+        choices=factorise(np.zeros((num_configs, 0, 3), np.uint8)),
         config_feat=values,
         runtime=runtime,
         config_row=np.arange(num_configs, dtype=np.int32),
@@ -133,8 +143,12 @@ def build_graph(program: Program, config: FeatureConfig) -> tuple[Graph, list[st
     Raises:
         DataError: The file is broken (the message names the key), or its protobuf is of another program.
     """
-    labelled = program.split != TEST
-    file = read_competition_file(program.path, program.collection.kind, labelled)
+    file = read_competition_file(program.path, program.collection.kind, program.split != TEST)
+    return build_graph_of(program, file, config)
+
+
+def build_graph_of(program: Program, file: CompetitionFile, config: FeatureConfig) -> tuple[Graph, list[str]]:
+    """Build the features of one program from its file, already read, see :func:`build_graph`."""
     build = _layout_graph if program.collection.kind == "layout" else _tile_graph
     protobuf = config.protobuf(program)
     exact = read_exact_graph(protobuf, file) if protobuf else None
@@ -194,8 +208,7 @@ def _drop_foreign_graphs(folder: Path, programs: list[Program]) -> None:
     known = {(p.split, p.name) for p in programs}
     for split in SPLITS:
         for path in (folder / split).glob("*.np[yz]"):
-            name = path.name.removesuffix(".npz").removesuffix(".codes.npy").removesuffix(".config_feat.npy")
-            if (split, name) not in known:
+            if (split, graph_name(path)) not in known:
                 path.unlink()
 
 

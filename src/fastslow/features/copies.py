@@ -16,7 +16,9 @@ from fastslow.competition import node_columns
 from fastslow.competition.opcodes import OPCODES
 from fastslow.competition.schema import LAYOUT_WIDTH
 from fastslow.competition.tensors import num_elements
-from fastslow.features.config_tensors import ConfigTensors, config_chunks
+from fastslow.competition.tied_choices import Choices
+from fastslow.features.choice_sums import choice_sums
+from fastslow.features.config_tensors import ConfigTensors
 
 _ELEMENT_WISE = """
 abs add and atan2 bitcast-convert cbrt ceil clamp compare complex convert copy cosine count-leading-zeros
@@ -184,9 +186,7 @@ def disagreements(layouts: np.ndarray, axes: np.ndarray) -> np.ndarray:
     return ((producer != mapped) & (producer >= 0) & (mapped >= 0)).any(3)
 
 
-def copy_features(
-    pairs: CopyPairs, layouts: np.ndarray, codes: np.ndarray, chunk_bytes: int = 1 << 27
-) -> tuple[np.ndarray, list[str]]:
+def copy_features(pairs: CopyPairs, layouts: np.ndarray, choices: Choices) -> tuple[np.ndarray, list[str]]:
     """Compute the features of every configuration's copies.
 
     A pair needs a copy where both layouts are given and differ in an entry that both name (a layout may name
@@ -195,8 +195,7 @@ def copy_features(
     Args:
         pairs: The P pairs of a program.
         layouts: (L, 6) distinct layouts, minor to major, -1 padded; all -1 leaves the layout to the compiler.
-        codes: (C, K, 3) index into ``layouts`` of every tensor; may be memory-mapped, read in chunks.
-        chunk_bytes: Working memory for one chunk of configurations; changes no value.
+        choices: The C configurations; codes are positions in ``layouts``.
 
     Returns:
         (C, 5) float32 features, 0 where there is no pair, and their names (``COPY_NAMES``).
@@ -204,16 +203,16 @@ def copy_features(
     given = np.asarray(layouts)[:, 0] >= 0
     ways, way = np.unique(pairs.axes, axis=0, return_inverse=True)
     disagree = disagreements(layouts, ways)
-    copied = np.zeros((len(codes), 3))
-    both, half = np.zeros(len(codes)), np.zeros(len(codes))
-    for chunk in config_chunks(len(codes), 24 * len(pairs.elements), chunk_bytes):
-        block = codes[chunk]
-        producer = block[:, pairs.producer_index, 0]
-        consumer = block[:, pairs.consumer_index, pairs.consumer_role]
-        copied[chunk] = disagree[way.ravel(), producer, consumer].astype(np.float64) @ pairs.weights
-        both[chunk] = (given[producer] & given[consumer]).sum(1)
-        half[chunk] = (given[producer] ^ given[consumer]).sum(1)
-    count, elements, size = copied.T
-    share = np.divide(count, both, out=np.zeros(len(codes)), where=both > 0)
+
+    def terms(pair: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        producer, consumer = codes.T
+        copied = disagree[way.ravel()[pair], producer, consumer][:, None] * pairs.weights[pair]
+        both, half = given[producer] & given[consumer], given[producer] ^ given[consumer]
+        return np.column_stack([copied, both, half])
+
+    nodes = np.stack([pairs.producer_index, pairs.consumer_index], 1)
+    roles = np.stack([np.zeros_like(pairs.consumer_role), pairs.consumer_role], 1)
+    count, elements, size, both, half = choice_sums(choices, nodes, roles, terms).T
+    share = np.divide(count, both, out=np.zeros(len(choices)), where=both > 0)
     values = np.stack([count, np.log1p(elements), np.log1p(size), share, half], axis=1)
     return values.astype(np.float32), list(COPY_NAMES)

@@ -112,7 +112,7 @@ def _first(varying: np.ndarray) -> np.ndarray:
 
 def _draw_layouts(axes: Axes, graph: Graph, order: np.ndarray, _: list[str]) -> None:
     """Draw layouts, coloured by how common they are; the rarest share the last colour."""
-    codes = np.asarray(graph.codes)[order].reshape(len(order), -1).T  # (K * 3, C)
+    codes = graph.choices.layout_codes(order).reshape(len(order), -1).T  # (K * 3, C)
     varying = _first((codes != codes[:, :1]).any(1))
     common, place = np.unique(codes[varying], return_inverse=True)
     is_default = (graph.layouts[common] < 0).all(1)

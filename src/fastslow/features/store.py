@@ -1,9 +1,9 @@
 """The store of built features, which training and inference read.
 
-A graph is one ``<name>.npz`` of small arrays beside two plain ``.npy`` files that are memory-mapped, so any
-subset of configurations is read without the rest. The store has one row per *distinct* configuration; models
-compute these, and :meth:`Graph.expand` repeats their predictions for every configuration of the competition
-file.
+A graph is one ``<name>.npz`` of small arrays beside two plain ``.npy`` files that are memory-mapped, choices
+and packed features of the configurations, so any subset of configurations is read without the rest. The store
+has one row per *distinct* configuration; models compute these, and :meth:`Graph.expand` repeats their
+predictions for every configuration of the competition file.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -13,15 +13,17 @@ import numpy as np
 import pandas as pd
 
 from fastslow.competition.catalog import TEST, TRAIN, Collection, get_collection
+from fastslow.competition.tied_choices import Choices
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path
 from fastslow.core.npz_io import read_arrays, readable, write_arrays
+from fastslow.features.packed_columns import PackedColumns
 from fastslow.features.scaling import Scaler, read_scaler
 
 INDEX = "graphs.csv"
 SCALERS = "scalers.npz"
-_MAPPED = ("codes", "config_feat")
+_MAPPED = ("choices", "config_feat")
 _AGAIN = "Delete the features folder and run the feature notebook again"
 
 
@@ -47,8 +49,9 @@ class Graph:
         pair_axes: ``(P, 6)`` int8, the producer's axis that each axis of the consumer's tensor is (tile:
             none).
         layouts: ``(L, 6)`` int8, distinct minor-to-major layouts, row 0 all -1 (tile: that row only).
-        codes: ``(C, K, 3)`` uint8 or uint16, position in ``layouts`` of output, input and kernel layout.
+        choices: The configurations as tied choices: each tensor's position in ``layouts``.
         config_feat: ``(C, V)`` float32, features of a configuration as a whole; see ``features/README.md``.
+            Of a graph that was read from the store, rows are unpacked when they are indexed.
         runtime: ``(C,)`` float64, the training label: nanoseconds (layout; cycles in the sample competition)
             or runtime over normalizer (tile), the mean over identical configurations; 0 in test.
         config_row: ``(C_file,)`` int32, row, 0 to C - 1, of each configuration of the competition file,
@@ -66,8 +69,8 @@ class Graph:
     pairs: np.ndarray
     pair_axes: np.ndarray
     layouts: np.ndarray
-    codes: np.ndarray
-    config_feat: np.ndarray
+    choices: Choices
+    config_feat: np.ndarray | PackedColumns
     runtime: np.ndarray
     config_row: np.ndarray
     file_runtime: np.ndarray
@@ -111,15 +114,32 @@ class Graph:
         """
         runtime = self.runtime[rows]
         own_row = np.arange(len(runtime), dtype=np.int32)
-        parts = {"codes": self.codes[rows], "config_feat": self.config_feat[rows], "runtime": runtime}
-        return replace(self, **parts, config_row=own_row, file_runtime=runtime)
+        return replace(
+            self,
+            choices=self.choices.take(rows),
+            config_feat=self.config_feat[rows],
+            runtime=runtime,
+            config_row=own_row,
+            file_runtime=runtime,
+        )
 
 
 _SMALL = tuple(f.name for f in fields(Graph) if f.name not in ("name", *_MAPPED))
+_CHOICES = tuple(f.name for f in fields(Choices) if f.name != "values")
+_COLUMNS = ("values", "sizes")  # of PackedColumns
+_TABLES = (*(f"choices_{key}" for key in _CHOICES), *(f"config_feat_{key}" for key in _COLUMNS))
 
 
 def _path(folder: Path, split: str, name: str, array: str | None = None) -> Path:
     return Path(folder) / split / (f"{name}.{array}.npy" if array else f"{name}.npz")
+
+
+def graph_name(path: Path) -> str:
+    """Return the name of the graph that a file of the store is part of."""
+    for array in _MAPPED:
+        if path.name.endswith(f".{array}.npy"):
+            return path.name.removesuffix(f".{array}.npy")
+    return path.name.removesuffix(".npz")
 
 
 def write_graph(folder: Path, split: str, graph: Graph, fingerprint: str) -> None:
@@ -132,13 +152,16 @@ def write_graph(folder: Path, split: str, graph: Graph, fingerprint: str) -> Non
         fingerprint: Digest of what the graph was made from, see :func:`is_written`.
     """
     _path(folder, split, graph.name).unlink(missing_ok=True)
-    for array in _MAPPED:
+    columns = PackedColumns.pack(graph.config_feat)
+    for array, values in zip(_MAPPED, (graph.choices.values, columns.packed), strict=True):
         with (
             atomic_path(_path(folder, split, graph.name, array)) as temporary,
             open(temporary, "wb") as handle,
         ):
-            np.save(handle, np.ascontiguousarray(getattr(graph, array)))
+            np.save(handle, np.ascontiguousarray(values))
     small = {key: getattr(graph, key) for key in _SMALL}
+    tables = [getattr(graph.choices, key) for key in _CHOICES] + [getattr(columns, key) for key in _COLUMNS]
+    small |= dict(zip(_TABLES, tables, strict=True))
     write_arrays(_path(folder, split, graph.name), {"fingerprint": np.array(fingerprint), **small})
 
 
@@ -154,7 +177,7 @@ def is_written(folder: Path, split: str, name: str, fingerprint: str) -> bool:
 
 
 def read_graph(folder: Path, split: str, name: str) -> Graph:
-    """Read one graph; ``codes`` and ``config_feat`` stay on disk, memory-mapped.
+    """Read one graph; ``choices.values`` and ``config_feat`` stay on disk, memory-mapped.
 
     Args:
         folder: Features folder of a collection.
@@ -165,13 +188,16 @@ def read_graph(folder: Path, split: str, name: str) -> Graph:
         DataError: A file is missing, or the files do not belong together.
     """
     path = _path(folder, split, name)
-    arrays = read_arrays(path, _SMALL, _AGAIN)
+    arrays = read_arrays(path, [*_SMALL, *_TABLES], _AGAIN)
+    tables = [arrays.pop(key) for key in _TABLES]
     for array in _MAPPED:
         mapped = _path(folder, split, name, array)
         with readable(mapped, _AGAIN):
             arrays[array] = np.load(mapped, mmap_mode="r", allow_pickle=False)
-    if len(arrays["codes"]) != len(arrays["runtime"]) or len(arrays["config_feat"]) != len(arrays["runtime"]):
-        raise DataError(path, "codes, config_feat and runtime differ in length", _AGAIN)
+    if any(len(arrays[array]) != len(arrays["runtime"]) for array in _MAPPED):
+        raise DataError(path, f"{' and '.join(_MAPPED)} and runtime differ in length", _AGAIN)
+    arrays["choices"] = Choices(arrays["choices"], *tables[: len(_CHOICES)])
+    arrays["config_feat"] = PackedColumns(arrays["config_feat"], *tables[len(_CHOICES) :])
     return Graph(name=name, **arrays)
 
 

@@ -10,13 +10,16 @@ it has only one layout (never a violation); a scalar and a tensor of unknown sha
 whose layout names an axis that it does not have: then the shape found is not the tensor's own.
 """
 
+import functools
+
 import numpy as np
-from scipy import sparse
 
 from fastslow.competition.opcodes import CONVOLUTION, DOT, RESHAPE
 from fastslow.competition.schema import ROLES
+from fastslow.competition.tied_choices import Choices
 from fastslow.core.errors import ConfigError
-from fastslow.features.config_tensors import ConfigTensors, config_chunks
+from fastslow.features.choice_sums import choice_sums
+from fastslow.features.config_tensors import ConfigTensors
 from fastslow.features.tpu_tiling import LANES, tile
 
 DEFAULT_LAYOUTS = ("row_major", "leave_out")
@@ -62,9 +65,8 @@ def violation_features(
     tensors: ConfigTensors,
     kinds: np.ndarray,
     layouts: np.ndarray,
-    codes: np.ndarray,
+    choices: Choices,
     default_layout: str = "row_major",
-    chunk_bytes: int = 1 << 27,
 ) -> tuple[np.ndarray, list[str]]:
     """Compute the violation ratio and its refinements for every configuration.
 
@@ -73,10 +75,9 @@ def violation_features(
         kinds: (K,) opcode ids of these nodes.
         layouts: (L, 6) distinct layouts, minor to major, -1 padded; all -1 leaves the layout to the compiler.
             A layout of fewer axes than the tensor is completed by the others in row-major order.
-        codes: (C, K, 3) index into ``layouts`` of every tensor; may be memory-mapped, read in chunks.
+        choices: The C configurations; codes are positions in ``layouts``.
         default_layout: ``row_major`` counts a tensor left to the compiler as row-major; ``leave_out`` counts
             it in ``default_share`` only.
-        chunk_bytes: Working memory for one chunk of configurations; changes no value.
 
     Returns:
         (C, V) float32 features, 0 where no tensor is counted, and their V names (``VIOLATION_NAMES``).
@@ -94,14 +95,18 @@ def violation_features(
         # One row of terms per distinct (shape, layout), shared by the many tensors of one shape.
         rows = np.column_stack([tensors.dims[nodes, role], tensors.element_bytes[nodes, role]])
         shapes, shape_index = np.unique(rows, axis=0, return_inverse=True)
-        table = _terms(shapes[:, :6], shapes[:, 6], np.asarray(layouts, dtype=np.int64), default_layout)
-        first_row = (shape_index.ravel() * len(layouts)).astype(np.int32)
-        sums.append(_sum_rows(table.reshape(-1, len(_TERMS)), first_row, codes, nodes, role, chunk_bytes))
-    return _features(np.stack(sums)), list(VIOLATION_NAMES)
+        table = terms_of_shapes(shapes[:, :6], shapes[:, 6], np.asarray(layouts, np.int64), default_layout)
+        terms = functools.partial(_look_up, table, shape_index.ravel())
+        sums.append(choice_sums(choices, nodes[:, None], np.full((len(nodes), 1), role), terms))
+    return features_of_sums(sums), list(VIOLATION_NAMES)
 
 
-def _terms(dims, element_bytes, layouts, default_layout) -> np.ndarray:
-    """Terms of a tensor of each shape (S, 6) under each layout (L, 6): (S, L, terms) float64."""
+def terms_of_shapes(dims, element_bytes, layouts, default_layout) -> np.ndarray:
+    """Return the terms of a tensor of each shape ``(S, 6)`` under each layout ``(L, 6)``.
+
+    Returns:
+        ``(S, L, terms)`` float64, whole numbers; what a configuration's columns are made of, once summed.
+    """
     tiling = tile(dims[:, None], layouts[None])
     counted = tiling.fits & ~(tiling.is_default & (default_layout == "leave_out"))
     terms = {
@@ -120,24 +125,22 @@ def _terms(dims, element_bytes, layouts, default_layout) -> np.ndarray:
     return np.stack([terms[name] for name in _TERMS], axis=2).astype(np.float64)
 
 
-def _sum_rows(table, first_row, codes, nodes, role, chunk_bytes) -> np.ndarray:
-    """Sum over nodes of ``table[first_row + code]`` for every configuration: (C, terms) float64."""
-    sums = np.zeros((len(codes), table.shape[1]))
-    for chunk in config_chunks(len(codes), 32 * len(nodes), chunk_bytes):
-        rows = first_row + codes[chunk][:, nodes, role]
-        starts = np.arange(len(rows) + 1, dtype=np.int32) * np.int32(len(nodes))
-        picks = sparse.csr_array((np.ones(rows.size), rows.ravel(), starts), shape=(len(rows), len(table)))
-        sums[chunk] = picks @ table
-    return sums
+def _look_up(table, shape_index, items, codes) -> np.ndarray:
+    """Terms of tensors (R,) under layouts (R, 1), from the terms of their shapes: (R, terms)."""
+    return table[shape_index[items], codes[:, 0]]
 
 
-def _features(cell_sums: np.ndarray) -> np.ndarray:
-    """Columns of ``VIOLATION_NAMES`` from the sums of each cell, (cells, C, terms): (C, V) float32."""
-    total = cell_sums.sum(0)
+def features_of_sums(cell_sums: list[np.ndarray]) -> np.ndarray:
+    """Return the columns of ``VIOLATION_NAMES`` ``(C, V)`` float32 from the sums of each cell.
+
+    Args:
+        cell_sums: For each cell ``(C, terms)`` of :func:`terms_of_shapes`, summed over its tensors.
+    """
+    total = sum(cell_sums)
     columns = [_ratio(total, name) for name in _RATIOS]
     columns.append(np.log1p(total[:, _TERMS.index("padded_bytes")]))
     columns += [_ratio(sums, name) for sums in cell_sums for name in _CELL_RATIOS]
-    return np.stack(columns, axis=1).astype(np.float32)
+    return np.stack(columns, axis=1, dtype=np.float32, casting="same_kind")
 
 
 def _ratio(sums: np.ndarray, name: str) -> np.ndarray:

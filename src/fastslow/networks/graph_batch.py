@@ -12,14 +12,11 @@ from fastslow.competition.schema import LAYOUT_WIDTH, ROLES
 from fastslow.features.scaling import Scaler, expand_node_features
 from fastslow.features.store import Graph
 from fastslow.features.tpu_tiling import TILING_FEATURES, tiling_features
-from fastslow.networks.config_states import States, build_states, select_states
+from fastslow.networks.config_states import Level, Reach, States
 from fastslow.networks.layers import LevelTensors
 from fastslow.networks.sparse import SparseOperator, moved_fields
 
 NOT_CONFIGURABLE = -2
-# graphs of at most so many (node, configuration) pairs keep their states for the next batch: 4 bytes per pair
-# and level
-KEPT_PAIRS = 2**20
 
 
 @dataclass(frozen=True)
@@ -34,7 +31,7 @@ class Batch:
             0, shifted by 2 (-2, not configurable, becomes 0).
         state_tiling: ``(S_0, 24)`` float32, how these three tensors fill the TPU's 8 x 128 tiles.
         levels: The states of levels 0 to ``num_layers``.
-        pooling: ``(C, S)`` operator that sums the varying states of the last level.
+        pooling: ``(C, S)`` operator that sums the states of the last level over nodes.
         config_feat: ``(C, V)`` float32, scaled features of the configuration as a whole.
     """
 
@@ -86,25 +83,22 @@ class PreparedGraph:
         self.opcode = torch.from_numpy(graph.node_opcode.astype(np.int64))
         self.config_scaler = config_scaler
         self.edge_index = message_edges(graph) if pair_edges else graph.edge_index
-        self._states: dict[int, States] = {}  # of all configurations, by num_layers
+        self._reach: dict[int, Reach] = {}  # by num_layers
+        self._row = np.full(graph.num_nodes, -1)  # position in config_index of each node
+        self._row[graph.config_index] = np.arange(len(graph.config_index))
+        # of every tensor under every option of its group
+        layouts = graph.layouts[graph.choices.codes]
+        self._layouts = layouts.astype(np.int64)
+        self._tiling = tiling_features(graph.tensor_sizes[:, :, None], layouts)
 
     def states(self, configs: np.ndarray, num_layers: int) -> States:
-        """Return the states of the graph under some of its configurations.
-
-        For a subset, the states of all configurations are built once, kept and selected from, unless the
-        graph is too large (``KEPT_PAIRS``).
-        """
-        size = self.graph.num_nodes * self.graph.num_configs
-        if len(configs) >= self.graph.num_configs or size > KEPT_PAIRS:
-            return self._build_states(configs, num_layers)
-        if num_layers not in self._states:
-            self._states[num_layers] = self._build_states(np.arange(self.graph.num_configs), num_layers)
-        return select_states(self._states[num_layers], configs)
-
-    def _build_states(self, configs: np.ndarray, num_layers: int) -> States:
+        """Return the states of the graph under some of its configurations."""
         graph = self.graph
-        codes = np.asarray(graph.codes[configs])
-        return build_states(self.edge_index, graph.num_nodes, graph.config_index, codes, num_layers)
+        if num_layers not in self._reach:
+            self._reach[num_layers] = Reach(
+                self.edge_index, graph.num_nodes, graph.config_index, graph.choices, num_layers
+            )
+        return self._reach[num_layers].states(np.asarray(graph.choices.values[configs]))
 
     def batch(self, configs: np.ndarray, num_layers: int) -> Batch:
         """Return the graph under some of its configurations.
@@ -122,38 +116,36 @@ class PreparedGraph:
             self.numeric,
             self.node_layout,
             self.opcode,
-            *_state_features(states, graph, varying),
-            [_level_tensors(states, level) for level in range(num_layers + 1)],
-            SparseOperator(states.pooling),
+            *self._state_features(states.levels[0], varying),
+            [_level_tensors(level, states.num_configs) for level in states.levels],
+            SparseOperator(*states.levels[-1].pooling()),
             torch.from_numpy(config_feat),
         )
 
+    def _state_features(self, level: Level, configs: np.ndarray) -> tuple[Tensor, Tensor]:
+        """Return layouts shifted by 2, and tiling, of the configured tensors of each state of level 0."""
+        values = np.full((len(level), len(ROLES), LAYOUT_WIDTH), NOT_CONFIGURABLE, np.int64)
+        tiling = np.zeros((len(level), len(ROLES), TILING_FEATURES), np.float32)
+        rows = self._row[level.node_ids]
+        configurable = rows >= 0
+        row, choices = rows[configurable, None], self.graph.choices
+        config = configs[level.config[configurable], None]
+        option = row, np.arange(len(ROLES)), choices.values[config, choices.group[row[:, 0]]]
+        values[configurable], tiling[configurable] = self._layouts[option], self._tiling[option]
+        return tuple(torch.from_numpy(array.reshape(len(level), -1)) for array in (values + 2, tiling))
 
-def _state_features(states: States, graph: Graph, configs: np.ndarray) -> tuple[Tensor, Tensor]:
-    """Return layouts shifted by 2, and tiling, of the configured tensors of each state of level 0."""
-    num_states = len(states.config_row)
-    values = np.full((num_states, len(ROLES), LAYOUT_WIDTH), NOT_CONFIGURABLE, np.int64)
-    tiling = np.zeros((num_states, len(ROLES), TILING_FEATURES), np.float32)
-    configurable = states.config_row >= 0
-    rows = states.config_row[configurable]
-    layouts = graph.layouts[graph.codes[configs[states.state_config[configurable]], rows]]
-    values[configurable] = layouts
-    tiling[configurable] = tiling_features(graph.tensor_sizes[rows], layouts)
-    return tuple(torch.from_numpy(array.reshape(num_states, -1)) for array in (values + 2, tiling))
 
-
-def _level_tensors(states: States, number: int) -> LevelTensors:
-    level = states.levels[number]
-    size = len(level.node_ids)
-    weight = level.multiplicity / states.num_configs
-    per_node = sparse.csr_matrix((weight, (level.node_ids, np.arange(size))), shape=(states.num_nodes, size))
+def _level_tensors(level: Level, num_configs: int) -> LevelTensors:
+    num_nodes, weight = len(level.set_index), level.multiplicity / num_configs
+    shape = (num_nodes, len(level))
+    per_node = sparse.csr_matrix((weight, np.arange(len(level)), level.start), shape=shape)
     return LevelTensors(
-        states.num_nodes,
-        states.num_configs,
+        num_nodes,
+        num_configs,
         torch.from_numpy(level.node_ids),
-        torch.from_numpy((weight / states.num_nodes).astype(np.float32)[:, None]),
+        torch.from_numpy((weight / num_nodes).astype(np.float32)[:, None]),
         SparseOperator(per_node),
-        torch.from_numpy(level.own),
+        None if level.own is None else torch.from_numpy(level.own),
         None if level.operands is None else SparseOperator(level.operands),
         None if level.users is None else SparseOperator(level.users),
     )

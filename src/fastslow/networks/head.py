@@ -98,7 +98,7 @@ class Head(nn.Module):
 
         Args:
             x: ``(S, D)`` states of the last level.
-            pooling: ``(C, S)`` sum over the varying states of each configuration.
+            pooling: ``(C, S)`` sum over the states of each configuration.
             level: The last level.
             config_feat: ``(C, V)`` scaled configuration features.
             complete: Returns a statistic of the whole configuration set.

@@ -27,7 +27,7 @@ class LevelTensors:
         share: ``(S, 1)`` share of the graph's (node, configuration) pairs that have the state; sums to 1.
         per_node: ``(N, S)`` mean over the configurations of each node: its states weighted by multiplicity /
             C.
-        own: ``(S,)`` the node's state one level below.
+        own: ``(S,)`` the node's state one level below; None at level 0.
         operands: ``(S, S_below)`` mean over operand states; None at level 0.
         users: ``(S, S_below)`` mean over user states; None at level 0.
     """
@@ -37,7 +37,7 @@ class LevelTensors:
     node_ids: Tensor
     share: Tensor
     per_node: SparseOperator
-    own: Tensor
+    own: Tensor | None
     operands: SparseOperator | None
     users: SparseOperator | None
 
@@ -188,7 +188,7 @@ class NodeSum(nn.Module):
 
         Args:
             x: ``(S, D)`` states of a level.
-            pooling: ``(C, S)`` operator that sums the varying states of each configuration.
+            pooling: ``(C, S)`` operator that sums the states of each configuration over nodes.
             level: The level.
         """
         mean = level.per_node @ x

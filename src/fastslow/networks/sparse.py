@@ -62,29 +62,32 @@ class SparseOperator:
     """A constant sparse matrix for ``operator @ x``, differentiable in ``x``.
 
     Args:
-        matrix: ``(rows, columns)`` CSR; its values are converted to float32.
+        factors: CSR matrices whose product it is, ``(rows, ...)`` to ``(..., columns)``; usually one. The
+            product is not formed. Values are converted to float32.
 
     Shapes:
         - **input:** :math:`(columns, D)`
         - **output:** :math:`(rows, D)`, float32
     """
 
-    def __init__(self, matrix: sparse.csr_matrix):
-        self.shape = matrix.shape
-        self._forward = _Csr.of(matrix)
-        self._backward = _Csr.of(matrix.T.tocsr())
+    def __init__(self, *factors: sparse.csr_matrix):
+        self.shape = (factors[0].shape[0], factors[-1].shape[1])
+        self._factors = [(_Csr.of(factor), _Csr.of(factor.T.tocsr())) for factor in factors]
 
     def to(self, device: torch.device) -> "SparseOperator":
         """Return the operator on a device."""
         moved = object.__new__(SparseOperator)
         moved.shape = self.shape
-        moved._forward, moved._backward = self._forward.to(device), self._backward.to(device)
+        moved._factors = [tuple(side.to(device) for side in sides) for sides in self._factors]
         return moved
 
     def __matmul__(self, x: Tensor) -> Tensor:
         """Return ``matrix @ x`` in float32, also under autocast."""
         with torch.autocast(x.device.type, enabled=False):
-            return _SparseMatmul.apply(x.float(), self._forward, self._backward)
+            x = x.float()
+            for forward, backward in reversed(self._factors):
+                x = _SparseMatmul.apply(x, forward, backward)
+            return x
 
 
 def moved_fields(record, device: torch.device) -> dict:

@@ -26,16 +26,15 @@ def plot_states(graph: Graph, depth: int = 1) -> Figure:
         graph: A layout graph.
         depth: Last level shown: the number of message-passing layers, 0 or more.
     """
-    codes = np.asarray(graph.codes)
-    states = build_states(graph.edge_index, graph.num_nodes, graph.config_index, codes, depth)
-    order = np.lexsort(states.levels[0].table[::-1])
+    states = build_states(graph.edge_index, graph.num_nodes, graph.config_index, graph.choices, depth)
+    order = np.lexsort(_table(states.levels[0])[::-1])
     height = 1.4 + 0.15 * min(graph.num_nodes, _MAX_LABELS)
     figure = Figure(figsize=(1.5 + 3.4 * (depth + 1), height), layout="constrained")
     panels = np.atleast_1d(figure.subplots(1, depth + 1, sharey=True))
     for number, (axes, level) in enumerate(zip(panels, states.levels, strict=True)):
-        _draw_level(axes, level, graph.num_nodes, order)
+        _draw_level(axes, level, order)
         pairs = graph.num_nodes * graph.num_configs
-        title = f"{len(level.node_ids):,} states instead of {pairs:,} pairs"
+        title = f"{len(level):,} states instead of {pairs:,} pairs"
         axes.set_title(f"after {number} layer{'s' * (number != 1)}: {title}", fontsize=9)
         axes.set_xlabel(f"{graph.num_configs} configurations, sorted", fontsize=9)
         axes.set_xticks([])
@@ -49,15 +48,20 @@ def plot_states(graph: Graph, depth: int = 1) -> Figure:
     return figure
 
 
-def _draw_level(axes: Axes, level: Level, num_nodes: int, order: np.ndarray) -> None:
+def _table(level: Level) -> np.ndarray:
+    """Return the state of each node (row) in each configuration (column)."""
+    num_nodes, num_configs = len(level.set_index), level.classes.index.shape[1]
+    return level.state(np.arange(num_nodes)[:, None], np.arange(num_configs))
+
+
+def _draw_level(axes: Axes, level: Level, order: np.ndarray) -> None:
     """Draw the state of each node (row) in each configuration (column), and their count at the right."""
-    varying = np.unique(level.node_ids[level.table[:, 0]])
-    counts = np.bincount(level.node_ids, minlength=num_nodes)
+    counts, table = np.diff(level.start), _table(level)[:, order]
     shades = counts.max() + (counts.max() % _STRIDE == 0)  # coprime to the stride: no colour comes twice
     others = colormaps["turbo"](np.arange(shades) * _STRIDE % shades / shades)[:, :3]
-    image = np.full((num_nodes, len(order), 3), _SINGLE)
-    for node, states in zip(varying, level.table[:, order], strict=True):
-        _, inverse, shares = np.unique(states, return_inverse=True, return_counts=True)
+    image = np.full((len(counts), len(order), 3), _SINGLE)
+    for node in np.flatnonzero(counts > 1):
+        _, inverse, shares = np.unique(table[node], return_inverse=True, return_counts=True)
         rank = np.argsort(np.argsort(-shares, kind="stable"))[inverse]
         image[node] = np.where(rank[:, None] > 0, others[rank], _COMMONEST)
     axes.imshow(image, aspect="auto", interpolation="nearest")

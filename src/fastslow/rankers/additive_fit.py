@@ -52,14 +52,25 @@ class Problem(PerGraph):
         return np.concatenate([part.rows for part in self.parts])
 
     @cached_property
+    def class_index(self) -> np.ndarray:
+        """Class ``(S,)`` of each state, 0 to T - 1 over all graphs."""
+        sizes = np.array([len(part.classes) for part in self.parts])
+        starts = np.repeat(np.cumsum(sizes) - sizes, [len(part.rows) for part in self.parts])
+        return starts + np.concatenate([part.class_index for part in self.parts])
+
+    @cached_property
     def picks(self) -> sparse.csr_array:
-        """Matrix P ``(C, S)`` of all graphs."""
-        return sparse.csr_array(sparse.block_diag([part.picks for part in self.parts], format="csr"))
+        """Matrix ``(C, T)`` of all graphs, 1 where a configuration is in a class.
+
+        P adds up the states of each class before; few classes make a configuration where many states do.
+        """
+        parts = [part.classes.picks() for part in self.parts]
+        return sparse.csr_array(sparse.block_diag(parts, format="csr"))
 
     @cached_property
     def sizes(self) -> np.ndarray:
         """Number of configurations of each graph."""
-        return np.array([part.picks.shape[0] for part in self.parts])
+        return np.array([part.classes.index.shape[1] for part in self.parts])
 
     @cached_property
     def weights(self) -> np.ndarray:
@@ -70,6 +81,14 @@ class Problem(PerGraph):
     def columns(self) -> list[str]:
         """Names of the F columns."""
         return self.parts[0].columns
+
+    def sum(self, costs: np.ndarray) -> np.ndarray:
+        """Return P costs, ``(C,)``, of costs ``(S,)``."""
+        return self.picks @ np.bincount(self.class_index, costs, minlength=self.picks.shape[1])
+
+    def gather(self, values: np.ndarray) -> np.ndarray:
+        """Return the transposed P times values ``(C,)``: ``(S,)``."""
+        return (self.picks.T @ values)[self.class_index]
 
     def centred(self, values: np.ndarray) -> np.ndarray:
         """Subtract from values ``(C, ...)`` their mean over each graph."""
@@ -85,7 +104,7 @@ def targets(problem: Problem) -> np.ndarray:
 
 def loss(problem: Problem, target: np.ndarray, costs: np.ndarray) -> float:
     """Compute L for targets ``(C,)`` and costs ``(S,)`` of the states."""
-    residual = target - problem.centred(problem.picks @ costs)
+    residual = target - problem.centred(problem.sum(costs))
     return float((problem.weights * residual**2).sum() / 2)
 
 
@@ -96,7 +115,7 @@ def gradient(problem: Problem, residual: np.ndarray) -> np.ndarray:
         problem: The graphs.
         residual: ``(C,)`` centred target - prediction.
     """
-    return -(problem.picks.T @ (problem.weights * residual))
+    return -problem.gather(problem.weights * residual)
 
 
 def leaf_values(problem: Problem, counts: np.ndarray, residual: np.ndarray, ridge: float) -> np.ndarray:
@@ -126,9 +145,9 @@ def count_leaves(problem: Problem, leaves: np.ndarray, num_leaves: int) -> np.nd
     Returns:
         ``(C, num_leaves)`` float64.
     """
-    each = np.arange(len(leaves) + 1)
-    member = sparse.csr_array((np.ones(len(leaves)), leaves, each), shape=(len(leaves), num_leaves))
-    return problem.centred((problem.picks @ member).toarray())
+    num_classes = problem.picks.shape[1]
+    per_class = np.bincount(problem.class_index * num_leaves + leaves, minlength=num_classes * num_leaves)
+    return problem.centred(problem.picks @ per_class.reshape(num_classes, num_leaves).astype(np.float64))
 
 
 @dataclass(frozen=True)
@@ -147,7 +166,7 @@ class Fitted:
 
     def predict(self, part: AdditiveRows) -> np.ndarray:
         """Return predictions ``(C,)`` float64 of a graph, lower = predicted faster; comparable within it."""
-        return part.picks @ predict_trees(self.booster, part.rows, 0, self.best_iteration)
+        return part.sum(predict_trees(self.booster, part.rows, 0, self.best_iteration))
 
 
 def fit(config: AdditiveRankerConfig, train: Problem, valid: Problem, report: Report | None = None) -> Fitted:
@@ -165,7 +184,7 @@ def fit(config: AdditiveRankerConfig, train: Problem, valid: Problem, report: Re
     )
     data.set_label(np.zeros(len(train.rows)))
     booster = lightgbm.Booster({**config.tree_parameters(), "objective": "none", "metric": "None"}, data)
-    curvature = train.picks.T @ train.weights
+    curvature = train.gather(train.weights)
     prediction = np.zeros(len(target))
 
     def update() -> bool:
@@ -177,7 +196,7 @@ def fit(config: AdditiveRankerConfig, train: Problem, valid: Problem, report: Re
 
     def predict_valid(start_iteration: int, num_iteration: int) -> dict[str, np.ndarray]:
         costs = predict_trees(booster, valid.rows, start_iteration, num_iteration)
-        return valid.per_graph(valid.picks @ costs)
+        return valid.per_graph(valid.sum(costs))
 
     history = boost(config, update, predict_valid, "layout", valid.labels(), report)
     return Fitted(booster, best_iteration(history), history)

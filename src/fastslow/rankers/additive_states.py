@@ -8,9 +8,9 @@ state alone is computed once, however many configurations share it.
 from typing import NamedTuple
 
 import numpy as np
-from scipy import sparse
 
 from fastslow.competition import node_columns
+from fastslow.competition.group_sets import Classes
 from fastslow.competition.opcodes import CONVOLUTION, RESHAPE
 from fastslow.competition.schema import LAYOUT_WIDTH, ROLES
 from fastslow.features.copies import disagreements
@@ -25,8 +25,8 @@ from fastslow.rankers.node_costs import (
     paired_tensors,
     tensor_bytes,
 )
-from fastslow.rankers.node_layouts import LayoutStates, node_tensors, tensor_positions
-from fastslow.rankers.table_features import config_pairs, layout_context_features
+from fastslow.rankers.node_layouts import LayoutStates, node_tensors
+from fastslow.rankers.table_features import config_pairs, layout_context_features, pair_tensors
 
 COPY = len(KINDS) + 1  # the ``kind`` of a row of a pair; nodes have 0 to 3
 _MIN_SHARE = 1e-6
@@ -44,13 +44,20 @@ class AdditiveRows(NamedTuple):
 
     Args:
         rows: ``(S, F)`` float32, features of each state; NaN: does not apply.
-        picks: ``(C, S)`` float64, 1 where a configuration has the state.
+        class_index: ``(S,)`` class of the configurations that have the state.
+        classes: Classes of the C configurations under the sets of groups of nodes and pairs.
         columns: Names of the F columns, the same for every graph.
     """
 
     rows: np.ndarray
-    picks: sparse.csr_array
+    class_index: np.ndarray
+    classes: Classes
     columns: list[str]
+
+    def sum(self, costs: np.ndarray) -> np.ndarray:
+        """Sum the costs ``(S,)`` of each configuration's states: ``(C,)``."""
+        per_class = np.bincount(self.class_index, costs, minlength=len(self.classes))
+        return self.classes.sum(per_class[:, None])[:, 0]
 
 
 class _Sizes(NamedTuple):
@@ -66,40 +73,36 @@ class _Sizes(NamedTuple):
     paired: np.ndarray  # (K, 3)
 
 
-def additive_rows(
-    graph: Graph, configs: np.ndarray | slice = slice(None), shared: bool = False
-) -> AdditiveRows:
+def additive_rows(graph: Graph, configs: np.ndarray | slice = slice(None)) -> AdditiveRows:
     """Compute the states of a graph under some configurations.
+
+    States that all of these share are left out: they add the same to each prediction.
 
     Args:
         graph: A layout graph.
         configs: Positions of the configurations; by default all of them.
-        shared: Keep the states that all of these configurations share. They add the same to each prediction,
-            so they matter only beside configurations of another call.
     """
-    codes, num_layouts = np.asarray(graph.codes[configs]), len(graph.layouts)
     sizes, pairs = _sizes(graph), config_pairs(graph)
-    nodes = LayoutStates(codes, num_layouts, node_tensors(np.arange(len(graph.config_index))))
-    sides = (pairs.producer_index, 0), (pairs.consumer_index, pairs.consumer_role)
-    both = np.stack([tensor_positions(*side) for side in sides], 1)
-    copies = LayoutStates(codes, num_layouts, both)
+    num_nodes = len(graph.config_index)
+    both = pair_tensors(pairs)[:, [0, 1, 1]]  # as many columns as the tensors of a node
+    states = LayoutStates(
+        graph.choices.take(configs), np.concatenate([node_tensors(np.arange(num_nodes)), both])
+    )
+    varies = states.classes.count[states.class_index] < states.classes.index.shape[1]
+    item, codes = states.item[varies], states.codes[varies]
+    nodes, copies = item < num_nodes, item >= num_nodes
     parts = [
-        _node_columns(graph, sizes, nodes.item, nodes.codes),
-        _pair_columns(graph, sizes, pairs, copies.item, copies.codes),
+        _node_columns(graph, sizes, item[nodes], codes[nodes]),
+        _pair_columns(graph, sizes, pairs, item[copies] - num_nodes, codes[copies]),
     ]
     names = list(dict.fromkeys(name for part in parts for name in part))
-    lengths = np.cumsum([0, len(nodes), len(copies)])
     context, context_names = _context(graph, sizes)
-    rows = np.full((lengths[-1], len(names) + len(context)), np.nan, np.float32)
+    rows = np.full((len(item), len(names) + len(context)), np.nan, np.float32)
     rows[:, len(names) :] = context
-    for part, start, stop in zip(parts, lengths[:-1], lengths[1:], strict=True):
+    for part, own in zip(parts, (nodes, copies), strict=True):
         for name, values in part.items():
-            rows[start:stop, names.index(name)] = values
-    picks = sparse.hstack([nodes.matrix(), copies.matrix()], format="csr")
-    if not shared:
-        varies = np.bincount(picks.indices, minlength=picks.shape[1]) < len(codes)
-        rows, picks = rows[varies], picks[:, varies]
-    return AdditiveRows(rows, picks, names + context_names)
+            rows[own, names.index(name)] = values
+    return AdditiveRows(rows, states.class_index[varies], states.classes, names + context_names)
 
 
 def _sizes(graph: Graph) -> _Sizes:

@@ -12,7 +12,6 @@ from fastslow.core.errors import DataError
 from fastslow.core.progress import boosting_progress
 from fastslow.core.settings import resolve
 from fastslow.evaluation.predictions import PREDICTED_SPLITS, write_predictions
-from fastslow.features.config_tensors import config_chunks
 from fastslow.features.store import Features, Graph
 from fastslow.features.train_graphs import draw_graphs, trainable
 from fastslow.rankers import additive_fit
@@ -20,8 +19,6 @@ from fastslow.rankers.additive_fit import Fitted, Problem
 from fastslow.rankers.additive_states import additive_rows
 from fastslow.rankers.config import AdditiveRankerConfig
 from fastslow.rankers.train import MODEL, write_trees
-
-_STATE_BYTES = 48  # working memory of one state of one configuration
 
 
 def read_problem(
@@ -93,17 +90,9 @@ def predict_with_additive_ranker(folder: Path, features: Features, split: str) -
     return predict_split(Fitted(booster, booster.num_trees(), []), features, split)
 
 
-def predict_graph(fitted: Fitted, graph: Graph, chunk_bytes: int = 1 << 28) -> np.ndarray:
-    """Predict a graph's configurations ``(C,)``, in chunks.
-
-    Args:
-        fitted: The trained ranker.
-        graph: A layout graph.
-        chunk_bytes: Working memory for one chunk of configurations; changes no value.
-    """
-    width = len(graph.config_index) + len(graph.pairs)
-    chunks = config_chunks(graph.num_configs, _STATE_BYTES * width, chunk_bytes)
-    return np.concatenate([fitted.predict(additive_rows(graph, chunk, shared=True)) for chunk in chunks])
+def predict_graph(fitted: Fitted, graph: Graph) -> np.ndarray:
+    """Predict the configurations ``(C,)`` of a layout graph."""
+    return fitted.predict(additive_rows(graph))
 
 
 def train_additive_ranker(config: AdditiveRankerConfig) -> dict:

@@ -136,7 +136,7 @@ class Explanation:
         graph = self.features.graph("valid", self.name)
         chosen = draw_configs(len(graph.config_row), self.config.configs, 0, self.name)
         predicted = (self.predictions - self.predictions.mean()) / max(self.predictions.std(), 1e-12)
-        codes = np.asarray(graph.codes)[graph.config_row[chosen]]
+        codes = graph.choices.layout_codes(graph.config_row[chosen])
         rows = []
         for node, role in np.argwhere(graph.tensor_sizes[..., 0] > 0):
             own = codes[:, node, role]

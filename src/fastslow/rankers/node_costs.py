@@ -1,7 +1,8 @@
 """What a configurable node costs under its layouts: tiles, work on padding, reordered and moved bytes.
 
 Everything is computed per distinct combination of layouts of a node
-(:class:`fastslow.rankers.node_layouts.LayoutStates`), a few thousand per graph, and summed per configuration.
+(:class:`fastslow.rankers.node_layouts.LayoutStates`), a few thousand per graph, summed per class of
+configurations that agree on the tied choices of a node, and then per configuration.
 """
 
 import numpy as np

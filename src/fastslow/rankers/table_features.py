@@ -14,7 +14,7 @@ from fastslow.features.copies import CopyPairs, disagreements
 from fastslow.features.store import Graph
 from fastslow.features.tpu_tiling import tile
 from fastslow.rankers.node_costs import KINDS, node_flops, roles_of, state_terms, tensor_bytes
-from fastslow.rankers.node_layouts import LayoutStates, node_tensors
+from fastslow.rankers.node_layouts import LayoutStates, node_tensors, tensor_positions
 
 LARGEST_NODES = 0
 ABOVE_LEAST = "_above_least"
@@ -67,33 +67,38 @@ def tabulate(
     return table, [*names, *(name + ABOVE_LEAST for name in names), *node_names, *context_names]
 
 
-def physical_sums(graph: Graph) -> tuple[np.ndarray, list[str]]:
+def physical_sums(graph: Graph, chunk_bytes: int = 1 << 22) -> tuple[np.ndarray, list[str]]:
     """Sum :func:`fastslow.rankers.node_costs.state_terms` over the nodes of each kind, and the copies.
+
+    Args:
+        graph: A layout graph.
+        chunk_bytes: Working memory for one chunk of configurations; changes no value.
 
     Returns:
         ``(C, V)`` float32, bytes and FLOPs as log(1 + x), and the V names.
     """
     kinds = graph.node_opcode[graph.config_index]
-    sums, names = [], []
+    parts, names = [], []
     for kind, opcode in KINDS.items():
         nodes = np.flatnonzero(kinds == opcode)
-        states = LayoutStates(graph.codes, len(graph.layouts), node_tensors(nodes))
+        states = LayoutStates(graph.choices, node_tensors(nodes))
         terms, term_names = state_terms(graph, kind, nodes[states.item], states.codes)
-        sums.append(states.sum(terms))
+        parts.append((states.classes, states.per_class(terms)))
         names += term_names
-    copied, copy_names = _copy_sums(graph)
-    names += copy_names
-    sums = np.concatenate([*sums, copied], 1)
-    del copied
+    copies, terms, term_names = _copy_terms(graph)
+    parts.append((copies.classes, copies.per_class(terms)))
+    names += term_names
     moved = [i for i, name in enumerate(names) if name.endswith(("copied_bytes", "reshape_moved_bytes"))]
-    sums = np.column_stack([sums, sums[:, moved].sum(1)])
     names.append("moved_bytes")
     is_log = np.array([name.endswith(("_bytes", "_flops")) for name in names])
-    grows = np.flatnonzero(is_log & sums.any(0))  # log1p(0) is 0
-    sums[:, grows] = np.log1p(sums[:, grows])
-    return sums.astype(np.float32), [
-        f"log_{name}" if log else name for name, log in zip(names, is_log, strict=True)
-    ]
+    sums = np.empty((graph.num_configs, len(names)), np.float32)
+    for chunk in config_chunks(graph.num_configs, 24 * len(names), chunk_bytes):
+        block = np.concatenate([classes.sum(table, chunk) for classes, table in parts], 1)
+        block = np.column_stack([block, block[:, moved].sum(1)])
+        grows = np.flatnonzero(is_log & block.any(0))  # log1p(0) is 0
+        block[:, grows] = np.log1p(block[:, grows])
+        sums[chunk] = block
+    return sums, [f"log_{name}" if log else name for name, log in zip(names, is_log, strict=True)]
 
 
 def config_pairs(graph: Graph) -> CopyPairs:
@@ -110,11 +115,17 @@ def config_pairs(graph: Graph) -> CopyPairs:
     )
 
 
-def _copy_sums(graph: Graph, chunk_bytes: int = 1 << 26) -> tuple[np.ndarray, list[str]]:
-    """Sum copies, their bytes and the padded bytes of both sides in each of ``COPY_GROUPS``.
+def pair_tensors(pairs: CopyPairs) -> np.ndarray:
+    """Return the positions ``(P, 2)`` of the two tensors of each pair, for :class:`LayoutStates`."""
+    sides = (pairs.producer_index, 0), (pairs.consumer_index, pairs.consumer_role)
+    return np.stack([tensor_positions(*side) for side in sides], 1)
+
+
+def _copy_terms(graph: Graph) -> tuple[LayoutStates, np.ndarray, list[str]]:
+    """Compute copies, their bytes and the padded bytes of both sides in each of ``COPY_GROUPS``.
 
     Returns:
-        (C, 3 groups) float64 sums and their names.
+        The states of the pairs, their ``(S, 3 groups)`` float64 terms, and the names of these.
     """
     pairs = config_pairs(graph)
     kinds = graph.node_opcode[graph.config_index]
@@ -130,19 +141,15 @@ def _copy_sums(graph: Graph, chunk_bytes: int = 1 << 26) -> tuple[np.ndarray, li
             for _, producer, consumer, role in COPY_GROUPS
         ]
     ).T.astype(np.float64)
-    weights = np.concatenate([groups, groups * pairs.weights[:, [2]]], 1)
-    sums = np.zeros((graph.num_configs, 3 * len(COPY_GROUPS)))
-    for chunk in config_chunks(graph.num_configs, 64 * len(groups), chunk_bytes):
-        block = graph.codes[chunk]
-        producer = block[:, pairs.producer_index, 0]
-        consumer = block[:, pairs.consumer_index, pairs.consumer_role]
-        differ = disagree[way.ravel(), producer, consumer]
-        moved = padded[pairs.producer_index, 0, producer]
-        moved += padded[pairs.consumer_index, pairs.consumer_role, consumer]
-        sums[chunk, : weights.shape[1]] = differ.astype(np.float64) @ weights
-        sums[chunk, weights.shape[1] :] = (moved * differ) @ groups
-    terms = ("copies", "copied_bytes", "copied_padded_bytes")
-    return sums, [f"{name}_{term}" for term in terms for name, *_ in COPY_GROUPS]
+    states = LayoutStates(graph.choices, pair_tensors(pairs))
+    producer, consumer = states.codes.T
+    differ = disagree[way.ravel()[states.item], producer, consumer]
+    moved = padded[pairs.producer_index[states.item], 0, producer]
+    moved += padded[pairs.consumer_index[states.item], pairs.consumer_role[states.item], consumer]
+    each = np.stack([np.ones(len(states)), pairs.weights[states.item, 2], moved]) * differ
+    terms = np.concatenate([groups[states.item] * weight[:, None] for weight in each], 1)
+    units = ("copies", "copied_bytes", "copied_padded_bytes")
+    return states, terms, [f"{name}_{unit}" for unit in units for name, *_ in COPY_GROUPS]
 
 
 def largest_node_features(graph: Graph, count: int) -> tuple[np.ndarray, list[str]]:
@@ -159,13 +166,14 @@ def largest_node_features(graph: Graph, count: int) -> tuple[np.ndarray, list[st
     dims = graph.tensor_sizes.astype(np.int64)
     largest = np.lexsort((graph.config_index, -node_flops(graph), -tensor_bytes(graph).sum(1)))[:count]
     values = np.zeros((graph.num_configs, count, len(ROLES), len(NODE_TERMS)), np.float32)
+    choices, layouts = graph.choices, graph.layouts.astype(np.int64)
     for place, node in enumerate(largest):
         for role in range(len(ROLES)):
-            layouts = graph.layouts.astype(np.int64)
-            tiling = tile(dims[node, role], layouts)
+            option = layouts[choices.codes[node, role]]
+            tiling = tile(dims[node, role], option)
             padding = np.log(tiling.padded_volume / tiling.volume) * tiling.fits
-            table = np.column_stack([layouts[:, :2], padding]) * (dims[node, role, 0] > 0)
-            values[:, place, role] = table[graph.codes[:, node, role]]
+            table = np.column_stack([option[:, :2], padding]) * (dims[node, role, 0] > 0)
+            values[:, place, role] = table[choices.values[:, choices.group[node, role]]]
     names = [f"node_{place}_{role}_{term}" for place in range(count) for role in ROLES for term in NODE_TERMS]
     return values.reshape(graph.num_configs, -1), names
 

@@ -1,0 +1,173 @@
+"""Sets of groups of tied choices, and the classes of configurations that agree on all groups of a set.
+
+What depends on the layouts of some tensors alone (a node's state, its cost, a copy between two nodes) is the
+same for all configurations of a class. A graph has thousands of nodes but few distinct sets of groups.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from scipy import sparse
+
+Rank = Callable[[np.ndarray], np.ndarray]
+
+_KEY_BITS = 62
+_BLOCK = 1 << 20  # keys that are sorted at once, 8 bytes each
+
+
+@dataclass(frozen=True)
+class Classes:
+    """The T classes of C configurations under Q sets of groups; those of a set are adjacent.
+
+    Args:
+        index: ``(Q, C)`` int32, class of each configuration under each set, 0 to T - 1.
+        start: ``(Q + 1,)`` int64, first class of each set, and T.
+        config: ``(T,)`` int64, a configuration of each class.
+        count: ``(T,)`` int64, number of its configurations, 1 or more.
+    """
+
+    index: np.ndarray
+    start: np.ndarray
+    config: np.ndarray
+    count: np.ndarray
+
+    def __len__(self) -> int:
+        """Return T."""
+        return len(self.config)
+
+    @property
+    def size(self) -> np.ndarray:
+        """``(Q,)`` number of classes of each set, 1 or more."""
+        return np.diff(self.start)
+
+    def picks(self, configs: slice = slice(None)) -> sparse.csr_array:
+        """Return the matrix ``(configs, T)`` float64, 1 where a configuration is in a class: Q in a row."""
+        index = self.index[:, configs].T
+        indptr = np.arange(len(index) + 1, dtype=np.int64) * index.shape[1]
+        return sparse.csr_array((np.ones(index.size), index.ravel(), indptr), shape=(len(index), len(self)))
+
+    def sum(self, table: np.ndarray, configs: slice = slice(None), chunk_bytes: int = 1 << 26) -> np.ndarray:
+        """Sum the rows of the classes of each configuration, in order of the sets.
+
+        Args:
+            table: ``(T, F)`` float64.
+            configs: Positions of the configurations, consecutive; by default all of them.
+            chunk_bytes: Working memory for one chunk of configurations; changes no value.
+
+        Returns:
+            ``(configs, F)`` float64.
+        """
+        num_sets, num_configs = self.index.shape
+        first, last, _ = configs.indices(num_configs)
+        sums = np.zeros((last - first, table.shape[1]))
+        step = max(1, chunk_bytes // (24 * max(1, num_sets)))
+        for start in range(first, last, step):
+            chunk = slice(start, min(start + step, last))
+            sums[start - first : chunk.stop - first] = self.picks(chunk) @ table
+        return sums
+
+
+class GroupSets:
+    """The distinct sets of groups among M sets; groups with one option are left out, they divide nothing.
+
+    Args:
+        members: ``(M, G)`` matrix, not zero where a group is in a set.
+        options: ``(G,)`` number of options of each group.
+
+    Attributes:
+        index: ``(M,)`` int64, distinct set of each of the M, numbered by first occurrence, 0 to Q - 1.
+        num_sets: Q.
+    """
+
+    def __init__(self, members: sparse.csr_matrix, options: np.ndarray):
+        rows, groups = members.nonzero()
+        varies = options[groups] > 1
+        members = sparse.csr_matrix(
+            (np.ones(varies.sum(), np.int64), (rows[varies], groups[varies])), shape=members.shape
+        )
+        number: dict[bytes, int] = {}
+        sets = (members.indices[start:stop].tobytes() for start, stop in pairwise(members.indptr))
+        self.index = np.array([number.setdefault(key, len(number)) for key in sets], np.int64)
+        self._members = members[np.unique(self.index, return_index=True)[1]]
+        self._bits = np.array([int(count - 1).bit_length() for count in options], np.int64)
+        self.num_sets = len(number)
+        self._known_steps: dict[int, list] = {}
+
+    def classes(self, values: np.ndarray) -> Classes:
+        """Divide configurations into the classes that agree on each set.
+
+        Args:
+            values: ``(C, G)`` option that each configuration chooses for each group.
+
+        Returns:
+            The classes; those of a set are in no particular order.
+        """
+        num_configs = len(values)
+        choices = np.ascontiguousarray(values.T, np.int64)
+        class_bits = num_configs.bit_length()
+        index = np.zeros((self.num_sets, num_configs), np.int32)
+        for rows, word, rank in self._steps(class_bits):
+            for start in range(0, len(rows), step := max(1, _BLOCK // num_configs)):
+                block = rows[start : start + step]
+                above = index[block].astype(np.int64) << (_KEY_BITS - class_bits)
+                index[block] = rank(above | (word[start : start + step] @ choices))
+        size = index.max(1, initial=-1) + 1
+        start = np.concatenate([[0], np.cumsum(size, dtype=np.int64)])
+        index += start[:-1, None].astype(np.int32)
+        config = np.empty(start[-1], np.int64)
+        config[index] = np.arange(num_configs)
+        return Classes(index, start, config, np.bincount(index.ravel(), minlength=len(config)))
+
+    def _steps(self, class_bits: int) -> list[tuple[np.ndarray, sparse.csr_matrix, Rank]]:
+        """Return how to number the classes of less than ``2**class_bits`` configurations, word by word.
+
+        A word writes choices of a set into one number. A choice takes bits of its own, so words are equal if
+        and only if the choices are. A key is a word below the class by the words before.
+
+        Returns:
+            For each step the ``(n,)`` sets, the ``(n, G)`` int64 matrix that gives their words from choices,
+            and the function that ranks their keys.
+        """
+        if class_bits in self._known_steps:
+            return self._known_steps[class_bits]
+        bits, sizes = self._bits[self._members.indices], np.diff(self._members.indptr)
+        stop = np.cumsum(bits)
+        stop -= np.repeat(np.concatenate([[0], stop])[self._members.indptr[:-1]], sizes)
+        spill = self._bits.max(initial=1)  # bits of a choice that begin in the word before
+        width = _KEY_BITS - class_bits - spill
+        word = (stop - 1) // width
+        stop += spill * (word > 0) - word * width
+        row, steps = np.repeat(np.arange(self.num_sets), sizes), []
+        for number in range(word.max(initial=-1) + 1):
+            own, used = word == number, np.zeros(self.num_sets, np.int64)
+            np.maximum.at(used, row[own], stop[own])
+            places = row[own], self._members.indices[own]
+            matrix = sparse.csr_matrix((1 << (stop - bits)[own], places), shape=self._members.shape)
+            counted = (used <= class_bits) & (number == 0)
+            for chosen, rank in ((counted, _count_rows), (~counted, _rank_rows)):
+                rows = np.flatnonzero((used > 0) & chosen)
+                steps.append((rows, matrix[rows], rank))
+        self._known_steps[class_bits] = steps
+        return steps
+
+
+def _count_rows(keys: np.ndarray) -> np.ndarray:
+    """Return the same as :func:`_rank_rows`, faster for keys below about C."""
+    size = keys.max(initial=-1) + 1
+    slots = keys + size * np.arange(len(keys))[:, None]
+    taken = np.zeros((len(keys), size), bool)
+    taken.ravel()[slots] = True
+    return (np.cumsum(taken, axis=1, dtype=np.int32) - 1).ravel()[slots]
+
+
+def _rank_rows(keys: np.ndarray) -> np.ndarray:
+    """Return the position ``(Q, C)`` of each key among the distinct keys of its row, ascending."""
+    order = np.argsort(keys, axis=1)
+    ordered = np.take_along_axis(keys, order, 1)
+    rank = np.zeros(keys.shape, np.int32)
+    np.cumsum(ordered[:, 1:] != ordered[:, :-1], axis=1, out=rank[:, 1:])
+    found = np.empty_like(rank)
+    np.put_along_axis(found, order, rank, 1)
+    return found
