@@ -173,9 +173,10 @@ class Patterns:
         Returns:
             ``(n, G)`` option of each group; None if a byte differs from what known options have there.
         """
-        tensors = chunk.reshape(len(chunk), len(self._finder.group), LAYOUT_WIDTH)
+        layouts = chunk.reshape(len(chunk), len(self._finder.group), LAYOUT_WIDTH)
+        layouts = layouts.view(f"V{LAYOUT_WIDTH * chunk.itemsize}").take(self._finder.first, axis=1)
         with np.errstate(invalid="ignore", over="ignore"):  # of no number, hence of no option
-            number = tensors[:, self._finder.first] @ self._weights
+            number = layouts.view(chunk.dtype) @ self._weights
         values = (number[..., None] == self._first_numbers).argmax(2)
         state = (values.astype(np.float32) @ self._steps + self._start).astype(np.intp)
         # with mode="clip" numpy copies without a check of each index; they are in range
