@@ -117,7 +117,7 @@ def read_examples(features: Features) -> list[Example]:
     names = {TRAIN: trainable({"": features}), VALID: valid}
     most = min(MAX_CONFIGS, max(2, MAX_ROWS // sum(map(len, names.values()))))
     return [
-        Example(standardise(graph.config_feat)[rows], runtime)
+        Example(standardise(np.asarray(graph.config_feat))[rows], runtime)
         for split, own in names.items()
         for graph, rows, runtime in draw_graphs({"": features}, split, own, most, seed=0)
     ]
@@ -217,4 +217,4 @@ def write_baselines(features: Features, folder: str) -> dict[str, dict]:
 
 def predict_configs(baseline: Baseline, graph: Graph) -> np.ndarray:
     """Predict every configuration of a graph's file, ``(C_file,)`` float64, lower = predicted faster."""
-    return graph.expand(baseline.predict(graph.config_feat))
+    return graph.expand(baseline.predict(np.asarray(graph.config_feat)))
