@@ -6,12 +6,14 @@ import random
 import pytest
 
 from fastslow.core.errors import ConfigError
+from fastslow.xla import libtpu
 from fastslow.xla.cycle_estimates import estimate
 from fastslow.xla.layout_constraints import constrain
 from fastslow.xla.layout_space import configurable_nodes
 from fastslow.xla.libtpu import TOPOLOGIES, Compiler, CompilerError, lower, require_compiler, topology_of
 from fastslow.xla.messages import Module
 from fastslow.xla.tied_choices import default_configuration, draw, layouts_of, tie
+from helpers.dot_module import small_module
 
 INSTALLED = all(importlib.util.find_spec(name) for name in ("jax", "libtpu"))
 needs_compiler = pytest.mark.skipif(
@@ -77,6 +79,18 @@ def test_the_compilers_own_layouts_of_every_configurable_instruction(assigned, n
     dot, reshape = nodes
     assert dot.default[1:] == ((1, 0), (1, 0)), "its operands are parameters"
     assert dot.default[0] == reshape.default[1], "the reshape reads what the dot writes"
+
+
+def test_layouts_are_read_from_operands_and_a_parameter_is_row_major():
+    module = small_module(layers=1)
+    parameter, _, dot, *_ = module.computations[0].instructions
+    for instruction in (parameter, dot):
+        instruction.shape.layout.minor_to_major[:] = [0, 1]
+    assert libtpu._layouts(module) == {
+        "dot.3": [[0, 1], [1, 0], [1, 0]],
+        "reshape.4": [[2, 1, 0], [0, 1]],
+        "reshape.5": [[1, 0], [2, 1, 0]],
+    }
 
 
 @needs_compiler
