@@ -30,7 +30,6 @@ SIZES = (0, 100, 200, 400, 800)
 SPREAD = 8  # number of programs, evenly spread over the sizes, that every generation compiles
 QUICK = 2  # number of programs that --quick compiles, one of them to warm up
 
-
 Program = tuple[Module, list[ConfigurableNode]]
 """A module before layout assignment, and its configurable nodes with the compiler's own layouts."""
 
