@@ -13,7 +13,7 @@ from fastslow.competition.catalog import COLLECTIONS, SPLITS
 from fastslow.competition.opcodes import opcode_name
 from fastslow.competition.schema import LAYOUT_WIDTH, ROLES
 from fastslow.competition.tied_choices import factorise
-from fastslow.xla.layout_space import INPUT, OUTPUT, ConfigurableNode, NodeChoice
+from fastslow.xla.layout_space import INPUT, ConfigurableNode, NodeChoice
 from fastslow.xla.tied_choices import tie
 from helpers.competition_files import REAL, needs_real
 
