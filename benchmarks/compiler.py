@@ -19,50 +19,57 @@ from fastslow.core.errors import ConfigError
 from fastslow.core.progress import progress
 from fastslow.programs.zoo import PROGRAMS
 from fastslow.xla.compile_pool import Labeller, layout_label, program_before_layout
-from fastslow.xla.layout_space import configurable_nodes, constrain, draw
+from fastslow.xla.layout_constraints import constrain
+from fastslow.xla.layout_space import ConfigurableNode, configurable_nodes
 from fastslow.xla.libtpu import TOPOLOGIES, Compiler, lower, require_compiler
 from fastslow.xla.messages import Module
+from fastslow.xla.tied_choices import draw, layouts_of, tie
 
 SIZES = (0, 100, 200, 400, 800)
 """Minimum number of nodes of each size class."""
 SPREAD = 8  # number of programs, evenly spread over the sizes, that every generation compiles
-RATE = 0.3  # share of nodes that the random configuration sets
-QUICK = ["super_resolution_forward_w24_d1_b2", "autoencoder_forward_w32_d1_b8"]
-"""Programs that --quick compiles."""
+QUICK = 2  # number of programs that --quick compiles, one of them to warm up
+
+Program = tuple[Module, list[ConfigurableNode]]
+"""A module before layout assignment, and its configurable nodes with the compiler's own layouts."""
 
 
-def programs_before_layout(names: list[str], folder: Path, processes: int) -> list[Module]:
+def programs_before_layout(names: list[str], folder: Path, processes: int) -> list[Program]:
     """Return programs of the zoo as of before v3's layout assignment, by increasing number of nodes."""
     lowered = [lower(*PROGRAMS[name].build()) for name in progress(names, desc="lowering", unit="program")]
     labeller = Labeller(folder / "programs.sqlite", task=program_before_layout, processes=processes)
     with labeller.workers() as label:
         records = label(lowered, "before layout assignment")
-    modules = [Module.FromString(base64.b64decode(r["module"])) for r in records if "failure" not in r]
-    return sorted(modules, key=num_nodes)
+    found = [r for r in records if "failure" not in r]
+    modules = [Module.FromString(base64.b64decode(record["module"])) for record in found]
+    programs = [(m, configurable_nodes(m, r["layouts"])) for m, r in zip(modules, found, strict=True)]
+    return sorted(programs, key=num_nodes)
 
 
-def num_nodes(module: Module) -> int:
+def num_nodes(program: Program) -> int:
     """Count the instructions of all computations."""
-    return sum(len(computation.instructions) for computation in module.computations)
+    return sum(len(computation.instructions) for computation in program[0].computations)
 
 
-def to_compile(module: Module) -> list[bytes]:
-    """Return the module unchanged and, if that sets any node, under a random configuration."""
-    configurations = ({}, draw(configurable_nodes(module), random.Random(0), RATE))
-    modules = [constrain(module, c).SerializeToString(deterministic=True) for c in configurations]
-    return list(dict.fromkeys(modules))
+def to_compile(program: Program) -> list[bytes]:
+    """Return the module unchanged and, if it has a configurable node, under a random configuration."""
+    module, nodes = program
+    choices = tie(nodes)
+    configured = constrain(module, layouts_of(draw(choices, random.Random(0)), choices), nodes)
+    codes = [one.SerializeToString(deterministic=True) for one in (module, configured)]
+    return list(dict.fromkeys(codes))
 
 
-def measure_compiles(label, modules: list[Module], title: str) -> dict:
+def measure_compiles(label, programs: list[Program], title: str) -> dict:
     """Compile some programs; return compiles per minute of wall time, and failures."""
     began = time.perf_counter()
-    records = label([each for module in modules for each in to_compile(module)], title)
+    records = label([each for program in programs for each in to_compile(program)], title)
     minutes = (time.perf_counter() - began) / 60
     failed = [record for record in records if "failure" in record]
     seconds = [record["seconds"] for record in records if "seconds" in record]
     return {
-        "programs": len(modules),
-        "nodes": [num_nodes(modules[0]), num_nodes(modules[-1])],
+        "programs": len(programs),
+        "nodes": [num_nodes(programs[0]), num_nodes(programs[-1])],
         "compiles": len(records),
         "compiles per minute": len(records) / minutes,
         "seconds of a compile": median(seconds) if seconds else None,
@@ -78,23 +85,23 @@ def share_without_estimate(records: list[dict]) -> float | None:
     return without / (estimated + without) if estimated else None
 
 
-def by_generation(modules: list[Module], generations: list[str], folder: Path, options) -> dict:
+def by_generation(programs: list[Program], generations: list[str], folder: Path, options) -> dict:
     """Apply :func:`measure_compiles` to the same programs for each TPU generation."""
     found = {}
     for generation in generations:
         with start(folder / generation, generation, options) as label:
-            label(to_compile(modules[0]), f"{generation}, warming up")
-            found[generation] = measure_compiles(label, modules[1:], generation)
+            label(to_compile(programs[0]), f"{generation}, warming up")
+            found[generation] = measure_compiles(label, programs[1:], generation)
     return found
 
 
-def by_size(modules: list[Module], folder: Path, options) -> dict:
+def by_size(programs: list[Program], folder: Path, options) -> dict:
     """Apply :func:`measure_compiles` to each size class, for TPU v3."""
     found = {}
     with start(folder, "v3", options) as label:
-        label(to_compile(modules[0]), "v3, warming up")
+        label(to_compile(programs[0]), "v3, warming up")
         for minimum, limit in zip(SIZES, [*SIZES[1:], None], strict=True):
-            of_size = [m for m in modules[1:] if minimum <= num_nodes(m) < (limit or sys.maxsize)]
+            of_size = [p for p in programs[1:] if minimum <= num_nodes(p) < (limit or sys.maxsize)]
             if of_size:
                 title = f"{minimum} nodes or more" if limit is None else f"{minimum} to {limit - 1} nodes"
                 found[title] = measure_compiles(label, of_size, title)
@@ -144,12 +151,12 @@ def main(arguments: list[str]) -> int:
     names = [name for name, program in PROGRAMS.items() if program.size == "small"]
     generations = list(TOPOLOGIES)
     if options.quick:
-        names, generations = QUICK, ["v3"]
+        names, generations = names[:QUICK], ["v3"]
     with tempfile.TemporaryDirectory() as folder:
-        modules = programs_before_layout(names, Path(folder), options.processes)
-        step = max(1, (len(modules) - 1) // SPREAD)
-        generation_parts = by_generation(modules[::step], generations, Path(folder), options)
-        size_parts = by_size(modules, Path(folder), options)
+        programs = programs_before_layout(names, Path(folder), options.processes)
+        step = max(1, (len(programs) - 1) // SPREAD)
+        generation_parts = by_generation(programs[::step], generations, Path(folder), options)
+        size_parts = by_size(programs, Path(folder), options)
     show(generation_parts, size_parts, options)
     return 0
 

@@ -10,13 +10,19 @@ import pytest
 import compiler
 from common import report
 from fastslow.core.settings import PROJECT
+from fastslow.xla.layout_space import configurable_nodes
 from helpers.dot_module import small_module
 
 BENCHMARKS = PROJECT / "benchmarks"
 
 
+def small_program(layers):
+    module = small_module(layers)
+    return module, configurable_nodes(module)
+
+
 def test_compiles_and_failures_are_counted():
-    modules = [small_module(layers) for layers in (2, 4)]
+    programs = [small_program(layers) for layers in (2, 4)]
 
     def label(serialised, title):
         assert title == "v3" and len(set(serialised)) == 4
@@ -24,7 +30,7 @@ def test_compiles_and_failures_are_counted():
         done = [{"seconds": s, "cycles": 5, "estimated": 3, "without_estimate": 1} for s in (1.0, 2.0, 4.0)]
         return [*done, failure]
 
-    found = compiler.measure_compiles(label, modules, "v3")
+    found = compiler.measure_compiles(label, programs, "v3")
     assert (found["programs"], found["compiles"], found["nodes"]) == (2, 4, [10, 18])
     assert found["seconds of a compile"] == 2 and found["without estimate"] == 0.25
     assert found["failures"] == {"timed out": 1} and found["messages"] == ["too long"]
@@ -35,7 +41,7 @@ def test_compiles_and_failures_are_counted():
 def test_a_generation_that_always_fails_has_a_row():
     found = compiler.measure_compiles(
         lambda serialised, title: [{"failure": "crashed", "message": "abort"}] * len(serialised),
-        [small_module(3)],
+        [small_program(3)],
         "v9",
     )
     assert found["seconds of a compile"] is found["without estimate"] is None

@@ -1,4 +1,4 @@
-"""A small HLO module of dots and reshapes."""
+"""Small HLO modules: dots and reshapes; a loop, a convolution and a batched dot."""
 
 from fastslow.xla.messages import PRIMITIVE_TYPES, Module
 
@@ -25,4 +25,38 @@ def small_module(layers=1):
         last = add(main, "reshape", (2, 4, 4), last)
         last = add(main, "reshape", (8, 4), last)
     main.root_id = add(main, "tanh", (8, 4), last)
+    return module
+
+
+def rich_module():
+    """Two computations: a loop's body with a dot, and a convolution, reshapes and a batched dot around it."""
+    module = Module(name="rich", entry_computation_name="main", entry_computation_id=2)
+    body = module.computations.add(name="body", id=1)
+    state = add(body, "parameter", (8, 4))
+    weight = add(body, "constant", (4, 4))
+    contract = {"lhs_contracting": [1], "rhs_contracting": [0]}
+    body.root_id = add(body, "dot", (8, 4), state, weight, dot=contract)
+    main = module.computations.add(name="main", id=2)
+    image = add(main, "parameter", (2, 6, 6, 3))
+    kernel = add(main, "parameter", (3, 3, 3, 5), parameter_number=1)
+    numbers = {
+        "input_batch": 0,
+        "input_spatial": [1, 2],
+        "input_feature": 3,
+        "kernel_spatial": [0, 1],
+        "kernel_input_feature": 2,
+        "kernel_output_feature": 3,
+        "output_batch": 1,
+        "output_spatial": [2, 3],
+        "output_feature": 0,
+    }
+    found = add(main, "convolution", (5, 2, 4, 4), image, kernel, convolution=numbers)
+    flat = add(main, "reshape", (2, 5, 16), found)
+    batched = {"lhs_contracting": [2], "rhs_contracting": [2], "lhs_batch": [0], "rhs_batch": [0]}
+    product = add(main, "dot", (2, 5, 5), flat, flat, dot=batched)
+    scalar = add(main, "constant", ())
+    vector = add(main, "reshape", (1,), scalar)
+    called = {"called_computation_ids": [1, 1]}
+    add(main, "while", (8, 4), vector, **called)
+    main.root_id = add(main, "reshape", (50,), product)
     return module

@@ -1,9 +1,13 @@
 """Conversion of a program to a competition file: files, tables and errors."""
 
+import base64
+import contextlib
 import importlib.util
 import json
 import subprocess
 import sys
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -29,9 +33,10 @@ from fastslow.programs.program_tables import (
     list_layouts,
     log10_configurations,
 )
-from fastslow.xla import layout_space
+from fastslow.xla.layout_space import configurable_nodes, encode
 from fastslow.xla.messages import Module, ModuleTuningData
-from helpers.dot_module import add, small_module
+from fastslow.xla.tied_choices import default_configuration, layouts_of, tie
+from helpers.dot_module import add, rich_module, small_module
 
 compiler = pytest.mark.skipif(
     importlib.util.find_spec("libtpu") is None or importlib.util.find_spec("jax") is None,
@@ -67,10 +72,14 @@ def test_the_file_is_one_of_the_competition(source, tmp_path):
     names = [i.opcode for i in conversion.module.computations[0].instructions]
     assert file.node_opcode.tolist() == [OPCODES[name] for name in names]
     assert file.node_config_ids.tolist() == [i for i, name in enumerate(names) if name in ("dot", "reshape")]
-    codes = file.choices.layout_codes()
-    assert codes.shape == (64, 9, 3) and not file.runtime.any()
-    assert (file.layouts[codes[0]] == -1).all(), "the compiler's own choice comes first"
-    assert len(np.unique(codes.reshape(64, -1), axis=0)) == 64
+    assert not file.runtime.any()
+    with np.load(program.path, allow_pickle=False) as arrays:
+        layouts = arrays["node_config_feat"]
+    # all nodes alike are tied: 2 outputs x 5 operands of the dots, 2 for each of two shapes of reshapes
+    assert layouts.shape == (2 * 5 * 2 * 2, 9, 18)
+    assert len(np.unique(layouts.reshape(len(layouts), -1), axis=0)) == len(layouts)
+    assert (layouts[:, 0::3] == layouts[:, :1]).all(), "the dots agree in every configuration"
+    assert layouts[0, 0].tolist() == [1, 0, *[-1] * 16], "the default comes first, row-major if not known"
 
 
 def test_the_features_of_the_file_can_be_built(source, tmp_path):
@@ -78,7 +87,7 @@ def test_the_features_of_the_file_can_be_built(source, tmp_path):
     (program,) = list_programs(tmp_path / "mine", get_collection("layout:xla:random"), "test")
     features = FeatureConfig(data_root=str(tmp_path / "mine"), workers=1)
     graph, _ = build_graph(program, features)
-    assert graph.num_configs == 64 and np.isfinite(graph.config_feat).all()
+    assert graph.num_configs == 40 and np.isfinite(graph.config_feat).all()
 
 
 @pytest.mark.parametrize("collection", ["layout:nlp:default", "layout-xla-random"])
@@ -99,53 +108,57 @@ def test_the_feature_step_knows_every_configured_tensor(source, tmp_path):
 
 
 def test_the_seed_alone_decides_what_is_drawn():
-    nodes = layout_space.configurable_nodes(small_module(4))
-    one, same, other = (draw_configurations(nodes, 50, seed) for seed in (0, 0, 1))
-    assert one == same and one != other and one[0] == {}
-    assert draw_configurations(nodes, 20, 0) == one[:20], "more of them begin with fewer"
+    choices = tie(configurable_nodes(rich_module()))
+    one, same, other = (draw_configurations(choices, 50, seed) for seed in (0, 0, 1))
+    assert one == same and one != other and one[0] == default_configuration(choices)
+    assert len(set(one)) == 50
+    assert draw_configurations(choices, 20, 0) == one[:20], "more of them begin with fewer"
 
 
 def test_a_small_space_is_drawn_whole():
     module = small_module()
     del module.computations[0].instructions[3:]
     module.computations[0].root_id = 3
-    nodes = layout_space.configurable_nodes(module)
-    rows = draw_configurations(nodes, 100, 0)
-    assert [node.opcode for node in nodes] == ["dot"]
-    assert len(rows) == 2**3 + 1 == round(10 ** log10_configurations(nodes[0]))
+    choices = tie(configurable_nodes(module))
+    rows = draw_configurations(choices, 100, 0)
+    # the output both ways; the operands both ways, or left to the compiler
+    assert len(rows) == 2 * (2 * 2 + 1) == round(10 ** log10_configurations(choices))
 
 
 def test_a_node_without_a_choice_has_one_configuration():
     module = small_module()
     computation = module.computations[0]
     scalar = add(computation, "reshape", (), add(computation, "constant", ()))
-    node = layout_space.configurable_nodes(module)[-1]
-    assert node.node == scalar - 1 and log10_configurations(node) == 0
+    node = configurable_nodes(module)[-1]
+    assert node.node == scalar - 1 and log10_configurations(tie([node])) == 0
+    assert draw_configurations(tie([node]), 10, 0) == [(0,)]
 
 
 def test_what_was_found(source, tmp_path):
     conversion = convert(settings(source, tmp_path))
     summary = summarise(conversion)
     assert summary["nodes"] == 14 and summary["configurable nodes"] == 9 and summary["computations"] == 1
-    # each dot: 2 x 2 x 2 + 1; each reshape between ranks 2 and 3: 2 x 6 + 1
-    exponent = 3 * np.log10(9) + 6 * np.log10(13)
-    assert summary["possible configurations"] == f"10^{exponent:.1f}"
+    assert summary["possible configurations"] == f"10^{np.log10(40):.1f}"
     opcodes = count_opcodes(conversion.module, conversion.nodes).set_index("opcode")
     assert opcodes["nodes"].to_dict() == {"parameter": 4, "dot": 3, "reshape": 6, "tanh": 1}
     assert opcodes["configurable"].to_dict() == {"parameter": 0, "dot": 3, "reshape": 6, "tanh": 0}
-    assert opcodes["layouts"].to_dict() == {"parameter": 0, "dot": 2, "reshape": 6, "tanh": 0}
+    assert opcodes["layouts"].to_dict() == {"parameter": 0, "dot": 2, "reshape": 2, "tanh": 0}
+    assert opcodes["choices"].to_dict() == {"parameter": 0, "dot": 2, "reshape": 2, "tanh": 0}
+    assert opcodes["log10_configurations"].to_dict() == {"parameter": 0, "dot": 1, "reshape": 0.6, "tanh": 0}
     assert opcodes["number"].to_dict() == {name: OPCODES[name] for name in opcodes.index}
     first, second = list_configurable(conversion.module, conversion.nodes).to_dict("records")[:2]
     assert first["name"] == "dot.3" and first["node"] == 2
     assert [first[role] for role in ("output", "input", "kernel")] == ["f32[8,4]", "f32[8,4]", "f32[4,4]"]
     assert [second[role] for role in ("output", "input")] == ["f32[2,4,4]", "f32[8,4]"]
-    assert (second["output_layouts"], second["kernel"], second["kernel_layouts"]) == (6, "", 0)
+    assert [first[f"{role}_layouts"] for role in ("output", "input", "kernel")] == [2, 2, 2]
+    assert (second["output_layouts"], second["kernel"], second["kernel_layouts"]) == (2, "", 0)
 
 
 def test_a_configuration_is_shown_as_hlo_text(source, tmp_path):
     arrays = convert(settings(source, tmp_path)).arrays
-    assert (list_layouts(arrays, 0) == "compiler").all(axis=None), "the compiler's default comes first"
-    for config in range(1, 64):
+    default = list_layouts(arrays, 0).loc[2]
+    assert default.tolist() == ["{1,0}", "compiler", "compiler"], "operands of a dot may be left to it"
+    for config in range(len(arrays["node_config_feat"])):
         table = list_layouts(arrays, config)
         assert table.index.tolist() == arrays["node_config_ids"].tolist()
         for shown, layouts in zip(table.itertuples(False), arrays["node_config_feat"][config], strict=True):
@@ -186,6 +199,42 @@ def test_measured_runs_of_the_file(tmp_path):
     assert file.layouts[file.choices.layout_codes()[1, 0, 0]].tolist() == [1, 0, -1, -1, -1, -1]
     assert summarise(conversion)["labels"] == "measured runtime, ns"
     assert not convert(settings(source, tmp_path)).arrays["config_runtime"].any()
+
+
+@dataclass(frozen=True)
+class StubLabeller:
+    """A labeller whose compiler knows the layout of one dot and refuses every third program."""
+
+    cache: Path
+    generation: str
+    seconds: float
+    task: object = None
+    processes: int = 1
+
+    @contextlib.contextmanager
+    def workers(self):
+        yield self.label
+
+    def label(self, modules, title=""):
+        if self.task:
+            module = base64.b64encode(modules[0]).decode()
+            return [{"module": module, "layouts": {"dot.3": [[0, 1], [1, 0], [1, 0]]}}]
+        refused = {"failure": "refused", "message": "no", "compiler": "libtpu 1", "topology": "v3"}
+        return [refused if n % 3 == 1 else {"cycles": 100 + n} for n in range(len(modules))]
+
+
+def test_an_hlo_file_is_labelled_from_the_compilers_own_layouts(source, tmp_path, monkeypatch):
+    monkeypatch.setattr("fastslow.programs.convert.Labeller", StubLabeller)
+    monkeypatch.setattr("fastslow.programs.user_program.require_compiler", lambda: None)
+    conversion = convert(settings(source, tmp_path, configs=8, label=True))
+    choices = tie(conversion.nodes)
+    assert {(2,), (6, 10)} < {c.nodes for c in choices}, "its default sets one dot apart"
+    drawn = [layouts_of(c, choices) for c in draw_configurations(choices, 8, 0)]
+    kept = [n for n in range(8) if n % 3 != 1]
+    rows = np.stack([encode(drawn[n], conversion.nodes) for n in kept])
+    assert np.array_equal(conversion.arrays["node_config_feat"], rows), "refused ones are dropped"
+    assert conversion.arrays["config_runtime"].tolist() == [100 + n for n in kept]
+    assert rows[0, 0, :2].tolist() == [0, 1], "the compiler's own first"
 
 
 def test_a_file_without_measured_runs_has_none_to_take(source, tmp_path):
@@ -331,7 +380,9 @@ def test_a_jax_function_is_taken_before_layouts_are_assigned(model, tmp_path):
     assert opcodes["parameter"] == 2 and opcodes["tanh"] == 1 and opcodes["reshape"] >= 1
     assert opcodes.get("dot", 0) + opcodes.get("convolution", 0) == 1
     assert not {"fusion", "copy"} & opcodes.keys()
-    assert len(read_competition_file(conversion.npz, "layout").runtime) == 64
+    whole_space = round(10 ** log10_configurations(tie(conversion.nodes)))
+    assert len(read_competition_file(conversion.npz, "layout").runtime) == whole_space == 20
+    assert all(node.default for node in conversion.nodes), "the compiler's own layouts are known"
 
 
 @compiler

@@ -1,18 +1,23 @@
 """Searches for configurations, with labels from a formula."""
 
+from collections import Counter
+from random import Random
+
 import pytest
 
-from fastslow.programs.layout_search import BATCH, SEARCHES, Search
-from fastslow.xla.layout_space import ConfigurableNode, configurable_nodes
-from helpers.dot_module import small_module
+from fastslow.programs.layout_search import BATCH, ELITE, SEARCHES, Search
+from fastslow.xla.layout_space import OUTPUT, configurable_nodes
+from fastslow.xla.tied_choices import TiedChoice, default_configuration, tie
+from helpers.dot_module import rich_module
 
-NODES = configurable_nodes(small_module(layers=3))
-TINY = [ConfigurableNode(0, "dot", (((0, 1), (1, 0)), ((0, 1), (1, 0)), ()))]
+CHOICES = tie(configurable_nodes(rich_module()))
+DEFAULT = default_configuration(CHOICES)
+TINY = [TiedChoice((OUTPUT,), (((1, 0),), ((0, 1),)), (n,), default=n % 2) for n in range(2)]
 
 
 def cycles(configuration):
-    """Return a label: fastest where every node is row-major."""
-    return 100 + sum(1 + sum(map(sum, [layout[:1] for layout in v])) for v in configuration.values())
+    """Return a label: fastest where every choice takes its first option."""
+    return 100 + sum(configuration)
 
 
 def run(search, wanted, label=cycles, rounds=100):
@@ -24,75 +29,83 @@ def run(search, wanted, label=cycles, rounds=100):
     return proposals
 
 
-def distinct(configurations):
-    return len({str(sorted(configuration.items())) for configuration in configurations})
-
-
 @pytest.mark.parametrize("kind", SEARCHES)
 def test_a_search_proposes_new_configurations_in_rounds(kind):
-    search = Search(kind, NODES, "program")
+    search = Search(kind, CHOICES, "program")
     rounds = run(search, 3 * BATCH + 3)
     assert [len(r) for r in rounds] == [BATCH] * 3 + [3]
-    configurations = [configuration for r in rounds for configuration in r]
-    defaults = configurations.count({})
-    assert defaults == (2 if kind == "default" else 0)
-    assert distinct(configurations) == len(configurations) - max(0, defaults - 1)
+    repeated = {c: n for c, n in Counter(c for r in rounds for c in r).items() if n > 1}
+    assert repeated == ({DEFAULT: 2} if kind == "default" else {})
     if kind == "default":
-        assert rounds[0][0] == rounds[1][0] == {}
+        assert rounds[0][0] == rounds[1][0] == DEFAULT
 
 
 @pytest.mark.parametrize("kind", SEARCHES)
 def test_a_search_that_is_run_again_proposes_the_same(kind):
-    first, again, other = (Search(kind, NODES, name) for name in ("0/a", "0/a", "1/a"))
+    first, again, other = (Search(kind, CHOICES, name) for name in ("0/a", "0/a", "1/a"))
     assert run(first, 30) == run(again, 30) != run(other, 30)
     again.labels = again.labels[: 2 * BATCH]
-    assert run(again, 30) == run(Search(kind, NODES, "0/a"), 30)[2:], "also from the middle"
+    assert run(again, 30) == run(Search(kind, CHOICES, "0/a"), 30)[2:], "also from the middle"
 
 
 def test_searches_of_a_program_differ():
-    random, default = (run(Search(kind, NODES, "0/a"), 16) for kind in SEARCHES)
+    random, default = (run(Search(kind, CHOICES, "0/a"), 16) for kind in SEARCHES)
     assert random != default
 
 
 def test_the_random_search_does_not_look_at_labels():
-    one, other = Search("random", NODES, "0/a"), Search("random", NODES, "0/a")
+    one, other = Search("random", CHOICES, "0/a"), Search("random", CHOICES, "0/a")
     assert run(one, 24) == run(other, 24, label=lambda configuration: 1)
 
 
 def test_the_genetic_search_finds_faster_ones_than_the_random_search():
     best = {}
     for kind in SEARCHES:
-        searches = [Search(kind, NODES, f"{seed}/a") for seed in range(5)]
+        searches = [Search(kind, CHOICES, f"{seed}/a") for seed in range(5)]
         for search in searches:
-            # the default is not a candidate here: the fastest is one with every node set
+            # the default is slowest here: the fastest takes the last option everywhere
             run(search, 64, label=lambda configuration: 1000 - cycles(configuration))
         best[kind] = sum(min(c for _, c in search.succeeded()) for search in searches)
     assert best["default"] < best["random"]
 
 
+def test_parents_are_the_fastest_and_equally_fast_ones_have_equal_chances():
+    search = Search("default", CHOICES, "0/a")
+    slow, fast = [(DEFAULT[:-1] + (n,), 200) for n in range(9)], [(DEFAULT[1:] + (n,), 100) for n in range(3)]
+    search.labels = [*slow, *fast, (DEFAULT, None)]
+    chosen = [search._parents(Random(seed)) for seed in range(50)]
+    assert all(len(parents) == ELITE for parents in chosen)
+    assert all(set(parents[:3]) == {c for c, _ in fast} for parents in chosen)
+    assert {c for parents in chosen for c in parents[3:]} == {c for c, _ in slow}
+    assert search.labels[: len(slow)] == slow, "labels stay in their order"
+
+
 def test_failures_are_neither_labels_nor_parents_nor_tried_again():
-    search = Search("default", NODES, "0/a")
-    failing = {}
+    search = Search("default", CHOICES, "0/a")
+    asked = Counter()
 
     def label(configuration):
-        failing[str(configuration)] = failing.get(str(configuration), 0) + 1
-        return None if len(failing) % 3 == 0 else cycles(configuration)
+        asked[configuration] += 1
+        return None if len(asked) % 3 == 0 else cycles(configuration)
 
     rounds = run(search, 20, label)
     assert len(search.succeeded()) == 20 < sum(map(len, rounds))
-    assert max(count for key, count in failing.items() if key != "{}") == 1
+    assert max(count for configuration, count in asked.items() if configuration != DEFAULT) == 1
 
 
 def test_a_search_in_which_everything_fails_goes_on_from_the_default():
-    search = Search("default", NODES, "0/a")
+    search = Search("default", CHOICES, "0/a")
     rounds = run(search, 10, label=lambda configuration: None, rounds=4)
     assert all(len(r) == BATCH for r in rounds) and search.succeeded() == []
 
 
-@pytest.mark.parametrize("kind, size", [("random", 4), ("default", 6)])
-def test_a_small_space_is_exhausted(kind, size):
+@pytest.mark.parametrize("kind", SEARCHES)
+def test_a_small_space_is_exhausted(kind):
     search = Search(kind, TINY, "0/a")
     run(search, 50)
-    # four ways to set the only node; by default also the compiler's own, twice unless exhausted before
-    assert search.exhausted and len(search.labels) in (size - 1, size)
-    assert distinct([c for c, _ in search.labels if c]) == 4
+    found = [configuration for configuration, _ in search.labels]
+    assert search.exhausted and len(set(found)) == len(found) <= 4
+    if kind == "random":
+        assert len(found) == 4
+    else:  # which stays near the fastest
+        assert found[0] == (0, 1) and (0, 0) in found, "the compiler's own comes first"

@@ -34,8 +34,9 @@ from fastslow.programs.zoo import PROGRAMS
 from fastslow.xla.graph_arrays import graph_arrays
 from fastslow.xla.layout_space import configurable_nodes, encode
 from fastslow.xla.messages import Module
+from fastslow.xla.tied_choices import default_configuration, layouts_of, tie
 from helpers.competition_files import competition_arrays
-from helpers.dot_module import add, small_module
+from helpers.dot_module import add, rich_module
 from helpers.workspace import SAMPLE
 
 
@@ -156,16 +157,14 @@ def test_programs_are_left_out_by_rule(labels, why):
 
 def labelled_program(split="train", seed=0):
     """Return a program with ten labels of each search, two of them failures, and a kernel of each sort."""
-    module = small_module(layers=2)
+    module = rich_module()
     program = SimpleNamespace(name="small_forward", source="xla", family="small")
     nodes, rng = configurable_nodes(module), random.Random(seed)
-    searches = {kind: Search(kind, nodes, kind) for kind in SEARCHES}
+    searches = {kind: Search(kind, tie(nodes), kind) for kind in SEARCHES}
     for search in searches.values():
-        proposals = search.propose(8) + [{0: None}, {1: None}]
-        for configuration in proposals:
-            failed = None in configuration.values()
-            search.labels.append((configuration, None if failed else rng.randrange(1_000, 9_000)))
-    return LabelledProgram(program, split, module, searches, tile_record(), [])
+        search.labels += [(c, rng.randrange(1_000, 9_000)) for c in search.propose(8)]
+        search.labels += [(c, None) for c in search.propose(2)]
+    return LabelledProgram(program, split, module, nodes, searches, tile_record(), [])
 
 
 def tile_record():
@@ -200,11 +199,16 @@ def test_rows_of_a_layout_graph_are_the_labelled_configurations():
         search = labelled.searches[graph.collection.rsplit(":", 1)[1]]
         rows = zip(graph.arrays["node_config_feat"], graph.labels.tolist(), strict=True)
         found = Counter((features.tobytes(), label) for features, label in rows)
-        expected = Counter((encode(c, search.nodes).tobytes(), label) for c, label in search.succeeded())
+        expected = Counter(
+            (encode(layouts_of(c, search.choices), labelled.nodes).tobytes(), label)
+            for c, label in search.succeeded()
+        )
         assert found == expected and len(graph.labels) == 8
-        assert graph.arrays["node_config_ids"].tolist() == [node.node for node in search.nodes]
+        assert graph.arrays["node_config_ids"].tolist() == [node.node for node in labelled.nodes]
         assert graph.labels.tolist() != [label for _, label in search.succeeded()], "shuffled"
-        assert graph.chosen == next((label for c, label in search.succeeded() if not c), None)
+        default = default_configuration(search.choices)
+        assert graph.chosen == dict(search.succeeded()).get(default)
+        assert (graph.chosen is not None) == (graph.collection == "layout:xla:default")
         for key, array in graph_arrays(labelled.module).items():
             assert np.array_equal(graph.arrays[key], array)
 
@@ -274,7 +278,8 @@ def compiles(monkeypatch):
         def program_before_layout(self, module):
             if module == b"bad":
                 return {"failure": "refused", "message": "no"}
-            return {"module": base64.b64encode(small_module(layers=2).SerializeToString()).decode()}
+            module = base64.b64encode(rich_module().SerializeToString()).decode()
+            return {"module": module, "layouts": {"dot.3": [[0, 1], [1, 0], [1, 0]]}}
 
         def tile_label(self, module):
             return tile_record()
@@ -307,7 +312,7 @@ def test_a_sample_is_made_and_made_again(compiles, tmp_path):
     assert 4 * 48 < compiles["layout_label"] < 4 * 96
     first = contents(folder)
     readme = (folder / "README.md").read_text()
-    for said in ("broken (refused: no)", "libtpu: 1.0", "timed out", "25% of the", "SIZE=small"):
+    for said in ("broken (refused: no)", "libtpu: 1.0", "timed out", "25% of those", "SIZE=small"):
         assert said in readme
     assert "{" not in readme
     make_sample(SampleConfig(out=str(tmp_path / "made"), labels=str(tmp_path)))
@@ -315,6 +320,16 @@ def test_a_sample_is_made_and_made_again(compiles, tmp_path):
     other = make_sample(SampleConfig(out=str(tmp_path / "other"), labels=str(tmp_path), seed=1))
     layouts = [name for name in first if "/layout/" in name]
     assert layouts and all((other / name).read_bytes() != first[name] for name in layouts)
+
+
+def test_searches_start_from_the_compilers_own_layouts(compiles, tmp_path):
+    labelled, _ = sample.label_programs(SampleConfig(labels=str(tmp_path)))
+    for one in labelled:
+        defaults = {node.node: node.default for node in one.nodes if node.default}
+        assert defaults == {2: ((0, 1), (1, 0), (1, 0))}
+        search = one.searches["default"]
+        first = layouts_of(search.labels[0][0], search.choices)
+        assert first[2] == ((0, 1), (), ()), "the operands are left to the compiler"
 
 
 def test_nothing_to_write_is_said(compiles, tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """Labelling in worker processes with a stub compiler: failures, limits and the cache."""
 
+import base64
 import contextlib
 import json
 import os
@@ -13,8 +14,17 @@ from pathlib import Path
 import pytest
 
 from fastslow.core.errors import ConfigError, DataError
-from fastslow.xla.compile_pool import CRASHED, OUT_OF_MEMORY, REFUSED, TIMED_OUT, Labeller
+from fastslow.xla.compile_pool import (
+    CRASHED,
+    OUT_OF_MEMORY,
+    REFUSED,
+    TIMED_OUT,
+    Labeller,
+    program_before_layout,
+)
 from fastslow.xla.libtpu import CompilerError
+from fastslow.xla.messages import Module
+from helpers.dot_module import small_module
 
 pytest.importorskip("pebble", reason="pebble is not installed (pip install -e '.[test]')")
 
@@ -114,6 +124,22 @@ def test_records_come_in_the_order_of_the_programs(tmp_path):
     origin = {"compiler": "libtpu 1.0", "topology": "v4:2x2x1", "generation": "v4"}
     assert all(record.items() >= origin.items() for record in records)
     assert records[0]["seconds"] >= 0.3 > records[2]["seconds"] >= 0
+
+
+class LayoutCompiler(FakeCompiler):
+    """A stub compiler that changes nothing before layout assignment and knows one layout."""
+
+    def layout_assignment(self, module):
+        return Module.FromString(module), {"dot.3": [[0, 1], [1, 0], [1, 0]]}
+
+
+def test_a_program_before_layouts_is_remembered_with_the_compilers_own(tmp_path):
+    module = small_module().SerializeToString(deterministic=True)
+    settings = {"task": program_before_layout, "compiler": LayoutCompiler}
+    (record,) = label_once([module], tmp_path, **settings)
+    assert base64.b64decode(record["module"]) == module
+    assert record["layouts"] == {"dot.3": [[0, 1], [1, 0], [1, 0]]}
+    assert label_once([module], tmp_path, **settings) == [record] == remembered(tmp_path)
 
 
 def test_failures_are_distinguished_and_do_not_affect_other_programs(tmp_path, diary):

@@ -4,9 +4,25 @@ import json
 
 import pytest
 
-from fastslow.xla.cycle_estimates import Estimate, estimate
+from fastslow.xla.cycle_estimates import (
+    BYTES_PER_CYCLE,
+    CYCLES_PER_INSTRUCTION,
+    Estimate,
+    estimate,
+    padded_bytes,
+)
 from fastslow.xla.libtpu import CompilerError
-from fastslow.xla.messages import Module
+from fastslow.xla.messages import PRIMITIVE_TYPES, Instruction, Module
+
+ALONE = CYCLES_PER_INSTRUCTION
+"""Cycles of an instruction that has no estimate and, as most here, no shape."""
+
+
+def shape(dims, order=None, kind="f32", **fields):
+    """Return the fields of a shape, row-major by default."""
+    order = range(len(dims))[::-1] if order is None else order
+    layout = {"minor_to_major": list(order)}
+    return {"element_type": PRIMITIVE_TYPES[kind], "dimensions": list(dims), "layout": layout, **fields}
 
 
 class Optimised:
@@ -56,7 +72,7 @@ def program():
     return Optimised()
 
 
-def test_cycles_add_up_and_what_has_none_is_counted(program):
+def test_cycles_add_up_and_what_has_none_counts_for_an_instruction(program):
     program.add("main", "parameter")
     program.add("main", "fusion", 100)
     program.add("main", "copy", 20)
@@ -64,7 +80,52 @@ def test_cycles_add_up_and_what_has_none_is_counted(program):
     program.add("main", "custom-call")
     program.add("main", "tuple")
     program.add("gather", "gather", 999)  # is inside a fusion, whose estimate stands for it
-    assert program.estimate() == Estimate(cycles=120, estimated=2, without_estimate=2)
+    assert program.estimate() == Estimate(120 + 2 * ALONE, estimated=2, without_estimate=2)
+
+
+def test_an_instruction_without_an_estimate_counts_the_bytes_it_reads_and_writes(program):
+    source = program.add("main", "parameter", shape=shape((64, 256)))
+    index = program.add("main", "parameter", shape=shape((3,), kind="s32"))
+    program.add("main", "gather", shape=shape((8, 384)), operand_ids=[source, index])
+    program.add("main", "fusion", 100, shape=shape((8, 384)), operand_ids=[source])
+    moved = 4 * (64 * 256 + 128 + 8 * 384)  # three numbers are padded to 128
+    assert program.estimate() == Estimate(100 + ALONE + moved // BYTES_PER_CYCLE, 1, 1)
+
+
+def test_what_costs_nothing_by_itself_counts_no_bytes(program):
+    source = program.add("main", "parameter", shape=shape((64, 256)))
+    for opcode in ("bitcast", "opt-barrier", "get-tuple-element", "tuple"):
+        program.add("main", opcode, shape=shape((64, 256)), operand_ids=[source])
+    program.add("main", "fusion", 100)
+    assert program.estimate() == Estimate(100, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "size"),
+    [
+        (shape((8, 128)), 4 * 8 * 128),
+        (shape((9, 129)), 4 * 16 * 256),
+        (shape((9, 129), order=(0, 1)), 4 * 128 * 136),
+        (shape((5, 9, 129)), 4 * 5 * 16 * 256),
+        (shape((5, 9, 129), order=(0, 2, 1)), 4 * 128 * 136 * 9),
+        (shape((5, 9, 129), order=()), 4 * 5 * 16 * 256),
+        (shape((8, 128), kind="bf16"), 2 * 8 * 128),
+        (shape((1,)), 4 * 128),
+        (shape(()), 4),
+        (shape((0, 5)), 0),
+        (shape((), kind="token"), 0),
+        ({}, 0),
+        (shape((), kind="tuple", tuple_shapes=[shape((8, 128)), shape((3,))]), 4 * (8 * 128 + 128)),
+        ({**shape((8, 128)), "element_type": 19}, 8 * 128),
+    ],
+    ids=[
+        *("whole tiles", "padded", "padded in its layout", "only two dimensions", "by the minor-most two"),
+        *("without layout: row-major", "two bytes", "vector", "scalar", "empty", "token", "no shape"),
+        *("tuple", "a type without a number"),
+    ],
+)
+def test_bytes_are_padded_to_tiles(fields, size):
+    assert padded_bytes(Instruction(shape=fields).shape) == size
 
 
 def test_an_estimate_of_zero_is_an_estimate(program):
@@ -76,7 +137,7 @@ def test_a_configuration_that_is_no_json_states_nothing(program):
     program.add("main", "fusion", 7)
     program.add("main", "custom-call")
     program.computation("main").instructions[1].backend_config = b"\x08\x01"
-    assert program.estimate() == Estimate(7, 1, 1)
+    assert program.estimate() == Estimate(7 + ALONE, 1, 1)
 
 
 def test_loops_within_loops_multiply(program):
@@ -86,7 +147,7 @@ def test_loops_within_loops_multiply(program):
     program.loop("outer body", "inner body", "inner condition", 4)
     program.add("inner body", "fusion", 2)
     program.add("inner body", "copy")
-    assert program.estimate() == Estimate(3 + 5 * (10 + 4 * 2), 3, 1)
+    assert program.estimate() == Estimate(3 + 5 * (10 + 4 * (2 + ALONE)), 3, 1)
 
 
 def test_a_loop_that_never_runs_costs_nothing(program):
@@ -109,7 +170,7 @@ def test_a_conditional_costs_its_slowest_branch_and_a_call_its_computation(progr
     program.add("fast", "fusion", 1)
     program.add("slow", "fusion", 50)
     program.add("slow", "copy")
-    assert program.estimate() == Estimate(100, 3, 2)
+    assert program.estimate() == Estimate(2 * (50 + ALONE), 3, 2)
 
 
 @pytest.mark.parametrize(

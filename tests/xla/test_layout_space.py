@@ -1,7 +1,7 @@
-"""The layout space of a module: options, sampling, encoding, and configurations imposed on the module."""
+"""The layout space of a module: the choices of each configurable node, and their encoding."""
 
 import itertools
-import random
+import math
 
 import numpy as np
 import pytest
@@ -9,52 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastslow.xla.layout_space import (
+    INPUT,
+    KERNEL,
+    OUTPUT,
     ConfigurableNode,
+    NodeChoice,
+    common_blocks,
     configurable_nodes,
-    constrain,
-    cross,
-    draw,
     encode,
-    mutate,
 )
-from fastslow.xla.messages import Module
-from helpers.dot_module import add, small_module
+from helpers.dot_module import add, rich_module, small_module
 
-RATES = st.sampled_from([0.0, 0.3, 1.0])
-
-
-def rich_module():
-    """Two computations: a loop's body with a dot, and a convolution, reshapes and a batched dot around it."""
-    module = Module(name="rich", entry_computation_name="main", entry_computation_id=2)
-    body = module.computations.add(name="body", id=1)
-    state = add(body, "parameter", (8, 4))
-    weight = add(body, "constant", (4, 4))
-    contract = {"lhs_contracting": [1], "rhs_contracting": [0]}
-    body.root_id = add(body, "dot", (8, 4), state, weight, dot=contract)
-    main = module.computations.add(name="main", id=2)
-    image = add(main, "parameter", (2, 6, 6, 3))
-    kernel = add(main, "parameter", (3, 3, 3, 5), parameter_number=1)
-    numbers = {
-        "input_batch": 0,
-        "input_spatial": [1, 2],
-        "input_feature": 3,
-        "kernel_spatial": [0, 1],
-        "kernel_input_feature": 2,
-        "kernel_output_feature": 3,
-        "output_batch": 1,
-        "output_spatial": [2, 3],
-        "output_feature": 0,
-    }
-    found = add(main, "convolution", (5, 2, 4, 4), image, kernel, convolution=numbers)
-    flat = add(main, "reshape", (2, 5, 16), found)
-    batched = {"lhs_contracting": [2], "rhs_contracting": [2], "lhs_batch": [0], "rhs_batch": [0]}
-    product = add(main, "dot", (2, 5, 5), flat, flat, dot=batched)
-    scalar = add(main, "constant", ())
-    vector = add(main, "reshape", (1,), scalar)
-    called = {"called_computation_ids": [1, 1]}
-    add(main, "while", (8, 4), vector, **called)
-    main.root_id = add(main, "reshape", (50,), product)
-    return module
+BOTH = (OUTPUT, INPUT)
 
 
 @pytest.fixture(params=[small_module, rich_module])
@@ -67,47 +33,78 @@ def instructions(module):
     return [(c, i) for c in module.computations for i in c.instructions]
 
 
-def options_read_plainly(computation, instruction):
-    """Return the options as sets, from the description in TpuGraphs."""
+def pairs_read_plainly(computation, instruction):
+    """Return the two dimensions that output, input and kernel order, from the description in TpuGraphs."""
     shapes = {i.id: list(i.shape.dimensions) for i in computation.instructions}
-    if instruction.opcode == "reshape":
-        tensors = [list(instruction.shape.dimensions), shapes[instruction.operand_ids[0]]]
-        return [set(itertools.permutations(range(len(dims)))) if dims else set() for dims in tensors] + [
-            set()
-        ]
     if instruction.opcode == "convolution":
         c = instruction.convolution
-        pairs = [
+        return [
             {c.output_feature, c.output_batch},
             {c.input_feature, c.input_batch},
             {c.kernel_output_feature, c.kernel_input_feature},
         ]
-    else:
-        d = instruction.dot
-        left, right = (range(len(shapes[i])) for i in instruction.operand_ids)
-        lhs = [x for x in left if x not in d.lhs_batch and x not in d.lhs_contracting]
-        rhs = [x for x in right if x not in d.rhs_batch and x not in d.rhs_contracting]
-        # the output of a dot is batch dimensions, then the left's free ones, then the right's
-        output = [("batch", x) for x in d.lhs_batch] + [("l", x) for x in lhs] + [("r", x) for x in rhs]
-        pairs = [
-            {output.index(("l", lhs[-1])), output.index(("r", rhs[-1]))} if lhs and rhs else set(),
-            {lhs[-1], max(d.lhs_contracting)} if lhs else set(),
-            {rhs[-1], max(d.rhs_contracting)} if rhs else set(),
-        ]
-    return [set(itertools.permutations(pair)) if pair else set() for pair in pairs]
+    d = instruction.dot
+    left, right = (range(len(shapes[i])) for i in instruction.operand_ids)
+    lhs = [x for x in left if x not in d.lhs_batch and x not in d.lhs_contracting]
+    rhs = [x for x in right if x not in d.rhs_batch and x not in d.rhs_contracting]
+    # the output of a dot is batch dimensions, then the left's free ones, then the right's
+    output = [("batch", x) for x in d.lhs_batch] + [("l", x) for x in lhs] + [("r", x) for x in rhs]
+    return [
+        {output.index(("l", lhs[-1])), output.index(("r", rhs[-1]))} if lhs and rhs else set(),
+        {lhs[-1], max(d.lhs_contracting)} if lhs else set(),
+        {rhs[-1], max(d.rhs_contracting)} if rhs else set(),
+    ]
 
 
-def test_options_are_those_of_a_plain_reading(module):
-    found = {node.node: node for node in configurable_nodes(module)}
-    for number, (computation, instruction) in enumerate(instructions(module)):
-        if instruction.opcode not in ("convolution", "dot", "reshape"):
-            assert number not in found
+def test_configurable_are_convolutions_dots_and_reshapes(module):
+    found = {node.node: node.opcode for node in configurable_nodes(module)}
+    opcodes = dict(enumerate(i.opcode for _, i in instructions(module)))
+    assert found == {n: name for n, name in opcodes.items() if name in ("convolution", "dot", "reshape")}
+    assert list(found) == sorted(found)
+
+
+def test_convolutions_and_dots_order_two_dimensions_of_each_tensor(module):
+    placed, checked = instructions(module), 0
+    for node in configurable_nodes(module):
+        if node.opcode == "reshape":
             continue
-        node = found.pop(number)
-        assert node.opcode == instruction.opcode
-        assert [set(options) for options in node.options] == options_read_plainly(computation, instruction)
-        assert all(len(options) == len(set(options)) for options in node.options)
-    assert not found
+        layouts = {role: set() for role in (OUTPUT, INPUT, KERNEL)}
+        for choice in node.choices:
+            for option in choice.options:
+                for role, layout in zip(choice.roles, option, strict=True):
+                    layouts[role] |= {layout} - {()}
+        pairs = pairs_read_plainly(*placed[node.node])
+        assert list(layouts.values()) == [set(itertools.permutations(p)) if p else set() for p in pairs]
+        checked += 1
+    assert checked
+
+
+def test_row_major_is_the_first_option_of_a_convolution():
+    (convolution,) = (n for n in configurable_nodes(rich_module()) if n.opcode == "convolution")
+    assert [c.roles for c in convolution.choices] == [(OUTPUT,), (INPUT,), (KERNEL,)]
+    # the output's batch is dimension 1, its feature dimension 0
+    assert [c.options for c in convolution.choices] == [
+        (((1, 0),), ((0, 1),)),
+        (((3, 0),), ((0, 3),)),
+        (((3, 2),), ((2, 3),)),
+    ]
+    assert all(c.weights == (2, 2) for c in convolution.choices)
+
+
+def test_a_dot_of_matrices_may_leave_both_operands_to_the_compiler_but_never_its_output():
+    output, operands = configurable_nodes(small_module())[0].choices
+    assert output == NodeChoice((OUTPUT,), (((1, 0),), ((0, 1),)))
+    assert operands.roles == (INPUT, KERNEL)
+    assert operands.options[:2] == (((), ()), ((1, 0), (1, 0)))
+    assert set(operands.options[1:]) == set(itertools.product([(1, 0), (0, 1)], repeat=2))
+    assert len(operands.options) == 5 and operands.weights == (1, 2, 2, 2, 2), "left in one of nine"
+
+
+def test_a_batched_dot_orders_each_tensor_on_its_own():
+    batched = configurable_nodes(rich_module())[3]
+    assert batched.opcode == "dot"
+    assert [c.roles for c in batched.choices] == [(OUTPUT,), (INPUT,), (KERNEL,)]
+    assert [c.options for c in batched.choices] == [(((2, 1),), ((1, 2),))] * 3
 
 
 def test_a_dot_with_a_vector_has_no_pair_of_its_output():
@@ -115,201 +112,115 @@ def test_a_dot_with_a_vector_has_no_pair_of_its_output():
     main = module.computations[0]
     vector = add(main, "parameter", (4,), parameter_number=9)
     add(main, "dot", (8,), 1, vector, dot={"lhs_contracting": [1], "rhs_contracting": [0]})
-    assert configurable_nodes(module)[-1].options == ((), ((0, 1), (1, 0)), ())
+    assert configurable_nodes(module)[-1].choices == (NodeChoice((INPUT,), (((1, 0),), ((0, 1),))),)
 
 
-@pytest.mark.parametrize("rank, count", [(0, 0), (1, 1), (4, 24), (5, 24), (6, 24), (7, 0)])
-def test_a_reshape_has_at_most_24_orders_of_a_tensor(rank, count):
+def reshape(output, operand):
+    """Return the node of a reshape."""
     module = small_module()
     main = module.computations[0]
-    source = add(main, "parameter", (1,) * rank, parameter_number=9)
-    add(main, "reshape", (1,), source)
-    output, operand, kernel = configurable_nodes(module)[-1].options
-    assert (len(output), len(operand), len(kernel)) == (1, count, 0)
-    if operand:
-        assert operand[0] == tuple(range(rank))[::-1], "row-major comes first"
+    source = add(main, "parameter", operand, parameter_number=9)
+    add(main, "reshape", output, source)
+    node = configurable_nodes(module)[-1]
+    assert node.opcode == "reshape"
+    return node
 
 
-def test_drawing_configures_each_node_with_the_given_probability_and_evenly():
-    nodes = configurable_nodes(small_module(layers=2))
-    rng = random.Random(0)
-    drawn = [draw(nodes, rng, 0.3) for _ in range(2000)]
-    dot = nodes[0]
-    chosen = [c[dot.node] for c in drawn if dot.node in c]
-    assert 0.25 < len(chosen) / len(drawn) < 0.35
-    choices = set(itertools.product(*dot.options))
-    assert set(chosen) == choices
-    shares = np.array([chosen.count(choice) for choice in choices]) / len(chosen)
-    assert np.abs(shares - 1 / len(choices)).max() < 0.06
-    assert draw(nodes, rng, 0.0) == {} and len(draw(nodes, rng, 1.0)) == len(nodes)
+def addresses(sizes, layout):
+    """Return the address of each element of a row-major enumeration, in a tensor of that layout."""
+    places = np.arange(math.prod(sizes)).reshape([sizes[d] for d in reversed(layout)])
+    return places.transpose([layout[::-1].index(d) for d in range(len(sizes))]).ravel()
 
 
-def is_legal(configuration, nodes):
-    """Assert that every configured tensor has one of its options, and a tensor without options none."""
-    by_number = {node.node: node for node in nodes}
-    return all(
-        layout in options if options else layout == ()
-        for number, layouts in configuration.items()
-        for layout, options in zip(layouts, by_number[number].options, strict=True)
-    )
+def orders(sizes):
+    """Return all layouts in which dimensions of size 1 are major-most."""
+    ones = tuple(d for d in reversed(range(len(sizes))) if sizes[d] == 1)
+    long = [d for d in reversed(range(len(sizes))) if sizes[d] > 1]
+    return [order + ones for order in itertools.permutations(long)]
 
 
-@settings(deadline=None)
-@given(seed=st.integers(0, 10**6), rate=RATES, change=RATES)
-def test_draws_mutations_and_crossings_stay_in_the_space(seed, rate, change):
-    nodes, rng = configurable_nodes(rich_module()), random.Random(seed)
-    one, other = draw(nodes, rng, rate), draw(nodes, rng, rate)
-    before = dict(one)
-    changed, child = mutate(one, nodes, rng, change), cross(one, other, rng)
-    assert one == before, "a parent stays as it is"
-    assert all(is_legal(c, nodes) for c in (one, other, changed, child))
-    touched = {n.node for n in nodes if one.get(n.node) != changed.get(n.node)}
-    assert len(touched) <= 1 + change * (len(nodes) - 1)
-    for node in nodes:
-        assert child.get(node.node) in (one.get(node.node), other.get(node.node))
-    assert set(child) <= set(one) | set(other)
+def reshapes_that_move_nothing(output, operand):
+    """Return every pair of layouts of output and operand under which each element keeps its address."""
+    pairs = itertools.product(orders(output), orders(operand))
+    return {(a, b) for a, b in pairs if np.array_equal(addresses(output, a), addresses(operand, b))}
 
 
-def test_equal_seeds_draw_equal_configurations():
-    nodes = configurable_nodes(rich_module())
+def shapes_of_size(primes, rank):
+    """Return a strategy of shapes whose size is the product of primes; each is a factor of one dimension."""
 
-    def sequence(seed):
-        rng = random.Random(seed)
-        first, second = (draw(nodes, rng, 0.5) for _ in range(2))
-        return first, second, mutate(first, nodes, rng, 0.5), cross(first, second, rng)
+    def shape(primes, dimensions):
+        sizes = [1] * rank
+        for prime, dimension in zip(primes, dimensions, strict=True):
+            sizes[dimension] *= prime
+        return tuple(sizes)
 
-    assert sequence("a") == sequence("a") != sequence("b")
+    dimensions = st.lists(st.integers(0, rank - 1), min_size=len(primes), max_size=len(primes))
+    return st.builds(shape, st.permutations(primes), dimensions)
+
+
+@settings(deadline=None, max_examples=150)
+@given(data=st.data())
+def test_a_reshape_offers_exactly_the_layouts_under_which_no_element_moves(data):
+    primes = data.draw(st.lists(st.sampled_from([2, 2, 3]), min_size=1, max_size=4))
+    output, operand = (data.draw(shapes_of_size(primes, data.draw(st.integers(1, 5)))) for _ in range(2))
+    (choice,) = reshape(output, operand).choices
+    assert choice.roles == BOTH and len(choice.options) == len(set(choice.options))
+    left = [((), ())] if min(len(output), len(operand)) == 1 else []
+    assert list(choice.options[: len(left)]) == left, "left to the compiler comes first"
+    offered = choice.options[len(left) :]
+    assert set(offered) == reshapes_that_move_nothing(output, operand)
+    assert offered[0] == (orders(output)[0], orders(operand)[0]), "then row-major, sizes of 1 aside"
+    assert set(choice.weights) == {2}, "every option is equally likely"
+
+
+@pytest.mark.parametrize(
+    ("output", "operand", "blocks"),
+    [
+        ((2, 4, 4), (8, 4), [([0, 1], [0]), ([2], [1])]),
+        ((6, 1, 4), (1, 3, 2, 4), [([0], [1, 2]), ([2], [3])]),
+        ((4, 6), (6, 4), [([0, 1], [0, 1])]),
+        ((5, 7), (5, 7), [([0], [0]), ([1], [1])]),
+        ((1, 1), (1,), []),
+        ((), (), []),
+    ],
+)
+def test_blocks_are_the_shortest_runs_of_equal_product(output, operand, blocks):
+    assert common_blocks(output, operand) == blocks
+
+
+@pytest.mark.parametrize(("rank", "count"), [(1, 2), (2, 2), (4, 24), (5, 24), (6, 24)])
+def test_a_reshape_has_at_most_24_orders_of_its_blocks(rank, count):
+    sizes = (2, 3, 5, 7, 11, 13)[:rank]
+    (choice,) = reshape(sizes, sizes).choices
+    assert len(choice.options) == count == len(set(choice.options))
+    assert all(output == operand for output, operand in choice.options)
+
+
+def test_reshapes_to_fewer_dimensions_than_two_may_be_left_to_the_compiler():
+    assert reshape((24,), (2, 3, 4)).choices == (NodeChoice(BOTH, (((), ()), ((0,), (2, 1, 0)))),)
+    assert reshape((1, 1), ()).choices == (NodeChoice(BOTH, (((), ()), ((1, 0), ()))),)
+    assert reshape((), ()).choices == (NodeChoice(BOTH, (((), ()),)),), "no option twice"
+
+
+@pytest.mark.parametrize(
+    ("output", "operand"), [((2,) * 7, (2, 64)), ((128,), (2,) * 7), ((0, 3), (3, 0)), ((0,), (4, 0))]
+)
+def test_a_reshape_that_the_format_cannot_hold_or_without_elements_has_no_choice(output, operand):
+    assert reshape(output, operand).choices == ()
+
+
+def test_defaults_are_taken_by_the_name_of_the_instruction():
+    module = small_module(layers=2)
+    names = [i.name for _, i in instructions(module)]
+    dot, first, *others = configurable_nodes(module, {names[2]: [[0, 1], [1, 0], [1, 0]], "other.1": [[0]]})
+    assert (names[2], dot.node, dot.default) == ("dot.3", 2, ((0, 1), (1, 0), (1, 0)))
+    assert not any(node.default for node in [first, *others, *configurable_nodes(module)])
+    hash(dot)
 
 
 def test_features_are_minor_to_major_padded_with_minus_one():
-    nodes = [
-        ConfigurableNode(3, "dot", (((0, 1), (1, 0)), ((0, 1), (1, 0)), ())),
-        ConfigurableNode(7, "reshape", (((2, 1, 0),), ((0,),), ())),
-    ]
+    nodes = [ConfigurableNode(3, "dot", ()), ConfigurableNode(7, "reshape", ())]
     features = encode({7: ((2, 1, 0), (0,), ())}, nodes)
     assert features.dtype == np.float32 and features.shape == (2, 18)
     assert (features[0] == -1).all()
     assert features[1].tolist() == [2, 1, 0, -1, -1, -1, 0, *[-1] * 11]
-
-
-@settings(deadline=None)
-@given(seed=st.integers(0, 10**6))
-def test_features_tell_configurations_apart(seed):
-    nodes, rng = configurable_nodes(small_module(layers=2)), random.Random(seed)
-    one, other = draw(nodes, rng, 0.5), draw(nodes, rng, 0.5)
-    assert np.array_equal(encode(one, nodes), encode(other, nodes)) == (one == other)
-
-
-def test_the_empty_configuration_changes_nothing(module):
-    assert constrain(module, {}) == module
-
-
-def constrained_pieces(computation):
-    """Return the constraints by id, and the other instructions in order."""
-    kept, constraints = [], {}
-    for instruction in computation.instructions:
-        if instruction.custom_call_target == "LayoutConstraint":
-            constraints[instruction.id] = instruction
-        else:
-            kept.append(instruction)
-    return kept, constraints
-
-
-@settings(deadline=None)
-@given(seed=st.integers(0, 10**6), rate=RATES, rich=st.booleans())
-def test_a_constrained_module_is_valid(seed, rate, rich):
-    module = (rich_module if rich else small_module)()
-    untouched = module.SerializeToString(deterministic=True)
-    nodes = configurable_nodes(module)
-    configuration = draw(nodes, random.Random(seed), rate)
-    constrained = constrain(module, configuration)
-    assert module.SerializeToString(deterministic=True) == untouched
-    numbers = itertools.count()
-    for before, after in zip(module.computations, constrained.computations, strict=True):
-        ids = [i.id for i in after.instructions]
-        assert len(ids) == len(set(ids))
-        position = {new_id: place for place, new_id in enumerate(ids)}
-        for place, instruction in enumerate(after.instructions):
-            assert all(position[operand] < place for operand in instruction.operand_ids)
-        kept, constraints = constrained_pieces(after)
-        assert [i.id for i in kept] == [i.id for i in before.instructions]
-        source_of = {i: c.operand_ids[0] for i, c in constraints.items()}
-
-        def original(new_id, source_of=source_of):
-            while new_id in source_of:
-                new_id = source_of[new_id]
-            return new_id
-
-        asked = 0
-        for old, new in zip(before.instructions, kept, strict=True):
-            assert [original(i) for i in new.operand_ids] == list(old.operand_ids)
-            output, *inputs = configuration.get(next(numbers), ((),))
-            for layout, operand in zip(inputs, new.operand_ids, strict=False):
-                if layout:
-                    assert is_imposed(constraints[operand], layout)
-            if output:
-                of_output = [c for c in constraints.values() if c.operand_ids[0] == new.id]
-                assert any(is_imposed(c, output) for c in of_output)
-            asked += bool(output) + sum(map(bool, inputs))
-            restored = type(new)()
-            restored.CopyFrom(new)
-            restored.operand_ids[:] = old.operand_ids
-            assert restored == old, "nothing but operands changed"
-        assert len(constraints) == asked
-        assert original(after.root_id) == before.root_id
-
-
-def is_imposed(constraint, layout):
-    """Return whether a constraint begins with the layout and has a complete order for operand and result."""
-    order = tuple(constraint.shape.layout.minor_to_major)
-    rank = len(constraint.shape.dimensions)
-    return (
-        constraint.opcode == "custom-call"
-        and constraint.constrain_layout
-        and order[: len(layout)] == layout
-        and sorted(order) == list(range(rank))
-        and list(constraint.operand_shapes_with_layout) == [constraint.shape]
-    )
-
-
-def test_the_root_is_the_constrained_value():
-    module = rich_module()
-    root = configurable_nodes(module)[-1]
-    constrained = constrain(module, {root.node: ((0,), (2, 0, 1), ())})
-    main = constrained.computations[1]
-    by_id = {i.id: i for i in main.instructions}
-    assert by_id[main.root_id].custom_call_target == "LayoutConstraint"
-    assert by_id[main.root_id].operand_ids == [module.computations[1].root_id]
-
-
-def test_consumers_of_a_configured_value_read_the_constrained_one():
-    module = rich_module()
-    convolution = configurable_nodes(module)[1]
-    constrained = constrain(module, {convolution.node: ((1, 0), (0, 3), (2, 3))})
-    main = constrained.computations[1]
-    by_id = {i.id: i for i in main.instructions}
-    reshape = next(i for i in main.instructions if i.opcode == "reshape")
-    value = by_id[reshape.operand_ids[0]]
-    assert value.custom_call_target == "LayoutConstraint"
-    # of the dimensions that the layout does not name, the last comes first
-    assert list(value.shape.layout.minor_to_major) == [1, 0, 3, 2]
-
-
-def test_unknown_fields_survive():
-    module = small_module()
-    unknown_string = bytes([0x82, 0x7D, 3]) + b"abc"  # field 2000, which the message does not know
-    main = module.computations[0]
-    main.instructions[2].MergeFromString(unknown_string)
-    main.MergeFromString(unknown_string)
-    module.MergeFromString(unknown_string)
-    constrained = constrain(module, draw(configurable_nodes(module), random.Random(0), 1.0))
-    dot = next(i for i in constrained.computations[0].instructions if i.opcode == "dot")
-    for message in (constrained, constrained.computations[0], dot):
-        assert unknown_string in message.SerializeToString()
-    assert constrained.SerializeToString().count(unknown_string) == 3
-
-
-def test_equal_configurations_give_equal_bytes():
-    module, configuration = rich_module(), draw(configurable_nodes(rich_module()), random.Random(1), 0.8)
-    one, other = (constrain(module, configuration).SerializeToString(deterministic=True) for _ in range(2))
-    assert one == other

@@ -6,10 +6,14 @@ import random
 import pytest
 
 from fastslow.core.errors import ConfigError
+from fastslow.xla import libtpu
 from fastslow.xla.cycle_estimates import estimate
-from fastslow.xla.layout_space import configurable_nodes, constrain, draw
+from fastslow.xla.layout_constraints import constrain
+from fastslow.xla.layout_space import configurable_nodes
 from fastslow.xla.libtpu import TOPOLOGIES, Compiler, CompilerError, lower, require_compiler, topology_of
 from fastslow.xla.messages import Module
+from fastslow.xla.tied_choices import default_configuration, draw, layouts_of, tie
+from helpers.dot_module import small_module
 
 INSTALLED = all(importlib.util.find_spec(name) for name in ("jax", "libtpu"))
 needs_compiler = pytest.mark.skipif(
@@ -33,8 +37,18 @@ def lowered():
 
 
 @pytest.fixture(scope="module")
-def before(compiler, lowered):
-    return compiler.before_layout_assignment(lowered)
+def assigned(compiler, lowered):
+    return compiler.layout_assignment(lowered)
+
+
+@pytest.fixture(scope="module")
+def before(assigned):
+    return assigned[0]
+
+
+@pytest.fixture(scope="module")
+def nodes(assigned):
+    return configurable_nodes(*assigned)
 
 
 def cycles(compiler, module):
@@ -42,29 +56,60 @@ def cycles(compiler, module):
 
 
 @needs_compiler
-def test_the_program_before_layouts_is_the_same_every_time(compiler, lowered, before):
-    again = compiler.before_layout_assignment(lowered)
+def test_the_program_before_layouts_is_the_same_every_time(compiler, lowered, assigned):
+    before, layouts = assigned
+    again, layouts_again = compiler.layout_assignment(lowered)
     assert again.SerializeToString(deterministic=True) == before.SerializeToString(deterministic=True)
+    assert layouts_again == layouts
     instructions = [i for c in before.computations for i in c.instructions]
     assert {"dot", "reshape", "tanh"} <= {i.opcode for i in instructions}
     assert not any(i.opcode in ("fusion", "copy") or i.metadata for i in instructions)
-    assert [node.opcode for node in configurable_nodes(before)] == ["dot", "reshape"]
 
 
 @needs_compiler
-def test_a_layout_constraint_is_obeyed_and_costs_cycles(compiler, before):
-    dot, reshape = configurable_nodes(before)
+def test_the_compilers_own_layouts_of_every_configurable_instruction(assigned, nodes):
+    before, layouts = assigned
+    by_name = {i.name: i.opcode for c in before.computations for i in c.instructions}
+    assert {by_name[name]: [len(order) for order in orders] for name, orders in layouts.items()} == {
+        "dot": [2, 2, 2],
+        "reshape": [3, 2],
+    }
+    assert all(sorted(order) == list(range(len(order))) for orders in layouts.values() for order in orders)
+    assert [node.opcode for node in nodes] == ["dot", "reshape"] and all(node.default for node in nodes)
+    dot, reshape = nodes
+    assert dot.default[1:] == ((1, 0), (1, 0)), "its operands are parameters"
+    assert dot.default[0] == reshape.default[1], "the reshape reads what the dot writes"
+
+
+def test_layouts_are_read_from_operands_and_a_parameter_is_row_major():
+    module = small_module(layers=1)
+    parameter, _, dot, *_ = module.computations[0].instructions
+    for instruction in (parameter, dot):
+        instruction.shape.layout.minor_to_major[:] = [0, 1]
+    assert libtpu._layouts(module) == {
+        "dot.3": [[0, 1], [1, 0], [1, 0]],
+        "reshape.4": [[2, 1, 0], [0, 1]],
+        "reshape.5": [[1, 0], [2, 1, 0]],
+    }
+
+
+@needs_compiler
+def test_a_constrained_layout_is_obeyed_and_costs_cycles(compiler, before, nodes):
+    dot = nodes[0]
     default = cycles(compiler, before)
     assert default > 0 and cycles(compiler, before) == default
-    natural = constrain(before, {dot.node: ((1, 0), (1, 0), (1, 0))})
-    against = constrain(before, {dot.node: ((0, 1), (0, 1), (0, 1))})
+    order = dot.default[0]
+    natural, against = (constrain(before, {dot.node: (o, (), ())}, nodes) for o in (order, order[::-1]))
     assert cycles(compiler, natural) == default < cycles(compiler, against)
 
 
 @needs_compiler
-def test_every_configuration_drawn_is_one_that_the_compiler_takes(compiler, before):
-    nodes, rng = configurable_nodes(before), random.Random(0)
-    assert all(cycles(compiler, constrain(before, draw(nodes, rng, 1.0))) > 0 for _ in range(3))
+def test_the_compiler_takes_drawn_configurations_and_is_fastest_by_its_default(compiler, before, nodes):
+    choices, rng = tie(nodes), random.Random(0)
+    configurations = [default_configuration(choices), *(draw(choices, rng) for _ in range(2))]
+    modules = [constrain(before, layouts_of(c, choices), nodes) for c in configurations]
+    default, *others = (cycles(compiler, module) for module in modules)
+    assert default == cycles(compiler, before) <= min(others)
 
 
 @needs_compiler

@@ -229,14 +229,13 @@ def draw_configurations(choices: list[TiedChoice], count: int, seed: int) -> lis
         seed: Seed of the random generator.
     """
     rng = random.Random(seed)
-    found = [default_configuration(choices)]
+    found = {default_configuration(choices): None}  # a set in the order drawn
     in_vain = 0
     while len(found) < count and in_vain < _TRIES:
         configuration = draw(choices, rng)
         in_vain = in_vain + 1 if configuration in found else 0
-        if not in_vain:
-            found.append(configuration)
-    return found
+        found[configuration] = None
+    return list(found)
 
 
 def estimate_cycles(path: Path, programs: list[Module], labeller: Labeller) -> list[int | None]:

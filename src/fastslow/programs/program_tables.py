@@ -80,8 +80,8 @@ def list_configurable(module: Module, nodes: list[ConfigurableNode]) -> pd.DataF
             if node := by_node.get(number):
                 row = {"node": number, "name": instruction.name, "opcode": node.opcode}
                 shapes = [shape_of[i] for i in (instruction.id, *instruction.operand_ids)]
-                for number_of, (role, shape) in enumerate(zip(ROLES, [*shapes, ""], strict=False)):
-                    row |= {role: shape, f"{role}_layouts": _layouts(node, number_of)}
+                for role, (tensor, shape) in enumerate(zip(ROLES, [*shapes, ""], strict=False)):
+                    row |= {tensor: shape, f"{tensor}_layouts": _layouts(node, role)}
                 rows.append(row)
             number += 1
     return pd.DataFrame(rows)

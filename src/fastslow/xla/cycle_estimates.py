@@ -41,12 +41,12 @@ class Estimate:
     """The compiler's estimate for one program.
 
     Args:
-        cycles: Sum of ``estimated_cycles`` over the schedule of the entry computation: the body of a
+        cycles: Sum of cycles over the schedule of the entry computation: the body of a
             ``while`` times its trip count, the slowest branch of a ``conditional``. A serial sum, not
             measured time.
         estimated: Number of instructions with an estimate, each counted once.
-        without_estimate: Number of instructions that do work but have no estimate (gathers, custom calls,
-            some copies inside loops); they count 0 cycles.
+        without_estimate: Number of instructions that do work but have no estimate (reshapes, gathers, custom
+            calls, some copies inside loops); their bytes are in ``cycles``.
     """
 
     cycles: int
@@ -131,10 +131,13 @@ def _total(computation, computations: dict, total) -> Estimate:
 
 
 def padded_bytes(shape) -> int:
-    """Return the bytes of a shape in its layout, the two minor-most dimensions padded to 8 by 128."""
+    """Return the bytes of a shape in its layout, the two minor-most dimensions padded to 8 by 128.
+
+    Element types that the competition does not number (such as f8) count one byte.
+    """
     if shape.tuple_shapes:
         return sum(map(padded_bytes, shape.tuple_shapes))
     order = shape.layout.minor_to_major or range(len(shape.dimensions))[::-1]
     sizes = [shape.dimensions[d] for d in order]
     sizes[:2] = [-(-size // tile) * tile for size, tile in zip(sizes, TILE, strict=False)]
-    return prod(sizes) * _BYTES_OF[shape.element_type]
+    return prod(sizes) * _BYTES_OF.get(shape.element_type, 1)

@@ -11,12 +11,8 @@ with default layouts on their far side. ``benchmarks/label_truth.py`` compares t
 
 import itertools
 
-from fastslow.competition.schema import LAYOUT_WIDTH
-from fastslow.xla.layout_space import INPUT, OUTPUT, ConfigurableNode, Layout
+from fastslow.xla.layout_space import INPUT, OUTPUT, ConfigurableNode, Layout, Layouts
 from fastslow.xla.messages import PRIMITIVE_TYPES, Instruction, Module
-
-Layouts = dict[int, tuple[Layout, ...]]
-"""Layouts of output, input and kernel by node; a node that is not in it is left to the compiler."""
 
 
 def constrain(module: Module, layouts: Layouts, nodes: list[ConfigurableNode]) -> Module:
@@ -30,24 +26,22 @@ def constrain(module: Module, layouts: Layouts, nodes: list[ConfigurableNode]) -
     """
     constrained = Module()
     constrained.CopyFrom(module)
-    configurable = iter(nodes)
-    number, node = 0, next(configurable, None)
+    by_number, numbers = {node.node: node for node in nodes}, itertools.count()
     for computation in constrained.computations:
         edit = _Edit(computation)
         for instruction in computation.instructions:
-            if node and node.node == number:
-                edit.bind(instruction, node, layouts.get(number, ((),)))
-                node = next(configurable, None)
+            number = next(numbers)
+            if number in by_number:
+                edit.bind(instruction, by_number[number], layouts.get(number, ()))
             else:
                 edit.add(instruction)
-            number += 1
         edit.finish()
     return constrained
 
 
 def is_default(node: ConfigurableNode, role: int, layout: Layout) -> bool:
-    """Return whether a layout of one of a node's tensors is the compiler's own."""
-    default = default_layout(node, role) or tuple(range(LAYOUT_WIDTH))[::-1]
+    """Return whether a layout of one of a node's tensors is the compiler's own, or () leaves it to it."""
+    default = default_layout(node, role) or sorted(layout, reverse=True)
     return tuple(d for d in default if d in layout) == layout
 
 
@@ -68,7 +62,7 @@ class _Edit:
 
     def add(self, instruction: Instruction) -> None:
         """Append an instruction of the module."""
-        instruction.operand_ids[:] = [self._moved.get(i, i) for i in instruction.operand_ids]
+        self._read_moved(instruction)
         self._append(instruction)
 
     def bind(self, instruction: Instruction, node: ConfigurableNode, layouts: tuple[Layout, ...]) -> None:
@@ -77,7 +71,7 @@ class _Edit:
         is_reshape = node.opcode == "reshape"
         bound = {OUTPUT: output, INPUT: operand} if is_reshape else {OUTPUT: output}
         by_default = all(is_default(node, role, layout) for role, layout in bound.items())
-        instruction.operand_ids[:] = [self._moved.get(i, i) for i in instruction.operand_ids]
+        self._read_moved(instruction)
         if is_reshape and not by_default:
             source = self._constraint(self._by_id[instruction.operand_ids[0]], default_layout(node, INPUT))
             instruction.operand_ids[0] = self._constraint(self._barrier(source), operand).id
@@ -97,6 +91,9 @@ class _Edit:
         copies = [Instruction.FromString(i.SerializeToString()) for i in self._instructions]
         del self._computation.instructions[:]
         self._computation.instructions.extend(copies)
+
+    def _read_moved(self, instruction: Instruction) -> None:
+        instruction.operand_ids[:] = [self._moved.get(i, i) for i in instruction.operand_ids]
 
     def _append(self, instruction: Instruction) -> Instruction:
         self._by_id[instruction.id] = instruction

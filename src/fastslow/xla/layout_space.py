@@ -25,6 +25,9 @@ from fastslow.xla.messages import Instruction, Module
 Layout = tuple[int, ...]
 """Minor-to-major order, the first two dimensions for a convolution or a dot; () leaves it to the compiler."""
 
+Layouts = dict[int, tuple[Layout, ...]]
+"""Layouts of output, input and kernel by node; a node that is not in it is left to the compiler."""
+
 OUTPUT, INPUT, KERNEL = range(len(ROLES))
 MAX_PERMUTATIONS = 24  # options of a reshape: all orders of up to four blocks, the first ones of more
 
@@ -126,7 +129,7 @@ def _reshape_choices(instruction: Instruction, operands) -> list[NodeChoice]:
     ]
     if min(map(len, sides)) < 2:
         options.insert(0, ((), ()))
-    return [NodeChoice((OUTPUT, INPUT), tuple(options))]
+    return [NodeChoice((OUTPUT, INPUT), tuple(dict.fromkeys(options)))]  # of two scalars, both are empty
 
 
 def common_blocks(output: tuple[int, ...], operand: tuple[int, ...]) -> list[tuple[list[int], list[int]]]:
@@ -188,11 +191,11 @@ def configurable_nodes(
     return nodes
 
 
-def encode(layouts: dict[int, tuple[Layout, ...]], nodes: list[ConfigurableNode]) -> np.ndarray:
+def encode(layouts: Layouts, nodes: list[ConfigurableNode]) -> np.ndarray:
     """Return layouts as a row of ``node_config_feat``.
 
     Args:
-        layouts: Layouts of output, input and kernel by node; the others are left to the compiler.
+        layouts: The layouts.
         nodes: The configurable nodes.
 
     Returns:

@@ -10,30 +10,26 @@ import random
 from dataclasses import dataclass
 
 from fastslow.competition.schema import ROLES
-from fastslow.xla.layout_constraints import Layouts, is_default
-from fastslow.xla.layout_space import ConfigurableNode, Layout, NodeChoice
+from fastslow.xla.layout_constraints import is_default
+from fastslow.xla.layout_space import ConfigurableNode, Layout, Layouts, NodeChoice
 
 Configuration = tuple[int, ...]
 """The option that each tied choice takes, 0 or more."""
 
 
 @dataclass(frozen=True)
-class TiedChoice:
+class TiedChoice(NodeChoice):
     """One choice for the tensors of alike nodes.
 
     Args:
-        nodes: Numbers of the nodes.
-        roles: Their tensors that it sets: 0 output, 1 input, 2 kernel.
+        roles: The tensors of each node that it sets: 0 output, 1 input, 2 kernel.
         options: Possible layouts of these tensors.
-        weights: Relative probability of each option in a random configuration.
-        default: Position of the compiler's own option. Where that is not known, or none of the options: the
-            first, which leaves the tensors to the compiler if that is possible and is row-major otherwise.
+        nodes: Numbers of the nodes.
+        default: Position of the compiler's own option: the first that leaves the tensors to the compiler or
+            is its layout. Where that is not known, or none of the options, it is 0, which is row-major.
     """
 
     nodes: tuple[int, ...]
-    roles: tuple[int, ...]
-    options: tuple[tuple[Layout, ...], ...]
-    weights: tuple[int, ...]
     default: int
 
 
@@ -41,13 +37,12 @@ def tie(nodes: list[ConfigurableNode]) -> list[TiedChoice]:
     """Return the tied choices of a program, in the order of their first nodes."""
     alike: dict[tuple, list[ConfigurableNode]] = {}
     for node in nodes:
-        alike.setdefault((node.opcode, node.choices, _default_orders(node)), []).append(node)
+        alike.setdefault((node.opcode, node.choices, _defaults(node)), []).append(node)
     return [
         TiedChoice(
-            nodes=tuple(node.node for node in group),
             roles=choice.roles,
             options=choice.options,
-            weights=choice.weights,
+            nodes=tuple(node.node for node in group),
             default=_default_option(choice, group[0]),
         )
         for group in alike.values()
@@ -55,25 +50,21 @@ def tie(nodes: list[ConfigurableNode]) -> list[TiedChoice]:
     ]
 
 
-def _default_orders(node: ConfigurableNode) -> tuple[Layout, ...]:
-    """Return the compiler's order of the dimensions that a convolution or a dot can choose."""
-    if node.opcode == "reshape" or not node.default:
+def _defaults(node: ConfigurableNode) -> tuple[tuple[bool, ...], ...]:
+    """Return which layouts of the options of a convolution or a dot are the compiler's own."""
+    if node.opcode == "reshape":
         return ()
-    named = {
-        role: layout
-        for choice in node.choices
-        for role, layout in zip(choice.roles, choice.options[-1], strict=True)
-    }
-    return tuple(
-        tuple(d for d in node.default[role] if d in named.get(role, ())) for role in range(len(node.default))
-    )
+    options = [(choice.roles, option) for choice in node.choices for option in choice.options]
+    return tuple(tuple(_are_default(node, *option)) for option in options)
 
 
 def _default_option(choice: NodeChoice, node: ConfigurableNode) -> int:
-    for position, option in enumerate(choice.options):
-        if not any(option) or all(map(is_default, [node] * len(ROLES), choice.roles, option)):
-            return position
-    return 0
+    options = enumerate(choice.options)
+    return next((at for at, option in options if all(_are_default(node, choice.roles, option))), 0)
+
+
+def _are_default(node: ConfigurableNode, roles: tuple[int, ...], option: tuple[Layout, ...]) -> list[bool]:
+    return [is_default(node, role, layout) for role, layout in zip(roles, option, strict=True)]
 
 
 def default_configuration(choices: list[TiedChoice]) -> Configuration:
