@@ -4,6 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fastslow.competition.catalog import COLLECTIONS
+from fastslow.competition.choice_statistics import REAL_FILES, survey_choices
 from fastslow.competition.reader import read_competition_file
 from fastslow.core.errors import ConfigError
 from fastslow.evaluation import data_report
@@ -107,3 +109,17 @@ def test_a_dot_per_file():
     (axes,) = data_report.plot_survey(files).axes
     assert [dots.get_offsets().tolist() for dots in axes.collections] == [[[10, 100], [30, 300]], [[20, 200]]]
     assert axes.get_xscale() == axes.get_yscale() == "log"
+
+
+def test_choices_are_compared_with_the_recorded_ones(tmp_path):
+    for collection in COLLECTIONS:
+        if collection.kind == "layout":
+            write_data_root(tmp_path, collection.name)
+    choices = data_report.compare_choices(DataReportConfig(data_root=str(tmp_path), max_programs=2))
+    real, here = (choices.loc[source] for source in choices.index.unique(0))
+    assert list(real.index) == list(REAL_FILES) and len(here) == 4
+    rows = survey_choices(tmp_path, 2).query("collection == 'layout:nlp:random'")
+    assert here.loc["layout:nlp:random", "hamming"] == rows["hamming"].median()
+    counts, shares = data_report.plot_choices(choices).axes
+    assert [len(axes.lines) for axes in (counts, shares)] == [4, 4]
+    assert shares.lines[3].get_ydata().tolist() == here.iloc[3][["left", "commonest", "hamming"]].tolist()

@@ -1,4 +1,4 @@
-"""Show competition files: one program, one configuration in words, runtimes, repeated configurations."""
+"""Show competition files: a program, a configuration in words, choices, runtimes, repeated configurations."""
 
 from typing import Literal
 
@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 from fastslow.competition import node_columns
 from fastslow.competition.catalog import COLLECTIONS, TRAIN, VALID, Program, get_collection, list_programs
+from fastslow.competition.choice_statistics import real_statistics, survey_choices
 from fastslow.competition.opcodes import opcode_name
 from fastslow.competition.reader import CompetitionFile, read_competition_file
 from fastslow.competition.schema import ROLES
@@ -19,6 +20,8 @@ from fastslow.features.config_tensors import config_tensors
 
 _LAYOUT_COLLECTIONS = tuple(c.name for c in COLLECTIONS if c.kind == "layout")
 _UNSET = "{}"
+_REAL, _HERE = "TpuGraphs", "this data, medians"
+_CHOICE_COLUMNS = (["nodes", "columns", "groups", "largest_1", "layouts"], ["left", "commonest", "hamming"])
 _REPEATED, _DISTINCT, _RANGE = "#e69f00", "#0072b2", "0.6"
 
 
@@ -34,7 +37,8 @@ class DataReportConfig(SurveyConfig):
     configuration: NonNegative = 0
     """Number of the configuration that is put into words, from 0 in file order."""
     max_programs: Positive = 24
-    """Maximum number of programs whose runtimes and repeated configurations are compared."""
+    """Maximum number of programs whose runtimes and repeated configurations are compared, and of programs
+    of each layout collection whose choices are."""
 
 
 def _programs(config: DataReportConfig) -> list[Program]:
@@ -135,6 +139,45 @@ def compare_programs(config: DataReportConfig) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows).sort_values("slowest", ascending=False, ignore_index=True)
+
+
+def compare_choices(config: DataReportConfig) -> pd.DataFrame:
+    """Compare how configurations are drawn in the real files and in this data.
+
+    Args:
+        config: Settings.
+
+    Returns:
+        One row per real file, as recorded, and one with the medians of each layout collection; columns as
+        the attributes of :class:`fastslow.competition.choice_statistics.ChoiceStatistics`.
+    """
+    here = survey_choices(config.data_root, config.max_programs)
+    medians = here.groupby("collection", sort=False).median()
+    return pd.concat({_REAL: real_statistics(), _HERE: medians})
+
+
+def plot_choices(choices: pd.DataFrame) -> Figure:
+    """Plot the statistics of this data's collections over the range of the real files.
+
+    Args:
+        choices: As returned by :func:`compare_choices`.
+    """
+    real, here = choices.loc[_REAL], choices.loc[_HERE]
+    figure = Figure(figsize=(10, 3.2), layout="constrained")
+    for axes, columns in zip(figure.subplots(1, 2), _CHOICE_COLUMNS, strict=True):
+        position = np.arange(len(columns))
+        axes.vlines(
+            position, real[columns].min(), real[columns].max(), color="0.85", linewidth=28, label=_REAL
+        )
+        for place, (name, row) in enumerate(here[columns].iterrows()):
+            shift = 0.1 * (place - (len(here) - 1) / 2)
+            axes.plot(position + shift, row.to_numpy(float), "o", markersize=5, label=name)
+        axes.set_xticks(position, columns)
+    figure.axes[0].set(yscale="log", title="counts", xlim=(-0.5, len(_CHOICE_COLUMNS[0]) - 0.5))
+    figure.axes[1].set(ylim=(0, 1), title="shares", xlim=(-0.5, len(_CHOICE_COLUMNS[1]) - 0.5))
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=5, fontsize="small")
+    return figure
 
 
 def plot_survey(files: pd.DataFrame) -> Figure:

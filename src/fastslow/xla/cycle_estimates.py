@@ -18,8 +18,7 @@ CYCLES_PER_INSTRUCTION = 260  # of the smallest estimates
 
 _BYTES_OF = {number: ELEMENT_BYTES[name] for name, number in PRIMITIVE_TYPES.items()}
 
-# instructions that cost nothing by themselves in a scheduled computation
-_FREE = {
+FREE = {
     "after-all",
     "bitcast",
     "call",
@@ -34,6 +33,7 @@ _FREE = {
     "tuple",
     "while",
 }
+"""Opcodes that cost nothing by themselves in a scheduled computation."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,8 @@ class Estimate:
     without_estimate: int
 
 
-def _cycles(instruction) -> int | None:
+def own_cycles(instruction) -> int | None:
+    """Return the compiler's estimate for one instruction, None where it gives none."""
     if not instruction.backend_config.startswith(b"{"):
         return None
     cycles = json.loads(instruction.backend_config).get("window_config", {}).get("estimated_cycles")
@@ -109,7 +110,7 @@ def _total(computation, computations: dict, total) -> Estimate:
     shape_of = {instruction.id: instruction.shape for instruction in computation.instructions}
     for instruction in computation.instructions:
         called = list(instruction.called_computation_ids)
-        own = _cycles(instruction)
+        own = own_cycles(instruction)
         inner = []
         if instruction.opcode == "while":
             body = total(called[0])
@@ -121,7 +122,7 @@ def _total(computation, computations: dict, total) -> Estimate:
         elif own is not None:
             cycles += own
             estimated += 1
-        elif instruction.opcode not in _FREE:
+        elif instruction.opcode not in FREE:
             without += 1
             shapes = [instruction.shape, *(shape_of[i] for i in instruction.operand_ids)]
             cycles += CYCLES_PER_INSTRUCTION + sum(map(padded_bytes, shapes)) // BYTES_PER_CYCLE

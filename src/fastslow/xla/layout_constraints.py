@@ -50,6 +50,25 @@ def default_layout(node: ConfigurableNode, role: int) -> Layout:
     return node.default[role] if node.default else ()
 
 
+def layout_constraint(source: Instruction, layout: Layout, new_id: int) -> Instruction:
+    """Return a custom call that binds the layout of an instruction's output.
+
+    Args:
+        source: The instruction.
+        layout: The minor-most dimensions; the others follow in row-major order.
+        new_id: Id of the custom call, unique in its computation.
+    """
+    target = {"custom_call_target": "LayoutConstraint", "constrain_layout": True}
+    constraint = Instruction(
+        name=f"custom-call.{new_id}", opcode="custom-call", id=new_id, operand_ids=[source.id], **target
+    )
+    constraint.shape.CopyFrom(source.shape)
+    constraint.shape.layout.minor_to_major[:] = _complete(layout, len(source.shape.dimensions))
+    # without the operand's layout the compiler ignores the constraint
+    constraint.operand_shapes_with_layout.add().CopyFrom(constraint.shape)
+    return constraint
+
+
 class _Edit:
     """The instructions of a computation, rewritten in order."""
 
@@ -100,10 +119,10 @@ class _Edit:
         self._instructions.append(instruction)
         return instruction
 
-    def _new(self, opcode: str, *operands: Instruction, **fields) -> Instruction:
+    def _new(self, opcode: str, source: Instruction) -> Instruction:
         new_id = next(self._new_ids)
-        fields |= {"name": f"{opcode}.{new_id}", "opcode": opcode, "id": new_id}
-        return self._append(Instruction(**fields, operand_ids=[operand.id for operand in operands]))
+        name = f"{opcode}.{new_id}"
+        return self._append(Instruction(name=name, opcode=opcode, id=new_id, operand_ids=[source.id]))
 
     def _barrier(self, source: Instruction) -> Instruction:
         """Append a barrier in its usual form, around a tuple."""
@@ -117,13 +136,7 @@ class _Edit:
         return result
 
     def _constraint(self, source: Instruction, layout: Layout) -> Instruction:
-        call = {"custom_call_target": "LayoutConstraint", "constrain_layout": True}
-        constraint = self._new("custom-call", source, **call)
-        constraint.shape.CopyFrom(source.shape)
-        constraint.shape.layout.minor_to_major[:] = _complete(layout, len(source.shape.dimensions))
-        # without the operand's layout the compiler ignores the constraint
-        constraint.operand_shapes_with_layout.add().CopyFrom(constraint.shape)
-        return constraint
+        return self._append(layout_constraint(source, layout, next(self._new_ids)))
 
 
 def _complete(layout: Layout, rank: int) -> Layout:

@@ -1,0 +1,257 @@
+"""Rules from a measured configuration to a program to compile, and from a compiled one to cycles.
+
+The variants that ``label_truth.py`` compares; the product has one,
+:func:`fastslow.xla.layout_constraints.constrain`.
+"""
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from fastslow.competition.opcodes import opcode_name
+from fastslow.competition.reader import CompetitionFile
+from fastslow.competition.schema import ROLES
+from fastslow.features.config_tensors import config_tensors
+from fastslow.xla.cycle_estimates import (
+    BYTES_PER_CYCLE,
+    CYCLES_PER_INSTRUCTION,
+    FREE,
+    own_cycles,
+    padded_bytes,
+    trip_count,
+)
+from fastslow.xla.layout_constraints import Layouts, constrain, layout_constraint
+from fastslow.xla.layout_space import INPUT, KERNEL, OUTPUT, ConfigurableNode, Layout
+from fastslow.xla.libtpu import Compiler
+from fastslow.xla.messages import Instruction, Module
+
+Costs = list[tuple[str, int | None, int, int]]
+"""Working instructions: opcode, the compiler's cycles, bytes read and written, how often it runs."""
+
+_OUTPUTS = {"convolution": (OUTPUT,), "dot": (OUTPUT,)}
+_RESHAPES = {"reshape": (OUTPUT, INPUT)}
+_OPERANDS = {"convolution": (INPUT, KERNEL), "dot": (INPUT, KERNEL)}
+_ALL = {opcode: (OUTPUT, *roles) for opcode, roles in _OPERANDS.items()} | _RESHAPES
+
+
+def instruction_costs(compiler: Compiler, module: bytes, log: Path) -> dict:
+    """Compile a program; return ``instructions``, its costs. A task of the compile pool."""
+    return {"instructions": costs_of(compiler.compile(module))}
+
+
+def costs_of(optimized: Module) -> Costs:
+    """Return what the working instructions of an optimised module cost; of branches, the costliest."""
+    computations = {computation.id: computation for computation in optimized.computations}
+
+    def rows(computation) -> Costs:
+        found = []
+        shape_of = {instruction.id: instruction.shape for instruction in computation.instructions}
+        for instruction in computation.instructions:
+            called = [computations[i] for i in instruction.called_computation_ids]
+            own = own_cycles(instruction)
+            if instruction.opcode == "while":
+                times = trip_count(instruction, computations)
+                found += [(*row[:3], row[3] * times) for row in rows(called[0])]
+            elif instruction.opcode in ("call", "conditional"):
+                found += max(map(rows, called), key=filled)
+            elif own is not None or instruction.opcode not in FREE:
+                shapes = [instruction.shape, *(shape_of[i] for i in instruction.operand_ids)]
+                found.append((instruction.opcode, own, sum(map(padded_bytes, shapes)), 1))
+        return found
+
+    return rows(computations[optimized.entry_computation_id])
+
+
+def filled(costs: Costs) -> int:
+    """Return all cycles, as the product counts them: missing estimates follow from the bytes moved."""
+    return sum(
+        times * (CYCLES_PER_INSTRUCTION + size // BYTES_PER_CYCLE if own is None else own)
+        for _, own, size, times in costs
+    )
+
+
+def estimated_alone(costs: Costs) -> int:
+    """Return the cycles that the compiler estimates; instructions without an estimate count 0."""
+    return sum(times * (own or 0) for _, own, _, times in costs)
+
+
+def without_copies(costs: Costs) -> int:
+    """Return all cycles but those of copies."""
+    return filled([row for row in costs if row[0] != "copy"])
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule from a configuration to estimated cycles.
+
+    Args:
+        name: What it binds, in words.
+        roles: By opcode, the tensors whose layouts it imposes: 0 output, 1 input, 2 kernel.
+        barriers: Keep layouts that differ from the compiler's own by barriers, as the product does.
+        agreeing: Impose an operand's layout only where it agrees with that of its producer's output.
+        cycles: How the costs of a compiled program are summed.
+    """
+
+    name: str
+    roles: Mapping[str, Sequence[int]]
+    barriers: bool = True
+    agreeing: bool = False
+    cycles: Callable[[Costs], int] = filled
+
+
+COMMITTED = "committed"
+RULES = {
+    "everything": Rule("output, input and kernel of every node, no barriers (the former rule)", _ALL, False),
+    "outputs": Rule("outputs and reshapes, no barriers", _OUTPUTS | _RESHAPES, False),
+    "products": Rule("outputs of convolutions and dots, no barriers", _OUTPUTS, False),
+    COMMITTED: Rule("outputs and reshapes, barriers (the rule of the labels)", _OUTPUTS | _RESHAPES),
+    "unfilled": Rule("the same, missing estimates count 0", _OUTPUTS | _RESHAPES, cycles=estimated_alone),
+    "no copies": Rule("the same, copies count 0", _OUTPUTS | _RESHAPES, cycles=without_copies),
+    "agreeing": Rule("the same, and operands that agree with their producer", _ALL, agreeing=True),
+}
+"""The rules by their short names."""
+
+
+class Program:
+    """A program whose configurable nodes are matched with those of a measured file.
+
+    Args:
+        module: The program before layout assignment.
+        nodes: Its configurable nodes with the compiler's default layouts.
+        file: The measured file.
+        layout_codes: ``(C, K, 3)``, position in ``file.layouts`` of each tensor's layout.
+
+    Attributes:
+        matched: ``(M,)`` rows of the file's configurable nodes that the program has.
+    """
+
+    def __init__(
+        self, module: Module, nodes: list[ConfigurableNode], file: CompetitionFile, layout_codes: np.ndarray
+    ):
+        self.module, self.nodes = module, nodes
+        self._layouts = [tuple(int(d) for d in layout if d >= 0) for layout in file.layouts]
+        self._instructions, self._operands = _numbered(module)
+        pairs = self._match(file)
+        self.matched = np.array([row for row, _ in pairs], np.int64)
+        self._own = [node for _, node in pairs]  # the program's node of each matched row
+        self._codes = layout_codes[:, self.matched]
+
+    def _match(self, file: CompetitionFile) -> list[tuple[int, ConfigurableNode]]:
+        """Pair nodes of equal opcode and shapes, in the order of both programs."""
+        tensors = config_tensors(file.node_feat, file.node_opcode, file.edge_index, file.node_config_ids)
+        waiting: dict[tuple, list[ConfigurableNode]] = {}
+        for node in self.nodes:
+            instructions = [self._instructions[node.node], *self._operands[node.node]]
+            shapes = [tuple(each.shape.dimensions) for each in instructions[: len(ROLES)]]
+            waiting.setdefault((node.opcode, *shapes), []).append(node)
+        pairs = []
+        for row, (dims, rank, known) in enumerate(
+            zip(tensors.dims, tensors.rank, tensors.known, strict=True)
+        ):
+            shapes = [tuple(dims[role, : rank[role]].tolist()) for role in np.flatnonzero(known)]
+            key = (opcode_name(int(file.node_opcode[file.node_config_ids[row]])), *shapes)
+            if waiting.get(key):
+                pairs.append((row, waiting[key].pop(0)))
+        return pairs
+
+    def bound_tensors(self, rule: Rule) -> np.ndarray:
+        """Return the tensors that a rule may bind, ``(M, 3)`` bool."""
+        mask = np.zeros((len(self._own), len(ROLES)), bool)
+        for row, node in enumerate(self._own):
+            mask[row, list(rule.roles.get(node.opcode, ()))] = True
+        return mask
+
+    def bound(self, rule: Rule) -> np.ndarray:
+        """Return the layouts that a rule imposes, ``(C, M, 3)`` codes, 0 for none."""
+        codes = np.where(self.bound_tensors(rule), self._codes, 0)
+        if rule.agreeing:
+            agree = np.array([[_agree(one, other) for other in self._layouts] for one in self._layouts])
+            row_of = {node.node: row for row, node in enumerate(self._own)}
+            for row, node in enumerate(self._own):
+                for role in set(rule.roles.get(node.opcode, ())) & {INPUT, KERNEL}:
+                    if node.opcode != "reshape":
+                        source = row_of.get(self._producer(node.node, role))
+                        kept = False if source is None else agree[codes[:, row, role], codes[:, source, 0]]
+                        codes[:, row, role] *= kept
+        return codes
+
+    def _producer(self, number: int, role: int) -> int | None:
+        """Return the configurable node whose output an operand is, through operations on elements alone."""
+        configurable = {node.node for node in self.nodes}
+        number_of = {id(instruction): n for n, instruction in enumerate(self._instructions)}
+        wanted = list(self._operands[number][role - 1].shape.dimensions)
+        pending = [self._operands[number][role - 1]]
+        while pending:
+            source = pending.pop()
+            if number_of[id(source)] in configurable:
+                return number_of[id(source)]
+            pending += [
+                operand
+                for operand in self._operands[number_of[id(source)]]
+                if list(operand.shape.dimensions) == wanted
+            ]
+        return None
+
+    def impose(self, rule: Rule, codes: np.ndarray) -> bytes:
+        """Return the serialised program with some layouts, ``(M, 3)`` codes, imposed by a rule."""
+        layouts = {
+            node.node: tuple(self._layouts[code] for code in row)
+            for node, row in zip(self._own, codes, strict=True)
+        }
+        nodes = self.nodes if rule.barriers else [_at_home(node, layouts) for node in self.nodes]
+        operands = {
+            self._instructions[node.node].name: layouts[node.node][1:]
+            for node in self._own
+            if node.opcode != "reshape" or not rule.barriers
+        }
+        module = constrain(self.module, layouts, nodes)
+        if any(any(each) for each in operands.values()):
+            bind_operands(module, operands)
+        return module.SerializeToString(deterministic=True)
+
+
+def _numbered(module: Module) -> tuple[list[Instruction], list[list[Instruction]]]:
+    """Return the instructions of all computations by number, and the operands of each."""
+    instructions, operands = [], []
+    for computation in module.computations:
+        by_id = {instruction.id: instruction for instruction in computation.instructions}
+        instructions += by_id.values()
+        operands += [[by_id[i] for i in instruction.operand_ids] for instruction in by_id.values()]
+    return instructions, operands
+
+
+def _agree(one: Layout, other: Layout) -> bool:
+    """Return whether two layouts order the dimensions that both name alike, at least two."""
+    common = [d for d in one if d in other]
+    return len(common) > 1 and common == [d for d in other if d in one]
+
+
+def _at_home(node: ConfigurableNode, layouts: Layouts) -> ConfigurableNode:
+    """Return the node with its layouts as the compiler's own, so that no barrier is needed."""
+    return replace(node, default=layouts.get(node.node, ()))
+
+
+def bind_operands(module: Module, layouts: Mapping[str, Sequence[Layout]]) -> None:
+    """Bind operands in place, without barriers.
+
+    Args:
+        module: The module.
+        layouts: By the instruction's name, the layouts of its operands; () binds nothing.
+    """
+    for computation in module.computations:
+        by_id = {instruction.id: instruction for instruction in computation.instructions}
+        new_ids = itertools.count(max(by_id) + 1)
+        instructions = []
+        for instruction in computation.instructions:
+            for position, layout in enumerate(layouts.get(instruction.name, ())):
+                if layout:
+                    source = by_id[instruction.operand_ids[position]]
+                    instructions.append(layout_constraint(source, layout, next(new_ids)))
+                    instruction.operand_ids[position] = instructions[-1].id
+            instructions.append(instruction)
+        copies = [Instruction.FromString(i.SerializeToString()) for i in instructions]
+        del computation.instructions[:]
+        computation.instructions.extend(copies)

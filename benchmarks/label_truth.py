@@ -1,0 +1,234 @@
+"""Compare the compiler's estimates with measured runs, under several rules of binding a configuration.
+
+``python benchmarks/label_truth.py [--quick] [--rules NAME[:N] ...] [--programs N] [--real ../shared/real]``.
+The measured runs are TpuGraphs' of ``alexnet_train_batch_32``; the program is written in JAX
+(``common/alexnet.py``) and compiled for TPU v3. Configurations for which a rule binds the same layouts give
+one program; the commonest programs of each rule are compiled. Labels are kept, so a run may be interrupted.
+"""
+
+import base64
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from common import report
+from common.alexnet import training_step
+from common.binding_rules import COMMITTED, RULES, Program, Rule, instruction_costs
+from common.graph_files import REAL
+from common.measured_runs import FAR, NOTABLE, Measured, disagreements, effects, name_groups, signs
+from common.options import make_parser
+from fastslow.competition.metrics import kendall_tau
+from fastslow.competition.reader import CompetitionFile, read_competition_file
+from fastslow.competition.tied_choices import Choices, factorise
+from fastslow.core.errors import ConfigError
+from fastslow.core.files import atomic_path
+from fastslow.xla.compile_pool import Labeller, program_before_layout
+from fastslow.xla.layout_space import configurable_nodes
+from fastslow.xla.libtpu import Compiler, lower, require_compiler
+from fastslow.xla.messages import Module
+
+FILE = "npz_all/npz/layout/xla/default/train/alexnet_train_batch_32.npz"
+TABLE = Path(__file__).parent / "tables" / "label_truth.md"
+QUICK = {COMMITTED: 2, "products": 2}
+SECONDS = 600.0  # time limit of a compile, which takes 20 to 60
+Label = Callable[[list[bytes], str], list[dict]]
+
+_INTRODUCTION = """# label_truth.py: the compiler's estimates against measured runs
+
+`alexnet_train_batch_32` of TpuGraphs ({configs:,} configurations, half of the published ones), its training
+step written in JAX ({matched} of {nodes} configurable nodes have the same opcode and shapes) and compiled for
+TPU v3 by libtpu {libtpu}. Per rule: *programs*, compiled of all distinct ones, the commonest first;
+*covered*, the share of the configurations that these stand for, on which the row is computed; *tau*,
+Kendall's tau-b of estimated cycles with measured time; *bound*, that of each program's median of measured
+time: no estimate can reach more under what the rule binds; *signs*, tied choices whose estimated effect has
+the sign of the measured one, of those with a measured effect of {notable:.0%} or more.
+
+```
+.venv/bin/python benchmarks/label_truth.py
+```
+
+Commit {commit}.
+"""
+_EFFECTS = """
+Effect of a tied choice: median time with another than its commonest option, against the median with it, where
+the other choices of outputs and reshapes take their commonest option; in brackets the tau of the choice alone
+with time. Measured on all configurations, estimated on those covered; empty: not bound, or not among the
+compiled programs.
+"""
+_TILE = """
+Tile kernels: no file of `../shared/real` allows the comparison, since measured runs come with HLO only in
+TpuGraphs' raw sample; there, measured once by hand, tau is .76 to .90 on six kernels
+([compiler.md](compiler.md)).
+"""
+
+
+def bound_groups(rule: Rule, program: Program, choices: Choices) -> np.ndarray:
+    """Return the tied choices that a rule binds."""
+    return np.unique(choices.group[program.matched][program.bound_tensors(rule)])
+
+
+def match_program(label: Label, file: CompetitionFile, choices: Choices) -> Program:
+    """Return AlexNet before layout assignment, matched with the measured file."""
+    (record,) = label([lower(*training_step())], "before layout assignment")
+    if "failure" in record:
+        raise ConfigError(f"AlexNet does not compile: {record['message']}")
+    module = Module.FromString(base64.b64decode(record["module"]))
+    return Program(module, configurable_nodes(module, record["layouts"]), file, choices.layout_codes())
+
+
+def score_rule(rule: Rule, program: Program, measured: Measured, label: Label, programs: int) -> dict:
+    """Compile the commonest programs under a rule and compare their estimates with the measured runs.
+
+    Args:
+        rule: The rule.
+        program: The program, matched with the measured file.
+        measured: The measured runs.
+        label: Returns a record with ``instructions`` for each serialised module.
+        programs: Maximum number of programs to compile.
+
+    Returns:
+        The figures of the rule's row, and ``effects`` by name of the tied choice.
+    """
+    codes = program.bound(rule)
+    flat = codes.reshape(len(codes), -1)
+    _, first, index, counts = np.unique(
+        flat, axis=0, return_index=True, return_inverse=True, return_counts=True
+    )
+    order = np.lexsort((np.random.default_rng(0).permutation(len(counts)), -counts))[:programs]
+    records = label([program.impose(rule, codes[first[place]]) for place in order], rule.name)
+    cycles = np.full(len(counts), np.nan)
+    for place, record in zip(order, records, strict=True):
+        if "failure" not in record:
+            cycles[place] = rule.cycles(record["instructions"])
+    estimate = cycles[index]
+    covered = np.isfinite(estimate)
+    found = {
+        "rule": rule.name,
+        "programs": int(np.isfinite(cycles).sum()),
+        "distinct": len(counts),
+        "failures": sum("failure" in record for record in records),
+        "covered": float(covered.mean()),
+    }
+    if not covered.any():
+        return found | {"tau": None, "bound": None, "effects": {}}
+    runtime, of_class = measured.runtime[covered], index[covered]
+    medians = {place: np.median(runtime[of_class == place]) for place in np.unique(of_class)}
+    best = np.array([medians[place] for place in of_class])
+    return found | {
+        "tau": kendall_tau(runtime, estimate[covered]),
+        "bound": kendall_tau(runtime, best),
+        "effects": effects(bound_groups(rule, program, measured.choices), measured, estimate),
+    }
+
+
+def page(results: dict[str, dict], truth: dict[str, list], facts: dict) -> str:
+    """Return the table's page in Markdown."""
+
+    def number(value: float | None) -> str:
+        return "" if value is None else f"{value:.3f}"
+
+    def cell(pair: list | None) -> str:
+        return f"{pair[0]:+.1%} ({pair[1]:.2f})" if pair else ""
+
+    rows = [
+        {
+            "": name,
+            "what it binds": found["rule"],
+            "programs": f"{found['programs']} of {found['distinct']:,}",
+            "covered": f"{found['covered']:.1%}",
+            "tau": number(found["tau"]),
+            "bound": number(found["bound"]),
+            "signs": "{} of {}".format(*signs(truth, found["effects"])),
+        }
+        for name, found in results.items()
+    ]
+    choices = [
+        {"tied choice": name, "measured": cell(pair)}
+        | {rule: cell(found["effects"].get(name)) for rule, found in results.items()}
+        for name, pair in truth.items()
+    ]
+    parts = [
+        _INTRODUCTION.format(**facts, notable=NOTABLE),
+        report.table(rows),
+        _EFFECTS,
+        report.table(choices),
+    ]
+    if COMMITTED in results:
+        far = disagreements(truth, results[COMMITTED]["effects"]) or ["none"]
+        parts.append(
+            f"\nUnder the rule of the labels, effects that are more than {FAR:.0%} off: {'; '.join(far)}."
+        )
+    return "\n".join([*parts, _TILE])
+
+
+def parse_rules(given: list[str], programs: int) -> dict[str, int]:
+    """Return the number of programs by rule; ``NAME:N`` asks for N.
+
+    Raises:
+        ConfigError: There is no such rule.
+    """
+    wanted = {name: int(count or programs) for name, _, count in (each.partition(":") for each in given)}
+    if unknown := wanted.keys() - RULES.keys():
+        raise ConfigError(f"--rules: no rule {', '.join(sorted(unknown))}; choose from {', '.join(RULES)}")
+    return wanted
+
+
+def main(arguments: list[str]) -> int:
+    """Run from the command line and return the exit status, 1 where the compiler is missing."""
+    parser = make_parser(__doc__.splitlines()[0])
+    parser.add_argument(
+        "--real", type=Path, default=REAL, help="folder with npz_all/ (default ../shared/real)"
+    )
+    parser.add_argument("--rules", nargs="+", default=list(RULES), metavar="NAME[:N]", help=", ".join(RULES))
+    parser.add_argument("--programs", type=int, default=24, help="compiled programs of a rule (default 24)")
+    parser.add_argument("--processes", type=int, default=2, help="worker processes (default 2)")
+    parser.add_argument(
+        "--labels", type=Path, default=report.RESULTS / "label_truth", help="folder of labels"
+    )
+    parser.add_argument("--table", type=Path, help=f"where to write the page (default {TABLE.name})")
+    options = parser.parse_args(arguments)
+    path = options.real / FILE
+    if not path.is_file():
+        print(f"skipped: {path} is missing. Name the folder of the published files with --real")
+        return 0
+    try:
+        require_compiler()
+        wanted = QUICK if options.quick else parse_rules(options.rules, options.programs)
+    except ConfigError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    run(read_competition_file(path, "layout", labelled=True), wanted, options)
+    return 0
+
+
+def run(file: CompetitionFile, wanted: dict[str, int], options) -> None:
+    """Score the rules, write the page and print the JSON object."""
+    choices = factorise(file.codes)
+    limits = {"processes": options.processes, "seconds": SECONDS}
+    cache = options.labels / "labels.sqlite"
+    with Labeller(cache, task=program_before_layout, **limits).workers() as label:
+        program = match_program(label, file, choices)
+    decisive = bound_groups(RULES[COMMITTED], program, choices)
+    measured = Measured(file.runtime, choices, name_groups(file, choices), decisive)
+    with Labeller(cache, task=instruction_costs, **limits).workers() as label:
+        results = {name: score_rule(RULES[name], program, measured, label, n) for name, n in wanted.items()}
+    truth = effects(choices.varying, measured, measured.runtime)
+    facts = {
+        "configs": len(file.runtime),
+        "matched": len(program.matched),
+        "nodes": len(file.node_config_ids),
+    }
+    facts |= {"libtpu": Compiler.version(), "commit": report.environment()["commit"]}
+    text = page(results, truth, facts)
+    print(text)
+    table = options.table or (None if options.quick else TABLE)
+    if table:
+        with atomic_path(table) as temporary:
+            temporary.write_text(text)
+    report.finish({"benchmark": "label_truth", **facts, "measured": truth, "rules": results})
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,187 @@
+"""Estimates against measured runs, on a made-up program whose labels a fake compiler gives."""
+
+import importlib.util
+import json
+import random
+from argparse import Namespace
+
+import numpy as np
+import pytest
+
+import label_truth
+from common.binding_rules import COMMITTED, RULES, Program, costs_of, estimated_alone, filled, without_copies
+from common.measured_runs import Measured, disagreements, effects, name_groups, signs
+from fastslow.competition.reader import read_competition_file
+from fastslow.competition.tied_choices import factorise
+from fastslow.core.errors import ConfigError
+from fastslow.xla.cycle_estimates import estimate
+from fastslow.xla.graph_arrays import graph_arrays
+from fastslow.xla.layout_constraints import constrain
+from fastslow.xla.layout_space import configurable_nodes, encode
+from fastslow.xla.messages import Module
+from fastslow.xla.tied_choices import draw, layouts_of, tie
+from helpers.competition_files import write_npz
+from helpers.dot_module import add, small_module
+
+CONFIGS = 60
+
+
+def instructions(serialised):
+    module = Module.FromString(serialised)
+    return [i for computation in module.computations for i in computation.instructions]
+
+
+def cycles_of(serialised):
+    """What the fake compiler estimates: barriers cost."""
+    return 1000 + 100 * sum(i.opcode == "opt-barrier" for i in instructions(serialised))
+
+
+def label(modules, title):
+    return [{"instructions": [["fusion", cycles_of(module), 0, 1]]} for module in modules]
+
+
+@pytest.fixture(scope="module")
+def case(tmp_path_factory):
+    """A program, its drawn configurations, and a file of their runtimes: as the fake compiler estimates."""
+    module = small_module(3)
+    nodes = configurable_nodes(module)
+    choices = tie(nodes)
+    rng = random.Random(0)
+    drawn = [layouts_of(draw(choices, rng), choices) for _ in range(CONFIGS)]
+    imposed = [constrain(module, layouts, nodes).SerializeToString() for layouts in drawn]
+    arrays = graph_arrays(module) | {
+        "node_config_ids": np.array([node.node for node in nodes]),
+        "node_config_feat": np.stack([encode(layouts, nodes) for layouts in drawn]),
+        "config_runtime": np.array([7 * cycles_of(module) for module in imposed]),
+    }
+    path = write_npz(tmp_path_factory.mktemp("real") / "small.npz", arrays)
+    file = read_competition_file(path, "layout", labelled=True)
+    found = factorise(file.codes)
+    program = Program(module, nodes, file, found.layout_codes())
+    decisive = label_truth.bound_groups(RULES[COMMITTED], program, found)
+    measured = Measured(file.runtime, found, name_groups(file, found), decisive)
+    return Namespace(module=module, nodes=nodes, drawn=drawn, file=file, program=program, measured=measured)
+
+
+def test_nodes_are_matched_by_opcode_and_shapes_in_order(case):
+    assert case.program.matched.tolist() == list(range(len(case.nodes)))
+    other = Program(
+        small_module(2), configurable_nodes(small_module(2)), case.file, case.program.bound(RULES["outputs"])
+    )
+    assert other.matched.tolist() == list(range(6))  # of 9; the third layer has no counterpart
+
+
+def test_the_committed_rule_is_the_products(case):
+    codes = case.program.bound(RULES[COMMITTED])
+    for layouts, own in zip(case.drawn, codes, strict=True):
+        wanted = constrain(case.module, layouts, case.nodes).SerializeToString(deterministic=True)
+        assert case.program.impose(RULES[COMMITTED], own) == wanted
+
+
+@pytest.mark.parametrize("name", ["everything", "outputs", "products"])
+def test_a_rule_without_barriers_binds_each_of_its_tensors_once(case, name):
+    rule = RULES[name]
+    for own in case.program.bound(rule)[:20]:
+        found = instructions(case.program.impose(rule, own))
+        constraints = [i for i in found if i.custom_call_target == "LayoutConstraint"]
+        assert len(constraints) == (own > 0).sum()
+        assert not any(i.opcode == "opt-barrier" for i in found)
+        used = {operand for i in found for operand in i.operand_ids}
+        assert {i.id for i in constraints} <= used
+
+
+def test_operands_are_bound_where_they_agree_with_their_producer(case):
+    everything, agreeing = (case.program.bound(RULES[name]) for name in ("everything", "agreeing"))
+    kept = agreeing > 0
+    assert (agreeing[kept] == everything[kept]).all()
+    dots = [row for row, node in enumerate(case.nodes) if node.opcode == "dot"]
+    assert not kept[:, dots[0], 1:].any() and not kept[:, dots, 2].any()  # operands that are parameters
+    for dot in dots[1:]:  # a reshape of equal shape makes its input
+        order = [case.file.layouts[everything[:, node, role], :2] for node, role in ((dot, 1), (dot - 1, 0))]
+        agree = (order[0] == order[1]).all(1) & (everything[:, dot, 1] > 0)
+        assert 0 < agree.sum() < CONFIGS and (kept[:, dot, 1] == agree).all()
+
+
+def test_a_label_that_is_the_runtime_has_its_order_and_its_effects(case):
+    found = label_truth.score_rule(RULES[COMMITTED], case.program, case.measured, label, 10_000)
+    assert found["programs"] == found["distinct"] > 5 and found["covered"] == 1 and not found["failures"]
+    assert found["tau"] == pytest.approx(1) and found["bound"] == pytest.approx(1)
+    truth = effects(case.measured.choices.varying, case.measured, case.measured.runtime)
+    assert found["effects"] and all(pair == pytest.approx(truth[n]) for n, pair in found["effects"].items())
+    agree, of = signs(truth, found["effects"])
+    assert agree == of > 0 and disagreements(truth, found["effects"]) == []
+    wrong = {name: [-10 * change, tau] for name, (change, tau) in found["effects"].items()}
+    assert signs(truth, wrong) == (0, of) and len(disagreements(truth, wrong)) == of
+
+
+def test_the_commonest_programs_are_compiled_and_failures_left_out(case):
+    def fails_first(modules, title):
+        return [{"failure": "crashed", "message": "abort"}, *label(modules[1:], title)]
+
+    rule = RULES["products"]
+    counts = np.unique(case.program.bound(rule), axis=0, return_counts=True)[1]
+    assert len(counts) > 1
+    one = label_truth.score_rule(rule, case.program, case.measured, label, 1)
+    assert one["covered"] == counts.max() / CONFIGS and one["programs"] == 1
+    none = label_truth.score_rule(rule, case.program, case.measured, fails_first, 1)
+    assert (none["programs"], none["failures"], none["tau"]) == (0, 1, None)
+
+
+def test_an_effect_compares_configurations_that_are_alike_otherwise(case):
+    measured, (first, *_) = case.measured, case.measured.decisive
+    others = [g for g in measured.decisive if g != first]
+    rows = [r for r in range(CONFIGS) if not any(measured.uncommon(g)[r] for g in others)]
+    with_it = [measured.runtime[r] for r in rows if measured.uncommon(first)[r]]
+    without = [measured.runtime[r] for r in rows if not measured.uncommon(first)[r]]
+    assert with_it and without
+    change, _ = measured.effect(first, measured.runtime)
+    assert change == pytest.approx(np.median(with_it) / np.median(without) - 1)
+
+
+def test_costs_add_up_to_the_products_estimate():
+    module = Module(entry_computation_id=2)
+    body, main = module.computations.add(id=1), module.computations.add(id=2)
+    for where, cycles in ((body, 40), (main, 300)):
+        for opcode in ("parameter", "copy", "fusion", "reshape"):  # the last has no estimate
+            add(where, opcode, (8, 200), *[1] * (opcode != "parameter"))
+            if opcode in ("copy", "fusion"):
+                config = {"window_config": {"estimated_cycles": str(cycles)}}
+                where.instructions[-1].backend_config = json.dumps(config).encode()
+    condition = module.computations.add(id=3)
+    counter = add(condition, "parameter", ())
+    limit = add(condition, "constant", (), literal={"s32s": [5]})
+    condition.root_id = add(condition, "compare", (), counter, limit, comparison_direction="LT")
+    add(main, "while", (8, 200), 1, called_computation_ids=[1, 3])
+    add(main, "conditional", (8, 200), 1, called_computation_ids=[1, 1])
+    costs = costs_of(module)
+    assert filled(costs) == estimate(module).cycles
+    assert estimated_alone(costs) == 600 + 6 * 80
+    assert without_copies(costs) == filled(costs) - 300 - 6 * 40
+
+
+def test_the_page_has_a_row_per_rule_and_per_choice(case):
+    names = (COMMITTED, "everything")
+    results = {
+        name: label_truth.score_rule(RULES[name], case.program, case.measured, label, count)
+        for name, count in zip(names, (8, 0), strict=True)
+    }
+    truth = effects(case.measured.choices.varying, case.measured, case.measured.runtime)
+    assert len(truth) == len(case.measured.choices.varying)  # no two choices have one name
+    facts = {"configs": CONFIGS, "matched": 9, "nodes": 9, "libtpu": "0", "commit": "c"}
+    page = label_truth.page(results, truth, facts)
+    for name, found in results.items():
+        assert f"{found['programs']} of {found['distinct']}" in page and f"| {name} " in page
+    assert all(name in page for name in truth) and "more than 10% off: " in page
+
+
+def test_what_is_missing_is_named(tmp_path, monkeypatch, capsys):
+    assert label_truth.main(["--real", str(tmp_path)]) == 0
+    assert f"skipped: {tmp_path / label_truth.FILE} is missing" in capsys.readouterr().out
+    with pytest.raises(ConfigError, match="no rule mine; choose from everything, outputs"):
+        label_truth.parse_rules(["outputs:3", "mine"], 4)
+    assert label_truth.parse_rules(["outputs:3", COMMITTED], 4) == {"outputs": 3, COMMITTED: 4}
+    (tmp_path / label_truth.FILE).parent.mkdir(parents=True)
+    (tmp_path / label_truth.FILE).touch()
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert label_truth.main(["--real", str(tmp_path)]) == 1
+    assert "pip install -e '.[compiler]'" in capsys.readouterr().err
