@@ -5,6 +5,8 @@ Every compile is cached, so an interrupted run resumes where it stopped.
 
 import base64
 import importlib.metadata
+import math
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +14,14 @@ from typing import Literal
 
 from fastslow.core.errors import ConfigError
 from fastslow.core.progress import progress
-from fastslow.core.settings import Config, NonNegative, PositiveFloat, resolve, unkeyed
+from fastslow.core.settings import (
+    Config,
+    NonNegative,
+    NonNegativeFloat,
+    PositiveFloat,
+    resolve,
+    unkeyed,
+)
 from fastslow.programs.layout_search import SEARCHES, Search
 from fastslow.programs.sample_files import (
     layout_graphs,
@@ -23,12 +32,14 @@ from fastslow.programs.sample_files import (
 )
 from fastslow.programs.sample_readme import sample_readme
 from fastslow.programs.zoo import FAMILY_SPLIT, PROGRAMS, ZooProgram
-from fastslow.xla.compile_pool import Labeller, program_before_layout, tile_label
+from fastslow.xla.compile_pool import NOT_TRIED, Labeller, program_before_layout, tile_label
 from fastslow.xla.layout_constraints import constrain
 from fastslow.xla.layout_space import ConfigurableNode, configurable_nodes
 from fastslow.xla.libtpu import TOPOLOGIES, lower, require_compiler
 from fastslow.xla.messages import Module
 from fastslow.xla.tied_choices import layouts_of, tie
+
+TOGETHER = 12  # programs whose searches take turns; an interrupted run has labelled the others whole
 
 
 @dataclass(frozen=True)
@@ -47,7 +58,7 @@ class Amount:
 
 
 SIZES = {
-    "small": Amount(("small",), configurations=48, kernels=5),
+    "small": Amount(("small",), configurations=24, kernels=5),
     "large": Amount(("small", "large"), configurations=200, kernels=5),
 }
 
@@ -71,6 +82,9 @@ class SampleConfig(Config):
     """Number of compiles side by side, 0 for one per core; each takes 1.4 cores and up to 1 GB."""
     seconds: PositiveFloat = 120.0
     """Time limit of one compile in seconds; a configuration that exceeds it has no label."""
+    hours: NonNegativeFloat = unkeyed(0.0)
+    """Stop compiling after this many hours and leave out the programs that are not fully labelled by then; a
+    later run goes on from there. 0 for no limit."""
     memory_gb: PositiveFloat = 6.0
     """Memory limit of one compile in GB; a configuration that exceeds it has no label."""
     seed: NonNegative = 0
@@ -94,14 +108,28 @@ class SampleConfig(Config):
         return resolve(self.out or {"small": "data/sample", "large": "data/large"}[self.size])
 
     def zoo(self) -> list[ZooProgram]:
-        """Return the programs to label."""
+        """Return the programs to label, every split and source in its share of any first few of them."""
         names = self.programs.split()
-        return [p for p in PROGRAMS.values() if (p.name in names if names else p.size in self.amount.sizes)]
+        lanes: dict[tuple, list[ZooProgram]] = {}
+        for program in PROGRAMS.values():
+            if program.name in names if names else program.size in self.amount.sizes:
+                lanes.setdefault((program.source, split_of(program)), []).append(program)
+        shares = [
+            ((place + 0.5) / len(lane), program)
+            for lane in lanes.values()
+            for place, program in enumerate(lane)
+        ]
+        return [program for _, program in sorted(shares, key=lambda item: item[0])]
 
     @staticmethod
     def versions() -> dict[str, str]:
         """Return the versions of the packages that labels and files depend on."""
         return {name: importlib.metadata.version(name) for name in ("libtpu", "jax", "numpy")}
+
+
+def split_of(program: ZooProgram) -> str:
+    """Return the split of a program, decided by its family."""
+    return FAMILY_SPLIT[program.source, program.family]
 
 
 @dataclass
@@ -126,6 +154,10 @@ class LabelledProgram:
     tiles: dict
     compiles: list[dict]
 
+    def is_late(self) -> bool:
+        """Return whether the deadline came before all its labels."""
+        return any(record.get("failure") == NOT_TRIED for record in [self.tiles, *self.compiles])
+
 
 def label_programs(config: SampleConfig) -> tuple[list[LabelledProgram], dict[str, str]]:
     """Label the configurations of both searches and the tile candidates of every kernel.
@@ -136,18 +168,33 @@ def label_programs(config: SampleConfig) -> tuple[list[LabelledProgram], dict[st
         config: Settings.
 
     Returns:
-        The labelled programs, and the error message by name of each program that did not compile.
+        The labelled programs, and the reason by name of each program that did not compile, or not in time.
     """
-    programs, cache = config.zoo(), resolve(config.labels) / "labels.sqlite"
+    programs, hours = config.zoo(), config.hours or math.inf
     limits = {
         "generation": config.generation,
         "processes": config.processes,
         "seconds": config.seconds,
         "memory": int(config.memory_gb * 2**30),
+        "deadline": time.monotonic() + 3600 * hours,
     }
-    lowered = {p.name: lower(*p.build()) for p in progress(programs, desc="lowering", unit="program")}
+    labelled, failed = [], {}
+    for start in range(0, len(programs), TOGETHER):
+        some, reasons = _label(programs[start : start + TOGETHER], config, limits)
+        labelled += some
+        failed |= reasons
+        print(f"{start + len(some) + len(reasons)} of {len(programs)} programs, {len(failed)} not labelled")
+    return labelled, failed
+
+
+def _label(
+    programs: list[ZooProgram], config: SampleConfig, limits: dict
+) -> tuple[list[LabelledProgram], dict[str, str]]:
+    """Label some programs, as :func:`label_programs` does for all."""
+    cache = resolve(config.labels) / "labels.sqlite"
+    lowered = [lower(*p.build()) for p in progress(programs, desc="lowering", unit="program")]
     with Labeller(cache, task=program_before_layout, **limits).workers() as label:
-        records = label(list(lowered.values()), "programs before layout assignment")
+        records = label(lowered, "programs before layout assignment")
     labelled, failed = [], {}
     for program, record in zip(programs, records, strict=True):
         if "failure" in record:
@@ -157,15 +204,16 @@ def label_programs(config: SampleConfig) -> tuple[list[LabelledProgram], dict[st
         nodes = configurable_nodes(module, record["layouts"])
         choices = tie(nodes)
         searches = {kind: Search(kind, choices, f"{config.seed}/{program.name}") for kind in SEARCHES}
-        split = FAMILY_SPLIT[program.source, program.family]
-        labelled.append(LabelledProgram(program, split, module, nodes, searches, {}, []))
+        labelled.append(LabelledProgram(program, split_of(program), module, nodes, searches, {}, []))
     with Labeller(cache, task=tile_label, **limits).workers() as label:
         serialised = [one.module.SerializeToString(deterministic=True) for one in labelled]
         for one, record in zip(labelled, label(serialised, "tile candidates"), strict=True):
             one.tiles = record
     with Labeller(cache, **limits).workers() as label:
         _run_searches(labelled, config.amount.configurations, label)
-    return labelled, failed
+    late = {one.program.name for one in labelled if one.is_late()}
+    failed |= dict.fromkeys(late, f"{NOT_TRIED}: it was not labelled in the time given")
+    return [one for one in labelled if one.program.name not in late], failed
 
 
 def _run_searches(labelled: list[LabelledProgram], configurations: int, label) -> None:
@@ -187,6 +235,8 @@ def _run_searches(labelled: list[LabelledProgram], configurations: int, label) -
 
 def _proposals(labelled: list[LabelledProgram], configurations: int) -> Iterator:
     for one in labelled:
+        if one.is_late():
+            continue
         for kind, search in one.searches.items():
             missing = configurations - len(search.succeeded())
             hopeless = len(search.labels) >= 2 * configurations

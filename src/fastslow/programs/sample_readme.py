@@ -16,6 +16,7 @@ from fastslow.programs.sample_files import (
     MIN_SPREAD,
     SampleGraph,
 )
+from fastslow.xla.compile_pool import NOT_TRIED
 from fastslow.xla.libtpu import TOPOLOGIES
 
 _TEXT = """# Sample competition
@@ -65,7 +66,8 @@ no graph with the published data. Every file here, including this one, was made 
   program of valid and test has an architecture that is not in train.
 
 Left out of the layout collections by rule (fewer than 2/3 of the labels, slowest less than {spread} times the
-fastest, or fewer than one in {distinct:.0f} labels distinct): {left_out}
+fastest, or fewer than one in {distinct:.0f} labels distinct): {left_out}. Programs of the zoo that were not
+labelled in the time given to this run: {late}.
 
 ## Contents
 
@@ -94,6 +96,7 @@ def sample_readme(graphs: list[SampleGraph], labelled, left_out: dict[str, str],
         left_out: Reason by name of each program that is not among the layout graphs.
         settings: The :class:`fastslow.programs.sample.SampleConfig`.
     """
+    by_rule = {name: why for name, why in left_out.items() if not why.startswith(NOT_TRIED)}
     records = [record for one in labelled for record in one.compiles]
     failures = Counter(record["failure"] for record in records if "failure" in record)
     estimated, without = (sum(r.get(key, 0) for r in records) for key in ("estimated", "without_estimate"))
@@ -113,7 +116,8 @@ def sample_readme(graphs: list[SampleGraph], labelled, left_out: dict[str, str],
         max_candidates=MAX_CANDIDATES,
         spread=MIN_SPREAD,
         distinct=1 / MIN_DISTINCT,
-        left_out="; ".join(f"{name} ({why})" for name, why in sorted(left_out.items())) or "none",
+        left_out="; ".join(f"{name} ({why})" for name, why in sorted(by_rule.items())) or "none",
+        late=len(left_out) - len(by_rule),
         contents=_markdown(_contents(graphs)),
         layout_spread=_quartiles(layouts),
         tile_spread=_quartiles(tiles),

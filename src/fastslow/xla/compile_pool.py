@@ -7,6 +7,7 @@ import base64
 import contextlib
 import hashlib
 import json
+import math
 import multiprocessing
 import os
 import resource
@@ -31,6 +32,8 @@ from fastslow.xla.tile_log import LOGGING, read_candidates
 
 REFUSED, CRASHED, TIMED_OUT, OUT_OF_MEMORY = "refused", "crashed", "timed out", "out of memory"
 """Kinds of failure; the last two depend on the machine and are not cached."""
+NOT_TRIED = "not tried"
+"""Failure of a program that is not in the cache after the deadline."""
 
 _OUT_OF_MEMORY_SIGNS = (
     "bad_alloc",
@@ -139,6 +142,7 @@ class Labeller:
         memory: Limit of a worker's data segment in bytes; 0 for none.
         attempts: How often to try a program that crashes the compiler.
         compiler: Class of the compiler; every worker creates one instance.
+        deadline: Time, as of ``time.monotonic``, after which programs are no longer compiled, only looked up.
     """
 
     cache: Path
@@ -149,6 +153,7 @@ class Labeller:
     memory: int = 6 << 30
     attempts: int = 2
     compiler: type[Compiler] = Compiler
+    deadline: float = math.inf
 
     @contextlib.contextmanager
     def workers(self):
@@ -180,6 +185,10 @@ class Labeller:
                 keys = [hashlib.sha256(identity.encode() + b"\0" + module).hexdigest() for module in modules]
                 records = {key: _read(cache, key) for key in keys}
                 missing = {key: m for key, m in zip(keys, modules, strict=True) if records[key] is None}
+                if time.monotonic() > self.deadline:
+                    late = {"failure": NOT_TRIED, "message": "the time given was over"}
+                    records |= dict.fromkeys(missing, late)
+                    missing = {}
                 if missing:
                     _require_workers(pool, Path(folder))
                 for key, record in self._compile(pool, missing, Path(folder), title):
