@@ -7,6 +7,7 @@ one program; the commonest programs of each rule are compiled. Labels are kept, 
 """
 
 import base64
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -46,10 +47,10 @@ time: no estimate can reach more under what the rule binds; *signs*, tied choice
 the sign of the measured one, of those with a measured effect of {notable:.0%} or more.
 
 ```
-.venv/bin/python benchmarks/label_truth.py
+{command}
 ```
 
-Commit {commit}.
+Commit {commit}. Rows that cover different configurations do not compare exactly.
 """
 _EFFECTS = """
 Effect of a tied choice: median time with another than its commonest option, against the median with it, where
@@ -203,6 +204,12 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
+def command(wanted: dict[str, int]) -> str:
+    """Return the command line that asks for these numbers of programs by rule."""
+    rules = shlex.join(f"{name}:{count}" for name, count in wanted.items())
+    return f".venv/bin/python benchmarks/label_truth.py --rules {rules}"
+
+
 def run(file: CompetitionFile, wanted: dict[str, int], options) -> None:
     """Score the rules, write the page and print the JSON object."""
     choices = factorise(file.codes)
@@ -221,7 +228,7 @@ def run(file: CompetitionFile, wanted: dict[str, int], options) -> None:
         "nodes": len(file.node_config_ids),
     }
     facts |= {"libtpu": Compiler.version(), "commit": report.environment()["commit"]}
-    text = page(results, truth, facts)
+    text = page(results, truth, facts | {"command": command(wanted)})
     print(text)
     table = options.table or (None if options.quick else TABLE)
     if table:

@@ -168,6 +168,8 @@ def test_the_page_has_a_row_per_rule_and_per_choice(case):
     truth = effects(case.measured.choices.varying, case.measured, case.measured.runtime)
     assert len(truth) == len(case.measured.choices.varying)  # no two choices have one name
     facts = {"configs": CONFIGS, "matched": 9, "nodes": 9, "libtpu": "0", "commit": "c"}
+    facts["command"] = label_truth.command({COMMITTED: 8, "no copies": 0})
+    assert facts["command"].endswith(f"--rules {COMMITTED}:8 'no copies:0'")
     page = label_truth.page(results, truth, facts)
     for name, found in results.items():
         assert f"{found['programs']} of {found['distinct']}" in page and f"| {name} " in page
