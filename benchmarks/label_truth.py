@@ -22,7 +22,7 @@ from common.measured_runs import FAR, NOTABLE, Measured, disagreements, effects,
 from common.options import make_parser
 from fastslow.competition.metrics import kendall_tau
 from fastslow.competition.reader import CompetitionFile, read_competition_file
-from fastslow.competition.tied_choices import Choices, factorise
+from fastslow.competition.tied_choices import Choices
 from fastslow.core.errors import ConfigError
 from fastslow.core.files import atomic_path
 from fastslow.xla.compile_pool import Labeller, program_before_layout
@@ -212,7 +212,7 @@ def command(wanted: dict[str, int]) -> str:
 
 def run(file: CompetitionFile, wanted: dict[str, int], options) -> None:
     """Score the rules, write the page and print the JSON object."""
-    choices = factorise(file.codes)
+    choices = file.choices
     limits = {"processes": options.processes, "seconds": SECONDS}
     cache = options.labels / "labels.sqlite"
     with Labeller(cache, task=program_before_layout, **limits).workers() as label:

@@ -12,7 +12,6 @@ import label_truth
 from common.binding_rules import COMMITTED, RULES, Program, costs_of, estimated_alone, filled, without_copies
 from common.measured_runs import Measured, disagreements, effects, name_groups, signs
 from fastslow.competition.reader import read_competition_file
-from fastslow.competition.tied_choices import factorise
 from fastslow.core.errors import ConfigError
 from fastslow.xla.cycle_estimates import estimate
 from fastslow.xla.graph_arrays import graph_arrays
@@ -56,7 +55,7 @@ def case(tmp_path_factory):
     }
     path = write_npz(tmp_path_factory.mktemp("real") / "small.npz", arrays)
     file = read_competition_file(path, "layout", labelled=True)
-    found = factorise(file.codes)
+    found = file.choices
     program = Program(module, nodes, file, found.layout_codes())
     decisive = label_truth.bound_groups(RULES[COMMITTED], program, found)
     measured = Measured(file.runtime, found, name_groups(file, found), decisive)

@@ -16,7 +16,7 @@ from fastslow.competition.choice_statistics import (
     real_statistics,
     survey_choices,
 )
-from fastslow.competition.reader import read_layout_codes
+from fastslow.competition.reader import read_choices
 from fastslow.competition.tied_choices import factorise
 from helpers.competition_files import REAL, ROOT, needs_real, write_data_root
 
@@ -86,7 +86,7 @@ def test_one_row_per_layout_file(tmp_path):
     }
     path = get_collection("layout:xla:default").folder(tmp_path, "train") / "b.npz"
     row = survey_choices(tmp_path).query("collection == 'layout:xla:default'").iloc[1]
-    wanted = as_row(choice_statistics(factorise(read_layout_codes(path)[1])))
+    wanted = as_row(choice_statistics(read_choices(path)[1]))
     assert row.drop("collection").to_dict() == pytest.approx(wanted)
 
 
@@ -95,7 +95,7 @@ def test_one_row_per_layout_file(tmp_path):
 def test_the_recorded_numbers_are_those_of_the_real_files(name):
     collection, split, start = name.split()
     (path,) = get_collection(f"layout:{collection}").folder(REAL, split).glob(f"{start}*.npz")
-    _, codes = read_layout_codes(path)
+    codes = read_choices(path)[1].layout_codes()
     found = as_row(choice_statistics(factorise(codes)))
     assert found == pytest.approx(as_row(REAL_FILES[name]), abs=5e-5)
 

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, list_programs
-from fastslow.competition.reader import read_layout_codes
-from fastslow.competition.tied_choices import Choices, factorise
+from fastslow.competition.reader import read_choices
+from fastslow.competition.tied_choices import Choices
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
 
@@ -134,8 +134,8 @@ def survey_choices(data_root: str, max_programs: int | None = None) -> pd.DataFr
         programs += own[:max_programs]
     rows = []
     for program in progress(programs, desc="choices", unit="file"):
-        _, codes = read_layout_codes(program.path)
-        row = as_row(choice_statistics(factorise(codes)))
+        _, choices = read_choices(program.path)
+        row = as_row(choice_statistics(choices))
         rows.append({"collection": program.collection.name} | row)
     return pd.DataFrame(rows)
 
