@@ -14,8 +14,9 @@ from fastslow.networks.config import TrainConfig
 from fastslow.rankers.objectives import BEST, readers
 
 BASE: dict[str, dict] = {
-    # a kernel is small and its graph is embedded once: more layers, passes and graphs a step are affordable
-    "gnn.tile": {"num_layers": 2, "dropout": 0.1, "epochs": 30, "graphs_per_step": 4},
+    # a kernel is small and its graph is embedded once: more layers and graphs a step are affordable;
+    # few passes, as on the sample the product of the bounds alone is as good
+    "gnn.tile": {"num_layers": 2, "dropout": 0.1, "epochs": 10, "graphs_per_step": 4},
 }
 """What every preset starts from: the defaults of the network's settings suit layout."""
 
@@ -27,34 +28,37 @@ PRESETS: dict[str, dict[str, dict]] = {
         "additive": {"num_iterations": 10},
         "ensemble": {"max_models": 5},
     },
-    "kaggle": {  # for one GPU; it runs on a CPU too, slowly
-        "gnn": {"hidden_channels": 128},  # the width of the 1st place's layers
+    # For one GPU; it runs on a CPU too, slowly. Where a setting comes from: [winners] published solutions of
+    # the competition, [real] measured on its files, [size] follows from the number of its graphs, [sample]
+    # chosen on the sample competition and unproven on the real data.
+    "kaggle": {
+        "gnn": {"hidden_channels": 128},  # [winners] the width of the 1st place's layers
         "gnn.layout": {
-            # the default and random search of one source; the 1st and 2nd place report no gain from joining
-            # them, on the sample competition it gains
+            # [sample] the default and random search of one source; the 1st and 2nd place report no gain
             "train_on": "source",
-            "num_layers": 2,  # as the 1st place; the sample has too few programs for a second layer
-            "pair_edges": False,  # 13 times slower to predict 1,000 configurations of an nlp program
-            "epochs": 300,  # the 1st place's are 750 to 1,000; our schedule is shorter and stops by patience
-            "configs_per_step": 256,  # 1st place 64 to 128; public solutions use 64 to 1,000, and more helps
-            "evaluate_every": 10,
-            "patience": 10,
+            "num_layers": 2,  # [winners] as the 1st place
+            "pair_edges": False,  # [real] 13 times slower to predict 1,000 configurations of an nlp program
+            "epochs": 300,  # [winners] 750 to 1,000; our schedule is shorter and stops by patience
+            "configs_per_step": 256,  # [winners] 64 to 1,000, and more helps
+            "evaluate_every": 10,  # [size]
+            "patience": 10,  # [size]
         },
-        # 5,709 train kernels, so fewer passes and more graphs a step than on the sample
+        # [size] 5,709 train kernels, so fewer passes and more graphs a step than on the sample
         "gnn.tile": {"epochs": 20, "graphs_per_step": 8, "evaluate_every": 1},
-        # larger trees and more of them for ten times the programs: our choice, taken from no publication
+        # [size] larger trees and more of them for ten times the programs: taken from no publication
         "ranker": {"num_iterations": 2000, "num_leaves": 63, "min_data_in_leaf": 50, "evaluate_every": 20},
-        # all configurations would be millions of rows, and pairs many times as many
+        # [size] all configurations would be millions of rows, and pairs many times as many
         "ranker.layout": {"configs_per_graph": 1000, "pairs_per_config": 4},
         "ranker.tile": {"configs_per_graph": 200, "pairs_per_config": 4},
-        # each state of each configuration takes 34 bytes, 57 at the peak, and a configuration has
-        # up to a few thousand states: configs_per_graph bounds the memory
+        # [size] configs_per_graph bounds the memory of the states
         "additive": {
             "num_iterations": 1000,
             "num_leaves": 31,
             "min_data_in_leaf": 50,
             "configs_per_graph": 500,
         },
+        # From the defaults: learning rate, weight decay, warm-up, hinge over pairs, cross-config attention,
+        # 1 to 5 hops and padding with -1 [winners]; dropout .3 and averaging of weights [sample].
     },
 }
 
