@@ -23,7 +23,8 @@ def test_they_are_built_with_the_settings_of_the_folder(tmp_path):
     assert (unseen.fingerprint, unseen.collection) == (stored.fingerprint, stored.collection)
     own, again = stored.graph("test", "t"), unseen.graph("test", "t")
     arrays = {field: value for field, value in vars(own).items() if isinstance(value, np.ndarray)}
-    assert "config_feat" in arrays
+    arrays |= {"config_feat": own.config_feat, "config_row": own.config_row}
+    np.testing.assert_array_equal(own.choices.layout_codes(), again.choices.layout_codes())
     for field, value in arrays.items():
         np.testing.assert_array_equal(value, getattr(again, field), err_msg=field)
     np.testing.assert_array_equal(unseen.graph("train", "a").runtime, stored.graph("train", "a").runtime)

@@ -57,7 +57,7 @@ class PackedColumns:
         """Return rows, or rows and columns, as numpy does; only the rows (and columns) asked for are read."""
         rows, columns = key if isinstance(key, tuple) else (key, slice(None))
         packed = np.asarray(self.packed[rows])
-        chosen = np.arange(len(self.sizes))[columns]
+        chosen = np.arange(len(self.sizes))[list(columns) if isinstance(columns, tuple) else columns]
         unpacked = [self._unpack(packed, column) for column in np.atleast_1d(chosen)]
         values = np.stack(unpacked, -1) if unpacked else np.zeros((*packed.shape[:-1], 0), np.float32)
         return values if np.ndim(chosen) else values[..., 0]
