@@ -228,7 +228,7 @@ def is_distinct(axes, below):
 
 @pytest.mark.skipif(not NPZ_FILES, reason=f"no npz under {REAL} nor data/sample")
 def test_files_keep_their_values_and_hold_legal_axes():
-    """Without the protobuf: nothing but 0 is overwritten, the axes left are legal, a reverse may be unknown."""
+    """Nothing but 0 is overwritten, the axes left are legal, and only lists of a reverse are unknown."""
     for path in NPZ_FILES:
         with np.load(path, allow_pickle=False) as npz:
             node_feat, node_opcode, edge_index = npz["node_feat"], npz["node_opcode"], npz["edge_index"]
