@@ -27,9 +27,9 @@ torch.set_num_threads(1)
 SAMPLE = PROJECT / "data" / "sample"
 LAYOUT, TILE = get_collection("layout:xla:random"), get_collection("tile:xla")
 PROGRAMS = {
-    "train": ("mobilenet_forward_w32_d2_b8", "vgg_forward_w32_d1_b8"),
-    "valid": ("squeezenet_forward_w64_d1_b16",),
-    "test": ("1c7b150926fd04a0b2227376b1cff6a7",),
+    "train": ("mobilenet_forward_w32_d5_b8", "vgg_forward_w16_d8_b8"),
+    "valid": ("vovnet_forward_w64_d4_b8",),
+    "test": ("0ab742f1fd91e8ea20dabe4bd366251a",),
 }
 ORDERS = np.array(list(itertools.permutations(range(4))))
 
@@ -308,7 +308,7 @@ def test_a_changed_setting_trains_again(settings, monkeypatch, change):
 def test_changed_features_train_again(settings, tmp_path):
     train(settings.replace(epochs=1))
     other = build_layout(
-        tmp_path / "other", train=constant_runtime, mobilenet_forward_w32_d2_b8=one_node_decides
+        tmp_path / "other", train=constant_runtime, mobilenet_forward_w32_d5_b8=one_node_decides
     )
     assert settings.replace(epochs=1).artifact().is_current()
     assert not settings.replace(epochs=1, features=[str(other)]).artifact().is_current()
@@ -455,11 +455,11 @@ def test_the_chosen_weights_are_never_below_the_best_on_valid(settings, tmp_path
 
 
 def test_train_graphs_of_constant_runtime_are_skipped(settings, monkeypatch, tmp_path):
-    features = build_layout(tmp_path, mobilenet_forward_w32_d2_b8=constant_runtime)
+    features = build_layout(tmp_path, mobilenet_forward_w32_d5_b8=constant_runtime)
     seen, example = [], Training._example
     monkeypatch.setattr(Training, "_example", lambda *args: seen.append(args[1][0]) or example(*args))
     train(settings.replace(features=[str(features)], epochs=2))
-    assert seen == [f"{LAYOUT.slug}/vgg_forward_w32_d1_b8"] * 2
+    assert seen == [f"{LAYOUT.slug}/vgg_forward_w16_d8_b8"] * 2
 
 
 def test_train_graphs_that_carry_no_ranking_signal_are_refused(settings, tmp_path):
@@ -470,9 +470,9 @@ def test_train_graphs_that_carry_no_ranking_signal_are_refused(settings, tmp_pat
 
 def test_graphs_with_one_configuration_are_scored(settings, tmp_path):
     features = build_layout(
-        tmp_path, mobilenet_forward_w32_d2_b8=one_configuration, valid=a_single_one, test=a_single_one
+        tmp_path, mobilenet_forward_w32_d5_b8=one_configuration, valid=a_single_one, test=a_single_one
     )
-    assert Features(features).graph("train", "mobilenet_forward_w32_d2_b8").num_configs == 1
+    assert Features(features).graph("train", "mobilenet_forward_w32_d5_b8").num_configs == 1
     manifest = train(settings.replace(features=[str(features)]))
     assert manifest["valid"]["mean"] == 0
     scores = read_predictions(tmp_path / "run")
