@@ -1,7 +1,6 @@
 """Train the LightGBM ranker of one collection, layout or tile, and write or read its run folder."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import lightgbm
@@ -78,9 +77,7 @@ def _train(config: RankerConfig, folder: Path) -> dict:
     fitted = fits[best]
     histories = {objective: each.history for objective, each in fits.items()}
     write_trees(folder, histories, fitted.booster, fitted.best_iteration)
-    # the trees as they will be read: LightGBM drops the constant of a tree without splits in memory only
-    saved = replace(fitted, booster=lightgbm.Booster(model_file=str(folder / MODEL)))
-    write_predictions(folder, {split: saved.predict(table) for split, table in tables.items()})
+    write_predictions(folder, predictions[best])
     return {
         "valid": {**valid[best], "weights": f"{best}, {fitted.best_iteration} rounds"},
         "objectives": {objective: valid[objective]["mean"] for objective in fits},
