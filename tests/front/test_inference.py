@@ -15,7 +15,7 @@ from fastslow.inference import predict_members, predict_run
 from fastslow.steps import MODELS
 
 CONSTANT = 1e-8
-"""A constant prediction, as after smoke's few rounds for tile, is 0 as stored and -2e-9 from the model's file."""
+"""A constant prediction (smoke's few rounds for tile) is 0 as stored and -2e-9 from the model's file."""
 
 
 def unseen(slug):
