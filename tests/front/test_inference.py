@@ -1,4 +1,4 @@
-"""A finished run applied to files: to its own test files it says what is stored."""
+"""A finished run applied to files: to its own test files it says what is stored, bit by bit for trees."""
 
 import numpy as np
 import pytest
@@ -13,9 +13,6 @@ from fastslow.features.store import Features
 from fastslow.features.unseen import read_unseen
 from fastslow.inference import predict_members, predict_run
 from fastslow.steps import MODELS
-
-CONSTANT = 1e-8
-"""A constant prediction (smoke's few rounds for tile) is 0 as stored and -2e-9 from the model's file."""
 
 
 def unseen(slug):
@@ -39,7 +36,7 @@ def test_on_its_own_test_files_a_run_says_what_is_stored(home, collection):
             if name.startswith(("gnn", "ensemble")):  # float32 sums may depend on the number of threads
                 np.testing.assert_allclose(values, stored[graph], rtol=1e-5, atol=1e-6)
             else:
-                np.testing.assert_allclose(values, stored[graph], rtol=0, atol=CONSTANT)
+                np.testing.assert_array_equal(values, stored[graph])
 
 
 def test_what_a_file_says_of_runtimes_changes_nothing(home, tmp_path):
@@ -62,7 +59,7 @@ def test_a_split_of_the_features_themselves(home):
     stored = read_predictions(run)
     for split in ("valid", "test"):
         for graph, values in predict_run(run, features, split).items():
-            np.testing.assert_allclose(values, stored[split][graph], rtol=0, atol=CONSTANT)
+            np.testing.assert_array_equal(values, stored[split][graph])
 
 
 def test_other_features_are_refused(home):

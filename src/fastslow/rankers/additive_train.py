@@ -87,7 +87,7 @@ def predict_with_additive_ranker(folder: Path, features: Features, split: str) -
         ``(C_file,)`` float64 per graph, lower = predicted faster.
     """
     booster = lightgbm.Booster(model_file=str(folder / MODEL))
-    return predict_split(Fitted(booster, booster.num_trees(), []), features, split)
+    return predict_split(Fitted(booster, read_manifest(folder)["trees"], []), features, split)
 
 
 def predict_graph(fitted: Fitted, graph: Graph) -> np.ndarray:
@@ -123,4 +123,5 @@ def _train(config: AdditiveRankerConfig, folder: Path) -> dict:
     predictions = {split: predict_split(fitted, features, split) for split in PREDICTED_SPLITS}
     write_predictions(folder, predictions)
     valid = collection_score("layout", features.labels("valid"), predictions["valid"])
-    return {"valid": {**valid, "weights": f"{fitted.best_iteration} rounds"}}
+    rounds = fitted.best_iteration
+    return {"valid": {**valid, "weights": f"{rounds} rounds"}, "trees": rounds}

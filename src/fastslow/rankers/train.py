@@ -82,6 +82,7 @@ def _train(config: RankerConfig, folder: Path) -> dict:
         "valid": {**valid[best], "weights": f"{best}, {fitted.best_iteration} rounds"},
         "objectives": {objective: valid[objective]["mean"] for objective in fits},
         "objective": best,
+        "trees": fitted.best_iteration,  # LightGBM's file holds a constant tree where none is kept
     }
 
 
@@ -123,7 +124,7 @@ def read_ranker(folder: Path) -> Fitted:
         raise DataError(folder, problem, "Name a folder that the ranker notebook wrote")
     booster = lightgbm.Booster(model_file=str(folder / MODEL))
     opponents = settings.get("opponents", 0)  # recorded where the objective reads it
-    return Fitted(manifest["objective"], booster, booster.num_trees(), [], opponents)
+    return Fitted(manifest["objective"], booster, manifest["trees"], [], opponents)
 
 
 def predict_with_ranker(folder: Path, features: Features, split: str) -> dict[str, np.ndarray]:
