@@ -58,19 +58,6 @@ class Choices:
         nodes, roles = np.indices(self.group.shape)
         return self.codes[nodes, roles, self.values[rows][:, self.group]]
 
-    def node_codes(self, rows: np.ndarray, nodes: np.ndarray) -> np.ndarray:
-        """Return the layout codes of one node under one configuration each.
-
-        Args:
-            rows: ``(n,)`` positions of configurations.
-            nodes: ``(n,)`` positions of configurable nodes, 0 to K - 1.
-
-        Returns:
-            ``(n, 3)`` uint16.
-        """
-        option = self.values[np.asarray(rows)[:, None], self.group[nodes]]
-        return self.codes[np.asarray(nodes)[:, None], np.arange(len(ROLES)), option]
-
     def partition(self, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Divide the configurations into classes that agree on some groups.
 
