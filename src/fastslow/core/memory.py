@@ -2,7 +2,10 @@
 
 import ctypes
 import os
+from collections.abc import Mapping
 from pathlib import Path
+
+import numpy as np
 
 STEP_MEMORY = "FASTSLOW_STEP_MEMORY"
 """Environment variable: bytes that one step may hold, as the workflow planned them."""
@@ -33,6 +36,22 @@ def resident_bytes() -> int:
     return int(path.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if path.is_file() else 0
 
 
+def held_bytes(value: object) -> int:
+    """Return the bytes of all arrays and tensors in an object of dataclasses, sequences and mappings.
+
+    A tensor or array that occurs twice is counted twice; rows that stay on disk do not count.
+    """
+    if hasattr(value, "untyped_storage"):  # a torch tensor, also on a GPU
+        return value.untyped_storage().nbytes()
+    if isinstance(value, np.ndarray):
+        return value.nbytes
+    if isinstance(value, Mapping):
+        return sum(map(held_bytes, value.values()))
+    if isinstance(value, list | tuple):
+        return sum(map(held_bytes, value))
+    return held_bytes(vars(value)) if hasattr(value, "__dict__") and not callable(value) else 0
+
+
 class FreedMemory:
     """Keeps freed blocks for the next step, and returns them once they outgrow what is in use.
 
@@ -55,10 +74,6 @@ class FreedMemory:
             libc.mallopt(_M_MMAP_THRESHOLD, 1 << 30)
             libc.mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
         self._limit = resident_bytes() + self._slack
-
-    def limit(self) -> int:
-        """Return the bytes above which freed blocks are returned."""
-        return self._limit
 
     def after_step(self) -> None:
         """Return freed blocks if more is held than the limit; call it where little is in use."""
