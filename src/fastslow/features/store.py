@@ -23,6 +23,8 @@ from fastslow.features.scaling import Scaler, read_scaler
 
 INDEX = "graphs.csv"
 SCALERS = "scalers.npz"
+RECIPE = ("fingerprint", "settings", "inputs", "config_columns")
+"""Keys of the features' manifest that are needed to build other graphs alike."""
 _MAPPED = ("choices", "config_feat")
 _AGAIN = "Delete the features folder and run the feature notebook again"
 
@@ -234,6 +236,11 @@ class Features:
     def data(self) -> str:
         """Fingerprint of the competition files they were built from."""
         return self.manifest["inputs"]["data"]
+
+    @property
+    def recipe(self) -> dict:
+        """What builds other graphs as these were; a model's manifest keeps it, see ``features/unseen.py``."""
+        return {key: self.manifest[key] for key in RECIPE}
 
     @property
     def config_columns(self) -> list[str]:

@@ -11,7 +11,7 @@ from fastslow.features.build import build_features
 from fastslow.features.config import FeatureConfig
 from fastslow.features.store import Features
 from fastslow.features.unseen import read_unseen
-from fastslow.inference import predict_members, predict_run
+from fastslow.ranking.inference import predict_members, predict_run
 from fastslow.steps import MODELS
 
 
