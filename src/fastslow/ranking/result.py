@@ -106,8 +106,8 @@ class Ranking:
         if "runtime" in table:
             tau = kendall_tau(table["runtime"].to_numpy(), table["prediction"].to_numpy())
             facts["Kendall's tau with runtime"] = f"{tau:.3f}"
-        if self.default_cycles:
-            best = self.estimates().iloc[0]  # the default compiled, and so do those that it stands for
+        if len(estimates := self.estimates()):
+            best = estimates.iloc[0]
             words = f"configuration {best['config']:.0f}, {best['vs_default']:.3f} of the default's cycles"
             facts["best estimate"] = words
             facts["the estimate's own tau"] = LABEL_TAU
