@@ -99,7 +99,7 @@ def test_what_is_no_npz_is_refused(tmp_path, content, problem):
 
 
 def test_a_folder_is_refused(tmp_path):
-    with pytest.raises(DataError, match="cannot be read"):
+    with pytest.raises(DataError, match="a folder is in the place of a file"):
         read_arrays(tmp_path)
 
 

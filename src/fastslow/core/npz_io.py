@@ -16,6 +16,7 @@ from numpy.lib import format as npy
 
 from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path
+from fastslow.core.storage_errors import explain_storage
 
 CHUNK_BYTES = 8_000_000
 DOWNLOAD_AGAIN = "The file is truncated or corrupt: delete it and run `make data` again"
@@ -58,10 +59,11 @@ def readable(path: Path, remedy: str) -> Iterator[None]:
 
     Args:
         path: The file, for the message.
-        remedy: What to do about it, for the message.
+        remedy: What to do about it, for the message, unless the operating system refuses the file.
     """
     try:
-        yield
+        with explain_storage(path):
+            yield
     except DataError:
         raise
     except FileNotFoundError:

@@ -57,6 +57,7 @@ from fastslow.core.settings import Config, resolve
 from fastslow.features.store import Features
 
 PREDICTIONS = "predictions.npz"
+RUN_FILES = (MANIFEST, PREDICTIONS)
 PREDICTED_SPLITS = (VALID, TEST)
 _AGAIN = "Train this model again"
 _REWRITE = "Train this model again, or write the run with fastslow.evaluation.predictions.write_run"
@@ -137,7 +138,7 @@ def write_run(
         # of the values too: nothing else shows that the model changed
         values = file_digest(path / PREDICTIONS)
         valid = collection_score(features.collection.kind, features.labels(VALID), complete[VALID])
-        artifact.finish(fingerprint=digest([artifact.fingerprint, values]), valid=valid)
+        artifact.finish((PREDICTIONS,), fingerprint=digest([artifact.fingerprint, values]), valid=valid)
     return read_run_manifest(path)
 
 

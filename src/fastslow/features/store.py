@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from fastslow.competition.catalog import TEST, TRAIN, Collection, get_collection
+from fastslow.competition.catalog import SPLITS, TEST, TRAIN, Collection, get_collection
 from fastslow.competition.tied_choices import Choices
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import DataError
@@ -132,6 +132,11 @@ _TABLES = (*(f"choices_{key}" for key in _CHOICES), *(f"config_feat_{key}" for k
 
 def _path(folder: Path, split: str, name: str, array: str | None = None) -> Path:
     return Path(folder) / split / (f"{name}.{array}.npy" if array else f"{name}.npz")
+
+
+def graph_files(folder: Path) -> list[Path]:
+    """Return every file of every graph in a features folder, sorted within each split."""
+    return [path for split in SPLITS for path in sorted((Path(folder) / split).glob("*.np[yz]"))]
 
 
 def graph_name(path: Path) -> str:

@@ -25,7 +25,7 @@ from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path
 from fastslow.core.progress import progress
 from fastslow.evaluation.plots import plot_training
-from fastslow.evaluation.predictions import PREDICTED_SPLITS, write_predictions
+from fastslow.evaluation.predictions import PREDICTED_SPLITS, PREDICTIONS, write_predictions
 from fastslow.evaluation.training_files import METRICS
 from fastslow.features.store import Features
 from fastslow.networks.config import TrainConfig
@@ -226,18 +226,19 @@ def train(config: TrainConfig) -> dict:
             for slug, run in zip(training.dataset.sources, artifact.parts, strict=True):
                 valid[slug] = training.validation.choose_weights(slug)
                 _write_run(run.folder, training, slug)
-                run.finish(valid=valid[slug], epochs=training.epoch)
+                run.finish((WEIGHTS, PREDICTIONS), valid=valid[slug], epochs=training.epoch)
             figure = plot_training(pd.DataFrame(training.validation.history), artifact.folder.name)
             save_figure(figure, artifact.folder / PLOT)
-            artifact.finish(valid=pool_scores(valid), epochs=training.epoch)
+            artifact.finish((METRICS, PLOT), valid=pool_scores(valid), epochs=training.epoch)
             (artifact.folder / CHECKPOINT).unlink(missing_ok=True)
     return read_manifest(artifact.folder)
 
 
 def _write_run(folder: Path, training: Training, slug: str) -> None:
     """Write the network's weights and its predictions of a collection."""
-    with atomic_path(folder / WEIGHTS) as temporary:
-        torch.save(training.network.state_dict(), temporary)
+    # into an open file: given a path, torch writes its name into the file
+    with atomic_path(folder / WEIGHTS) as temporary, open(temporary, "wb") as handle:
+        torch.save(training.network.state_dict(), handle)
     together = training.config.inference_configs
     predictions = {
         split: predict(training.network, training.dataset, slug, split, together)
