@@ -3,7 +3,7 @@
 :func:`train`, at the end, is the whole path. To change something, edit
 
 - the network in ``model.py`` and ``layers.py``, or its construction in :func:`make_network`,
-- the loss in :meth:`Training._loss`,
+- the loss in ``losses.py``,
 - the optimizer in :class:`Training`, its schedule in :func:`learning_rate`,
 - what a step sees in :meth:`Training.run_epoch` and :meth:`Training._draw`,
 - which weights are kept in ``validation.py``.
@@ -32,7 +32,7 @@ from fastslow.networks.config import TrainConfig
 from fastslow.networks.dataset import GraphDataset, predict
 from fastslow.networks.devices import autocast, loss_scaler, pick_device
 from fastslow.networks.graph_batch import Batch
-from fastslow.networks.losses import pairwise_hinge
+from fastslow.networks.losses import Loss
 from fastslow.networks.model import RankingNetwork
 from fastslow.networks.prefetch import prefetch
 from fastslow.networks.sparse import move
@@ -89,6 +89,7 @@ class Training:
     def __init__(self, config: TrainConfig, dataset: GraphDataset):
         self.config, self.dataset = config, dataset
         self.network = make_network(config, dataset)
+        self.loss = Loss(config.loss)
         self.scaler = loss_scaler(dataset.device)
         self.optimizer = torch.optim.AdamW(
             self.network.parameters(),
@@ -123,9 +124,11 @@ class Training:
             parameters["lr"] = rate
         self.optimizer.zero_grad(set_to_none=True)
         losses = []
-        for batch, runtime in examples:
-            loss = self._loss(batch, runtime)
-            self.scaler.scale(loss / size).backward()
+        # a loss that compares graphs needs all of a step in memory; else one after the other
+        together = [list(examples)] if self.loss.across_graphs else ([example] for example in examples)
+        for graphs in together:
+            loss = self._loss(graphs)
+            self.scaler.scale(loss * len(graphs) / size).backward()
             losses.append(loss.detach())
         self.scaler.unscale_(self.optimizer)
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.config.max_grad_norm)
@@ -150,11 +153,11 @@ class Training:
             self._whole[name] = example
         return example
 
-    def _loss(self, batch: Batch, runtime: torch.Tensor) -> torch.Tensor:
-        """Return the loss of one graph; edit this line for another ranking loss."""
+    def _loss(self, examples: Sequence[tuple[Batch, torch.Tensor]]) -> torch.Tensor:
+        """Return the mean loss of some graphs."""
         with autocast(self.dataset.device):
-            prediction = self.network(batch)
-        return pairwise_hinge(prediction, runtime)
+            predictions = [self.network(batch) for batch, _ in examples]
+        return self.loss(predictions, [runtime for _, runtime in examples])
 
     def run(self, folder: Path, mark: str) -> None:
         """Train to the end, resuming from the folder's checkpoint where it carries the same mark."""
