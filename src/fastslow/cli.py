@@ -61,6 +61,12 @@ COMMANDS = {
         "fastslow.convert_command:convert_program",
         first="source",
     ),
+    "rank": Command(
+        "Rank the configurations of a program (npz, HLO file or JAX function) with a trained run",
+        "fastslow.ranking.config:RankConfig",
+        "fastslow.rank_command:rank_program",
+        first="source",
+    ),
     "sample": Command(
         "Make the sample competition anew with the TPU compiler (an hour or two; size=large: days)",
         "fastslow.programs.sample:SampleConfig",

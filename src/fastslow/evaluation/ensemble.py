@@ -291,6 +291,7 @@ def _ensemble(
             }
             for run, folder in folders.items()
         },
+        "features": features.recipe,
         "gain": valid["mean"] - max(map(valid_score, alone)),
         "normalisation": normalisation,
         "normalisations": {name: value for name, (_, value) in tried.items()},

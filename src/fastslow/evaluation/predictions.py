@@ -39,7 +39,7 @@ Name the folder in the ``runs`` of the ensemble's settings, and it takes part. R
 ``seed`` alone are seeds of one model: they share a weight, and a row in the table of results.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -64,6 +64,8 @@ _REWRITE = "Train this model again, or write the run with fastslow.evaluation.pr
 _COMPLETE = "Give write_run one finite value per configuration, for every valid and test graph"
 
 Predictions = dict[str, dict[str, np.ndarray]]  # split -> graph -> (C,)
+Predictor = Callable[[Features, str], dict[str, np.ndarray]]
+"""A finished model: predicts the graphs of a split, ``(C_file,)`` float64 each, lower = faster."""
 
 
 class _Settings(BaseModel, strict=True):

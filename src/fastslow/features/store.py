@@ -24,6 +24,8 @@ from fastslow.features.stored_rows import StoredRows
 
 INDEX = "graphs.csv"
 SCALERS = "scalers.npz"
+RECIPE = ("fingerprint", "settings", "inputs", "config_columns")
+"""Keys of the features' manifest that are needed to build other graphs alike."""
 _ROWS = ("choices", "config_feat")
 _AGAIN = "Delete the features folder and run the feature notebook again"
 
@@ -240,6 +242,11 @@ class Features:
     def data(self) -> str:
         """Fingerprint of the competition files they were built from."""
         return self.manifest["inputs"]["data"]
+
+    @property
+    def recipe(self) -> dict:
+        """What builds other graphs as these were; a model's manifest keeps it, see ``features/unseen.py``."""
+        return {key: self.manifest[key] for key in RECIPE}
 
     @property
     def config_columns(self) -> list[str]:
