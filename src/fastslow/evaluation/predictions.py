@@ -39,7 +39,7 @@ Name the folder in the ``runs`` of the ensemble's settings, and it takes part. R
 ``seed`` alone are seeds of one model: they share a weight, and a row in the table of results.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -57,12 +57,15 @@ from fastslow.core.settings import Config, resolve
 from fastslow.features.store import Features
 
 PREDICTIONS = "predictions.npz"
+RUN_FILES = (MANIFEST, PREDICTIONS)
 PREDICTED_SPLITS = (VALID, TEST)
 _AGAIN = "Train this model again"
 _REWRITE = "Train this model again, or write the run with fastslow.evaluation.predictions.write_run"
 _COMPLETE = "Give write_run one finite value per configuration, for every valid and test graph"
 
 Predictions = dict[str, dict[str, np.ndarray]]  # split -> graph -> (C,)
+Predictor = Callable[[Features, str], dict[str, np.ndarray]]
+"""A finished model: predicts the graphs of a split, ``(C_file,)`` float64 each, lower = faster."""
 
 
 class _Settings(Record):
@@ -148,7 +151,7 @@ def write_run(
         # of the values too: nothing else shows that the model changed
         values = file_digest(path / PREDICTIONS)
         valid = collection_score(features.collection.kind, features.labels(VALID), complete[VALID])
-        artifact.finish(fingerprint=digest([artifact.fingerprint, values]), valid=valid)
+        artifact.finish((PREDICTIONS,), fingerprint=digest([artifact.fingerprint, values]), valid=valid)
     return read_run_manifest(path)
 
 

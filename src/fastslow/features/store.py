@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from fastslow.competition.catalog import TEST, TRAIN, Collection, get_collection
+from fastslow.competition.catalog import SPLITS, TEST, TRAIN, Collection, get_collection
 from fastslow.competition.tied_choices import Choices
 from fastslow.core.artifacts import MANIFEST, read_manifest
 from fastslow.core.errors import DataError
@@ -26,6 +26,8 @@ from fastslow.features.stored_rows import StoredRows
 
 INDEX = "graphs.csv"
 SCALERS = "scalers.npz"
+RECIPE = ("fingerprint", "settings", "inputs", "config_columns")
+"""Keys of the features' manifest that are needed to build other graphs alike."""
 _ROWS = ("choices", "config_feat")
 _AGAIN = "Delete the features folder and run the feature notebook again"
 
@@ -137,6 +139,11 @@ def _path(folder: Path, split: str, name: str, array: str | None = None) -> Path
     return Path(folder) / split / (f"{name}.{array}.npy" if array else f"{name}.npz")
 
 
+def graph_files(folder: Path) -> list[Path]:
+    """Return every file of every graph in a features folder, sorted within each split."""
+    return [path for split in SPLITS for path in sorted((Path(folder) / split).glob("*.np[yz]"))]
+
+
 def graph_name(path: Path) -> str:
     """Return the name of the graph that a file of the store is part of."""
     for array in _ROWS:
@@ -240,6 +247,11 @@ class Features:
     def data(self) -> str:
         """Fingerprint of the competition files they were built from."""
         return self.manifest["inputs"]["data"]
+
+    @property
+    def recipe(self) -> dict:
+        """What builds other graphs as these were; a model's manifest keeps it, see ``features/unseen.py``."""
+        return {key: self.manifest[key] for key in RECIPE}
 
     @property
     def config_columns(self) -> list[str]:

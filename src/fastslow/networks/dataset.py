@@ -27,25 +27,31 @@ class GraphDataset:
         num_layers: Message-passing layers of the network.
         device: Device of the batches.
         pair_edges: Whether configurable nodes that share a tensor are joined by an edge.
+        scalers: Scalers of nodes and of configurations; by default those of the sources, pooled.
 
     Raises:
         DataError: The folders were built with different settings, so their columns differ.
     """
 
     def __init__(
-        self, sources: Sequence[Features], num_layers: int, device: torch.device, pair_edges: bool = True
+        self,
+        sources: Sequence[Features],
+        num_layers: int,
+        device: torch.device,
+        pair_edges: bool = True,
+        scalers: tuple[Scaler, Scaler] | None = None,
     ):
         self.sources = {source.collection.slug: source for source in sources}
         self.num_layers = num_layers
         self.device = device
         self.pair_edges = pair_edges
-        first, *others = sources
-        for other in others:
-            if other.config_columns != first.config_columns:
-                problem = f"columns other than those of {first.folder.name}"
+        for other in sources[1:]:
+            if other.config_columns != sources[0].config_columns:
+                problem = f"columns other than those of {sources[0].folder.name}"
                 raise DataError(other.folder, problem, "Build both with the same settings")
-        self.node_scaler = Scaler.pool([source.scaler("node") for source in sources])
-        self.config_scaler = Scaler.pool([source.scaler("config") for source in sources])
+        self.node_scaler, self.config_scaler = scalers or (
+            Scaler.pool([source.scaler(name) for source in sources]) for name in ("node", "config")
+        )
         self._cache: dict[tuple[str, str], PreparedGraph] = {}
 
     def graph(self, split: str, name: str) -> PreparedGraph:

@@ -25,9 +25,10 @@ from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path
 from fastslow.core.progress import progress
 from fastslow.evaluation.plots import plot_training
-from fastslow.evaluation.predictions import PREDICTED_SPLITS, write_predictions
+from fastslow.evaluation.predictions import PREDICTED_SPLITS, PREDICTIONS, write_predictions
 from fastslow.evaluation.training_files import METRICS
-from fastslow.features.store import Features
+from fastslow.features.scaling import write_scalers
+from fastslow.features.store import SCALERS, Features
 from fastslow.networks.config import TrainConfig
 from fastslow.networks.dataset import GraphDataset, predict
 from fastslow.networks.devices import autocast, loss_scaler, pick_device
@@ -41,6 +42,7 @@ from fastslow.networks.validation import Validation, pool_scores
 PLOT = "training.png"
 CHECKPOINT = "checkpoint.pt"
 WEIGHTS = "model.pt"
+OUTPUTS = (WEIGHTS, SCALERS, PREDICTIONS)
 
 
 def make_dataset(config: TrainConfig, sources: Sequence[Features] | None = None) -> GraphDataset:
@@ -206,8 +208,9 @@ class Training:
 def train(config: TrainConfig) -> dict:
     """Train one network, or resume an interrupted training, and write a run folder per collection.
 
-    A run folder gets ``model.pt``, ``predictions.npz`` and, last, ``manifest.json`` with the valid score
-    (mean and per graph). The training's own folder gets ``metrics.jsonl``, ``training.png`` and a manifest.
+    A run folder gets ``model.pt`` and ``scalers.npz``, which predict without the features,
+    ``predictions.npz`` and, last, ``manifest.json`` with the valid score (mean and per graph). The training's
+    own folder gets ``metrics.jsonl``, ``training.png`` and a manifest.
 
     Args:
         config: Settings.
@@ -229,21 +232,23 @@ def train(config: TrainConfig) -> dict:
             for slug, run in zip(training.dataset.sources, artifact.parts, strict=True):
                 valid[slug] = training.validation.choose_weights(slug)
                 _write_run(run.folder, training, slug)
-                run.finish(valid=valid[slug], epochs=training.epoch)
+                recipe = training.dataset.sources[slug].recipe
+                run.finish(OUTPUTS, valid=valid[slug], epochs=training.epoch, features=recipe)
             figure = plot_training(pd.DataFrame(training.validation.history), artifact.folder.name)
             save_figure(figure, artifact.folder / PLOT)
-            artifact.finish(valid=pool_scores(valid), epochs=training.epoch)
+            artifact.finish((METRICS, PLOT), valid=pool_scores(valid), epochs=training.epoch)
             (artifact.folder / CHECKPOINT).unlink(missing_ok=True)
     return read_manifest(artifact.folder)
 
 
 def _write_run(folder: Path, training: Training, slug: str) -> None:
-    """Write the network's weights and its predictions of a collection."""
-    with atomic_path(folder / WEIGHTS) as temporary:
-        torch.save(training.network.state_dict(), temporary)
-    together = training.config.inference_configs
+    """Write the network's weights, its scalers, and its predictions of a collection."""
+    dataset, together = training.dataset, training.config.inference_configs
+    # into an open file: given a path, torch writes its name into the file
+    with atomic_path(folder / WEIGHTS) as temporary, open(temporary, "wb") as handle:
+        torch.save(training.network.state_dict(), handle)
+    write_scalers(folder / SCALERS, node=dataset.node_scaler, config=dataset.config_scaler)
     predictions = {
-        split: predict(training.network, training.dataset, slug, split, together)
-        for split in PREDICTED_SPLITS
+        split: predict(training.network, dataset, slug, split, together) for split in PREDICTED_SPLITS
     }
     write_predictions(folder, predictions)
