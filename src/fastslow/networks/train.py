@@ -27,7 +27,7 @@ from fastslow.core.files import atomic_path
 from fastslow.core.memory import FreedMemory, held_bytes, step_memory
 from fastslow.core.progress import progress
 from fastslow.evaluation.plots import plot_training
-from fastslow.evaluation.predictions import PREDICTED_SPLITS, write_predictions
+from fastslow.evaluation.predictions import PREDICTED_SPLITS, PREDICTIONS, write_predictions
 from fastslow.evaluation.training_files import METRICS
 from fastslow.features.scaling import write_scalers
 from fastslow.features.store import SCALERS, Features
@@ -44,6 +44,7 @@ from fastslow.networks.validation import Validation, pool_scores
 PLOT = "training.png"
 CHECKPOINT = "checkpoint.pt"
 WEIGHTS = "model.pt"
+OUTPUTS = (WEIGHTS, SCALERS, PREDICTIONS)
 
 
 def make_dataset(config: TrainConfig, sources: Sequence[Features] | None = None) -> GraphDataset:
@@ -236,10 +237,10 @@ def train(config: TrainConfig) -> dict:
                 valid[slug] = training.validation.choose_weights(slug)
                 _write_run(run.folder, training, slug)
                 recipe = training.dataset.sources[slug].recipe
-                run.finish(valid=valid[slug], epochs=training.epoch, features=recipe)
+                run.finish(OUTPUTS, valid=valid[slug], epochs=training.epoch, features=recipe)
             figure = plot_training(pd.DataFrame(training.validation.history), artifact.folder.name)
             save_figure(figure, artifact.folder / PLOT)
-            artifact.finish(valid=pool_scores(valid), epochs=training.epoch)
+            artifact.finish((METRICS, PLOT), valid=pool_scores(valid), epochs=training.epoch)
             (artifact.folder / CHECKPOINT).unlink(missing_ok=True)
     return read_manifest(artifact.folder)
 
@@ -247,8 +248,9 @@ def train(config: TrainConfig) -> dict:
 def _write_run(folder: Path, training: Training, slug: str) -> None:
     """Write the network's weights, its scalers, and its predictions of a collection."""
     dataset, together = training.dataset, training.config.inference_configs
-    with atomic_path(folder / WEIGHTS) as temporary:
-        torch.save(training.network.state_dict(), temporary)
+    # into an open file: given a path, torch writes its name into the file
+    with atomic_path(folder / WEIGHTS) as temporary, open(temporary, "wb") as handle:
+        torch.save(training.network.state_dict(), handle)
     write_scalers(folder / SCALERS, node=dataset.node_scaler, config=dataset.config_scaler)
     predictions = {
         split: predict(training.network, dataset, slug, split, together) for split in PREDICTED_SPLITS

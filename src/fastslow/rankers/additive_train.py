@@ -19,7 +19,7 @@ from fastslow.rankers import additive_fit
 from fastslow.rankers.additive_fit import Fitted, Problem
 from fastslow.rankers.additive_states import additive_rows
 from fastslow.rankers.config import AdditiveRankerConfig
-from fastslow.rankers.train import MODEL, write_trees
+from fastslow.rankers.train import MODEL, OUTPUTS, write_trees
 
 
 def read_problem(
@@ -107,7 +107,7 @@ def train_additive_ranker(config: AdditiveRankerConfig) -> dict:
     artifact = config.artifact()
     with artifact.building() as needed:
         if needed:
-            artifact.finish(**_train(config, artifact.folder))
+            artifact.finish(OUTPUTS, **_train(config, artifact.folder))
     return read_manifest(artifact.folder)
 
 

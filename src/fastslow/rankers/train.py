@@ -15,7 +15,7 @@ from fastslow.core.files import atomic_path
 from fastslow.core.progress import boosting_progress
 from fastslow.core.settings import resolve
 from fastslow.evaluation.plots import plot_training
-from fastslow.evaluation.predictions import PREDICTED_SPLITS, Predictor, write_predictions
+from fastslow.evaluation.predictions import PREDICTED_SPLITS, PREDICTIONS, Predictor, write_predictions
 from fastslow.evaluation.training_files import IMPORTANCE, METRICS
 from fastslow.features.store import Features
 from fastslow.rankers.boosting import History
@@ -26,6 +26,7 @@ from fastslow.rankers.table import read_table
 
 MODEL = "model.txt"
 PLOT = "training.png"
+OUTPUTS = (METRICS, PLOT, MODEL, IMPORTANCE, PREDICTIONS)
 
 
 def train_ranker(config: RankerConfig) -> dict:
@@ -44,7 +45,7 @@ def train_ranker(config: RankerConfig) -> dict:
     artifact = config.artifact()
     with artifact.building() as needed:
         if needed:
-            artifact.finish(**_train(config, artifact.folder))
+            artifact.finish(OUTPUTS, **_train(config, artifact.folder))
     return read_manifest(artifact.folder)
 
 
