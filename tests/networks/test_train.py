@@ -20,6 +20,7 @@ from fastslow.features.build import FeatureConfig, build_features
 from fastslow.features.store import Features
 from fastslow.networks.config import TrainConfig
 from fastslow.networks.dataset import predict
+from fastslow.networks.losses import cross_graph_hinge
 from fastslow.networks.train import Training, learning_rate, make_dataset, make_network, train
 from fastslow.networks.validation import Validation
 
@@ -526,7 +527,7 @@ def test_prediction_uses_no_dropout_and_training_does(settings):
     training.run_epoch()
     assert training.network.training
     example = training._example((training.names[0], np.arange(24)))
-    assert training._loss(*example) != training._loss(*example)
+    assert training._loss([example]) != training._loss([example])
 
 
 @pytest.mark.parametrize(
@@ -542,7 +543,7 @@ def test_a_step_draws_other_configurations_or_takes_all(
     monkeypatch.setattr(
         training.dataset, "batch", lambda _, name, drawn: made.append(drawn) or batch(_, name, drawn)
     )
-    monkeypatch.setattr(training, "_loss", lambda *args: losses.append(len(args[1])) or loss(*args))
+    monkeypatch.setattr(training, "_loss", lambda graphs: losses.append(len(graphs[0][1])) or loss(graphs))
     training.run_epoch()
     training.run_epoch()
     assert losses == [drawn] * 4
@@ -559,11 +560,19 @@ def test_graphs_of_a_step_share_it(settings, monkeypatch, graphs_per_step, steps
     assert len(taken) == steps
 
 
-def test_the_gradient_of_a_step_is_the_mean_over_its_graphs(settings, monkeypatch):
-    config = settings.replace(graphs_per_step=2, configs_per_step=24, dropout=0.0, max_grad_norm=1e9)
+@pytest.mark.parametrize("text", ["pairwise_hinge", "list_mle:1+mse_log:0.02", "cross_graph_hinge"])
+def test_the_gradient_of_a_step_is_the_mean_over_its_graphs(settings, monkeypatch, text):
+    config = settings.replace(
+        graphs_per_step=2, configs_per_step=24, dropout=0.0, max_grad_norm=1e9, loss=text
+    )
     training = make_training(config)
     parameters = list(training.network.parameters())
-    losses = [training._loss(*training._example((name, np.arange(24)))) for name in training.names]
+    examples = [training._example((name, np.arange(24))) for name in training.names]
+    if text == "cross_graph_hinge":
+        predictions = [training.network(batch) for batch, _ in examples]
+        losses = [cross_graph_hinge(predictions, [runtime for _, runtime in examples])] * 2
+    else:
+        losses = [training._loss([example]) for example in examples]
     wanted = torch.autograd.grad(sum(losses) / 2, parameters, allow_unused=True)
     taken = []
     monkeypatch.setattr(training.optimizer, "step", lambda: taken.extend(p.grad.clone() for p in parameters))

@@ -19,6 +19,7 @@ from fastslow.core.settings import (
 from fastslow.evaluation.predictions import run_artifact
 from fastslow.features.config import KindConfig
 from fastslow.features.store import Features
+from fastslow.networks.terms import ACROSS_GRAPHS, LOSSES, parse_terms
 
 ENTRY = "fastslow.networks.train:train"
 
@@ -62,6 +63,11 @@ class TrainConfig(KindConfig):
     """Message-passing blocks; more than the ``hops`` of the features make no sense."""
     dropout: FractionBelowOne = 0.3
     """Share of channels dropped in training."""
+    loss: str = "pairwise_hinge"
+    """Losses added up, ``NAME[@PARAMETER][:WEIGHT]+...`` (``list_mle@10:1+mse_log:0.02``): with a margin
+    ``pairwise_hinge``, ``difference_matrix`` (2nd place on the real data), ``cross_graph_hinge`` (5th place;
+    also compares the graphs of a step); with a temperature ``pairwise_logistic``, ``list_mle`` (10th and 16th
+    place; slowest first), ``list_mle_fastest``; ``mse_log`` (absolute log runtime)."""
     configs_per_step: AtLeastTwo = 128
     """Configurations drawn from a graph for one step; more is less noisy and slower."""
     graphs_per_step: Positive = 1
@@ -106,6 +112,9 @@ class TrainConfig(KindConfig):
             self.require(len({*paths}) == len(paths) > 0, field, "a list of different paths")
         if len(self.runs) != len(self.features):
             raise ConfigError(f"runs: {len(self.runs)} folders for {len(self.features)} features")
+        compared = [t.name for t in parse_terms("loss", self.loss, LOSSES) if t.name in ACROSS_GRAPHS]
+        several = f"2 or more, as the loss {', '.join(compared)} needs"
+        self.require(not compared or self.graphs_per_step > 1, "graphs_per_step", several)
 
     def identity(self) -> dict[str, Any]:
         """Return the settings that change the result, and the precision in which ``device`` computes.

@@ -3,7 +3,7 @@
 :func:`train`, at the end, is the whole path. To change something, edit
 
 - the network in ``model.py`` and ``layers.py``, or its construction in :func:`make_network`,
-- the loss in :meth:`Training._loss`,
+- the loss in ``losses.py``,
 - the optimizer in :class:`Training`, its schedule in :func:`learning_rate`,
 - what a step sees in :meth:`Training.run_epoch` and :meth:`Training._draw`,
 - which weights are kept in ``validation.py``.
@@ -21,18 +21,21 @@ import torch
 
 from fastslow.competition.catalog import TRAIN
 from fastslow.core.artifacts import read_manifest
+from fastslow.core.bounded_cache import BoundedCache
 from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path
+from fastslow.core.memory import FreedMemory, held_bytes, step_memory
 from fastslow.core.progress import progress
 from fastslow.evaluation.plots import plot_training
-from fastslow.evaluation.predictions import PREDICTED_SPLITS, write_predictions
+from fastslow.evaluation.predictions import PREDICTED_SPLITS, PREDICTIONS, write_predictions
 from fastslow.evaluation.training_files import METRICS
-from fastslow.features.store import Features
+from fastslow.features.scaling import write_scalers
+from fastslow.features.store import SCALERS, Features
 from fastslow.networks.config import TrainConfig
 from fastslow.networks.dataset import GraphDataset, predict
 from fastslow.networks.devices import autocast, loss_scaler, pick_device
 from fastslow.networks.graph_batch import Batch
-from fastslow.networks.losses import pairwise_hinge
+from fastslow.networks.losses import Loss
 from fastslow.networks.model import RankingNetwork
 from fastslow.networks.prefetch import prefetch
 from fastslow.networks.sparse import move
@@ -41,6 +44,7 @@ from fastslow.networks.validation import Validation, pool_scores
 PLOT = "training.png"
 CHECKPOINT = "checkpoint.pt"
 WEIGHTS = "model.pt"
+OUTPUTS = (WEIGHTS, SCALERS, PREDICTIONS)
 
 
 def make_dataset(config: TrainConfig, sources: Sequence[Features] | None = None) -> GraphDataset:
@@ -89,6 +93,7 @@ class Training:
     def __init__(self, config: TrainConfig, dataset: GraphDataset):
         self.config, self.dataset = config, dataset
         self.network = make_network(config, dataset)
+        self.loss = Loss(config.loss)
         self.scaler = loss_scaler(dataset.device)
         self.optimizer = torch.optim.AdamW(
             self.network.parameters(),
@@ -99,7 +104,8 @@ class Training:
         self.names = dataset.trainable()
         self.validation = Validation(config, dataset, self.network)
         self.epoch = 0
-        self._whole: dict[str, tuple[Batch, torch.Tensor]] = {}
+        self._whole = BoundedCache[tuple[Batch, torch.Tensor]](step_memory() // 4, held_bytes)
+        self._freed = FreedMemory()
 
     def run_epoch(self) -> float:
         """Train on every graph once; return the mean loss."""
@@ -114,6 +120,7 @@ class Training:
         for position, group in enumerate(np.array_split(names, steps)):
             rate = learning_rate(config, self.epoch * steps + position, config.epochs * steps)
             losses += self._step(islice(examples, len(group)), len(group), rate)
+            self._freed.after_step()
         self.epoch += 1
         return float(torch.stack(losses).mean())
 
@@ -123,9 +130,11 @@ class Training:
             parameters["lr"] = rate
         self.optimizer.zero_grad(set_to_none=True)
         losses = []
-        for batch, runtime in examples:
-            loss = self._loss(batch, runtime)
-            self.scaler.scale(loss / size).backward()
+        # a loss that compares graphs needs all of a step in memory; else one after the other
+        together = [list(examples)] if self.loss.across_graphs else ([example] for example in examples)
+        for graphs in together:
+            loss = self._loss(graphs)
+            self.scaler.scale(loss * len(graphs) / size).backward()
             losses.append(loss.detach())
         self.scaler.unscale_(self.optimizer)
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.config.max_grad_norm)
@@ -135,26 +144,26 @@ class Training:
 
     def _draw(self, name: str, rng: np.random.Generator) -> np.ndarray:
         """Draw the configurations of a step, as positions in the graph."""
-        total, size = self.dataset.graph(TRAIN, name).graph.num_configs, self.config.configs_per_step
+        total, size = self.dataset.num_configs(TRAIN, name), self.config.configs_per_step
         return rng.choice(total, size, replace=False) if size < total else np.arange(total)
 
     def _example(self, drawn: tuple[str, np.ndarray]) -> tuple[Batch, torch.Tensor]:
-        """Return a batch and its runtimes on the device; one of all configurations is made once and kept."""
+        """Return a batch and its runtimes on the device; those of all configurations are kept."""
         name, configs = drawn
-        if name in self._whole:
-            return self._whole[name]
-        graph = self.dataset.graph(TRAIN, name).graph
-        runtime = move(torch.from_numpy(graph.runtime[configs]), self.dataset.device)
-        example = self.dataset.batch(TRAIN, name, configs), runtime
-        if len(configs) == graph.num_configs:
-            self._whole[name] = example
-        return example
+        if len(configs) < self.dataset.num_configs(TRAIN, name):
+            return self._make_example(name, configs)
+        return self._whole.get(name, lambda: self._make_example(name, configs))
 
-    def _loss(self, batch: Batch, runtime: torch.Tensor) -> torch.Tensor:
-        """Return the loss of one graph; edit this line for another ranking loss."""
+    def _make_example(self, name: str, configs: np.ndarray) -> tuple[Batch, torch.Tensor]:
+        runtime = self.dataset.graph(TRAIN, name).graph.runtime[configs]
+        batch = self.dataset.batch(TRAIN, name, configs)
+        return batch, move(torch.from_numpy(runtime), self.dataset.device)
+
+    def _loss(self, examples: Sequence[tuple[Batch, torch.Tensor]]) -> torch.Tensor:
+        """Return the mean loss of some graphs."""
         with autocast(self.dataset.device):
-            prediction = self.network(batch)
-        return pairwise_hinge(prediction, runtime)
+            predictions = [self.network(batch) for batch, _ in examples]
+        return self.loss(predictions, [runtime for _, runtime in examples])
 
     def run(self, folder: Path, mark: str) -> None:
         """Train to the end, resuming from the folder's checkpoint where it carries the same mark."""
@@ -203,8 +212,9 @@ class Training:
 def train(config: TrainConfig) -> dict:
     """Train one network, or resume an interrupted training, and write a run folder per collection.
 
-    A run folder gets ``model.pt``, ``predictions.npz`` and, last, ``manifest.json`` with the valid score
-    (mean and per graph). The training's own folder gets ``metrics.jsonl``, ``training.png`` and a manifest.
+    A run folder gets ``model.pt`` and ``scalers.npz``, which predict without the features,
+    ``predictions.npz`` and, last, ``manifest.json`` with the valid score (mean and per graph). The training's
+    own folder gets ``metrics.jsonl``, ``training.png`` and a manifest.
 
     Args:
         config: Settings.
@@ -226,21 +236,23 @@ def train(config: TrainConfig) -> dict:
             for slug, run in zip(training.dataset.sources, artifact.parts, strict=True):
                 valid[slug] = training.validation.choose_weights(slug)
                 _write_run(run.folder, training, slug)
-                run.finish(valid=valid[slug], epochs=training.epoch)
+                recipe = training.dataset.sources[slug].recipe
+                run.finish(OUTPUTS, valid=valid[slug], epochs=training.epoch, features=recipe)
             figure = plot_training(pd.DataFrame(training.validation.history), artifact.folder.name)
             save_figure(figure, artifact.folder / PLOT)
-            artifact.finish(valid=pool_scores(valid), epochs=training.epoch)
+            artifact.finish((METRICS, PLOT), valid=pool_scores(valid), epochs=training.epoch)
             (artifact.folder / CHECKPOINT).unlink(missing_ok=True)
     return read_manifest(artifact.folder)
 
 
 def _write_run(folder: Path, training: Training, slug: str) -> None:
-    """Write the network's weights and its predictions of a collection."""
-    with atomic_path(folder / WEIGHTS) as temporary:
-        torch.save(training.network.state_dict(), temporary)
-    together = training.config.inference_configs
+    """Write the network's weights, its scalers, and its predictions of a collection."""
+    dataset, together = training.dataset, training.config.inference_configs
+    # into an open file: given a path, torch writes its name into the file
+    with atomic_path(folder / WEIGHTS) as temporary, open(temporary, "wb") as handle:
+        torch.save(training.network.state_dict(), handle)
+    write_scalers(folder / SCALERS, node=dataset.node_scaler, config=dataset.config_scaler)
     predictions = {
-        split: predict(training.network, training.dataset, slug, split, together)
-        for split in PREDICTED_SPLITS
+        split: predict(training.network, dataset, slug, split, together) for split in PREDICTED_SPLITS
     }
     write_predictions(folder, predictions)
