@@ -45,7 +45,6 @@ class Problem(ABC):
         features: (U, 16) float32, about 0 to 1.
         edges: (M, 2) int64 distinct pairs of units (producer, consumer).
         default: (U,) int64 the decision whose cost rewards are relative to; a valid one.
-        symmetric: Whether options of equal number mean the same for all units, such as devices.
     """
 
     name: str
@@ -55,7 +54,6 @@ class Problem(ABC):
     features: np.ndarray
     edges: np.ndarray
     default: np.ndarray
-    symmetric: bool = True
     _baseline: float | None = None
 
     @abstractmethod
@@ -83,6 +81,11 @@ class Problem(ABC):
         return self._baseline
 
     @property
+    def parts(self) -> list[tuple[str, slice]]:
+        """Tasks that are decided one after the other, and their units in a decision; one task by default."""
+        return [(self.task, slice(0, len(self.choices)))]
+
+    @property
     def owners(self) -> np.ndarray:
         """(sum of choices,) unit of each option."""
         return np.repeat(np.arange(len(self.choices)), self.choices)
@@ -95,6 +98,10 @@ class Problem(ABC):
         """Return -sqrt(cost / baseline), and -10 for what is invalid (GO, arXiv:2010.12438): (B,)."""
         ratio = np.where(outcome.valid, outcome.cost, 0) / max(self.baseline, 1e-300)
         return np.where(outcome.valid, -np.sqrt(ratio), INVALID_REWARD)
+
+    def guide(self, decisions: np.ndarray) -> np.ndarray:
+        """Return what a local search lowers: (B,); the cost, infinite where invalid."""
+        return self.evaluate(decisions).order
 
     def draw(self, count: int, rng: np.random.Generator) -> np.ndarray:
         """Return random decisions: (count, U) int64."""
