@@ -11,18 +11,20 @@ SRC    =
 OUT    =
 RUN    =
 SIZE   = small
+DEVICES =
 
 VENV   := .venv
 PY     := $(VENV)/bin/python
 READY  := $(VENV)/.ready
 TESTED := $(VENV)/.ready-test
 COMPILER := $(VENV)/.ready-compiler
+PLACER := $(VENV)/.ready-placement
 FASTSLOW := $(PY) -m fastslow
 OPTIONS = data="$(DATA)" $(if $(PRESET),preset=$(PRESET)) $(if $(NAME),name="$(NAME)") \
           $(if $(SEEDS),seeds=$(SEEDS)) $(if $(JOBS),jobs=$(JOBS)) $(SET)
 
 # a misspelt variable must not be ignored: make submit SEED=5
-KNOWN := PYTHON DATA PRESET NAME SEEDS JOBS SET SRC OUT RUN SIZE VENV PY READY TESTED COMPILER
+KNOWN := PYTHON DATA PRESET NAME SEEDS JOBS SET SRC OUT RUN SIZE VENV PY READY TESTED COMPILER PLACER DEVICES
 GIVEN := $(foreach v,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $v))),$v))
 UNKNOWN := $(filter-out $(KNOWN),$(GIVEN))
 ifneq ($(strip $(UNKNOWN)),)
@@ -32,7 +34,7 @@ endif
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: help submit submission features train ensemble smoke report figures convert rank sample data test lint clean setup
+.PHONY: help submit submission features train ensemble smoke report figures convert rank place sample data test lint clean setup
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z ]+:.*## / {n = split($$1, names, " "); \
@@ -80,6 +82,9 @@ else
 	@$(FASTSLOW) rank "$(SRC)" $(if $(RUN),run="$(RUN)") $(if $(OUT),data_root="$(OUT)") $(SET)
 endif
 
+place: $(PLACER) ## A program on several devices, all methods compared: SRC=program.hlo DEVICES=4 (default: of the zoo)
+	@$(FASTSLOW) place $(if $(SRC),"$(SRC)") $(if $(DEVICES),devices=$(DEVICES)) $(if $(OUT),out="$(OUT)") $(SET)
+
 sample: $(COMPILER) ## The sample competition anew, with the TPU compiler: an hour or two (SIZE=large: days)
 	@$(FASTSLOW) sample size=$(SIZE) $(SET)
 
@@ -121,4 +126,8 @@ $(TESTED): $(READY)
 
 $(COMPILER): $(READY)
 	$(call install,-e .[compiler])
+	@touch $@
+
+$(PLACER): $(READY)
+	$(call install,-e .[placement])
 	@touch $@

@@ -56,6 +56,8 @@ class _OfGraph(Problem):
         self.sequence = self._layers()
         self.position = np.empty(count)
         self.position[self.sequence] = midpoints(self.work[self.sequence])
+        late = 1 - (graph.earliest_start + graph.upward_rank) / max(graph.critical_path, 1e-300)
+        self.slack = np.bincount(self.units, late * graph.seconds, count) / np.maximum(self.work, 1e-300)
         self.features = self._features(count)
 
     def _layers(self, rounds: int = 40) -> np.ndarray:
@@ -65,9 +67,7 @@ class _OfGraph(Problem):
         that the backward pass of a layer stands beside its forward pass. Without weights: topological order.
         """
         graph, count = self.graph, len(self.first)
-        begin = np.zeros(len(graph))
-        for producer, consumer in graph.edges:
-            begin[consumer] = max(begin[consumer], begin[producer] + graph.seconds[producer])
+        begin = graph.earliest_start
         fixed = np.bincount(self.units, graph.parameter_bytes, count) >= ANCHOR
         own = begin[self.first]
         if not fixed.any():
@@ -96,7 +96,7 @@ class _OfGraph(Problem):
     def _features(self, count: int) -> np.ndarray:
         graph, of = self.graph, self.units
         rank, level = graph.upward_rank, graph.level
-        dimensions = np.log1p(graph.shapes[self.first][:, :4]) / 10
+        dimensions = np.log1p(graph.shapes[self.first][:, :3]) / 10
         return unit_columns(
             self.edges,
             count,
@@ -110,7 +110,8 @@ class _OfGraph(Problem):
             transfer=np.log1p(self.device.transfer_seconds(graph.output_bytes[self.first]) / self._mean())
             / 4,
             members=np.log1p(np.bincount(of, minlength=count)) / 5,
-            **{f"dimension_{d}": dimensions[:, d] for d in range(4)},
+            slack=self.slack,
+            **{f"dimension_{d}": dimensions[:, d] for d in range(3)},
         )
 
     def _mean(self) -> float:
@@ -118,7 +119,7 @@ class _OfGraph(Problem):
 
     def _options(self, probabilities: np.ndarray, position: np.ndarray) -> np.ndarray:
         table = probabilities.reshape(len(self.choices), -1)
-        return device_options(table, position, self.work, self.edges, self.weight)
+        return device_options(table, position, self.work, self.edges, self.weight, self.slack)
 
 
 class PlacementProblem(_OfGraph):

@@ -147,13 +147,20 @@ def unit_columns(edges: np.ndarray, count: int, **columns: np.ndarray) -> np.nda
 
 
 def device_options(
-    probabilities: np.ndarray, position: np.ndarray, work: np.ndarray, pairs: np.ndarray, weight: np.ndarray
+    probabilities: np.ndarray,
+    position: np.ndarray,
+    work: np.ndarray,
+    pairs: np.ndarray,
+    weight: np.ndarray,
+    slack: np.ndarray | float = 0.0,
 ) -> np.ndarray:
     """Return option features where every unit chooses one of k devices or levels: (U * k, 8) float32.
 
     Signed and squared distance of the unit's position from the option's slot of k equal slots, the share of
     the
-    unit's neighbours there by weight, the work there relative to the mean, the previous probability.
+    unit's neighbours there by weight, the work there relative to the mean, the previous probability, the
+    work times
+    the unit's own, and distance and neighbours times the unit's slack.
 
     Args:
         probabilities: (U, k) of the previous decision.
@@ -161,6 +168,7 @@ def device_options(
         work: (U,) work of each unit.
         pairs: (M, 2) neighbours.
         weight: (M,) weight of each pair.
+        slack: (U,) share of the longest path by which a unit may be late, 0 to 1.
     """
     units, k = probabilities.shape
     distance = position[:, None] * k - (np.arange(k) + 0.5)
@@ -176,4 +184,6 @@ def device_options(
     features[..., 3] = relative - 1
     features[..., 4] = probabilities
     features[..., 5] = (work * k / max(work.sum(), 1e-300))[:, None] * features[..., 3]
+    late = np.broadcast_to(slack, units)[:, None]
+    features[..., 6], features[..., 7] = late * features[..., 1], late * features[..., 2]
     return features.reshape(units * k, OPTION_FEATURES)
