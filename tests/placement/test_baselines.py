@@ -9,6 +9,7 @@ from fastslow.placement.baselines import PLACEMENT_RULES, best_random, m_etf
 from fastslow.placement.compiler_problems import PlacementProblem
 from fastslow.placement.contiguous_split import contiguous_optimum, run_loads
 from fastslow.placement.exact import partition_optimum, placement_bound, sharding_optimum
+from fastslow.placement.hierarchical import train_hierarchical
 from fastslow.placement.local_search import anneal, improve
 from fastslow.placement.public_problems import PartitionProblem, ShardingProblem
 from helpers.cost_graphs import DEVICE, random_graph, random_sharding, random_workload
@@ -95,3 +96,10 @@ def test_without_edges_the_placement_programme_is_exact():
     problem = PlacementProblem(random_graph(2, 6, density=0.0), 2, DEVICE)
     best = problem.evaluate(every(problem)).order.min()
     assert placement_bound(problem).bound == pytest.approx(best, rel=1e-4)
+
+
+def test_the_hierarchical_placer_learns_from_its_episodes():
+    problem = PlacementProblem(random_graph(1, 9), 2, DEVICE)
+    found = train_hierarchical(problem, 12, seed=1, hidden=8)
+    assert found.evaluations == 12 and found.cost == problem.evaluate(found.decision[None]).cost[0]
+    assert train_hierarchical(problem, 12, seed=1, hidden=8).history == found.history

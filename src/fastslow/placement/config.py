@@ -38,12 +38,16 @@ class LearningConfig(Config):
     """Decisions evaluated per update, over all passes."""
     epochs: Positive = 3
     """Gradient steps per update."""
-    lr: PositiveFloat = 3e-3
+    lr: PositiveFloat = 1e-2
     """Learning rate of Adam."""
     clip: Fraction = 0.2
     """PPO's bound on the probability ratio of each unit."""
     entropy: NonNegativeFloat = 0.01
     """Weight of the entropy at the first update; it falls linearly to 0."""
+    imitation: NonNegativeFloat = 1.0
+    """Weight of the log-probability of the best decision so far (self-imitation); 0 leaves it out."""
+    whole: bool = False
+    """Draw all units in every sample and compare with the mean of earlier rewards, as in the paper."""
     hidden: Positive = 32
     """Width of the policy; a multiple of ``heads``."""
     sage_layers: Positive = 2
@@ -54,7 +58,7 @@ class LearningConfig(Config):
     """Attention heads."""
     segment: Positive = 128
     """Units that attend to each other at once; memory grows with its square."""
-    passes: Positive = 3
+    passes: Positive = 2
     """How often the decision is made, each time seeing the one before."""
     seed: NonNegative = 0
     """Seed of weights, samples and searches."""
@@ -72,7 +76,7 @@ class LearningConfig(Config):
     @property
     def schedule(self) -> Schedule:
         """How the policy learns."""
-        names = ("samples", "epochs", "lr", "clip", "entropy")
+        names = ("samples", "epochs", "lr", "clip", "entropy", "imitation", "whole")
         return Schedule(updates=self.updates, **{name: getattr(self, name) for name in names})
 
 

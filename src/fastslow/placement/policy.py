@@ -52,7 +52,7 @@ class Shape:
     attention_layers: int = 1
     heads: int = 4
     segment: int = 128
-    passes: int = 3
+    passes: int = 2
     attention: bool = True
     modulation: bool = True
     pooling: bool = True

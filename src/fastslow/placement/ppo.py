@@ -33,14 +33,19 @@ class Schedule:
         clip: Bound of the probability ratio.
         entropy: Weight of the entropy at the start; falls linearly to 0 over ``updates``.
         updates: Number of updates that the entropy's schedule spans.
+        whole: Draw all units in every sample, with the mean of earlier rewards as baseline, as in the paper.
+        imitation: Weight of the log-probability of the best decision so far (self-imitation,
+        arXiv:1806.05635).
     """
 
     samples: int = 24
     epochs: int = 3
-    lr: float = 3e-3
+    lr: float = 1e-2
     clip: float = 0.2
     entropy: float = 0.01
     updates: int = 100
+    whole: bool = False
+    imitation: float = 1.0
 
 
 @dataclass
@@ -98,35 +103,61 @@ class Trainer:
         with torch.no_grad():
             before = self.policy.passes(inputs)
         share = max(plan.samples // len(before), 2)
-        drawn = [sample(logs, share, self.generator) for logs in before]
-        decisions = torch.cat([torch.cat(parts, 1) for parts in drawn]).numpy()
+        drawn = [self._draw(logs, share) for logs in before]
+        decisions = torch.cat([choice for choice, _ in drawn]).numpy()
         outcome = inputs.problem.evaluate(decisions)
         standing.found.see(decisions, outcome.order)
-        advantages = torch.from_numpy(self._advantages(standing, inputs.problem.rewards(outcome))).float()
-        old = [_log_probability(logs, parts) for logs, parts in zip(before, drawn, strict=True)]
+        rewards = torch.from_numpy(inputs.problem.rewards(outcome)).float().split(share)
+        gains = [self._advantages(standing, own) for own in rewards]
+        old = [_log_probability(logs, choice) for logs, (choice, _) in zip(before, drawn, strict=True)]
         entropy = plan.entropy * max(0.0, 1 - self.update / max(plan.updates * len(self.standings), 1))
         for _ in range(plan.epochs):
             now = self.policy.passes(inputs)
             loss = torch.zeros(())
-            for logs, parts, was, gain in zip(now, drawn, old, advantages.split(share), strict=True):
-                ratio = (_log_probability(logs, parts) - was).exp()
+            for logs, (choice, free), was, gain in zip(now, drawn, old, gains, strict=True):
+                ratio = (_log_probability(logs, choice) - was).exp()
                 bounded = ratio.clamp(1 - plan.clip, 1 + plan.clip)
-                loss = loss - torch.minimum(ratio * gain[:, None], bounded * gain[:, None]).mean()
+                better = torch.minimum(ratio * gain[:, None], bounded * gain[:, None])
+                loss = loss - (better * free).sum() / free.sum().clamp(min=1)
                 loss = loss - entropy * sum(_entropy(one) for one in logs)
+                if np.isfinite(standing.found.cost):
+                    best = torch.from_numpy(standing.found.decision)[None]
+                    loss = loss - plan.imitation * _log_probability(logs, best).mean()
             self.optimizer.zero_grad()
             (loss / len(now)).backward()
             torch.nn.utils.clip_grad_norm_(self.policy.parameters(), 0.5)
             self.optimizer.step()
 
-    def _advantages(self, standing: _Standing, rewards: np.ndarray) -> np.ndarray:
-        if not standing.seen:
-            standing.mean, standing.spread = rewards.mean(), rewards.std()
-        advantages = (rewards - standing.mean) / max(standing.spread, 1e-3)
+    def _draw(self, logs: list[torch.Tensor], count: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return decisions (count, U) and which units were drawn; the others have their most probable option.
+
+        The first decision is the most probable one. Of the others each draws a share of the units, from two
+        of
+        them to all, uniformly in the logarithm.
+        """
+        likely = torch.cat([one.argmax(1) for one in logs])
+        choice = torch.cat(sample(logs, count, self.generator), 1)
+        least = min(2 / len(likely), 1.0)
+        share = least ** torch.rand(count, 1, generator=self.generator)
+        if self.schedule.whole:
+            share = torch.ones(count, 1)
+        free = torch.rand(choice.shape, generator=self.generator) < share
+        free[0] = False
+        return torch.where(free, choice, likely), free
+
+    def _advantages(self, standing: _Standing, rewards: torch.Tensor) -> torch.Tensor:
+        """Return rewards over that of the most probable decision, which is first, by their usual size."""
+        if self.schedule.whole:
+            base = standing.mean if standing.seen else float(rewards.mean())
+        else:
+            base = float(rewards[0])
+        over = rewards - base
+        size = float(over.square().mean().sqrt())
         keep = _MEMORY if standing.seen else 0.0
-        standing.mean = keep * standing.mean + (1 - keep) * rewards.mean()
-        standing.spread = keep * standing.spread + (1 - keep) * rewards.std()
+        standing.mean = keep * standing.mean + (1 - keep) * float(rewards.mean())
+        standing.spread = keep * standing.spread + (1 - keep) * size
         standing.seen += len(rewards)
-        return np.clip(advantages, -3, 3)
+        return (over / max(standing.spread, 1e-6)).clamp(-1, 3)
 
     def save(self, path: Path) -> None:
         """Write everything that the next update depends on, atomically."""
@@ -206,9 +237,10 @@ def sample(logs: list[torch.Tensor], count: int, generator: torch.Generator) -> 
     return [torch.multinomial(one.exp(), count, replacement=True, generator=generator).T for one in logs]
 
 
-def _log_probability(logs: list[torch.Tensor], drawn: list[torch.Tensor]) -> torch.Tensor:
-    """Return the log-probability of each unit's choice: (count, units of all parts)."""
-    return torch.cat([one.gather(1, choice.T).T for one, choice in zip(logs, drawn, strict=True)], 1)
+def _log_probability(logs: list[torch.Tensor], choice: torch.Tensor) -> torch.Tensor:
+    """Return the log-probability of each unit's choice, (count, units of all parts), for choices alike."""
+    drawn = choice.split([len(one) for one in logs], 1)
+    return torch.cat([one.gather(1, own.T).T for one, own in zip(logs, drawn, strict=True)], 1)
 
 
 def _entropy(logs: torch.Tensor) -> torch.Tensor:
