@@ -51,10 +51,11 @@ def rank(config: RankConfig) -> Ranking:
         conversion = convert(config.conversion(), ask_compiler=config.estimate > 0)
         npz = conversion.npz
     file = read_competition_file(npz, run.collection.kind)
+    default = _default(config, conversion, len(file.runtime))
     inputs = {"run": run.manifest["fingerprint"], "npz": file_fingerprint(npz)}
     artifact = Artifact(resolve(config.folder), config.identity(), inputs)
     with artifact.building():
-        ranking = _rank(config, run, file, conversion)
+        ranking = _rank(config, run, file, conversion, default)
         _write(ranking, artifact, config.described)
     return ranking
 
@@ -87,12 +88,15 @@ def predict_file(
 
 
 def _rank(
-    config: RankConfig, run: FinishedRun, file: CompetitionFile, conversion: Conversion | None
+    config: RankConfig,
+    run: FinishedRun,
+    file: CompetitionFile,
+    conversion: Conversion | None,
+    default: int | None,
 ) -> Ranking:
     prediction, members = predict_file(run, file, config.hlo_folder)
-    default, names = _default(config, conversion, len(prediction)), None
-    if conversion:
-        names = [i.name for c in conversion.module.computations for i in c.instructions]
+    parts = conversion.module.computations if conversion else []
+    names = [instruction.name for part in parts for instruction in part.instructions] or None
     choices = name_choices(file, default, names)
     cycles, default_cycles = {}, None
     if config.estimate:
