@@ -8,6 +8,7 @@ SEEDS  =
 JOBS   =
 SET    =
 SRC    =
+FLEET  =
 OUT    =
 RUN    =
 SIZE   = small
@@ -17,12 +18,13 @@ PY     := $(VENV)/bin/python
 READY  := $(VENV)/.ready
 TESTED := $(VENV)/.ready-test
 COMPILER := $(VENV)/.ready-compiler
+TUNING := $(VENV)/.ready-tune
 FASTSLOW := $(PY) -m fastslow
 OPTIONS = data="$(DATA)" $(if $(PRESET),preset=$(PRESET)) $(if $(NAME),name="$(NAME)") \
           $(if $(SEEDS),seeds=$(SEEDS)) $(if $(JOBS),jobs=$(JOBS)) $(SET)
 
 # a misspelt variable must not be ignored: make submit SEED=5
-KNOWN := PYTHON DATA PRESET NAME SEEDS JOBS SET SRC OUT RUN SIZE VENV PY READY TESTED COMPILER
+KNOWN := PYTHON DATA PRESET NAME SEEDS JOBS SET SRC OUT RUN FLEET SIZE VENV PY READY TESTED COMPILER TUNING
 GIVEN := $(foreach v,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $v))),$v))
 UNKNOWN := $(filter-out $(KNOWN),$(GIVEN))
 ifneq ($(strip $(UNKNOWN)),)
@@ -32,7 +34,7 @@ endif
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: help submit submission features train ensemble smoke report figures convert rank sample data test lint clean setup
+.PHONY: help submit submission features train ensemble smoke report figures convert rank tune sample data test lint clean setup
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z ]+:.*## / {n = split($$1, names, " "); \
@@ -80,6 +82,22 @@ else
 	@$(FASTSLOW) rank "$(SRC)" $(if $(RUN),run="$(RUN)") $(if $(OUT),data_root="$(OUT)") $(SET)
 endif
 
+tune: $(if $(SRC)$(FLEET),$(TUNING)) ## Search for the fastest configuration of a program of yours: SRC=, or of many: FLEET=list.csv
+ifneq ($(FLEET),)
+	@$(FASTSLOW) fleet "$(FLEET)" $(if $(RUN),run="$(RUN)") $(if $(OUT),data_root="$(OUT)") $(SET)
+else ifneq ($(SRC),)
+	@$(FASTSLOW) tune "$(SRC)" $(if $(RUN),run="$(RUN)") $(if $(OUT),data_root="$(OUT)") $(SET)
+else
+	@echo "make tune SRC=program.hlo          an HLO file, as for make convert; the TPU compiler evaluates"
+	@echo "make tune SRC=model.py:make        a JAX function, as for make convert"
+	@echo "make tune SRC=labelled.npz         replay of a file's runtimes"
+	@echo "make tune FLEET=list.csv           many programs, one budget: a CSV with the columns program, weight"
+	@echo "             RUN=runs/sample       a run of make submit that guides; default: the newest; RUN=none"
+	@echo "             OUT=FOLDER            a folder of your own instead of data/converted"
+	@echo "             SET='evaluations=200 evaluator=command command=\"python measure.py\"'"
+	@exit 2
+endif
+
 sample: $(COMPILER) ## The sample competition anew, with the TPU compiler: an hour or two (SIZE=large: days)
 	@$(FASTSLOW) sample size=$(SIZE) $(SET)
 
@@ -121,4 +139,8 @@ $(TESTED): $(READY)
 
 $(COMPILER): $(READY)
 	$(call install,-e .[compiler])
+	@touch $@
+
+$(TUNING): $(READY)
+	$(call install,-e .[tune])
 	@touch $@

@@ -8,6 +8,8 @@ from fastslow.core.settings import PROJECT, resolve
 from fastslow.programs.user_program import Source
 from fastslow.steps import Step
 from fastslow.tuning.config import TuneConfig
+from fastslow.tuning.fleet import TABLE, TOTALS
+from fastslow.tuning.fleet_config import FleetConfig
 from fastslow.tuning.result import BEST, CURVE, EVALUATIONS, PROGRAM
 from fastslow.workflow import NOTEBOOK, run_step
 
@@ -38,5 +40,30 @@ def tune_program(config: TuneConfig) -> Path:
     files |= {"curve": CURVE, "study": config.ledger.name, "notebook": NOTEBOOK}
     facts |= {what: folder / name for what, name in files.items() if (folder / name).exists()}
     for name, value in facts.items():
+        print(f"{name:22} {value}")
+    return folder
+
+
+def tune_fleet(config: FleetConfig) -> Path:
+    """Tune the programs of a list by executing ``notebooks/55_fleet.ipynb``, and print what was saved.
+
+    Args:
+        config: Settings; paths as for :func:`tune_program`.
+
+    Returns:
+        The folder of the fleet.
+
+    Raises:
+        ConfigError: A setting is wrong.
+        DataError: The list cannot be read.
+        StepError: The notebook failed; the message holds the cause and where the executed notebook is stored.
+    """
+    paths = ["fleet", "data_root"] + (["run"] if Path(config.run).is_dir() else [])
+    config = with_absolute_paths(config, *paths)
+    config.read()
+    run_step(Step("fleet", PROJECT / "notebooks" / "55_fleet.ipynb", config))
+    folder = resolve(config.folder)
+    facts = read_manifest(folder)["summary"] | {"table": folder / TABLE, "curve": folder / TOTALS}
+    for name, value in (facts | {"notebook": folder / NOTEBOOK}).items():
         print(f"{name:22} {value}")
     return folder

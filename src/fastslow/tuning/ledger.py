@@ -54,7 +54,7 @@ class Ledger:
                 known = self._study.user_attrs.get("identity")
                 if known is None:
                     self._study.set_user_attr("identity", identity)
-        except (ValueError, KeyError, TypeError, AttributeError, UnicodeDecodeError, OSError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, AssertionError, OSError) as error:
             problem = f"is not a study ({type(error).__name__}: {error})"
             raise DataError(path, problem, "Move it away, or choose another name") from None
         if known not in (None, identity):

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.ticker import ScalarFormatter
+from matplotlib.ticker import NullFormatter, ScalarFormatter
 
 from fastslow.core.artifacts import MANIFEST, commit
 from fastslow.core.figures import save_figure
@@ -123,9 +123,12 @@ def plot_curve(study: Study) -> Figure:
     axes.step(numbers, study.history.curve / scale, where="post", label="best so far")
     if default:
         axes.axhline(1.0, ls=":", c="0.3", label="default")
-    axes.set(xscale="log", yscale="log", xlabel="evaluations")
-    axes.set_ylabel("value over default" if default else study.target.evaluator.name)
-    axes.xaxis.set_major_formatter(ScalarFormatter())
+    axes.set(xlabel="evaluations", ylabel="value over default" if default else study.target.evaluator.name)
+    if shown:
+        axes.set(xscale="log", yscale="log")
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter(ScalarFormatter())
+            axis.set_minor_formatter(NullFormatter())
     axes.set_title(study.target.name)
     axes.legend()
     return figure

@@ -10,7 +10,8 @@ import numpy as np
 
 from fastslow.core.errors import DataError
 from fastslow.core.progress import progress
-from fastslow.tuning.config import TuneConfig
+from fastslow.tuning.config import SearchConfig, TuneConfig
+from fastslow.tuning.evaluators import Evaluate
 from fastslow.tuning.guided import Guide, Guided
 from fastslow.tuning.history import History, Outcome, Proposal
 from fastslow.tuning.ledger import INTERRUPTED, Ledger
@@ -87,59 +88,83 @@ def tune(config: TuneConfig) -> Study:
     study = Study(config, target, ledger.read(), guide)
     before, began = len(study.history), time.monotonic()
     with progress(total=config.evaluations, initial=before, desc=config.program, unit="evaluation") as bar:
-        if before < config.evaluations:
-            with target.evaluator.running() as evaluate:
-                while not _is_spent(config, began):
-                    started = _start(study, ledger, strategy)
-                    if not started:
-                        break
-                    _evaluate(study, ledger, evaluate, started, bar)
-    study.history = ledger.read()
-    return study
 
-
-def _is_spent(config: TuneConfig, began: float) -> bool:
-    return 0 < config.budget_seconds <= time.monotonic() - began
-
-
-def _start(study: Study, ledger: Ledger, strategy: Strategy) -> list[tuple[int, Proposal]]:
-    """Propose the next batch; while one process proposes, the others of the study wait."""
-    config = study.config
-    with ledger.proposing() as history:
-        study.history = history
-        left = config.evaluations - len(history) - ledger.running()
-        count = min(config.batch, left)
-        if count <= 0:
-            return []
-        found = [] if history.taken else [Proposal(tuple(map(int, study.target.space.default)), DEFAULT)]
-        if len(found) < count:
-            asked = History(history.space)
-            asked.done, asked.taken = history.done, set(history.taken)
-            for proposal in found:
-                asked.take(proposal)
-            rng = np.random.default_rng([config.seed, len(history.taken)])
-            found += strategy.propose(asked, count - len(found), rng)
-        study.exhausted = not found
-        return [(ledger.start(proposal), proposal) for proposal in found]
-
-
-def _evaluate(study: Study, ledger: Ledger, evaluate, started: list[tuple[int, Proposal]], bar) -> None:
-    open_trials = dict(enumerate(started))
-    try:
-        for place, outcome in evaluate([proposal for _, proposal in started]):
-            number, proposal = open_trials.pop(place)
-            ledger.finish(number, outcome)
-            study.history.add(proposal, outcome)
+        def show() -> None:
             bar.n = min(len(study.history), bar.total)
             bar.set_postfix_str(best_so_far(study), refresh=False)
             bar.update(0)
+
+        if before < config.evaluations:
+            with target.evaluator.running() as evaluate:
+                while not 0 < config.budget_seconds <= time.monotonic() - began:
+                    study.history, started = start(ledger, strategy, config)
+                    if not started:
+                        break
+                    evaluate_started(ledger, study.history, evaluate, started, show)
+                    _refuse_hopeless(ledger, study.history)
+    study.history = ledger.read()
+    study.exhausted = len(study.history) < config.evaluations and len(study.history) >= target.space.size
+    return study
+
+
+Started = list[tuple[int, Proposal]]
+"""Trials that are being evaluated: number and proposal."""
+
+
+def propose(history: History, strategy: Strategy, count: int, seed: int) -> list[Proposal]:
+    """Return up to ``count`` new proposals, the default first of all; the same history gives the same."""
+    default = history.space.default
+    found = [] if history.taken else [Proposal(tuple(map(int, default)), DEFAULT)]
+    if len(found) < count:
+        asked = History(history.space)
+        asked.done, asked.taken = history.done, set(history.taken)
+        for proposal in found:
+            asked.take(proposal)
+        rng = np.random.default_rng([seed, len(history.taken)])
+        found += strategy.propose(asked, count - len(found), rng)
+    return found
+
+
+def start(
+    ledger: Ledger, strategy: Strategy, config: SearchConfig, count: int = 0
+) -> tuple[History, Started]:
+    """Propose the next batch and note that it is being evaluated.
+
+    While one process proposes, the others of the study wait.
+
+    Args:
+        ledger: The study.
+        strategy: What proposes.
+        config: Settings.
+        count: Number of proposals; by default the settings' batch, within their budget.
+
+    Returns:
+        The history, and what was started: nothing where the budget is spent or the space exhausted.
+    """
+    with ledger.proposing() as history:
+        count = count or min(config.batch, config.evaluations - len(history) - ledger.running())
+        found = propose(history, strategy, count, config.seed) if count > 0 else []
+        return history, [(ledger.start(proposal), proposal) for proposal in found]
+
+
+def evaluate_started(ledger: Ledger, history: History, evaluate: Evaluate, started: Started, show) -> None:
+    """Evaluate what was started; each outcome is kept as it comes, and ``show`` is called."""
+    waiting = dict(enumerate(started))
+    try:
+        for place, outcome in evaluate([proposal for _, proposal in started]):
+            number, proposal = waiting.pop(place)
+            ledger.finish(number, outcome)
+            history.add(proposal, outcome)
+            show()
     finally:
-        for number, _ in open_trials.values():  # after Ctrl-C: they are free to be proposed again
+        for number, _ in waiting.values():  # after Ctrl-C: they are free to be proposed again
             ledger.finish(number, Outcome(None, INTERRUPTED))
-    history = study.history
+
+
+def _refuse_hopeless(ledger: Ledger, history: History) -> None:
     if not len(history.values) and len(history) >= HOPELESS:
         problem = f"all of the first {len(history)} evaluations failed, the last one: {history.failures[-1]}"
-        raise DataError(ledger.path, problem, "The study is kept; correct the cause and delete it or resume")
+        raise DataError(ledger.path, problem, "The study is kept: correct the cause, then use another name=")
 
 
 def best_so_far(study: Study) -> str:

@@ -213,7 +213,8 @@ class Labeller:
             "compiler": f"libtpu {self.compiler.version()}",
             "topology": topology_of(self.generation),
         }
-        with progress(total=len(modules), desc=title, unit="compile", disable=not modules or not title) as bar:
+        silent = not modules or not title
+        with progress(total=len(modules), desc=title, unit="compile", disable=silent) as bar:
             pending = list(modules)
             for attempt in range(self.attempts):
                 futures = {
