@@ -93,14 +93,18 @@ class PreparedGraph:
         self._layouts = layouts.astype(np.int64)
         self._tiling = tiling_features(graph.tensor_sizes[:, :, None], layouts)
 
-    def states(self, configs: np.ndarray, num_layers: int) -> States:
-        """Return the states of the graph under some of its configurations."""
+    def reach(self, num_layers: int) -> Reach:
+        """Return the sets of groups that each node sees, found once."""
         graph = self.graph
         if num_layers not in self._reach:
             self._reach[num_layers] = Reach(
                 self.edge_index, graph.num_nodes, graph.config_index, graph.choices, num_layers
             )
-        return self._reach[num_layers].states(np.asarray(graph.choices.values[configs]))
+        return self._reach[num_layers]
+
+    def states(self, configs: np.ndarray, num_layers: int) -> States:
+        """Return the states of the graph under some of its configurations."""
+        return self.reach(num_layers).states(np.asarray(self.graph.choices.values[configs]))
 
     def batch(self, configs: np.ndarray, num_layers: int) -> Batch:
         """Return the graph under some of its configurations.
@@ -113,18 +117,21 @@ class PreparedGraph:
         # a tile kernel's graph does not depend on the configuration: one stands for all
         varying = configs if len(graph.config_index) else configs[:1]
         states = self.states(varying, num_layers)
-        config_feat = self.config_scaler.transform(np.asarray(graph.config_feat[configs]))
         return Batch(
             self.numeric,
             self.node_layout,
             self.opcode,
-            *self._state_features(states.levels[0], varying),
-            [_level_tensors(level, states.num_configs) for level in states.levels],
+            *self.state_features(states.levels[0], varying),
+            [level_tensors(level, states.num_configs) for level in states.levels],
             SparseOperator(*states.levels[-1].pooling()),
-            torch.from_numpy(config_feat),
+            self.config_features(configs),
         )
 
-    def _state_features(self, level: Level, configs: np.ndarray) -> tuple[Tensor, Tensor]:
+    def config_features(self, configs: np.ndarray) -> Tensor:
+        """Return the scaled features ``(C, V)`` of configurations."""
+        return torch.from_numpy(self.config_scaler.transform(np.asarray(self.graph.config_feat[configs])))
+
+    def state_features(self, level: Level, configs: np.ndarray) -> tuple[Tensor, Tensor]:
         """Return layouts shifted by 2, and tiling, of the configured tensors of each state of level 0."""
         values = np.full((len(level), len(ROLES), LAYOUT_WIDTH), NOT_CONFIGURABLE, np.int64)
         tiling = np.zeros((len(level), len(ROLES), TILING_FEATURES), np.float32)
@@ -137,7 +144,8 @@ class PreparedGraph:
         return tuple(torch.from_numpy(array.reshape(len(level), -1)) for array in (values + 2, tiling))
 
 
-def _level_tensors(level: Level, num_configs: int) -> LevelTensors:
+def level_tensors(level: Level, num_configs: int, differentiable: bool = True) -> LevelTensors:
+    """Return a level, or some nodes of one, as tensors; its links where it has them."""
     num_nodes, weight = len(level.set_index), level.multiplicity / num_configs
     shape = (num_nodes, len(level))
     per_node = sparse.csr_matrix((weight, np.arange(len(level)), level.start), shape=shape)
@@ -146,8 +154,8 @@ def _level_tensors(level: Level, num_configs: int) -> LevelTensors:
         num_configs,
         torch.from_numpy(level.node_ids),
         torch.from_numpy((weight / num_nodes).astype(np.float32)[:, None]),
-        SparseOperator(per_node),
+        SparseOperator(per_node, differentiable=differentiable),
         None if level.own is None else torch.from_numpy(level.own),
-        None if level.operands is None else SparseOperator(level.operands),
-        None if level.users is None else SparseOperator(level.users),
+        None if level.operands is None else SparseOperator(level.operands, differentiable=differentiable),
+        None if level.users is None else SparseOperator(level.users, differentiable=differentiable),
     )
