@@ -27,18 +27,25 @@ class GraphDataset:
         num_layers: Message-passing layers of the network.
         device: Device of the batches.
         pair_edges: Whether configurable nodes that share a tensor are joined by an edge.
+        whole_graph: Whether a layer of the network lets each node see the whole graph.
 
     Raises:
         DataError: The folders were built with different settings, so their columns differ.
     """
 
     def __init__(
-        self, sources: Sequence[Features], num_layers: int, device: torch.device, pair_edges: bool = True
+        self,
+        sources: Sequence[Features],
+        num_layers: int,
+        device: torch.device,
+        pair_edges: bool = True,
+        whole_graph: bool = False,
     ):
         self.sources = {source.collection.slug: source for source in sources}
         self.num_layers = num_layers
         self.device = device
         self.pair_edges = pair_edges
+        self.whole_graph = whole_graph
         first, *others = sources
         for other in others:
             if other.config_columns != first.config_columns:
@@ -54,12 +61,12 @@ class GraphDataset:
             slug, _, stem = name.partition("/")
             graph = self.sources[slug].graph(split, stem)
             scalers = self.node_scaler, self.config_scaler
-            self._cache[split, name] = PreparedGraph(graph, *scalers, self.pair_edges)
+            self._cache[split, name] = PreparedGraph(graph, *scalers, self.pair_edges, self.whole_graph)
         return self._cache[split, name]
 
-    def batch(self, split: str, name: str, configs: np.ndarray) -> Batch:
-        """Return some configurations of a graph as a batch on the device."""
-        return self.graph(split, name).batch(configs, self.num_layers).to(self.device)
+    def batch(self, split: str, name: str, configs: np.ndarray, edges: np.ndarray | None = None) -> Batch:
+        """Return some configurations of a graph, with all or some of its edges, as a batch on the device."""
+        return self.graph(split, name).batch(configs, self.num_layers, edges).to(self.device)
 
     def trainable(self) -> list[str]:
         """Return the train graphs to learn from, see :func:`fastslow.features.train_graphs.trainable`."""

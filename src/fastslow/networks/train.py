@@ -51,7 +51,13 @@ def make_dataset(config: TrainConfig, sources: Sequence[Features] | None = None)
         sources: Features to read; by default those that the settings name.
     """
     sources = config.sources() if sources is None else sources
-    return GraphDataset(sources, config.num_layers, pick_device(config.device), config.joins_pairs())
+    return GraphDataset(
+        sources,
+        config.num_layers,
+        pick_device(config.device),
+        config.joins_pairs(),
+        config.architecture().sees_whole_graph,
+    )
 
 
 def make_network(config: TrainConfig, dataset: GraphDataset) -> RankingNetwork:
@@ -60,10 +66,7 @@ def make_network(config: TrainConfig, dataset: GraphDataset) -> RankingNetwork:
     return RankingNetwork(
         node_channels=len(dataset.node_scaler.kept),
         config_channels=len(dataset.config_scaler.kept),
-        hidden_channels=config.hidden_channels,
-        num_layers=config.num_layers,
-        cross_config=config.attends_configs(),
-        dropout=config.dropout,
+        architecture=config.architecture(),
     ).to(dataset.device)
 
 
@@ -109,7 +112,8 @@ class Training:
         torch.manual_seed(int(rng.integers(2**63)))  # for dropout
         self.network.train()
         names = rng.permutation(self.names)
-        examples = prefetch(self._example, [(name, self._draw(name, rng)) for name in names])
+        drawn = [(name, self._draw(name, rng), *self._draw_edges(name, rng)) for name in names]
+        examples = prefetch(self._example, drawn)
         steps = math.ceil(len(names) / config.graphs_per_step)
         losses = []
         for position, group in enumerate(np.array_split(names, steps)):
@@ -141,15 +145,21 @@ class Training:
         total, size = self.dataset.graph(TRAIN, name).graph.num_configs, self.config.configs_per_step
         return rng.choice(total, size, replace=False) if size < total else np.arange(total)
 
-    def _example(self, drawn: tuple[str, np.ndarray]) -> tuple[Batch, torch.Tensor]:
-        """Return a batch and its runtimes on the device; one of all configurations is made once and kept."""
-        name, configs = drawn
+    def _draw_edges(self, name: str, rng: np.random.Generator) -> list[np.ndarray]:
+        """Draw the edges that a step keeps, the same for all configurations; nothing where it keeps all."""
+        if not self.config.edge_dropout:
+            return []
+        return [rng.random(len(self.dataset.graph(TRAIN, name).edge_index)) >= self.config.edge_dropout]
+
+    def _example(self, drawn: tuple[str, np.ndarray, *tuple[np.ndarray, ...]]) -> tuple[Batch, torch.Tensor]:
+        """Return a batch and its runtimes on the device; one of a whole graph is made once and kept."""
+        name, configs, *edges = drawn
         if name in self._whole:
             return self._whole[name]
         graph = self.dataset.graph(TRAIN, name).graph
         runtime = move(torch.from_numpy(graph.runtime[configs]), self.dataset.device)
-        example = self.dataset.batch(TRAIN, name, configs), runtime
-        if len(configs) == graph.num_configs:
+        example = self.dataset.batch(TRAIN, name, configs, *edges), runtime
+        if len(configs) == graph.num_configs and not edges:
             self._whole[name] = example
         return example
 
