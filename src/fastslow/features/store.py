@@ -1,7 +1,7 @@
 """The store of built features, which training and inference read.
 
-A graph is one ``<name>.npz`` of small arrays beside two plain ``.npy`` files that are memory-mapped, choices
-and packed features of the configurations, so any subset of configurations is read without the rest. The store
+A graph is one ``<name>.npz`` of small arrays beside two plain ``.npy`` files, choices and packed features of
+the configurations, whose rows are read when they are asked for and which are never kept open. The store
 has one row per *distinct* configuration; models compute these, and :meth:`Graph.expand` repeats their
 predictions for every configuration of the competition file.
 """
@@ -20,10 +20,11 @@ from fastslow.core.files import atomic_path
 from fastslow.core.npz_io import read_arrays, readable, write_arrays
 from fastslow.features.packed_columns import PackedColumns
 from fastslow.features.scaling import Scaler, read_scaler
+from fastslow.features.stored_rows import StoredRows
 
 INDEX = "graphs.csv"
 SCALERS = "scalers.npz"
-_MAPPED = ("choices", "config_feat")
+_ROWS = ("choices", "config_feat")
 _AGAIN = "Delete the features folder and run the feature notebook again"
 
 
@@ -124,7 +125,7 @@ class Graph:
         )
 
 
-_SMALL = tuple(f.name for f in fields(Graph) if f.name not in ("name", *_MAPPED))
+_SMALL = tuple(f.name for f in fields(Graph) if f.name not in ("name", *_ROWS))
 _CHOICES = tuple(f.name for f in fields(Choices) if f.name != "values")
 _COLUMNS = ("values", "sizes")  # of PackedColumns
 _TABLES = (*(f"choices_{key}" for key in _CHOICES), *(f"config_feat_{key}" for key in _COLUMNS))
@@ -136,7 +137,7 @@ def _path(folder: Path, split: str, name: str, array: str | None = None) -> Path
 
 def graph_name(path: Path) -> str:
     """Return the name of the graph that a file of the store is part of."""
-    for array in _MAPPED:
+    for array in _ROWS:
         if path.name.endswith(f".{array}.npy"):
             return path.name.removesuffix(f".{array}.npy")
     return path.name.removesuffix(".npz")
@@ -153,7 +154,7 @@ def write_graph(folder: Path, split: str, graph: Graph, fingerprint: str) -> Non
     """
     _path(folder, split, graph.name).unlink(missing_ok=True)
     columns = PackedColumns.pack(graph.config_feat)
-    for array, values in zip(_MAPPED, (graph.choices.values, columns.packed), strict=True):
+    for array, values in zip(_ROWS, (graph.choices.values, columns.packed), strict=True):
         with (
             atomic_path(_path(folder, split, graph.name, array)) as temporary,
             open(temporary, "wb") as handle,
@@ -168,7 +169,7 @@ def write_graph(folder: Path, split: str, graph: Graph, fingerprint: str) -> Non
 def is_written(folder: Path, split: str, name: str, fingerprint: str) -> bool:
     """Check whether a graph is there, complete, and carries this fingerprint."""
     path = _path(folder, split, name)
-    if not path.is_file() or not all(_path(folder, split, name, array).is_file() for array in _MAPPED):
+    if not path.is_file() or not all(_path(folder, split, name, array).is_file() for array in _ROWS):
         return False
     try:
         return str(read_arrays(path, ["fingerprint"])["fingerprint"]) == fingerprint
@@ -177,7 +178,7 @@ def is_written(folder: Path, split: str, name: str, fingerprint: str) -> bool:
 
 
 def read_graph(folder: Path, split: str, name: str) -> Graph:
-    """Read one graph; ``choices.values`` and ``config_feat`` stay on disk, memory-mapped.
+    """Read one graph; rows of ``choices.values`` and ``config_feat`` are read when they are indexed.
 
     Args:
         folder: Features folder of a collection.
@@ -190,12 +191,12 @@ def read_graph(folder: Path, split: str, name: str) -> Graph:
     path = _path(folder, split, name)
     arrays = read_arrays(path, [*_SMALL, *_TABLES], _AGAIN)
     tables = [arrays.pop(key) for key in _TABLES]
-    for array in _MAPPED:
-        mapped = _path(folder, split, name, array)
-        with readable(mapped, _AGAIN):
-            arrays[array] = np.load(mapped, mmap_mode="r", allow_pickle=False)
-    if any(len(arrays[array]) != len(arrays["runtime"]) for array in _MAPPED):
-        raise DataError(path, f"{' and '.join(_MAPPED)} and runtime differ in length", _AGAIN)
+    for array in _ROWS:
+        rows = _path(folder, split, name, array)
+        with readable(rows, _AGAIN):
+            arrays[array] = StoredRows(rows)
+    if any(len(arrays[array]) != len(arrays["runtime"]) for array in _ROWS):
+        raise DataError(path, f"{' and '.join(_ROWS)} and runtime differ in length", _AGAIN)
     arrays["choices"] = Choices(arrays["choices"], *tables[: len(_CHOICES)])
     arrays["config_feat"] = PackedColumns(arrays["config_feat"], *tables[len(_CHOICES) :])
     return Graph(name=name, **arrays)
