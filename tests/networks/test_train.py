@@ -527,7 +527,7 @@ def test_prediction_uses_no_dropout_and_training_does(settings):
     assert all(np.array_equal(one[name], other[name]) for name in one)
     training.run_epoch()
     assert training.network.training
-    example = training._example((training.names[0], np.arange(24)))
+    example = training._example((training.names[0], np.arange(24), None))
     assert training._loss([example]) != training._loss([example])
 
 
@@ -598,7 +598,7 @@ def test_the_gradient_of_a_step_is_the_mean_over_its_graphs(settings, monkeypatc
     )
     training = make_training(config)
     parameters = list(training.network.parameters())
-    examples = [training._example((name, np.arange(24))) for name in training.names]
+    examples = [training._example((name, np.arange(24), None)) for name in training.names]
     if text == "cross_graph_hinge":
         predictions = [training.network(batch) for batch, _ in examples]
         losses = [cross_graph_hinge(predictions, [runtime for _, runtime in examples])] * 2
@@ -723,7 +723,7 @@ def test_a_checkpoint_of_another_precision_is_not_continued(settings, tmp_path, 
 def test_the_host_never_waits_for_the_gpu_within_a_step(settings, precision):
     training = make_training(settings.replace(device="cuda"))
     training.run_epoch()
-    examples = [training._example((name, np.arange(16))) for name in training.names]
+    examples = [training._example((name, np.arange(16), None)) for name in training.names]
     torch.cuda.set_sync_debug_mode("error")
     try:
         losses = training._step(examples, len(examples), 1e-3)

@@ -7,7 +7,9 @@ from functools import partial
 import numpy as np
 import torch
 
+from fastslow.core.bounded_cache import BoundedCache
 from fastslow.core.errors import DataError
+from fastslow.core.memory import held_bytes, step_memory
 from fastslow.features.scaling import Scaler
 from fastslow.features.store import Features
 from fastslow.features.train_graphs import trainable
@@ -18,7 +20,7 @@ from fastslow.networks.model import RankingNetwork
 
 
 class GraphDataset:
-    """Graphs of several collections, each scaled once and cached.
+    """Graphs of several collections, scaled, of which those used last are cached.
 
     A graph is named ``<collection's slug>/<name>``. The scalers pool the train graphs of all collections.
 
@@ -28,6 +30,7 @@ class GraphDataset:
         device: Device of the batches.
         pair_edges: Whether configurable nodes that share a tensor are joined by an edge.
         whole_graph: Whether a layer of the network lets each node see the whole graph.
+        scalers: Scalers of nodes and of configurations; by default those of the sources, pooled.
 
     Raises:
         DataError: The folders were built with different settings, so their columns differ.
@@ -40,29 +43,39 @@ class GraphDataset:
         device: torch.device,
         pair_edges: bool = True,
         whole_graph: bool = False,
+        scalers: tuple[Scaler, Scaler] | None = None,
     ):
         self.sources = {source.collection.slug: source for source in sources}
         self.num_layers = num_layers
         self.device = device
         self.pair_edges = pair_edges
         self.whole_graph = whole_graph
-        first, *others = sources
-        for other in others:
-            if other.config_columns != first.config_columns:
-                problem = f"columns other than those of {first.folder.name}"
+        for other in sources[1:]:
+            if other.config_columns != sources[0].config_columns:
+                problem = f"columns other than those of {sources[0].folder.name}"
                 raise DataError(other.folder, problem, "Build both with the same settings")
-        self.node_scaler = Scaler.pool([source.scaler("node") for source in sources])
-        self.config_scaler = Scaler.pool([source.scaler("config") for source in sources])
-        self._cache: dict[tuple[str, str], PreparedGraph] = {}
+        self.node_scaler, self.config_scaler = scalers or (
+            Scaler.pool([source.scaler(name) for source in sources]) for name in ("node", "config")
+        )
+        self._cache = BoundedCache[PreparedGraph](step_memory() // 4, held_bytes)
+        self._num_configs: dict[tuple[str, str], int] = {}
 
     def graph(self, split: str, name: str) -> PreparedGraph:
         """Return a graph, scaled."""
-        if (split, name) not in self._cache:
-            slug, _, stem = name.partition("/")
-            graph = self.sources[slug].graph(split, stem)
-            scalers = self.node_scaler, self.config_scaler
-            self._cache[split, name] = PreparedGraph(graph, *scalers, self.pair_edges, self.whole_graph)
-        return self._cache[split, name]
+        return self._cache.get((split, name), lambda: self._prepare(split, name))
+
+    def _prepare(self, split: str, name: str) -> PreparedGraph:
+        slug, _, stem = name.partition("/")
+        graph = self.sources[slug].graph(split, stem)
+        self._num_configs[split, name] = graph.num_configs
+        scalers = self.node_scaler, self.config_scaler
+        return PreparedGraph(graph, *scalers, self.pair_edges, self.whole_graph)
+
+    def num_configs(self, split: str, name: str) -> int:
+        """Return a graph's number of distinct configurations; the graph is read for it once."""
+        if (split, name) not in self._num_configs:
+            self.graph(split, name)
+        return self._num_configs[split, name]
 
     def batch(self, split: str, name: str, configs: np.ndarray, edges: np.ndarray | None = None) -> Batch:
         """Return some configurations of a graph, with all or some of its edges, as a batch on the device."""

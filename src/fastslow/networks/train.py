@@ -21,13 +21,16 @@ import torch
 
 from fastslow.competition.catalog import TRAIN
 from fastslow.core.artifacts import read_manifest
+from fastslow.core.bounded_cache import BoundedCache
 from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path
+from fastslow.core.memory import FreedMemory, held_bytes, step_memory
 from fastslow.core.progress import progress
 from fastslow.evaluation.plots import plot_training
-from fastslow.evaluation.predictions import PREDICTED_SPLITS, write_predictions
+from fastslow.evaluation.predictions import PREDICTED_SPLITS, PREDICTIONS, write_predictions
 from fastslow.evaluation.training_files import METRICS
-from fastslow.features.store import Features
+from fastslow.features.scaling import Scaler, write_scalers
+from fastslow.features.store import SCALERS, Features
 from fastslow.networks.config import TrainConfig
 from fastslow.networks.dataset import GraphDataset, predict
 from fastslow.networks.devices import autocast, loss_scaler, pick_device
@@ -41,23 +44,25 @@ from fastslow.networks.validation import Validation, pool_scores
 PLOT = "training.png"
 CHECKPOINT = "checkpoint.pt"
 WEIGHTS = "model.pt"
+OUTPUTS = (WEIGHTS, SCALERS, PREDICTIONS)
 
 
-def make_dataset(config: TrainConfig, sources: Sequence[Features] | None = None) -> GraphDataset:
-    """Return the graphs to train on.
+def make_dataset(
+    config: TrainConfig,
+    sources: Sequence[Features] | None = None,
+    scalers: tuple[Scaler, Scaler] | None = None,
+) -> GraphDataset:
+    """Return the graphs to train on, or to predict.
 
     Args:
         config: Settings.
         sources: Features to read; by default those that the settings name.
+        scalers: Scalers of nodes and of configurations; by default those of the sources, pooled.
     """
     sources = config.sources() if sources is None else sources
-    return GraphDataset(
-        sources,
-        config.num_layers,
-        pick_device(config.device),
-        config.joins_pairs(),
-        config.architecture().sees_whole_graph,
-    )
+    whole_graph = config.architecture().sees_whole_graph
+    device = pick_device(config.device)
+    return GraphDataset(sources, config.num_layers, device, config.joins_pairs(), whole_graph, scalers)
 
 
 def make_network(config: TrainConfig, dataset: GraphDataset) -> RankingNetwork:
@@ -103,7 +108,8 @@ class Training:
         self.names = dataset.trainable()
         self.validation = Validation(config, dataset, self.network)
         self.epoch = 0
-        self._whole: dict[str, tuple[Batch, torch.Tensor]] = {}
+        self._whole = BoundedCache[tuple[Batch, torch.Tensor]](step_memory() // 4, held_bytes)
+        self._freed = FreedMemory()
 
     def run_epoch(self) -> float:
         """Train on every graph once; return the mean loss."""
@@ -112,13 +118,15 @@ class Training:
         torch.manual_seed(int(rng.integers(2**63)))  # for dropout
         self.network.train()
         names = rng.permutation(self.names)
-        drawn = [(name, self._draw(name, rng), *self._draw_edges(name, rng)) for name in names]
+        drops = self.config.edge_dropout > 0
+        drawn = [(name, self._draw(name, rng), int(rng.integers(2**63)) if drops else None) for name in names]
         examples = prefetch(self._example, drawn)
         steps = math.ceil(len(names) / config.graphs_per_step)
         losses = []
         for position, group in enumerate(np.array_split(names, steps)):
             rate = learning_rate(config, self.epoch * steps + position, config.epochs * steps)
             losses += self._step(islice(examples, len(group)), len(group), rate)
+            self._freed.after_step()
         self.epoch += 1
         return float(torch.stack(losses).mean())
 
@@ -142,26 +150,25 @@ class Training:
 
     def _draw(self, name: str, rng: np.random.Generator) -> np.ndarray:
         """Draw the configurations of a step, as positions in the graph."""
-        total, size = self.dataset.graph(TRAIN, name).graph.num_configs, self.config.configs_per_step
+        total, size = self.dataset.num_configs(TRAIN, name), self.config.configs_per_step
         return rng.choice(total, size, replace=False) if size < total else np.arange(total)
 
-    def _draw_edges(self, name: str, rng: np.random.Generator) -> list[np.ndarray]:
-        """Draw the edges that a step keeps, the same for all configurations; nothing where it keeps all."""
-        if not self.config.edge_dropout:
-            return []
-        return [rng.random(len(self.dataset.graph(TRAIN, name).edge_index)) >= self.config.edge_dropout]
+    def _example(self, drawn: tuple[str, np.ndarray, int | None]) -> tuple[Batch, torch.Tensor]:
+        """Return a batch and its runtimes on the device; those of all configurations and edges are kept."""
+        name, configs, edge_seed = drawn
+        if edge_seed is not None or len(configs) < self.dataset.num_configs(TRAIN, name):
+            return self._make_example(name, configs, edge_seed)
+        return self._whole.get(name, lambda: self._make_example(name, configs))
 
-    def _example(self, drawn: tuple[str, np.ndarray, *tuple[np.ndarray, ...]]) -> tuple[Batch, torch.Tensor]:
-        """Return a batch and its runtimes on the device; one of a whole graph is made once and kept."""
-        name, configs, *edges = drawn
-        if name in self._whole:
-            return self._whole[name]
-        graph = self.dataset.graph(TRAIN, name).graph
-        runtime = move(torch.from_numpy(graph.runtime[configs]), self.dataset.device)
-        example = self.dataset.batch(TRAIN, name, configs, *edges), runtime
-        if len(configs) == graph.num_configs and not edges:
-            self._whole[name] = example
-        return example
+    def _make_example(
+        self, name: str, configs: np.ndarray, edge_seed: int | None = None
+    ) -> tuple[Batch, torch.Tensor]:
+        graph, kept = self.dataset.graph(TRAIN, name), []
+        if edge_seed is not None:  # the same edges for all configurations
+            share = np.random.default_rng(edge_seed).random(len(graph.edge_index))
+            kept = [share >= self.config.edge_dropout]
+        batch = self.dataset.batch(TRAIN, name, configs, *kept)
+        return batch, move(torch.from_numpy(graph.graph.runtime[configs]), self.dataset.device)
 
     def _loss(self, examples: Sequence[tuple[Batch, torch.Tensor]]) -> torch.Tensor:
         """Return the mean loss of some graphs."""
@@ -216,8 +223,9 @@ class Training:
 def train(config: TrainConfig) -> dict:
     """Train one network, or resume an interrupted training, and write a run folder per collection.
 
-    A run folder gets ``model.pt``, ``predictions.npz`` and, last, ``manifest.json`` with the valid score
-    (mean and per graph). The training's own folder gets ``metrics.jsonl``, ``training.png`` and a manifest.
+    A run folder gets ``model.pt`` and ``scalers.npz``, which predict without the features,
+    ``predictions.npz`` and, last, ``manifest.json`` with the valid score (mean and per graph). The training's
+    own folder gets ``metrics.jsonl``, ``training.png`` and a manifest.
 
     Args:
         config: Settings.
@@ -239,21 +247,23 @@ def train(config: TrainConfig) -> dict:
             for slug, run in zip(training.dataset.sources, artifact.parts, strict=True):
                 valid[slug] = training.validation.choose_weights(slug)
                 _write_run(run.folder, training, slug)
-                run.finish(valid=valid[slug], epochs=training.epoch)
+                recipe = training.dataset.sources[slug].recipe
+                run.finish(OUTPUTS, valid=valid[slug], epochs=training.epoch, features=recipe)
             figure = plot_training(pd.DataFrame(training.validation.history), artifact.folder.name)
             save_figure(figure, artifact.folder / PLOT)
-            artifact.finish(valid=pool_scores(valid), epochs=training.epoch)
+            artifact.finish((METRICS, PLOT), valid=pool_scores(valid), epochs=training.epoch)
             (artifact.folder / CHECKPOINT).unlink(missing_ok=True)
     return read_manifest(artifact.folder)
 
 
 def _write_run(folder: Path, training: Training, slug: str) -> None:
-    """Write the network's weights and its predictions of a collection."""
-    with atomic_path(folder / WEIGHTS) as temporary:
-        torch.save(training.network.state_dict(), temporary)
-    together = training.config.inference_configs
+    """Write the network's weights, its scalers, and its predictions of a collection."""
+    dataset, together = training.dataset, training.config.inference_configs
+    # into an open file: given a path, torch writes its name into the file
+    with atomic_path(folder / WEIGHTS) as temporary, open(temporary, "wb") as handle:
+        torch.save(training.network.state_dict(), handle)
+    write_scalers(folder / SCALERS, node=dataset.node_scaler, config=dataset.config_scaler)
     predictions = {
-        split: predict(training.network, training.dataset, slug, split, together)
-        for split in PREDICTED_SPLITS
+        split: predict(training.network, dataset, slug, split, together) for split in PREDICTED_SPLITS
     }
     write_predictions(folder, predictions)
