@@ -78,8 +78,8 @@ def _train(config: RankerConfig, folder: Path) -> dict:
     fitted = fits[best]
     histories = {objective: each.history for objective, each in fits.items()}
     write_trees(folder, histories, fitted.booster, fitted.best_iteration)
-    write_predictions(folder, predictions[best])
     return {
+        "warnings": write_predictions(folder, predictions[best]),
         "valid": {**valid[best], "weights": f"{best}, {fitted.best_iteration} rounds"},
         "objectives": {objective: valid[objective]["mean"] for objective in fits},
         "objective": best,
