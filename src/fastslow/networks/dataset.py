@@ -7,7 +7,9 @@ from functools import partial
 import numpy as np
 import torch
 
+from fastslow.core.bounded_cache import BoundedCache
 from fastslow.core.errors import DataError
+from fastslow.core.memory import held_bytes, step_memory
 from fastslow.features.scaling import Scaler
 from fastslow.features.store import Features
 from fastslow.features.train_graphs import trainable
@@ -18,7 +20,7 @@ from fastslow.networks.model import RankingNetwork
 
 
 class GraphDataset:
-    """Graphs of several collections, each scaled once and cached.
+    """Graphs of several collections, scaled, of which those used last are cached.
 
     A graph is named ``<collection's slug>/<name>``. The scalers pool the train graphs of all collections.
 
@@ -52,16 +54,24 @@ class GraphDataset:
         self.node_scaler, self.config_scaler = scalers or (
             Scaler.pool([source.scaler(name) for source in sources]) for name in ("node", "config")
         )
-        self._cache: dict[tuple[str, str], PreparedGraph] = {}
+        self._cache = BoundedCache[PreparedGraph](step_memory() // 4, held_bytes)
+        self._num_configs: dict[tuple[str, str], int] = {}
 
     def graph(self, split: str, name: str) -> PreparedGraph:
         """Return a graph, scaled."""
-        if (split, name) not in self._cache:
-            slug, _, stem = name.partition("/")
-            graph = self.sources[slug].graph(split, stem)
-            scalers = self.node_scaler, self.config_scaler
-            self._cache[split, name] = PreparedGraph(graph, *scalers, self.pair_edges)
-        return self._cache[split, name]
+        return self._cache.get((split, name), lambda: self._prepare(split, name))
+
+    def _prepare(self, split: str, name: str) -> PreparedGraph:
+        slug, _, stem = name.partition("/")
+        graph = self.sources[slug].graph(split, stem)
+        self._num_configs[split, name] = graph.num_configs
+        return PreparedGraph(graph, self.node_scaler, self.config_scaler, self.pair_edges)
+
+    def num_configs(self, split: str, name: str) -> int:
+        """Return a graph's number of distinct configurations; the graph is read for it once."""
+        if (split, name) not in self._num_configs:
+            self.graph(split, name)
+        return self._num_configs[split, name]
 
     def batch(self, split: str, name: str, configs: np.ndarray) -> Batch:
         """Return some configurations of a graph as a batch on the device."""

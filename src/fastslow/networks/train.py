@@ -21,8 +21,10 @@ import torch
 
 from fastslow.competition.catalog import TRAIN
 from fastslow.core.artifacts import read_manifest
+from fastslow.core.bounded_cache import BoundedCache
 from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path
+from fastslow.core.memory import FreedMemory, held_bytes, step_memory
 from fastslow.core.progress import progress
 from fastslow.evaluation.plots import plot_training
 from fastslow.evaluation.predictions import PREDICTED_SPLITS, PREDICTIONS, write_predictions
@@ -104,7 +106,8 @@ class Training:
         self.validation = Validation(config, dataset, self.network)
         self.epoch = 0
         self.warnings: list[str] = []
-        self._whole: dict[str, tuple[Batch, torch.Tensor]] = {}
+        self._whole = BoundedCache[tuple[Batch, torch.Tensor]](step_memory() // 4, held_bytes)
+        self._freed = FreedMemory()
 
     def run_epoch(self) -> float:
         """Train on every graph once; return the mean loss."""
@@ -119,6 +122,7 @@ class Training:
         for position, group in enumerate(np.array_split(names, steps)):
             rate = learning_rate(config, self.epoch * steps + position, config.epochs * steps)
             losses += self._step(islice(examples, len(group)), len(group), rate)
+            self._freed.after_step()
         self.epoch += 1
         return float(torch.stack(losses).mean())
 
@@ -142,20 +146,20 @@ class Training:
 
     def _draw(self, name: str, rng: np.random.Generator) -> np.ndarray:
         """Draw the configurations of a step, as positions in the graph."""
-        total, size = self.dataset.graph(TRAIN, name).graph.num_configs, self.config.configs_per_step
+        total, size = self.dataset.num_configs(TRAIN, name), self.config.configs_per_step
         return rng.choice(total, size, replace=False) if size < total else np.arange(total)
 
     def _example(self, drawn: tuple[str, np.ndarray]) -> tuple[Batch, torch.Tensor]:
-        """Return a batch and its runtimes on the device; one of all configurations is made once and kept."""
+        """Return a batch and its runtimes on the device; those of all configurations are kept."""
         name, configs = drawn
-        if name in self._whole:
-            return self._whole[name]
-        graph = self.dataset.graph(TRAIN, name).graph
-        runtime = move(torch.from_numpy(graph.runtime[configs]), self.dataset.device)
-        example = self.dataset.batch(TRAIN, name, configs), runtime
-        if len(configs) == graph.num_configs:
-            self._whole[name] = example
-        return example
+        if len(configs) < self.dataset.num_configs(TRAIN, name):
+            return self._make_example(name, configs)
+        return self._whole.get(name, lambda: self._make_example(name, configs))
+
+    def _make_example(self, name: str, configs: np.ndarray) -> tuple[Batch, torch.Tensor]:
+        runtime = self.dataset.graph(TRAIN, name).graph.runtime[configs]
+        batch = self.dataset.batch(TRAIN, name, configs)
+        return batch, move(torch.from_numpy(runtime), self.dataset.device)
 
     def _loss(self, examples: Sequence[tuple[Batch, torch.Tensor]]) -> torch.Tensor:
         """Return the mean loss of some graphs."""

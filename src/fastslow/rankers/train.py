@@ -7,6 +7,7 @@ import lightgbm
 import numpy as np
 import pandas as pd
 
+from fastslow.competition.catalog import VALID
 from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import DataError
@@ -20,9 +21,8 @@ from fastslow.evaluation.training_files import IMPORTANCE, METRICS
 from fastslow.features.store import Features
 from fastslow.rankers.boosting import History
 from fastslow.rankers.config import RankerConfig
-from fastslow.rankers.fit import Fitted, Training, fit, read_training
+from fastslow.rankers.fit import Fitted, Training, fit, predict_split, read_training
 from fastslow.rankers.objectives import BEST, OBJECTIVES
-from fastslow.rankers.table import read_table
 
 MODEL = "model.txt"
 PLOT = "training.png"
@@ -64,26 +64,21 @@ def _train(config: RankerConfig, folder: Path) -> dict:
     features = Features(resolve(config.features))
     kind, labels = features.collection.kind, features.labels("valid")
     fits = fit_objectives(config, read_training(config), folder.name)
-    tables = {
-        split: read_table(features, split, largest_nodes=config.largest_nodes) for split in PREDICTED_SPLITS
-    }
-    predictions = {
-        objective: {split: fitted.predict(table) for split, table in tables.items()}
-        for objective, fitted in fits.items()
-    }
-    valid = {
-        objective: collection_score(kind, labels, own["valid"]) for objective, own in predictions.items()
-    }
+    predictions = predict_split(fits, features, VALID, config.largest_nodes)
+    valid = {objective: collection_score(kind, labels, own) for objective, own in predictions.items()}
     best = max(fits, key=lambda objective: valid[objective]["mean"])
     fitted = fits[best]
+    others = [split for split in PREDICTED_SPLITS if split != VALID]
+    stored = {split: fitted.predict_split(features, split, config.largest_nodes) for split in others}
     histories = {objective: each.history for objective, each in fits.items()}
     write_trees(folder, histories, fitted.booster, fitted.best_iteration)
+    warnings = write_predictions(folder, {VALID: predictions[best], **stored})
     return {
-        "warnings": write_predictions(folder, predictions[best]),
         "valid": {**valid[best], "weights": f"{best}, {fitted.best_iteration} rounds"},
         "objectives": {objective: valid[objective]["mean"] for objective in fits},
         "objective": best,
         "features": features.recipe,
+        "warnings": warnings,
         "trees": fitted.best_iteration,  # LightGBM's file holds a constant tree where none is kept
     }
 
@@ -134,7 +129,7 @@ def read_ranker_predictor(folder: Path) -> Predictor:
     ranker, largest_nodes = read_ranker(folder), read_manifest(folder)["settings"]["largest_nodes"]
 
     def predict_split(features: Features, split: str) -> dict[str, np.ndarray]:
-        return ranker.predict(read_table(features, split, largest_nodes=largest_nodes))
+        return ranker.predict_split(features, split, largest_nodes)
 
     return predict_split
 
