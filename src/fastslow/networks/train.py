@@ -40,6 +40,7 @@ from fastslow.networks.losses import Loss
 from fastslow.networks.model import RankingNetwork
 from fastslow.networks.prefetch import prefetch
 from fastslow.networks.sparse import move
+from fastslow.networks.stored_weights import read_checkpoint
 from fastslow.networks.validation import Validation, pool_scores
 
 PLOT = "training.png"
@@ -221,11 +222,8 @@ class Training:
 
     def load(self, path: Path, mark: str) -> bool:
         """Restore a checkpoint that carries the mark; return whether there is one."""
-        if not path.is_file():
-            return False
-        # to the CPU, where the validation keeps the best and the recent weights
-        state = torch.load(path, weights_only=True, map_location="cpu")
-        if state["mark"] != mark:
+        state = read_checkpoint(path, mark, self)
+        if state is None:
             return False
         self.epoch = state["epoch"]
         for name in ("network", "optimizer", "scaler", "validation"):
