@@ -117,14 +117,18 @@ class TrainConfig(KindConfig):
         self.require(not compared or self.graphs_per_step > 1, "graphs_per_step", several)
 
     def identity(self) -> dict[str, Any]:
-        """Return the settings that change the result, and the precision in which ``device`` computes.
+        """Return the settings that change the result, and type and precision of ``device``.
 
         Raises:
             ConfigError: The device is not there.
         """
-        from fastslow.networks.devices import precision_name  # imports torch, which takes seconds
+        from fastslow.networks.devices import (
+            device_type,
+            precision_name,
+        )  # imports torch, which takes seconds
 
-        return {**super().identity(), "precision": precision_name(self.device)}
+        facts = {"device_type": device_type(self.device), "precision": precision_name(self.device)}
+        return {**super().identity(), **facts}
 
     def artifact(self) -> Artifact:
         """Return the training and, as its parts, the runs; they depend on the features of all collections."""

@@ -34,6 +34,7 @@ from fastslow.features.store import SCALERS, Features
 from fastslow.networks.config import TrainConfig
 from fastslow.networks.dataset import GraphDataset, predict
 from fastslow.networks.devices import autocast, loss_scaler, pick_device
+from fastslow.networks.divergence import Diverged, check_weights, describe
 from fastslow.networks.graph_batch import Batch
 from fastslow.networks.losses import Loss
 from fastslow.networks.model import RankingNetwork
@@ -105,6 +106,7 @@ class Training:
         self.names = dataset.trainable()
         self.validation = Validation(config, dataset, self.network)
         self.epoch = 0
+        self.warnings: list[str] = []
         self._whole = BoundedCache[tuple[Batch, torch.Tensor]](step_memory() // 4, held_bytes)
         self._freed = FreedMemory()
 
@@ -167,7 +169,13 @@ class Training:
         return self.loss(predictions, [runtime for _, runtime in examples])
 
     def run(self, folder: Path, mark: str) -> None:
-        """Train to the end, resuming from the folder's checkpoint where it carries the same mark."""
+        """Train to the end, resuming from the folder's checkpoint where it carries the same mark.
+
+        A training that diverges ends there; the weights of its evaluations before are kept.
+
+        Raises:
+            Diverged: It did so before the first evaluation.
+        """
         config, validation = self.config, self.validation
         if self.load(folder / CHECKPOINT, mark):
             print(f"{folder.name}: resumed after epoch {self.epoch}")
@@ -175,11 +183,27 @@ class Training:
             while self.epoch < config.epochs and not validation.is_stale(self.epoch):
                 loss = self.run_epoch()
                 bar.update()
-                if self.epoch % config.evaluate_every == 0 or self.epoch == config.epochs:
-                    validation.evaluate(self.epoch, loss)
+                due = self.epoch % config.evaluate_every == 0 or self.epoch == config.epochs
+                try:
+                    check_weights(self.network)
+                    if due:
+                        validation.evaluate(self.epoch, loss)
+                except Diverged as error:
+                    self._stop(error, loss)
+                    break
+                if due:
                     self.save(folder, mark)
                     valid = validation.history[-1]["valid"]
                     bar.set_postfix(loss=f"{loss:.3f}", valid=f"{valid:.3f}", refresh=False)
+
+    def _stop(self, error: Diverged, loss: float) -> None:
+        """Note that the training diverged, or raise where no weights were evaluated before."""
+        config, history = self.config, self.validation.history
+        said = describe(error, self.epoch, loss, config.learning_rate, config.max_grad_norm)
+        if not history:
+            raise Diverged(f"{said}. There are no weights to keep: it was not evaluated before") from None
+        self.warnings.append(f"{said}. Stopped; the weights up to epoch {history[-1]['epoch']} are kept")
+        print(f"warning: {self.warnings[-1]}")
 
     def save(self, folder: Path, mark: str) -> None:
         """Write the history and a checkpoint, each atomically."""
@@ -224,27 +248,30 @@ def train(config: TrainConfig) -> dict:
         ConfigError: The features are of another kind or two of the same collection, or the device is not
             there.
         DataError: The features are missing or carry no ranking signal.
+        Diverged: The training diverged before its first evaluation.
     """
     artifact = config.artifact()
     with artifact.building() as needed:
         if needed:
             training = Training(config, make_dataset(config))
             training.run(artifact.folder, artifact.fingerprint)
-            valid = {}
+            valid, warnings = {}, list(training.warnings)
             for slug, run in zip(training.dataset.sources, artifact.parts, strict=True):
                 valid[slug] = training.validation.choose_weights(slug)
-                _write_run(run.folder, training, slug)
-                recipe = training.dataset.sources[slug].recipe
-                run.finish(OUTPUTS, valid=valid[slug], epochs=training.epoch, features=recipe)
+                facts = {"epochs": training.epoch, "features": training.dataset.sources[slug].recipe}
+                own = _write_run(run.folder, training, slug)
+                run.finish(OUTPUTS, valid=valid[slug], **facts, warnings=[*training.warnings, *own])
+                warnings += [f"{slug}: {warning}" for warning in own]
             figure = plot_training(pd.DataFrame(training.validation.history), artifact.folder.name)
             save_figure(figure, artifact.folder / PLOT)
-            artifact.finish((METRICS, PLOT), valid=pool_scores(valid), epochs=training.epoch)
+            facts = {"valid": pool_scores(valid), "epochs": training.epoch, "warnings": warnings}
+            artifact.finish((METRICS, PLOT), **facts)
             (artifact.folder / CHECKPOINT).unlink(missing_ok=True)
     return read_manifest(artifact.folder)
 
 
-def _write_run(folder: Path, training: Training, slug: str) -> None:
-    """Write the network's weights, its scalers, and its predictions of a collection."""
+def _write_run(folder: Path, training: Training, slug: str) -> list[str]:
+    """Write the network's weights, its scalers, and its predictions of a collection; return warnings."""
     dataset, together = training.dataset, training.config.inference_configs
     # into an open file: given a path, torch writes its name into the file
     with atomic_path(folder / WEIGHTS) as temporary, open(temporary, "wb") as handle:
@@ -253,4 +280,4 @@ def _write_run(folder: Path, training: Training, slug: str) -> None:
     predictions = {
         split: predict(training.network, dataset, slug, split, together) for split in PREDICTED_SPLITS
     }
-    write_predictions(folder, predictions)
+    return write_predictions(folder, predictions)
