@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Literal
 
 import lightgbm
 import numpy as np
@@ -9,12 +10,13 @@ import pandas as pd
 
 from fastslow.competition.catalog import VALID
 from fastslow.competition.metrics import collection_score
-from fastslow.core.artifacts import read_manifest
+from fastslow.core.artifacts import MANIFEST, finished_file, read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path
 from fastslow.core.progress import boosting_progress
-from fastslow.core.settings import resolve
+from fastslow.core.records import Record, check_record
+from fastslow.core.settings import NonNegative, resolve
 from fastslow.evaluation.plots import plot_training
 from fastslow.evaluation.predictions import PREDICTED_SPLITS, PREDICTIONS, Predictor, write_predictions
 from fastslow.evaluation.training_files import IMPORTANCE, METRICS
@@ -25,8 +27,22 @@ from fastslow.rankers.fit import Fitted, Training, fit, predict_split, read_trai
 from fastslow.rankers.objectives import BEST, OBJECTIVES
 
 MODEL = "model.txt"
+_AGAIN = "Train this model again"
 PLOT = "training.png"
 OUTPUTS = (METRICS, PLOT, MODEL, IMPORTANCE, PREDICTIONS)
+
+
+class _Settings(Record):
+    opponents: NonNegative = 0
+    largest_nodes: NonNegative = 0
+
+
+class _Manifest(Record):
+    """Keys of a ranker's manifest that prediction needs."""
+
+    settings: _Settings
+    objective: Literal[*OBJECTIVES]
+    trees: NonNegative
 
 
 def train_ranker(config: RankerConfig) -> dict:
@@ -72,12 +88,13 @@ def _train(config: RankerConfig, folder: Path) -> dict:
     stored = {split: fitted.predict_split(features, split, config.largest_nodes) for split in others}
     histories = {objective: each.history for objective, each in fits.items()}
     write_trees(folder, histories, fitted.booster, fitted.best_iteration)
-    write_predictions(folder, {VALID: predictions[best], **stored})
+    warnings = write_predictions(folder, {VALID: predictions[best], **stored})
     return {
         "valid": {**valid[best], "weights": f"{best}, {fitted.best_iteration} rounds"},
         "objectives": {objective: valid[objective]["mean"] for objective in fits},
         "objective": best,
         "features": features.recipe,
+        "warnings": warnings,
         "trees": fitted.best_iteration,  # LightGBM's file holds a constant tree where none is kept
     }
 
@@ -107,18 +124,31 @@ def write_trees(
         importance(booster, best_iteration).to_csv(temporary, index=False)
 
 
+def read_booster(folder: Path) -> lightgbm.Booster:
+    """Read the trees of a finished run.
+
+    Raises:
+        DataError: The run is not finished, or its trees were changed: LightGBM would end or never return.
+    """
+    path = finished_file(folder, MODEL, _AGAIN)
+    try:
+        return lightgbm.Booster(model_file=str(path))
+    except lightgbm.basic.LightGBMError as error:
+        raise DataError(path, f"cannot be read ({error})", _AGAIN) from None
+
+
 def read_ranker(folder: Path) -> Fitted:
     """Read the ranker of a run folder.
 
     Raises:
         DataError: The run is not finished, or is not a ranker's.
     """
-    manifest = read_manifest(folder)
+    manifest = check_record(Path(folder) / MANIFEST, read_manifest(folder), _Manifest, _AGAIN)
     settings = manifest["settings"]
     if settings.get("model") != "ranker":
         problem = f"a run of a {settings.get('model')}, a ranker wanted"
         raise DataError(folder, problem, "Name a folder that the ranker notebook wrote")
-    booster = lightgbm.Booster(model_file=str(folder / MODEL))
+    booster = read_booster(folder)
     opponents = settings.get("opponents", 0)  # recorded where the objective reads it
     return Fitted(manifest["objective"], booster, manifest["trees"], [], opponents)
 
