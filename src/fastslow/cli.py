@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from fastslow.core.errors import FastslowError
 from fastslow.core.settings import Config
+from fastslow.core.storage_errors import describe as describe_storage
 
 SET_BY_THE_WORKFLOW = ("features", "runs", "folder", "collection", "data_root", "kind", "seed")
 INTERRUPTED = 130  # exit status after Ctrl-C, as a shell has it
@@ -113,6 +114,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _load(command.run)(config)
     except FastslowError as error:
         print(f"error: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"error: {describe_storage(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("\ninterrupted; the same command resumes where it stopped", file=sys.stderr)

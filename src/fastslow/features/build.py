@@ -1,5 +1,6 @@
 """Feature building: from competition npz files to the store, one folder per collection."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,10 +8,11 @@ import joblib
 import numpy as np
 import pandas as pd
 
-from fastslow.competition.catalog import SPLITS, TEST, TRAIN, Program
+from fastslow.competition.catalog import TEST, TRAIN, Program
 from fastslow.competition.reader import CompetitionFile, read_competition_file
 from fastslow.competition.tied_choices import distinct_rows, factorise
 from fastslow.core.files import atomic_path, digest
+from fastslow.core.processes import end_with_parent
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
 from fastslow.core.source import source_digest
@@ -26,6 +28,7 @@ from fastslow.features.store import (
     SCALERS,
     Features,
     Graph,
+    graph_files,
     graph_name,
     is_written,
     read_graph,
@@ -189,14 +192,16 @@ def build_features(config: FeatureConfig) -> pd.DataFrame:
             _drop_foreign_graphs(artifact.folder, programs)
             names = _build_all(programs, config)
             _fit_scalers(artifact.folder, _write_index(programs, config))
-            artifact.finish(config_columns=names, graphs=len(programs))
+            files = [INDEX, SCALERS, *graph_files(artifact.folder)]
+            artifact.finish(files, config_columns=names, graphs=len(programs))
     return Features(artifact.folder).index
 
 
 def _build_all(programs: list[Program], config: FeatureConfig) -> list[str]:
     """Build every graph that is missing or out of date; return the names of the config_feat columns."""
     jobs = [joblib.delayed(_build_one)(program, config) for program in programs]
-    results = joblib.Parallel(n_jobs=config.workers, return_as="generator")(jobs)
+    leash = {"initializer": end_with_parent, "initargs": (os.getpid(),)}
+    results = joblib.Parallel(n_jobs=config.workers, return_as="generator", **leash)(jobs)
     built = [
         names for names in progress(results, total=len(jobs), desc=config.collection, unit="graph") if names
     ]
@@ -206,10 +211,9 @@ def _build_all(programs: list[Program], config: FeatureConfig) -> list[str]:
 def _drop_foreign_graphs(folder: Path, programs: list[Program]) -> None:
     """Remove graphs of programs that are no longer in the data."""
     known = {(p.split, p.name) for p in programs}
-    for split in SPLITS:
-        for path in (folder / split).glob("*.np[yz]"):
-            if (split, graph_name(path)) not in known:
-                path.unlink()
+    for path in graph_files(folder):
+        if (path.parent.name, graph_name(path)) not in known:
+            path.unlink()
 
 
 def _write_index(programs: list[Program], config: FeatureConfig) -> pd.DataFrame:

@@ -150,7 +150,7 @@ def _write(conversion: Conversion, config: ConvertConfig) -> None:
         save_figure(plot_graph(conversion.arrays, config.program), artifact.folder / PICTURE)
         with atomic_path(artifact.folder / TABLE) as temporary:
             list_configurable(conversion.module, conversion.nodes).to_csv(temporary, index=False)
-        artifact.finish(summary=summarise(conversion).to_dict())
+        artifact.finish((PICTURE, TABLE), summary=summarise(conversion).to_dict())
 
 
 def check_module(path: Path, module: Module, allow_unknown: bool) -> None:

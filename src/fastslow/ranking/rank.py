@@ -139,4 +139,5 @@ def _write(ranking: Ranking, artifact: Artifact, described: int) -> None:
             table.to_csv(temporary, index=False)
     save_figure(plot_predictions(ranking), artifact.folder / PREDICTIONS_PICTURE)
     save_figure(plot_effects(ranking.effects), artifact.folder / EFFECTS_PICTURE)
-    artifact.finish(summary={name: str(value) for name, value in ranking.summary().items()})
+    summary = {name: str(value) for name, value in ranking.summary().items()}
+    artifact.finish((*tables, PREDICTIONS_PICTURE, EFFECTS_PICTURE), summary=summary)
