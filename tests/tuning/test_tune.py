@@ -12,7 +12,7 @@ from fastslow.core.errors import ConfigError, DataError
 from fastslow.core.settings import resolve
 from fastslow.tuning import target as target_module
 from fastslow.tuning.config import STRATEGIES, TuneConfig
-from fastslow.tuning.result import evaluations, plot_curve, proposers, summarise, top_k, write_result
+from fastslow.tuning.result import list_evaluations, plot_curve, proposers, summarise, top_k, write_result
 from fastslow.tuning.target import read_target
 from fastslow.tuning.tune import tune
 from fastslow.xla.messages import HloProto, Module
@@ -75,7 +75,7 @@ def test_a_command_measures_and_the_result_is_written(dots, tmp_path):
     default, own = ((folder / f"{name}.hlo.pb").read_bytes() for name in ("default", "best"))
     assert HloProto.FromString(own).hlo_module == study.target.module_of(study.history.best[0].codes)
     assert HloProto.FromString(default).hlo_module.name == "small"
-    table = evaluations(study)
+    table = list_evaluations(study)
     assert len(table) == len(study.history) and table["best"].iloc[-1] == 1
     assert proposers(study)["evaluations"].sum() == len(study.history)
     assert plot_curve(study).axes and (folder / "curve.png").is_file()

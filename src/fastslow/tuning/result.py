@@ -44,7 +44,7 @@ def summarise(study: Study) -> pd.Series:
     return pd.Series(facts, name=target.name)
 
 
-def evaluations(study: Study) -> pd.DataFrame:
+def list_evaluations(study: Study) -> pd.DataFrame:
     """Return one row per evaluation in their order: who proposed it, value, best so far, failure, words."""
     rows = [
         {
@@ -66,7 +66,7 @@ def evaluations(study: Study) -> pd.DataFrame:
 
 def proposers(study: Study) -> pd.DataFrame:
     """Return per proposer its evaluations, failures, best value and share of the improvements."""
-    table = evaluations(study)
+    table = list_evaluations(study)
     table["improved"] = table["best"].notna() & (table["best"] != table["best"].shift())
     groups = table.groupby("by", sort=False)
     return pd.DataFrame(
@@ -142,7 +142,7 @@ def write_result(study: Study) -> Path:
     """
     folder, target, history = resolve(study.config.folder), study.target, study.history
     with atomic_path(folder / EVALUATIONS) as temporary:
-        evaluations(study).to_csv(temporary, index=False)
+        list_evaluations(study).to_csv(temporary, index=False)
     save_figure(plot_curve(study), folder / CURVE)
     if history.best:
         proposal, value = history.best
