@@ -6,6 +6,7 @@ PRESET =
 NAME   =
 SEEDS  =
 JOBS   =
+CLUSTER =
 SET    =
 SRC    =
 OUT    =
@@ -18,10 +19,10 @@ TESTED := $(VENV)/.ready-test
 COMPILER := $(VENV)/.ready-compiler
 FASTSLOW := $(RUN) -m fastslow
 OPTIONS = data="$(DATA)" $(if $(PRESET),preset=$(PRESET)) $(if $(NAME),name="$(NAME)") \
-          $(if $(SEEDS),seeds=$(SEEDS)) $(if $(JOBS),jobs=$(JOBS)) $(SET)
+          $(if $(SEEDS),seeds=$(SEEDS)) $(if $(JOBS),jobs=$(JOBS)) $(if $(CLUSTER),cluster="$(CLUSTER)") $(SET)
 
 # a misspelt variable must not be ignored: make submit SEED=5
-KNOWN := PYTHON DATA PRESET NAME SEEDS JOBS SET SRC OUT SIZE VENV RUN READY TESTED COMPILER
+KNOWN := PYTHON DATA PRESET NAME SEEDS JOBS CLUSTER SET SRC OUT SIZE VENV RUN READY TESTED COMPILER
 GIVEN := $(foreach v,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $v))),$v))
 UNKNOWN := $(filter-out $(KNOWN),$(GIVEN))
 ifneq ($(strip $(UNKNOWN)),)
@@ -37,7 +38,7 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z ]+:.*## / {n = split($$1, names, " "); \
 	  for (i = 1; i <= n; i++) printf "  make %-12s %s\n", names[i], $$2}' "$(strip $(MAKEFILE_LIST))"
 	@echo
-	@echo "Settings: DATA=sample|kaggle|FOLDER  PRESET=sample|smoke|kaggle  NAME=run  SEEDS=3  JOBS=2"
+	@echo "Settings: DATA=sample|kaggle|FOLDER  PRESET=sample|smoke|kaggle  NAME=run  SEEDS=3  JOBS=2  CLUSTER=tcp://HOST:8786|slurm"
 	@echo "          SET='gnn.layout.epochs=50 features.layout.hops=1'"
 
 submit: $(READY) ## Features, training, ensemble, checked submission; DATA=kaggle also uploads it
