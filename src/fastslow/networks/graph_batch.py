@@ -8,7 +8,7 @@ from scipy import sparse
 from torch import Tensor
 
 from fastslow.competition import node_columns
-from fastslow.competition.schema import LAYOUT_WIDTH, ROLES
+from fastslow.competition.schema import LAYOUT_WIDTH, MAX_DIMENSION, ROLES
 from fastslow.features.scaling import Scaler, expand_node_features
 from fastslow.features.store import Graph
 from fastslow.features.tpu_tiling import TILING_FEATURES, tiling_features
@@ -79,7 +79,9 @@ class PreparedGraph:
     def __init__(self, graph: Graph, node_scaler: Scaler, config_scaler: Scaler, pair_edges: bool = True):
         self.graph = graph
         self.numeric = torch.from_numpy(node_scaler.transform(expand_node_features(graph.node_feat)))
-        self.node_layout = torch.from_numpy(graph.node_feat[:, node_columns.LAYOUT].astype(np.int64) + 2)
+        # of a tensor of seven dimensions or more, the axes beyond the sixth count as the sixth
+        axes = np.minimum(graph.node_feat[:, node_columns.LAYOUT], MAX_DIMENSION)
+        self.node_layout = torch.from_numpy(axes.astype(np.int64) + 2)
         self.opcode = torch.from_numpy(graph.node_opcode.astype(np.int64))
         self.config_scaler = config_scaler
         self.edge_index = message_edges(graph) if pair_edges else graph.edge_index
