@@ -13,6 +13,7 @@ from fastslow.features.store import Features
 from fastslow.features.train_graphs import trainable
 from fastslow.networks.chunked_prediction import predict_chunks
 from fastslow.networks.devices import autocast
+from fastslow.networks.distributed import merge, share
 from fastslow.networks.graph_batch import Batch, PreparedGraph
 from fastslow.networks.model import RankingNetwork
 
@@ -47,6 +48,7 @@ class GraphDataset:
         self.node_scaler = Scaler.pool([source.scaler("node") for source in sources])
         self.config_scaler = Scaler.pool([source.scaler("config") for source in sources])
         self._cache: dict[tuple[str, str], PreparedGraph] = {}
+        self._sizes: dict[str, dict[str, int]] = {}
 
     def graph(self, split: str, name: str) -> PreparedGraph:
         """Return a graph, scaled."""
@@ -56,6 +58,18 @@ class GraphDataset:
             scalers = self.node_scaler, self.config_scaler
             self._cache[split, name] = PreparedGraph(graph, *scalers, self.pair_edges)
         return self._cache[split, name]
+
+    def num_configs(self, split: str, name: str) -> int:
+        """Return the number of distinct configurations of a graph, without reading it."""
+        if split not in self._sizes:
+            self._sizes[split] = {
+                f"{slug}/{row.name}": int(row.configs)
+                for slug, source in self.sources.items()
+                for row in source.index[source.index["split"] == split][["name", "configs"]].itertuples(
+                    index=False
+                )
+            }
+        return self._sizes[split][name]
 
     def batch(self, split: str, name: str, configs: np.ndarray) -> Batch:
         """Return some configurations of a graph as a batch on the device."""
@@ -92,7 +106,8 @@ def predict(
     """
     network.eval()
     predictions = {}
-    for name in dataset.sources[slug].names(split):
+    names = dataset.sources[slug].names(split)
+    for name in share(names):
         path = f"{slug}/{name}"
         graph = dataset.graph(split, path).graph
         # how often a configuration occurs in the file must not weigh: each distinct one is computed once
@@ -102,4 +117,4 @@ def predict(
         with autocast(dataset.device):
             prediction = predict_chunks(network, partial(dataset.batch, split, path), chunks)
         predictions[name] = prediction.cpu().numpy().astype(np.float64)[position]
-    return predictions
+    return merge(predictions, names)

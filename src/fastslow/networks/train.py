@@ -11,7 +11,7 @@
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from fastslow.evaluation.plots import plot_training
 from fastslow.evaluation.predictions import PREDICTED_SPLITS, write_predictions
 from fastslow.evaluation.training_files import METRICS
 from fastslow.features.store import Features
+from fastslow.networks import distributed
 from fastslow.networks.config import TrainConfig
 from fastslow.networks.dataset import GraphDataset, predict
 from fastslow.networks.devices import autocast, loss_scaler, pick_device
@@ -51,7 +52,8 @@ def make_dataset(config: TrainConfig, sources: Sequence[Features] | None = None)
         sources: Features to read; by default those that the settings name.
     """
     sources = config.sources() if sources is None else sources
-    return GraphDataset(sources, config.num_layers, pick_device(config.device), config.joins_pairs())
+    device = distributed.own_device(pick_device(config.device))
+    return GraphDataset(sources, config.num_layers, device, config.joins_pairs())
 
 
 def make_network(config: TrainConfig, dataset: GraphDataset) -> RankingNetwork:
@@ -106,20 +108,31 @@ class Training:
         """Train on every graph once; return the mean loss."""
         config = self.config
         rng = np.random.default_rng([config.seed, self.epoch])
-        torch.manual_seed(int(rng.integers(2**63)))  # for dropout
         self.network.train()
         names = rng.permutation(self.names)
-        examples = prefetch(self._example, [(name, self._draw(name, rng)) for name in names])
+        drawn = [(name, self._draw(name, rng)) for name in names]
+        seeds = rng.integers(2**63, size=len(names))  # for dropout
         steps = math.ceil(len(names) / config.graphs_per_step)
+        groups = np.array_split(np.arange(len(names)), steps)
+        own = np.concatenate(
+            [distributed.share(group) for group in groups]
+        )  # several processes: each its part of a step
+        examples, own_seeds = prefetch(self._example, [drawn[n] for n in own]), iter(seeds[own].tolist())
         losses = []
-        for position, group in enumerate(np.array_split(names, steps)):
+        for position, group in enumerate(groups):
             rate = learning_rate(config, self.epoch * steps + position, config.epochs * steps)
-            losses += self._step(islice(examples, len(group)), len(group), rate)
+            losses += self._step(islice(examples, len(distributed.share(group))), own_seeds, len(group), rate)
         self.epoch += 1
-        return float(torch.stack(losses).mean())
+        return distributed.mean_loss(losses, self.dataset.device)
 
-    def _step(self, examples: Iterable[tuple[Batch, torch.Tensor]], size: int, rate: float) -> list:
-        """Take one step on ``size`` examples; return the losses on the device, without waiting for it."""
+    def _step(
+        self, examples: Iterable[tuple[Batch, torch.Tensor]], seeds: Iterator[int], size: int, rate: float
+    ) -> list:
+        """Take one step on ``size`` graphs, of which this process has some.
+
+        Returns:
+            The losses of its examples on the device, without waiting for it.
+        """
         for parameters in self.optimizer.param_groups:
             parameters["lr"] = rate
         self.optimizer.zero_grad(set_to_none=True)
@@ -127,9 +140,11 @@ class Training:
         # a loss that compares graphs needs all of a step in memory; else one after the other
         together = [list(examples)] if self.loss.across_graphs else ([example] for example in examples)
         for graphs in together:
+            torch.manual_seed([next(seeds) for _ in graphs][0])  # the same dropout whichever process has it
             loss = self._loss(graphs)
             self.scaler.scale(loss * len(graphs) / size).backward()
             losses.append(loss.detach())
+        distributed.add_gradients(self.network)
         self.scaler.unscale_(self.optimizer)
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.config.max_grad_norm)
         self.scaler.step(self.optimizer)
@@ -138,7 +153,7 @@ class Training:
 
     def _draw(self, name: str, rng: np.random.Generator) -> np.ndarray:
         """Draw the configurations of a step, as positions in the graph."""
-        total, size = self.dataset.graph(TRAIN, name).graph.num_configs, self.config.configs_per_step
+        total, size = self.dataset.num_configs(TRAIN, name), self.config.configs_per_step
         return rng.choice(total, size, replace=False) if size < total else np.arange(total)
 
     def _example(self, drawn: tuple[str, np.ndarray]) -> tuple[Batch, torch.Tensor]:
@@ -162,9 +177,11 @@ class Training:
     def run(self, folder: Path, mark: str) -> None:
         """Train to the end, resuming from the folder's checkpoint where it carries the same mark."""
         config, validation = self.config, self.validation
-        if self.load(folder / CHECKPOINT, mark):
+        quiet = distributed.rank() > 0
+        if self.load(folder / CHECKPOINT, mark) and not quiet:
             print(f"{folder.name}: resumed after epoch {self.epoch}")
-        with progress(total=config.epochs, initial=self.epoch, desc=folder.name, unit="epoch") as bar:
+        options = {"total": config.epochs, "initial": self.epoch, "desc": folder.name, "unit": "epoch"}
+        with progress(**options, disable=quiet) as bar:
             while self.epoch < config.epochs and not validation.is_stale(self.epoch):
                 loss = self.run_epoch()
                 bar.update()
@@ -175,7 +192,9 @@ class Training:
                     bar.set_postfix(loss=f"{loss:.3f}", valid=f"{valid:.3f}", refresh=False)
 
     def save(self, folder: Path, mark: str) -> None:
-        """Write the history and a checkpoint, each atomically."""
+        """Write the history and a checkpoint, each atomically; of several processes the first one does."""
+        if distributed.rank():
+            return
         with atomic_path(folder / METRICS) as temporary:
             temporary.write_text("".join(json.dumps(row) + "\n" for row in self.validation.history))
         state = {
@@ -191,11 +210,8 @@ class Training:
 
     def load(self, path: Path, mark: str) -> bool:
         """Restore a checkpoint that carries the mark; return whether there is one."""
-        if not path.is_file():
-            return False
-        # to the CPU, where the validation keeps the best and the recent weights
-        state = torch.load(path, weights_only=True, map_location="cpu")
-        if state["mark"] != mark:
+        state = distributed.from_first(lambda: _read_checkpoint(path, mark))
+        if state is None:
             return False
         self.epoch = state["epoch"]
         for name in ("network", "optimizer", "scaler", "validation"):
@@ -220,30 +236,59 @@ def train(config: TrainConfig) -> dict:
             there.
         DataError: The features are missing or carry no ranking signal.
     """
+    if config.processes > 1 and not distributed.launched():
+        distributed.launch(config)
+        return read_manifest(config.artifact().folder)
+    with distributed.joined(config):
+        return _train(config)
+
+
+def train_as_rank() -> None:
+    """Train as one of the processes that :func:`fastslow.networks.distributed.launch` starts."""
+    distributed.run_as_rank(train)
+
+
+def _train(config: TrainConfig) -> dict:
     artifact = config.artifact()
-    with artifact.building() as needed:
+    with distributed.building(artifact) as needed:
         if needed:
             training = Training(config, make_dataset(config))
             training.run(artifact.folder, artifact.fingerprint)
             valid = {}
             for slug, run in zip(training.dataset.sources, artifact.parts, strict=True):
                 valid[slug] = training.validation.choose_weights(slug)
-                _write_run(run.folder, training, slug)
-                run.finish(valid=valid[slug], epochs=training.epoch)
-            figure = plot_training(pd.DataFrame(training.validation.history), artifact.folder.name)
-            save_figure(figure, artifact.folder / PLOT)
-            artifact.finish(valid=pool_scores(valid), epochs=training.epoch)
-            (artifact.folder / CHECKPOINT).unlink(missing_ok=True)
-    return read_manifest(artifact.folder)
+                predictions = _predict(training, slug)
+                if distributed.rank() == 0:
+                    _write_run(run.folder, training, predictions)
+                    run.finish(valid=valid[slug], epochs=training.epoch)
+            if distributed.rank() == 0:
+                figure = plot_training(pd.DataFrame(training.validation.history), artifact.folder.name)
+                save_figure(figure, artifact.folder / PLOT)
+                artifact.finish(valid=pool_scores(valid), epochs=training.epoch)
+                (artifact.folder / CHECKPOINT).unlink(missing_ok=True)
+        return distributed.from_first(lambda: read_manifest(artifact.folder))
 
 
-def _write_run(folder: Path, training: Training, slug: str) -> None:
-    """Write the network's weights and its predictions of a collection."""
-    with atomic_path(folder / WEIGHTS) as temporary:
-        torch.save(training.network.state_dict(), temporary)
+def _read_checkpoint(path: Path, mark: str) -> dict | None:
+    """Return a checkpoint that carries the mark, None where there is none."""
+    if not path.is_file():
+        return None
+    # to the CPU, where the validation keeps the best and the recent weights
+    state = torch.load(path, weights_only=True, map_location="cpu")
+    return state if state["mark"] == mark else None
+
+
+def _predict(training: Training, slug: str) -> dict[str, dict[str, np.ndarray]]:
+    """Return the predictions of a collection by split and graph."""
     together = training.config.inference_configs
-    predictions = {
+    return {
         split: predict(training.network, training.dataset, slug, split, together)
         for split in PREDICTED_SPLITS
     }
+
+
+def _write_run(folder: Path, training: Training, predictions: dict[str, dict[str, np.ndarray]]) -> None:
+    """Write the network's weights and its predictions of a collection."""
+    with atomic_path(folder / WEIGHTS) as temporary:
+        torch.save(training.network.state_dict(), temporary)
     write_predictions(folder, predictions)
