@@ -10,19 +10,20 @@ CLUSTER =
 SET    =
 SRC    =
 OUT    =
+RUN    =
 SIZE   = small
 
 VENV   := .venv
-RUN    := $(VENV)/bin/python
+PY     := $(VENV)/bin/python
 READY  := $(VENV)/.ready
 TESTED := $(VENV)/.ready-test
 COMPILER := $(VENV)/.ready-compiler
-FASTSLOW := $(RUN) -m fastslow
+FASTSLOW := $(PY) -m fastslow
 OPTIONS = data="$(DATA)" $(if $(PRESET),preset=$(PRESET)) $(if $(NAME),name="$(NAME)") \
           $(if $(SEEDS),seeds=$(SEEDS)) $(if $(JOBS),jobs=$(JOBS)) $(if $(CLUSTER),cluster="$(CLUSTER)") $(SET)
 
 # a misspelt variable must not be ignored: make submit SEED=5
-KNOWN := PYTHON DATA PRESET NAME SEEDS JOBS CLUSTER SET SRC OUT SIZE VENV RUN READY TESTED COMPILER
+KNOWN := PYTHON DATA PRESET NAME SEEDS JOBS CLUSTER SET SRC OUT RUN SIZE VENV PY READY TESTED COMPILER
 GIVEN := $(foreach v,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $v))),$v))
 UNKNOWN := $(filter-out $(KNOWN),$(GIVEN))
 ifneq ($(strip $(UNKNOWN)),)
@@ -32,7 +33,7 @@ endif
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: help submit submission features train ensemble smoke report figures convert sample data test lint clean setup
+.PHONY: help submit submission features train ensemble smoke report figures convert rank sample data test lint clean setup
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z ]+:.*## / {n = split($$1, names, " "); \
@@ -67,6 +68,19 @@ else
 	@$(FASTSLOW) convert "$(SRC)" $(if $(OUT),data_root="$(OUT)") $(SET)
 endif
 
+rank: $(if $(SRC),$(READY)) ## Rank a program of yours with a trained run: SRC=program.npz, an HLO file, model.py:make
+ifeq ($(SRC),)
+	@echo "make rank SRC=program.npz          a competition file with configurations (layout or tile)"
+	@echo "make rank SRC=program.hlo          an HLO file, as for make convert; configurations are drawn"
+	@echo "make rank SRC=model.py:make        a JAX function, as for make convert"
+	@echo "             RUN=runs/sample       a run of make submit, or the folder of one model; default: the newest"
+	@echo "             OUT=FOLDER            a folder of your own instead of data/converted"
+	@echo "             SET='configs=5000 collection=layout:nlp:random estimate=10'"
+	@exit 2
+else
+	@$(FASTSLOW) rank "$(SRC)" $(if $(RUN),run="$(RUN)") $(if $(OUT),data_root="$(OUT)") $(SET)
+endif
+
 sample: $(COMPILER) ## The sample competition anew, with the TPU compiler: an hour or two (SIZE=large: days)
 	@$(FASTSLOW) sample size=$(SIZE) $(SET)
 
@@ -74,7 +88,7 @@ data: $(READY) ## Download the real competition into data/raw (resumes where it 
 	@$(FASTSLOW) data $(SET)
 
 test: $(TESTED) ## Run the tests
-	@$(RUN) -m pytest
+	@$(PY) -m pytest
 
 lint: $(TESTED) ## Check style of code and notebooks, and that notebooks carry no outputs
 	@$(VENV)/bin/ruff check .
@@ -88,9 +102,9 @@ setup: $(READY) ## Only make the environment
 
 # uv is twice as fast as pip; it does not read pip's find-links by itself. Where it fails, pip does it.
 define install
-	@$(RUN) -m pip install -q uv && \
+	@$(PY) -m pip install -q uv && \
 	 UV_FIND_LINKS="$${PIP_FIND_LINKS:-}" $(VENV)/bin/uv pip install -q --python $(VENV) --compile-bytecode $(1) || \
-	 $(RUN) -m pip install -q $(1)
+	 $(PY) -m pip install -q $(1)
 endef
 
 $(VENV)/bin/python:

@@ -1,24 +1,24 @@
 """Run the notebooks from npz files to a submission, skipping what is up to date."""
 
-import contextlib
 import json
 import os
 import sys
 import time
-from collections.abc import Iterator
-from concurrent.futures import FIRST_COMPLETED, Executor, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, wait
 from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
 
 import pandas as pd
 import papermill
+import zmq
+from jupyter_client.kernelspec import NoSuchKernel
 from nbclient.exceptions import DeadKernelError
 from papermill.exceptions import PapermillExecutionError
 
 from fastslow.core.artifacts import commit, read_manifest
 from fastslow.core.errors import ConfigError, FastslowError
-from fastslow.core.files import atomic_path
+from fastslow.core.files import atomic_path, remove_abandoned, writer_lock
 from fastslow.core.progress import progress
 from fastslow.core.settings import PROJECT, Config, NonNegative, resolve
 from fastslow.evaluation.results import format_table
@@ -28,13 +28,19 @@ from fastslow.kaggle.credentials import credentials
 from fastslow.kaggle.ledger import read_record, update_record
 from fastslow.kaggle.submission import check_submission
 from fastslow.presets import PRESETS
+from fastslow.step_pools import step_pool
 from fastslow.steps import DATA_ROOTS, STAGES, Plan, Step, parse_overrides
 
 NOTEBOOK = "notebook.ipynb"
 FAILED = "failed.ipynb"
 PAUSE_SECONDS = 2.0  # between two looks at what is running
 LOG_SECONDS = 60.0  # the same where the output is a file: a line each time
+START_SECONDS = 300  # a kernel that dies is noticed at once; many on a busy machine start slowly
 _KERNEL_DIED = "the kernel was killed; where memory ran out, run fewer notebooks at a time (JOBS=1)"
+_KERNEL_OPTIONS = (
+    "--IPKernelApp.log_level=CRITICAL",  # it warns of its own shutdown
+    "--IPKernelApp.exec_lines=__import__('fastslow.core.processes', fromlist='x').end_with_parent({parent})",
+)
 
 
 class StepError(FastslowError):
@@ -72,34 +78,49 @@ def run_step(step: Step) -> float:
 
     Raises:
         StepError: A cell failed, or the kernel died. The notebook up to there is kept as ``failed.ipynb``.
+        StorageError: The operating system refuses a file.
     """
     folder = resolve(step.config.folder)
-    folder.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     failed = folder / FAILED
     with atomic_path(folder / NOTEBOOK) as output:
         try:
             papermill.execute_notebook(
-                str(step.notebook),
-                str(output),
+                _literal(step.notebook),
+                _literal(output),
                 parameters=step.config.asdict(),
                 kernel_name="python3",
                 progress_bar=False,
+                start_timeout=START_SECONDS,
                 cwd=str(PROJECT),
-                extra_arguments=["--IPKernelApp.log_level=CRITICAL"],  # it warns of its own shutdown
+                extra_arguments=[option.format(parent=os.getpid()) for option in _KERNEL_OPTIONS],
             )
         except (PapermillExecutionError, DeadKernelError) as error:
             os.replace(output, failed)
-            reason = _KERNEL_DIED if isinstance(error, DeadKernelError) else f"{error.ename}: {error.evalue}"
-            raise StepError(f"{step.name}: {reason}\n  the notebook up to there: {failed}") from None
+            raise StepError(f"{step.name}: {_reason(error)}\n  the notebook up to there: {failed}") from None
+        except (RuntimeError, NoSuchKernel, zmq.ZMQError) as error:
+            raise StepError(f"{step.name}: its kernel did not start: {_reason(error)}") from None
     failed.unlink(missing_ok=True)
     return time.monotonic() - began
+
+
+def _literal(path: Path) -> str:
+    """Return a path as papermill takes it: it would fill parameters into braces."""
+    return str(path).replace("{", "{{").replace("}", "}}")
+
+
+def _reason(error: Exception) -> str:
+    """Return why a notebook ended; no error has an empty reason."""
+    if isinstance(error, DeadKernelError):
+        return _KERNEL_DIED
+    name, text = getattr(error, "ename", type(error).__name__), getattr(error, "evalue", str(error))
+    return f"{name}: {text or 'it gives no reason; where memory ran out, run fewer notebooks (JOBS=1)'}"
 
 
 def look(step: Step) -> tuple[bool, list[str]]:
     """Return whether a step is up to date, and what has changed since it was made."""
     artifact = step.config.artifact()
-    current = artifact.is_current()
+    current = artifact.is_current() and (artifact.folder / NOTEBOOK).is_file()
     return current, [] if current else artifact.changes()
 
 
@@ -117,7 +138,7 @@ def run_steps(steps: list[Step], jobs: int, cluster: str = "") -> None:
         DataError: The data are missing or broken.
     """
     quiet = not sys.stderr.isatty()
-    with progress(total=len(steps), unit="step", disable=quiet) as bar, _notebooks(jobs, cluster) as pool:
+    with progress(total=len(steps), unit="step", disable=quiet) as bar, step_pool(jobs, cluster) as pool:
         for stage in STAGES:
             wanted = [step for step in steps if step.stage == stage]
             # asked once a step: for features it reads the directory of every data file
@@ -132,26 +153,6 @@ def run_steps(steps: list[Step], jobs: int, cluster: str = "") -> None:
                 for change in changes:
                     bar.write(f"  {step.name}: {change}", file=sys.stderr)
             _run_stage([step for step, _ in outdated], pool, bar)
-
-
-@contextlib.contextmanager
-def _notebooks(jobs: int, cluster: str = "") -> Iterator[Executor]:
-    """Give threads that each run a notebook, or a cluster; after Ctrl-C they are not waited for."""
-    if cluster:
-        from fastslow.cluster_steps import cluster_pool  # what one machine does not need
-
-        with cluster_pool(cluster, jobs) as workers:
-            yield workers
-        return
-    pool = ThreadPoolExecutor(jobs)
-    wait_for_them = True
-    try:
-        yield pool
-    except KeyboardInterrupt:
-        wait_for_them = False
-        raise
-    finally:
-        pool.shutdown(wait=wait_for_them, cancel_futures=True)
 
 
 def _run_stage(steps: list[Step], pool: Executor, bar) -> None:
@@ -195,6 +196,11 @@ def upload(csv: Path, data_root: Path) -> None:
         DataError: The CSV is not as it must be, or not the one its record was written for.
         KaggleError: Nothing was uploaded, or there is no score yet; the message says which and what to type.
     """
+    with writer_lock(csv.parent):  # a second run waits, and finds it uploaded
+        _upload(csv, data_root)
+
+
+def _upload(csv: Path, data_root: Path) -> None:
     check_submission(csv, data_root)
     record = update_record(csv)
     if "upload" in record:
@@ -212,14 +218,21 @@ def upload(csv: Path, data_root: Path) -> None:
 
 
 def report(plan: Plan) -> None:
-    """Print the table of scores and the path of the submission."""
+    """Print the table of scores, read the submission back and print its path.
+
+    Raises:
+        DataError: The CSV is not as it must be.
+    """
     csv = resolve(plan.csv)
     record = read_record(csv)
     print(format_table(pd.DataFrame(record["table"])))
     test = f", test {record['test_mean']:.3f}" if record["test_mean"] is not None else ""
     print(f"\nensemble, mean of the five collections: valid {record['valid_mean']:.3f}{test}")
-    rows = sum(record["checked"]["rows"].values())
+    checked = check_submission(csv, resolve(plan.data_root))
+    rows = sum(checked["rows"].values())
     print(f"{plan.csv}: {rows} rows, read back and checked; table and plot are beside it")
+    if checked["file_order"]:
+        print(f"warning: {checked['file_order']} layout rows rank as the file does: a constant prediction")
 
 
 def make_plan(config: RunConfig) -> Plan:
@@ -247,6 +260,8 @@ def run(config: RunConfig) -> None:
     plan = make_plan(config)
     threads = max(1, (os.cpu_count() or 1) // plan.jobs)
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))  # side by side, kernels must not fight for cores
+    for folder in (f"features/{plan.name}", f"runs/{plan.name}", Path(plan.csv).parent):
+        remove_abandoned(resolve(folder))
     last = STAGES.index("submission" if config.target == "submit" else config.target)
     run_steps([step for step in plan.steps() if STAGES.index(step.stage) <= last], plan.jobs, config.cluster)
     if STAGES[last] == "submission":

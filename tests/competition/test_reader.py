@@ -143,6 +143,14 @@ def test_an_empty_file_is_refused(read, kind, key, what):
         read(kind, emptied)
 
 
+def test_a_file_without_configurable_nodes_is_refused(read):
+    arrays = layout_arrays()
+    arrays["node_config_ids"] = arrays["node_config_ids"][:0]
+    arrays["node_config_feat"] = arrays["node_config_feat"][:, :0]
+    with refused("has no configurable nodes"):
+        read("layout", arrays)
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize(("kind", "key"), FLOATS)
 def test_a_value_that_is_not_finite_is_placed(read, kind, key, value):
@@ -270,10 +278,6 @@ def test_a_file_of_the_other_kind_is_recognised(read, kind, other):
         ("layout", {"node_opcode": np.full(10, 34, np.int64)}),
         ("layout", {"config_runtime": np.arange(1, 9, dtype=np.int32)}),
         ("layout", {"node_config_ids": np.array([3, 5, 2], np.uint8)}),
-        (
-            "layout",
-            {"node_config_ids": np.zeros(0, int), "node_config_feat": np.zeros((8, 0, 18), np.float32)},
-        ),
         ("layout", {"node_config_feat": np.full((8, 3, 18), -1, np.float16)}),
         ("layout", {"node_config_feat": np.tile([1.0, *[-1] * 5], (8, 3, 3)).astype(">f8")}),
         ("layout", {"anything_else": np.array([None])}),

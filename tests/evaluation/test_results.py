@@ -236,13 +236,8 @@ def test_a_csv_that_fails_the_check_never_replaces_a_good_one(
     make_submission(config)
     csv = csv_of(tmp_path)
     good = {path: path.read_bytes() for path in csv.parent.iterdir()}
-    write = results.write_submission
-
-    def write_wrong(path, scores, root):
-        write(path, scores, root)
-        path.write_text(path.read_text().replace(";0", ";1", 1))
-
-    monkeypatch.setattr(results, "write_submission", write_wrong)
+    right = results.format_submission
+    monkeypatch.setattr(results, "format_submission", lambda *a: right(*a).replace(b";0", b";1", 1))
     changed = SubmissionConfig(**{**config.asdict(), "folder": str(tmp_path / "runs" / "again")})
     with pytest.raises(DataError, match="index 1 occurs more than once"):
         make_submission(changed)

@@ -36,7 +36,7 @@ def called(tmp_path):
     script.chmod(0o755)
 
     def call(*arguments, **variables):
-        done = make(*arguments, "READY=", "TESTED=", "COMPILER=", f"RUN={script}", **variables)
+        done = make(*arguments, "READY=", "TESTED=", "COMPILER=", f"PY={script}", **variables)
         assert done.returncode == 0, done.stderr
         return json.loads(log.read_text())
 
@@ -101,6 +101,14 @@ def test_convert_takes_a_source_and_settings(called):
     assert called("convert", *typed) == [*convert, "x.pb", "data_root=/my data", "configs=200", "seed=1"]
 
 
+def test_rank_takes_a_source_a_run_and_settings(called):
+    rank = ["-m", "fastslow", "rank"]
+    assert called("rank", "SRC=a b.npz") == [*rank, "a b.npz"]
+    typed = ("SRC=x.pb", "RUN=runs/my run", "OUT=/my data", "SET=configs=200 estimate=3")
+    given = ["run=runs/my run", "data_root=/my data", "configs=200", "estimate=3"]
+    assert called("rank", *typed) == [*rank, "x.pb", *given]
+
+
 def test_sample_takes_a_size_and_settings(called):
     sample = ["-m", "fastslow", "sample"]
     assert called("sample") == [*sample, "size=small"]
@@ -108,9 +116,10 @@ def test_sample_takes_a_size_and_settings(called):
     assert called("sample", *typed) == [*sample, "size=large", "processes=4", "seed=1"]
 
 
-def test_convert_without_a_source_says_how_and_sets_nothing_up(tmp_path):
-    done = make("convert", folder=tmp_path, SRC="/of/the/environment")
-    assert done.returncode != 0 and "make convert SRC=model.py:make" in done.stdout
+@pytest.mark.parametrize("target", ["convert", "rank"])
+def test_without_a_source_it_says_how_and_sets_nothing_up(tmp_path, target):
+    done = make(target, folder=tmp_path, SRC="/of/the/environment")
+    assert done.returncode != 0 and f"make {target} SRC=model.py:make" in done.stdout
     assert not list(tmp_path.iterdir())
 
 

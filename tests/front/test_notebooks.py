@@ -42,6 +42,7 @@ def test_every_step_has_its_notebook():
         "24_ranker_explanations",
         "40_submission",
         "50_convert",
+        "52_rank",
     }
 
 
@@ -204,6 +205,7 @@ CHAIN = {  # each needs what those before it made
         "folder": "runs/alone/submission",
     },
     "50_convert": {"source": "{home}/small.pb", "configs": 8},
+    "52_rank": {"source": "{home}/small.pb", "configs": 30, "run": "runs/smoke"},
 }
 MADE = {
     "10_features": [f"{XLA}/manifest.json", f"{XLA}/graphs.csv", f"{XLA}/scalers.npz"],
@@ -218,6 +220,7 @@ MADE = {
     ],
     "30_ensemble": ["runs/alone/ensemble/predictions.npz", "runs/alone/ensemble/manifest.json"],
     "40_submission": [f"submissions/alone.{suffix}" for suffix in ("csv", "json", "png")],
+    "52_rank": [f"data/converted/rankings/small/{f}" for f in ("ranking.csv", "effects.csv", "ends.csv")],
 }
 
 

@@ -18,6 +18,7 @@ from numpy.lib import format as npy
 from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path
 from fastslow.core.input_files import check_regular
+from fastslow.core.storage_errors import explain_storage
 
 CHUNK_BYTES = 8_000_000
 MAX_ARRAY_BYTES = 1 << 30
@@ -63,10 +64,11 @@ def readable(path: Path, remedy: str) -> Iterator[None]:
 
     Args:
         path: The file, for the message.
-        remedy: What to do about it, for the message.
+        remedy: What to do about it, for the message, unless the operating system refuses the file.
     """
     try:
-        yield
+        with explain_storage(path):
+            yield
     except DataError:
         raise
     except FileNotFoundError:

@@ -10,6 +10,8 @@ from fastslow.competition import node_columns
 from fastslow.core.npz_io import read_arrays, write_arrays
 from fastslow.features.tpu_tiling import LANES
 
+EXPANDED_NODE_FEATURES = node_columns.LAYOUT.start + 2 * (node_columns.SHAPE.stop - node_columns.SHAPE.start)
+"""Columns of :func:`expand_node_features`."""
 CLIP = 8.0  # in standard deviations: an unseen program must not saturate the network
 _ROUNDING = 1e-24  # a variance below this share of the squared mean is rounding of a constant column
 

@@ -12,18 +12,22 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from fastslow.competition.catalog import TEST, TRAIN, Collection, get_collection
+from fastslow.competition.catalog import SPLITS, TEST, TRAIN, Collection, get_collection
 from fastslow.competition.tied_choices import Choices
-from fastslow.core.artifacts import read_manifest
+from fastslow.core.artifacts import MANIFEST, read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path
+from fastslow.core.input_files import MAX_TEXT_BYTES, check_regular
 from fastslow.core.npz_io import read_arrays, readable, write_arrays
 from fastslow.features.packed_columns import PackedColumns
-from fastslow.features.scaling import Scaler, read_scaler
+from fastslow.features.scaling import EXPANDED_NODE_FEATURES, Scaler, read_scaler
+from fastslow.features.store_checks import check_features_manifest, check_index, check_scaler, check_stored
 from fastslow.features.stored_rows import StoredRows
 
 INDEX = "graphs.csv"
 SCALERS = "scalers.npz"
+RECIPE = ("fingerprint", "settings", "inputs", "config_columns")
+"""Keys of the features' manifest that are needed to build other graphs alike."""
 _ROWS = ("choices", "config_feat")
 _AGAIN = "Delete the features folder and run the feature notebook again"
 
@@ -135,6 +139,11 @@ def _path(folder: Path, split: str, name: str, array: str | None = None) -> Path
     return Path(folder) / split / (f"{name}.{array}.npy" if array else f"{name}.npz")
 
 
+def graph_files(folder: Path) -> list[Path]:
+    """Return every file of every graph in a features folder, sorted within each split."""
+    return [path for split in SPLITS for path in sorted((Path(folder) / split).glob("*.np[yz]"))]
+
+
 def graph_name(path: Path) -> str:
     """Return the name of the graph that a file of the store is part of."""
     for array in _ROWS:
@@ -186,17 +195,17 @@ def read_graph(folder: Path, split: str, name: str) -> Graph:
         name: Name of the graph.
 
     Raises:
-        DataError: A file is missing, or the files do not belong together.
+        DataError: A file is missing, the files do not belong together, or an array has a value out of range.
     """
     path = _path(folder, split, name)
     arrays = read_arrays(path, [*_SMALL, *_TABLES], _AGAIN)
-    tables = [arrays.pop(key) for key in _TABLES]
     for array in _ROWS:
         rows = _path(folder, split, name, array)
+        check_regular(rows)
         with readable(rows, _AGAIN):
             arrays[array] = StoredRows(rows)
-    if any(len(arrays[array]) != len(arrays["runtime"]) for array in _ROWS):
-        raise DataError(path, f"{' and '.join(_ROWS)} and runtime differ in length", _AGAIN)
+    check_stored(path, arrays, split != TEST, _AGAIN)
+    tables = [arrays.pop(key) for key in _TABLES]
     arrays["choices"] = Choices(arrays["choices"], *tables[: len(_CHOICES)])
     arrays["config_feat"] = PackedColumns(arrays["config_feat"], *tables[len(_CHOICES) :])
     return Graph(name=name, **arrays)
@@ -215,11 +224,14 @@ class Features:
     def __init__(self, folder: Path):
         self.folder = Path(folder)
         self.manifest = read_manifest(folder)
+        check_features_manifest(self.folder / MANIFEST, self.manifest, _AGAIN)
+        check_regular(self.folder / INDEX, MAX_TEXT_BYTES)
         with readable(self.folder / INDEX, _AGAIN):
             # a program may be called "nan"; only an unknown spread is an empty cell
             self.index = pd.read_csv(
                 self.folder / INDEX, dtype={"name": str}, keep_default_na=False, na_values={"spread": [""]}
             )
+        check_index(self.folder / INDEX, self.index, _AGAIN)
 
     @property
     def collection(self) -> Collection:
@@ -237,6 +249,11 @@ class Features:
         return self.manifest["inputs"]["data"]
 
     @property
+    def recipe(self) -> dict:
+        """What builds other graphs as these were; a model's manifest keeps it, see ``features/unseen.py``."""
+        return {key: self.manifest[key] for key in RECIPE}
+
+    @property
     def config_columns(self) -> list[str]:
         """Names of the columns of ``config_feat``."""
         return self.manifest["config_columns"]
@@ -252,11 +269,20 @@ class Features:
 
     def graph(self, split: str, name: str) -> Graph:
         """Read one graph, see :func:`read_graph`."""
-        return read_graph(self.folder, split, name)
+        graph = read_graph(self.folder, split, name)
+        if graph.config_feat.shape[1] != len(self.config_columns):
+            problem = (
+                f"config_feat has {graph.config_feat.shape[1]} columns, {len(self.config_columns)} wanted"
+            )
+            raise DataError(_path(self.folder, split, name), problem, _AGAIN)
+        return graph
 
     def scaler(self, name: str) -> Scaler:
         """Read the ``node`` or the ``config`` scaler, fitted on train."""
-        return read_scaler(self.folder / SCALERS, name)
+        scaler = read_scaler(self.folder / SCALERS, name)
+        length = EXPANDED_NODE_FEATURES if name == "node" else len(self.config_columns)
+        check_scaler(self.folder / SCALERS, name, scaler, length, _AGAIN)
+        return scaler
 
     def labels(self, split: str) -> dict[str, np.ndarray]:
         """Return the runtimes of each graph, float64: what a model is trained on or scored against.

@@ -29,25 +29,37 @@ def write_record(
         **extra: Further entries of the record.
 
     Returns:
-        The record, with ``name``, ``created`` (UTC), ``commit`` and the ``sha256`` of the CSV added.
+        The record, with ``name``, ``created`` (UTC), ``commit`` and the ``sha256`` of the CSV added. Where
+        the same CSV was uploaded before, its ``upload`` and ``kaggle`` are kept.
 
     Raises:
         ConfigError: A key of ``scores`` is not the name of a collection.
     """
     path = Path(path)
+    sha256 = file_digest(path)
     record = {
         "name": path.stem,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": commit(),
-        "sha256": file_digest(path),
+        "sha256": sha256,
         "members": list(members),
         "weights": dict(weights),
         "scores": {get_collection(name).name: float(score) for name, score in scores.items()},
         **extra,
+        **_uploaded(path, sha256),
     }
     write_json(path.with_suffix(".json"), record)
     write_ledger(path.parent)
     return record
+
+
+def _uploaded(path: Path, sha256: str) -> dict:
+    """Return what the former record says of the upload of the same CSV."""
+    try:
+        before = read_record(path)
+    except DataError:
+        return {}
+    return {key: before[key] for key in ("upload", "kaggle") if key in before and before["sha256"] == sha256}
 
 
 def read_record(path: Path) -> dict:

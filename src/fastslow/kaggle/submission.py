@@ -52,10 +52,18 @@ def collection_of(row_id: str) -> Collection | None:
 
 
 def write_submission(path: Path, predictions: Mapping[str, ArrayLike], data_root: Path | None = None) -> None:
-    """Write a submission; call :func:`check_submission` on it before it is uploaded.
+    """Write the CSV of :func:`format_submission`; call :func:`check_submission` before it is uploaded."""
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(format_submission(path, predictions, data_root))
+
+
+def format_submission(
+    path: Path, predictions: Mapping[str, ArrayLike], data_root: Path | None = None
+) -> bytes:
+    """Return the content of a submission.
 
     Args:
-        path: The CSV.
+        path: Where it will be stored, for messages.
         predictions: (C,) predictions by ID (``<collection>:<file stem>``), lower = predicted faster.
         data_root: Folder whose ``sample_submission.csv`` gives the order of rows; without one, or for IDs
             that it does not list, rows are in the order of collections, then of names.
@@ -75,9 +83,7 @@ def write_submission(path: Path, predictions: Mapping[str, ArrayLike], data_root
             raise DataError(path, f"{row_id}: {error}", "Predict this graph again") from None
         key = (place.get(row_id, len(place)), COLLECTIONS.index(collection), row_id)
         lines[key] = f"{row_id},{';'.join(map(str, order.tolist()))}"
-    text = "".join(f"{line}\n" for line in [HEADER, *(lines[key] for key in sorted(lines))])
-    with atomic_path(path) as temporary:
-        temporary.write_bytes(text.encode())
+    return "".join(f"{line}\n" for line in [HEADER, *(lines[key] for key in sorted(lines))]).encode()
 
 
 def read_lines(path: Path) -> list[str]:

@@ -7,7 +7,9 @@ from functools import partial
 import numpy as np
 import torch
 
+from fastslow.core.bounded_cache import BoundedCache
 from fastslow.core.errors import DataError
+from fastslow.core.memory import held_bytes, step_memory
 from fastslow.features.scaling import Scaler
 from fastslow.features.store import Features
 from fastslow.features.train_graphs import trainable
@@ -19,7 +21,7 @@ from fastslow.networks.model import RankingNetwork
 
 
 class GraphDataset:
-    """Graphs of several collections, each scaled once and cached.
+    """Graphs of several collections, scaled, of which those used last are cached.
 
     A graph is named ``<collection's slug>/<name>``. The scalers pool the train graphs of all collections.
 
@@ -28,36 +30,42 @@ class GraphDataset:
         num_layers: Message-passing layers of the network.
         device: Device of the batches.
         pair_edges: Whether configurable nodes that share a tensor are joined by an edge.
+        scalers: Scalers of nodes and of configurations; by default those of the sources, pooled.
 
     Raises:
         DataError: The folders were built with different settings, so their columns differ.
     """
 
     def __init__(
-        self, sources: Sequence[Features], num_layers: int, device: torch.device, pair_edges: bool = True
+        self,
+        sources: Sequence[Features],
+        num_layers: int,
+        device: torch.device,
+        pair_edges: bool = True,
+        scalers: tuple[Scaler, Scaler] | None = None,
     ):
         self.sources = {source.collection.slug: source for source in sources}
         self.num_layers = num_layers
         self.device = device
         self.pair_edges = pair_edges
-        first, *others = sources
-        for other in others:
-            if other.config_columns != first.config_columns:
-                problem = f"columns other than those of {first.folder.name}"
+        for other in sources[1:]:
+            if other.config_columns != sources[0].config_columns:
+                problem = f"columns other than those of {sources[0].folder.name}"
                 raise DataError(other.folder, problem, "Build both with the same settings")
-        self.node_scaler = Scaler.pool([source.scaler("node") for source in sources])
-        self.config_scaler = Scaler.pool([source.scaler("config") for source in sources])
-        self._cache: dict[tuple[str, str], PreparedGraph] = {}
+        self.node_scaler, self.config_scaler = scalers or (
+            Scaler.pool([source.scaler(name) for source in sources]) for name in ("node", "config")
+        )
+        self._cache = BoundedCache[PreparedGraph](step_memory() // 4, held_bytes)
         self._sizes: dict[str, dict[str, int]] = {}
 
     def graph(self, split: str, name: str) -> PreparedGraph:
         """Return a graph, scaled."""
-        if (split, name) not in self._cache:
-            slug, _, stem = name.partition("/")
-            graph = self.sources[slug].graph(split, stem)
-            scalers = self.node_scaler, self.config_scaler
-            self._cache[split, name] = PreparedGraph(graph, *scalers, self.pair_edges)
-        return self._cache[split, name]
+        return self._cache.get((split, name), lambda: self._prepare(split, name))
+
+    def _prepare(self, split: str, name: str) -> PreparedGraph:
+        slug, _, stem = name.partition("/")
+        graph = self.sources[slug].graph(split, stem)
+        return PreparedGraph(graph, self.node_scaler, self.config_scaler, self.pair_edges)
 
     def num_configs(self, split: str, name: str) -> int:
         """Return the number of distinct configurations of a graph, without reading it."""

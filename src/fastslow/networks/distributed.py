@@ -31,7 +31,10 @@ _LAUNCHER = (  # torchrun, which ends with the process that started it
     "import sys; from fastslow.core.processes import end_with_parent; end_with_parent(int(sys.argv.pop(1)));"
     "from torch.distributed.run import main; main()"
 )
-_RANK = "from fastslow.networks.train import train_as_rank; train_as_rank()"
+_RANK = (
+    "from fastslow.networks.distributed import run_as_rank; from fastslow.networks.train import train;"
+    "run_as_rank(train)"
+)
 _ERROR = "error: "
 _TAIL = 20  # lines that are shown of processes that ended without a reason
 

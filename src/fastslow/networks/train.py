@@ -21,13 +21,16 @@ import torch
 
 from fastslow.competition.catalog import TRAIN
 from fastslow.core.artifacts import read_manifest
+from fastslow.core.bounded_cache import BoundedCache
 from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path
+from fastslow.core.memory import FreedMemory, held_bytes, step_memory
 from fastslow.core.progress import progress
 from fastslow.evaluation.plots import plot_training
-from fastslow.evaluation.predictions import PREDICTED_SPLITS, write_predictions
+from fastslow.evaluation.predictions import PREDICTED_SPLITS, PREDICTIONS, write_predictions
 from fastslow.evaluation.training_files import METRICS
-from fastslow.features.store import Features
+from fastslow.features.scaling import write_scalers
+from fastslow.features.store import SCALERS, Features
 from fastslow.networks import distributed
 from fastslow.networks.config import TrainConfig
 from fastslow.networks.dataset import GraphDataset, predict
@@ -42,6 +45,7 @@ from fastslow.networks.validation import Validation, pool_scores
 PLOT = "training.png"
 CHECKPOINT = "checkpoint.pt"
 WEIGHTS = "model.pt"
+OUTPUTS = (WEIGHTS, SCALERS, PREDICTIONS)
 
 
 def make_dataset(config: TrainConfig, sources: Sequence[Features] | None = None) -> GraphDataset:
@@ -102,7 +106,8 @@ class Training:
         self.names = dataset.trainable()
         self.validation = Validation(config, dataset, self.network)
         self.epoch = 0
-        self._whole: dict[str, tuple[Batch, torch.Tensor]] = {}
+        self._whole = BoundedCache[tuple[Batch, torch.Tensor]](step_memory() // 4, held_bytes)
+        self._freed = FreedMemory()
 
     def run_epoch(self) -> float:
         """Train on every graph once; return the mean loss."""
@@ -114,14 +119,13 @@ class Training:
         seeds = rng.integers(2**63, size=len(names))  # for dropout
         steps = math.ceil(len(names) / config.graphs_per_step)
         groups = np.array_split(np.arange(len(names)), steps)
-        own = np.concatenate(
-            [distributed.share(group) for group in groups]
-        )  # several processes: each its part of a step
+        own = np.concatenate([distributed.share(group) for group in groups])  # of several processes
         examples, own_seeds = prefetch(self._example, [drawn[n] for n in own]), iter(seeds[own].tolist())
         losses = []
         for position, group in enumerate(groups):
             rate = learning_rate(config, self.epoch * steps + position, config.epochs * steps)
             losses += self._step(islice(examples, len(distributed.share(group))), own_seeds, len(group), rate)
+            self._freed.after_step()
         self.epoch += 1
         return distributed.mean_loss(losses, self.dataset.device)
 
@@ -157,16 +161,16 @@ class Training:
         return rng.choice(total, size, replace=False) if size < total else np.arange(total)
 
     def _example(self, drawn: tuple[str, np.ndarray]) -> tuple[Batch, torch.Tensor]:
-        """Return a batch and its runtimes on the device; one of all configurations is made once and kept."""
+        """Return a batch and its runtimes on the device; those of all configurations are kept."""
         name, configs = drawn
-        if name in self._whole:
-            return self._whole[name]
-        graph = self.dataset.graph(TRAIN, name).graph
-        runtime = move(torch.from_numpy(graph.runtime[configs]), self.dataset.device)
-        example = self.dataset.batch(TRAIN, name, configs), runtime
-        if len(configs) == graph.num_configs:
-            self._whole[name] = example
-        return example
+        if len(configs) < self.dataset.num_configs(TRAIN, name):
+            return self._make_example(name, configs)
+        return self._whole.get(name, lambda: self._make_example(name, configs))
+
+    def _make_example(self, name: str, configs: np.ndarray) -> tuple[Batch, torch.Tensor]:
+        runtime = self.dataset.graph(TRAIN, name).graph.runtime[configs]
+        batch = self.dataset.batch(TRAIN, name, configs)
+        return batch, move(torch.from_numpy(runtime), self.dataset.device)
 
     def _loss(self, examples: Sequence[tuple[Batch, torch.Tensor]]) -> torch.Tensor:
         """Return the mean loss of some graphs."""
@@ -222,8 +226,9 @@ class Training:
 def train(config: TrainConfig) -> dict:
     """Train one network, or resume an interrupted training, and write a run folder per collection.
 
-    A run folder gets ``model.pt``, ``predictions.npz`` and, last, ``manifest.json`` with the valid score
-    (mean and per graph). The training's own folder gets ``metrics.jsonl``, ``training.png`` and a manifest.
+    A run folder gets ``model.pt`` and ``scalers.npz``, which predict without the features,
+    ``predictions.npz`` and, last, ``manifest.json`` with the valid score (mean and per graph). The training's
+    own folder gets ``metrics.jsonl``, ``training.png`` and a manifest.
 
     Args:
         config: Settings.
@@ -243,11 +248,6 @@ def train(config: TrainConfig) -> dict:
         return _train(config)
 
 
-def train_as_rank() -> None:
-    """Train as one of the processes that :func:`fastslow.networks.distributed.launch` starts."""
-    distributed.run_as_rank(train)
-
-
 def _train(config: TrainConfig) -> dict:
     artifact = config.artifact()
     with distributed.building(artifact) as needed:
@@ -260,22 +260,14 @@ def _train(config: TrainConfig) -> dict:
                 predictions = _predict(training, slug)
                 if distributed.rank() == 0:
                     _write_run(run.folder, training, predictions)
-                    run.finish(valid=valid[slug], epochs=training.epoch)
+                    recipe = training.dataset.sources[slug].recipe
+                    run.finish(OUTPUTS, valid=valid[slug], epochs=training.epoch, features=recipe)
             if distributed.rank() == 0:
                 figure = plot_training(pd.DataFrame(training.validation.history), artifact.folder.name)
                 save_figure(figure, artifact.folder / PLOT)
-                artifact.finish(valid=pool_scores(valid), epochs=training.epoch)
+                artifact.finish((METRICS, PLOT), valid=pool_scores(valid), epochs=training.epoch)
                 (artifact.folder / CHECKPOINT).unlink(missing_ok=True)
         return distributed.from_first(lambda: read_manifest(artifact.folder))
-
-
-def _read_checkpoint(path: Path, mark: str) -> dict | None:
-    """Return a checkpoint that carries the mark, None where there is none."""
-    if not path.is_file():
-        return None
-    # to the CPU, where the validation keeps the best and the recent weights
-    state = torch.load(path, weights_only=True, map_location="cpu")
-    return state if state["mark"] == mark else None
 
 
 def _predict(training: Training, slug: str) -> dict[str, dict[str, np.ndarray]]:
@@ -288,7 +280,19 @@ def _predict(training: Training, slug: str) -> dict[str, dict[str, np.ndarray]]:
 
 
 def _write_run(folder: Path, training: Training, predictions: dict[str, dict[str, np.ndarray]]) -> None:
-    """Write the network's weights and its predictions of a collection."""
-    with atomic_path(folder / WEIGHTS) as temporary:
-        torch.save(training.network.state_dict(), temporary)
+    """Write the network's weights, its scalers, and its predictions of a collection."""
+    # into an open file: given a path, torch writes its name into the file
+    with atomic_path(folder / WEIGHTS) as temporary, open(temporary, "wb") as handle:
+        torch.save(training.network.state_dict(), handle)
+    dataset = training.dataset
+    write_scalers(folder / SCALERS, node=dataset.node_scaler, config=dataset.config_scaler)
     write_predictions(folder, predictions)
+
+
+def _read_checkpoint(path: Path, mark: str) -> dict | None:
+    """Return a checkpoint that carries the mark, None where there is none."""
+    if not path.is_file():
+        return None
+    # to the CPU, where the validation keeps the best and the recent weights
+    state = torch.load(path, weights_only=True, map_location="cpu")
+    return state if state["mark"] == mark else None

@@ -1,6 +1,7 @@
 """Train the additive ranker of a layout collection: a prediction is the sum of learned costs of states."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import lightgbm
@@ -11,14 +12,14 @@ from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.progress import boosting_progress
 from fastslow.core.settings import resolve
-from fastslow.evaluation.predictions import PREDICTED_SPLITS, write_predictions
+from fastslow.evaluation.predictions import PREDICTED_SPLITS, Predictor, write_predictions
 from fastslow.features.store import Features, Graph
 from fastslow.features.train_graphs import draw_graphs, trainable
 from fastslow.rankers import additive_fit
 from fastslow.rankers.additive_fit import Fitted, Problem
 from fastslow.rankers.additive_states import additive_rows
 from fastslow.rankers.config import AdditiveRankerConfig
-from fastslow.rankers.train import MODEL, write_trees
+from fastslow.rankers.train import MODEL, OUTPUTS, write_trees
 
 
 def read_problem(
@@ -75,19 +76,14 @@ def predict_split(fitted: Fitted, features: Features, split: str) -> dict[str, n
     return {graph.name: graph.expand(predict_graph(fitted, graph)) for graph in graphs}
 
 
-def predict_with_additive_ranker(folder: Path, features: Features, split: str) -> dict[str, np.ndarray]:
-    """Predict the graphs of a split with a finished additive ranker.
+def read_additive_predictor(folder: Path) -> Predictor:
+    """Read a finished additive ranker as a function that predicts.
 
-    Args:
-        folder: The run folder.
-        features: Features of the run's collection.
-        split: The split to predict.
-
-    Returns:
-        ``(C_file,)`` float64 per graph, lower = predicted faster.
+    Raises:
+        DataError: The run is not finished.
     """
     booster = lightgbm.Booster(model_file=str(folder / MODEL))
-    return predict_split(Fitted(booster, read_manifest(folder)["trees"], []), features, split)
+    return partial(predict_split, Fitted(booster, read_manifest(folder)["trees"], []))
 
 
 def predict_graph(fitted: Fitted, graph: Graph) -> np.ndarray:
@@ -111,7 +107,7 @@ def train_additive_ranker(config: AdditiveRankerConfig) -> dict:
     artifact = config.artifact()
     with artifact.building() as needed:
         if needed:
-            artifact.finish(**_train(config, artifact.folder))
+            artifact.finish(OUTPUTS, **_train(config, artifact.folder))
     return read_manifest(artifact.folder)
 
 
@@ -124,4 +120,4 @@ def _train(config: AdditiveRankerConfig, folder: Path) -> dict:
     write_predictions(folder, predictions)
     valid = collection_score("layout", features.labels("valid"), predictions["valid"])
     rounds = fitted.best_iteration
-    return {"valid": {**valid, "weights": f"{rounds} rounds"}, "trees": rounds}
+    return {"valid": {**valid, "weights": f"{rounds} rounds"}, "trees": rounds, "features": features.recipe}

@@ -15,7 +15,7 @@ from fastslow.core.files import atomic_path
 from fastslow.core.progress import boosting_progress
 from fastslow.core.settings import resolve
 from fastslow.evaluation.plots import plot_training
-from fastslow.evaluation.predictions import PREDICTED_SPLITS, write_predictions
+from fastslow.evaluation.predictions import PREDICTED_SPLITS, PREDICTIONS, Predictor, write_predictions
 from fastslow.evaluation.training_files import IMPORTANCE, METRICS
 from fastslow.features.store import Features
 from fastslow.rankers.boosting import History
@@ -26,6 +26,7 @@ from fastslow.rankers.table import read_table
 
 MODEL = "model.txt"
 PLOT = "training.png"
+OUTPUTS = (METRICS, PLOT, MODEL, IMPORTANCE, PREDICTIONS)
 
 
 def train_ranker(config: RankerConfig) -> dict:
@@ -44,7 +45,7 @@ def train_ranker(config: RankerConfig) -> dict:
     artifact = config.artifact()
     with artifact.building() as needed:
         if needed:
-            artifact.finish(**_train(config, artifact.folder))
+            artifact.finish(OUTPUTS, **_train(config, artifact.folder))
     return read_manifest(artifact.folder)
 
 
@@ -82,6 +83,7 @@ def _train(config: RankerConfig, folder: Path) -> dict:
         "valid": {**valid[best], "weights": f"{best}, {fitted.best_iteration} rounds"},
         "objectives": {objective: valid[objective]["mean"] for objective in fits},
         "objective": best,
+        "features": features.recipe,
         "trees": fitted.best_iteration,  # LightGBM's file holds a constant tree where none is kept
     }
 
@@ -127,22 +129,14 @@ def read_ranker(folder: Path) -> Fitted:
     return Fitted(manifest["objective"], booster, manifest["trees"], [], opponents)
 
 
-def predict_with_ranker(folder: Path, features: Features, split: str) -> dict[str, np.ndarray]:
-    """Predict the graphs of a split with a finished ranker.
+def read_ranker_predictor(folder: Path) -> Predictor:
+    """Read a finished ranker as a function that predicts; errors as for :func:`read_ranker`."""
+    ranker, largest_nodes = read_ranker(folder), read_manifest(folder)["settings"]["largest_nodes"]
 
-    Args:
-        folder: The run folder.
-        features: Features of the run's collection.
-        split: The split to predict.
+    def predict_split(features: Features, split: str) -> dict[str, np.ndarray]:
+        return ranker.predict(read_table(features, split, largest_nodes=largest_nodes))
 
-    Returns:
-        ``(C_file,)`` float64 per graph, lower = predicted faster.
-
-    Raises:
-        DataError: The run is not finished, or is not a ranker's.
-    """
-    settings = read_manifest(folder)["settings"]
-    return read_ranker(folder).predict(read_table(features, split, largest_nodes=settings["largest_nodes"]))
+    return predict_split
 
 
 def importance(booster: lightgbm.Booster, num_iteration: int) -> pd.DataFrame:

@@ -1,8 +1,8 @@
-"""Steps on the workers of a Dask cluster: an executor in the place of the local pool of notebooks."""
+"""Where the notebooks of steps run: threads of this machine, or the workers of a Dask cluster."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from fastslow.networks.config import TrainConfig
 from fastslow.steps import Step
 
 
-class StepPool(Executor):
+class ClusterPool(Executor):
     """Runs functions of a step on workers: a network on one with a GPU where there are any.
 
     A worker declares ``GPU=1``; one that declares none computes on its CPU, so that the precision of a
@@ -51,7 +51,26 @@ def _on_worker(function: Callable[[Step], Any], step: Step) -> Any:
 
 
 @contextlib.contextmanager
-def cluster_pool(address: str, jobs: int) -> Iterator[StepPool]:
-    """Give an executor of steps on a cluster; arguments and errors as for ``open_cluster``."""
-    with open_cluster(address, jobs) as cluster:
-        yield StepPool(cluster)
+def step_pool(jobs: int, cluster: str = "") -> Iterator[Executor]:
+    """Give an executor of steps; after Ctrl-C those that run are not waited for.
+
+    Args:
+        jobs: Number of steps that run in parallel; on SLURM, of jobs.
+        cluster: Dask cluster, as for :func:`fastslow.core.cluster.open_cluster`; empty for this machine.
+
+    Raises:
+        ConfigError: There is no such cluster, or Dask is not installed.
+    """
+    if cluster:
+        with open_cluster(cluster, jobs) as workers:
+            yield ClusterPool(workers)
+        return
+    pool = ThreadPoolExecutor(jobs)
+    wait_for_them = True
+    try:
+        yield pool
+    except KeyboardInterrupt:
+        wait_for_them = False
+        raise
+    finally:
+        pool.shutdown(wait=wait_for_them, cancel_futures=True)

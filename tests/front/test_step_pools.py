@@ -2,12 +2,17 @@
 
 import shutil
 
+import numpy as np
 import pytest
 
 from fastslow import cli
-from fastslow.cluster_steps import StepPool
+from fastslow.core.cluster_worker import ClusterError
+from fastslow.core.settings import PROJECT
 from fastslow.features.build import build_features
 from fastslow.features.config import FeatureConfig
+from fastslow.step_pools import ClusterPool
+from fastslow.steps import Step
+from fastslow.workflow import RunConfig, look, make_plan, run_steps
 from helpers.cluster_calls import scheduler  # noqa: F401 (fixture)
 from helpers.competition_files import write_data_root
 from helpers.workspace import SERIAL
@@ -21,12 +26,10 @@ def results(folder):
     return {p.relative_to(folder): p.read_bytes() for pattern in RESULTS for p in folder.rglob(pattern)}
 
 
-def test_a_run_on_workers_gives_the_files_of_one_machine(scheduler, home, monkeypatch, capsys):  # noqa: F811
+def test_a_run_on_workers_gives_the_files_of_one_machine(scheduler, home, capsys):  # noqa: F811
     before = results(home)
     for folder in REDONE:
         shutil.rmtree(home / folder)
-    monkeypatch.delenv("FASTSLOW_HOME")  # a worker has the sender's; here it would have the repository
-    monkeypatch.setenv("FASTSLOW_HOME", str(home))
     settings = ["preset=smoke", SERIAL, f"cluster={scheduler.scheduler_address}"]
     assert cli.main(["train", *settings]) == 0
     after = results(home)
@@ -39,13 +42,16 @@ def test_a_run_on_workers_gives_the_files_of_one_machine(scheduler, home, monkey
         assert (home / folder / "notebook.ipynb").is_file()
 
 
-def test_a_failed_notebook_is_reported_as_on_one_machine(scheduler, home, capsys):  # noqa: F811
-    path = next((home / "data/sample/npz_all/npz/tile/xla/train").glob("*.npz"))
-    path.write_bytes(b"broken")
-    assert cli.main(["features", "preset=smoke", f"cluster={scheduler.scheduler_address}"]) == 1
-    said = capsys.readouterr().err
-    assert f"error: features tile-xla: ClusterError: {path}: " in said
-    assert f"the notebook up to there: {home / 'features/smoke/tile-xla/failed.ipynb'}" in said
+def test_a_failed_notebook_is_reported_as_on_one_machine(scheduler, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
+    root = write_data_root(tmp_path / "data", "layout:xla:random", train=("a", "b"))
+    broken = next(root.rglob("a.npz"))
+    np.savez(broken, node_feat=np.zeros((2, 140)))
+    config = FeatureConfig(data_root=str(root), folder="features/mine", workers=1)
+    step = Step("features", PROJECT / "notebooks" / "10_features.ipynb", config)
+    with pytest.raises(ClusterError, match=f"features mine: ClusterError: {broken}: (?s:.*)") as error:
+        run_steps([step], 1, scheduler.scheduler_address)
+    assert f"the notebook up to there: {tmp_path / 'features/mine/failed.ipynb'}" in str(error.value)
 
 
 def test_features_are_the_same_file_by_file(scheduler, tmp_path):  # noqa: F811
@@ -74,10 +80,8 @@ class Recorded:
 
 @pytest.mark.parametrize("gpus", [0, 1])
 def test_networks_ask_for_a_gpu_where_workers_offer_one(gpus):
-    from fastslow.workflow import RunConfig, look, make_plan
-
     cluster = Recorded(gpus)
-    pool = StepPool(cluster)
+    pool = ClusterPool(cluster)
     sent = {step.name: pool.submit(look, step) for step in make_plan(RunConfig(seeds=1)).steps()}
     for name, options in cluster.sent.items():
         wanted = {"GPU": 1} if gpus and name.startswith("training-") else {}
