@@ -13,15 +13,6 @@ OUT    =
 RUN    =
 SIZE   = small
 
-VENV   := .venv
-PY     := $(VENV)/bin/python
-READY  := $(VENV)/.ready
-TESTED := $(VENV)/.ready-test
-COMPILER := $(VENV)/.ready-compiler
-FASTSLOW := $(PY) -m fastslow
-OPTIONS = data="$(DATA)" $(if $(PRESET),preset=$(PRESET)) $(if $(NAME),name="$(NAME)") \
-          $(if $(SEEDS),seeds=$(SEEDS)) $(if $(JOBS),jobs=$(JOBS)) $(if $(CLUSTER),cluster="$(CLUSTER)") $(SET)
-
 # a misspelt variable must not be ignored: make submit SEED=5
 KNOWN := PYTHON DATA PRESET NAME SEEDS JOBS CLUSTER SET SRC OUT RUN SIZE VENV PY READY TESTED COMPILER
 GIVEN := $(foreach v,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $v))),$v))
@@ -29,6 +20,20 @@ UNKNOWN := $(filter-out $(KNOWN),$(GIVEN))
 ifneq ($(strip $(UNKNOWN)),)
 $(error no such variable: $(UNKNOWN); known are $(KNOWN))
 endif
+
+# Values are data: Make must not expand them, and recipes read them from the environment, where no shell does
+as_typed = $(foreach v,$(1),$(eval override $v := $$(value $v))$(eval export $v))
+$(call as_typed,PYTHON DATA PRESET NAME SEEDS JOBS CLUSTER SET SRC OUT RUN SIZE)
+VENV   := .venv
+$(call as_typed,VENV)
+PY     := $(VENV)/bin/python
+READY  := $(VENV)/.ready
+TESTED := $(VENV)/.ready-test
+COMPILER := $(VENV)/.ready-compiler
+$(call as_typed,PY READY TESTED COMPILER)
+FASTSLOW = set -f; "$$PY" -m fastslow
+OPTIONS = "data=$$DATA" $${PRESET:+"preset=$$PRESET"} $${NAME:+"name=$$NAME"} \
+          $${SEEDS:+"seeds=$$SEEDS"} $${JOBS:+"jobs=$$JOBS"} $${CLUSTER:+"cluster=$$CLUSTER"} $$SET
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -49,10 +54,10 @@ submission features train ensemble: $(READY) ## The same up to that stage, nothi
 	@$(FASTSLOW) $@ $(OPTIONS)
 
 report: $(READY) ## Render the executed notebooks of a run to HTML with an index page (NAME=sample)
-	@$(FASTSLOW) report $(if $(NAME),name="$(NAME)") $(SET)
+	@$(FASTSLOW) report $${NAME:+"name=$$NAME"} $$SET
 
 figures: $(READY) ## Draw the README's figures from the sample run, after make submit
-	@$(FASTSLOW) figures $(SET)
+	@$(FASTSLOW) figures $$SET
 
 smoke: $(READY) ## The whole path with next to no training, in about a minute
 	@$(FASTSLOW) smoke $(OPTIONS)
@@ -65,7 +70,7 @@ ifeq ($(SRC),)
 	@echo "             SET='configs=200 generation=v4 name=mine'"
 	@exit 2
 else
-	@$(FASTSLOW) convert "$(SRC)" $(if $(OUT),data_root="$(OUT)") $(SET)
+	@$(FASTSLOW) convert "$$SRC" $${OUT:+"data_root=$$OUT"} $$SET
 endif
 
 rank: $(if $(SRC),$(READY)) ## Rank a program of yours with a trained run: SRC=program.npz, an HLO file, model.py:make
@@ -78,22 +83,22 @@ ifeq ($(SRC),)
 	@echo "             SET='configs=5000 collection=layout:nlp:random estimate=10'"
 	@exit 2
 else
-	@$(FASTSLOW) rank "$(SRC)" $(if $(RUN),run="$(RUN)") $(if $(OUT),data_root="$(OUT)") $(SET)
+	@$(FASTSLOW) rank "$$SRC" $${RUN:+"run=$$RUN"} $${OUT:+"data_root=$$OUT"} $$SET
 endif
 
 sample: $(COMPILER) ## The sample competition anew, with the TPU compiler: an hour or two (SIZE=large: days)
-	@$(FASTSLOW) sample size=$(SIZE) $(SET)
+	@$(FASTSLOW) sample "size=$$SIZE" $$SET
 
 data: $(READY) ## Download the real competition into data/raw (resumes where it stopped)
-	@$(FASTSLOW) data $(SET)
+	@$(FASTSLOW) data $$SET
 
 test: $(TESTED) ## Run the tests
-	@$(PY) -m pytest
+	@"$$PY" -m pytest
 
 lint: $(TESTED) ## Check style of code and notebooks, and that notebooks carry no outputs
-	@$(VENV)/bin/ruff check .
-	@$(VENV)/bin/ruff format --check .
-	@$(VENV)/bin/nbstripout --verify notebooks/*.ipynb
+	@"$$VENV/bin/ruff" check .
+	@"$$VENV/bin/ruff" format --check .
+	@"$$VENV/bin/nbstripout" --verify notebooks/*.ipynb
 
 clean: ## Remove features, runs and submissions made here or in FASTSLOW_HOME (keeps data and .venv)
 	@cd "$${FASTSLOW_HOME:-.}" && find features runs submissions -mindepth 1 ! -name README.md -delete 2>/dev/null || true
@@ -102,24 +107,24 @@ setup: $(READY) ## Only make the environment
 
 # uv is twice as fast as pip; it does not read pip's find-links by itself. Where it fails, pip does it.
 define install
-	@$(PY) -m pip install -q uv && \
-	 UV_FIND_LINKS="$${PIP_FIND_LINKS:-}" $(VENV)/bin/uv pip install -q --python $(VENV) --compile-bytecode $(1) || \
-	 $(PY) -m pip install -q $(1)
+	@"$$PY" -m pip install -q uv && \
+	 UV_FIND_LINKS="$${PIP_FIND_LINKS:-}" "$$VENV/bin/uv" pip install -q --python "$$VENV" --compile-bytecode $(1) || \
+	 "$$PY" -m pip install -q $(1)
 endef
 
 $(VENV)/bin/python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11, 4) and "Python 3.11.4 or newer is needed: make PYTHON=python3.12")'
-	@$(PYTHON) -m venv $(VENV)
+	@"$$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 11, 4) and "Python 3.11.4 or newer is needed: make PYTHON=python3.12")'
+	@"$$PYTHON" -m venv "$$VENV"
 
 $(READY): requirements.txt pyproject.toml | $(VENV)/bin/python
-	@echo "setting up $(VENV): about a minute with the CPU build of torch, more where pip finds only the CUDA build"
+	@echo "setting up $$VENV: about a minute with the CPU build of torch, more where pip finds only the CUDA build"
 	$(call install,-r requirements.txt -e .)
-	@touch $@
+	@touch "$@"
 
 $(TESTED): $(READY)
 	$(call install,-e .[test])
-	@touch $@
+	@touch "$@"
 
 $(COMPILER): $(READY)
 	$(call install,-e .[compiler])
-	@touch $@
+	@touch "$@"

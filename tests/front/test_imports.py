@@ -25,6 +25,7 @@ ALLOWED = {
     "networks": BASE | {"xla", "features", "kaggle", "evaluation", "networks"},
     "rankers": BASE | {"xla", "features", "kaggle", "evaluation", "rankers"},
     "programs": BASE | {"xla", "features", "programs"},
+    "placement": BASE | {"xla", "features", "programs", "placement"},
     "ranking": BASE
     | {"xla", "features", "kaggle", "evaluation", "networks", "rankers", "programs", "ranking"},
 }

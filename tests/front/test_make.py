@@ -62,8 +62,76 @@ def test_every_target_has_a_recipe(tmp_path, target):
 
 def test_a_dry_run_shows_the_command():
     done = make("-n", "submit", "DATA=kaggle", "SEEDS=2", "SET=gnn.layout.epochs=3")
-    wanted = '.venv/bin/python -m fastslow submit data="kaggle" seeds=2 gnn.layout.epochs=3'
-    assert re.sub(" +", " ", done.stdout.strip().splitlines()[-1]).strip() == wanted
+    assert '"$PY" -m fastslow submit "data=$DATA"' in done.stdout
+
+
+HOSTILE = (
+    "$(shell touch {mark})",
+    "$$(touch {mark})",
+    "`touch {mark}`",
+    "x; touch {mark}",
+    "x && touch {mark}",
+    "x | touch {mark}",
+    "x & touch {mark} &",
+    "x > {mark}",
+    "x >> {mark}",
+    "x\ntouch {mark}",
+    "x\n\ttouch {mark}",
+    '"; touch {mark}; "',
+    "'; touch {mark}; '",
+    "$(eval $(shell touch {mark}))",
+    "${shell touch {mark}}",
+    "$(file >{mark},x)",
+    "$(info $(shell touch {mark}))",
+    "$(call shell,touch {mark})",
+    "$(error x)",
+    "$(if x,$(shell touch {mark}))",
+    "$",
+    "$$",
+    "$X$(Y)${HOME}",
+    "#x",
+    "x # y",
+    "\\",
+    '"',
+    "'",
+    "*",
+    "~",
+    "%",
+    "$(wildcard /*)",
+    "-n",
+    "a:b=c",
+    "x) touch {mark} (",
+)
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+def test_a_value_is_never_run_and_arrives_as_typed(called, tmp_path, value):
+    mark = tmp_path / "mark"
+    typed = value.replace("{mark}", str(mark))
+    assert called("submit", f"DATA={typed}", f"NAME={typed}", f"JOBS={typed}") == [
+        *("-m", "fastslow", "submit"),
+        *(f"data={typed}", f"name={typed}", f"jobs={typed}"),
+    ]
+    assert called("submit", f"SET={typed}")[4:] == typed.split()
+    assert called("convert", f"SRC={typed}", f"OUT={typed}")[3:] == [typed, f"data_root={typed}"]
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("name", ["PYTHON", "VENV", "PY", "READY"])
+def test_a_place_is_never_run(tmp_path, name):
+    """What these name is used; a command in them is no part of a name."""
+    for file in ("requirements.txt", "pyproject.toml"):
+        shutil.copy(ROOT / file, tmp_path)
+    for value in ("$(shell touch {mark})", "x; touch {mark};", "`touch {mark}`", "$$(touch {mark})"):
+        typed = value.replace("{mark}", str(tmp_path / "mark"))
+        make(
+            "submit",
+            f"{name}={typed}",
+            *([] if name == "READY" else ["READY="]),
+            folder=tmp_path,
+            PATH="/bin",
+        )
+        assert not (tmp_path / "mark").exists(), value
 
 
 @pytest.mark.parametrize("target", ["submit", "submission", "features", "train", "ensemble", "smoke"])

@@ -22,6 +22,7 @@ key                    value                           read by
 ``.mean``              number                          table of results
 ``.per_graph``         object of numbers per graph     table of results: the range over graphs
 ``members``            object, optional                table of results: weight, folder, model of each
+``normalisation``      ``raw``, ``min_max``, ``rank``  ensemble applied to new programs: ``raw`` by default
 ``baselines``          object, optional                table of results: folder of each baseline
 =====================  ==============================  ====================================================
 
@@ -99,6 +100,7 @@ class _Manifest(Record):
     valid: _Valid
     members: Annotated[dict[str, _Member], Len(1)] = {}
     baselines: dict[str, _Baseline] = {}
+    normalisation: Literal["min_max", "rank", "raw"] = "raw"
 
 
 def run_artifact(

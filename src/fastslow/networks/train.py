@@ -40,6 +40,7 @@ from fastslow.networks.losses import Loss
 from fastslow.networks.model import RankingNetwork
 from fastslow.networks.prefetch import prefetch
 from fastslow.networks.sparse import move
+from fastslow.networks.stored_weights import read_checkpoint
 from fastslow.networks.validation import Validation, pool_scores
 
 PLOT = "training.png"
@@ -214,7 +215,7 @@ class Training:
 
     def load(self, path: Path, mark: str) -> bool:
         """Restore a checkpoint that carries the mark; return whether there is one."""
-        state = distributed.from_first(lambda: _read_checkpoint(path, mark))
+        state = distributed.from_first(lambda: read_checkpoint(path, mark, self))
         if state is None:
             return False
         self.epoch = state["epoch"]
@@ -287,12 +288,3 @@ def _write_run(folder: Path, training: Training, predictions: dict[str, dict[str
     dataset = training.dataset
     write_scalers(folder / SCALERS, node=dataset.node_scaler, config=dataset.config_scaler)
     write_predictions(folder, predictions)
-
-
-def _read_checkpoint(path: Path, mark: str) -> dict | None:
-    """Return a checkpoint that carries the mark, None where there is none."""
-    if not path.is_file():
-        return None
-    # to the CPU, where the validation keeps the best and the recent weights
-    state = torch.load(path, weights_only=True, map_location="cpu")
-    return state if state["mark"] == mark else None
