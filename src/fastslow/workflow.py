@@ -169,6 +169,8 @@ def _run_stage(steps: list[Step], pool: Executor, bar) -> None:
                 step, seconds = running.pop(future), future.result()
                 bar.update()
                 bar.write(f"  {step.name}: {seconds:.0f} s{_score_of(step)}", file=sys.stderr)
+                for warning in read_manifest(resolve(step.config.folder)).get("warnings", []):
+                    bar.write(f"  warning: {step.name}: {warning}", file=sys.stderr)
     finally:
         for future in running:
             future.cancel()

@@ -6,6 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fastslow.networks.architecture import CONVOLUTIONS, NODE_ATTENTIONS
 from fastslow.networks.chunked_prediction import predict_chunks
 from fastslow.networks.graph_batch import PreparedGraph
 from helpers.dense_reference import dense_predictions
@@ -19,13 +20,16 @@ networks = st.builds(
     st.integers(0, 3),
     st.booleans(),
     seed=st.integers(0, 99),
+    convolution=st.sampled_from(CONVOLUTIONS),
+    node_attention=st.sampled_from(NODE_ATTENTIONS),
 )
 graphs = st.builds(make_graph, structures(min_nodes=2, max_configs=9), st.integers(0, 99))
 
 
 def chunk_predictions(network, graph, chunks):
     """(C,) predictions in the order of the configurations."""
-    prepared = PreparedGraph(graph, *make_scalers(graph))
+    whole_graph = network.architecture.sees_whole_graph
+    prepared = PreparedGraph(graph, *make_scalers(graph), whole_graph=whole_graph)
     prediction = predict_chunks(network, partial(prepared.batch, num_layers=network.num_layers), chunks)
     return prediction[np.argsort(np.concatenate(chunks))]
 

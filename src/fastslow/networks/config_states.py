@@ -114,6 +114,8 @@ class Reach:
         config_index: ``(K,)`` configurable nodes, distinct.
         choices: Configurations of the K nodes; which groups there are and their numbers of options are used.
         num_layers: Number of message-passing layers, 0 or more.
+        whole_graph: Whether a layer lets each node see the whole graph: every distinct configuration is then
+            a state of every node from level 1 on.
     """
 
     def __init__(
@@ -123,6 +125,7 @@ class Reach:
         config_index: np.ndarray,
         choices: Choices,
         num_layers: int,
+        whole_graph: bool = False,
     ):
         ones, shape = np.ones(len(edge_index), np.int64), (num_nodes, num_nodes)
         self._operands = sparse.csr_matrix((ones, (edge_index[:, 0], edge_index[:, 1])), shape=shape)
@@ -136,8 +139,11 @@ class Reach:
         )
         self._sets = [GroupSets(members, choices.options)]
         for _ in range(num_layers):
-            members = sparse.csr_matrix(near @ members)
-            members.data[:] = 1
+            if whole_graph:
+                members = sparse.csr_matrix(np.ones(members.shape, np.int64))
+            else:
+                members = sparse.csr_matrix(near @ members)
+                members.data[:] = 1
             self._sets.append(GroupSets(members, choices.options))
 
     def states(self, values: np.ndarray) -> States:

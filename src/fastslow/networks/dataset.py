@@ -30,6 +30,7 @@ class GraphDataset:
         num_layers: Message-passing layers of the network.
         device: Device of the batches.
         pair_edges: Whether configurable nodes that share a tensor are joined by an edge.
+        whole_graph: Whether a layer of the network lets each node see the whole graph.
         scalers: Scalers of nodes and of configurations; by default those of the sources, pooled.
 
     Raises:
@@ -42,12 +43,14 @@ class GraphDataset:
         num_layers: int,
         device: torch.device,
         pair_edges: bool = True,
+        whole_graph: bool = False,
         scalers: tuple[Scaler, Scaler] | None = None,
     ):
         self.sources = {source.collection.slug: source for source in sources}
         self.num_layers = num_layers
         self.device = device
         self.pair_edges = pair_edges
+        self.whole_graph = whole_graph
         for other in sources[1:]:
             if other.config_columns != sources[0].config_columns:
                 problem = f"columns other than those of {sources[0].folder.name}"
@@ -65,7 +68,8 @@ class GraphDataset:
     def _prepare(self, split: str, name: str) -> PreparedGraph:
         slug, _, stem = name.partition("/")
         graph = self.sources[slug].graph(split, stem)
-        return PreparedGraph(graph, self.node_scaler, self.config_scaler, self.pair_edges)
+        scalers = self.node_scaler, self.config_scaler
+        return PreparedGraph(graph, *scalers, self.pair_edges, self.whole_graph)
 
     def num_configs(self, split: str, name: str) -> int:
         """Return the number of distinct configurations of a graph, without reading it."""
@@ -79,9 +83,9 @@ class GraphDataset:
             }
         return self._sizes[split][name]
 
-    def batch(self, split: str, name: str, configs: np.ndarray) -> Batch:
-        """Return some configurations of a graph as a batch on the device."""
-        return self.graph(split, name).batch(configs, self.num_layers).to(self.device)
+    def batch(self, split: str, name: str, configs: np.ndarray, edges: np.ndarray | None = None) -> Batch:
+        """Return some configurations of a graph, with all or some of its edges, as a batch on the device."""
+        return self.graph(split, name).batch(configs, self.num_layers, edges).to(self.device)
 
     def trainable(self) -> list[str]:
         """Return the train graphs to learn from, see :func:`fastslow.features.train_graphs.trainable`."""

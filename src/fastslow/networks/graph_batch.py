@@ -74,9 +74,17 @@ class PreparedGraph:
         node_scaler: Scaler of the expanded node features.
         config_scaler: Scaler of the configuration features.
         pair_edges: Whether messages pass along :func:`message_edges`, or else the graph's own edges only.
+        whole_graph: Whether a layer lets each node see the whole graph, not its neighbours alone.
     """
 
-    def __init__(self, graph: Graph, node_scaler: Scaler, config_scaler: Scaler, pair_edges: bool = True):
+    def __init__(
+        self,
+        graph: Graph,
+        node_scaler: Scaler,
+        config_scaler: Scaler,
+        pair_edges: bool = True,
+        whole_graph: bool = False,
+    ):
         self.graph = graph
         self.numeric = torch.from_numpy(node_scaler.transform(expand_node_features(graph.node_feat)))
         # of a tensor of seven dimensions or more, the axes beyond the sixth count as the sixth
@@ -85,6 +93,7 @@ class PreparedGraph:
         self.opcode = torch.from_numpy(graph.node_opcode.astype(np.int64))
         self.config_scaler = config_scaler
         self.edge_index = message_edges(graph) if pair_edges else graph.edge_index
+        self.whole_graph = whole_graph
         self._reach: dict[int, Reach] = {}  # by num_layers
         self._row = np.full(graph.num_nodes, -1)  # position in config_index of each node
         self._row[graph.config_index] = np.arange(len(graph.config_index))
@@ -93,33 +102,43 @@ class PreparedGraph:
         self._layouts = layouts.astype(np.int64)
         self._tiling = tiling_features(graph.tensor_sizes[:, :, None], layouts)
 
-    def states(self, configs: np.ndarray, num_layers: int) -> States:
-        """Return the states of the graph under some of its configurations."""
+    def states(self, configs: np.ndarray, num_layers: int, edges: np.ndarray | None = None) -> States:
+        """Return the states of the graph under some of its configurations, see :meth:`batch`."""
         graph = self.graph
-        if num_layers not in self._reach:
-            self._reach[num_layers] = Reach(
-                self.edge_index, graph.num_nodes, graph.config_index, graph.choices, num_layers
-            )
-        return self._reach[num_layers].states(np.asarray(graph.choices.values[configs]))
+        if edges is not None:
+            reach = self._make_reach(self.edge_index[edges], num_layers)
+        else:
+            if num_layers not in self._reach:
+                self._reach[num_layers] = self._make_reach(self.edge_index, num_layers)
+            reach = self._reach[num_layers]
+        return reach.states(np.asarray(graph.choices.values[configs]))
 
-    def batch(self, configs: np.ndarray, num_layers: int) -> Batch:
+    def _make_reach(self, edge_index: np.ndarray, num_layers: int) -> Reach:
+        graph = self.graph
+        program = graph.num_nodes, graph.config_index, graph.choices
+        return Reach(edge_index, *program, num_layers, self.whole_graph)
+
+    def batch(self, configs: np.ndarray, num_layers: int, edges: np.ndarray | None = None) -> Batch:
         """Return the graph under some of its configurations.
 
         Args:
             configs: ``(C,)`` positions of the configurations, in any order.
             num_layers: Message-passing layers of the network.
+            edges: ``(E',)`` bool, edges of ``edge_index`` that messages pass along; by default all. Dropping
+                some takes a new :class:`Reach`, and leaves no more states than before.
         """
         graph = self.graph
         # a tile kernel's graph does not depend on the configuration: one stands for all
         varying = configs if len(graph.config_index) else configs[:1]
-        states = self.states(varying, num_layers)
+        states = self.states(varying, num_layers, edges)
+        degrees = _degrees(self.edge_index if edges is None else self.edge_index[edges], graph.num_nodes)
         config_feat = self.config_scaler.transform(np.asarray(graph.config_feat[configs]))
         return Batch(
             self.numeric,
             self.node_layout,
             self.opcode,
             *self._state_features(states.levels[0], varying),
-            [_level_tensors(level, states.num_configs) for level in states.levels],
+            [_level_tensors(level, states.num_configs, degrees) for level in states.levels],
             SparseOperator(*states.levels[-1].pooling()),
             torch.from_numpy(config_feat),
         )
@@ -137,7 +156,13 @@ class PreparedGraph:
         return tuple(torch.from_numpy(array.reshape(len(level), -1)) for array in (values + 2, tiling))
 
 
-def _level_tensors(level: Level, num_configs: int) -> LevelTensors:
+def _degrees(edge_index: np.ndarray, num_nodes: int) -> Tensor:
+    """Return the number of operands and of users of each node, ``(N, 2)`` float32."""
+    columns = [np.bincount(column, minlength=num_nodes) for column in edge_index.T]
+    return torch.from_numpy(np.stack(columns, 1).astype(np.float32))
+
+
+def _level_tensors(level: Level, num_configs: int, degrees: Tensor) -> LevelTensors:
     num_nodes, weight = len(level.set_index), level.multiplicity / num_configs
     shape = (num_nodes, len(level))
     per_node = sparse.csr_matrix((weight, np.arange(len(level)), level.start), shape=shape)
@@ -150,4 +175,5 @@ def _level_tensors(level: Level, num_configs: int) -> LevelTensors:
         None if level.own is None else torch.from_numpy(level.own),
         None if level.operands is None else SparseOperator(level.operands),
         None if level.users is None else SparseOperator(level.users),
+        degrees,
     )

@@ -81,6 +81,26 @@ class SparseOperator:
         moved._factors = [tuple(side.to(device) for side in sides) for sides in self._factors]
         return moved
 
+    def entries(self) -> tuple[Tensor, Tensor]:
+        """Return row and column of each entry that is stored, by row; of an operator of a single factor."""
+        ((matrix, _),) = self._factors
+        rows = torch.arange(self.shape[0], device=matrix.offsets.device)
+        return rows.repeat_interleave(matrix.offsets.diff()), matrix.indices
+
+    def max(self, x: Tensor) -> Tensor:
+        """Return the maximum of the rows of ``x`` (columns, D) where an entry is stored; 0 where none is.
+
+        Values are not used. Of several factors each takes the maximum of the one before; float32, also under
+        autocast. The gradient reaches the row that is largest.
+        """
+        with torch.autocast(x.device.type, enabled=False):
+            x = x.float()
+            for matrix, _ in reversed(self._factors):
+                x = functional.embedding_bag(
+                    matrix.indices, x, matrix.offsets, mode="max", include_last_offset=True
+                )
+            return x
+
     def __matmul__(self, x: Tensor) -> Tensor:
         """Return ``matrix @ x`` in float32, also under autocast."""
         with torch.autocast(x.device.type, enabled=False):

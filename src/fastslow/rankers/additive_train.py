@@ -123,7 +123,12 @@ def _train(config: AdditiveRankerConfig, folder: Path) -> dict:
     fitted = fit(config, features, config.also(), folder.name)
     write_trees(folder, {"additive": fitted.history}, fitted.booster, fitted.best_iteration)
     predictions = {split: predict_split(fitted, features, split) for split in PREDICTED_SPLITS}
-    write_predictions(folder, predictions)
+    warnings = write_predictions(folder, predictions)
     valid = collection_score("layout", features.labels("valid"), predictions["valid"])
     rounds = fitted.best_iteration
-    return {"valid": {**valid, "weights": f"{rounds} rounds"}, "trees": rounds, "features": features.recipe}
+    return {
+        "valid": {**valid, "weights": f"{rounds} rounds"},
+        "trees": rounds,
+        "warnings": warnings,
+        "features": features.recipe,
+    }

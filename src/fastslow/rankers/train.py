@@ -88,12 +88,13 @@ def _train(config: RankerConfig, folder: Path) -> dict:
     stored = {split: fitted.predict_split(features, split, config.largest_nodes) for split in others}
     histories = {objective: each.history for objective, each in fits.items()}
     write_trees(folder, histories, fitted.booster, fitted.best_iteration)
-    write_predictions(folder, {VALID: predictions[best], **stored})
+    warnings = write_predictions(folder, {VALID: predictions[best], **stored})
     return {
         "valid": {**valid[best], "weights": f"{best}, {fitted.best_iteration} rounds"},
         "objectives": {objective: valid[objective]["mean"] for objective in fits},
         "objective": best,
         "features": features.recipe,
+        "warnings": warnings,
         "trees": fitted.best_iteration,  # LightGBM's file holds a constant tree where none is kept
     }
 
