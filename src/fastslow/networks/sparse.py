@@ -81,6 +81,16 @@ class SparseOperator:
         moved._factors = [tuple(side.to(device) for side in sides) for sides in self._factors]
         return moved
 
+    def factors(self) -> "list[SparseOperator]":
+        """Return an operator for each factor."""
+        made = []
+        for sides in self._factors:
+            made.append(object.__new__(SparseOperator))
+            forward, backward = sides
+            made[-1].shape = len(forward.offsets) - 1, len(backward.offsets) - 1
+            made[-1]._factors = [sides]
+        return made
+
     def entries(self) -> tuple[Tensor, Tensor]:
         """Return row and column of each entry that is stored, by row; of an operator of a single factor."""
         ((matrix, _),) = self._factors
