@@ -157,17 +157,28 @@ class Reach:
             and only if they agree on the choices of every group of a configurable node within l hops, in
             either edge direction.
         """
-        levels: list[Level] = []
-        for sets in self._sets:
-            level = Level(sets.classes(values), sets.index)
-            levels.append(self._link(level, levels[-1]) if levels else level)
+        first, *others = self.unlinked(values)
+        levels, every = [first], np.arange(self.num_nodes)
+        for level in others:
+            levels.append(self.link(level, levels[-1], every))
         return States(levels, self.num_nodes, len(values))
 
-    def _link(self, level: Level, below: Level) -> Level:
-        """Return the level with its links to the states of the level below."""
-        own = below.state(level.node_ids, level.config)
-        sides = (_aggregate(side, level, below) for side in (self._operands, self._users))
-        return Level(level.classes, level.set_index, own, *sides)
+    def unlinked(self, values: np.ndarray) -> list[Level]:
+        """Compute the levels of :meth:`states` without the links from one to the next."""
+        return [Level(sets.classes(values), sets.index) for sets in self._sets]
+
+    def link(self, level: Level, below: Level, nodes: np.ndarray) -> Level:
+        """Return some nodes of a level, with their links to the states of the level below.
+
+        Args:
+            level: The level.
+            below: The level below, with all of its nodes.
+            nodes: ``(n,)`` positions of the nodes; they become nodes 0 to n - 1 of the level returned.
+        """
+        part = Level(level.classes, level.set_index[nodes])
+        own = below.state(nodes[part.node_ids], part.config)
+        sides = (_aggregate(side[nodes], part, below) for side in (self._operands, self._users))
+        return Level(part.classes, part.set_index, own, *sides)
 
 
 def build_states(

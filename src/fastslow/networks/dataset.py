@@ -17,6 +17,7 @@ from fastslow.networks.chunked_prediction import predict_chunks
 from fastslow.networks.devices import autocast
 from fastslow.networks.graph_batch import Batch, PreparedGraph
 from fastslow.networks.model import RankingNetwork
+from fastslow.networks.out_of_memory import Shrinking
 
 
 class GraphDataset:
@@ -59,6 +60,7 @@ class GraphDataset:
         )
         self._cache = BoundedCache[PreparedGraph](step_memory() // 4, held_bytes)
         self._num_configs: dict[tuple[str, str], int] = {}
+        self._shrinking: dict[int, Shrinking] = {}  # by the size that predictions start with
 
     def graph(self, split: str, name: str) -> PreparedGraph:
         """Return a graph, scaled."""
@@ -80,6 +82,10 @@ class GraphDataset:
     def batch(self, split: str, name: str, configs: np.ndarray, edges: np.ndarray | None = None) -> Batch:
         """Return some configurations of a graph, with all or some of its edges, as a batch on the device."""
         return self.graph(split, name).batch(configs, self.num_layers, edges).to(self.device)
+
+    def shrinking(self, configs_together: int) -> Shrinking:
+        """Return the number of configurations that fit into memory so far, see :class:`Shrinking`."""
+        return self._shrinking.setdefault(configs_together, Shrinking(configs_together, "inference_configs"))
 
     def trainable(self) -> list[str]:
         """Return the train graphs to learn from, see :func:`fastslow.features.train_graphs.trainable`."""
@@ -104,7 +110,7 @@ def predict(
         split: ``train``, ``valid`` or ``test``.
         configs_together: Maximum number of configurations of a batch. A layout graph with more is predicted
             in chunks, in several passes, with the same result up to rounding; a tile kernel's graph is
-            embedded once anyway and never chunked.
+            embedded once anyway and never chunked. Where memory runs out, the number is halved.
         only: Positions in the competition file of the configurations to predict, per graph; by default all.
 
     Returns:
@@ -117,9 +123,17 @@ def predict(
         graph = dataset.graph(split, path).graph
         # how often a configuration occurs in the file must not weigh: each distinct one is computed once
         rows, position = np.unique(graph.config_row[only[name] if only else ...], return_inverse=True)
-        parts = math.ceil(len(rows) / configs_together) if len(graph.config_index) else 1
-        chunks = np.array_split(rows, parts)
-        with autocast(dataset.device):
-            prediction = predict_chunks(network, partial(dataset.batch, split, path), chunks)
+        work = partial(_predict_rows, network, dataset, split, path, rows)
+        prediction = dataset.shrinking(configs_together).run(work)
         predictions[name] = prediction.cpu().numpy().astype(np.float64)[position]
     return predictions
+
+
+def _predict_rows(
+    network: RankingNetwork, dataset: GraphDataset, split: str, path: str, rows: np.ndarray, together: int
+) -> torch.Tensor:
+    """Predict distinct configurations ``(n,)`` of a graph, at most ``together`` in a batch."""
+    parts = math.ceil(len(rows) / together) if len(dataset.graph(split, path).graph.config_index) else 1
+    with autocast(dataset.device):
+        chunks = np.array_split(rows, parts)
+        return predict_chunks(network, partial(dataset.batch, split, path), chunks)

@@ -108,14 +108,15 @@ class PreparedGraph:
 
     def states(self, configs: np.ndarray, num_layers: int, edges: np.ndarray | None = None) -> States:
         """Return the states of the graph under some of its configurations, see :meth:`batch`."""
-        graph = self.graph
-        if edges is not None:
-            reach = self._make_reach(self.edge_index[edges], num_layers)
-        else:
-            if num_layers not in self._reach:
-                self._reach[num_layers] = self._make_reach(self.edge_index, num_layers)
-            reach = self._reach[num_layers]
-        return reach.states(np.asarray(graph.choices.values[configs]))
+        every = edges is None
+        reach = self.reach(num_layers) if every else self._make_reach(self.edge_index[edges], num_layers)
+        return reach.states(np.asarray(self.graph.choices.values[configs]))
+
+    def reach(self, num_layers: int) -> Reach:
+        """Return the sets of groups that each node sees, found once."""
+        if num_layers not in self._reach:
+            self._reach[num_layers] = self._make_reach(self.edge_index, num_layers)
+        return self._reach[num_layers]
 
     def _make_reach(self, edge_index: np.ndarray, num_layers: int) -> Reach:
         graph = self.graph
@@ -135,20 +136,29 @@ class PreparedGraph:
         # a tile kernel's graph does not depend on the configuration: one stands for all
         varying = configs if len(graph.config_index) else configs[:1]
         states = self.states(varying, num_layers, edges)
-        degrees = _degrees(self.edge_index if edges is None else self.edge_index[edges], graph.num_nodes)
-        config_feat = self.config_scaler.transform(np.asarray(graph.config_feat[configs]))
+        degrees = self.degrees(edges)
         return Batch(
             self.numeric,
             self.node_layout,
             self.opcode,
-            *self._state_features(states.levels[0], varying),
-            [_level_tensors(level, states.num_configs, degrees) for level in states.levels],
+            *self.state_features(states.levels[0], varying),
+            [level_tensors(level, states.num_configs, degrees) for level in states.levels],
             SparseOperator(*states.levels[-1].pooling()),
-            torch.from_numpy(config_feat),
+            self.config_features(configs),
             self._configurable,
         )
 
-    def _state_features(self, level: Level, configs: np.ndarray) -> tuple[Tensor, Tensor]:
+    def config_features(self, configs: np.ndarray) -> Tensor:
+        """Return the scaled features ``(C, V)`` of configurations."""
+        return torch.from_numpy(self.config_scaler.transform(np.asarray(self.graph.config_feat[configs])))
+
+    def degrees(self, edges: np.ndarray | None = None) -> Tensor:
+        """Return the number of operands and of users of each node, ``(N, 2)`` float32."""
+        edge_index = self.edge_index if edges is None else self.edge_index[edges]
+        columns = [np.bincount(column, minlength=self.graph.num_nodes) for column in edge_index.T]
+        return torch.from_numpy(np.stack(columns, 1).astype(np.float32))
+
+    def state_features(self, level: Level, configs: np.ndarray) -> tuple[Tensor, Tensor]:
         """Return layouts shifted by 2, and tiling, of the configured tensors of each state of level 0."""
         values = np.full((len(level), len(ROLES), LAYOUT_WIDTH), NOT_CONFIGURABLE, np.int64)
         tiling = np.zeros((len(level), len(ROLES), TILING_FEATURES), np.float32)
@@ -161,13 +171,10 @@ class PreparedGraph:
         return tuple(torch.from_numpy(array.reshape(len(level), -1)) for array in (values + 2, tiling))
 
 
-def _degrees(edge_index: np.ndarray, num_nodes: int) -> Tensor:
-    """Return the number of operands and of users of each node, ``(N, 2)`` float32."""
-    columns = [np.bincount(column, minlength=num_nodes) for column in edge_index.T]
-    return torch.from_numpy(np.stack(columns, 1).astype(np.float32))
-
-
-def _level_tensors(level: Level, num_configs: int, degrees: Tensor) -> LevelTensors:
+def level_tensors(
+    level: Level, num_configs: int, degrees: Tensor, differentiable: bool = True
+) -> LevelTensors:
+    """Return a level, or some nodes of one, as tensors; its links where it has them."""
     num_nodes, weight = len(level.set_index), level.multiplicity / num_configs
     shape = (num_nodes, len(level))
     per_node = sparse.csr_matrix((weight, np.arange(len(level)), level.start), shape=shape)
@@ -176,9 +183,9 @@ def _level_tensors(level: Level, num_configs: int, degrees: Tensor) -> LevelTens
         num_configs,
         torch.from_numpy(level.node_ids),
         torch.from_numpy((weight / num_nodes).astype(np.float32)[:, None]),
-        SparseOperator(per_node),
+        SparseOperator(per_node, differentiable=differentiable),
         None if level.own is None else torch.from_numpy(level.own),
-        None if level.operands is None else SparseOperator(level.operands),
-        None if level.users is None else SparseOperator(level.users),
+        None if level.operands is None else SparseOperator(level.operands, differentiable=differentiable),
+        None if level.users is None else SparseOperator(level.users, differentiable=differentiable),
         degrees,
     )

@@ -110,6 +110,9 @@ class Head(nn.Module):
         """
         # where no configuration changes a node (tile) there is one for all
         pooled = self.readout(x, pooling, level, configurable).expand(len(config_feat), -1)
-        joined = torch.cat([pooled, config_feat], 1)  # float64 like the sums
+        return self.read_out(torch.cat([pooled, config_feat], 1), complete)  # float64 like the sums
+
+    def read_out(self, joined: Tensor, complete: Complete) -> Tensor:
+        """Return a prediction per configuration from its pooled nodes and its features, joined, float64."""
         both = torch.cat([joined, self.norm(joined, complete)], 1)
         return self.mlp(both).squeeze(1).float()
