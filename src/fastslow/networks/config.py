@@ -19,6 +19,7 @@ from fastslow.core.settings import (
 from fastslow.evaluation.predictions import run_artifact
 from fastslow.features.config import KindConfig
 from fastslow.features.store import Features
+from fastslow.networks.architecture import CONVOLUTIONS, HEADS, NODE_ATTENTIONS, SKIPS, Architecture
 from fastslow.networks.terms import ACROSS_GRAPHS, LOSSES, parse_terms
 
 ENTRY = "fastslow.networks.train:train"
@@ -102,6 +103,20 @@ class TrainConfig(KindConfig):
     """Layout only. Join configurable nodes that share a tensor by an edge, however many element-wise nodes
     are between them. Ranks a little better; a large graph has many more states with it and is slower."""
 
+    convolution: Literal[*CONVOLUTIONS] = "sage"
+    """Message passing of a block: GraphSAGE with ``mean``, ``sum`` (TpuGraphs' tile baseline) or maximum
+    (``sage``, ``sage_sum``, ``sage_max``); ``gcn`` (symmetric normalisation, TpuGraphs' layout baseline);
+    ``mlp_gcn`` and ``mlp_gcn_directed`` (its residual GCN); ``gat``. The winners on the real data took
+    ``sage``."""
+    node_attention: Literal[*NODE_ATTENTIONS] = "none"
+    """Attention over all nodes beside the convolution: ``linear`` (3rd and 10th place on the real data). Each
+    node then has a state per configuration: as slow and large as a dense network."""
+    skip: Literal[*SKIPS] = "previous"
+    """What a block adds to: the block below, or the ``first`` embedding (16th place on the real data)."""
+    edge_dropout: FractionBelowOne = 0.0
+    """Share of the edges that a training step leaves out, the same for all its configurations (the 5th place
+    dropped up to .15 on the real data)."""
+
     def check(self) -> None:
         """Check that the fields fit together."""
         super().check()
@@ -114,6 +129,9 @@ class TrainConfig(KindConfig):
             raise ConfigError(f"runs: {len(self.runs)} folders for {len(self.features)} features")
         compared = [t.name for t in parse_terms("loss", self.loss, LOSSES) if t.name in ACROSS_GRAPHS]
         several = f"2 or more, as the loss {', '.join(compared)} needs"
+        heads = f"a multiple of {HEADS}, the heads of gat"
+        fits = self.convolution != "gat" or self.hidden_channels % HEADS == 0
+        self.require(fits, "hidden_channels", heads)
         self.require(not compared or self.graphs_per_step > 1, "graphs_per_step", several)
 
     def identity(self) -> dict[str, Any]:
@@ -159,9 +177,17 @@ class TrainConfig(KindConfig):
             raise ConfigError(f"features: two of {self.features} are of the same collection")
         return sources
 
-    def attends_configs(self) -> bool:
-        """Return whether nodes compare the configurations of a step."""
-        return self.cross_config and self.kind == "layout"
+    def architecture(self) -> Architecture:
+        """Return the settings of the layers."""
+        return Architecture(
+            self.hidden_channels,
+            self.num_layers,
+            self.cross_config and self.kind == "layout",
+            self.dropout,
+            self.convolution,
+            self.node_attention,
+            self.skip,
+        )
 
     def joins_pairs(self) -> bool:
         """Return whether configurable nodes that share a tensor are joined by an edge."""

@@ -105,6 +105,9 @@ class Head(nn.Module):
         """
         # where no configuration changes a node (tile) there is one sum for all
         pooled = self.sum_nodes(x, pooling, level).expand(len(config_feat), -1)
-        joined = torch.cat([pooled, config_feat], 1)  # float64 like the sums
+        return self.read_out(torch.cat([pooled, config_feat], 1), complete)  # float64 like the sums
+
+    def read_out(self, joined: Tensor, complete: Complete) -> Tensor:
+        """Return a prediction per configuration from its sum and its features, ``(C, D + V)`` float64."""
         both = torch.cat([joined, self.norm(joined, complete)], 1)
         return self.mlp(both).squeeze(1).float()

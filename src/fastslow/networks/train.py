@@ -29,7 +29,7 @@ from fastslow.core.progress import progress
 from fastslow.evaluation.plots import plot_training
 from fastslow.evaluation.predictions import PREDICTED_SPLITS, PREDICTIONS, write_predictions
 from fastslow.evaluation.training_files import METRICS
-from fastslow.features.scaling import write_scalers
+from fastslow.features.scaling import Scaler, write_scalers
 from fastslow.features.store import SCALERS, Features
 from fastslow.networks.config import TrainConfig
 from fastslow.networks.dataset import GraphDataset, predict
@@ -49,15 +49,22 @@ WEIGHTS = "model.pt"
 OUTPUTS = (WEIGHTS, SCALERS, PREDICTIONS)
 
 
-def make_dataset(config: TrainConfig, sources: Sequence[Features] | None = None) -> GraphDataset:
-    """Return the graphs to train on.
+def make_dataset(
+    config: TrainConfig,
+    sources: Sequence[Features] | None = None,
+    scalers: tuple[Scaler, Scaler] | None = None,
+) -> GraphDataset:
+    """Return the graphs to train on, or to predict.
 
     Args:
         config: Settings.
         sources: Features to read; by default those that the settings name.
+        scalers: Scalers of nodes and of configurations; by default those of the sources, pooled.
     """
     sources = config.sources() if sources is None else sources
-    return GraphDataset(sources, config.num_layers, pick_device(config.device), config.joins_pairs())
+    whole_graph = config.architecture().sees_whole_graph
+    device = pick_device(config.device)
+    return GraphDataset(sources, config.num_layers, device, config.joins_pairs(), whole_graph, scalers)
 
 
 def make_network(config: TrainConfig, dataset: GraphDataset) -> RankingNetwork:
@@ -66,10 +73,7 @@ def make_network(config: TrainConfig, dataset: GraphDataset) -> RankingNetwork:
     return RankingNetwork(
         node_channels=len(dataset.node_scaler.kept),
         config_channels=len(dataset.config_scaler.kept),
-        hidden_channels=config.hidden_channels,
-        num_layers=config.num_layers,
-        cross_config=config.attends_configs(),
-        dropout=config.dropout,
+        architecture=config.architecture(),
     ).to(dataset.device)
 
 
@@ -117,7 +121,9 @@ class Training:
         torch.manual_seed(int(rng.integers(2**63)))  # for dropout
         self.network.train()
         names = rng.permutation(self.names)
-        examples = prefetch(self._example, [(name, self._draw(name, rng)) for name in names])
+        drops = self.config.edge_dropout > 0
+        drawn = [(name, self._draw(name, rng), int(rng.integers(2**63)) if drops else None) for name in names]
+        examples = prefetch(self._example, drawn)
         steps = math.ceil(len(names) / config.graphs_per_step)
         losses = []
         for position, group in enumerate(np.array_split(names, steps)):
@@ -150,17 +156,22 @@ class Training:
         total, size = self.dataset.num_configs(TRAIN, name), self.config.configs_per_step
         return rng.choice(total, size, replace=False) if size < total else np.arange(total)
 
-    def _example(self, drawn: tuple[str, np.ndarray]) -> tuple[Batch, torch.Tensor]:
-        """Return a batch and its runtimes on the device; those of all configurations are kept."""
-        name, configs = drawn
-        if len(configs) < self.dataset.num_configs(TRAIN, name):
-            return self._make_example(name, configs)
+    def _example(self, drawn: tuple[str, np.ndarray, int | None]) -> tuple[Batch, torch.Tensor]:
+        """Return a batch and its runtimes on the device; those of all configurations and edges are kept."""
+        name, configs, edge_seed = drawn
+        if edge_seed is not None or len(configs) < self.dataset.num_configs(TRAIN, name):
+            return self._make_example(name, configs, edge_seed)
         return self._whole.get(name, lambda: self._make_example(name, configs))
 
-    def _make_example(self, name: str, configs: np.ndarray) -> tuple[Batch, torch.Tensor]:
-        runtime = self.dataset.graph(TRAIN, name).graph.runtime[configs]
-        batch = self.dataset.batch(TRAIN, name, configs)
-        return batch, move(torch.from_numpy(runtime), self.dataset.device)
+    def _make_example(
+        self, name: str, configs: np.ndarray, edge_seed: int | None = None
+    ) -> tuple[Batch, torch.Tensor]:
+        graph, kept = self.dataset.graph(TRAIN, name), []
+        if edge_seed is not None:  # the same edges for all configurations
+            share = np.random.default_rng(edge_seed).random(len(graph.edge_index))
+            kept = [share >= self.config.edge_dropout]
+        batch = self.dataset.batch(TRAIN, name, configs, *kept)
+        return batch, move(torch.from_numpy(graph.graph.runtime[configs]), self.dataset.device)
 
     def _loss(self, examples: Sequence[tuple[Batch, torch.Tensor]]) -> torch.Tensor:
         """Return the mean loss of some graphs."""

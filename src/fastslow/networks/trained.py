@@ -10,10 +10,9 @@ from fastslow.evaluation.predictions import Predictor
 from fastslow.features.scaling import EXPANDED_NODE_FEATURES, read_scaler
 from fastslow.features.store import SCALERS, Features
 from fastslow.networks.config import TrainConfig
-from fastslow.networks.dataset import GraphDataset, predict
-from fastslow.networks.devices import pick_device
+from fastslow.networks.dataset import predict
 from fastslow.networks.stored_weights import load_weights
-from fastslow.networks.train import WEIGHTS, make_network
+from fastslow.networks.train import WEIGHTS, make_dataset, make_network
 
 _AGAIN = "Train this model again"
 
@@ -34,16 +33,13 @@ def read_network(folder: Path) -> Predictor:
         raise DataError(Path(folder) / MANIFEST, f"settings.{error}", _AGAIN) from None
     scaler_file = finished_file(folder, SCALERS, _AGAIN)
     scalers = read_scaler(scaler_file, "node", EXPANDED_NODE_FEATURES), read_scaler(scaler_file, "config")
-    device = pick_device(config.device)
-
-    def dataset(*sources: Features) -> GraphDataset:
-        return GraphDataset(sources, config.num_layers, device, config.joins_pairs(), scalers)
-
-    network = make_network(config, dataset())
+    network = make_network(config, make_dataset(config, [], scalers))
     load_weights(network, finished_file(folder, WEIGHTS, _AGAIN), _AGAIN)
 
     def predict_split(features: Features, split: str) -> dict[str, np.ndarray]:
         slug = features.collection.slug
-        return predict(network, dataset(features), slug, split, config.inference_configs)
+        return predict(
+            network, make_dataset(config, [features], scalers), slug, split, config.inference_configs
+        )
 
     return predict_split
