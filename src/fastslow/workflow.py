@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, wait
 from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
@@ -25,6 +25,7 @@ from fastslow.core.progress import progress
 from fastslow.core.settings import PROJECT, Config, NonNegative, resolve
 from fastslow.evaluation.results import format_table
 from fastslow.evaluation.training_files import METRICS
+from fastslow.job_plan import PlannedKernel, PlannedPool, machine_resources
 from fastslow.kaggle.client import SubmissionResult, submit, wait_for_score
 from fastslow.kaggle.credentials import credentials
 from fastslow.kaggle.ledger import read_record, update_record
@@ -62,7 +63,7 @@ class RunConfig(Config):
     seeds: NonNegative = 0
     """Seeds of each model; 0 for 3, and for 1 in the preset ``smoke``."""
     jobs: NonNegative = 0
-    """Number of notebooks that run in parallel; 0 for one per core."""
+    """Maximum number of notebooks that run in parallel; 0 for as many as memory, cores and GPUs allow."""
     set: list[str] = []
     """Settings of steps, each ``SECTION.NAME=VALUE`` or ``SECTION.KIND.NAME=VALUE``, such as
     ``gnn.layout.epochs=20``."""
@@ -90,6 +91,7 @@ def run_step(step: Step) -> float:
                 kernel_name="python3",
                 progress_bar=False,
                 start_timeout=START_SECONDS,
+                kernel_manager_class=PlannedKernel,
                 cwd=str(PROJECT),
                 extra_arguments=[option.format(parent=os.getpid()) for option in _KERNEL_OPTIONS],
             )
@@ -120,7 +122,7 @@ def run_steps(steps: list[Step], jobs: int) -> None:
 
     Args:
         steps: In the order of their stages.
-        jobs: Number of notebooks that run in parallel.
+        jobs: Maximum number of notebooks that run in parallel; 0: planned by what they need.
 
     Raises:
         StepError: A notebook failed; those running beside it are finished first.
@@ -149,9 +151,9 @@ def run_steps(steps: list[Step], jobs: int) -> None:
 
 
 @contextlib.contextmanager
-def _notebooks(jobs: int) -> Iterator[ThreadPoolExecutor]:
+def _notebooks(jobs: int) -> Iterator[PlannedPool]:
     """Give threads that each run a notebook; after Ctrl-C they are not waited for."""
-    pool = ThreadPoolExecutor(jobs)
+    pool = PlannedPool(machine_resources(), jobs)
     wait_for_them = True
     try:
         yield pool
@@ -162,7 +164,8 @@ def _notebooks(jobs: int) -> Iterator[ThreadPoolExecutor]:
         pool.shutdown(wait=wait_for_them, cancel_futures=True)
 
 
-def _run_stage(steps: list[Step], pool: ThreadPoolExecutor, bar) -> None:
+def _run_stage(steps: list[Step], pool: PlannedPool, bar) -> None:
+    pool.expect(len(steps))
     running = {pool.submit(run_step, step): step for step in steps}
     pause = LOG_SECONDS if bar.disable else PAUSE_SECONDS
     try:
@@ -253,8 +256,7 @@ def make_plan(config: RunConfig) -> Plan:
     if not name or Path(name).name != name or name.startswith("."):
         raise ConfigError(f"name: {name!r} is not a plain folder name")
     seeds = config.seeds or (1 if preset == "smoke" else 3)
-    jobs = config.jobs or os.cpu_count() or 1
-    return Plan(config.data, name, preset, seeds, parse_overrides(config.set), jobs)
+    return Plan(config.data, name, preset, seeds, parse_overrides(config.set), config.jobs)
 
 
 def run(config: RunConfig) -> None:
@@ -267,8 +269,6 @@ def run(config: RunConfig) -> None:
         KaggleError: The upload failed.
     """
     plan = make_plan(config)
-    threads = max(1, (os.cpu_count() or 1) // plan.jobs)
-    os.environ.setdefault("OMP_NUM_THREADS", str(threads))  # side by side, kernels must not fight for cores
     for folder in (f"features/{plan.name}", f"runs/{plan.name}", Path(plan.csv).parent):
         remove_abandoned(resolve(folder))
     last = STAGES.index("submission" if config.target == "submit" else config.target)
