@@ -22,14 +22,14 @@ from fastslow.core.artifacts import commit, read_manifest
 from fastslow.core.errors import ConfigError, FastslowError
 from fastslow.core.files import atomic_path, remove_abandoned, writer_lock
 from fastslow.core.progress import progress
-from fastslow.core.settings import PROJECT, Config, NonNegative, resolve
+from fastslow.core.settings import PROJECT, Config, Count, resolve
 from fastslow.evaluation.results import format_table
 from fastslow.evaluation.training_files import METRICS
 from fastslow.job_plan import PlannedKernel, PlannedPool, machine_resources
 from fastslow.kaggle.client import SubmissionResult, submit, wait_for_score
 from fastslow.kaggle.credentials import credentials
 from fastslow.kaggle.ledger import read_record, update_record
-from fastslow.kaggle.submission import check_submission
+from fastslow.kaggle.submission import check_ids, check_submission
 from fastslow.presets import PRESETS
 from fastslow.steps import DATA_ROOTS, STAGES, Plan, Step, parse_overrides
 
@@ -60,9 +60,9 @@ class RunConfig(Config):
     """Settings to start from; that of the data if empty (``kaggle`` for a folder)."""
     name: str = ""
     """Name of the run: its features, runs and submission are stored under it; that of the data if empty."""
-    seeds: NonNegative = 0
+    seeds: Count = 0
     """Seeds of each model; 0 for 3, and for 1 in the preset ``smoke``."""
-    jobs: NonNegative = 0
+    jobs: Count = 0
     """Maximum number of notebooks that run in parallel; 0 for as many as memory, cores and GPUs allow."""
     set: list[str] = []
     """Settings of steps, each ``SECTION.NAME=VALUE`` or ``SECTION.KIND.NAME=VALUE``, such as
@@ -236,7 +236,7 @@ def report(plan: Plan) -> None:
         DataError: The CSV is not as it must be.
     """
     csv = resolve(plan.csv)
-    record = read_record(csv)
+    record = read_record(csv, "table", "valid_mean", "test_mean")
     print(format_table(pd.DataFrame(record["table"])))
     test = f", test {record['test_mean']:.3f}" if record["test_mean"] is not None else ""
     print(f"\nensemble, mean of the five collections: valid {record['valid_mean']:.3f}{test}")
@@ -253,8 +253,8 @@ def make_plan(config: RunConfig) -> Plan:
     preset = config.preset or (config.data if known else "kaggle")
     folder = config.data if known else resolve(config.data).resolve().name
     name = config.name or (preset if preset == "smoke" else folder)
-    if not name or Path(name).name != name or name.startswith("."):
-        raise ConfigError(f"name: {name!r} is not a plain folder name")
+    if not name or Path(name).name != name or name.startswith(".") or len(name.encode()) > 100:
+        raise ConfigError(f"name: {name[:60]!r} is not a plain folder name of at most 100 bytes")
     seeds = config.seeds or (1 if preset == "smoke" else 3)
     return Plan(config.data, name, preset, seeds, parse_overrides(config.set), config.jobs)
 
@@ -271,6 +271,8 @@ def run(config: RunConfig) -> None:
     plan = make_plan(config)
     for folder in (f"features/{plan.name}", f"runs/{plan.name}", Path(plan.csv).parent):
         remove_abandoned(resolve(folder))
+    if config.target in ("submission", "submit"):
+        check_ids(resolve(plan.data_root))  # hours of training must not end at a broken CSV
     last = STAGES.index("submission" if config.target == "submit" else config.target)
     run_steps([step for step in plan.steps() if STAGES.index(step.stage) <= last], plan.jobs)
     if STAGES[last] == "submission":

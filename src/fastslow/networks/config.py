@@ -20,7 +20,7 @@ from fastslow.evaluation.predictions import run_artifact
 from fastslow.features.config import KindConfig
 from fastslow.features.store import Features
 from fastslow.networks.architecture import CONVOLUTIONS, HEADS, NODE_ATTENTIONS, SKIPS, Architecture
-from fastslow.networks.terms import ACROSS_GRAPHS, LOSSES, parse_terms
+from fastslow.networks.terms import ACROSS_GRAPHS, LOSSES, parse_readout, parse_terms
 
 ENTRY = "fastslow.networks.train:train"
 
@@ -113,6 +113,10 @@ class TrainConfig(KindConfig):
     node then has a state per configuration: as slow and large as a dense network."""
     skip: Literal[*SKIPS] = "previous"
     """What a block adds to: the block below, or the ``first`` embedding (16th place on the real data)."""
+    readout: str = "sum"
+    """Poolings of the nodes, joined, ``POOL[@configurable]+...``: ``sum``, ``mean``, ``max`` (``mean+max``:
+    16th place on the real data), ``attention`` (6th); over all nodes or the configurable ones (TpuGraphs'
+    layout baseline: ``mean+sum+sum@configurable``)."""
     edge_dropout: FractionBelowOne = 0.0
     """Share of the edges that a training step leaves out, the same for all its configurations (the 5th place
     dropped up to .15 on the real data)."""
@@ -129,6 +133,9 @@ class TrainConfig(KindConfig):
             raise ConfigError(f"runs: {len(self.runs)} folders for {len(self.features)} features")
         compared = [t.name for t in parse_terms("loss", self.loss, LOSSES) if t.name in ACROSS_GRAPHS]
         several = f"2 or more, as the loss {', '.join(compared)} needs"
+        chosen = any(part.configurable for part in parse_readout(self.readout))
+        layout = "for tile, whose kernels have no configurable nodes"
+        self.require(self.kind == "layout" or not chosen, "readout", layout)
         heads = f"a multiple of {HEADS}, the heads of gat"
         fits = self.convolution != "gat" or self.hidden_channels % HEADS == 0
         self.require(fits, "hidden_channels", heads)
@@ -187,6 +194,7 @@ class TrainConfig(KindConfig):
             self.convolution,
             self.node_attention,
             self.skip,
+            self.readout,
         )
 
     def joins_pairs(self) -> bool:
