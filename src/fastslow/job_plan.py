@@ -79,8 +79,10 @@ def step_need(step: Step) -> Need:
     if isinstance(config, FeatureConfig):
         return Need(_BASE * (1 + (config.workers or 2)))
     if isinstance(config, TrainConfig):
-        gpu = config.device in ("auto", "cuda")  # one that is named by number is not chosen here
-        return Need(_network_bytes(config) + (_GPU_BASE if gpu and _gpus() else _BASE), gpu)
+        # GPUs that are named by number, or several for one network, are not chosen here
+        gpu = config.device in ("auto", "cuda") and config.processes == 1
+        base = _GPU_BASE if gpu and _gpus() else _BASE
+        return Need(config.processes * base + _network_bytes(config), gpu)
     if isinstance(config, BoostingConfig):
         return Need(_BASE + _ranker_bytes(config))
     return Need(_BASE)

@@ -1,12 +1,10 @@
 """Run the notebooks from npz files to a submission, skipping what is up to date."""
 
-import contextlib
 import json
 import os
 import sys
 import time
-from collections.abc import Iterator
-from concurrent.futures import FIRST_COMPLETED, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, wait
 from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
@@ -25,12 +23,13 @@ from fastslow.core.progress import progress
 from fastslow.core.settings import PROJECT, Config, Count, resolve
 from fastslow.evaluation.results import format_table
 from fastslow.evaluation.training_files import METRICS
-from fastslow.job_plan import PlannedKernel, PlannedPool, machine_resources
+from fastslow.job_plan import PlannedKernel, PlannedPool
 from fastslow.kaggle.client import SubmissionResult, submit, wait_for_score
 from fastslow.kaggle.credentials import credentials
 from fastslow.kaggle.ledger import read_record, update_record
 from fastslow.kaggle.submission import check_ids, check_submission
 from fastslow.presets import PRESETS
+from fastslow.step_pools import step_pool
 from fastslow.steps import DATA_ROOTS, STAGES, Plan, Step, parse_overrides
 
 NOTEBOOK = "notebook.ipynb"
@@ -64,6 +63,9 @@ class RunConfig(Config):
     """Seeds of each model; 0 for 3, and for 1 in the preset ``smoke``."""
     jobs: Count = 0
     """Maximum number of notebooks that run in parallel; 0 for as many as memory, cores and GPUs allow."""
+    cluster: str = ""
+    """Dask cluster whose workers run the notebooks: its scheduler (``tcp://host:8786``), or ``slurm`` for up
+    to ``jobs`` SLURM jobs as dask-jobqueue is configured; empty for this machine."""
     set: list[str] = []
     """Settings of steps, each ``SECTION.NAME=VALUE`` or ``SECTION.KIND.NAME=VALUE``, such as
     ``gnn.layout.epochs=20``."""
@@ -117,55 +119,47 @@ def _reason(error: Exception) -> str:
     return f"{name}: {text or 'it gives no reason; where memory ran out, run fewer notebooks (JOBS=1)'}"
 
 
-def run_steps(steps: list[Step], jobs: int) -> None:
+def look(step: Step) -> tuple[bool, list[str]]:
+    """Return whether a step is up to date, and what has changed since it was made."""
+    artifact = step.config.artifact()
+    current = artifact.is_current() and (artifact.folder / NOTEBOOK).is_file()
+    return current, [] if current else artifact.changes()
+
+
+def run_steps(steps: list[Step], jobs: int, cluster: str = "") -> None:
     """Run the steps stage by stage, those of a stage in parallel, and skip what is up to date.
 
     Args:
         steps: In the order of their stages.
         jobs: Maximum number of notebooks that run in parallel; 0: planned by what they need.
+        cluster: Dask cluster that runs them, see :class:`RunConfig`; empty for this machine.
 
     Raises:
         StepError: A notebook failed; those running beside it are finished first.
+        ClusterError: A worker cannot run them, or was lost again and again.
         DataError: The data are missing or broken.
     """
     quiet = not sys.stderr.isatty()
-    with progress(total=len(steps), unit="step", disable=quiet) as bar, _notebooks(jobs) as pool:
+    with progress(total=len(steps), unit="step", disable=quiet) as bar, step_pool(jobs, cluster) as pool:
         for stage in STAGES:
             wanted = [step for step in steps if step.stage == stage]
             # asked once a step: for features it reads the directory of every data file
-            artifacts = [(step, step.config.artifact()) for step in wanted]
-            outdated = [
-                (step, artifact)
-                for step, artifact in artifacts
-                if not (artifact.is_current() and (artifact.folder / NOTEBOOK).is_file())
-            ]
+            looked = [*zip(wanted, pool.map(look, wanted), strict=True)]
+            outdated = [(step, changes) for step, (current, changes) in looked if not current]
             current = len(wanted) - len(outdated)
             bar.set_description(stage)
             bar.update(current)
             say = f"{stage}: {current} of {len(wanted)} up to date" if current else stage
             bar.write(say, file=sys.stderr)
-            for step, artifact in outdated:
-                for change in artifact.changes():
+            for step, changes in outdated:
+                for change in changes:
                     bar.write(f"  {step.name}: {change}", file=sys.stderr)
             _run_stage([step for step, _ in outdated], pool, bar)
 
 
-@contextlib.contextmanager
-def _notebooks(jobs: int) -> Iterator[PlannedPool]:
-    """Give threads that each run a notebook; after Ctrl-C they are not waited for."""
-    pool = PlannedPool(machine_resources(), jobs)
-    wait_for_them = True
-    try:
-        yield pool
-    except KeyboardInterrupt:
-        wait_for_them = False
-        raise
-    finally:
-        pool.shutdown(wait=wait_for_them, cancel_futures=True)
-
-
-def _run_stage(steps: list[Step], pool: PlannedPool, bar) -> None:
-    pool.expect(len(steps))
+def _run_stage(steps: list[Step], pool: Executor, bar) -> None:
+    if isinstance(pool, PlannedPool):
+        pool.expect(len(steps))
     running = {pool.submit(run_step, step): step for step in steps}
     pause = LOG_SECONDS if bar.disable else PAUSE_SECONDS
     try:
@@ -274,7 +268,7 @@ def run(config: RunConfig) -> None:
     if config.target in ("submission", "submit"):
         check_ids(resolve(plan.data_root))  # hours of training must not end at a broken CSV
     last = STAGES.index("submission" if config.target == "submit" else config.target)
-    run_steps([step for step in plan.steps() if STAGES.index(step.stage) <= last], plan.jobs)
+    run_steps([step for step in plan.steps() if STAGES.index(step.stage) <= last], plan.jobs, config.cluster)
     if STAGES[last] == "submission":
         report(plan)
     if config.target == "submit":
