@@ -40,7 +40,7 @@ OPTIONS = "data=$$DATA" $${PRESET:+"preset=$$PRESET"} $${NAME:+"name=$$NAME"} \
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: help submit submission features train ensemble smoke report figures convert rank tune sample data test lint clean setup
+.PHONY: help submit submission features train ensemble smoke report figures convert rank tune sample data test guard lint clean setup
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z ]+:.*## / {n = split($$1, names, " "); \
@@ -112,6 +112,9 @@ data: $(READY) ## Download the real competition into data/raw (resumes where it 
 
 test: $(TESTED) ## Run the tests
 	@"$$PY" -m pytest
+
+guard: $(READY) ## A recorded small run: scores and speed must be as before (SET=--record: record anew)
+	@set -f; "$$PY" benchmarks/guard.py $$SET
 
 lint: $(TESTED) ## Check style of code and notebooks, and that notebooks carry no outputs
 	@"$$VENV/bin/ruff" check .

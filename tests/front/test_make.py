@@ -153,6 +153,8 @@ def test_the_other_targets(called):
     assert called("report", "NAME=my run") == ["-m", "fastslow", "report", "name=my run"]
     assert called("figures") == ["-m", "fastslow", "figures"]
     assert called("test") == ["-m", "pytest"]
+    assert called("guard") == ["benchmarks/guard.py"]
+    assert called("guard", "SET=--record") == ["benchmarks/guard.py", "--record"]
 
 
 @pytest.mark.parametrize("target", ["submit", "help"])
