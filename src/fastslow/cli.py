@@ -67,6 +67,18 @@ COMMANDS = {
         "fastslow.rank_command:rank_program",
         first="source",
     ),
+    "tune": Command(
+        "Search for a program's fastest configuration with few compiles or measurements",
+        "fastslow.tuning.config:TuneConfig",
+        "fastslow.tune_command:tune_program",
+        first="source",
+    ),
+    "fleet": Command(
+        "Tune many programs with one budget, spent where it saves most",
+        "fastslow.tuning.fleet_config:FleetConfig",
+        "fastslow.tune_command:tune_fleet",
+        first="fleet",
+    ),
     "place": Command(
         "Place, schedule or fuse a program on several devices with GO and compare it with other methods",
         "fastslow.placement.config:PlaceConfig",
@@ -107,7 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         config = _load(command.config).from_texts(options.settings, command.fixed, command.first)
         _load(command.run)(config)
     except FastslowError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {_load('fastslow.kaggle.credentials:scrub')(str(error))}", file=sys.stderr)
         return 1
     except OSError as error:
         print(f"error: {describe_storage(error)}", file=sys.stderr)

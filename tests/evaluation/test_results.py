@@ -22,6 +22,7 @@ from fastslow.features.store import Features
 from fastslow.kaggle.solution import read_solution, score_submission
 from fastslow.kaggle.submission import check_submission
 from helpers.competition_files import write_data_root
+from helpers.runs import overwrite_predictions
 
 MODELS = ("gnn", "ranker")
 RULES = ["best single feature", "ridge on config features"]
@@ -249,7 +250,7 @@ def test_scores_that_do_not_fit_are_refused_by_name(config, tmp_path):
     folder = tmp_path / "made" / "ensemble-layout-nlp-random"
     scores = read_predictions(folder)
     scores["test"]["u"][0] = np.inf
-    write_predictions(folder, scores)
+    overwrite_predictions(folder, scores)
     with pytest.raises(DataError, match=f"^{folder}.*test graph u has a prediction that is not finite"):
         make_submission(config)
     assert not csv_of(tmp_path).exists()

@@ -4,6 +4,7 @@ import ast
 import re
 import shlex
 import shutil
+import sys
 
 import nbformat
 import papermill
@@ -43,6 +44,8 @@ def test_every_step_has_its_notebook():
         "40_submission",
         "50_convert",
         "52_rank",
+        "54_tune",
+        "55_fleet",
         "60_train_placer",
         "61_place",
     }
@@ -148,6 +151,7 @@ def own_home(finished, tmp_path_factory):
     """One copy of the finished home for all notebooks, which write folders of their own, ``alone``."""
     home = shutil.copytree(finished[0], tmp_path_factory.mktemp("notebooks") / "home")
     (home / "small.pb").write_bytes(small_module(3).SerializeToString())
+    (home / "fleet.csv").write_text("program,weight\nsmall.pb,2\nsmall.pb,1\n")
     with pytest.MonkeyPatch.context() as patch:
         for name, value in environment(home).items():
             patch.setenv(name, value)
@@ -156,6 +160,7 @@ def own_home(finished, tmp_path_factory):
 
 XLA, TILE = "features/alone/layout-xla-random", "features/alone/tile-xla"
 SMOKE = {**PRESETS["smoke"]["gnn"], "device": "cpu"}
+MEASURE = {"evaluator": "command", "command": f"{shlex.quote(sys.executable)} -c 'print(1)'"}
 CHAIN = {  # each needs what those before it made
     "00_data": {},
     "10_features": {"folder": XLA, "hops": 1},
@@ -208,6 +213,8 @@ CHAIN = {  # each needs what those before it made
     },
     "50_convert": {"source": "{home}/small.pb", "configs": 8},
     "52_rank": {"source": "{home}/small.pb", "configs": 30, "run": "runs/smoke"},
+    "54_tune": {"source": "{home}/small.pb", "evaluations": 9, "run": "runs/smoke", **MEASURE},
+    "55_fleet": {"fleet": "{home}/fleet.csv", "evaluations": 9, "run": "none", **MEASURE},
     "60_train_placer": {
         "programs": ["inception_b32"],
         "held_out": "amoebanet",
@@ -241,6 +248,8 @@ MADE = {
         f"runs/alone/inception_b32-placement-4/{f}" for f in ("comparison.csv", "decision.json", "memory.png")
     ],
     "40_submission": [f"submissions/alone.{suffix}" for suffix in ("csv", "json", "png")],
+    "54_tune": [f"data/converted/tuned/small/{f}" for f in ("best.json", "best.hlo.pb", "study.journal")],
+    "55_fleet": [f"data/converted/fleets/fleet/{f}" for f in ("programs.csv", "best.json")],
     "52_rank": [f"data/converted/rankings/small/{f}" for f in ("ranking.csv", "effects.csv", "ends.csv")],
 }
 

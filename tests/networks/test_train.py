@@ -18,6 +18,7 @@ from fastslow.core.settings import PROJECT
 from fastslow.evaluation.predictions import check_predictions, read_predictions
 from fastslow.features.build import FeatureConfig, build_features
 from fastslow.features.store import Features
+from fastslow.networks.architecture import CONVOLUTIONS
 from fastslow.networks.config import TrainConfig
 from fastslow.networks.dataset import predict
 from fastslow.networks.losses import cross_graph_hinge
@@ -526,7 +527,7 @@ def test_prediction_uses_no_dropout_and_training_does(settings):
     assert all(np.array_equal(one[name], other[name]) for name in one)
     training.run_epoch()
     assert training.network.training
-    example = training._example((training.names[0], np.arange(24)))
+    example = training._example((training.names[0], np.arange(24), None))
     assert training._loss([example]) != training._loss([example])
 
 
@@ -551,6 +552,36 @@ def test_a_step_draws_other_configurations_or_takes_all(
     assert batches == 2 or len({tuple(configs) for configs in made}) == 4
 
 
+def test_a_step_drops_other_edges_each_time_and_the_same_ones_again_with_the_same_seed(settings, monkeypatch):
+    """Also where it takes all configurations: its batch is not the one of the whole graph."""
+    kept = []
+    for _ in range(2):
+        training = make_training(settings.replace(edge_dropout=0.5, configs_per_step=24))
+        batch = training.dataset.batch
+        monkeypatch.setattr(
+            training.dataset, "batch", lambda *args, batch=batch: kept.append(args[3]) or batch(*args)
+        )
+        training.run_epoch()
+        training.run_epoch()
+    assert len(kept) == 8
+    assert all(np.array_equal(one, other) for one, other in zip(kept[:4], kept[4:], strict=True))
+    assert len({edges.tobytes() for edges in kept}) == 4
+    assert 0.3 < np.concatenate(kept).mean() < 0.7
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"convolution": name, "skip": "first"} for name in CONVOLUTIONS] + [{"node_attention": "linear"}],
+    ids=str,
+)
+def test_every_architecture_learns_and_predicts(settings, changes):
+    training = make_training(settings.replace(**changes, epochs=12, dropout=0.0))
+    losses = [training.run_epoch() for _ in range(12)]
+    assert min(losses[-2:]) < losses[0]
+    (scores,) = predict(training.network, training.dataset, LAYOUT.slug, "valid", 7).values()
+    assert np.isfinite(scores).all() and len(np.unique(scores)) > 1
+
+
 @pytest.mark.parametrize("graphs_per_step, steps", [(1, 2), (2, 1), (9, 1)])
 def test_graphs_of_a_step_share_it(settings, monkeypatch, graphs_per_step, steps):
     training = make_training(settings.replace(graphs_per_step=graphs_per_step))
@@ -567,7 +598,7 @@ def test_the_gradient_of_a_step_is_the_mean_over_its_graphs(settings, monkeypatc
     )
     training = make_training(config)
     parameters = list(training.network.parameters())
-    examples = [training._example((name, np.arange(24))) for name in training.names]
+    examples = [training._example((name, np.arange(24), None)) for name in training.names]
     if text == "cross_graph_hinge":
         predictions = [training.network(batch) for batch, _ in examples]
         losses = [cross_graph_hinge(predictions, [runtime for _, runtime in examples])] * 2
@@ -692,7 +723,7 @@ def test_a_checkpoint_of_another_precision_is_not_continued(settings, tmp_path, 
 def test_the_host_never_waits_for_the_gpu_within_a_step(settings, precision):
     training = make_training(settings.replace(device="cuda"))
     training.run_epoch()
-    examples = [training._example((name, np.arange(16))) for name in training.names]
+    examples = [training._example((name, np.arange(16), None)) for name in training.names]
     torch.cuda.set_sync_debug_mode("error")
     try:
         losses = training._step(examples, len(examples), 1e-3)

@@ -11,13 +11,23 @@ from importlib.metadata import version
 from pathlib import Path
 
 from fastslow.core.errors import DataError
-from fastslow.core.files import digest, file_digest, read_json, remove_abandoned, write_json, writer_lock
+from fastslow.core.files import digest, file_digest, remove_abandoned, write_json, writer_lock
+from fastslow.core.input_files import check_regular
+from fastslow.core.records import Record, read_record
 from fastslow.core.source import source_digests
 from fastslow.core.storage_errors import StorageError, explain_storage
 
 MANIFEST = "manifest.json"
 LARGE_BYTES = 16 << 20
 """A file from this size on is not read again where size and time of change are those recorded."""
+
+
+class _Manifest(Record):
+    """Keys that every manifest has."""
+
+    fingerprint: str
+    settings: dict
+    inputs: dict
 
 
 def commit() -> str:
@@ -34,16 +44,33 @@ def read_manifest(folder: Path) -> dict:
     """Read the manifest of a finished artifact.
 
     Raises:
-        DataError: The folder is missing or was never finished, or its manifest is no JSON object.
+        DataError: The folder is missing or was never finished, or its manifest lacks a key.
     """
     path = Path(folder) / MANIFEST
     if not path.is_file():
         raise DataError(folder, "not finished (it has no manifest.json)", "Run the step that makes it again")
-    manifest = read_json(path)
-    if not isinstance(manifest, dict):
-        problem = f"a JSON object is wanted, not {type(manifest).__name__}"
-        raise DataError(path, problem, "Delete it and run the step that makes it again")
-    return manifest
+    return read_record(path, _Manifest, "Delete it and run the step that makes it again")
+
+
+def finished_file(folder: Path, name: str, remedy: str) -> Path:
+    """Return a file of a finished folder, once it is as its step wrote it.
+
+    Weights and trees are read by libraries that trust them; an edited ``model.txt`` ends LightGBM.
+
+    Args:
+        folder: The folder.
+        name: One of the files that its manifest lists.
+        remedy: What to do where it is not, for the message.
+
+    Raises:
+        DataError: The folder is not finished, or the file is lost, not listed, or was changed.
+    """
+    path, outputs = Path(folder) / name, read_manifest(folder).get("outputs")
+    facts = outputs.get(name) if isinstance(outputs, dict) else None
+    check_regular(path)
+    if problem := _compare(path, facts or {}):
+        raise DataError(path, problem, remedy)
+    return path
 
 
 @dataclass(frozen=True)

@@ -253,10 +253,10 @@ def build_ensemble(config: EnsembleConfig) -> dict:
     with artifact.building() as needed:
         if needed:
             predictions, facts = _ensemble(config, *inputs)
-            write_predictions(artifact.folder, predictions)
+            warnings = write_predictions(artifact.folder, predictions)
             baselines = write_baselines(inputs.features, f"{config.folder}/baselines")
             rules = [resolve(own["folder"]) / name for own in baselines.values() for name in RUN_FILES]
-            artifact.finish((PREDICTIONS, *rules), **facts, baselines=baselines)
+            artifact.finish((PREDICTIONS, *rules), **facts, baselines=baselines, warnings=warnings)
     return read_manifest(artifact.folder)
 
 

@@ -5,7 +5,8 @@ A run folder needs two files.
 ``predictions.npz``: one array per graph, named ``valid/<graph>`` or ``test/<graph>`` (the graph's file name
 without ``.npz``), ``(C,)`` float64, one value per configuration in the order of the competition file, lower =
 predicted faster. Every graph of both splits must be there, and every value finite. Only the order within a
-graph counts in a submission; an ensemble also uses the relative distances.
+graph counts in a submission; an ensemble also uses the relative distances. Configurations of equal prediction
+are ranked in the order of the competition file.
 
 ``manifest.json``, written last, with at least these keys:
 
@@ -22,6 +23,7 @@ key                    value                           read by
 ``.mean``              number                          table of results
 ``.per_graph``         object of numbers per graph     table of results: the range over graphs
 ``members``            object, optional                table of results: weight, folder, model of each
+``normalisation``      ``raw``, ``min_max``, ``rank``  ensemble applied to new programs: ``raw`` by default
 ``baselines``          object, optional                table of results: folder of each baseline
 =====================  ==============================  ====================================================
 
@@ -99,6 +101,7 @@ class _Manifest(Record):
     valid: _Valid
     members: Annotated[dict[str, _Member], Len(1)] = {}
     baselines: dict[str, _Baseline] = {}
+    normalisation: Literal["min_max", "rank", "raw"] = "raw"
 
 
 def run_artifact(
@@ -147,11 +150,12 @@ def write_run(
     settings["collection"] = features.collection.name
     artifact = Artifact(path, settings, {"features": features.fingerprint, "data": features.data})
     with artifact.building():
-        write_predictions(path, complete)
+        warnings = write_predictions(path, complete)
         # of the values too: nothing else shows that the model changed
         values = file_digest(path / PREDICTIONS)
         valid = collection_score(features.collection.kind, features.labels(VALID), complete[VALID])
-        artifact.finish((PREDICTIONS,), fingerprint=digest([artifact.fingerprint, values]), valid=valid)
+        fingerprint = digest([artifact.fingerprint, values])
+        artifact.finish((PREDICTIONS,), fingerprint=fingerprint, valid=valid, warnings=warnings)
     return read_run_manifest(path)
 
 
@@ -164,14 +168,44 @@ def read_run_manifest(folder: Path) -> dict:
     return check_record(Path(folder) / MANIFEST, read_manifest(folder), _Manifest, _REWRITE)
 
 
-def write_predictions(folder: Path, predictions: Mapping[str, Mapping[str, np.ndarray]]) -> None:
-    """Write the predictions of the valid and the test split into a run folder."""
+def write_predictions(folder: Path, predictions: Mapping[str, Mapping[str, np.ndarray]]) -> list[str]:
+    """Write the predictions of the valid and the test split into a run folder.
+
+    Returns:
+        Warnings for the manifest, see :func:`warn_of_constant`.
+
+    Raises:
+        DataError: A prediction is not finite; nothing is written.
+    """
     arrays = {
         f"{split}/{name}": np.asarray(predictions[split][name], np.float64)
         for split in PREDICTED_SPLITS
         for name in predictions[split]
     }
+    for name, values in arrays.items():
+        if not np.isfinite(values).all():
+            remedy = "Train it again with other settings, for a network a lower learning_rate"
+            raise DataError(folder, f"the model's predictions of {name} are not finite", remedy)
     write_arrays(Path(folder) / PREDICTIONS, arrays)
+    return warn_of_constant(arrays)
+
+
+def warn_of_constant(predictions: Mapping[str, np.ndarray]) -> list[str]:
+    """Return a warning where a model gives all configurations of a graph the same prediction.
+
+    It is a valid model, and ranks such a graph by the order of its file.
+
+    Args:
+        predictions: ``(C,)`` per graph; those of a single configuration do not count.
+    """
+    several = {name: values for name, values in predictions.items() if values.size > 1}
+    constant = [name for name, values in several.items() if values.min() == values.max()]
+    if not constant:
+        return []
+    if len(constant) == len(several):
+        return [f"constant model: one prediction for all configurations of each of {len(several)} graphs"]
+    shown = ", ".join(constant[:3]) + (", ..." if len(constant) > 3 else "")
+    return [f"constant prediction for {len(constant)} of {len(several)} graphs: {shown}"]
 
 
 def read_predictions(folder: Path) -> Predictions:

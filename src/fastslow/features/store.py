@@ -21,7 +21,7 @@ from fastslow.core.input_files import MAX_TEXT_BYTES, check_regular
 from fastslow.core.npz_io import read_arrays, readable, write_arrays
 from fastslow.features.packed_columns import PackedColumns
 from fastslow.features.scaling import EXPANDED_NODE_FEATURES, Scaler, read_scaler
-from fastslow.features.store_checks import check_features_manifest, check_index, check_scaler, check_stored
+from fastslow.features.store_checks import check_features_manifest, check_index, check_stored
 from fastslow.features.stored_rows import StoredRows
 
 INDEX = "graphs.csv"
@@ -279,10 +279,8 @@ class Features:
 
     def scaler(self, name: str) -> Scaler:
         """Read the ``node`` or the ``config`` scaler, fitted on train."""
-        scaler = read_scaler(self.folder / SCALERS, name)
         length = EXPANDED_NODE_FEATURES if name == "node" else len(self.config_columns)
-        check_scaler(self.folder / SCALERS, name, scaler, length, _AGAIN)
-        return scaler
+        return read_scaler(self.folder / SCALERS, name, length)
 
     def labels(self, split: str) -> dict[str, np.ndarray]:
         """Return the runtimes of each graph, float64: what a model is trained on or scored against.

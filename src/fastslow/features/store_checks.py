@@ -16,7 +16,6 @@ from fastslow.competition.opcodes import OPCODES
 from fastslow.competition.schema import LAYOUT_WIDTH, MAX_DIMENSION, NODE_FEATURES, ROLES
 from fastslow.core.errors import DataError
 from fastslow.core.records import Record, check_record
-from fastslow.features.scaling import Scaler
 
 _INTEGER, _FLOAT = "iu", "f"
 _LARGEST = np.iinfo(np.int64).max
@@ -186,19 +185,3 @@ def check_index(path: Path, index: pd.DataFrame, remedy: str) -> None:
             raise DataError(path, f"graph {row['split']}/{row['name']}: {problem}", remedy)
     if index.empty:
         raise DataError(path, "it lists no graph", remedy)
-
-
-def check_scaler(path: Path, name: str, scaler: Scaler, length: int, remedy: str) -> None:
-    """Check that a scaler has one finite mean and deviation per column.
-
-    Raises:
-        DataError: It has another length, or a value is out of range.
-    """
-    for part, values in (("mean", scaler.mean), ("std", scaler.std)):
-        if values.shape != (length,) or values.dtype.kind not in _FLOAT:
-            problem = f"{name}_{part} is {values.dtype} of shape {values.shape}, ({length},) wanted"
-            raise DataError(path, problem, remedy)
-        low = 0 if part == "std" else -np.inf
-        if not (np.isfinite(values) & (values >= low)).all():
-            problem = f"{name}_{part} has a value that is not finite" + (" or below 0" if low == 0 else "")
-            raise DataError(path, problem, remedy)

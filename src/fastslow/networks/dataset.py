@@ -15,8 +15,10 @@ from fastslow.features.store import Features
 from fastslow.features.train_graphs import trainable
 from fastslow.networks.chunked_prediction import predict_chunks
 from fastslow.networks.devices import autocast
+from fastslow.networks.distributed import merge, share
 from fastslow.networks.graph_batch import Batch, PreparedGraph
 from fastslow.networks.model import RankingNetwork
+from fastslow.networks.out_of_memory import Shrinking
 
 
 class GraphDataset:
@@ -29,6 +31,7 @@ class GraphDataset:
         num_layers: Message-passing layers of the network.
         device: Device of the batches.
         pair_edges: Whether configurable nodes that share a tensor are joined by an edge.
+        whole_graph: Whether a layer of the network lets each node see the whole graph.
         scalers: Scalers of nodes and of configurations; by default those of the sources, pooled.
 
     Raises:
@@ -41,12 +44,14 @@ class GraphDataset:
         num_layers: int,
         device: torch.device,
         pair_edges: bool = True,
+        whole_graph: bool = False,
         scalers: tuple[Scaler, Scaler] | None = None,
     ):
         self.sources = {source.collection.slug: source for source in sources}
         self.num_layers = num_layers
         self.device = device
         self.pair_edges = pair_edges
+        self.whole_graph = whole_graph
         for other in sources[1:]:
             if other.config_columns != sources[0].config_columns:
                 problem = f"columns other than those of {sources[0].folder.name}"
@@ -55,7 +60,8 @@ class GraphDataset:
             Scaler.pool([source.scaler(name) for source in sources]) for name in ("node", "config")
         )
         self._cache = BoundedCache[PreparedGraph](step_memory() // 4, held_bytes)
-        self._num_configs: dict[tuple[str, str], int] = {}
+        self._sizes: dict[str, dict[str, int]] = {}
+        self._shrinking: dict[int, Shrinking] = {}  # by the size that predictions start with
 
     def graph(self, split: str, name: str) -> PreparedGraph:
         """Return a graph, scaled."""
@@ -64,18 +70,28 @@ class GraphDataset:
     def _prepare(self, split: str, name: str) -> PreparedGraph:
         slug, _, stem = name.partition("/")
         graph = self.sources[slug].graph(split, stem)
-        self._num_configs[split, name] = graph.num_configs
-        return PreparedGraph(graph, self.node_scaler, self.config_scaler, self.pair_edges)
+        scalers = self.node_scaler, self.config_scaler
+        return PreparedGraph(graph, *scalers, self.pair_edges, self.whole_graph)
 
     def num_configs(self, split: str, name: str) -> int:
-        """Return a graph's number of distinct configurations; the graph is read for it once."""
-        if (split, name) not in self._num_configs:
-            self.graph(split, name)
-        return self._num_configs[split, name]
+        """Return the number of distinct configurations of a graph, without reading it."""
+        if split not in self._sizes:
+            self._sizes[split] = {
+                f"{slug}/{row.name}": int(row.configs)
+                for slug, source in self.sources.items()
+                for row in source.index[source.index["split"] == split][["name", "configs"]].itertuples(
+                    index=False
+                )
+            }
+        return self._sizes[split][name]
 
-    def batch(self, split: str, name: str, configs: np.ndarray) -> Batch:
-        """Return some configurations of a graph as a batch on the device."""
-        return self.graph(split, name).batch(configs, self.num_layers).to(self.device)
+    def batch(self, split: str, name: str, configs: np.ndarray, edges: np.ndarray | None = None) -> Batch:
+        """Return some configurations of a graph, with all or some of its edges, as a batch on the device."""
+        return self.graph(split, name).batch(configs, self.num_layers, edges).to(self.device)
+
+    def shrinking(self, configs_together: int) -> Shrinking:
+        """Return the number of configurations that fit into memory so far, see :class:`Shrinking`."""
+        return self._shrinking.setdefault(configs_together, Shrinking(configs_together, "inference_configs"))
 
     def trainable(self) -> list[str]:
         """Return the train graphs to learn from, see :func:`fastslow.features.train_graphs.trainable`."""
@@ -100,7 +116,7 @@ def predict(
         split: ``train``, ``valid`` or ``test``.
         configs_together: Maximum number of configurations of a batch. A layout graph with more is predicted
             in chunks, in several passes, with the same result up to rounding; a tile kernel's graph is
-            embedded once anyway and never chunked.
+            embedded once anyway and never chunked. Where memory runs out, the number is halved.
         only: Positions in the competition file of the configurations to predict, per graph; by default all.
 
     Returns:
@@ -108,14 +124,23 @@ def predict(
     """
     network.eval()
     predictions = {}
-    for name in dataset.sources[slug].names(split):
+    names = dataset.sources[slug].names(split)
+    for name in share(names):
         path = f"{slug}/{name}"
         graph = dataset.graph(split, path).graph
         # how often a configuration occurs in the file must not weigh: each distinct one is computed once
         rows, position = np.unique(graph.config_row[only[name] if only else ...], return_inverse=True)
-        parts = math.ceil(len(rows) / configs_together) if len(graph.config_index) else 1
-        chunks = np.array_split(rows, parts)
-        with autocast(dataset.device):
-            prediction = predict_chunks(network, partial(dataset.batch, split, path), chunks)
+        work = partial(_predict_rows, network, dataset, split, path, rows)
+        prediction = dataset.shrinking(configs_together).run(work)
         predictions[name] = prediction.cpu().numpy().astype(np.float64)[position]
-    return predictions
+    return merge(predictions, names)
+
+
+def _predict_rows(
+    network: RankingNetwork, dataset: GraphDataset, split: str, path: str, rows: np.ndarray, together: int
+) -> torch.Tensor:
+    """Predict distinct configurations ``(n,)`` of a graph, at most ``together`` in a batch."""
+    parts = math.ceil(len(rows) / together) if len(dataset.graph(split, path).graph.config_index) else 1
+    with autocast(dataset.device):
+        chunks = np.array_split(rows, parts)
+        return predict_chunks(network, partial(dataset.batch, split, path), chunks)

@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-import lightgbm
 import numpy as np
 
 from fastslow.competition.metrics import collection_score
-from fastslow.core.artifacts import read_manifest
+from fastslow.core.artifacts import MANIFEST, read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.progress import boosting_progress
-from fastslow.core.settings import resolve
+from fastslow.core.records import Record, check_record
+from fastslow.core.settings import NonNegative, resolve
 from fastslow.evaluation.predictions import PREDICTED_SPLITS, Predictor, write_predictions
 from fastslow.features.store import Features, Graph
 from fastslow.features.train_graphs import draw_graphs, trainable
@@ -19,7 +19,13 @@ from fastslow.rankers import additive_fit
 from fastslow.rankers.additive_fit import Fitted, Problem
 from fastslow.rankers.additive_states import additive_rows
 from fastslow.rankers.config import AdditiveRankerConfig
-from fastslow.rankers.train import MODEL, OUTPUTS, write_trees
+from fastslow.rankers.train import OUTPUTS, read_booster, write_trees
+
+
+class _Manifest(Record):
+    """Key of an additive ranker's manifest that prediction needs."""
+
+    trees: NonNegative
 
 
 def read_problem(
@@ -80,10 +86,10 @@ def read_additive_predictor(folder: Path) -> Predictor:
     """Read a finished additive ranker as a function that predicts.
 
     Raises:
-        DataError: The run is not finished.
+        DataError: The run is not finished, or was changed after it was trained.
     """
-    booster = lightgbm.Booster(model_file=str(folder / MODEL))
-    return partial(predict_split, Fitted(booster, read_manifest(folder)["trees"], []))
+    manifest = check_record(Path(folder) / MANIFEST, read_manifest(folder), _Manifest, "Train it again")
+    return partial(predict_split, Fitted(read_booster(folder), manifest["trees"], []))
 
 
 def predict_graph(fitted: Fitted, graph: Graph) -> np.ndarray:
@@ -117,7 +123,12 @@ def _train(config: AdditiveRankerConfig, folder: Path) -> dict:
     fitted = fit(config, features, config.also(), folder.name)
     write_trees(folder, {"additive": fitted.history}, fitted.booster, fitted.best_iteration)
     predictions = {split: predict_split(fitted, features, split) for split in PREDICTED_SPLITS}
-    write_predictions(folder, predictions)
+    warnings = write_predictions(folder, predictions)
     valid = collection_score("layout", features.labels("valid"), predictions["valid"])
     rounds = fitted.best_iteration
-    return {"valid": {**valid, "weights": f"{rounds} rounds"}, "trees": rounds, "features": features.recipe}
+    return {
+        "valid": {**valid, "weights": f"{rounds} rounds"},
+        "trees": rounds,
+        "warnings": warnings,
+        "features": features.recipe,
+    }

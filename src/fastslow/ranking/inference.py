@@ -101,7 +101,7 @@ class FinishedRun:
         """Return an ensemble's predictions per graph from those of its members, with its weights."""
         weights = {name: member["weight"] for name, member in self.manifest["members"].items()}
         splits = {name: {TEST: own} for name, own in predictions.items()}
-        return combine(splits, TEST, self.manifest["normalisation"], weights)
+        return combine(splits, TEST, self.manifest.get("normalisation", "raw"), weights)
 
     def _member(self, name: str, recorded: str) -> Path:
         wanted = self.manifest["inputs"].get(name)
