@@ -38,7 +38,7 @@ OPTIONS = "data=$$DATA" $${PRESET:+"preset=$$PRESET"} $${NAME:+"name=$$NAME"} \
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: help submit submission features train ensemble smoke report figures convert rank sample data test lint clean setup
+.PHONY: help submit submission features train ensemble smoke report figures convert rank kernel sample data test lint clean setup
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z ]+:.*## / {n = split($$1, names, " "); \
@@ -85,6 +85,9 @@ ifeq ($(SRC),)
 else
 	@$(FASTSLOW) rank "$$SRC" $${RUN:+"run=$$RUN"} $${OUT:+"data_root=$$OUT"} $$SET
 endif
+
+kernel: $(READY) ## A notebook for Kaggle's GPUs, pushed where there are credentials (SEEDS, JOBS, SET, PRESET)
+	@$(FASTSLOW) kernel $${PRESET:+"preset=$$PRESET"} $${SEEDS:+"seeds=$$SEEDS"} $${JOBS:+"jobs=$$JOBS"} $$SET
 
 sample: $(COMPILER) ## The sample competition anew, with the TPU compiler: an hour or two (SIZE=large: days)
 	@$(FASTSLOW) sample "size=$$SIZE" $$SET
