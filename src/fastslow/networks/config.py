@@ -56,6 +56,10 @@ class TrainConfig(KindConfig):
     device: str = unkeyed("auto")
     """``auto`` (a GPU where there is one), ``cpu``, ``cuda`` or ``cuda:N``. It computes in float32 on a CPU,
     bfloat16 on a GPU, float16 on one of compute capability below 8.0 (T4, P100): each is a run of its own."""
+    processes: Positive = unkeyed(1)
+    """Processes of this machine that train together, each with its own GPU where there are GPUs, each with a
+    share of the ``graphs_per_step``; the result is that of one process up to rounding. Several machines:
+    ``docs/many_machines.md``."""
     seed: NonNegative = 0
     """Seed of weights, order of graphs and choice of configurations."""
     hidden_channels: Positive = 64
@@ -140,6 +144,20 @@ class TrainConfig(KindConfig):
         fits = self.convolution != "gat" or self.hidden_channels % HEADS == 0
         self.require(fits, "hidden_channels", heads)
         self.require(not compared or self.graphs_per_step > 1, "graphs_per_step", several)
+        self.require_shares(self.processes)
+
+    def require_shares(self, processes: int) -> None:
+        """Refuse settings that so many processes cannot share: each needs a graph of its own at every step.
+
+        Raises:
+            ConfigError: Fewer graphs than processes in a step, or a loss that compares graphs, or one device.
+        """
+        if processes > 1:
+            enough = f"{processes} or more, as each of {processes} processes takes a share of a step"
+            self.require(self.graphs_per_step >= processes, "graphs_per_step", enough)
+            compared = [t.name for t in parse_terms("loss", self.loss, LOSSES) if t.name in ACROSS_GRAPHS]
+            self.require(not compared, "loss", f"for {processes} processes: it compares graphs of one step")
+            self.require(":" not in self.device, "device", f"for {processes} processes; use 'auto'")
 
     def identity(self) -> dict[str, Any]:
         """Return the settings that change the result, and type and precision of ``device``.
