@@ -119,7 +119,7 @@ class TrainConfig(KindConfig):
     skip: Literal[*SKIPS] = "previous"
     """What a block adds to: the block below, or the ``first`` embedding (16th place on the real data)."""
     node_inputs: str = "numeric+tiles"
-    """Columns of a node, joined: ``numeric`` (134 of the 140), ``tiles`` (the six dimensions mod and div 128),
+    """Columns of a node, joined: ``numeric`` (134 of the 140), ``tiles`` (six dimensions mod and div 128),
     ``more_tiles`` (24 other sizes mod and div 128; 3rd place on the real data), ``picked`` (30 hand-picked in
     place of ``numeric``, as in the Harvard report's compression)."""
     readout: str = "sum"
