@@ -3,8 +3,8 @@
 ``python benchmarks/scale.py [--quick] [--file NPZ] [--nodes N] [--configurable K] [--configs C]``. A program
 is repeated side by side and its tied choices are drawn anew (``common/made_graphs.py``), so any size can be
 made; without ``--file`` a program of the sample is repeated. Each stage is a process of its own with one
-thread, on the settings of the preset ``kaggle``: features from the npz, training steps of a network, its prediction
-of all configurations, and the ranker's table of all configurations. Seconds are CPU seconds.
+thread, on the settings of the preset ``kaggle``: features from the npz, training steps of a network,
+its prediction of all configurations, and the ranker's table of all configurations. Seconds are CPU seconds.
 """
 
 import json
