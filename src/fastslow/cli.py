@@ -50,6 +50,17 @@ COMMANDS = {
     "train": _stage("train", "Build the features and train every model"),
     "ensemble": _stage("ensemble", "Train every model and choose the weights of the ensembles"),
     "smoke": _stage("submission", "Run every stage with next to no training", preset="smoke"),
+    "train-network": Command(
+        "Train one network of a run; started by torchrun, in several processes, GPUs or machines",
+        "fastslow.network_command:NetworkRunConfig",
+        "fastslow.network_command:train_network",
+        first="network",
+    ),
+    "kernel": Command(
+        "Write a notebook for Kaggle's GPUs that trains and predicts there, and push it",
+        "fastslow.kaggle.kernel:KernelConfig",
+        "fastslow.kaggle.kernel:make_kernel",
+    ),
     "report": Command(
         "Render the executed notebooks of a run to HTML with an index page",
         "fastslow.evaluation.report:ReportConfig",
@@ -84,6 +95,12 @@ COMMANDS = {
         "fastslow.tuning.fleet_config:FleetConfig",
         "fastslow.tune_command:tune_fleet",
         first="fleet",
+    ),
+    "place": Command(
+        "Place, schedule or fuse a program on several devices with GO and compare it with other methods",
+        "fastslow.placement.config:PlaceConfig",
+        "fastslow.place_command:place_program",
+        first="source",
     ),
     "sample": Command(
         "Make the sample competition anew with the TPU compiler (an hour or two; size=large: days)",
