@@ -6,6 +6,7 @@ PRESET =
 NAME   =
 SEEDS  =
 JOBS   =
+CLUSTER =
 SET    =
 SRC    =
 OUT    =
@@ -13,7 +14,7 @@ RUN    =
 SIZE   = small
 
 # a misspelt variable must not be ignored: make submit SEED=5
-KNOWN := PYTHON DATA PRESET NAME SEEDS JOBS SET SRC OUT RUN SIZE VENV PY READY TESTED COMPILER
+KNOWN := PYTHON DATA PRESET NAME SEEDS JOBS CLUSTER SET SRC OUT RUN SIZE VENV PY READY TESTED COMPILER
 GIVEN := $(foreach v,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $v))),$v))
 UNKNOWN := $(filter-out $(KNOWN),$(GIVEN))
 ifneq ($(strip $(UNKNOWN)),)
@@ -22,7 +23,7 @@ endif
 
 # Values are data: Make must not expand them, and recipes read them from the environment, where no shell does
 as_typed = $(foreach v,$(1),$(eval override $v := $$(value $v))$(eval export $v))
-$(call as_typed,PYTHON DATA PRESET NAME SEEDS JOBS SET SRC OUT RUN SIZE)
+$(call as_typed,PYTHON DATA PRESET NAME SEEDS JOBS CLUSTER SET SRC OUT RUN SIZE)
 VENV   := .venv
 $(call as_typed,VENV)
 PY     := $(VENV)/bin/python
@@ -32,7 +33,7 @@ COMPILER := $(VENV)/.ready-compiler
 $(call as_typed,PY READY TESTED COMPILER)
 FASTSLOW = set -f; "$$PY" -m fastslow
 OPTIONS = "data=$$DATA" $${PRESET:+"preset=$$PRESET"} $${NAME:+"name=$$NAME"} \
-          $${SEEDS:+"seeds=$$SEEDS"} $${JOBS:+"jobs=$$JOBS"} $$SET
+          $${SEEDS:+"seeds=$$SEEDS"} $${JOBS:+"jobs=$$JOBS"} $${CLUSTER:+"cluster=$$CLUSTER"} $$SET
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -43,7 +44,7 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z ]+:.*## / {n = split($$1, names, " "); \
 	  for (i = 1; i <= n; i++) printf "  make %-12s %s\n", names[i], $$2}' "$(strip $(MAKEFILE_LIST))"
 	@echo
-	@echo "Settings: DATA=sample|kaggle|FOLDER  PRESET=sample|smoke|kaggle  NAME=run  SEEDS=3  JOBS=2"
+	@echo "Settings: DATA=sample|kaggle|FOLDER  PRESET=sample|smoke|kaggle  NAME=run  SEEDS=3  JOBS=2  CLUSTER=tcp://HOST:8786|slurm"
 	@echo "          SET='gnn.layout.epochs=50 features.layout.hops=1'"
 
 submit: $(READY) ## Features, training, ensemble, checked submission; DATA=kaggle also uploads it

@@ -101,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         config = _load(command.config).from_texts(options.settings, command.fixed, command.first)
         _load(command.run)(config)
     except FastslowError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {_load('fastslow.kaggle.credentials:scrub')(str(error))}", file=sys.stderr)
         return 1
     except OSError as error:
         print(f"error: {describe_storage(error)}", file=sys.stderr)

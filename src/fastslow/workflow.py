@@ -1,12 +1,10 @@
 """Run the notebooks from npz files to a submission, skipping what is up to date."""
 
-import contextlib
 import json
 import os
 import sys
 import time
-from collections.abc import Iterator
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, wait
 from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
@@ -22,14 +20,15 @@ from fastslow.core.artifacts import commit, read_manifest
 from fastslow.core.errors import ConfigError, FastslowError
 from fastslow.core.files import atomic_path, remove_abandoned, writer_lock
 from fastslow.core.progress import progress
-from fastslow.core.settings import PROJECT, Config, NonNegative, resolve
+from fastslow.core.settings import PROJECT, Config, Count, resolve
 from fastslow.evaluation.results import format_table
 from fastslow.evaluation.training_files import METRICS
 from fastslow.kaggle.client import SubmissionResult, submit, wait_for_score
 from fastslow.kaggle.credentials import credentials
 from fastslow.kaggle.ledger import read_record, update_record
-from fastslow.kaggle.submission import check_submission
+from fastslow.kaggle.submission import check_ids, check_submission
 from fastslow.presets import PRESETS
+from fastslow.step_pools import step_pool
 from fastslow.steps import DATA_ROOTS, STAGES, Plan, Step, parse_overrides
 
 NOTEBOOK = "notebook.ipynb"
@@ -59,10 +58,13 @@ class RunConfig(Config):
     """Settings to start from; that of the data if empty (``kaggle`` for a folder)."""
     name: str = ""
     """Name of the run: its features, runs and submission are stored under it; that of the data if empty."""
-    seeds: NonNegative = 0
+    seeds: Count = 0
     """Seeds of each model; 0 for 3, and for 1 in the preset ``smoke``."""
-    jobs: NonNegative = 0
+    jobs: Count = 0
     """Number of notebooks that run in parallel; 0 for one per core."""
+    cluster: str = ""
+    """Dask cluster whose workers run the notebooks: its scheduler (``tcp://host:8786``), or ``slurm`` for up
+    to ``jobs`` SLURM jobs as dask-jobqueue is configured; empty for this machine."""
     set: list[str] = []
     """Settings of steps, each ``SECTION.NAME=VALUE`` or ``SECTION.KIND.NAME=VALUE``, such as
     ``gnn.layout.epochs=20``."""
@@ -115,54 +117,45 @@ def _reason(error: Exception) -> str:
     return f"{name}: {text or 'it gives no reason; where memory ran out, run fewer notebooks (JOBS=1)'}"
 
 
-def run_steps(steps: list[Step], jobs: int) -> None:
+def look(step: Step) -> tuple[bool, list[str]]:
+    """Return whether a step is up to date, and what has changed since it was made."""
+    artifact = step.config.artifact()
+    current = artifact.is_current() and (artifact.folder / NOTEBOOK).is_file()
+    return current, [] if current else artifact.changes()
+
+
+def run_steps(steps: list[Step], jobs: int, cluster: str = "") -> None:
     """Run the steps stage by stage, those of a stage in parallel, and skip what is up to date.
 
     Args:
         steps: In the order of their stages.
         jobs: Number of notebooks that run in parallel.
+        cluster: Dask cluster that runs them, see :class:`RunConfig`; empty for this machine.
 
     Raises:
         StepError: A notebook failed; those running beside it are finished first.
+        ClusterError: A worker cannot run them, or was lost again and again.
         DataError: The data are missing or broken.
     """
     quiet = not sys.stderr.isatty()
-    with progress(total=len(steps), unit="step", disable=quiet) as bar, _notebooks(jobs) as pool:
+    with progress(total=len(steps), unit="step", disable=quiet) as bar, step_pool(jobs, cluster) as pool:
         for stage in STAGES:
             wanted = [step for step in steps if step.stage == stage]
             # asked once a step: for features it reads the directory of every data file
-            artifacts = [(step, step.config.artifact()) for step in wanted]
-            outdated = [
-                (step, artifact)
-                for step, artifact in artifacts
-                if not (artifact.is_current() and (artifact.folder / NOTEBOOK).is_file())
-            ]
+            looked = [*zip(wanted, pool.map(look, wanted), strict=True)]
+            outdated = [(step, changes) for step, (current, changes) in looked if not current]
             current = len(wanted) - len(outdated)
             bar.set_description(stage)
             bar.update(current)
             say = f"{stage}: {current} of {len(wanted)} up to date" if current else stage
             bar.write(say, file=sys.stderr)
-            for step, artifact in outdated:
-                for change in artifact.changes():
+            for step, changes in outdated:
+                for change in changes:
                     bar.write(f"  {step.name}: {change}", file=sys.stderr)
             _run_stage([step for step, _ in outdated], pool, bar)
 
 
-@contextlib.contextmanager
-def _notebooks(jobs: int) -> Iterator[ThreadPoolExecutor]:
-    """Give threads that each run a notebook; after Ctrl-C they are not waited for."""
-    pool = ThreadPoolExecutor(jobs)
-    wait_for_them = True
-    try:
-        yield pool
-    except KeyboardInterrupt:
-        wait_for_them = False
-        raise
-    finally:
-        pool.shutdown(wait=wait_for_them, cancel_futures=True)
-
-
-def _run_stage(steps: list[Step], pool: ThreadPoolExecutor, bar) -> None:
+def _run_stage(steps: list[Step], pool: Executor, bar) -> None:
     running = {pool.submit(run_step, step): step for step in steps}
     pause = LOG_SECONDS if bar.disable else PAUSE_SECONDS
     try:
@@ -233,7 +226,7 @@ def report(plan: Plan) -> None:
         DataError: The CSV is not as it must be.
     """
     csv = resolve(plan.csv)
-    record = read_record(csv)
+    record = read_record(csv, "table", "valid_mean", "test_mean")
     print(format_table(pd.DataFrame(record["table"])))
     test = f", test {record['test_mean']:.3f}" if record["test_mean"] is not None else ""
     print(f"\nensemble, mean of the five collections: valid {record['valid_mean']:.3f}{test}")
@@ -250,8 +243,8 @@ def make_plan(config: RunConfig) -> Plan:
     preset = config.preset or (config.data if known else "kaggle")
     folder = config.data if known else resolve(config.data).resolve().name
     name = config.name or (preset if preset == "smoke" else folder)
-    if not name or Path(name).name != name or name.startswith("."):
-        raise ConfigError(f"name: {name!r} is not a plain folder name")
+    if not name or Path(name).name != name or name.startswith(".") or len(name.encode()) > 100:
+        raise ConfigError(f"name: {name[:60]!r} is not a plain folder name of at most 100 bytes")
     seeds = config.seeds or (1 if preset == "smoke" else 3)
     jobs = config.jobs or os.cpu_count() or 1
     return Plan(config.data, name, preset, seeds, parse_overrides(config.set), jobs)
@@ -271,8 +264,10 @@ def run(config: RunConfig) -> None:
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))  # side by side, kernels must not fight for cores
     for folder in (f"features/{plan.name}", f"runs/{plan.name}", Path(plan.csv).parent):
         remove_abandoned(resolve(folder))
+    if config.target in ("submission", "submit"):
+        check_ids(resolve(plan.data_root))  # hours of training must not end at a broken CSV
     last = STAGES.index("submission" if config.target == "submit" else config.target)
-    run_steps([step for step in plan.steps() if STAGES.index(step.stage) <= last], plan.jobs)
+    run_steps([step for step in plan.steps() if STAGES.index(step.stage) <= last], plan.jobs, config.cluster)
     if STAGES[last] == "submission":
         report(plan)
     if config.target == "submit":

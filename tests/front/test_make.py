@@ -139,8 +139,10 @@ def test_settings_reach_the_command_as_typed(called, target):
     command = ["-m", "fastslow", target]
     assert called(target) == [*command, "data=sample"]
     typed = ("DATA=/my data/of today", "NAME=two words", "PRESET=kaggle", "SEEDS=2", "JOBS=3")
+    typed += ("CLUSTER=tcp://a:1",)
     settings = ["gnn.layout.epochs=3", "ranker.num_iterations=5"]
-    options = ["data=/my data/of today", "preset=kaggle", "name=two words", "seeds=2", "jobs=3", *settings]
+    options = ["data=/my data/of today", "preset=kaggle", "name=two words", "seeds=2", "jobs=3"]
+    options += ["cluster=tcp://a:1", *settings]
     assert called(target, *typed, f"SET={' '.join(settings)}") == [*command, *options]
 
 

@@ -130,10 +130,25 @@ def dense_predictions(
         own, skip = sub(p, f"trunk.blocks.{number}."), first if layers.skip == "first" else x
         x = dense_block(x, skip, config, edges, own, block.norm.eps, layers)
     config_feat = torch.from_numpy(config_scaler.transform(graph.config_feat[configs])).double()
-    joined = torch.cat([x.sum(1), config_feat], 1)
+    pooled = dense_readout(x, graph, sub(p, "head.readout."), layers.readout)
+    joined = torch.cat([pooled, config_feat], 1)
     deviation = joined - joined.mean(0)
     standardised = deviation / torch.sqrt(deviation.square().mean(0) + network.head.norm.eps)
     return dense_perceptron(torch.cat([joined, standardised], 1), sub(p, "head.mlp.")).squeeze(1)
+
+
+def dense_readout(x: Tensor, graph: Graph, p: Parameters, text: str) -> Tensor:
+    """``(C, P D)``: each pooling over the nodes of each configuration, side by side."""
+    parts = []
+    for number, part in enumerate(text.split("+")):
+        pool, _, chosen = part.partition("@")
+        nodes = x[:, torch.from_numpy(graph.config_index).long()] if chosen and len(graph.config_index) else x
+        if pool == "attention":
+            weight = p[f"scores.{number}.weight"], p[f"scores.{number}.bias"]
+            parts.append((torch.softmax(linear(nodes, *weight), 1) * nodes).sum(1))
+        else:
+            parts.append(nodes.amax(1) if pool == "max" else getattr(nodes, pool)(1))
+    return torch.cat(parts, 1)
 
 
 def dense_perceptron(x: Tensor, p: Parameters) -> Tensor:

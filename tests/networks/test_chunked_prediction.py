@@ -25,6 +25,7 @@ networks = st.builds(
     seed=st.integers(0, 99),
     convolution=st.sampled_from(CONVOLUTIONS),
     node_attention=st.sampled_from(NODE_ATTENTIONS),
+    readout=st.sampled_from(["sum", "attention+max@configurable"]),
 )
 graphs = st.builds(make_graph, structures(min_nodes=2, max_configs=9), st.integers(0, 99))
 

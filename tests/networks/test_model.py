@@ -11,6 +11,7 @@ from fastslow.competition.tied_choices import factorise
 from fastslow.networks.architecture import CONVOLUTIONS, NODE_ATTENTIONS, SKIPS
 from fastslow.networks.graph_batch import PreparedGraph, message_edges
 from fastslow.networks.head import Float64Linear, Head
+from fastslow.networks.terms import POOLS
 from helpers.dense_reference import dense_predictions
 from helpers.networks import all_configs, close, make_network, program
 from helpers.random_graphs import make_graph, make_scalers, structures
@@ -26,6 +27,8 @@ networks = st.builds(
     st.booleans(),
     seed=st.integers(0, 99),
 )
+POOLINGS = [pool + nodes for pool in POOLS for nodes in ("", "@configurable")]
+readouts = st.lists(st.sampled_from(POOLINGS), min_size=1, max_size=4, unique=True).map("+".join)
 other_networks = st.builds(
     make_network,
     st.integers(1, 3),
@@ -34,6 +37,7 @@ other_networks = st.builds(
     convolution=st.sampled_from(CONVOLUTIONS),
     node_attention=st.sampled_from(NODE_ATTENTIONS),
     skip=st.sampled_from(SKIPS),
+    readout=readouts,
 )
 graphs = st.builds(make_graph, structures(min_nodes=2), st.integers(0, 99))
 

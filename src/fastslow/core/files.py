@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fastslow.core.errors import DataError
+from fastslow.core.input_files import MAX_TEXT_BYTES, check_regular
 from fastslow.core.storage_errors import explain_storage
 
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]+\.tmp(\..*)?")
@@ -104,11 +105,12 @@ def read_json(path: Path):
     Raises:
         DataError: The file is missing or is not JSON.
     """
+    check_regular(path, MAX_TEXT_BYTES)
     try:
         return json.loads(Path(path).read_text())
     except FileNotFoundError:
         raise DataError(path, "no such file", "Run the step that writes it first") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(path, f"not JSON ({error})", "Delete it and run the step again") from None
 
 

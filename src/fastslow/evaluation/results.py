@@ -87,7 +87,7 @@ def make_submission(config: SubmissionConfig) -> pd.DataFrame:
         if needed:
             _submission(config, resolve(config.data_root), resolve(config.csv))
             artifact.finish()
-    return pd.DataFrame(read_record(resolve(config.csv))["table"])
+    return pd.DataFrame(read_record(resolve(config.csv), "table")["table"])
 
 
 def _submission(config: SubmissionConfig, root: Path, csv: Path) -> None:

@@ -11,6 +11,7 @@ import pandas as pd
 from fastslow.competition.catalog import TEST, TRAIN, Program
 from fastslow.competition.reader import CompetitionFile, read_competition_file
 from fastslow.competition.tied_choices import distinct_rows, factorise
+from fastslow.core.cluster import map_on_cluster
 from fastslow.core.files import atomic_path, digest
 from fastslow.core.processes import end_with_parent
 from fastslow.core.progress import progress
@@ -199,12 +200,14 @@ def build_features(config: FeatureConfig) -> pd.DataFrame:
 
 def _build_all(programs: list[Program], config: FeatureConfig) -> list[str]:
     """Build every graph that is missing or out of date; return the names of the config_feat columns."""
-    jobs = [joblib.delayed(_build_one)(program, config) for program in programs]
-    leash = {"initializer": end_with_parent, "initargs": (os.getpid(),)}
-    results = joblib.Parallel(n_jobs=config.workers, return_as="generator", **leash)(jobs)
-    built = [
-        names for names in progress(results, total=len(jobs), desc=config.collection, unit="graph") if names
-    ]
+    if config.cluster:
+        results = map_on_cluster(config.cluster, _build_one, programs, config)
+    else:
+        jobs = [joblib.delayed(_build_one)(program, config) for program in programs]
+        leash = {"initializer": end_with_parent, "initargs": (os.getpid(),)}
+        results = joblib.Parallel(n_jobs=config.workers, return_as="generator", **leash)(jobs)
+    bar = progress(results, total=len(programs), desc=config.collection, unit="graph")
+    built = [names for names in bar if names]
     return built[0] if built else build_graph(programs[0], config)[1]
 
 

@@ -61,6 +61,9 @@ class FeatureConfig(KindConfig):
     """Features folder to write."""
     workers: Positive = unkeyed(2)
     """Processes that build graphs in parallel; raise it to the number of cores for real data."""
+    cluster: str = unkeyed("")
+    """Dask scheduler on whose workers the graphs are built, such as ``tcp://host:8786`` (see
+    ``docs/many_machines.md``); empty for ``workers`` processes on this machine."""
     padding: Literal[-1, 0] = -1
     """Value after the end of a list feature: -1 distinguishes padding from a true 0, 0 is as published."""
     hlo_folder: str = unkeyed("")

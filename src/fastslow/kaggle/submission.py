@@ -14,6 +14,7 @@ from fastslow.competition.reader import read_headers
 from fastslow.competition.schema import check_schema
 from fastslow.core.errors import ConfigError, DataError
 from fastslow.core.files import atomic_path
+from fastslow.core.input_files import MAX_TEXT_BYTES, check_regular
 
 HEADER = "ID,TopConfigs"
 SAMPLE = "sample_submission.csv"
@@ -92,6 +93,7 @@ def read_lines(path: Path) -> list[str]:
     Raises:
         DataError: The file is missing, empty, not UTF-8, or starts with a byte-order mark.
     """
+    check_regular(path, MAX_TEXT_BYTES)
     try:
         data = Path(path).read_bytes()
     except FileNotFoundError:
@@ -139,6 +141,30 @@ def _sample_ids(data_root: Path) -> list[str] | None:
             problem = f"line {number}: {row_id!r} belongs to no collection"
             raise DataError(path, problem, "Take the file of the competition predict-ai-model-runtime")
     return list(rows)
+
+
+def check_ids(data_root: Path) -> None:
+    """Check the IDs that a submission of these data will have, before anything is trained.
+
+    Args:
+        data_root: The folder with ``npz_all/``.
+
+    Raises:
+        DataError: A test file's name would break its row of the CSV, ``sample_submission.csv`` is broken, or
+            the two name different graphs.
+    """
+    sample = set(_sample_ids(data_root) or ())
+    for collection in COLLECTIONS:
+        if sample and not collection.folder(data_root, TEST).is_dir():
+            continue
+        for program in list_programs(data_root, collection, TEST):
+            if not (_ROW.fullmatch(f"{program.id},0") and program.id.isprintable()):
+                problem = (
+                    f"{program.path.name!r} cannot be an ID: it has a comma, a quote or a control character"
+                )
+                raise DataError(program.path, problem, "Rename the file")
+            if sample and program.id not in sample:
+                raise DataError(program.path, f"not in {SAMPLE}", "Use the files of one competition")
 
 
 def expected_counts(data_root: Path, partial: bool = False) -> dict[str, int | None]:

@@ -21,6 +21,7 @@ class Architecture:
         convolution: One of :data:`CONVOLUTIONS`.
         node_attention: One of :data:`NODE_ATTENTIONS`, beside the convolution.
         skip: One of :data:`SKIPS`: whether a block adds to the layer below or to the first embedding.
+        readout: Poolings of the nodes, see :func:`fastslow.networks.terms.parse_readout`.
     """
 
     hidden_channels: int
@@ -30,6 +31,7 @@ class Architecture:
     convolution: str = "sage"
     node_attention: str = "none"
     skip: str = "previous"
+    readout: str = "sum"
 
     @property
     def sees_whole_graph(self) -> bool:

@@ -20,7 +20,7 @@ from fastslow.evaluation.predictions import run_artifact
 from fastslow.features.config import KindConfig
 from fastslow.features.store import Features
 from fastslow.networks.architecture import CONVOLUTIONS, HEADS, NODE_ATTENTIONS, SKIPS, Architecture
-from fastslow.networks.terms import ACROSS_GRAPHS, LOSSES, parse_terms
+from fastslow.networks.terms import ACROSS_GRAPHS, LOSSES, parse_readout, parse_terms
 
 ENTRY = "fastslow.networks.train:train"
 
@@ -56,6 +56,10 @@ class TrainConfig(KindConfig):
     device: str = unkeyed("auto")
     """``auto`` (a GPU where there is one), ``cpu``, ``cuda`` or ``cuda:N``. It computes in float32 on a CPU,
     bfloat16 on a GPU, float16 on one of compute capability below 8.0 (T4, P100): each is a run of its own."""
+    processes: Positive = unkeyed(1)
+    """Processes of this machine that train together, each with its own GPU where there are GPUs, each with a
+    share of the ``graphs_per_step``; the result is that of one process up to rounding. Several machines:
+    ``docs/many_machines.md``."""
     seed: NonNegative = 0
     """Seed of weights, order of graphs and choice of configurations."""
     hidden_channels: Positive = 64
@@ -113,6 +117,10 @@ class TrainConfig(KindConfig):
     node then has a state per configuration: as slow and large as a dense network."""
     skip: Literal[*SKIPS] = "previous"
     """What a block adds to: the block below, or the ``first`` embedding (16th place on the real data)."""
+    readout: str = "sum"
+    """Poolings of the nodes, joined, ``POOL[@configurable]+...``: ``sum``, ``mean``, ``max`` (``mean+max``:
+    16th place on the real data), ``attention`` (6th); over all nodes or the configurable ones (TpuGraphs'
+    layout baseline: ``mean+sum+sum@configurable``)."""
     edge_dropout: FractionBelowOne = 0.0
     """Share of the edges that a training step leaves out, the same for all its configurations (the 5th place
     dropped up to .15 on the real data)."""
@@ -129,10 +137,27 @@ class TrainConfig(KindConfig):
             raise ConfigError(f"runs: {len(self.runs)} folders for {len(self.features)} features")
         compared = [t.name for t in parse_terms("loss", self.loss, LOSSES) if t.name in ACROSS_GRAPHS]
         several = f"2 or more, as the loss {', '.join(compared)} needs"
+        chosen = any(part.configurable for part in parse_readout(self.readout))
+        layout = "for tile, whose kernels have no configurable nodes"
+        self.require(self.kind == "layout" or not chosen, "readout", layout)
         heads = f"a multiple of {HEADS}, the heads of gat"
         fits = self.convolution != "gat" or self.hidden_channels % HEADS == 0
         self.require(fits, "hidden_channels", heads)
         self.require(not compared or self.graphs_per_step > 1, "graphs_per_step", several)
+        self.require_shares(self.processes)
+
+    def require_shares(self, processes: int) -> None:
+        """Refuse settings that so many processes cannot share: each needs a graph of its own at every step.
+
+        Raises:
+            ConfigError: Fewer graphs than processes in a step, or a loss that compares graphs, or one device.
+        """
+        if processes > 1:
+            enough = f"{processes} or more, as each of {processes} processes takes a share of a step"
+            self.require(self.graphs_per_step >= processes, "graphs_per_step", enough)
+            compared = [t.name for t in parse_terms("loss", self.loss, LOSSES) if t.name in ACROSS_GRAPHS]
+            self.require(not compared, "loss", f"for {processes} processes: it compares graphs of one step")
+            self.require(":" not in self.device, "device", f"for {processes} processes; use 'auto'")
 
     def identity(self) -> dict[str, Any]:
         """Return the settings that change the result, and type and precision of ``device``.
@@ -187,6 +212,7 @@ class TrainConfig(KindConfig):
             self.convolution,
             self.node_attention,
             self.skip,
+            self.readout,
         )
 
     def joins_pairs(self) -> bool:

@@ -15,6 +15,7 @@ from fastslow.features.store import Features
 from fastslow.features.train_graphs import trainable
 from fastslow.networks.chunked_prediction import predict_chunks
 from fastslow.networks.devices import autocast
+from fastslow.networks.distributed import merge, share
 from fastslow.networks.graph_batch import Batch, PreparedGraph
 from fastslow.networks.model import RankingNetwork
 from fastslow.networks.out_of_memory import Shrinking
@@ -59,7 +60,7 @@ class GraphDataset:
             Scaler.pool([source.scaler(name) for source in sources]) for name in ("node", "config")
         )
         self._cache = BoundedCache[PreparedGraph](step_memory() // 4, held_bytes)
-        self._num_configs: dict[tuple[str, str], int] = {}
+        self._sizes: dict[str, dict[str, int]] = {}
         self._shrinking: dict[int, Shrinking] = {}  # by the size that predictions start with
 
     def graph(self, split: str, name: str) -> PreparedGraph:
@@ -69,15 +70,20 @@ class GraphDataset:
     def _prepare(self, split: str, name: str) -> PreparedGraph:
         slug, _, stem = name.partition("/")
         graph = self.sources[slug].graph(split, stem)
-        self._num_configs[split, name] = graph.num_configs
         scalers = self.node_scaler, self.config_scaler
         return PreparedGraph(graph, *scalers, self.pair_edges, self.whole_graph)
 
     def num_configs(self, split: str, name: str) -> int:
-        """Return a graph's number of distinct configurations; the graph is read for it once."""
-        if (split, name) not in self._num_configs:
-            self.graph(split, name)
-        return self._num_configs[split, name]
+        """Return the number of distinct configurations of a graph, without reading it."""
+        if split not in self._sizes:
+            self._sizes[split] = {
+                f"{slug}/{row.name}": int(row.configs)
+                for slug, source in self.sources.items()
+                for row in source.index[source.index["split"] == split][["name", "configs"]].itertuples(
+                    index=False
+                )
+            }
+        return self._sizes[split][name]
 
     def batch(self, split: str, name: str, configs: np.ndarray, edges: np.ndarray | None = None) -> Batch:
         """Return some configurations of a graph, with all or some of its edges, as a batch on the device."""
@@ -118,7 +124,8 @@ def predict(
     """
     network.eval()
     predictions = {}
-    for name in dataset.sources[slug].names(split):
+    names = dataset.sources[slug].names(split)
+    for name in share(names):
         path = f"{slug}/{name}"
         graph = dataset.graph(split, path).graph
         # how often a configuration occurs in the file must not weigh: each distinct one is computed once
@@ -126,7 +133,7 @@ def predict(
         work = partial(_predict_rows, network, dataset, split, path, rows)
         prediction = dataset.shrinking(configs_together).run(work)
         predictions[name] = prediction.cpu().numpy().astype(np.float64)[position]
-    return predictions
+    return merge(predictions, names)
 
 
 def _predict_rows(

@@ -52,9 +52,9 @@ def plot_network(network: RankingNetwork) -> Figure:
         network: A network.
     """
     trunk, head = network.trunk, network.head
-    width, last = trunk.node.out_features, _linear(head)
+    width, last = trunk.node.out_features, _linear(head.mlp)
     numeric = trunk.node.in_features - LAYOUT_WIDTH * LAYOUT_EMBEDDING - OPCODE_EMBEDDING
-    config_feat = last[0].in_features // 2 - width
+    config_feat = head.mlp[0].in_features // 2 - head.readout.channels
     columns = 3 + len(trunk.blocks)
     figure = Figure(figsize=(2.1 * columns + 1, 4.4), layout="constrained")
     axes = figure.subplots()
@@ -72,7 +72,11 @@ def plot_network(network: RankingNetwork) -> Figure:
             f"+ {_SKIPS[network.architecture.skip]}",
         ]
         _box(axes, 2 + place, f"block {place + 1}", lines, _count(block), _BLOCKS)
-    joined = ["sum over the nodes", f"+ {config_feat} configuration features", "twice: raw, standardised"]
+    joined = [
+        f"{network.architecture.readout} over the nodes",
+        f"+ {config_feat} configuration features",
+        "twice: raw, standardised",
+    ]
     _box(axes, 2 + len(trunk.blocks), "head", [*joined, "", *map(_describe, last)], _count(head), _CONFIGS)
     shapes = [f"(N, {width})", *[f"(S, {width})"] * (1 + len(trunk.blocks)), "(C,)"]
     for place, shape in enumerate(shapes):

@@ -33,6 +33,7 @@ class Batch:
         levels: The states of levels 0 to ``num_layers``.
         pooling: ``(C, S)`` operator that sums the states of the last level over nodes.
         config_feat: ``(C, V)`` float32, scaled features of the configuration as a whole.
+        configurable: ``(N,)`` bool, configurable nodes; all where there is none (tile).
     """
 
     numeric: Tensor
@@ -43,6 +44,7 @@ class Batch:
     levels: list[LevelTensors]
     pooling: SparseOperator
     config_feat: Tensor
+    configurable: Tensor
 
     def to(self, device: torch.device) -> "Batch":
         """Return the batch on a device."""
@@ -97,6 +99,8 @@ class PreparedGraph:
         self._reach: dict[int, Reach] = {}  # by num_layers
         self._row = np.full(graph.num_nodes, -1)  # position in config_index of each node
         self._row[graph.config_index] = np.arange(len(graph.config_index))
+        chosen = self._row >= 0
+        self._configurable = torch.from_numpy(chosen if chosen.any() else ~chosen)
         # of every tensor under every option of its group
         layouts = graph.layouts[graph.choices.codes]
         self._layouts = layouts.astype(np.int64)
@@ -141,6 +145,7 @@ class PreparedGraph:
             [level_tensors(level, states.num_configs, degrees) for level in states.levels],
             SparseOperator(*states.levels[-1].pooling()),
             self.config_features(configs),
+            self._configurable,
         )
 
     def config_features(self, configs: np.ndarray) -> Tensor:

@@ -148,7 +148,9 @@ class RankingNetwork(nn.Module):
         self.architecture = architecture
         self.num_layers = architecture.num_layers
         self.trunk = Trunk(node_channels, architecture)
-        self.head = Head(architecture.hidden_channels, config_channels, architecture.dropout)
+        self.head = Head(
+            architecture.hidden_channels, config_channels, architecture.dropout, architecture.readout
+        )
 
     def forward(self, batch: Batch, complete: Complete = as_is) -> Tensor:
         """Return a prediction per configuration.
@@ -158,4 +160,4 @@ class RankingNetwork(nn.Module):
             complete: Returns a statistic of the whole configuration set; by default the batch is the set.
         """
         x = self.trunk(batch, complete)
-        return self.head(x, batch.pooling, batch.levels[-1], batch.config_feat, complete)
+        return self.head(x, batch.pooling, batch.levels[-1], batch.config_feat, batch.configurable, complete)

@@ -1,6 +1,7 @@
 """Products with constant sparse matrices, forward and backward."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -82,6 +83,14 @@ class SparseOperator:
         moved.shape = self.shape
         moved._factors = [tuple(side.to(device) for side in sides) for sides in self._factors]
         return moved
+
+    def factors(self) -> "list[SparseOperator]":
+        """Return an operator for each factor."""
+        made = [object.__new__(SparseOperator) for _ in self._factors]
+        sizes = [len(forward.offsets) - 1 for forward, *_ in self._factors] + [self.shape[1]]
+        for operator, sides, shape in zip(made, self._factors, pairwise(sizes), strict=True):
+            operator.shape, operator._factors = shape, [sides]
+        return made
 
     def entries(self) -> tuple[Tensor, Tensor]:
         """Return row and column of each entry that is stored, by row; of an operator of a single factor."""

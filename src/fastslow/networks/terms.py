@@ -1,7 +1,7 @@
-"""The small language of settings that add up named terms, such as ``pairwise_hinge:1+mse_log:0.02``.
+"""The small language of settings that add up or join named terms: ``pairwise_hinge:1+mse_log:0.02``.
 
-Only names and checks, without torch, so that settings are checked in no time; ``losses.py`` holds the
-formulas.
+Only names and checks, without torch, so that settings are checked in no time; the formulas are in
+``losses.py`` and ``readout.py``.
 """
 
 import math
@@ -22,6 +22,11 @@ LOSSES: dict[str, float | None] = {
 """By name of a loss its parameter by default, a margin or a temperature; None: it has none."""
 ACROSS_GRAPHS = ("cross_graph_hinge",)
 """Losses that compare the graphs of a step with each other."""
+
+POOLS = ("sum", "mean", "max", "attention")
+"""Poolings of the nodes of a graph."""
+CONFIGURABLE = "configurable"
+"""After ``@``: pool the configurable nodes alone."""
 
 
 class Term(NamedTuple):
@@ -66,6 +71,36 @@ def parse_terms(field: str, text: str, known: Mapping[str, float | None]) -> lis
         terms[name] = Term(name, value, _number(field, text, weight) if colon else 1.0)
     total = sum(term.weight for term in terms.values())
     return [term._replace(weight=term.weight / total) for term in terms.values()]
+
+
+class Pooling(NamedTuple):
+    """One part of a readout.
+
+    Args:
+        pool: One of :data:`POOLS`.
+        configurable: Whether it pools the configurable nodes alone.
+    """
+
+    pool: str
+    configurable: bool
+
+
+def parse_readout(text: str) -> list[Pooling]:
+    """Read the poolings that a readout concatenates, ``POOL[@configurable]+...``.
+
+    Raises:
+        ConfigError: A pooling is unknown or given twice, or what follows an @ is not ``configurable``.
+    """
+    parts: list[Pooling] = []
+    for named in text.split("+"):
+        pool, at, nodes = named.partition("@")
+        if pool not in POOLS or (at and nodes != CONFIGURABLE):
+            known = f"one of {', '.join(POOLS)}, alone or with @{CONFIGURABLE}"
+            raise ConfigError(f"readout: {named!r} in {text!r} is not {known}")
+        if (part := Pooling(pool, bool(at))) in parts:
+            raise ConfigError(f"readout: {named} is given twice in {text!r}")
+        parts.append(part)
+    return parts
 
 
 def _number(field: str, text: str, number: str) -> float:

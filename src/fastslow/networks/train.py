@@ -11,42 +11,37 @@
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import torch
 
 from fastslow.competition.catalog import TRAIN
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.bounded_cache import BoundedCache
-from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path
 from fastslow.core.memory import FreedMemory, held_bytes, step_memory
 from fastslow.core.progress import progress
-from fastslow.evaluation.plots import plot_training
-from fastslow.evaluation.predictions import PREDICTED_SPLITS, PREDICTIONS, write_predictions
 from fastslow.evaluation.training_files import METRICS
-from fastslow.features.scaling import Scaler, write_scalers
-from fastslow.features.store import SCALERS, Features
+from fastslow.features.scaling import Scaler
+from fastslow.features.store import Features
+from fastslow.networks import distributed
 from fastslow.networks.config import TrainConfig
-from fastslow.networks.dataset import GraphDataset, predict
+from fastslow.networks.dataset import GraphDataset
 from fastslow.networks.devices import autocast, loss_scaler, pick_device
 from fastslow.networks.divergence import Diverged, check_weights, describe
 from fastslow.networks.graph_batch import Batch
 from fastslow.networks.losses import Loss
 from fastslow.networks.model import RankingNetwork
 from fastslow.networks.prefetch import prefetch
+from fastslow.networks.run_folder import write_runs
 from fastslow.networks.sparse import move
 from fastslow.networks.stored_weights import read_checkpoint
-from fastslow.networks.validation import Validation, pool_scores
+from fastslow.networks.validation import Validation
 
-PLOT = "training.png"
 CHECKPOINT = "checkpoint.pt"
-WEIGHTS = "model.pt"
-OUTPUTS = (WEIGHTS, SCALERS, PREDICTIONS)
 
 
 def make_dataset(
@@ -63,7 +58,7 @@ def make_dataset(
     """
     sources = config.sources() if sources is None else sources
     whole_graph = config.architecture().sees_whole_graph
-    device = pick_device(config.device)
+    device = distributed.own_device(pick_device(config.device))
     return GraphDataset(sources, config.num_layers, device, config.joins_pairs(), whole_graph, scalers)
 
 
@@ -118,23 +113,31 @@ class Training:
         """Train on every graph once; return the mean loss."""
         config = self.config
         rng = np.random.default_rng([config.seed, self.epoch])
-        torch.manual_seed(int(rng.integers(2**63)))  # for dropout
         self.network.train()
         names = rng.permutation(self.names)
         drops = self.config.edge_dropout > 0
         drawn = [(name, self._draw(name, rng), int(rng.integers(2**63)) if drops else None) for name in names]
-        examples = prefetch(self._example, drawn)
+        seeds = rng.integers(2**63, size=len(names))  # for dropout
         steps = math.ceil(len(names) / config.graphs_per_step)
+        groups = np.array_split(np.arange(len(names)), steps)
+        own = np.concatenate([distributed.share(group) for group in groups])  # of several processes
+        examples, own_seeds = prefetch(self._example, [drawn[n] for n in own]), iter(seeds[own].tolist())
         losses = []
-        for position, group in enumerate(np.array_split(names, steps)):
+        for position, group in enumerate(groups):
             rate = learning_rate(config, self.epoch * steps + position, config.epochs * steps)
-            losses += self._step(islice(examples, len(group)), len(group), rate)
+            losses += self._step(islice(examples, len(distributed.share(group))), own_seeds, len(group), rate)
             self._freed.after_step()
         self.epoch += 1
-        return float(torch.stack(losses).mean())
+        return distributed.mean_loss(losses, self.dataset.device)
 
-    def _step(self, examples: Iterable[tuple[Batch, torch.Tensor]], size: int, rate: float) -> list:
-        """Take one step on ``size`` examples; return the losses on the device, without waiting for it."""
+    def _step(
+        self, examples: Iterable[tuple[Batch, torch.Tensor]], seeds: Iterator[int], size: int, rate: float
+    ) -> list:
+        """Take one step on ``size`` graphs, of which this process has some.
+
+        Returns:
+            The losses of its examples on the device, without waiting for it.
+        """
         for parameters in self.optimizer.param_groups:
             parameters["lr"] = rate
         self.optimizer.zero_grad(set_to_none=True)
@@ -142,9 +145,11 @@ class Training:
         # a loss that compares graphs needs all of a step in memory; else one after the other
         together = [list(examples)] if self.loss.across_graphs else ([example] for example in examples)
         for graphs in together:
+            torch.manual_seed([next(seeds) for _ in graphs][0])  # the same dropout whichever process has it
             loss = self._loss(graphs)
             self.scaler.scale(loss * len(graphs) / size).backward()
             losses.append(loss.detach())
+        distributed.add_gradients(self.network)
         self.scaler.unscale_(self.optimizer)
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.config.max_grad_norm)
         self.scaler.step(self.optimizer)
@@ -188,9 +193,11 @@ class Training:
             Diverged: It did so before the first evaluation.
         """
         config, validation = self.config, self.validation
-        if self.load(folder / CHECKPOINT, mark):
+        quiet = distributed.rank() > 0
+        if self.load(folder / CHECKPOINT, mark) and not quiet:
             print(f"{folder.name}: resumed after epoch {self.epoch}")
-        with progress(total=config.epochs, initial=self.epoch, desc=folder.name, unit="epoch") as bar:
+        options = {"total": config.epochs, "initial": self.epoch, "desc": folder.name, "unit": "epoch"}
+        with progress(**options, disable=quiet) as bar:
             while self.epoch < config.epochs and not validation.is_stale(self.epoch):
                 loss = self.run_epoch()
                 bar.update()
@@ -214,10 +221,13 @@ class Training:
         if not history:
             raise Diverged(f"{said}. There are no weights to keep: it was not evaluated before") from None
         self.warnings.append(f"{said}. Stopped; the weights up to epoch {history[-1]['epoch']} are kept")
-        print(f"warning: {self.warnings[-1]}")
+        if distributed.rank() == 0:
+            print(f"warning: {self.warnings[-1]}")
 
     def save(self, folder: Path, mark: str) -> None:
-        """Write the history and a checkpoint, each atomically."""
+        """Write the history and a checkpoint, each atomically; of several processes the first one does."""
+        if distributed.rank():
+            return
         with atomic_path(folder / METRICS) as temporary:
             temporary.write_text("".join(json.dumps(row) + "\n" for row in self.validation.history))
         state = {
@@ -233,7 +243,7 @@ class Training:
 
     def load(self, path: Path, mark: str) -> bool:
         """Restore a checkpoint that carries the mark; return whether there is one."""
-        state = read_checkpoint(path, mark, self)
+        state = distributed.from_first(lambda: read_checkpoint(path, mark, self))
         if state is None:
             return False
         self.epoch = state["epoch"]
@@ -261,34 +271,20 @@ def train(config: TrainConfig) -> dict:
         DataError: The features are missing or carry no ranking signal.
         Diverged: The training diverged before its first evaluation.
     """
+    if config.processes > 1 and not distributed.launched():
+        distributed.launch(config)
+        return read_manifest(config.artifact().folder)
+    with distributed.joined(config):
+        return _train(config)
+
+
+def _train(config: TrainConfig) -> dict:
     artifact = config.artifact()
-    with artifact.building() as needed:
+    with distributed.building(artifact) as needed:
         if needed:
             training = Training(config, make_dataset(config))
             training.run(artifact.folder, artifact.fingerprint)
-            valid, warnings = {}, list(training.warnings)
-            for slug, run in zip(training.dataset.sources, artifact.parts, strict=True):
-                valid[slug] = training.validation.choose_weights(slug)
-                facts = {"epochs": training.epoch, "features": training.dataset.sources[slug].recipe}
-                own = _write_run(run.folder, training, slug)
-                run.finish(OUTPUTS, valid=valid[slug], **facts, warnings=[*training.warnings, *own])
-                warnings += [f"{slug}: {warning}" for warning in own]
-            figure = plot_training(pd.DataFrame(training.validation.history), artifact.folder.name)
-            save_figure(figure, artifact.folder / PLOT)
-            facts = {"valid": pool_scores(valid), "epochs": training.epoch, "warnings": warnings}
-            artifact.finish((METRICS, PLOT), **facts)
-            (artifact.folder / CHECKPOINT).unlink(missing_ok=True)
-    return read_manifest(artifact.folder)
-
-
-def _write_run(folder: Path, training: Training, slug: str) -> list[str]:
-    """Write the network's weights, its scalers, and its predictions of a collection; return warnings."""
-    dataset, together = training.dataset, training.config.inference_configs
-    # into an open file: given a path, torch writes its name into the file
-    with atomic_path(folder / WEIGHTS) as temporary, open(temporary, "wb") as handle:
-        torch.save(training.network.state_dict(), handle)
-    write_scalers(folder / SCALERS, node=dataset.node_scaler, config=dataset.config_scaler)
-    predictions = {
-        split: predict(training.network, dataset, slug, split, together) for split in PREDICTED_SPLITS
-    }
-    return write_predictions(folder, predictions)
+            write_runs(artifact, training)
+            if distributed.rank() == 0:
+                (artifact.folder / CHECKPOINT).unlink(missing_ok=True)
+        return distributed.from_first(lambda: read_manifest(artifact.folder))

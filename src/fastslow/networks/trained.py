@@ -10,8 +10,9 @@ from fastslow.features.scaling import EXPANDED_NODE_FEATURES, read_scaler
 from fastslow.features.store import SCALERS, Features
 from fastslow.networks.config import TrainConfig
 from fastslow.networks.dataset import GraphDataset, predict
+from fastslow.networks.run_folder import WEIGHTS
 from fastslow.networks.stored_weights import load_weights
-from fastslow.networks.train import WEIGHTS, make_dataset, make_network
+from fastslow.networks.train import make_dataset, make_network
 
 _AGAIN = "Train this model again"
 
