@@ -56,10 +56,10 @@ TREES = {
 
 
 _ABOUT = """Run `{run}` of commit {commit}, layout:xla:random. Kendall's tau with the compiler's estimated
-cycles for the generation, mean over programs of architectures that training has not seen (those of valid chose
-epochs and weights, for v3); mean (minimum to maximum) over {seeds} seeds, each with its own draw of the programs
-to fine-tune on, {tune_configs} configurations of each, all of the training split. Nothing is chosen on these
-scores. An instruction without an estimate counts the bytes that it moves."""
+cycles for the generation, mean over programs of architectures that training has not seen (those of valid
+chose epochs and weights, for v3); mean (minimum to maximum) over {seeds} seeds, each with its own draw of the
+programs to fine-tune on, {tune_configs} configurations of each, all of the training split. Nothing is chosen
+on these scores. An instruction without an estimate counts the bytes that it moves."""
 
 
 def tune_network(folder: Path, graphs: UnseenGraphs, epochs: int, seed: int) -> TrainedNetwork:
