@@ -67,6 +67,18 @@ COMMANDS = {
         "fastslow.rank_command:rank_program",
         first="source",
     ),
+    "tune": Command(
+        "Search for a program's fastest configuration with few compiles or measurements",
+        "fastslow.tuning.config:TuneConfig",
+        "fastslow.tune_command:tune_program",
+        first="source",
+    ),
+    "fleet": Command(
+        "Tune many programs with one budget, spent where it saves most",
+        "fastslow.tuning.fleet_config:FleetConfig",
+        "fastslow.tune_command:tune_fleet",
+        first="fleet",
+    ),
     "sample": Command(
         "Make the sample competition anew with the TPU compiler (an hour or two; size=large: days)",
         "fastslow.programs.sample:SampleConfig",

@@ -2,14 +2,16 @@
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from dataclasses import replace
 from typing import Any
 
 from fastslow.core.cluster import Cluster, open_cluster
 from fastslow.core.cluster_worker import GPU
+from fastslow.core.memory import machine_cores
 from fastslow.core.settings import PROJECT
 from fastslow.features.config import FeatureConfig
+from fastslow.job_plan import PlannedPool, machine_resources
 from fastslow.networks.config import TrainConfig
 from fastslow.steps import Step
 
@@ -55,17 +57,17 @@ def step_pool(jobs: int, cluster: str = "") -> Iterator[Executor]:
     """Give an executor of steps; after Ctrl-C those that run are not waited for.
 
     Args:
-        jobs: Number of steps that run in parallel; on SLURM, of jobs.
+        jobs: Maximum number of steps that run in parallel, 0 for as many as fit; on SLURM, of jobs.
         cluster: Dask cluster, as for :func:`fastslow.core.cluster.open_cluster`; empty for this machine.
 
     Raises:
         ConfigError: There is no such cluster, or Dask is not installed.
     """
     if cluster:
-        with open_cluster(cluster, jobs) as workers:
+        with open_cluster(cluster, jobs or machine_cores()) as workers:
             yield ClusterPool(workers)
         return
-    pool = ThreadPoolExecutor(jobs)
+    pool = PlannedPool(machine_resources(), jobs)
     wait_for_them = True
     try:
         yield pool

@@ -23,6 +23,7 @@ from fastslow.core.progress import progress
 from fastslow.core.settings import PROJECT, Config, Count, resolve
 from fastslow.evaluation.results import format_table
 from fastslow.evaluation.training_files import METRICS
+from fastslow.job_plan import PlannedKernel, PlannedPool
 from fastslow.kaggle.client import SubmissionResult, submit, wait_for_score
 from fastslow.kaggle.credentials import credentials
 from fastslow.kaggle.ledger import read_record, update_record
@@ -61,7 +62,7 @@ class RunConfig(Config):
     seeds: Count = 0
     """Seeds of each model; 0 for 3, and for 1 in the preset ``smoke``."""
     jobs: Count = 0
-    """Number of notebooks that run in parallel; 0 for one per core."""
+    """Maximum number of notebooks that run in parallel; 0 for as many as memory, cores and GPUs allow."""
     cluster: str = ""
     """Dask cluster whose workers run the notebooks: its scheduler (``tcp://host:8786``), or ``slurm`` for up
     to ``jobs`` SLURM jobs as dask-jobqueue is configured; empty for this machine."""
@@ -92,6 +93,7 @@ def run_step(step: Step) -> float:
                 kernel_name="python3",
                 progress_bar=False,
                 start_timeout=START_SECONDS,
+                kernel_manager_class=PlannedKernel,
                 cwd=str(PROJECT),
                 extra_arguments=[option.format(parent=os.getpid()) for option in _KERNEL_OPTIONS],
             )
@@ -129,7 +131,7 @@ def run_steps(steps: list[Step], jobs: int, cluster: str = "") -> None:
 
     Args:
         steps: In the order of their stages.
-        jobs: Number of notebooks that run in parallel.
+        jobs: Maximum number of notebooks that run in parallel; 0: planned by what they need.
         cluster: Dask cluster that runs them, see :class:`RunConfig`; empty for this machine.
 
     Raises:
@@ -156,6 +158,8 @@ def run_steps(steps: list[Step], jobs: int, cluster: str = "") -> None:
 
 
 def _run_stage(steps: list[Step], pool: Executor, bar) -> None:
+    if isinstance(pool, PlannedPool):
+        pool.expect(len(steps))
     running = {pool.submit(run_step, step): step for step in steps}
     pause = LOG_SECONDS if bar.disable else PAUSE_SECONDS
     try:
@@ -246,8 +250,7 @@ def make_plan(config: RunConfig) -> Plan:
     if not name or Path(name).name != name or name.startswith(".") or len(name.encode()) > 100:
         raise ConfigError(f"name: {name[:60]!r} is not a plain folder name of at most 100 bytes")
     seeds = config.seeds or (1 if preset == "smoke" else 3)
-    jobs = config.jobs or os.cpu_count() or 1
-    return Plan(config.data, name, preset, seeds, parse_overrides(config.set), jobs)
+    return Plan(config.data, name, preset, seeds, parse_overrides(config.set), config.jobs)
 
 
 def run(config: RunConfig) -> None:
@@ -260,8 +263,6 @@ def run(config: RunConfig) -> None:
         KaggleError: The upload failed.
     """
     plan = make_plan(config)
-    threads = max(1, (os.cpu_count() or 1) // plan.jobs)
-    os.environ.setdefault("OMP_NUM_THREADS", str(threads))  # side by side, kernels must not fight for cores
     for folder in (f"features/{plan.name}", f"runs/{plan.name}", Path(plan.csv).parent):
         remove_abandoned(resolve(folder))
     if config.target in ("submission", "submit"):

@@ -1,4 +1,4 @@
-"""Memory of this process: how much it may hold, and giving freed blocks back to the operating system."""
+"""Memory and cores that a step may use, and giving freed memory back to the operating system."""
 
 import ctypes
 import os
@@ -9,6 +9,8 @@ import numpy as np
 
 STEP_MEMORY = "FASTSLOW_STEP_MEMORY"
 """Environment variable: bytes that one step may hold, as the workflow planned them."""
+STEP_CORES = "FASTSLOW_STEP_CORES"
+"""Environment variable: cores that one step may keep busy, as the workflow planned them."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
 _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _LEAST_SLACK, _MOST_SLACK = 1 << 28, 1 << 31
@@ -22,6 +24,18 @@ def machine_memory() -> int:
         if text.isdigit():
             total = min(total, int(text))
     return total
+
+
+def machine_cores() -> int:
+    """Return the number of cores that this process may use."""
+    allowed = getattr(os, "sched_getaffinity", None)
+    return len(allowed(0)) if allowed else os.cpu_count() or 1
+
+
+def step_cores() -> int:
+    """Return the cores that a step may keep busy: as planned, else all."""
+    planned = os.environ.get(STEP_CORES, "")
+    return int(planned) if planned.isdigit() and int(planned) else machine_cores()
 
 
 def step_memory() -> int:

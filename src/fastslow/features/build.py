@@ -13,6 +13,7 @@ from fastslow.competition.reader import CompetitionFile, read_competition_file
 from fastslow.competition.tied_choices import distinct_rows, factorise
 from fastslow.core.cluster import map_on_cluster
 from fastslow.core.files import atomic_path, digest
+from fastslow.core.memory import step_cores, step_memory
 from fastslow.core.processes import end_with_parent
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
@@ -37,6 +38,8 @@ from fastslow.features.store import (
 )
 from fastslow.features.tile_bounds import tile_features
 from fastslow.features.violation import violation_features
+
+WORKER_BYTES = 1 << 29  # of a process that builds graphs, at its peak
 
 
 def merge_duplicates(graph: Graph) -> Graph:
@@ -205,10 +208,16 @@ def _build_all(programs: list[Program], config: FeatureConfig) -> list[str]:
     else:
         jobs = [joblib.delayed(_build_one)(program, config) for program in programs]
         leash = {"initializer": end_with_parent, "initargs": (os.getpid(),)}
-        results = joblib.Parallel(n_jobs=config.workers, return_as="generator", **leash)(jobs)
+        workers = config.workers or _planned_workers()
+        results = joblib.Parallel(n_jobs=workers, return_as="generator", **leash)(jobs)
     bar = progress(results, total=len(programs), desc=config.collection, unit="graph")
     built = [names for names in bar if names]
     return built[0] if built else build_graph(programs[0], config)[1]
+
+
+def _planned_workers() -> int:
+    """Return the number of processes that the step's cores and memory suffice for."""
+    return max(1, min(step_cores(), step_memory() // WORKER_BYTES))
 
 
 def _drop_foreign_graphs(folder: Path, programs: list[Program]) -> None:
