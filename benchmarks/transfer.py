@@ -83,6 +83,7 @@ def tune_network(folder: Path, graphs: UnseenGraphs, epochs: int, seed: int) -> 
 def tune_ranker(ranker: Fitted, table: Table, seed: int, scratch: bool) -> Fitted:
     """Add trees that are fitted to a table to a ranker's, or grow them from none."""
     data = make_dataset(table.select(ranker.booster.feature_name()), ranker.objective, seed)
+    data.data = np.concatenate(data.data)  # from a list, trees cannot be continued
     parameters = {**TREES, "objective": OBJECTIVES[ranker.objective].lightgbm, "seed": seed}
     booster = lightgbm.train(parameters, data, ROUNDS, init_model=None if scratch else ranker.booster)
     return Fitted(ranker.objective, booster, booster.num_trees(), [], ranker.opponents)
