@@ -9,12 +9,13 @@ JOBS   =
 CLUSTER =
 SET    =
 SRC    =
+FLEET  =
 OUT    =
 RUN    =
 SIZE   = small
 
 # a misspelt variable must not be ignored: make submit SEED=5
-KNOWN := PYTHON DATA PRESET NAME SEEDS JOBS CLUSTER SET SRC OUT RUN SIZE VENV PY READY TESTED COMPILER
+KNOWN := PYTHON DATA PRESET NAME SEEDS JOBS CLUSTER SET SRC OUT RUN FLEET SIZE VENV PY READY TESTED COMPILER TUNING
 GIVEN := $(foreach v,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $v))),$v))
 UNKNOWN := $(filter-out $(KNOWN),$(GIVEN))
 ifneq ($(strip $(UNKNOWN)),)
@@ -23,14 +24,15 @@ endif
 
 # Values are data: Make must not expand them, and recipes read them from the environment, where no shell does
 as_typed = $(foreach v,$(1),$(eval override $v := $$(value $v))$(eval export $v))
-$(call as_typed,PYTHON DATA PRESET NAME SEEDS JOBS CLUSTER SET SRC OUT RUN SIZE)
+$(call as_typed,PYTHON DATA PRESET NAME SEEDS JOBS CLUSTER SET SRC OUT RUN FLEET SIZE)
 VENV   := .venv
 $(call as_typed,VENV)
 PY     := $(VENV)/bin/python
 READY  := $(VENV)/.ready
 TESTED := $(VENV)/.ready-test
 COMPILER := $(VENV)/.ready-compiler
-$(call as_typed,PY READY TESTED COMPILER)
+TUNING := $(VENV)/.ready-tune
+$(call as_typed,PY READY TESTED COMPILER TUNING)
 FASTSLOW = set -f; "$$PY" -m fastslow
 OPTIONS = "data=$$DATA" $${PRESET:+"preset=$$PRESET"} $${NAME:+"name=$$NAME"} \
           $${SEEDS:+"seeds=$$SEEDS"} $${JOBS:+"jobs=$$JOBS"} $${CLUSTER:+"cluster=$$CLUSTER"} $$SET
@@ -38,7 +40,7 @@ OPTIONS = "data=$$DATA" $${PRESET:+"preset=$$PRESET"} $${NAME:+"name=$$NAME"} \
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: help submit submission features train ensemble smoke report figures convert rank sample data test guard lint clean setup
+.PHONY: help submit submission features train ensemble smoke report figures convert rank tune sample data test guard lint clean setup
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z ]+:.*## / {n = split($$1, names, " "); \
@@ -86,6 +88,22 @@ else
 	@$(FASTSLOW) rank "$$SRC" $${RUN:+"run=$$RUN"} $${OUT:+"data_root=$$OUT"} $$SET
 endif
 
+tune: $(if $(SRC)$(FLEET),$(TUNING)) ## Search for the fastest configuration of a program of yours: SRC=, or of many: FLEET=list.csv
+ifneq ($(FLEET),)
+	@$(FASTSLOW) fleet "$$FLEET" $${RUN:+"run=$$RUN"} $${OUT:+"data_root=$$OUT"} $$SET
+else ifneq ($(SRC),)
+	@$(FASTSLOW) tune "$$SRC" $${RUN:+"run=$$RUN"} $${OUT:+"data_root=$$OUT"} $$SET
+else
+	@echo "make tune SRC=program.hlo          an HLO file, as for make convert; the TPU compiler evaluates"
+	@echo "make tune SRC=model.py:make        a JAX function, as for make convert"
+	@echo "make tune SRC=labelled.npz         replay of a file's runtimes"
+	@echo "make tune FLEET=list.csv           many programs, one budget: a CSV with the columns program, weight"
+	@echo "             RUN=runs/sample       a run of make submit that guides; default: the newest; RUN=none"
+	@echo "             OUT=FOLDER            a folder of your own instead of data/converted"
+	@echo "             SET='evaluations=200 evaluator=command command=./measure.sh'"
+	@exit 2
+endif
+
 sample: $(COMPILER) ## The sample competition anew, with the TPU compiler: an hour or two (SIZE=large: days)
 	@$(FASTSLOW) sample "size=$$SIZE" $$SET
 
@@ -130,4 +148,8 @@ $(TESTED): $(READY)
 
 $(COMPILER): $(READY)
 	$(call install,-e .[compiler])
+	@touch "$@"
+
+$(TUNING): $(READY)
+	$(call install,-e .[tune])
 	@touch "$@"

@@ -28,7 +28,7 @@ class Command(NamedTuple):
         config: Class of its settings, as ``module:Class``.
         run: Function of the settings, as ``module:function``.
         fixed: Settings that the command stands for.
-        first: Setting whose value may be given first, without its name.
+        first: Settings whose values may be given first, without their names, separated by spaces.
     """
 
     summary: str
@@ -67,6 +67,24 @@ COMMANDS = {
         "fastslow.rank_command:rank_program",
         first="source",
     ),
+    "compare": Command(
+        "Compare two runs of a collection graph by graph, with the standard error of their difference",
+        "fastslow.evaluation.compare:CompareConfig",
+        "fastslow.evaluation.compare:compare_runs",
+        first="one other",
+    ),
+    "tune": Command(
+        "Search for a program's fastest configuration with few compiles or measurements",
+        "fastslow.tuning.config:TuneConfig",
+        "fastslow.tune_command:tune_program",
+        first="source",
+    ),
+    "fleet": Command(
+        "Tune many programs with one budget, spent where it saves most",
+        "fastslow.tuning.fleet_config:FleetConfig",
+        "fastslow.tune_command:tune_fleet",
+        first="fleet",
+    ),
     "sample": Command(
         "Make the sample competition anew with the TPU compiler (an hour or two; size=large: days)",
         "fastslow.programs.sample:SampleConfig",
@@ -94,7 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit status: 0, 1 after an error whose message names the remedy, 130 after Ctrl-C.
     """
-    options = _parser().parse_args(arguments)
+    options = _parser().parse_args(_as_settings(sys.argv[1:] if arguments is None else arguments))
     command = COMMANDS[options.command]
     logging.getLogger("papermill").setLevel(logging.ERROR)
     try:
@@ -119,6 +137,19 @@ def run_process() -> None:
         sys.stdout.flush()
         os._exit(status)
     sys.exit(status)
+
+
+def _as_settings(words: Sequence[str]) -> list[str]:
+    """Return the words with ``--name value`` and ``--name=value`` as ``name=value``."""
+    settings, pending = [], ""
+    for word in words:
+        if pending:
+            word, pending = f"{pending}={word}", ""
+        elif word.startswith("--") and word != "--help":
+            name, equals, value = word[2:].partition("=")
+            word, pending = (f"{name}={value}", "") if equals else ("", name)
+        settings += [word] if word else []
+    return [*settings, f"--{pending}"] if pending else settings
 
 
 def _load(name: str):

@@ -28,6 +28,7 @@ ALLOWED = {
     "placement": BASE | {"xla", "features", "programs", "placement"},
     "ranking": BASE
     | {"xla", "features", "kaggle", "evaluation", "networks", "rankers", "programs", "ranking"},
+    "tuning": BASE | {"xla", "features", "programs", "ranking", "tuning"},
 }
 """By package, the packages that it may import; modules of the front door may import all of them."""
 
@@ -76,5 +77,5 @@ def test_modules_do_not_import_each_other_in_a_circle():
 
 def test_the_top_of_the_package_is_the_front_door_alone():
     front = "__init__ __main__ cli workflow steps presets readme_figures convert_command rank_command"
-    front += " step_pools job_plan"
+    front += " step_pools job_plan tune_command"
     assert {path.stem for path in ROOT.glob("*.py")} <= set(front.split())

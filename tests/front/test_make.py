@@ -36,7 +36,7 @@ def called(tmp_path):
     script.chmod(0o755)
 
     def call(*arguments, **variables):
-        done = make(*arguments, "READY=", "TESTED=", "COMPILER=", f"PY={script}", **variables)
+        done = make(*arguments, "READY=", "TESTED=", "COMPILER=", "TUNING=", f"PY={script}", **variables)
         assert done.returncode == 0, done.stderr
         return json.loads(log.read_text())
 
@@ -186,7 +186,14 @@ def test_sample_takes_a_size_and_settings(called):
     assert called("sample", *typed) == [*sample, "size=large", "processes=4", "seed=1"]
 
 
-@pytest.mark.parametrize("target", ["convert", "rank"])
+def test_tune_takes_a_source_or_a_fleet_a_run_and_settings(called):
+    command = ["-m", "fastslow"]
+    typed, given = ("RUN=none", "OUT=/my data", "SET=evaluations=9"), ["run=none", "data_root=/my data"]
+    assert called("tune", "SRC=x.pb", *typed) == [*command, "tune", "x.pb", *given, "evaluations=9"]
+    assert called("tune", "FLEET=my list.csv") == [*command, "fleet", "my list.csv"]
+
+
+@pytest.mark.parametrize("target", ["convert", "rank", "tune"])
 def test_without_a_source_it_says_how_and_sets_nothing_up(tmp_path, target):
     done = make(target, folder=tmp_path, SRC="/of/the/environment")
     assert done.returncode != 0 and f"make {target} SRC=model.py:make" in done.stdout
