@@ -40,7 +40,7 @@ OPTIONS = "data=$$DATA" $${PRESET:+"preset=$$PRESET"} $${NAME:+"name=$$NAME"} \
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: help submit submission features train ensemble smoke report figures convert rank tune sample data test guard lint clean setup
+.PHONY: help submit submission features train ensemble smoke report figures convert rank tune kernel sample data test guard lint clean setup
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z ]+:.*## / {n = split($$1, names, " "); \
@@ -103,6 +103,9 @@ else
 	@echo "             SET='evaluations=200 evaluator=command command=./measure.sh'"
 	@exit 2
 endif
+
+kernel: $(READY) ## A notebook for Kaggle's GPUs, pushed where there are credentials (SEEDS, JOBS, SET, PRESET)
+	@$(FASTSLOW) kernel $${PRESET:+"preset=$$PRESET"} $${SEEDS:+"seeds=$$SEEDS"} $${JOBS:+"jobs=$$JOBS"} $$SET
 
 sample: $(COMPILER) ## The sample competition anew, with the TPU compiler: an hour or two (SIZE=large: days)
 	@$(FASTSLOW) sample "size=$$SIZE" $$SET

@@ -50,6 +50,17 @@ COMMANDS = {
     "train": _stage("train", "Build the features and train every model"),
     "ensemble": _stage("ensemble", "Train every model and choose the weights of the ensembles"),
     "smoke": _stage("submission", "Run every stage with next to no training", preset="smoke"),
+    "train-network": Command(
+        "Train one network of a run; started by torchrun, in several processes, GPUs or machines",
+        "fastslow.network_command:NetworkRunConfig",
+        "fastslow.network_command:train_network",
+        first="network",
+    ),
+    "kernel": Command(
+        "Write a notebook for Kaggle's GPUs that trains and predicts there, and push it",
+        "fastslow.kaggle.kernel:KernelConfig",
+        "fastslow.kaggle.kernel:make_kernel",
+    ),
     "report": Command(
         "Render the executed notebooks of a run to HTML with an index page",
         "fastslow.evaluation.report:ReportConfig",

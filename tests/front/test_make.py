@@ -179,6 +179,14 @@ def test_rank_takes_a_source_a_run_and_settings(called):
     assert called("rank", *typed) == [*rank, "x.pb", *given]
 
 
+def test_kernel_takes_settings_of_the_run(called):
+    typed = ("PRESET=smoke", "SEEDS=2", "SET=push=False gnn.layout.epochs=3")
+    command = ["-m", "fastslow", "kernel"]
+    settings = ["preset=smoke", "seeds=2", "push=False", "gnn.layout.epochs=3"]
+    assert called("kernel", *typed) == [*command, *settings]
+    assert called("kernel") == command
+
+
 def test_sample_takes_a_size_and_settings(called):
     sample = ["-m", "fastslow", "sample"]
     assert called("sample") == [*sample, "size=small"]
