@@ -96,6 +96,12 @@ COMMANDS = {
         "fastslow.tune_command:tune_fleet",
         first="fleet",
     ),
+    "place": Command(
+        "Place, schedule or fuse a program on several devices with GO and compare it with other methods",
+        "fastslow.placement.config:PlaceConfig",
+        "fastslow.place_command:place_program",
+        first="source",
+    ),
     "sample": Command(
         "Make the sample competition anew with the TPU compiler (an hour or two; size=large: days)",
         "fastslow.programs.sample:SampleConfig",
