@@ -6,38 +6,47 @@ PRESET =
 NAME   =
 SEEDS  =
 JOBS   =
+CLUSTER =
 SET    =
 SRC    =
+FLEET  =
 OUT    =
+RUN    =
 SIZE   = small
 
-VENV   := .venv
-RUN    := $(VENV)/bin/python
-READY  := $(VENV)/.ready
-TESTED := $(VENV)/.ready-test
-COMPILER := $(VENV)/.ready-compiler
-FASTSLOW := $(RUN) -m fastslow
-OPTIONS = data="$(DATA)" $(if $(PRESET),preset=$(PRESET)) $(if $(NAME),name="$(NAME)") \
-          $(if $(SEEDS),seeds=$(SEEDS)) $(if $(JOBS),jobs=$(JOBS)) $(SET)
-
 # a misspelt variable must not be ignored: make submit SEED=5
-KNOWN := PYTHON DATA PRESET NAME SEEDS JOBS SET SRC OUT SIZE VENV RUN READY TESTED COMPILER
+KNOWN := PYTHON DATA PRESET NAME SEEDS JOBS CLUSTER SET SRC OUT RUN FLEET SIZE VENV PY READY TESTED COMPILER TUNING
 GIVEN := $(foreach v,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $v))),$v))
 UNKNOWN := $(filter-out $(KNOWN),$(GIVEN))
 ifneq ($(strip $(UNKNOWN)),)
 $(error no such variable: $(UNKNOWN); known are $(KNOWN))
 endif
 
+# Values are data: Make must not expand them, and recipes read them from the environment, where no shell does
+as_typed = $(foreach v,$(1),$(eval override $v := $$(value $v))$(eval export $v))
+$(call as_typed,PYTHON DATA PRESET NAME SEEDS JOBS CLUSTER SET SRC OUT RUN FLEET SIZE)
+VENV   := .venv
+$(call as_typed,VENV)
+PY     := $(VENV)/bin/python
+READY  := $(VENV)/.ready
+TESTED := $(VENV)/.ready-test
+COMPILER := $(VENV)/.ready-compiler
+TUNING := $(VENV)/.ready-tune
+$(call as_typed,PY READY TESTED COMPILER TUNING)
+FASTSLOW = set -f; "$$PY" -m fastslow
+OPTIONS = "data=$$DATA" $${PRESET:+"preset=$$PRESET"} $${NAME:+"name=$$NAME"} \
+          $${SEEDS:+"seeds=$$SEEDS"} $${JOBS:+"jobs=$$JOBS"} $${CLUSTER:+"cluster=$$CLUSTER"} $$SET
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: help submit submission features train ensemble smoke report figures convert sample data test lint clean setup
+.PHONY: help submit submission features train ensemble smoke report figures convert rank tune sample data test guard lint clean setup
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z ]+:.*## / {n = split($$1, names, " "); \
 	  for (i = 1; i <= n; i++) printf "  make %-12s %s\n", names[i], $$2}' "$(strip $(MAKEFILE_LIST))"
 	@echo
-	@echo "Settings: DATA=sample|kaggle|FOLDER  PRESET=sample|smoke|kaggle  NAME=run  SEEDS=3  JOBS=2"
+	@echo "Settings: DATA=sample|kaggle|FOLDER  PRESET=sample|smoke|kaggle  NAME=run  SEEDS=3  JOBS=2  CLUSTER=tcp://HOST:8786|slurm"
 	@echo "          SET='gnn.layout.epochs=50 features.layout.hops=1'"
 
 submit: $(READY) ## Features, training, ensemble, checked submission; DATA=kaggle also uploads it
@@ -47,10 +56,10 @@ submission features train ensemble: $(READY) ## The same up to that stage, nothi
 	@$(FASTSLOW) $@ $(OPTIONS)
 
 report: $(READY) ## Render the executed notebooks of a run to HTML with an index page (NAME=sample)
-	@$(FASTSLOW) report $(if $(NAME),name="$(NAME)") $(SET)
+	@$(FASTSLOW) report $${NAME:+"name=$$NAME"} $$SET
 
 figures: $(READY) ## Draw the README's figures from the sample run, after make submit
-	@$(FASTSLOW) figures $(SET)
+	@$(FASTSLOW) figures $$SET
 
 smoke: $(READY) ## The whole path with next to no training, in about a minute
 	@$(FASTSLOW) smoke $(OPTIONS)
@@ -63,22 +72,54 @@ ifeq ($(SRC),)
 	@echo "             SET='configs=200 generation=v4 name=mine'"
 	@exit 2
 else
-	@$(FASTSLOW) convert "$(SRC)" $(if $(OUT),data_root="$(OUT)") $(SET)
+	@$(FASTSLOW) convert "$$SRC" $${OUT:+"data_root=$$OUT"} $$SET
+endif
+
+rank: $(if $(SRC),$(READY)) ## Rank a program of yours with a trained run: SRC=program.npz, an HLO file, model.py:make
+ifeq ($(SRC),)
+	@echo "make rank SRC=program.npz          a competition file with configurations (layout or tile)"
+	@echo "make rank SRC=program.hlo          an HLO file, as for make convert; configurations are drawn"
+	@echo "make rank SRC=model.py:make        a JAX function, as for make convert"
+	@echo "             RUN=runs/sample       a run of make submit, or the folder of one model; default: the newest"
+	@echo "             OUT=FOLDER            a folder of your own instead of data/converted"
+	@echo "             SET='configs=5000 collection=layout:nlp:random estimate=10'"
+	@exit 2
+else
+	@$(FASTSLOW) rank "$$SRC" $${RUN:+"run=$$RUN"} $${OUT:+"data_root=$$OUT"} $$SET
+endif
+
+tune: $(if $(SRC)$(FLEET),$(TUNING)) ## Search for the fastest configuration of a program of yours: SRC=, or of many: FLEET=list.csv
+ifneq ($(FLEET),)
+	@$(FASTSLOW) fleet "$$FLEET" $${RUN:+"run=$$RUN"} $${OUT:+"data_root=$$OUT"} $$SET
+else ifneq ($(SRC),)
+	@$(FASTSLOW) tune "$$SRC" $${RUN:+"run=$$RUN"} $${OUT:+"data_root=$$OUT"} $$SET
+else
+	@echo "make tune SRC=program.hlo          an HLO file, as for make convert; the TPU compiler evaluates"
+	@echo "make tune SRC=model.py:make        a JAX function, as for make convert"
+	@echo "make tune SRC=labelled.npz         replay of a file's runtimes"
+	@echo "make tune FLEET=list.csv           many programs, one budget: a CSV with the columns program, weight"
+	@echo "             RUN=runs/sample       a run of make submit that guides; default: the newest; RUN=none"
+	@echo "             OUT=FOLDER            a folder of your own instead of data/converted"
+	@echo "             SET='evaluations=200 evaluator=command command=./measure.sh'"
+	@exit 2
 endif
 
 sample: $(COMPILER) ## The sample competition anew, with the TPU compiler: an hour or two (SIZE=large: days)
-	@$(FASTSLOW) sample size=$(SIZE) $(SET)
+	@$(FASTSLOW) sample "size=$$SIZE" $$SET
 
 data: $(READY) ## Download the real competition into data/raw (resumes where it stopped)
-	@$(FASTSLOW) data $(SET)
+	@$(FASTSLOW) data $$SET
 
 test: $(TESTED) ## Run the tests
-	@$(RUN) -m pytest
+	@"$$PY" -m pytest
+
+guard: $(READY) ## A recorded small run: scores and speed must be as before (SET=--record: record anew)
+	@set -f; "$$PY" benchmarks/guard.py $$SET
 
 lint: $(TESTED) ## Check style of code and notebooks, and that notebooks carry no outputs
-	@$(VENV)/bin/ruff check .
-	@$(VENV)/bin/ruff format --check .
-	@$(VENV)/bin/nbstripout --verify notebooks/*.ipynb
+	@"$$VENV/bin/ruff" check .
+	@"$$VENV/bin/ruff" format --check .
+	@"$$VENV/bin/nbstripout" --verify notebooks/*.ipynb
 
 clean: ## Remove features, runs and submissions made here or in FASTSLOW_HOME (keeps data and .venv)
 	@cd "$${FASTSLOW_HOME:-.}" && find features runs submissions -mindepth 1 ! -name README.md -delete 2>/dev/null || true
@@ -87,24 +128,28 @@ setup: $(READY) ## Only make the environment
 
 # uv is twice as fast as pip; it does not read pip's find-links by itself. Where it fails, pip does it.
 define install
-	@$(RUN) -m pip install -q uv && \
-	 UV_FIND_LINKS="$${PIP_FIND_LINKS:-}" $(VENV)/bin/uv pip install -q --python $(VENV) --compile-bytecode $(1) || \
-	 $(RUN) -m pip install -q $(1)
+	@"$$PY" -m pip install -q uv && \
+	 UV_FIND_LINKS="$${PIP_FIND_LINKS:-}" "$$VENV/bin/uv" pip install -q --python "$$VENV" --compile-bytecode $(1) || \
+	 "$$PY" -m pip install -q $(1)
 endef
 
 $(VENV)/bin/python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11, 4) and "Python 3.11.4 or newer is needed: make PYTHON=python3.12")'
-	@$(PYTHON) -m venv $(VENV)
+	@"$$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 11, 4) and "Python 3.11.4 or newer is needed: make PYTHON=python3.12")'
+	@"$$PYTHON" -m venv "$$VENV"
 
 $(READY): requirements.txt pyproject.toml | $(VENV)/bin/python
-	@echo "setting up $(VENV): about a minute with the CPU build of torch, more where pip finds only the CUDA build"
+	@echo "setting up $$VENV: about a minute with the CPU build of torch, more where pip finds only the CUDA build"
 	$(call install,-r requirements.txt -e .)
-	@touch $@
+	@touch "$@"
 
 $(TESTED): $(READY)
 	$(call install,-e .[test])
-	@touch $@
+	@touch "$@"
 
 $(COMPILER): $(READY)
 	$(call install,-e .[compiler])
-	@touch $@
+	@touch "$@"
+
+$(TUNING): $(READY)
+	$(call install,-e .[tune])
+	@touch "$@"

@@ -34,8 +34,8 @@ from fastslow.evaluation.baselines import Baseline, fit_baselines, predict_confi
 from fastslow.features.scaling import standardise
 from fastslow.features.store import Features, Graph
 from fastslow.features.unseen import UnseenGraphs, read_unseen
-from fastslow.inference import predict_members
 from fastslow.rankers.table_features import tabulate
+from fastslow.ranking.inference import predict_members
 
 TABLE = Path(__file__).parent / "tables" / "zero_shot.md"
 SHOTS = (16, 64, 256)

@@ -121,8 +121,8 @@ class DenseGraphInputs(PreparedGraph):
         means = (_row_normalised(matrix) for matrix in (operands, operands.T.tocsr()))
         return tuple(_NeighbourMean(SparseOperator(mean)) for mean in means)
 
-    def batch(self, configs: np.ndarray, num_layers: int) -> Batch:
-        """Return the graph under some of its configurations, a row per (node, configuration).
+    def batch(self, configs: np.ndarray, num_layers: int, edges: None = None) -> Batch:
+        """Return the graph under some of its configurations, with all edges, a row per pair.
 
         The inputs of a pair are those of its state of level 0.
         """

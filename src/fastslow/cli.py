@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from fastslow.core.errors import FastslowError
 from fastslow.core.settings import Config
+from fastslow.core.storage_errors import describe as describe_storage
 
 SET_BY_THE_WORKFLOW = ("features", "runs", "folder", "collection", "data_root", "kind", "seed")
 INTERRUPTED = 130  # exit status after Ctrl-C, as a shell has it
@@ -60,6 +61,24 @@ COMMANDS = {
         "fastslow.convert_command:convert_program",
         first="source",
     ),
+    "rank": Command(
+        "Rank the configurations of a program (npz, HLO file or JAX function) with a trained run",
+        "fastslow.ranking.config:RankConfig",
+        "fastslow.rank_command:rank_program",
+        first="source",
+    ),
+    "tune": Command(
+        "Search for a program's fastest configuration with few compiles or measurements",
+        "fastslow.tuning.config:TuneConfig",
+        "fastslow.tune_command:tune_program",
+        first="source",
+    ),
+    "fleet": Command(
+        "Tune many programs with one budget, spent where it saves most",
+        "fastslow.tuning.fleet_config:FleetConfig",
+        "fastslow.tune_command:tune_fleet",
+        first="fleet",
+    ),
     "sample": Command(
         "Make the sample competition anew with the TPU compiler (an hour or two; size=large: days)",
         "fastslow.programs.sample:SampleConfig",
@@ -94,7 +113,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         config = _load(command.config).from_texts(options.settings, command.fixed, command.first)
         _load(command.run)(config)
     except FastslowError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {_load('fastslow.kaggle.credentials:scrub')(str(error))}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"error: {describe_storage(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("\ninterrupted; the same command resumes where it stopped", file=sys.stderr)

@@ -5,6 +5,7 @@ from pathlib import Path
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.settings import PROJECT, resolve
 from fastslow.programs.convert import PICTURE, TABLE, ConvertConfig
+from fastslow.programs.program_config import ProgramConfig
 from fastslow.steps import Step
 from fastslow.workflow import NOTEBOOK, run_step
 
@@ -24,7 +25,7 @@ def convert_program(config: ConvertConfig) -> Path:
         DataError: The source does not exist.
         StepError: The notebook failed; the message holds the cause and where the executed notebook is stored.
     """
-    config = _with_absolute_paths(config)
+    config = with_absolute_paths(config, "source", "data_root")
     npz = config.npz  # refuses a missing source before a notebook is started
     run_step(Step("convert", PROJECT / "notebooks" / "50_convert.ipynb", config))
     folder = resolve(config.folder)
@@ -35,8 +36,13 @@ def convert_program(config: ConvertConfig) -> Path:
     return npz
 
 
-def _with_absolute_paths(config: ConvertConfig) -> ConvertConfig:
-    default = ConvertConfig.model_fields["data_root"].default
-    paths = {"source": config.source, "data_root": config.data_root}
-    chosen = {name: path for name, path in paths.items() if path and path != default}
-    return config.replace(**{name: str(Path(p).expanduser().absolute()) for name, p in chosen.items()})
+def with_absolute_paths(config: ProgramConfig, *fields: str) -> ProgramConfig:
+    """Return settings whose paths start at the working folder where a user typed them.
+
+    Args:
+        config: The settings.
+        *fields: Names of fields that are paths; one that has its default stays.
+    """
+    defaults = {name: type(config).model_fields[name].default for name in fields}
+    typed = {name: getattr(config, name) for name in fields if getattr(config, name) != defaults[name]}
+    return config.replace(**{name: str(Path(path).expanduser().absolute()) for name, path in typed.items()})

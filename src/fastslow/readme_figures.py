@@ -49,7 +49,7 @@ def make_figures(config: FiguresConfig) -> list[Path]:
         DataError: The run has no submission or no features.
     """
     folder = resolve(config.folder)
-    table = pool_seeds(pd.DataFrame(read_record(resolve(f"submissions/{config.name}.csv"))["table"]))
+    table = pool_seeds(pd.DataFrame(read_record(resolve(f"submissions/{config.name}.csv"), "table")["table"]))
     features = Features(resolve(f"features/{config.name}/{_COLLECTION}"))
     graph = _graph(config, features)
     config.require(config.column in features.config_columns, "column", "a configuration feature of this run")

@@ -57,7 +57,7 @@ class Plan:
         preset: Which preset.
         seeds: Number of seeds of each model.
         overrides: Settings by section, which take precedence over the preset's.
-        jobs: Number of notebooks that run in parallel.
+        jobs: Maximum number of notebooks that run in parallel; 0: planned by what they need.
     """
 
     data: str

@@ -1,40 +1,47 @@
 """Run the notebooks from npz files to a submission, skipping what is up to date."""
 
-import contextlib
 import json
 import os
 import sys
 import time
-from collections.abc import Iterator
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, wait
 from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
 
 import pandas as pd
 import papermill
+import zmq
+from jupyter_client.kernelspec import NoSuchKernel
 from nbclient.exceptions import DeadKernelError
 from papermill.exceptions import PapermillExecutionError
 
 from fastslow.core.artifacts import commit, read_manifest
 from fastslow.core.errors import ConfigError, FastslowError
-from fastslow.core.files import atomic_path
+from fastslow.core.files import atomic_path, remove_abandoned, writer_lock
 from fastslow.core.progress import progress
-from fastslow.core.settings import PROJECT, Config, NonNegative, resolve
+from fastslow.core.settings import PROJECT, Config, Count, resolve
 from fastslow.evaluation.results import format_table
 from fastslow.evaluation.training_files import METRICS
+from fastslow.job_plan import PlannedKernel, PlannedPool
 from fastslow.kaggle.client import SubmissionResult, submit, wait_for_score
 from fastslow.kaggle.credentials import credentials
 from fastslow.kaggle.ledger import read_record, update_record
-from fastslow.kaggle.submission import check_submission
+from fastslow.kaggle.submission import check_ids, check_submission
 from fastslow.presets import PRESETS
+from fastslow.step_pools import step_pool
 from fastslow.steps import DATA_ROOTS, STAGES, Plan, Step, parse_overrides
 
 NOTEBOOK = "notebook.ipynb"
 FAILED = "failed.ipynb"
 PAUSE_SECONDS = 2.0  # between two looks at what is running
 LOG_SECONDS = 60.0  # the same where the output is a file: a line each time
+START_SECONDS = 300  # a kernel that dies is noticed at once; many on a busy machine start slowly
 _KERNEL_DIED = "the kernel was killed; where memory ran out, run fewer notebooks at a time (JOBS=1)"
+_KERNEL_OPTIONS = (
+    "--IPKernelApp.log_level=CRITICAL",  # it warns of its own shutdown
+    "--IPKernelApp.exec_lines=__import__('fastslow.core.processes', fromlist='x').end_with_parent({parent})",
+)
 
 
 class StepError(FastslowError):
@@ -52,10 +59,13 @@ class RunConfig(Config):
     """Settings to start from; that of the data if empty (``kaggle`` for a folder)."""
     name: str = ""
     """Name of the run: its features, runs and submission are stored under it; that of the data if empty."""
-    seeds: NonNegative = 0
+    seeds: Count = 0
     """Seeds of each model; 0 for 3, and for 1 in the preset ``smoke``."""
-    jobs: NonNegative = 0
-    """Number of notebooks that run in parallel; 0 for one per core."""
+    jobs: Count = 0
+    """Maximum number of notebooks that run in parallel; 0 for as many as memory, cores and GPUs allow."""
+    cluster: str = ""
+    """Dask cluster whose workers run the notebooks: its scheduler (``tcp://host:8786``), or ``slurm`` for up
+    to ``jobs`` SLURM jobs as dask-jobqueue is configured; empty for this machine."""
     set: list[str] = []
     """Settings of steps, each ``SECTION.NAME=VALUE`` or ``SECTION.KIND.NAME=VALUE``, such as
     ``gnn.layout.epochs=20``."""
@@ -69,74 +79,87 @@ def run_step(step: Step) -> float:
 
     Raises:
         StepError: A cell failed, or the kernel died. The notebook up to there is kept as ``failed.ipynb``.
+        StorageError: The operating system refuses a file.
     """
     folder = resolve(step.config.folder)
-    folder.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     failed = folder / FAILED
     with atomic_path(folder / NOTEBOOK) as output:
         try:
             papermill.execute_notebook(
-                str(step.notebook),
-                str(output),
+                _literal(step.notebook),
+                _literal(output),
                 parameters=step.config.asdict(),
                 kernel_name="python3",
                 progress_bar=False,
+                start_timeout=START_SECONDS,
+                kernel_manager_class=PlannedKernel,
                 cwd=str(PROJECT),
-                extra_arguments=["--IPKernelApp.log_level=CRITICAL"],  # it warns of its own shutdown
+                extra_arguments=[option.format(parent=os.getpid()) for option in _KERNEL_OPTIONS],
             )
         except (PapermillExecutionError, DeadKernelError) as error:
             os.replace(output, failed)
-            reason = _KERNEL_DIED if isinstance(error, DeadKernelError) else f"{error.ename}: {error.evalue}"
-            raise StepError(f"{step.name}: {reason}\n  the notebook up to there: {failed}") from None
+            raise StepError(f"{step.name}: {_reason(error)}\n  the notebook up to there: {failed}") from None
+        except (RuntimeError, NoSuchKernel, zmq.ZMQError) as error:
+            raise StepError(f"{step.name}: its kernel did not start: {_reason(error)}") from None
     failed.unlink(missing_ok=True)
     return time.monotonic() - began
 
 
-def run_steps(steps: list[Step], jobs: int) -> None:
+def _literal(path: Path) -> str:
+    """Return a path as papermill takes it: it would fill parameters into braces."""
+    return str(path).replace("{", "{{").replace("}", "}}")
+
+
+def _reason(error: Exception) -> str:
+    """Return why a notebook ended; no error has an empty reason."""
+    if isinstance(error, DeadKernelError):
+        return _KERNEL_DIED
+    name, text = getattr(error, "ename", type(error).__name__), getattr(error, "evalue", str(error))
+    return f"{name}: {text or 'it gives no reason; where memory ran out, run fewer notebooks (JOBS=1)'}"
+
+
+def look(step: Step) -> tuple[bool, list[str]]:
+    """Return whether a step is up to date, and what has changed since it was made."""
+    artifact = step.config.artifact()
+    current = artifact.is_current() and (artifact.folder / NOTEBOOK).is_file()
+    return current, [] if current else artifact.changes()
+
+
+def run_steps(steps: list[Step], jobs: int, cluster: str = "") -> None:
     """Run the steps stage by stage, those of a stage in parallel, and skip what is up to date.
 
     Args:
         steps: In the order of their stages.
-        jobs: Number of notebooks that run in parallel.
+        jobs: Maximum number of notebooks that run in parallel; 0: planned by what they need.
+        cluster: Dask cluster that runs them, see :class:`RunConfig`; empty for this machine.
 
     Raises:
         StepError: A notebook failed; those running beside it are finished first.
+        ClusterError: A worker cannot run them, or was lost again and again.
         DataError: The data are missing or broken.
     """
     quiet = not sys.stderr.isatty()
-    with progress(total=len(steps), unit="step", disable=quiet) as bar, _notebooks(jobs) as pool:
+    with progress(total=len(steps), unit="step", disable=quiet) as bar, step_pool(jobs, cluster) as pool:
         for stage in STAGES:
             wanted = [step for step in steps if step.stage == stage]
             # asked once a step: for features it reads the directory of every data file
-            artifacts = [(step, step.config.artifact()) for step in wanted]
-            outdated = [(step, artifact) for step, artifact in artifacts if not artifact.is_current()]
+            looked = [*zip(wanted, pool.map(look, wanted), strict=True)]
+            outdated = [(step, changes) for step, (current, changes) in looked if not current]
             current = len(wanted) - len(outdated)
             bar.set_description(stage)
             bar.update(current)
             say = f"{stage}: {current} of {len(wanted)} up to date" if current else stage
             bar.write(say, file=sys.stderr)
-            for step, artifact in outdated:
-                for change in artifact.changes():
+            for step, changes in outdated:
+                for change in changes:
                     bar.write(f"  {step.name}: {change}", file=sys.stderr)
             _run_stage([step for step, _ in outdated], pool, bar)
 
 
-@contextlib.contextmanager
-def _notebooks(jobs: int) -> Iterator[ThreadPoolExecutor]:
-    """Give threads that each run a notebook; after Ctrl-C they are not waited for."""
-    pool = ThreadPoolExecutor(jobs)
-    wait_for_them = True
-    try:
-        yield pool
-    except KeyboardInterrupt:
-        wait_for_them = False
-        raise
-    finally:
-        pool.shutdown(wait=wait_for_them, cancel_futures=True)
-
-
-def _run_stage(steps: list[Step], pool: ThreadPoolExecutor, bar) -> None:
+def _run_stage(steps: list[Step], pool: Executor, bar) -> None:
+    if isinstance(pool, PlannedPool):
+        pool.expect(len(steps))
     running = {pool.submit(run_step, step): step for step in steps}
     pause = LOG_SECONDS if bar.disable else PAUSE_SECONDS
     try:
@@ -150,6 +173,8 @@ def _run_stage(steps: list[Step], pool: ThreadPoolExecutor, bar) -> None:
                 step, seconds = running.pop(future), future.result()
                 bar.update()
                 bar.write(f"  {step.name}: {seconds:.0f} s{_score_of(step)}", file=sys.stderr)
+                for warning in read_manifest(resolve(step.config.folder)).get("warnings", []):
+                    bar.write(f"  warning: {step.name}: {warning}", file=sys.stderr)
     finally:
         for future in running:
             future.cancel()
@@ -177,6 +202,11 @@ def upload(csv: Path, data_root: Path) -> None:
         DataError: The CSV is not as it must be, or not the one its record was written for.
         KaggleError: Nothing was uploaded, or there is no score yet; the message says which and what to type.
     """
+    with writer_lock(csv.parent):  # a second run waits, and finds it uploaded
+        _upload(csv, data_root)
+
+
+def _upload(csv: Path, data_root: Path) -> None:
     check_submission(csv, data_root)
     record = update_record(csv)
     if "upload" in record:
@@ -194,14 +224,21 @@ def upload(csv: Path, data_root: Path) -> None:
 
 
 def report(plan: Plan) -> None:
-    """Print the table of scores and the path of the submission."""
+    """Print the table of scores, read the submission back and print its path.
+
+    Raises:
+        DataError: The CSV is not as it must be.
+    """
     csv = resolve(plan.csv)
-    record = read_record(csv)
+    record = read_record(csv, "table", "valid_mean", "test_mean")
     print(format_table(pd.DataFrame(record["table"])))
     test = f", test {record['test_mean']:.3f}" if record["test_mean"] is not None else ""
     print(f"\nensemble, mean of the five collections: valid {record['valid_mean']:.3f}{test}")
-    rows = sum(record["checked"]["rows"].values())
+    checked = check_submission(csv, resolve(plan.data_root))
+    rows = sum(checked["rows"].values())
     print(f"{plan.csv}: {rows} rows, read back and checked; table and plot are beside it")
+    if checked["file_order"]:
+        print(f"warning: {checked['file_order']} layout rows rank as the file does: a constant prediction")
 
 
 def make_plan(config: RunConfig) -> Plan:
@@ -210,11 +247,10 @@ def make_plan(config: RunConfig) -> Plan:
     preset = config.preset or (config.data if known else "kaggle")
     folder = config.data if known else resolve(config.data).resolve().name
     name = config.name or (preset if preset == "smoke" else folder)
-    if not name or Path(name).name != name or name.startswith("."):
-        raise ConfigError(f"name: {name!r} is not a plain folder name")
+    if not name or Path(name).name != name or name.startswith(".") or len(name.encode()) > 100:
+        raise ConfigError(f"name: {name[:60]!r} is not a plain folder name of at most 100 bytes")
     seeds = config.seeds or (1 if preset == "smoke" else 3)
-    jobs = config.jobs or os.cpu_count() or 1
-    return Plan(config.data, name, preset, seeds, parse_overrides(config.set), jobs)
+    return Plan(config.data, name, preset, seeds, parse_overrides(config.set), config.jobs)
 
 
 def run(config: RunConfig) -> None:
@@ -227,10 +263,12 @@ def run(config: RunConfig) -> None:
         KaggleError: The upload failed.
     """
     plan = make_plan(config)
-    threads = max(1, (os.cpu_count() or 1) // plan.jobs)
-    os.environ.setdefault("OMP_NUM_THREADS", str(threads))  # side by side, kernels must not fight for cores
+    for folder in (f"features/{plan.name}", f"runs/{plan.name}", Path(plan.csv).parent):
+        remove_abandoned(resolve(folder))
+    if config.target in ("submission", "submit"):
+        check_ids(resolve(plan.data_root))  # hours of training must not end at a broken CSV
     last = STAGES.index("submission" if config.target == "submit" else config.target)
-    run_steps([step for step in plan.steps() if STAGES.index(step.stage) <= last], plan.jobs)
+    run_steps([step for step in plan.steps() if STAGES.index(step.stage) <= last], plan.jobs, config.cluster)
     if STAGES[last] == "submission":
         report(plan)
     if config.target == "submit":

@@ -12,7 +12,7 @@ from fastslow.competition.metrics import kendall_tau, tile_score
 from fastslow.core.errors import DataError
 from fastslow.core.settings import resolve
 from fastslow.features.unseen import read_unseen
-from fastslow.inference import predict_run
+from fastslow.ranking.inference import predict_run
 from helpers.competition_files import layout_arrays, tile_arrays, write_npz
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fastslow.competition import node_columns
 from fastslow.competition.reader import (
     file_fingerprint,
     read_choices,
@@ -142,6 +143,14 @@ def test_an_empty_file_is_refused(read, kind, key, what):
         read(kind, emptied)
 
 
+def test_a_file_without_configurable_nodes_is_refused(read):
+    arrays = layout_arrays()
+    arrays["node_config_ids"] = arrays["node_config_ids"][:0]
+    arrays["node_config_feat"] = arrays["node_config_feat"][:, :0]
+    with refused("has no configurable nodes"):
+        read("layout", arrays)
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize(("kind", "key"), FLOATS)
 def test_a_value_that_is_not_finite_is_placed(read, kind, key, value):
@@ -188,7 +197,7 @@ def test_lists_padded_with_minus_one_are_refused_with_the_remedy(read, kind):
     arrays = competition_arrays(kind)
     shape = arrays["node_feat"][:, 21:27]
     shape[shape == 0] = -1
-    with refused(r"node_feat\[0, 23\] is -1.0, a size of 0 or more wanted. A .*features.padding=-1"):
+    with refused(r"node_feat\[0, 23\] is -1.0, a whole size from 0 to .* wanted. A .*features.padding=-1"):
         read(kind, arrays)
 
 
@@ -205,6 +214,39 @@ def test_a_node_configured_twice_is_refused(read):
     arrays = layout_arrays()
     arrays["node_config_ids"][2] = arrays["node_config_ids"][0]
     with refused("node_config_ids names a node twice"):
+        read("layout", arrays)
+
+
+def test_a_parameter_is_never_configurable(read):
+    arrays = layout_arrays()
+    arrays["node_config_ids"][1] = 1
+    with refused(r"node_config_ids\[1\] names node 1, a parameter: no compiler chooses its layout"):
+        read("layout", arrays)
+
+
+@pytest.mark.parametrize("kind", SCHEMA)
+def test_a_tensor_of_seven_dimensions_is_read(read, kind):
+    arrays = competition_arrays(kind)
+    arrays["node_feat"][0, node_columns.LAYOUT] = [6, 5, 4, 3, 2, 1]
+    assert_same(read(kind, arrays), arrays)
+    arrays["node_feat"][0, 139] = 64
+    with refused(r"node_feat\[0, 139\] is 64.0, a whole axis from 0 to 63 wanted"):
+        read(kind, arrays)
+
+
+def test_a_layout_with_a_hole_is_placed(read):
+    arrays = layout_arrays()
+    arrays["node_config_feat"][6, 2, 12:18] = [1, -1, 0, -1, -1, -1]
+    with refused(r"node_config_feat\[6, 2, 14\] is 0, an axis that its layout .* names after padding"):
+        read("layout", arrays)
+
+
+def test_an_axis_beyond_the_rank_of_the_output_is_placed(read):
+    arrays = layout_arrays()
+    arrays["node_config_feat"][:, :, 6:12] = [4, 0, -1, -1, -1, -1]  # ranks of inputs are inferred: allowed
+    assert_same(read("layout", arrays), arrays)
+    arrays["node_config_feat"][6, 1, :6] = [0, 2, -1, -1, -1, -1]
+    with refused(r"node_config_feat\[6, 1, 1\] is 2, but the node's output has 2 dimensions"):
         read("layout", arrays)
 
 
@@ -235,13 +277,9 @@ def test_a_file_of_the_other_kind_is_recognised(read, kind, other):
         ("layout", {"edge_index": np.asfortranarray([[2, 0], [2, 1]])}),
         ("layout", {"node_opcode": np.full(10, 34, np.int64)}),
         ("layout", {"config_runtime": np.arange(1, 9, dtype=np.int32)}),
-        ("layout", {"node_config_ids": np.array([3, 1, 2], np.uint8)}),
-        (
-            "layout",
-            {"node_config_ids": np.zeros(0, int), "node_config_feat": np.zeros((8, 0, 18), np.float32)},
-        ),
+        ("layout", {"node_config_ids": np.array([3, 5, 2], np.uint8)}),
         ("layout", {"node_config_feat": np.full((8, 3, 18), -1, np.float16)}),
-        ("layout", {"node_config_feat": np.tile([5.0, *[-1] * 5], (8, 3, 3)).astype(">f8")}),
+        ("layout", {"node_config_feat": np.tile([1.0, *[-1] * 5], (8, 3, 3)).astype(">f8")}),
         ("layout", {"anything_else": np.array([None])}),
         ("tile", {"config_feat": np.zeros((6, 24), np.float32)}),
         ("tile", {"node_feat": np.asfortranarray(tile_arrays()["node_feat"])}),
@@ -377,6 +415,7 @@ def test_large_layouts_are_never_held_as_floats(tmp_path):
     arrays = layout_arrays(dots=nodes, configs=1)
     row = random_layouts(np.random.default_rng(0), 50, nodes, 3).reshape(50, nodes, 18).astype(np.float32)
     arrays["config_runtime"] = np.ones(configs, np.int64)
+    arrays["node_feat"][:, node_columns.SHAPE] = 1  # six dimensions, as the layouts have
     del arrays["node_config_feat"]
     path = write_npz(tmp_path / "x.npz", arrays)
     with (

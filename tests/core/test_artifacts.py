@@ -10,9 +10,17 @@ import time
 
 import pytest
 
+from fastslow.core import artifacts
 from fastslow.core.artifacts import MANIFEST, Artifact, commit, read_manifest
 from fastslow.core.errors import DataError
-from fastslow.core.files import atomic_path, digest, read_json, write_json, writer_lock
+from fastslow.core.files import (
+    atomic_path,
+    digest,
+    read_json,
+    remove_abandoned,
+    write_json,
+    writer_lock,
+)
 
 
 def start(code, *arguments):
@@ -48,9 +56,7 @@ def test_an_error_leaves_the_old_file(tmp_path, error):
     assert os.listdir(tmp_path) == ["x.csv"]
 
 
-def test_a_writer_killed_in_the_middle_leaves_the_old_file(tmp_path):
-    write_json(tmp_path / "x.json", "old")
-    code = """
+WRITE_HALF = """
 import sys, time
 from fastslow.core.files import atomic_path
 with atomic_path(sys.argv[1]) as temporary:
@@ -58,12 +64,57 @@ with atomic_path(sys.argv[1]) as temporary:
     print("ready", flush=True)
     time.sleep(60)
 """
-    process = start(code, tmp_path / "x.json")
+
+
+def test_a_writer_killed_in_the_middle_leaves_the_old_file(tmp_path):
+    write_json(tmp_path / "x.json", "old")
+    process = start(WRITE_HALF, tmp_path / "x.json")
     assert process.stdout.readline() == "ready\n"
     kill(process)
     assert read_json(tmp_path / "x.json") == "old"
     left = [name for name in os.listdir(tmp_path) if name != "x.json"]
     assert len(left) == 1 and left[0].startswith(".")  # hidden: no reader takes it for a file of its own
+
+
+def test_only_temporary_files_without_an_owner_are_removed(tmp_path):
+    folder = tmp_path / "run" / "train"
+    folder.mkdir(parents=True)
+    kept = [folder / name for name in (".lock", ".hidden", "x.tmp", ".x.json.tmp.json", "x.0123.tmp.json")]
+    for path in kept:
+        path.write_text("of somebody")
+    (folder / ".y.npz.4711.tmp.npz").write_text("of a version before")
+    owner = start(WRITE_HALF, folder / "x.json")
+    assert owner.stdout.readline() == "ready\n"
+    try:
+        remove_abandoned(tmp_path)
+        (temporary,) = set(folder.iterdir()) - {*kept}
+    finally:
+        kill(owner)
+    assert temporary.read_text() == '"ha'
+    with atomic_path(folder / "z.json") as mine:
+        remove_abandoned(tmp_path)
+        assert mine.is_file() and not temporary.exists()
+    assert set(folder.iterdir()) == {*kept, folder / "z.json"}
+    remove_abandoned(tmp_path / "missing")
+
+
+def test_writers_and_removers_at_once(tmp_path):
+    """However a remover meets a writer, the writer's file arrives."""
+    stop = threading.Event()
+
+    def remove():
+        while not stop.is_set():
+            remove_abandoned(tmp_path)
+
+    thread = threading.Thread(target=remove)
+    thread.start()
+    try:
+        for number in range(100):
+            write_json(tmp_path / f"{number}.json", number)
+    finally:
+        stop.set()
+        thread.join()
+    assert sorted(os.listdir(tmp_path)) == sorted(f"{number}.json" for number in range(100))
 
 
 @pytest.mark.parametrize("text", ["", '{"a": 1', b"\xff\xfe".decode("latin-1")])
@@ -109,6 +160,108 @@ def test_changes_are_told_by_name(tmp_path):
     assert make(tmp_path).changes() == []
     other = Artifact(tmp_path, {"epochs": 4, "new": True}, {"data": "e"})
     assert other.changes() == ["epochs: 3 -> 4", "new: None -> True", "data: 'd' -> 'e'"]
+
+
+def finish_with_files(folder, names=("a.bin", "sub/b.bin"), **more):
+    artifact = Artifact(folder, {"epochs": 3}, {"data": "d"}, **more)
+    with artifact.building() as needed:
+        if needed:
+            for path in [*(folder / name for name in names), *artifact.products, *artifact.records]:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(f"content of {path.name}")
+            artifact.finish(names)
+    return artifact, needed
+
+
+@pytest.mark.parametrize("name", ["a.bin", "sub/b.bin", "../products/c.csv"])
+@pytest.mark.parametrize("fault", ["lost", "changed after it was written", "same length"])
+def test_a_file_that_is_not_as_it_was_written_is_made_again(tmp_path, name, fault):
+    products = {"products": (tmp_path / "products" / "c.csv",)}
+    artifact, needed = finish_with_files(tmp_path / "run", **products)
+    assert needed and artifact.is_current() and artifact.changes() == []
+    path = (tmp_path / "run" / name).resolve()
+    content = path.read_text()
+    if fault == "lost":
+        path.unlink()
+    else:
+        path.write_text(content[::-1] if fault == "same length" else "broken")
+    assert not artifact.is_current()
+    assert artifact.changes() == [f"{name}: {'lost' if fault == 'lost' else 'changed after it was written'}"]
+    assert finish_with_files(tmp_path / "run", **products)[1]
+    assert artifact.is_current() and path.read_text() == content
+
+
+def test_a_builder_that_keeps_whole_files_does_not_keep_a_damaged_one(tmp_path):
+    artifact, _ = finish_with_files(tmp_path)
+    (tmp_path / "a.bin").write_text("broken")
+    with artifact.building() as needed:
+        assert needed and not (tmp_path / "a.bin").exists() and (tmp_path / "sub/b.bin").exists()
+
+
+def test_a_record_may_change_but_not_be_lost(tmp_path):
+    artifact, _ = finish_with_files(tmp_path / "run", records=(tmp_path / "r.json",))
+    (tmp_path / "r.json").write_text("uploaded")
+    assert artifact.is_current()
+    (tmp_path / "r.json").unlink()
+    assert not artifact.is_current()
+
+
+def test_times_of_change_do_not_matter(tmp_path):
+    """A copied tree, or a clock that went backwards: content counts."""
+    artifact, _ = finish_with_files(tmp_path)
+    for when in (0, 4e9):
+        for path in tmp_path.rglob("*"):
+            os.utime(path, (when, when))
+        assert artifact.is_current()
+        (tmp_path / "a.bin").write_text("other")
+        os.utime(tmp_path / "a.bin", (when, when))
+        assert not artifact.is_current()
+        finish_with_files(tmp_path)
+
+
+def test_a_large_file_is_not_read_again_unless_its_time_changed(tmp_path, monkeypatch):
+    monkeypatch.setattr(artifacts, "LARGE_BYTES", 5)
+    artifact, _ = finish_with_files(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(artifacts, "file_digest", lambda path: pytest.fail(f"{path} is read"))
+        assert artifact.is_current()
+    os.utime(tmp_path / "a.bin", (0, 0))
+    assert artifact.is_current()
+    (tmp_path / "a.bin").write_text("CONTENT of a.bin")
+    assert not artifact.is_current()
+
+
+@pytest.mark.parametrize(
+    "outputs", [None, [], {"a.bin": None}, {"a.bin": {"bytes": 16}}, {"a.bin": [1, 2]}, {"no": {}}]
+)
+def test_a_manifest_without_usable_checksums_is_out_of_date(tmp_path, outputs):
+    artifact, _ = finish_with_files(tmp_path)
+    write_json(tmp_path / MANIFEST, {**read_manifest(tmp_path), "outputs": outputs})
+    assert not artifact.is_current() and len(artifact.changes()) == 1
+    assert finish_with_files(tmp_path)[1] and artifact.is_current()
+
+
+@pytest.mark.parametrize("text", ["", "null", "[]", "{}", '{"settings": 3, "inputs": [], "code": null}', "{"])
+def test_a_damaged_manifest_is_no_hindrance(tmp_path, text):
+    artifact, _ = finish_with_files(tmp_path)
+    (tmp_path / MANIFEST).write_text(text)
+    assert not artifact.is_current()
+    artifact.changes()
+    assert finish_with_files(tmp_path)[1] and artifact.is_current()
+
+
+def test_a_manifest_cannot_name_a_file_elsewhere_for_removal(tmp_path):
+    victims = [tmp_path / "victim", tmp_path / "run2" / "victim"]
+    artifact, _ = finish_with_files(tmp_path / "run")
+    names = [str(victims[0]), "../run2/victim", "sub/../../run2/victim"]
+    victims[1].parent.mkdir()
+    for victim in victims:
+        victim.write_text("of the user")
+    facts = {"sha256": "0", "bytes": 1, "changed_ns": 1}
+    manifest = {**read_manifest(tmp_path / "run"), "outputs": dict.fromkeys(names, facts)}
+    write_json(tmp_path / "run" / MANIFEST, manifest)
+    assert finish_with_files(tmp_path / "run")[1]
+    assert all(victim.read_text() == "of the user" for victim in victims)
 
 
 def test_an_unfinished_folder_never_counts(tmp_path):

@@ -1,12 +1,18 @@
 """Arrays in npz files: read whole or in rows; a broken file is a DataError and nothing else."""
 
 import io
+import os
 import pickle
+import socket
+import tempfile
+import tracemalloc
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from fastslow.core import npz_io
 from fastslow.core.errors import DataError
 from fastslow.core.npz_io import read_arrays, read_checksums, read_headers, stream_rows
 
@@ -99,7 +105,7 @@ def test_what_is_no_npz_is_refused(tmp_path, content, problem):
 
 
 def test_a_folder_is_refused(tmp_path):
-    with pytest.raises(DataError, match="cannot be read"):
+    with pytest.raises(DataError, match="is a folder, a file is wanted"):
         read_arrays(tmp_path)
 
 
@@ -156,3 +162,68 @@ def test_checksums_tell_the_content_not_the_packing(tmp_path, rng):
     np.savez(tmp_path / "other.npz", x=array)
     plain, packed, other = (read_checksums(tmp_path / f"{n}.npz") for n in ("plain", "packed", "other"))
     assert plain == packed != other
+
+
+def test_a_member_that_is_there_twice_is_refused(tmp_path):
+    path = write_member(tmp_path / "x.npz", "x.npy", npy_bytes(np.ones(3)))
+    with pytest.warns(UserWarning, match="Duplicate"), zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("x.npy", npy_bytes(np.zeros(3)))
+    for read in (read_headers, read_arrays, read_checksums, lambda p: next(stream_rows(p, "x"))):
+        with pytest.raises(DataError, match=r"x\.npy is in it 2 times"):
+            read(path)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "socket"])
+def test_what_never_ends_is_refused_unopened(tmp_path, kind):
+    path = tmp_path / "x.npz"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        path = Path(tempfile.mkdtemp()) / "x"  # a socket's path is at most 107 characters long
+        socket.socket(socket.AF_UNIX).bind(str(path))
+    for read in (read_headers, read_arrays, read_checksums, lambda p: next(stream_rows(p, "x"))):
+        with pytest.raises(DataError, match=rf"is a (named )?{kind}, a file is wanted"):
+            read(path)
+
+
+@pytest.mark.parametrize("member", ["header", "directory", "zeros"])
+def test_an_absurd_size_asks_for_no_memory(tmp_path, member):
+    path = tmp_path / "x.npz"
+    if member == "header":  # 4 GB of header, which deflates to 4 MB
+        data = np.lib.format.magic(2, 0) + (2**32 - 1).to_bytes(4, "little") + b" " * 100_000
+        write_member(path, "x.npy", data)
+    elif member == "directory":  # the zip's directory claims the size that the header does
+        write_member(path, "x.npy", npy_bytes(np.ones(3), (2**30,)))
+        stored = path.read_bytes()
+        place = stored.rindex(b"PK\1\2") + 24
+        size = (2**30 * 8 + 128).to_bytes(5, "little")[:4]
+        path.write_bytes(stored[:place] + size + stored[place + 4 :])
+    else:
+        header = npy_bytes(np.zeros(0), (2**28,))
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("x.npy", "w") as sink:
+            sink.write(header)
+            for _ in range(8):
+                sink.write(bytes(2**20))
+    tracemalloc.start()
+    with pytest.raises(DataError, match="cannot be read"):
+        read_arrays(path)
+    assert tracemalloc.get_traced_memory()[1] < 3_000_000
+    tracemalloc.stop()
+
+
+def test_an_array_too_large_to_be_read_whole_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(npz_io, "MAX_ARRAY_BYTES", 100)
+    np.savez(tmp_path / "x.npz", x=np.ones(3), y=np.ones(30))
+    assert list(read_arrays(tmp_path / "x.npz", ["x"])) == ["x"]
+    with pytest.raises(DataError, match="y has 240 bytes, at most 100 are read whole"):
+        read_arrays(tmp_path / "x.npz")
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_compression_that_numpy_does_not_write_is_refused(tmp_path, method):
+    with zipfile.ZipFile(tmp_path / "x.npz", "w", method) as archive:
+        archive.writestr("x.npy", npy_bytes(np.ones(3)))
+    with pytest.raises(DataError, match="x is compressed otherwise than numpy does it"):
+        read_arrays(tmp_path / "x.npz")

@@ -20,8 +20,8 @@ from fastslow.evaluation.ensemble import (
     models_of,
     search_weights,
 )
-from fastslow.evaluation.predictions import PREDICTED_SPLITS, read_predictions, write_predictions
-from helpers.runs import config_of, make_features, random_scores, write_run
+from fastslow.evaluation.predictions import PREDICTED_SPLITS, read_predictions
+from helpers.runs import config_of, make_features, overwrite_predictions, random_scores, write_run
 
 NAMES = {"train": ("a",), "valid": ("v", "w"), "test": ("t",)}
 WILD = st.floats(-1e15, 1e15, allow_subnormal=False) | st.integers(-2, 2).map(float)
@@ -251,7 +251,7 @@ def broken(problem, features, folder, predictions):
     options = {"another collection": {"collection": "layout:nlp:random"}, "other data": {"data": "0" * 16}}
     complete = {"valid": {n: np.arange(c) for n, c in features.num_configs("valid").items()}}
     write_run(folder, features, complete | {"test": predictions["test"]}, **options.get(problem, {}))
-    write_predictions(folder, predictions)
+    overwrite_predictions(folder, predictions)
     if problem == "no scores":
         (folder / "predictions.npz").unlink()
     elif problem == "cut scores":

@@ -16,7 +16,7 @@ from fastslow.evaluation.predictions import (
     write_predictions,
     write_run,
 )
-from helpers.runs import config_of, make_features, random_scores
+from helpers.runs import config_of, make_features, overwrite_predictions, random_scores
 from helpers.runs import write_run as write_random_run
 
 
@@ -74,9 +74,35 @@ def test_predictions_that_do_not_fit_are_refused_by_name(tmp_path, split, name, 
         del predictions[split][name]
     else:
         predictions[split][name] = prediction
-    write_predictions(tmp_path, predictions)
+    overwrite_predictions(tmp_path, predictions)
     with pytest.raises(DataError, match=f"{tmp_path}.*: {message}. Train this model again"):
         check_predictions(tmp_path, read_predictions(tmp_path), Features())
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("split", ["valid", "test"])
+def test_what_is_not_finite_is_never_written(tmp_path, split, value):
+    write_predictions(tmp_path, good())
+    before = (tmp_path / PREDICTIONS).read_bytes()
+    predictions = good()
+    name = next(iter(predictions[split]))
+    predictions[split][name] = np.array([1, value, 2])
+    with pytest.raises(DataError, match=f"{tmp_path}: the model's predictions of {split}/{name} are not"):
+        write_predictions(tmp_path, predictions)
+    assert (tmp_path / PREDICTIONS).read_bytes() == before
+
+
+def test_a_constant_model_is_named(tmp_path):
+    one = {"valid": {"a": np.array([0.5])}, "test": {"t": np.array([0.25])}}
+    assert write_predictions(tmp_path, one) == []  # nothing to rank
+    assert write_predictions(tmp_path, good()) == []
+    flat = {split: {n: np.full(len(v), 3.0) for n, v in own.items()} for split, own in good().items()}
+    total = sum(len(v) > 1 for own in flat.values() for v in own.values())
+    said = f"constant model: one prediction for all configurations of each of {total} graphs"
+    assert write_predictions(tmp_path, flat) == [said]
+    some = {**good(), "test": flat["test"]}
+    (warning,) = write_predictions(tmp_path, some)
+    assert warning.startswith(f"constant prediction for {len(some['test'])} of {total} graphs: test/")
 
 
 def test_a_missing_or_broken_file_is_refused(tmp_path):

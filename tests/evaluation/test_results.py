@@ -22,6 +22,7 @@ from fastslow.features.store import Features
 from fastslow.kaggle.solution import read_solution, score_submission
 from fastslow.kaggle.submission import check_submission
 from helpers.competition_files import write_data_root
+from helpers.runs import overwrite_predictions
 
 MODELS = ("gnn", "ranker")
 RULES = ["best single feature", "ridge on config features"]
@@ -236,13 +237,8 @@ def test_a_csv_that_fails_the_check_never_replaces_a_good_one(
     make_submission(config)
     csv = csv_of(tmp_path)
     good = {path: path.read_bytes() for path in csv.parent.iterdir()}
-    write = results.write_submission
-
-    def write_wrong(path, scores, root):
-        write(path, scores, root)
-        path.write_text(path.read_text().replace(";0", ";1", 1))
-
-    monkeypatch.setattr(results, "write_submission", write_wrong)
+    right = results.format_submission
+    monkeypatch.setattr(results, "format_submission", lambda *a: right(*a).replace(b";0", b";1", 1))
     changed = SubmissionConfig(**{**config.asdict(), "folder": str(tmp_path / "runs" / "again")})
     with pytest.raises(DataError, match="index 1 occurs more than once"):
         make_submission(changed)
@@ -254,7 +250,7 @@ def test_scores_that_do_not_fit_are_refused_by_name(config, tmp_path):
     folder = tmp_path / "made" / "ensemble-layout-nlp-random"
     scores = read_predictions(folder)
     scores["test"]["u"][0] = np.inf
-    write_predictions(folder, scores)
+    overwrite_predictions(folder, scores)
     with pytest.raises(DataError, match=f"^{folder}.*test graph u has a prediction that is not finite"):
         make_submission(config)
     assert not csv_of(tmp_path).exists()

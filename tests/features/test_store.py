@@ -11,6 +11,7 @@ from fastslow.competition.tied_choices import Choices
 from fastslow.core.errors import DataError
 from fastslow.features import store
 from fastslow.features.store import Features, Graph, is_written, read_graph, write_graph
+from fastslow.features.stored_rows import StoredRows
 from helpers.random_graphs import make_graph
 
 STRUCTURE = (
@@ -50,7 +51,7 @@ def test_a_graph_comes_back_with_its_large_arrays_on_disk(tmp_path, graph):
     write_graph(tmp_path, "train", graph, "mark")
     read = read_graph(tmp_path, "train", "random")
     assert_equal(read, graph)
-    assert isinstance(read.choices.values, np.memmap) and isinstance(read.config_feat.packed, np.memmap)
+    assert isinstance(read.choices.values, StoredRows) and isinstance(read.config_feat.packed, StoredRows)
     np.testing.assert_array_equal(read.choices.layout_codes([3, 0]), graph.choices.layout_codes([3, 0]))
     assert (read.num_nodes, read.num_configs) == (3, 4)
 
@@ -96,7 +97,7 @@ def test_arrays_of_another_graph_are_refused(tmp_path, graph, array):
     write_graph(tmp_path, "train", graph, "mark")
     path = tmp_path / "train" / f"random.{array}.npy"
     np.save(path, np.load(path)[:3])
-    with pytest.raises(DataError, match="differ in length"):
+    with pytest.raises(DataError, match=rf"{array} is uint8 of shape .3, .*C=4, .* wanted"):
         read_graph(tmp_path, "train", "random")
 
 
@@ -106,7 +107,7 @@ def test_a_rewrite_cut_short_never_passes_for_the_old_graph(tmp_path, graph, mon
     def fail(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(store.np, "savez", fail)  # after the memory-mapped arrays
+    monkeypatch.setattr(store.np, "savez", fail)  # after the arrays of rows
     with pytest.raises(KeyboardInterrupt):
         write_graph(tmp_path, "train", graph, "new")
     assert not is_written(tmp_path, "train", "random", "old")

@@ -18,7 +18,7 @@ def test_they_are_built_with_the_settings_of_the_folder(tmp_path):
     stored = Features(tmp_path / "features")
     path = root / "npz_all/npz/layout/xla/random/test/t.npz"
     unseen = read_unseen(stored.folder, [path, write_npz(tmp_path / "new.npz", layout_arrays(7))])
-    assert unseen.names("test") == ["t", "new"] and unseen.names("train") == stored.names("train")
+    assert unseen.names("test") == ["t", "new"] and unseen.names("train") == []
     assert unseen.num_configs("test") == {"t": 8, "new": 8}
     assert (unseen.fingerprint, unseen.collection) == (stored.fingerprint, stored.collection)
     own, again = stored.graph("test", "t"), unseen.graph("test", "t")
@@ -27,7 +27,6 @@ def test_they_are_built_with_the_settings_of_the_folder(tmp_path):
     np.testing.assert_array_equal(own.choices.layout_codes(), again.choices.layout_codes())
     for field, value in arrays.items():
         np.testing.assert_array_equal(value, getattr(again, field), err_msg=field)
-    np.testing.assert_array_equal(unseen.graph("train", "a").runtime, stored.graph("train", "a").runtime)
     assert unseen.graph("test", "new").file_runtime.min() > 0
 
 

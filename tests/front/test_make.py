@@ -36,7 +36,7 @@ def called(tmp_path):
     script.chmod(0o755)
 
     def call(*arguments, **variables):
-        done = make(*arguments, "READY=", "TESTED=", "COMPILER=", f"RUN={script}", **variables)
+        done = make(*arguments, "READY=", "TESTED=", "COMPILER=", "TUNING=", f"PY={script}", **variables)
         assert done.returncode == 0, done.stderr
         return json.loads(log.read_text())
 
@@ -62,8 +62,76 @@ def test_every_target_has_a_recipe(tmp_path, target):
 
 def test_a_dry_run_shows_the_command():
     done = make("-n", "submit", "DATA=kaggle", "SEEDS=2", "SET=gnn.layout.epochs=3")
-    wanted = '.venv/bin/python -m fastslow submit data="kaggle" seeds=2 gnn.layout.epochs=3'
-    assert re.sub(" +", " ", done.stdout.strip().splitlines()[-1]).strip() == wanted
+    assert '"$PY" -m fastslow submit "data=$DATA"' in done.stdout
+
+
+HOSTILE = (
+    "$(shell touch {mark})",
+    "$$(touch {mark})",
+    "`touch {mark}`",
+    "x; touch {mark}",
+    "x && touch {mark}",
+    "x | touch {mark}",
+    "x & touch {mark} &",
+    "x > {mark}",
+    "x >> {mark}",
+    "x\ntouch {mark}",
+    "x\n\ttouch {mark}",
+    '"; touch {mark}; "',
+    "'; touch {mark}; '",
+    "$(eval $(shell touch {mark}))",
+    "${shell touch {mark}}",
+    "$(file >{mark},x)",
+    "$(info $(shell touch {mark}))",
+    "$(call shell,touch {mark})",
+    "$(error x)",
+    "$(if x,$(shell touch {mark}))",
+    "$",
+    "$$",
+    "$X$(Y)${HOME}",
+    "#x",
+    "x # y",
+    "\\",
+    '"',
+    "'",
+    "*",
+    "~",
+    "%",
+    "$(wildcard /*)",
+    "-n",
+    "a:b=c",
+    "x) touch {mark} (",
+)
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+def test_a_value_is_never_run_and_arrives_as_typed(called, tmp_path, value):
+    mark = tmp_path / "mark"
+    typed = value.replace("{mark}", str(mark))
+    assert called("submit", f"DATA={typed}", f"NAME={typed}", f"JOBS={typed}") == [
+        *("-m", "fastslow", "submit"),
+        *(f"data={typed}", f"name={typed}", f"jobs={typed}"),
+    ]
+    assert called("submit", f"SET={typed}")[4:] == typed.split()
+    assert called("convert", f"SRC={typed}", f"OUT={typed}")[3:] == [typed, f"data_root={typed}"]
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("name", ["PYTHON", "VENV", "PY", "READY"])
+def test_a_place_is_never_run(tmp_path, name):
+    """What these name is used; a command in them is no part of a name."""
+    for file in ("requirements.txt", "pyproject.toml"):
+        shutil.copy(ROOT / file, tmp_path)
+    for value in ("$(shell touch {mark})", "x; touch {mark};", "`touch {mark}`", "$$(touch {mark})"):
+        typed = value.replace("{mark}", str(tmp_path / "mark"))
+        make(
+            "submit",
+            f"{name}={typed}",
+            *([] if name == "READY" else ["READY="]),
+            folder=tmp_path,
+            PATH="/bin",
+        )
+        assert not (tmp_path / "mark").exists(), value
 
 
 @pytest.mark.parametrize("target", ["submit", "submission", "features", "train", "ensemble", "smoke"])
@@ -71,8 +139,10 @@ def test_settings_reach_the_command_as_typed(called, target):
     command = ["-m", "fastslow", target]
     assert called(target) == [*command, "data=sample"]
     typed = ("DATA=/my data/of today", "NAME=two words", "PRESET=kaggle", "SEEDS=2", "JOBS=3")
+    typed += ("CLUSTER=tcp://a:1",)
     settings = ["gnn.layout.epochs=3", "ranker.num_iterations=5"]
-    options = ["data=/my data/of today", "preset=kaggle", "name=two words", "seeds=2", "jobs=3", *settings]
+    options = ["data=/my data/of today", "preset=kaggle", "name=two words", "seeds=2", "jobs=3"]
+    options += ["cluster=tcp://a:1", *settings]
     assert called(target, *typed, f"SET={' '.join(settings)}") == [*command, *options]
 
 
@@ -83,6 +153,8 @@ def test_the_other_targets(called):
     assert called("report", "NAME=my run") == ["-m", "fastslow", "report", "name=my run"]
     assert called("figures") == ["-m", "fastslow", "figures"]
     assert called("test") == ["-m", "pytest"]
+    assert called("guard") == ["benchmarks/guard.py"]
+    assert called("guard", "SET=--record") == ["benchmarks/guard.py", "--record"]
 
 
 @pytest.mark.parametrize("target", ["submit", "help"])
@@ -99,6 +171,14 @@ def test_convert_takes_a_source_and_settings(called):
     assert called("convert", *typed) == [*convert, "x.pb", "data_root=/my data", "configs=200", "seed=1"]
 
 
+def test_rank_takes_a_source_a_run_and_settings(called):
+    rank = ["-m", "fastslow", "rank"]
+    assert called("rank", "SRC=a b.npz") == [*rank, "a b.npz"]
+    typed = ("SRC=x.pb", "RUN=runs/my run", "OUT=/my data", "SET=configs=200 estimate=3")
+    given = ["run=runs/my run", "data_root=/my data", "configs=200", "estimate=3"]
+    assert called("rank", *typed) == [*rank, "x.pb", *given]
+
+
 def test_sample_takes_a_size_and_settings(called):
     sample = ["-m", "fastslow", "sample"]
     assert called("sample") == [*sample, "size=small"]
@@ -106,9 +186,17 @@ def test_sample_takes_a_size_and_settings(called):
     assert called("sample", *typed) == [*sample, "size=large", "processes=4", "seed=1"]
 
 
-def test_convert_without_a_source_says_how_and_sets_nothing_up(tmp_path):
-    done = make("convert", folder=tmp_path, SRC="/of/the/environment")
-    assert done.returncode != 0 and "make convert SRC=model.py:make" in done.stdout
+def test_tune_takes_a_source_or_a_fleet_a_run_and_settings(called):
+    command = ["-m", "fastslow"]
+    typed, given = ("RUN=none", "OUT=/my data", "SET=evaluations=9"), ["run=none", "data_root=/my data"]
+    assert called("tune", "SRC=x.pb", *typed) == [*command, "tune", "x.pb", *given, "evaluations=9"]
+    assert called("tune", "FLEET=my list.csv") == [*command, "fleet", "my list.csv"]
+
+
+@pytest.mark.parametrize("target", ["convert", "rank", "tune"])
+def test_without_a_source_it_says_how_and_sets_nothing_up(tmp_path, target):
+    done = make(target, folder=tmp_path, SRC="/of/the/environment")
+    assert done.returncode != 0 and f"make {target} SRC=model.py:make" in done.stdout
     assert not list(tmp_path.iterdir())
 
 

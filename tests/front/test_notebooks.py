@@ -4,6 +4,7 @@ import ast
 import re
 import shlex
 import shutil
+import sys
 
 import nbformat
 import papermill
@@ -42,6 +43,9 @@ def test_every_step_has_its_notebook():
         "24_ranker_explanations",
         "40_submission",
         "50_convert",
+        "52_rank",
+        "54_tune",
+        "55_fleet",
     }
 
 
@@ -145,6 +149,7 @@ def own_home(finished, tmp_path_factory):
     """One copy of the finished home for all notebooks, which write folders of their own, ``alone``."""
     home = shutil.copytree(finished[0], tmp_path_factory.mktemp("notebooks") / "home")
     (home / "small.pb").write_bytes(small_module(3).SerializeToString())
+    (home / "fleet.csv").write_text("program,weight\nsmall.pb,2\nsmall.pb,1\n")
     with pytest.MonkeyPatch.context() as patch:
         for name, value in environment(home).items():
             patch.setenv(name, value)
@@ -153,6 +158,7 @@ def own_home(finished, tmp_path_factory):
 
 XLA, TILE = "features/alone/layout-xla-random", "features/alone/tile-xla"
 SMOKE = {**PRESETS["smoke"]["gnn"], "device": "cpu"}
+MEASURE = {"evaluator": "command", "command": f"{shlex.quote(sys.executable)} -c 'print(1)'"}
 CHAIN = {  # each needs what those before it made
     "00_data": {},
     "10_features": {"folder": XLA, "hops": 1},
@@ -204,6 +210,9 @@ CHAIN = {  # each needs what those before it made
         "folder": "runs/alone/submission",
     },
     "50_convert": {"source": "{home}/small.pb", "configs": 8},
+    "52_rank": {"source": "{home}/small.pb", "configs": 30, "run": "runs/smoke"},
+    "54_tune": {"source": "{home}/small.pb", "evaluations": 9, "run": "runs/smoke", **MEASURE},
+    "55_fleet": {"fleet": "{home}/fleet.csv", "evaluations": 9, "run": "none", **MEASURE},
 }
 MADE = {
     "10_features": [f"{XLA}/manifest.json", f"{XLA}/graphs.csv", f"{XLA}/scalers.npz"],
@@ -218,6 +227,9 @@ MADE = {
     ],
     "30_ensemble": ["runs/alone/ensemble/predictions.npz", "runs/alone/ensemble/manifest.json"],
     "40_submission": [f"submissions/alone.{suffix}" for suffix in ("csv", "json", "png")],
+    "54_tune": [f"data/converted/tuned/small/{f}" for f in ("best.json", "best.hlo.pb", "study.journal")],
+    "55_fleet": [f"data/converted/fleets/fleet/{f}" for f in ("programs.csv", "best.json")],
+    "52_rank": [f"data/converted/rankings/small/{f}" for f in ("ranking.csv", "effects.csv", "ends.csv")],
 }
 
 

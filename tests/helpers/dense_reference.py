@@ -17,6 +17,7 @@ from fastslow.features.store import Graph
 from fastslow.features.tpu_tiling import TILING_FEATURES, tiling_features
 from fastslow.networks.config_states import States
 from fastslow.networks.model import RankingNetwork
+from helpers.dense_convolutions import dense_convolution
 
 Parameters = dict[str, Tensor]
 
@@ -64,16 +65,6 @@ def dense_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
     return (x - mean) / torch.sqrt(variance + eps) * weight + bias
 
 
-def dense_sage(x: Tensor, edge_index, p: Parameters) -> Tensor:
-    """``(C, N, D)``: W x_n + b + W_o mean of operands + W_u mean of users."""
-    operands, users = (torch.from_numpy(matrix) for matrix in mean_matrices(edge_index, x.shape[1]))
-    return (
-        linear(x, p["own.weight"], p["own.bias"])
-        + linear(torch.einsum("nm,cmd->cnd", operands, x), p["operands.weight"])
-        + linear(torch.einsum("nm,cmd->cnd", users, x), p["users.weight"])
-    )
-
-
 def dense_channel(x: Tensor, p: Parameters) -> Tensor:
     """``(C, N, D)``: x sigmoid(W2 relu(W1 x))."""
     inner = torch.relu(linear(x, p["gate.0.weight"], p["gate.0.bias"]))
@@ -92,14 +83,16 @@ def dense_edges(graph: Graph) -> np.ndarray:
     return np.array(sorted(edges), np.int64).reshape(-1, 2)
 
 
-def dense_block(x: Tensor, config: Tensor, edge_index, p: Parameters, eps: float) -> Tensor:
-    """``(C, N, D)``: norm, GraphSAGE, channel and cross-config attention, projection, residual, layouts."""
+def dense_block(
+    x: Tensor, skip: Tensor, config: Tensor, edge_index, p: Parameters, eps: float, layers
+) -> Tensor:
+    """``(C, N, D)``: norm, convolution, channel and cross-config attention, projection, skip, layouts."""
     y = dense_norm(x, p["norm.weight"], p["norm.bias"], eps)
-    y = dense_channel(dense_sage(y, edge_index, sub(p, "sage.")), sub(p, "channel."))
+    y = dense_channel(dense_convolution(y, edge_index, sub(p, "conv."), layers), sub(p, "channel."))
     if "cross.temperature" in p:
         y = torch.cat([y, dense_cross(y, p["cross.temperature"])], -1)
     y = linear(gelu(y), p["project.2.weight"], p["project.2.bias"])
-    return x + y + linear(config, p["config.weight"])
+    return skip + y + linear(config, p["config.weight"])
 
 
 def dense_input(graph: Graph, node_scaler: Scaler, configs, p: Parameters) -> tuple[Tensor, Tensor]:
@@ -124,22 +117,38 @@ def dense_input(graph: Graph, node_scaler: Scaler, configs, p: Parameters) -> tu
 
 
 def dense_predictions(
-    network: RankingNetwork, graph: Graph, node_scaler: Scaler, config_scaler: Scaler, configs
+    network: RankingNetwork, graph: Graph, node_scaler: Scaler, config_scaler: Scaler, configs, edges=...
 ) -> Tensor:
-    """``(C,)`` predictions in float64 from the parameters of a network, without dropout.
+    """``(C,)`` predictions in float64 from the parameters of a network, without dropout of channels.
 
-    Gradients reach the parameters.
+    Gradients reach the parameters. ``edges`` are positions of those that messages pass along.
     """
     p = {name: parameter.double() for name, parameter in network.named_parameters()}
     x, config = dense_input(graph, node_scaler, configs, sub(p, "trunk."))
-    edges = dense_edges(graph)
+    first, layers, edges = x, network.architecture, dense_edges(graph)[edges]
     for number, block in enumerate(network.trunk.blocks):
-        x = dense_block(x, config, edges, sub(p, f"trunk.blocks.{number}."), block.norm.eps)
+        own, skip = sub(p, f"trunk.blocks.{number}."), first if layers.skip == "first" else x
+        x = dense_block(x, skip, config, edges, own, block.norm.eps, layers)
     config_feat = torch.from_numpy(config_scaler.transform(graph.config_feat[configs])).double()
-    joined = torch.cat([x.sum(1), config_feat], 1)
+    pooled = dense_readout(x, graph, sub(p, "head.readout."), layers.readout)
+    joined = torch.cat([pooled, config_feat], 1)
     deviation = joined - joined.mean(0)
     standardised = deviation / torch.sqrt(deviation.square().mean(0) + network.head.norm.eps)
     return dense_perceptron(torch.cat([joined, standardised], 1), sub(p, "head.mlp.")).squeeze(1)
+
+
+def dense_readout(x: Tensor, graph: Graph, p: Parameters, text: str) -> Tensor:
+    """``(C, P D)``: each pooling over the nodes of each configuration, side by side."""
+    parts = []
+    for number, part in enumerate(text.split("+")):
+        pool, _, chosen = part.partition("@")
+        nodes = x[:, torch.from_numpy(graph.config_index).long()] if chosen and len(graph.config_index) else x
+        if pool == "attention":
+            weight = p[f"scores.{number}.weight"], p[f"scores.{number}.bias"]
+            parts.append((torch.softmax(linear(nodes, *weight), 1) * nodes).sum(1))
+        else:
+            parts.append(nodes.amax(1) if pool == "max" else getattr(nodes, pool)(1))
+    return torch.cat(parts, 1)
 
 
 def dense_perceptron(x: Tensor, p: Parameters) -> Tensor:

@@ -3,14 +3,16 @@
 import numpy as np
 import torch
 
+from fastslow.networks.architecture import Architecture
 from fastslow.networks.model import RankingNetwork
 from helpers.random_graphs import NUM_LAYOUTS, make_graph
 
 
-def make_network(num_layers=2, cross_config=True, dropout=0.3, hidden_channels=8, seed=0):
+def make_network(num_layers=2, cross_config=True, dropout=0.3, hidden_channels=8, seed=0, **architecture):
     """A network in evaluation mode with every parameter at random, so that none hides behind a 0 or 1."""
     torch.manual_seed(seed)
-    network = RankingNetwork(4, 3, hidden_channels, num_layers, cross_config, dropout).eval()
+    layers = Architecture(hidden_channels, num_layers, cross_config, dropout, **architecture)
+    network = RankingNetwork(4, 3, layers).eval()
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))

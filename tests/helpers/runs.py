@@ -5,10 +5,11 @@ import numpy as np
 from fastslow.competition.catalog import get_collection
 from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import Artifact
+from fastslow.core.npz_io import write_arrays
 from fastslow.evaluation.ensemble import (
     EnsembleConfig,
 )
-from fastslow.evaluation.predictions import PREDICTED_SPLITS, write_predictions
+from fastslow.evaluation.predictions import PREDICTED_SPLITS, PREDICTIONS, write_predictions
 from fastslow.features.build import FeatureConfig, build_features
 from fastslow.features.store import Features
 from helpers.competition_files import write_data_root
@@ -44,6 +45,12 @@ def write_run(folder, features, scores, collection=None, data=None, **settings):
     valid = collection_score(features.collection.kind, features.labels("valid"), scores["valid"])
     Artifact(folder, settings, {"data": data or features.data}).finish(valid=valid)
     return str(folder)
+
+
+def overwrite_predictions(folder, scores):
+    """Put any predictions into a run folder, also those that no model may write."""
+    arrays = {f"{split}/{name}": values for split, own in scores.items() for name, values in own.items()}
+    write_arrays(folder / PREDICTIONS, arrays)
 
 
 def config_of(features, folder, runs, **options):

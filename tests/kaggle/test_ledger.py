@@ -84,14 +84,18 @@ def test_rows_are_oldest_first_and_files_without_a_record_have_none(tmp_path):
     assert [row["name"] for row in table(tmp_path)] == ["b", "a"]
 
 
-def test_other_json_under_a_submissions_name_is_refused(tmp_path):
+def test_other_json_beside_a_csv_is_left_out_and_never_updated(tmp_path, capsys):
     path = submission(tmp_path, "first")
+    write_record(submission(tmp_path, "second"), [], {}, {})
     with pytest.raises(DataError, match="first.json: no such file"):
         update_record(path, kaggle={})
     for content in ("[]", '{"sha256": "0"}'):
         (tmp_path / "first.json").write_text(content)
-        with pytest.raises(DataError, match="first.json: not a submission's record"):
-            write_ledger(tmp_path)
+        with pytest.raises(DataError, match="first.json: .*it is no submission's record"):
+            update_record(path, kaggle={})
+        write_ledger(tmp_path)
+        assert "left out of the ledger.md: " in capsys.readouterr().err
+        assert [row["name"] for row in table(tmp_path)] == ["second"]
 
 
 def test_an_unknown_collection_is_refused(tmp_path):

@@ -1,4 +1,5 @@
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -6,7 +7,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fastslow.competition.catalog import get_collection
+from fastslow.networks.architecture import CONVOLUTIONS, NODE_ATTENTIONS
 from fastslow.networks.chunked_prediction import predict_chunks
+from fastslow.networks.dataset import GraphDataset, predict
 from fastslow.networks.graph_batch import PreparedGraph
 from helpers.dense_reference import dense_predictions
 from helpers.networks import all_configs, close, make_network, program
@@ -19,13 +23,17 @@ networks = st.builds(
     st.integers(0, 3),
     st.booleans(),
     seed=st.integers(0, 99),
+    convolution=st.sampled_from(CONVOLUTIONS),
+    node_attention=st.sampled_from(NODE_ATTENTIONS),
+    readout=st.sampled_from(["sum", "attention+max@configurable"]),
 )
 graphs = st.builds(make_graph, structures(min_nodes=2, max_configs=9), st.integers(0, 99))
 
 
 def chunk_predictions(network, graph, chunks):
     """(C,) predictions in the order of the configurations."""
-    prepared = PreparedGraph(graph, *make_scalers(graph))
+    whole_graph = network.architecture.sees_whole_graph
+    prepared = PreparedGraph(graph, *make_scalers(graph), whole_graph=whole_graph)
     prediction = predict_chunks(network, partial(prepared.batch, num_layers=network.num_layers), chunks)
     return prediction[np.argsort(np.concatenate(chunks))]
 
@@ -76,3 +84,35 @@ def test_chunks_of_a_large_graph_round_alike():
     apart = chunk_predictions(network, graph, [np.array([0, 1]), np.array([3, 2])])
     assert abs(apart[1] - apart[3]) <= 1e-6 * abs(apart).max()
     assert abs(apart - whole).max() < 0.05 * abs(whole[1] - whole[0])
+
+
+def dataset_of(graph, num_layers):
+    """A dataset of that graph alone, in every split."""
+    scalers = dict(zip(("node", "config"), make_scalers(graph), strict=True))
+    source = SimpleNamespace(
+        collection=get_collection("layout:xla:random"),
+        config_columns=[],
+        names=lambda split: [graph.name],
+        graph=lambda split, name: graph,
+        scaler=scalers.get,
+    )
+    return GraphDataset([source], num_layers, torch.device("cpu"))
+
+
+def test_predictions_continue_in_smaller_chunks_when_memory_runs_out(monkeypatch, capsys):
+    graph, network = program(num_configs=16), make_network(num_layers=2)
+    dataset = dataset_of(graph, 2)
+    whole = predict(network, dataset, "layout-xla-random", "test", 100)["random"]
+    batch, sizes = dataset.batch, []
+
+    def limited_batch(split, name, configs):
+        sizes.append(len(configs))
+        if len(configs) > 5:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return batch(split, name, configs)
+
+    monkeypatch.setattr(dataset, "batch", limited_batch)
+    parts = predict(network, dataset, "layout-xla-random", "test", 12)["random"]
+    np.testing.assert_allclose(parts, whole, rtol=1e-4, atol=1e-5)
+    assert sizes[:2] == [8, 6] and {*sizes[2:]} == {2, 3}
+    assert capsys.readouterr().err.count("\n") == 1

@@ -90,14 +90,14 @@ def test_the_precision_is_that_of_the_gpu(gpus, name, found, precision):
         assert TrainConfig(kind=kind, device=name).identity()["precision"] == precision
 
 
-def test_runs_on_different_devices_are_distinguished_by_precision_alone(gpus):
+def test_runs_on_different_devices_are_distinguished_by_type_and_precision(gpus):
     gpus()
     cpu = TrainConfig(device="cpu").identity()
     assert cpu == TrainConfig(device="auto").identity()
     gpus(T4, T4)
     t4 = TrainConfig(device="auto").identity()
     assert t4 == TrainConfig(device="cuda:1").identity() != cpu
-    assert {key for key in cpu if cpu[key] != t4[key]} == {"precision"}
+    assert {key for key in cpu if cpu[key] != t4[key]} == {"device_type", "precision"}
     assert TrainConfig(device="cpu").identity() == cpu
 
 

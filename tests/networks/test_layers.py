@@ -1,4 +1,3 @@
-from dataclasses import replace
 from functools import reduce
 
 import numpy as np
@@ -8,73 +7,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from fastslow.competition.tied_choices import factorise
-from fastslow.networks.config_states import build_states
-from fastslow.networks.graph_batch import PreparedGraph, message_edges
-from fastslow.networks.layers import ChannelAttention, CrossConfigAttention, SageConv, WeightedInstanceNorm
+from fastslow.networks.convolutions import SageConv
+from fastslow.networks.layers import ChannelAttention, CrossConfigAttention, WeightedInstanceNorm
 from fastslow.networks.set_statistics import Moments, SoftmaxMean
 from fastslow.networks.sparse import SparseOperator
-from helpers.dense_reference import dense_channel, dense_cross, dense_norm, dense_sage, state_table
-from helpers.random_graphs import make_graph, make_scalers, structures
+from helpers.dense_reference import dense_channel, dense_cross, dense_norm
+from helpers.level_case import WIDTH, Case, close, double, random_parameters
+from helpers.random_graphs import structures
 
 torch.set_num_threads(1)
-WIDTH = 5
-
-
-def close(value, reference, tolerance=2e-5):
-    """Equal to float32 rounding, relative to the largest magnitude of the reference."""
-    scale = max(1.0, float(reference.detach().abs().max()) if reference.numel() else 1.0)
-    torch.testing.assert_close(value.double(), reference, rtol=0, atol=tolerance * scale)
-
-
-def random_parameters(module, seed):
-    """Fill a module with random parameters, so that none is at a value that hides it."""
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.add_(0.3 * torch.randn(parameter.shape, generator=generator))
-    return module
-
-
-class Case:
-    """Random features of the states of level 1, and the tensors of levels 1 and 2."""
-
-    def __init__(self, structure, seed):
-        graph = make_graph(structure)
-        if not len(structure[0]):
-            graph = replace(graph, pairs=graph.pairs[:0])  # a graph without edges stays one
-        self.structure = structure = (message_edges(graph), *structure[1:])
-        batch = PreparedGraph(graph, *make_scalers(graph)).batch(np.arange(len(structure[3])), 2)
-        self.below, self.level = batch.levels[1], batch.levels[2]
-        edge_index, num_nodes, config_index, codes = structure
-        # PreparedGraph lets one configuration stand for all where nothing is configurable
-        codes = codes if codes.shape[1] else codes[:1]
-        known = edge_index, num_nodes, config_index, factorise(codes)
-        tables = [state_table(build_states(*known, depth)) for depth in (1, 2)]
-        self.below_table, self.table = (torch.from_numpy(table) for table in tables)
-        generator = torch.Generator().manual_seed(seed)
-        self.x = torch.randn((len(self.below.node_ids), WIDTH), generator=generator, requires_grad=True)
-
-    def agree(self, module, sparse_form, dense_form, below=False):
-        """Values and gradients (of the input and of every parameter) of both forms agree on all pairs."""
-        table = self.below_table if below else self.table
-        value, reference = sparse_form(self.x)[table], dense_form(self.x.double()[self.below_table])
-        close(value, reference)
-        weight = torch.sin(torch.arange(reference.numel(), dtype=torch.float64)).reshape(reference.shape)
-        wanted = [self.x, *module.parameters()]
-        gradients = torch.autograd.grad((value.double() * weight).sum(), wanted, allow_unused=True)
-        references = torch.autograd.grad((reference * weight).sum(), wanted, allow_unused=True)
-        for gradient, expected in zip(gradients, references, strict=True):
-            assert (gradient is None) == (expected is None)
-            if gradient is not None:
-                close(gradient, expected.double(), tolerance=1e-4)
-
 
 cases = st.builds(Case, structures(min_nodes=2), st.integers(0, 1000))
-
-
-def double(module):
-    return {name: parameter.double() for name, parameter in module.named_parameters()}
 
 
 @given(st.integers(0, 5), st.integers(1, 5), st.integers(0, 99))
@@ -130,20 +73,6 @@ def test_norm_keeps_a_channel_of_small_variance_finite():
     # second channel: mean 1.75, variance 3 / 16
     wanted = torch.tensor([[0.0, -0.75], [0.0, 0.25]]) / (3 / 16 + 1e-5) ** 0.5
     torch.testing.assert_close(y, wanted)
-
-
-@given(cases, st.integers(0, 99))
-@settings(max_examples=40, deadline=None)
-def test_sage_is_the_mean_over_operands_and_users_of_each_pair(case, seed):
-    sage = random_parameters(SageConv(WIDTH, 4), seed)
-    case.agree(sage, lambda x: sage(x, case.level), lambda x: dense_sage(x, case.structure[0], double(sage)))
-
-
-def test_sage_gives_a_node_without_neighbours_its_own_part_alone():
-    structure = np.zeros((0, 2), np.int64), 2, np.array([1]), np.array([[[0, 0, 0]], [[1, 0, 0]]], np.uint8)
-    case, sage = Case(structure, 0), SageConv(WIDTH, 4)
-    assert not len(case.structure[0])
-    torch.testing.assert_close(sage(case.x, case.level), sage.own(case.x)[case.level.own])
 
 
 @given(cases, st.integers(0, 99))
@@ -230,7 +159,7 @@ def test_layers_on_a_gpu_agree_with_those_on_the_cpu():
 
     def run(x, below, level):
         sage, norm, cross = (layer.to(x.device) for layer in layers)
-        return cross(sage(norm(x, below), level), level)
+        return cross(sage(norm(x, below), level, below), level)
 
     expected = run(case.x, case.below, case.level).detach()
     value = run(case.x.to(device), case.below.to(device), case.level.to(device))

@@ -1,9 +1,23 @@
+import inspect
+import math
+import re
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastslow.networks.losses import pairwise_hinge
+from fastslow.core.errors import ConfigError
+from fastslow.networks.config import TrainConfig
+from fastslow.networks.losses import (
+    FUNCTIONS,
+    Loss,
+    cross_graph_hinge,
+    list_mle,
+    list_mle_fastest,
+    pairwise_hinge,
+)
+from fastslow.networks.terms import LOSSES
 
 torch.set_num_threads(1)
 
@@ -93,3 +107,179 @@ def test_runtimes_beyond_float32_are_distinguished():
     prediction = torch.zeros(2, requires_grad=True)
     pairwise_hinge(prediction, torch.tensor([2.0**24 + 1, 2.0**24], dtype=torch.float64)).backward()
     assert prediction.grad[1] > 0 > prediction.grad[0]
+
+
+def pairs(runtime):
+    """(slower, faster) positions of every pair of different runtime."""
+    size = range(len(runtime))
+    return [(i, j) for i in size for j in size if runtime[i] > runtime[j]]
+
+
+def slow_logistic(prediction, runtime, temperature):
+    costs = [math.log1p(math.exp(-(prediction[i] - prediction[j]) / temperature)) for i, j in pairs(runtime)]
+    return sum(costs) / max(1, len(costs))
+
+
+def slow_difference_matrix(prediction, runtime, margin):
+    total, count = 0.0, 0
+    for i in range(len(runtime)):
+        for j in range(i + 1, len(runtime)):
+            count += 1
+            if runtime[i] != runtime[j]:
+                sign = 1 if runtime[i] > runtime[j] else -1
+                total += max(0.0, margin - sign * (prediction[i] - prediction[j]))
+    return total / max(1, count)
+
+
+def slow_list_mle(prediction, runtime, temperature):
+    total = 0.0
+    for i in range(len(runtime)):
+        rest = [prediction[k] / temperature for k in range(len(runtime)) if runtime[k] <= runtime[i]]
+        total += math.log(sum(map(math.exp, rest))) - prediction[i] / temperature
+    return total
+
+
+def slow_list_mle_fastest(prediction, runtime, temperature):
+    return slow_list_mle([-p for p in prediction], [-y for y in runtime], temperature)
+
+
+def slow_mse_log(prediction, runtime):
+    return sum((s - math.log(y)) ** 2 for s, y in zip(prediction, runtime, strict=True)) / len(runtime)
+
+
+SLOW = {
+    "pairwise_logistic": slow_logistic,
+    "difference_matrix": slow_difference_matrix,
+    "list_mle": slow_list_mle,
+    "list_mle_fastest": slow_list_mle_fastest,
+    "mse_log": slow_mse_log,
+}
+
+
+def value_and_gradient(loss, prediction, *more):
+    prediction = prediction.clone().requires_grad_()
+    value = loss(prediction, *more)
+    (gradient,) = torch.autograd.grad(value, prediction)
+    return value.detach(), gradient
+
+
+@pytest.mark.parametrize("name", SLOW)
+@given(rankings(), st.sampled_from([0.3, 1.0, 10.0]))
+@settings(max_examples=60, deadline=None)
+def test_losses_equal_their_sums_written_out(name, ranking, parameter):
+    more = () if LOSSES[name] is None else (parameter,)
+    slow = SLOW[name](*(values.tolist() for values in ranking), *more)
+    assert FUNCTIONS[name](*ranking, *more).item() == pytest.approx(slow, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", SLOW)
+@given(rankings())
+@settings(max_examples=30, deadline=None)
+def test_gradients_equal_differences_of_the_sums_written_out(name, ranking):
+    prediction, runtime = ranking
+    prediction = prediction + 0.001 * torch.arange(len(prediction)) + 0.0003  # off the corners of the hinge
+    step = 1e-6
+    _, gradient = value_and_gradient(FUNCTIONS[name], prediction, runtime)
+    for i in range(len(prediction)):
+        ends = []
+        for sign in (1, -1):
+            moved = prediction.tolist()
+            moved[i] += sign * step
+            more = () if LOSSES[name] is None else (LOSSES[name],)
+            ends.append(SLOW[name](moved, runtime.tolist(), *more))
+        assert gradient[i].item() == pytest.approx((ends[0] - ends[1]) / (2 * step), abs=1e-4)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS.keys() - {"cross_graph_hinge"})
+@given(ranking=rankings(low=2), data=st.data())
+@settings(max_examples=30, deadline=None)
+def test_no_loss_depends_on_the_order_of_configurations(name, ranking, data):
+    order = data.draw(st.permutations(range(len(ranking[0]))))
+    other = [values[order] for values in ranking]
+    assert FUNCTIONS[name](*other).item() == pytest.approx(FUNCTIONS[name](*ranking).item())
+
+
+@pytest.mark.parametrize("name", FUNCTIONS.keys() - {"cross_graph_hinge", "mse_log"})
+def test_no_ranking_loss_compares_configurations_of_equal_runtime(name):
+    """The gradient of tied configurations moves them together: they keep their distance."""
+    runtime = torch.tensor([2.0, 5.0, 5.0, 9.0])
+    _, gradient = value_and_gradient(FUNCTIONS[name], torch.tensor([0.0, 0.0, 0.0, 0.0]), runtime)
+    assert gradient[1].item() == pytest.approx(gradient[2].item(), abs=1e-7)
+    assert gradient[0] > 0 > gradient[3]  # a step goes against it
+
+
+@pytest.mark.parametrize("name", ["list_mle", "list_mle_fastest"])
+def test_list_mle_does_not_overflow(name):
+    value, gradient = value_and_gradient(
+        FUNCTIONS[name], torch.tensor([1e4, -1e4, 0.0]), torch.tensor([1.0, 2.0, 3.0])
+    )
+    assert value.isfinite() and gradient.isfinite().all()
+
+
+def test_list_mle_separates_most_where_few_remain_to_be_drawn():
+    """From equal predictions, the gradients of neighbours differ by 1 / (number that remain)."""
+    runtime = torch.arange(1.0, 6.0)
+    _, gradient = value_and_gradient(list_mle, torch.zeros(5), runtime)
+    torch.testing.assert_close(-gradient.diff(), 1 / torch.tensor([1.0, 2.0, 3.0, 4.0]))
+    _, gradient = value_and_gradient(list_mle_fastest, torch.zeros(5), runtime)
+    torch.testing.assert_close(-gradient.diff(), 1 / torch.tensor([4.0, 3.0, 2.0, 1.0]))
+
+
+@given(st.lists(rankings(), min_size=1, max_size=3), st.sampled_from([0.1, 1.0]))
+@settings(max_examples=60, deadline=None)
+def test_cross_graph_hinge_is_half_within_and_half_across(graphs, margin):
+    within = sum(hinge_one_pair_at_a_time(*graph, margin) for graph in graphs) / len(graphs)
+    pooled = [torch.cat(values) for values in zip(*graphs, strict=True)]
+    across = hinge_one_pair_at_a_time(*pooled, margin)
+    loss = cross_graph_hinge(*zip(*graphs, strict=True), margin)
+    assert loss.item() == pytest.approx((within + across) / 2)
+
+
+@given(st.lists(rankings(), min_size=1, max_size=3))
+@settings(max_examples=30, deadline=None)
+def test_a_sum_weighs_its_terms_and_is_the_mean_over_graphs_of_any_length(graphs):
+    loss = Loss("pairwise_hinge@0.5:1+mse_log:0.02+list_mle@10:3")
+    expected = 0.0
+    for graph in graphs:
+        values = [values.tolist() for values in graph]
+        expected += hinge_one_pair_at_a_time(*graph, 0.5) / 4.02
+        expected += (0.02 * slow_mse_log(*values) + 3 * slow_list_mle(*values, 10)) / 4.02
+    assert loss(*zip(*graphs, strict=True)).item() == pytest.approx(expected / len(graphs))
+    assert not loss.across_graphs
+
+
+def test_every_name_of_a_setting_has_a_function():
+    assert FUNCTIONS.keys() == LOSSES.keys()
+    for name, default in LOSSES.items():
+        parameters = list(inspect.signature(FUNCTIONS[name]).parameters.values())[2:]
+        assert [parameter.default for parameter in parameters] == ([] if default is None else [default])
+
+
+def test_a_sum_that_compares_graphs_says_so():
+    assert Loss("cross_graph_hinge+mse_log").across_graphs
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("hinge", "'hinge' in 'hinge' is none of pairwise_hinge, "),
+        ("", "'' in '' is none of "),
+        ("pairwise_hinge+pairwise_hinge:2", "pairwise_hinge is given twice"),
+        ("mse_log@2", "mse_log takes no parameter"),
+        ("pairwise_hinge:0", "'0' in 'pairwise_hinge:0' is not a number above 0"),
+        ("pairwise_hinge:-1+mse_log", "'-1' in "),
+        ("pairwise_hinge:nan", "'nan' in "),
+        ("list_mle@inf", "'inf' in "),
+        ("list_mle@", "'' in 'list_mle@' is not a number above 0; the form is NAME"),
+        ("pairwise_hinge:1+", "'' in 'pairwise_hinge:1+' is none of"),
+    ],
+)
+def test_a_sum_that_is_not_understood_is_refused(text, problem):
+    with pytest.raises(ConfigError, match=f"^loss: {re.escape(problem)}"):
+        Loss(text)
+
+
+def test_a_loss_across_graphs_needs_several_graphs_a_step():
+    with pytest.raises(ConfigError, match="graphs_per_step: 1 is not 2 or more, as the loss cross_graph_hin"):
+        TrainConfig(loss="cross_graph_hinge")
+    assert TrainConfig(loss="cross_graph_hinge", graphs_per_step=4).graphs_per_step == 4

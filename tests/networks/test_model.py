@@ -8,8 +8,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from fastslow.competition.tied_choices import factorise
+from fastslow.networks.architecture import CONVOLUTIONS, NODE_ATTENTIONS, SKIPS
 from fastslow.networks.graph_batch import PreparedGraph, message_edges
 from fastslow.networks.head import Float64Linear, Head
+from fastslow.networks.terms import POOLS
 from helpers.dense_reference import dense_predictions
 from helpers.networks import all_configs, close, make_network, program
 from helpers.random_graphs import make_graph, make_scalers, structures
@@ -25,21 +27,47 @@ networks = st.builds(
     st.booleans(),
     seed=st.integers(0, 99),
 )
+POOLINGS = [pool + nodes for pool in POOLS for nodes in ("", "@configurable")]
+readouts = st.lists(st.sampled_from(POOLINGS), min_size=1, max_size=4, unique=True).map("+".join)
+other_networks = st.builds(
+    make_network,
+    st.integers(1, 3),
+    st.booleans(),
+    seed=st.integers(0, 99),
+    convolution=st.sampled_from(CONVOLUTIONS),
+    node_attention=st.sampled_from(NODE_ATTENTIONS),
+    skip=st.sampled_from(SKIPS),
+    readout=readouts,
+)
 graphs = st.builds(make_graph, structures(min_nodes=2), st.integers(0, 99))
 
 
-def predict(network, graph, configs=None, scalers=None):
+def predict(network, graph, configs=None, scalers=None, edges=None):
     """(C,) predictions of the product code."""
-    prepared = PreparedGraph(graph, *(scalers or make_scalers(graph)))
-    return network(prepared.batch(all_configs(graph) if configs is None else configs, network.num_layers))
+    whole_graph = network.architecture.sees_whole_graph
+    prepared = PreparedGraph(graph, *(scalers or make_scalers(graph)), whole_graph=whole_graph)
+    configs = all_configs(graph) if configs is None else configs
+    return network(prepared.batch(configs, network.num_layers, edges))
 
 
 @given(networks, graphs)
 @settings(max_examples=60, deadline=None)
 def test_predictions_and_gradients_equal_those_of_the_dense_network(network, graph):
+    equal_to_the_dense_network(network, graph)
+
+
+@given(other_networks, graphs, st.randoms(use_true_random=False))
+@settings(max_examples=60, deadline=None)
+def test_every_architecture_equals_the_dense_network_with_some_edges_dropped(network, graph, random):
+    edges = np.array([random.random() < 0.7 for _ in message_edges(graph)], bool)
+    equal_to_the_dense_network(network, graph, edges)
+
+
+def equal_to_the_dense_network(network, graph, edges=None):
     configs = np.random.default_rng(0).permutation(graph.num_configs)
-    value = predict(network, graph, configs)
-    reference = dense_predictions(network, graph, *make_scalers(graph), configs)
+    value = predict(network, graph, configs, edges=edges)
+    kept = ... if edges is None else edges
+    reference = dense_predictions(network, graph, *make_scalers(graph), configs, kept)
     assert value.shape == (graph.num_configs,) and value.dtype == torch.float32
     close(value, reference, 1e-5)
 

@@ -18,8 +18,10 @@ from fastslow.core.settings import PROJECT
 from fastslow.evaluation.predictions import check_predictions, read_predictions
 from fastslow.features.build import FeatureConfig, build_features
 from fastslow.features.store import Features
+from fastslow.networks.architecture import CONVOLUTIONS
 from fastslow.networks.config import TrainConfig
 from fastslow.networks.dataset import predict
+from fastslow.networks.losses import cross_graph_hinge
 from fastslow.networks.train import Training, learning_rate, make_dataset, make_network, train
 from fastslow.networks.validation import Validation
 
@@ -525,8 +527,8 @@ def test_prediction_uses_no_dropout_and_training_does(settings):
     assert all(np.array_equal(one[name], other[name]) for name in one)
     training.run_epoch()
     assert training.network.training
-    example = training._example((training.names[0], np.arange(24)))
-    assert training._loss(*example) != training._loss(*example)
+    example = training._example((training.names[0], np.arange(24), None))
+    assert training._loss([example]) != training._loss([example])
 
 
 @pytest.mark.parametrize(
@@ -542,12 +544,42 @@ def test_a_step_draws_other_configurations_or_takes_all(
     monkeypatch.setattr(
         training.dataset, "batch", lambda _, name, drawn: made.append(drawn) or batch(_, name, drawn)
     )
-    monkeypatch.setattr(training, "_loss", lambda *args: losses.append(len(args[1])) or loss(*args))
+    monkeypatch.setattr(training, "_loss", lambda graphs: losses.append(len(graphs[0][1])) or loss(graphs))
     training.run_epoch()
     training.run_epoch()
     assert losses == [drawn] * 4
     assert [len(set(configs.tolist())) for configs in made] == [drawn] * batches
     assert batches == 2 or len({tuple(configs) for configs in made}) == 4
+
+
+def test_a_step_drops_other_edges_each_time_and_the_same_ones_again_with_the_same_seed(settings, monkeypatch):
+    """Also where it takes all configurations: its batch is not the one of the whole graph."""
+    kept = []
+    for _ in range(2):
+        training = make_training(settings.replace(edge_dropout=0.5, configs_per_step=24))
+        batch = training.dataset.batch
+        monkeypatch.setattr(
+            training.dataset, "batch", lambda *args, batch=batch: kept.append(args[3]) or batch(*args)
+        )
+        training.run_epoch()
+        training.run_epoch()
+    assert len(kept) == 8
+    assert all(np.array_equal(one, other) for one, other in zip(kept[:4], kept[4:], strict=True))
+    assert len({edges.tobytes() for edges in kept}) == 4
+    assert 0.3 < np.concatenate(kept).mean() < 0.7
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"convolution": name, "skip": "first"} for name in CONVOLUTIONS] + [{"node_attention": "linear"}],
+    ids=str,
+)
+def test_every_architecture_learns_and_predicts(settings, changes):
+    training = make_training(settings.replace(**changes, epochs=12, dropout=0.0))
+    losses = [training.run_epoch() for _ in range(12)]
+    assert min(losses[-2:]) < losses[0]
+    (scores,) = predict(training.network, training.dataset, LAYOUT.slug, "valid", 7).values()
+    assert np.isfinite(scores).all() and len(np.unique(scores)) > 1
 
 
 @pytest.mark.parametrize("graphs_per_step, steps", [(1, 2), (2, 1), (9, 1)])
@@ -559,11 +591,19 @@ def test_graphs_of_a_step_share_it(settings, monkeypatch, graphs_per_step, steps
     assert len(taken) == steps
 
 
-def test_the_gradient_of_a_step_is_the_mean_over_its_graphs(settings, monkeypatch):
-    config = settings.replace(graphs_per_step=2, configs_per_step=24, dropout=0.0, max_grad_norm=1e9)
+@pytest.mark.parametrize("text", ["pairwise_hinge", "list_mle:1+mse_log:0.02", "cross_graph_hinge"])
+def test_the_gradient_of_a_step_is_the_mean_over_its_graphs(settings, monkeypatch, text):
+    config = settings.replace(
+        graphs_per_step=2, configs_per_step=24, dropout=0.0, max_grad_norm=1e9, loss=text
+    )
     training = make_training(config)
     parameters = list(training.network.parameters())
-    losses = [training._loss(*training._example((name, np.arange(24)))) for name in training.names]
+    examples = [training._example((name, np.arange(24), None)) for name in training.names]
+    if text == "cross_graph_hinge":
+        predictions = [training.network(batch) for batch, _ in examples]
+        losses = [cross_graph_hinge(predictions, [runtime for _, runtime in examples])] * 2
+    else:
+        losses = [training._loss([example]) for example in examples]
     wanted = torch.autograd.grad(sum(losses) / 2, parameters, allow_unused=True)
     taken = []
     monkeypatch.setattr(training.optimizer, "step", lambda: taken.extend(p.grad.clone() for p in parameters))
@@ -683,7 +723,7 @@ def test_a_checkpoint_of_another_precision_is_not_continued(settings, tmp_path, 
 def test_the_host_never_waits_for_the_gpu_within_a_step(settings, precision):
     training = make_training(settings.replace(device="cuda"))
     training.run_epoch()
-    examples = [training._example((name, np.arange(16))) for name in training.names]
+    examples = [training._example((name, np.arange(16), None)) for name in training.names]
     torch.cuda.set_sync_debug_mode("error")
     try:
         losses = training._step(examples, len(examples), 1e-3)

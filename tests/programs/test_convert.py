@@ -1,13 +1,9 @@
 """Conversion of a program to a competition file: files, tables and errors."""
 
-import base64
-import contextlib
 import importlib.util
 import json
 import subprocess
 import sys
-from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -37,6 +33,7 @@ from fastslow.xla.layout_space import configurable_nodes, encode
 from fastslow.xla.messages import Module, ModuleTuningData
 from fastslow.xla.tied_choices import default_configuration, layouts_of, tie
 from helpers.dot_module import add, rich_module, small_module
+from helpers.stub_labeller import StubLabeller
 
 compiler = pytest.mark.skipif(
     importlib.util.find_spec("libtpu") is None or importlib.util.find_spec("jax") is None,
@@ -201,30 +198,8 @@ def test_measured_runs_of_the_file(tmp_path):
     assert not convert(settings(source, tmp_path)).arrays["config_runtime"].any()
 
 
-@dataclass(frozen=True)
-class StubLabeller:
-    """A labeller whose compiler knows the layout of one dot and refuses every third program."""
-
-    cache: Path
-    generation: str
-    seconds: float
-    task: object = None
-    processes: int = 1
-
-    @contextlib.contextmanager
-    def workers(self):
-        yield self.label
-
-    def label(self, modules, title=""):
-        if self.task:
-            module = base64.b64encode(modules[0]).decode()
-            return [{"module": module, "layouts": {"dot.3": [[0, 1], [1, 0], [1, 0]]}}]
-        refused = {"failure": "refused", "message": "no", "compiler": "libtpu 1", "topology": "v3"}
-        return [refused if n % 3 == 1 else {"cycles": 100 + n} for n in range(len(modules))]
-
-
 def test_an_hlo_file_is_labelled_from_the_compilers_own_layouts(source, tmp_path, monkeypatch):
-    monkeypatch.setattr("fastslow.programs.convert.Labeller", StubLabeller)
+    monkeypatch.setattr("fastslow.programs.program_config.Labeller", StubLabeller)
     monkeypatch.setattr("fastslow.programs.user_program.require_compiler", lambda: None)
     conversion = convert(settings(source, tmp_path, configs=8, label=True))
     choices = tie(conversion.nodes)

@@ -1,6 +1,5 @@
 """Reading HLO files of every kind, and refusing other files."""
 
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 
 from fastslow.competition.reader import read_competition_file
 from fastslow.core.errors import DataError
+from fastslow.xla import reader
 from fastslow.xla.graph_arrays import graph_arrays
 from fastslow.xla.messages import HloProto, Module, ModuleTuningData, TuningData
 from fastslow.xla.reader import read_program, read_programs
@@ -214,10 +214,32 @@ def test_runs_that_do_not_fit_the_module_are_refused(file, module):
         read([1], layout_run([[[0]]], 5), tile_run([1], [1], 5, is_default=True))
 
 
-def test_text_without_jaxlib_says_how_to_get_a_protobuf(file, monkeypatch):
-    monkeypatch.setitem(sys.modules, "jaxlib", None)
-    monkeypatch.setitem(sys.modules, "jaxlib.xla_client", None)
-    with pytest.raises(DataError, match=r"jaxlib is not installed\..*--xla_dump_hlo_as_proto.*pip install"):
+def test_text_without_jaxlib_says_how_to_get_a_protobuf(file, tmp_path, monkeypatch):
+    (tmp_path / "jaxlib.py").write_text("raise ImportError")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(DataError, match="jaxlib is not installed.*xla_dump_hlo_as_proto.*fastslow.compiler"):
+        read_program(file(HLO_TEXT.encode()))
+
+
+PARSERS = {  # what the parser's process does: the message
+    "os.abort()": "XLA's parser ends on it: ",
+    "os.kill(os.getpid(), 9)": "XLA's parser ends on it: status -9",
+    "bytearray(10**12)": "is not HLO text",
+    "time.sleep(60)": "does not finish in 2 s",
+    "print('not the answer'); sys.stdout.flush(); os._exit(3)": "is not HLO text: not the answer",
+}
+
+
+@pytest.mark.parametrize("does", PARSERS)
+def test_a_parser_that_ends_does_not_end_us(file, tmp_path, monkeypatch, does):
+    package = tmp_path / "jaxlib"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    body = f"class hlo:\n    def hlo_module_from_text(text):\n        {does}\n"
+    (package / "xla_client.py").write_text(f"import os, sys, time\n{body}")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(reader, "_PARSER_SECONDS", 2.0)
+    with pytest.raises(DataError, match=PARSERS[does]):
         read_program(file(HLO_TEXT.encode()))
 
 

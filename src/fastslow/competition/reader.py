@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from fastslow.competition.choice_stream import BASE, WEIGHTS, ChoiceFinder, Patterns, layouts_of
-from fastslow.competition.node_columns import SHAPE
-from fastslow.competition.opcodes import OPCODES
+from fastslow.competition.node_columns import LAYOUT, SHAPE, SHAPE_PRODUCT
+from fastslow.competition.opcodes import OPCODES, opcode_name
 from fastslow.competition.schema import (
     FLOAT,
     LAYOUT_WIDTH,
@@ -27,6 +27,9 @@ from fastslow.core.files import digest
 from fastslow.core.npz_io import read_arrays, read_checksums, read_headers, stream_rows
 
 _MINUS_ONE = "A competition file pads lists with 0; -1 is written by the feature step (features.padding=-1)"
+_STREAMED_OR_UNUSED = ("node_config_feat", "node_splits")
+_MAX_AXIS = 63  # a tensor may have more dimensions than the six columns show; numpy's limit is 64
+_WITHOUT_OPERANDS = ("parameter", "constant")  # their layout is given: no compiler chooses it
 _UNLABELLED = "A train or valid file needs positive runtimes: is this a test file?"
 
 
@@ -73,7 +76,8 @@ def read_competition_file(path: Path, kind: str, labelled: bool = False) -> Comp
     """Read and check one npz file of the competition.
 
     Tolerated, because real files have them: runtimes of zero (unless ``labelled``), graphs with two
-    configurations, identical configurations, ``node_splits`` of any shape, no edges.
+    configurations, identical configurations, no edges, layouts that leave axes out. ``node_splits``, which
+    nothing here needs, is not read. Tensors of more than six dimensions may occur in ``node_feat``.
 
     Args:
         path: The npz file.
@@ -85,7 +89,7 @@ def read_competition_file(path: Path, kind: str, labelled: bool = False) -> Comp
     """
     path = Path(path)
     sizes = check_schema(path, kind, read_headers(path))
-    arrays = read_arrays(path, [key for key in SCHEMA[kind] if key != "node_config_feat"])
+    arrays = read_arrays(path, [key for key in SCHEMA[kind] if key not in _STREAMED_OR_UNUSED])
     _check_values(path, arrays, sizes["N"], labelled)
     common = {
         "path": path,
@@ -101,6 +105,7 @@ def read_competition_file(path: Path, kind: str, labelled: bool = False) -> Comp
             normalizers=arrays["config_runtime_normalizers"].astype(np.int64, copy=False),
         )
     layouts, choices = read_choices(path)
+    _check_ranks(path, arrays["node_feat"][arrays["node_config_ids"]], layouts, choices)
     return CompetitionFile(
         **common,
         node_config_ids=arrays["node_config_ids"].astype(np.int64),
@@ -129,13 +134,52 @@ def _check_values(path: Path, arrays: dict[str, np.ndarray], num_nodes: int, lab
             with np.errstate(over="ignore"):  # a float64 too large becomes infinite here, and is refused
                 finite = np.isfinite(array.astype(np.float32, copy=False))
             _refuse(path, key, array, ~finite, "a finite float32")
-        if key == "node_feat":
-            negative = np.zeros(array.shape, bool)
-            negative[:, SHAPE] = array[:, SHAPE] < 0
-            _refuse(path, key, array, negative, "a size of 0 or more", _MINUS_ONE)
-    ids = arrays.get("node_config_ids", np.zeros(0))
+    for columns, largest, what in ((SHAPE, np.iinfo(np.int32).max, "size"), (LAYOUT, _MAX_AXIS, "axis")):
+        values, bad = arrays["node_feat"][:, columns], np.zeros(arrays["node_feat"].shape, bool)
+        bad[:, columns] = (values < 0) | (values > largest) | (values != np.rint(values))
+        remedy = _MINUS_ONE if (values == -1).any() else REMEDY
+        _refuse(path, "node_feat", arrays["node_feat"], bad, f"a whole {what} from 0 to {largest}", remedy)
+    if "node_config_ids" in arrays:
+        _check_configurable(path, arrays["node_config_ids"], arrays["node_opcode"])
+
+
+def _check_configurable(path: Path, ids: np.ndarray, opcodes: np.ndarray) -> None:
+    """Refuse configurable nodes that are named twice or have no operand that could be laid out."""
     if len(np.unique(ids)) < len(ids):
         raise DataError(path, "node_config_ids names a node twice", REMEDY)
+    for position, node in enumerate(ids.tolist()):
+        name = opcode_name(opcodes[node])
+        if name in _WITHOUT_OPERANDS:
+            problem = (
+                f"node_config_ids[{position}] names node {node}, a {name}: no compiler chooses its layout"
+            )
+            raise DataError(path, problem, REMEDY)
+
+
+def _check_ranks(path: Path, node_feat: np.ndarray, layouts: np.ndarray, choices: Choices) -> None:
+    """Refuse an output layout that names an axis which the tensor does not have.
+
+    Published layouts leave axes out, so that a layout may be shorter than the rank, and its axes have gaps.
+    Ranks of inputs and kernels are inferred, and those of tuples and empty tensors unknown: not checked.
+
+    Args:
+        path: The file, for the message.
+        node_feat: ``(K, 140)`` features of the configurable nodes.
+        layouts: ``(L, 6)`` distinct layouts.
+        choices: The configurations.
+    """
+    rank = np.where(node_feat[:, SHAPE_PRODUCT] > 0, (node_feat[:, SHAPE] > 0).sum(1), LAYOUT_WIDTH)
+    option = np.arange(choices.codes.shape[2])
+    used = option < choices.options[choices.group[:, 0], None]  # (K, O)
+    axis = layouts[choices.codes[:, 0]].max(2)
+    beyond = used & (axis >= rank[:, None])
+    if beyond.any():
+        node, chosen = np.argwhere(beyond)[0].tolist()
+        row = int(np.argmax(choices.values[:, choices.group[node, 0]] == chosen))
+        layout, names = layouts[choices.codes[node, 0, chosen]].tolist(), axis[node, chosen]
+        position = [row, node, layout.index(names)]
+        problem = f"node_config_feat{position} is {names}, but the node's output has {rank[node]} dimensions"
+        raise DataError(path, problem, REMEDY)
 
 
 def _refuse(path, key, array, bad, wanted, remedy=REMEDY, first_row=0) -> None:
@@ -160,7 +204,7 @@ def read_choices(path: Path, chunk_bytes: int = 1 << 20) -> tuple[np.ndarray, Ch
         codes are positions in ``layouts``.
 
     Raises:
-        DataError: A value is not a whole number from -1 to 5, or a layout names an axis twice.
+        DataError: A value is not a whole number from -1 to 5, or a layout names an axis twice or has a hole.
     """
     finder = patterns = None
     start = 0
@@ -188,12 +232,12 @@ def _layout_numbers(path: Path, chunk: np.ndarray, first_row: int) -> np.ndarray
     number = number.reshape(len(chunk), chunk.shape[1], len(ROLES))
     seen = np.zeros(BASE**LAYOUT_WIDTH, bool)
     seen[number] = True
-    _refuse_repeated_axes(path, np.flatnonzero(seen), number, first_row)
+    _refuse_bad_layouts(path, np.flatnonzero(seen), number, first_row)
     return number.reshape(len(chunk), -1)
 
 
-def _refuse_repeated_axes(path: Path, distinct: np.ndarray, number: np.ndarray, first_row: int) -> None:
-    """Name the first layout of some rows that names an axis twice, if there is one.
+def _refuse_bad_layouts(path: Path, distinct: np.ndarray, number: np.ndarray, first_row: int) -> None:
+    """Name the first layout of some rows that names an axis twice or has a hole, if there is one.
 
     Args:
         path: The file, for the message.
@@ -201,14 +245,18 @@ def _refuse_repeated_axes(path: Path, distinct: np.ndarray, number: np.ndarray, 
         number: (rows, K, 3) numbers of the layouts of each tensor.
         first_row: Position of the first of these rows in the file.
     """
-    ascending = np.sort(layouts_of(distinct), axis=1)
+    layouts = layouts_of(distinct)
+    ascending = np.sort(layouts, axis=1)
     repeats = ((ascending[:, 1:] == ascending[:, :-1]) & (ascending[:, 1:] >= 0)).any(1)
-    if repeats.any():
-        row, node, role = np.argwhere(np.isin(number, distinct[repeats]))[0].tolist()
+    holes = ((layouts[:, 1:] >= 0) & (layouts[:, :-1] < 0)).any(1)
+    if (repeats | holes).any():
+        row, node, role = np.argwhere(np.isin(number, distinct[repeats | holes]))[0].tolist()
         layout = layouts_of(number[row, node, role, None])[0].tolist()
-        entry = next(i for i, axis in enumerate(layout) if axis >= 0 and axis in layout[:i])
-        position = [first_row + row, node, role * LAYOUT_WIDTH + entry]
-        problem = (
-            f"node_config_feat{position} is {layout[entry]}, an axis that its layout {layout} names twice"
+        entry, wrong = next(
+            (i, "names twice" if axis in layout[:i] else "names after padding")
+            for i, axis in enumerate(layout)
+            if axis >= 0 and (axis in layout[:i] or -1 in layout[:i])
         )
+        position = [first_row + row, node, role * LAYOUT_WIDTH + entry]
+        problem = f"node_config_feat{position} is {layout[entry]}, an axis that its layout {layout} {wrong}"
         raise DataError(path, problem, REMEDY)

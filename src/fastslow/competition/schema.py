@@ -57,7 +57,8 @@ def check_schema(path: Path, kind: str, headers: dict[str, Header]) -> dict[str,
         The sizes by letter: N nodes, E edges, C configurations and, for layout, K configurable nodes.
 
     Raises:
-        DataError: A key is missing, or has another type or shape, or there is no node or configuration.
+        DataError: A key is missing, or has another type or shape, or there is no node, configuration
+            or, for layout, configurable node.
     """
     sizes: dict[str, int] = {}
     for key, (kinds, shape) in SCHEMA[kind].items():
@@ -79,7 +80,7 @@ def check_schema(path: Path, kind: str, headers: dict[str, Header]) -> dict[str,
         if not fits:
             wanted = ", ".join(f"{s}={sizes[s]}" if s in sizes else str(s) for s in shape)
             raise DataError(path, f"{key} has shape {header.shape}, ({wanted}) wanted", REMEDY)
-    for letter, what in (("N", "nodes"), ("C", "configurations")):
-        if not sizes[letter]:
+    for letter, what in (("N", "nodes"), ("C", "configurations"), ("K", "configurable nodes")):
+        if sizes.get(letter) == 0:
             raise DataError(path, f"has no {what}", REMEDY)
     return sizes

@@ -1,19 +1,33 @@
 """Artifacts: folders that one step writes, whole or absent, with a manifest and a fingerprint."""
 
 import contextlib
+import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
 from fastslow.core.errors import DataError
-from fastslow.core.files import digest, read_json, write_json, writer_lock
+from fastslow.core.files import digest, file_digest, remove_abandoned, write_json, writer_lock
+from fastslow.core.input_files import check_regular
+from fastslow.core.records import Record, read_record
 from fastslow.core.source import source_digests
+from fastslow.core.storage_errors import StorageError, explain_storage
 
 MANIFEST = "manifest.json"
+LARGE_BYTES = 16 << 20
+"""A file from this size on is not read again where size and time of change are those recorded."""
+
+
+class _Manifest(Record):
+    """Keys that every manifest has."""
+
+    fingerprint: str
+    settings: dict
+    inputs: dict
 
 
 def commit() -> str:
@@ -30,23 +44,41 @@ def read_manifest(folder: Path) -> dict:
     """Read the manifest of a finished artifact.
 
     Raises:
-        DataError: The folder is missing or was never finished, or its manifest is no JSON object.
+        DataError: The folder is missing or was never finished, or its manifest lacks a key.
     """
     path = Path(folder) / MANIFEST
     if not path.is_file():
         raise DataError(folder, "not finished (it has no manifest.json)", "Run the step that makes it again")
-    manifest = read_json(path)
-    if not isinstance(manifest, dict):
-        problem = f"a JSON object is wanted, not {type(manifest).__name__}"
-        raise DataError(path, problem, "Delete it and run the step that makes it again")
-    return manifest
+    return read_record(path, _Manifest, "Delete it and run the step that makes it again")
+
+
+def finished_file(folder: Path, name: str, remedy: str) -> Path:
+    """Return a file of a finished folder, once it is as its step wrote it.
+
+    Weights and trees are read by libraries that trust them; an edited ``model.txt`` ends LightGBM.
+
+    Args:
+        folder: The folder.
+        name: One of the files that its manifest lists.
+        remedy: What to do where it is not, for the message.
+
+    Raises:
+        DataError: The folder is not finished, or the file is lost, not listed, or was changed.
+    """
+    path, outputs = Path(folder) / name, read_manifest(folder).get("outputs")
+    facts = outputs.get(name) if isinstance(outputs, dict) else None
+    check_regular(path)
+    if problem := _compare(path, facts or {}):
+        raise DataError(path, problem, remedy)
+    return path
 
 
 @dataclass(frozen=True)
 class Artifact:
     """A folder that one step writes, and what its content depends on.
 
-    Its manifest is the last file written, so a folder without one never counts as done.
+    Its manifest is the last file written, so a folder without one never counts as done. It holds a checksum
+    of every file made: one that is lost or was changed afterwards is made again.
 
     Args:
         folder: The folder.
@@ -55,6 +87,7 @@ class Artifact:
         entry: Function that makes the content, as ``package.module:function``; the content depends on its
             source, see :mod:`fastslow.core.source`. Empty for what no code of this package makes.
         products: Files that the step writes elsewhere; without them it is not current.
+        records: Files beside them that later steps add to: they must be there, with whatever content.
         parts: Artifacts that the step writes as well, each finished by itself before this one.
     """
 
@@ -63,6 +96,7 @@ class Artifact:
     inputs: Mapping[str, str]
     entry: str = ""
     products: tuple[Path, ...] = ()
+    records: tuple[Path, ...] = ()
     parts: tuple["Artifact", ...] = ()
 
     @property
@@ -76,36 +110,61 @@ class Artifact:
         return source_digests(self.entry) if self.entry else {}
 
     def is_current(self) -> bool:
-        """Whether the folder and each of its parts were finished with these settings, inputs and code."""
-        path = self.folder / MANIFEST
-        there = all(p.is_file() for p in (path, *self.products))
-        own = there and read_json(path).get("fingerprint") == self.fingerprint
-        return own and all(part.is_current() for part in self.parts)
+        """Whether the folder and each of its parts were finished with these settings, inputs and code.
+
+        That includes that every file is there as it was written.
+        """
+        manifest = self._finished()
+        own = manifest is not None and manifest.get("fingerprint") == self.fingerprint
+        own = own and all(path.is_file() for path in (*self.products, *self.records))
+        return own and not self.damaged() and all(part.is_current() for part in self.parts)
+
+    def damaged(self) -> dict[str, str]:
+        """Return files that are not as they were written, relative to the folder: what is wrong with each."""
+        manifest = self._finished()
+        if manifest is None:
+            return {}
+        if not isinstance(manifest.get("outputs"), dict):
+            return {MANIFEST: "lists no files, as those of earlier versions"}
+        found = {name: _compare(self.folder / name, facts) for name, facts in manifest["outputs"].items()}
+        return {name: problem for name, problem in found.items() if problem}
 
     def changes(self) -> list[str]:
         """Return what differs from the finished folder, one line each; nothing if it was never finished."""
-        if not (self.folder / MANIFEST).is_file():
+        manifest = self._finished()
+        if manifest is None:
             return []
-        manifest = read_manifest(self.folder)
+        before = {key: manifest.get(key) for key in ("settings", "inputs", "code")}
+        before = {key: had if isinstance(had, dict) else {} for key, had in before.items()}
         own = [
             f"{key}: {had.get(key)!r} -> {wanted.get(key)!r}"
-            for had, wanted in ((manifest["settings"], self.settings), (manifest["inputs"], self.inputs))
+            for had, wanted in ((before["settings"], self.settings), (before["inputs"], self.inputs))
             for key in sorted({*had, *wanted})
             if had.get(key) != wanted.get(key)
         ]
-        had = manifest.get("code", {})
+        had = before["code"]
         changed = [name for name in sorted({*had, *self.code}) if had.get(name) != self.code.get(name)]
         own += [f"code of {', '.join(changed)} changed"] if changed else []
+        own += [f"{name}: {problem}" for name, problem in self.damaged().items()]
         # what changed for all parts is in the list already
         parts = (f"{part.folder.name}: {change}" for part in self.parts for change in part.changes())
         return own or list(parts)
+
+    def _finished(self) -> dict | None:
+        """Return the manifest, None where there is none or it cannot be used."""
+        try:
+            return read_manifest(self.folder)
+        except StorageError:
+            raise
+        except DataError:
+            return None
 
     @contextlib.contextmanager
     def building(self) -> Iterator[bool]:
         """Lock the folder for writing and yield whether its content must be made.
 
-        Where it is out of date its manifest goes first, and those of its parts. The caller's last act is
-        :meth:`finish`.
+        Where it is out of date its manifest goes first, and those of its parts, and what is damaged in it.
+        The caller's last act is :meth:`finish`. Temporary files of killed runs are removed.
 
         Yields:
             False where the folder is current.
@@ -114,14 +173,30 @@ class Artifact:
         with contextlib.ExitStack() as locks:
             for folder in folders:
                 locks.enter_context(writer_lock(folder))
+            for folder in {*folders, *(path.parent for path in self.products)}:
+                remove_abandoned(folder)
             current = self.is_current()
             if not current:
-                for folder in folders:
-                    (folder / MANIFEST).unlink(missing_ok=True)
+                self._discard()
             yield not current
 
-    def finish(self, **facts) -> None:
-        """Write the manifest: what the folder was made from, by which code, and further facts."""
+    def _discard(self) -> None:
+        """Remove the manifests, and what is damaged: a builder that keeps whole files must not keep it."""
+        with explain_storage(self.folder):
+            for artifact in (self, *self.parts):
+                for name in map(Path, artifact.damaged()):
+                    if not name.is_absolute() and os.pardir not in name.parts:
+                        (artifact.folder / name).unlink(missing_ok=True)
+                (artifact.folder / MANIFEST).unlink(missing_ok=True)
+
+    def finish(self, outputs: Iterable[str | Path] = (), **facts) -> None:
+        """Write the manifest: what the folder was made from, by which code, and further facts.
+
+        Args:
+            outputs: Files of the folder that belong to the result, absolute or relative to it.
+            **facts: Further entries.
+        """
+        files = [self.folder / output for output in outputs] + list(self.products)
         manifest = {
             "fingerprint": self.fingerprint,
             "settings": dict(self.settings),
@@ -132,5 +207,26 @@ class Artifact:
             "versions": {name: version(name) for name in ("numpy", "torch", "lightgbm")},
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
             **facts,
+            "outputs": {os.path.relpath(path, self.folder): _facts(path) for path in files},
         }
         write_json(self.folder / MANIFEST, manifest)
+
+
+def _facts(path: Path) -> dict:
+    """Return what a manifest records of a file."""
+    state = path.stat()
+    return {"sha256": file_digest(path), "bytes": state.st_size, "changed_ns": state.st_mtime_ns}
+
+
+def _compare(path: Path, facts: Mapping) -> str:
+    """Return how a file differs from what a manifest records of it; empty where it does not."""
+    try:
+        state = path.stat()
+        same = state.st_size == facts["bytes"]
+        if not same or state.st_size < LARGE_BYTES or state.st_mtime_ns != facts["changed_ns"]:
+            same = same and file_digest(path) == facts["sha256"]
+        return "" if same else "changed after it was written"
+    except FileNotFoundError:
+        return "lost"
+    except (KeyError, TypeError):
+        return "has no checksum"

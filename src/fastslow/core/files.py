@@ -5,27 +5,92 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import sys
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 from fastslow.core.errors import DataError
+from fastslow.core.input_files import MAX_TEXT_BYTES, check_regular
+from fastslow.core.storage_errors import explain_storage
+
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]+\.tmp(\..*)?")
 
 
 @contextlib.contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
     """Give a temporary path beside ``path`` that is renamed to it when the block ends without an error.
 
-    A reader sees the old file or the whole new one, never a part.
+    A reader sees the old file or the whole new one, never a part, also after a power failure. The temporary
+    file is locked as long as its owner lives, see :func:`remove_abandoned`; the block writes into it and must
+    not put another file in its place.
+
+    Raises:
+        StorageError: The operating system refuses the file: disk full, read-only, no permission.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp{path.suffix}")
+    with explain_storage(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary, owner = _own_temporary(path)
+        try:
+            yield temporary
+            _flush(temporary)  # or a power failure could leave the new name with an empty file
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+            os.close(owner)
+
+
+def _own_temporary(path: Path) -> tuple[Path, int]:
+    """Create a temporary file beside a path; return it with the descriptor that holds its lock."""
+    while True:
+        temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.tmp{path.suffix}")
+        descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
+        if _lock_now(descriptor) and _is_at(temporary, descriptor):
+            return temporary, descriptor
+        os.close(descriptor)  # another process took it for abandoned before it was locked
+
+
+def _lock_now(descriptor: int) -> bool:
     try:
-        yield temporary
-        os.replace(temporary, path)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    """Return whether a path still leads to an open file."""
+    with contextlib.suppress(FileNotFoundError):
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    return False
+
+
+def _flush(path: Path) -> None:
+    """Wait until a file's content is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
     finally:
-        temporary.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def remove_abandoned(folder: Path) -> None:
+    """Remove temporary files that :func:`atomic_path` made below a folder and whose owner has ended.
+
+    An owner that lives, on this machine or another one, holds the lock of its file.
+    """
+    for path in Path(folder).rglob(".*"):
+        if not _TEMPORARY.fullmatch(path.name):
+            continue
+        with contextlib.suppress(FileNotFoundError), explain_storage(path):
+            descriptor = os.open(path, os.O_RDWR)
+            try:
+                if _lock_now(descriptor) and _is_at(path, descriptor):
+                    path.unlink()
+            finally:
+                os.close(descriptor)
 
 
 def write_json(path: Path, value) -> None:
@@ -40,11 +105,12 @@ def read_json(path: Path):
     Raises:
         DataError: The file is missing or is not JSON.
     """
+    check_regular(path, MAX_TEXT_BYTES)
     try:
         return json.loads(Path(path).read_text())
     except FileNotFoundError:
         raise DataError(path, "no such file", "Run the step that writes it first") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(path, f"not JSON ({error})", "Delete it and run the step again") from None
 
 
@@ -65,13 +131,16 @@ def writer_lock(folder: Path) -> Iterator[None]:
     """Let one process at a time write a folder; a second one prints a line and waits.
 
     The lock is the operating system's: it goes when its holder ends, however it ends.
+
+    Raises:
+        StorageError: The folder cannot be written, or its file system has no locks.
     """
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / ".lock", "a") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print(f"{folder}: another run is writing here; waiting for it", file=sys.stderr, flush=True)
-            fcntl.flock(handle, fcntl.LOCK_EX)
+    with contextlib.ExitStack() as stack:
+        with explain_storage(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            handle = stack.enter_context(open(folder / ".lock", "a"))
+            if not _lock_now(handle.fileno()):
+                print(f"{folder}: another run is writing here; waiting for it", file=sys.stderr, flush=True)
+                fcntl.flock(handle, fcntl.LOCK_EX)
         yield

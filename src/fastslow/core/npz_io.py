@@ -1,11 +1,12 @@
 """Read arrays of npz files; whatever is wrong with a file becomes a DataError."""
 
-import lzma
+import io
 import math
 import struct
 import tokenize
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,8 +17,14 @@ from numpy.lib import format as npy
 
 from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path
+from fastslow.core.input_files import check_regular
+from fastslow.core.storage_errors import explain_storage
 
 CHUNK_BYTES = 8_000_000
+MAX_ARRAY_BYTES = 1 << 30
+"""Largest array that is read whole: 40 times the largest of the competition (43,614 nodes x 140 float32)."""
+_MAX_HEADER_BYTES = 16_384  # numpy's own limit of a header's text is 10,000 characters
+_MAX_RATIO = 1032  # of deflate, https://www.zlib.net/zlib_tech.html
 DOWNLOAD_AGAIN = "The file is truncated or corrupt: delete it and run `make data` again"
 # what zipfile, its decompressors and numpy raise when they meet bytes that nobody wrote
 _UNREADABLE = (
@@ -32,7 +39,6 @@ _UNREADABLE = (
     tokenize.TokenError,
     struct.error,
     zlib.error,
-    lzma.LZMAError,
     zipfile.BadZipFile,
 )
 
@@ -58,21 +64,28 @@ def readable(path: Path, remedy: str) -> Iterator[None]:
 
     Args:
         path: The file, for the message.
-        remedy: What to do about it, for the message.
+        remedy: What to do about it, for the message, unless the operating system refuses the file.
     """
     try:
-        yield
+        with explain_storage(path):
+            yield
     except DataError:
         raise
     except FileNotFoundError:
         raise DataError(path, "no such file", remedy) from None
+    except MemoryError:
+        raise DataError(path, "does not fit into memory", "Run fewer steps at a time (JOBS=1)") from None
     except _UNREADABLE as error:
         raise DataError(path, f"cannot be read ({type(error).__name__}: {error})", remedy) from error
 
 
 @contextmanager
 def _opened(path: Path, remedy: str) -> Iterator[zipfile.ZipFile]:
+    check_regular(path)
     with readable(path, remedy), zipfile.ZipFile(path) as archive:
+        name, times = Counter(archive.namelist()).most_common(1)[0] if archive.namelist() else ("", 1)
+        if times > 1:
+            raise DataError(path, f"{name} is in it {times} times, and it is unclear which counts", remedy)
         yield archive
 
 
@@ -80,16 +93,25 @@ def _opened(path: Path, remedy: str) -> Iterator[zipfile.ZipFile]:
 def _member(archive: zipfile.ZipFile, key: str) -> Iterator[tuple[zipfile.ZipExtFile, Header]]:
     """Yield the stream of an array's bytes after its header, and the header.
 
-    The two must agree in length: no memory is asked for that the file cannot fill, and whoever reads all rows
-    reads all bytes, which is when zipfile compares the checksum.
+    Header, zip directory and the bytes on disk must agree: no memory is asked for that the file cannot fill,
+    and whoever reads all rows reads all bytes, which is when zipfile compares the checksum.
     """
     info = archive.getinfo(f"{key}.npy")
+    ratios = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: _MAX_RATIO}
+    if info.compress_type not in ratios:
+        raise ValueError(f"{key} is compressed otherwise than numpy does it")
+    if info.file_size > ratios[info.compress_type] * info.compress_size:
+        raise ValueError(f"{key} claims {info.file_size} bytes, packed into {info.compress_size}")
     with archive.open(info) as member:
-        read = npy.read_array_header_1_0 if npy.read_magic(member) == (1, 0) else npy.read_array_header_2_0
-        shape, fortran_order, dtype = read(member)
-        size = member.tell() + math.prod(shape) * dtype.itemsize
+        start = io.BytesIO(member.read(_MAX_HEADER_BYTES))
+        read = npy.read_array_header_1_0 if npy.read_magic(start) == (1, 0) else npy.read_array_header_2_0
+        shape, fortran_order, dtype = read(start)
+        if not dtype.itemsize or min(shape, default=0) < 0:
+            raise ValueError(f"{key} has by its header type {dtype} and shape {shape}")
+        size = start.tell() + math.prod(shape) * dtype.itemsize
         if size != info.file_size and not dtype.hasobject:
             raise ValueError(f"{key} has {info.file_size} bytes, by its header {size}")
+        member.seek(start.tell())
         yield member, Header(shape, dtype, fortran_order)
 
 
@@ -142,7 +164,10 @@ def read_arrays(
     arrays = {}
     with _opened(path, remedy) as archive:
         for key in keys or [name.removesuffix(".npy") for name in archive.namelist()]:
-            with _member(archive, key) as (member, _):
+            with _member(archive, key) as (member, header):
+                size = math.prod(header.shape) * header.dtype.itemsize
+                if size > MAX_ARRAY_BYTES:
+                    raise ValueError(f"{key} has {size:,} bytes, at most {MAX_ARRAY_BYTES:,} are read whole")
                 member.seek(0)
                 arrays[key] = npy.read_array(member, allow_pickle=False)
     return arrays

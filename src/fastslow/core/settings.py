@@ -26,11 +26,14 @@ PROJECT = Path(__file__).resolve().parents[3]
 Positive = Annotated[int, Ge(1)]
 NonNegative = Annotated[int, Ge(0)]
 AtLeastTwo = Annotated[int, Ge(2)]
+Count = Annotated[int, Ge(0), Le(4096)]  # of seeds or processes
 PositiveFloat = Annotated[float, Gt(0)]
 NonNegativeFloat = Annotated[float, Ge(0)]
 Fraction = Annotated[float, Gt(0), Le(1)]
 FractionBelowOne = Annotated[float, Ge(0), Lt(1)]
 
+_LARGEST = 2**31 - 1  # of a whole number: what LightGBM and others hold in 32 bits
+_LONGEST = 4096  # characters of a text: the longest path
 _PLAIN = (bool, int, float, str, list, tuple, dict, types.NoneType)
 _BOUNDS = {"ge": "{} or more", "gt": "above {}", "le": "at most {}", "lt": "below {}"}
 _UNKEYED = {"key": False}
@@ -86,6 +89,8 @@ class Config(BaseModel):
     """Fields that were called otherwise before: old name to new name, for the error message."""
 
     def __init__(self, **settings: Any):
+        for name, value in settings.items():
+            _refuse_absurd(name, value)
         try:
             super().__init__(**settings)
         except ValidationError as error:
@@ -215,6 +220,16 @@ class Config(BaseModel):
         return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(cls.model_fields)}"
 
 
+def _refuse_absurd(name: str, value: Any) -> None:
+    """Refuse what no setting can be: numbers that overflow in libraries, texts that are no path or name."""
+    if isinstance(value, int) and abs(value) > _LARGEST:
+        raise ConfigError(f"{name}: a number of {len(bin(value)) - 2} bits, at most {_LARGEST} wanted")
+    for text in (value, *value) if isinstance(value, list) else (value,):
+        if isinstance(text, str) and (len(text) > _LONGEST or not text.isprintable()):
+            remedy = f"a printable text of at most {_LONGEST} characters wanted"
+            raise ConfigError(f"{name}: {text[:60]!r} has {len(text)} characters, {remedy}")
+
+
 def _kind(field: FieldInfo) -> type:
     """Return the type of a field; that of its choices for a ``Literal``, ``list`` for ``list[str]``."""
     origin = get_origin(field.annotation)
@@ -280,5 +295,5 @@ def parse_value(text: str) -> Any:
     """Return a setting's value as typed: a Python literal (``1e-3``, ``True``) or, failing that, a string."""
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, MemoryError, RecursionError):  # the last two: too many brackets
         return text

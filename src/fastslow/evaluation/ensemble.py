@@ -22,6 +22,8 @@ from fastslow.core.settings import Config, Positive, resolve, unkeyed
 from fastslow.evaluation.baselines import write_baselines
 from fastslow.evaluation.predictions import (
     PREDICTED_SPLITS,
+    PREDICTIONS,
+    RUN_FILES,
     Predictions,
     check_predictions,
     read_predictions,
@@ -251,9 +253,10 @@ def build_ensemble(config: EnsembleConfig) -> dict:
     with artifact.building() as needed:
         if needed:
             predictions, facts = _ensemble(config, *inputs)
-            write_predictions(artifact.folder, predictions)
+            warnings = write_predictions(artifact.folder, predictions)
             baselines = write_baselines(inputs.features, f"{config.folder}/baselines")
-            artifact.finish(**facts, baselines=baselines)
+            rules = [resolve(own["folder"]) / name for own in baselines.values() for name in RUN_FILES]
+            artifact.finish((PREDICTIONS, *rules), **facts, baselines=baselines, warnings=warnings)
     return read_manifest(artifact.folder)
 
 
@@ -288,6 +291,7 @@ def _ensemble(
             }
             for run, folder in folders.items()
         },
+        "features": features.recipe,
         "gain": valid["mean"] - max(map(valid_score, alone)),
         "normalisation": normalisation,
         "normalisations": {name: value for name, (_, value) in tried.items()},

@@ -5,7 +5,8 @@ A run folder needs two files.
 ``predictions.npz``: one array per graph, named ``valid/<graph>`` or ``test/<graph>`` (the graph's file name
 without ``.npz``), ``(C,)`` float64, one value per configuration in the order of the competition file, lower =
 predicted faster. Every graph of both splits must be there, and every value finite. Only the order within a
-graph counts in a submission; an ensemble also uses the relative distances.
+graph counts in a submission; an ensemble also uses the relative distances. Configurations of equal prediction
+are ranked in the order of the competition file.
 
 ``manifest.json``, written last, with at least these keys:
 
@@ -21,7 +22,8 @@ key                    value                           read by
 ``valid``              object                          table of results
 ``.mean``              number                          table of results
 ``.per_graph``         object of numbers per graph     table of results: the range over graphs
-``members``            object, optional                table of results: weight and folder of each member
+``members``            object, optional                table of results: weight, folder, model of each
+``normalisation``      ``raw``, ``min_max``, ``rank``  ensemble applied to new programs: ``raw`` by default
 ``baselines``          object, optional                table of results: folder of each baseline
 =====================  ==============================  ====================================================
 
@@ -39,52 +41,67 @@ Name the folder in the ``runs`` of the ensemble's settings, and it takes part. R
 ``seed`` alone are seeds of one model: they share a weight, and a row in the table of results.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from annotated_types import Len
-from pydantic import BaseModel, ValidationError
+from annotated_types import Ge, Le, Len
 
-from fastslow.competition.catalog import TEST, VALID
+from fastslow.competition.catalog import COLLECTIONS, TEST, VALID
 from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import MANIFEST, Artifact, read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.files import digest, file_digest
 from fastslow.core.npz_io import read_arrays, write_arrays
+from fastslow.core.records import Record, check_record
 from fastslow.core.settings import Config, resolve
 from fastslow.features.store import Features
 
 PREDICTIONS = "predictions.npz"
+RUN_FILES = (MANIFEST, PREDICTIONS)
 PREDICTED_SPLITS = (VALID, TEST)
 _AGAIN = "Train this model again"
 _REWRITE = "Train this model again, or write the run with fastslow.evaluation.predictions.write_run"
 _COMPLETE = "Give write_run one finite value per configuration, for every valid and test graph"
 
 Predictions = dict[str, dict[str, np.ndarray]]  # split -> graph -> (C,)
+Predictor = Callable[[Features, str], dict[str, np.ndarray]]
+"""A finished model: predicts the graphs of a split, ``(C_file,)`` float64 each, lower = faster."""
 
 
-class _Settings(BaseModel, strict=True):
-    collection: str
+class _Settings(Record):
+    collection: Literal[*(collection.name for collection in COLLECTIONS)]
 
 
-class _Inputs(BaseModel, strict=True):
+class _Inputs(Record):
     data: str
 
 
-class _Valid(BaseModel, strict=True):
+class _Valid(Record):
     mean: float
     per_graph: Annotated[dict[str, float], Len(1)]
 
 
-class _Manifest(BaseModel, strict=True):
+class _Baseline(Record):
+    folder: str
+
+
+class _Member(_Baseline):
+    weight: Annotated[float, Ge(0), Le(1)]
+    model: str
+
+
+class _Manifest(Record):
     """Keys that a run's manifest must have; it may have more."""
 
     fingerprint: str
     settings: _Settings
     inputs: _Inputs
     valid: _Valid
+    members: Annotated[dict[str, _Member], Len(1)] = {}
+    baselines: dict[str, _Baseline] = {}
+    normalisation: Literal["min_max", "rank", "raw"] = "raw"
 
 
 def run_artifact(
@@ -133,11 +150,12 @@ def write_run(
     settings["collection"] = features.collection.name
     artifact = Artifact(path, settings, {"features": features.fingerprint, "data": features.data})
     with artifact.building():
-        write_predictions(path, complete)
+        warnings = write_predictions(path, complete)
         # of the values too: nothing else shows that the model changed
         values = file_digest(path / PREDICTIONS)
         valid = collection_score(features.collection.kind, features.labels(VALID), complete[VALID])
-        artifact.finish(fingerprint=digest([artifact.fingerprint, values]), valid=valid)
+        fingerprint = digest([artifact.fingerprint, values])
+        artifact.finish((PREDICTIONS,), fingerprint=fingerprint, valid=valid, warnings=warnings)
     return read_run_manifest(path)
 
 
@@ -147,33 +165,55 @@ def read_run_manifest(folder: Path) -> dict:
     Raises:
         DataError: There is none, or it lacks a key or holds one of another type; the key is named.
     """
-    manifest = read_manifest(folder)
-    try:
-        _Manifest.model_validate(manifest)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(map(str, first["loc"]))
-        problem = f"{key} is {first['input']!r}: {first['msg']}"
-        problem = f"it lacks the key {key}" if first["type"] == "missing" else problem
-        raise DataError(Path(folder) / MANIFEST, problem, _REWRITE) from None
-    return manifest
+    return check_record(Path(folder) / MANIFEST, read_manifest(folder), _Manifest, _REWRITE)
 
 
-def write_predictions(folder: Path, predictions: Mapping[str, Mapping[str, np.ndarray]]) -> None:
-    """Write the predictions of the valid and the test split into a run folder."""
+def write_predictions(folder: Path, predictions: Mapping[str, Mapping[str, np.ndarray]]) -> list[str]:
+    """Write the predictions of the valid and the test split into a run folder.
+
+    Returns:
+        Warnings for the manifest, see :func:`warn_of_constant`.
+
+    Raises:
+        DataError: A prediction is not finite; nothing is written.
+    """
     arrays = {
         f"{split}/{name}": np.asarray(predictions[split][name], np.float64)
         for split in PREDICTED_SPLITS
         for name in predictions[split]
     }
+    for name, values in arrays.items():
+        if not np.isfinite(values).all():
+            remedy = "Train it again with other settings, for a network a lower learning_rate"
+            raise DataError(folder, f"the model's predictions of {name} are not finite", remedy)
     write_arrays(Path(folder) / PREDICTIONS, arrays)
+    return warn_of_constant(arrays)
+
+
+def warn_of_constant(predictions: Mapping[str, np.ndarray]) -> list[str]:
+    """Return a warning where a model gives all configurations of a graph the same prediction.
+
+    It is a valid model, and ranks such a graph by the order of its file.
+
+    Args:
+        predictions: ``(C,)`` per graph; those of a single configuration do not count.
+    """
+    several = {name: values for name, values in predictions.items() if values.size > 1}
+    constant = [name for name, values in several.items() if values.min() == values.max()]
+    if not constant:
+        return []
+    if len(constant) == len(several):
+        return [f"constant model: one prediction for all configurations of each of {len(several)} graphs"]
+    shown = ", ".join(constant[:3]) + (", ..." if len(constant) > 3 else "")
+    return [f"constant prediction for {len(constant)} of {len(several)} graphs: {shown}"]
 
 
 def read_predictions(folder: Path) -> Predictions:
     """Read a run folder's predictions.
 
     Raises:
-        DataError: The file is missing or cannot be read, or an array's name is not ``<split>/<graph>``.
+        DataError: The file is missing or cannot be read, an array's name is not ``<split>/<graph>``, or it
+            does not hold real numbers.
     """
     path = Path(folder) / PREDICTIONS
     predictions: Predictions = {split: {} for split in PREDICTED_SPLITS}
@@ -181,6 +221,8 @@ def read_predictions(folder: Path) -> Predictions:
         split, _, name = key.partition("/")
         if split not in predictions or not name:
             raise DataError(path, f"{key} names no graph of {' or '.join(PREDICTED_SPLITS)}", _AGAIN)
+        if prediction.dtype.kind not in "fiu":
+            raise DataError(path, f"{key} has type {prediction.dtype}, real numbers wanted", _AGAIN)
         predictions[split][name] = prediction
     return predictions
 

@@ -24,7 +24,7 @@ from fastslow.evaluation.predictions import (
 from fastslow.features.store import Features
 from fastslow.kaggle.ledger import read_record, write_record
 from fastslow.kaggle.solution import read_solution, score_submission
-from fastslow.kaggle.submission import SAMPLE, check_submission, ranking, write_submission
+from fastslow.kaggle.submission import SAMPLE, check_submission, format_submission, ranking
 
 SOLUTION = "solution.csv"
 _SCOPES = {  # collections that a mean is taken over; a model may be of layout alone
@@ -64,8 +64,8 @@ class SubmissionConfig(Config):
         for name in (SAMPLE, SOLUTION):
             if (root / name).is_file():
                 inputs[name] = file_digest(root / name)
-        products = (csv, csv.with_suffix(".json"), csv.with_suffix(".png"))
-        return Artifact(resolve(self.folder), self.identity(), inputs, ENTRY, products)
+        products, records = (csv, csv.with_suffix(".png")), (csv.with_suffix(".json"),)
+        return Artifact(resolve(self.folder), self.identity(), inputs, ENTRY, products, records)
 
 
 def make_submission(config: SubmissionConfig) -> pd.DataFrame:
@@ -87,7 +87,7 @@ def make_submission(config: SubmissionConfig) -> pd.DataFrame:
         if needed:
             _submission(config, resolve(config.data_root), resolve(config.csv))
             artifact.finish()
-    return pd.DataFrame(read_record(resolve(config.csv))["table"])
+    return pd.DataFrame(read_record(resolve(config.csv), "table")["table"])
 
 
 def _submission(config: SubmissionConfig, root: Path, csv: Path) -> None:
@@ -109,7 +109,7 @@ def _submission(config: SubmissionConfig, root: Path, csv: Path) -> None:
     # checked under a temporary name: a CSV that fails the check never replaces a good one
     solution = read_solution(root / SOLUTION) if (root / SOLUTION).is_file() else None
     with atomic_path(csv) as temporary:
-        write_submission(temporary, by_id, root)
+        temporary.write_bytes(format_submission(csv, by_id, root))
         checked = check_submission(temporary, root)
         submitted = score_submission(temporary, solution) if solution else {}
     table = score_table(pairs, solution)

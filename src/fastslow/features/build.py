@@ -1,5 +1,6 @@
 """Feature building: from competition npz files to the store, one folder per collection."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,10 +8,13 @@ import joblib
 import numpy as np
 import pandas as pd
 
-from fastslow.competition.catalog import SPLITS, TEST, TRAIN, Program
+from fastslow.competition.catalog import TEST, TRAIN, Program
 from fastslow.competition.reader import CompetitionFile, read_competition_file
 from fastslow.competition.tied_choices import distinct_rows, factorise
+from fastslow.core.cluster import map_on_cluster
 from fastslow.core.files import atomic_path, digest
+from fastslow.core.memory import step_cores, step_memory
+from fastslow.core.processes import end_with_parent
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
 from fastslow.core.source import source_digest
@@ -26,6 +30,7 @@ from fastslow.features.store import (
     SCALERS,
     Features,
     Graph,
+    graph_files,
     graph_name,
     is_written,
     read_graph,
@@ -33,6 +38,8 @@ from fastslow.features.store import (
 )
 from fastslow.features.tile_bounds import tile_features
 from fastslow.features.violation import violation_features
+
+WORKER_BYTES = 1 << 29  # of a process that builds graphs, at its peak
 
 
 def merge_duplicates(graph: Graph) -> Graph:
@@ -189,27 +196,36 @@ def build_features(config: FeatureConfig) -> pd.DataFrame:
             _drop_foreign_graphs(artifact.folder, programs)
             names = _build_all(programs, config)
             _fit_scalers(artifact.folder, _write_index(programs, config))
-            artifact.finish(config_columns=names, graphs=len(programs))
+            files = [INDEX, SCALERS, *graph_files(artifact.folder)]
+            artifact.finish(files, config_columns=names, graphs=len(programs))
     return Features(artifact.folder).index
 
 
 def _build_all(programs: list[Program], config: FeatureConfig) -> list[str]:
     """Build every graph that is missing or out of date; return the names of the config_feat columns."""
-    jobs = [joblib.delayed(_build_one)(program, config) for program in programs]
-    results = joblib.Parallel(n_jobs=config.workers, return_as="generator")(jobs)
-    built = [
-        names for names in progress(results, total=len(jobs), desc=config.collection, unit="graph") if names
-    ]
+    if config.cluster:
+        results = map_on_cluster(config.cluster, _build_one, programs, config)
+    else:
+        jobs = [joblib.delayed(_build_one)(program, config) for program in programs]
+        leash = {"initializer": end_with_parent, "initargs": (os.getpid(),)}
+        workers = config.workers or _planned_workers()
+        results = joblib.Parallel(n_jobs=workers, return_as="generator", **leash)(jobs)
+    bar = progress(results, total=len(programs), desc=config.collection, unit="graph")
+    built = [names for names in bar if names]
     return built[0] if built else build_graph(programs[0], config)[1]
+
+
+def _planned_workers() -> int:
+    """Return the number of processes that the step's cores and memory suffice for."""
+    return max(1, min(step_cores(), step_memory() // WORKER_BYTES))
 
 
 def _drop_foreign_graphs(folder: Path, programs: list[Program]) -> None:
     """Remove graphs of programs that are no longer in the data."""
     known = {(p.split, p.name) for p in programs}
-    for split in SPLITS:
-        for path in (folder / split).glob("*.np[yz]"):
-            if (split, graph_name(path)) not in known:
-                path.unlink()
+    for path in graph_files(folder):
+        if (path.parent.name, graph_name(path)) not in known:
+            path.unlink()
 
 
 def _write_index(programs: list[Program], config: FeatureConfig) -> pd.DataFrame:

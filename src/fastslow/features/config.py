@@ -10,7 +10,7 @@ from fastslow.competition.reader import file_fingerprint
 from fastslow.core.artifacts import Artifact
 from fastslow.core.errors import ConfigError
 from fastslow.core.files import digest
-from fastslow.core.settings import Config, NonNegative, Positive, resolve, unkeyed
+from fastslow.core.settings import Config, NonNegative, resolve, unkeyed
 from fastslow.features.protobuf import find_protobuf, protobuf_fingerprint, require_protobufs
 from fastslow.features.pruning import DIRECTIONS, WHOLE_GRAPH
 from fastslow.features.violation import DEFAULT_LAYOUTS
@@ -59,8 +59,11 @@ class FeatureConfig(KindConfig):
     """Folder that holds ``npz_all/``."""
     folder: str = unkeyed("features/sample/layout-xla-random")
     """Features folder to write."""
-    workers: Positive = unkeyed(2)
-    """Processes that build graphs in parallel; raise it to the number of cores for real data."""
+    workers: NonNegative = unkeyed(0)
+    """Processes that build graphs in parallel; 0 for the cores that the step may use."""
+    cluster: str = unkeyed("")
+    """Dask scheduler on whose workers the graphs are built, such as ``tcp://host:8786`` (see
+    ``docs/many_machines.md``); empty for ``workers`` processes on this machine."""
     padding: Literal[-1, 0] = -1
     """Value after the end of a list feature: -1 distinguishes padding from a true 0, 0 is as published."""
     hlo_folder: str = unkeyed("")

@@ -9,7 +9,7 @@ class PackedColumns:
     """A ``(C, V)`` float32 matrix, exact: a constant column takes no byte per row, others 1, 2 or 4.
 
     A column of at most 256 (65,536) distinct values is stored as positions in the table of its values. Rows
-    are unpacked when they are asked for, so the bytes may be memory-mapped.
+    are unpacked when they are asked for, so the bytes may be stored on disk (:class:`StoredRows`).
 
     Args:
         packed: ``(C, B)`` uint8, the columns side by side.

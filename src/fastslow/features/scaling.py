@@ -7,9 +7,12 @@ from pathlib import Path
 import numpy as np
 
 from fastslow.competition import node_columns
+from fastslow.core.errors import DataError
 from fastslow.core.npz_io import read_arrays, write_arrays
 from fastslow.features.tpu_tiling import LANES
 
+EXPANDED_NODE_FEATURES = node_columns.LAYOUT.start + 2 * (node_columns.SHAPE.stop - node_columns.SHAPE.start)
+"""Columns of :func:`expand_node_features`."""
 CLIP = 8.0  # in standard deviations: an unseen program must not saturate the network
 _ROUNDING = 1e-24  # a variance below this share of the squared mean is rounding of a constant column
 
@@ -134,16 +137,28 @@ def write_scalers(path: Path, **scalers: Scaler) -> None:
     write_arrays(path, arrays)
 
 
-def read_scaler(path: Path, name: str) -> Scaler:
+def read_scaler(path: Path, name: str, length: int | None = None) -> Scaler:
     """Read one scaler of :func:`write_scalers`.
 
     Args:
         path: The npz file.
         name: Name that the scaler was written by.
+        length: Number of columns that it must have; any by default.
 
     Raises:
-        DataError: The file is missing or broken, or holds no scaler of that name.
+        DataError: The file is missing or broken, holds no scaler of that name, or one of another length or
+            with values out of range.
     """
     remedy = "Delete the features folder and run the feature notebook again"
     arrays = read_arrays(path, [f"{name}_mean", f"{name}_std"], remedy)
-    return Scaler(arrays[f"{name}_mean"], arrays[f"{name}_std"])
+    scaler = Scaler(arrays[f"{name}_mean"], arrays[f"{name}_std"])
+    length = scaler.mean.size if length is None else length
+    for part, values in (("mean", scaler.mean), ("std", scaler.std)):
+        if values.shape != (length,) or values.dtype.kind != "f":
+            problem = f"{name}_{part} is {values.dtype} of shape {values.shape}, ({length},) wanted"
+            raise DataError(path, problem, remedy)
+        low = 0 if part == "std" else -np.inf
+        if not (np.isfinite(values) & (values >= low)).all():
+            problem = f"{name}_{part} has a value that is not finite" + (" or below 0" if low == 0 else "")
+            raise DataError(path, problem, remedy)
+    return scaler

@@ -1,7 +1,7 @@
 """The store of built features, which training and inference read.
 
-A graph is one ``<name>.npz`` of small arrays beside two plain ``.npy`` files that are memory-mapped, choices
-and packed features of the configurations, so any subset of configurations is read without the rest. The store
+A graph is one ``<name>.npz`` of small arrays beside two plain ``.npy`` files, choices and packed features of
+the configurations, whose rows are read when they are asked for and which are never kept open. The store
 has one row per *distinct* configuration; models compute these, and :meth:`Graph.expand` repeats their
 predictions for every configuration of the competition file.
 """
@@ -12,18 +12,23 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from fastslow.competition.catalog import TEST, TRAIN, Collection, get_collection
+from fastslow.competition.catalog import SPLITS, TEST, TRAIN, Collection, get_collection
 from fastslow.competition.tied_choices import Choices
-from fastslow.core.artifacts import read_manifest
+from fastslow.core.artifacts import MANIFEST, read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path
+from fastslow.core.input_files import MAX_TEXT_BYTES, check_regular
 from fastslow.core.npz_io import read_arrays, readable, write_arrays
 from fastslow.features.packed_columns import PackedColumns
-from fastslow.features.scaling import Scaler, read_scaler
+from fastslow.features.scaling import EXPANDED_NODE_FEATURES, Scaler, read_scaler
+from fastslow.features.store_checks import check_features_manifest, check_index, check_stored
+from fastslow.features.stored_rows import StoredRows
 
 INDEX = "graphs.csv"
 SCALERS = "scalers.npz"
-_MAPPED = ("choices", "config_feat")
+RECIPE = ("fingerprint", "settings", "inputs", "config_columns")
+"""Keys of the features' manifest that are needed to build other graphs alike."""
+_ROWS = ("choices", "config_feat")
 _AGAIN = "Delete the features folder and run the feature notebook again"
 
 
@@ -124,7 +129,7 @@ class Graph:
         )
 
 
-_SMALL = tuple(f.name for f in fields(Graph) if f.name not in ("name", *_MAPPED))
+_SMALL = tuple(f.name for f in fields(Graph) if f.name not in ("name", *_ROWS))
 _CHOICES = tuple(f.name for f in fields(Choices) if f.name != "values")
 _COLUMNS = ("values", "sizes")  # of PackedColumns
 _TABLES = (*(f"choices_{key}" for key in _CHOICES), *(f"config_feat_{key}" for key in _COLUMNS))
@@ -134,9 +139,14 @@ def _path(folder: Path, split: str, name: str, array: str | None = None) -> Path
     return Path(folder) / split / (f"{name}.{array}.npy" if array else f"{name}.npz")
 
 
+def graph_files(folder: Path) -> list[Path]:
+    """Return every file of every graph in a features folder, sorted within each split."""
+    return [path for split in SPLITS for path in sorted((Path(folder) / split).glob("*.np[yz]"))]
+
+
 def graph_name(path: Path) -> str:
     """Return the name of the graph that a file of the store is part of."""
-    for array in _MAPPED:
+    for array in _ROWS:
         if path.name.endswith(f".{array}.npy"):
             return path.name.removesuffix(f".{array}.npy")
     return path.name.removesuffix(".npz")
@@ -153,7 +163,7 @@ def write_graph(folder: Path, split: str, graph: Graph, fingerprint: str) -> Non
     """
     _path(folder, split, graph.name).unlink(missing_ok=True)
     columns = PackedColumns.pack(graph.config_feat)
-    for array, values in zip(_MAPPED, (graph.choices.values, columns.packed), strict=True):
+    for array, values in zip(_ROWS, (graph.choices.values, columns.packed), strict=True):
         with (
             atomic_path(_path(folder, split, graph.name, array)) as temporary,
             open(temporary, "wb") as handle,
@@ -168,7 +178,7 @@ def write_graph(folder: Path, split: str, graph: Graph, fingerprint: str) -> Non
 def is_written(folder: Path, split: str, name: str, fingerprint: str) -> bool:
     """Check whether a graph is there, complete, and carries this fingerprint."""
     path = _path(folder, split, name)
-    if not path.is_file() or not all(_path(folder, split, name, array).is_file() for array in _MAPPED):
+    if not path.is_file() or not all(_path(folder, split, name, array).is_file() for array in _ROWS):
         return False
     try:
         return str(read_arrays(path, ["fingerprint"])["fingerprint"]) == fingerprint
@@ -177,7 +187,7 @@ def is_written(folder: Path, split: str, name: str, fingerprint: str) -> bool:
 
 
 def read_graph(folder: Path, split: str, name: str) -> Graph:
-    """Read one graph; ``choices.values`` and ``config_feat`` stay on disk, memory-mapped.
+    """Read one graph; rows of ``choices.values`` and ``config_feat`` are read when they are indexed.
 
     Args:
         folder: Features folder of a collection.
@@ -185,17 +195,17 @@ def read_graph(folder: Path, split: str, name: str) -> Graph:
         name: Name of the graph.
 
     Raises:
-        DataError: A file is missing, or the files do not belong together.
+        DataError: A file is missing, the files do not belong together, or an array has a value out of range.
     """
     path = _path(folder, split, name)
     arrays = read_arrays(path, [*_SMALL, *_TABLES], _AGAIN)
+    for array in _ROWS:
+        rows = _path(folder, split, name, array)
+        check_regular(rows)
+        with readable(rows, _AGAIN):
+            arrays[array] = StoredRows(rows)
+    check_stored(path, arrays, split != TEST, _AGAIN)
     tables = [arrays.pop(key) for key in _TABLES]
-    for array in _MAPPED:
-        mapped = _path(folder, split, name, array)
-        with readable(mapped, _AGAIN):
-            arrays[array] = np.load(mapped, mmap_mode="r", allow_pickle=False)
-    if any(len(arrays[array]) != len(arrays["runtime"]) for array in _MAPPED):
-        raise DataError(path, f"{' and '.join(_MAPPED)} and runtime differ in length", _AGAIN)
     arrays["choices"] = Choices(arrays["choices"], *tables[: len(_CHOICES)])
     arrays["config_feat"] = PackedColumns(arrays["config_feat"], *tables[len(_CHOICES) :])
     return Graph(name=name, **arrays)
@@ -214,11 +224,14 @@ class Features:
     def __init__(self, folder: Path):
         self.folder = Path(folder)
         self.manifest = read_manifest(folder)
+        check_features_manifest(self.folder / MANIFEST, self.manifest, _AGAIN)
+        check_regular(self.folder / INDEX, MAX_TEXT_BYTES)
         with readable(self.folder / INDEX, _AGAIN):
             # a program may be called "nan"; only an unknown spread is an empty cell
             self.index = pd.read_csv(
                 self.folder / INDEX, dtype={"name": str}, keep_default_na=False, na_values={"spread": [""]}
             )
+        check_index(self.folder / INDEX, self.index, _AGAIN)
 
     @property
     def collection(self) -> Collection:
@@ -236,6 +249,11 @@ class Features:
         return self.manifest["inputs"]["data"]
 
     @property
+    def recipe(self) -> dict:
+        """What builds other graphs as these were; a model's manifest keeps it, see ``features/unseen.py``."""
+        return {key: self.manifest[key] for key in RECIPE}
+
+    @property
     def config_columns(self) -> list[str]:
         """Names of the columns of ``config_feat``."""
         return self.manifest["config_columns"]
@@ -251,11 +269,18 @@ class Features:
 
     def graph(self, split: str, name: str) -> Graph:
         """Read one graph, see :func:`read_graph`."""
-        return read_graph(self.folder, split, name)
+        graph = read_graph(self.folder, split, name)
+        if graph.config_feat.shape[1] != len(self.config_columns):
+            problem = (
+                f"config_feat has {graph.config_feat.shape[1]} columns, {len(self.config_columns)} wanted"
+            )
+            raise DataError(_path(self.folder, split, name), problem, _AGAIN)
+        return graph
 
     def scaler(self, name: str) -> Scaler:
         """Read the ``node`` or the ``config`` scaler, fitted on train."""
-        return read_scaler(self.folder / SCALERS, name)
+        length = EXPANDED_NODE_FEATURES if name == "node" else len(self.config_columns)
+        return read_scaler(self.folder / SCALERS, name, length)
 
     def labels(self, split: str) -> dict[str, np.ndarray]:
         """Return the runtimes of each graph, float64: what a model is trained on or scored against.

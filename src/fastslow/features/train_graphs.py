@@ -58,12 +58,18 @@ def draw_graphs(
     for name in names:
         prefix, _, stem = name.rpartition("/")
         graph = sources[prefix].graph(split, stem)
-        if split == TRAIN:
-            chosen = draw_configs(graph.num_configs, max_configs, seed, name)
-            yield graph, chosen, graph.runtime[chosen]
-        else:
-            chosen = draw_configs(len(graph.config_row), max_configs, seed, name)
-            yield graph, graph.config_row[chosen], graph.file_runtime[chosen]
+        yield graph, *draw_rows(graph, split, name, max_configs, seed)
+
+
+def draw_rows(
+    graph: Graph, split: str, name: str, max_configs: int | None, seed: int
+) -> tuple[np.ndarray | slice, np.ndarray]:
+    """Return rows and runtimes of a random sample of a graph's configurations, see :func:`draw_graphs`."""
+    if split == TRAIN:
+        chosen = draw_configs(graph.num_configs, max_configs, seed, name)
+        return chosen, graph.runtime[chosen]
+    chosen = draw_configs(len(graph.config_row), max_configs, seed, name)
+    return graph.config_row[chosen], graph.file_runtime[chosen]
 
 
 def draw_configs(size: int, max_configs: int | None, seed: int, name: str) -> np.ndarray | slice:

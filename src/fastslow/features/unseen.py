@@ -1,59 +1,97 @@
-"""Graphs that a features folder never saw, built as its own were: what a finished model is applied to."""
+"""Graphs that a model never saw, built as those that it learned from: what a finished run is applied to."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 import pandas as pd
 
 from fastslow.competition.catalog import TEST, Program
-from fastslow.features.build import build_graph
+from fastslow.competition.reader import CompetitionFile, read_competition_file
+from fastslow.core.artifacts import read_manifest
+from fastslow.core.errors import DataError
+from fastslow.features.build import build_graph_of
 from fastslow.features.config import FeatureConfig
-from fastslow.features.store import Features, Graph
+from fastslow.features.store import RECIPE, Features, Graph
 
 
 class UnseenGraphs(Features):
-    """A features folder with its settings and scalers, whose test split is other graphs.
+    """Graphs as the test split of the features that a run learned from; those are not needed.
 
-    Whatever predicts a test split predicts these graphs, exactly as if they had been in the folder.
+    Whatever predicts a test split predicts these graphs, exactly as if they had been among the features.
 
     Args:
-        folder: The folder that a feature notebook wrote.
+        folder: A run folder, whose manifest keeps how its features were built, or the features folder itself.
         graphs: The graphs, each with its own name.
+
+    Raises:
+        DataError: The folder is not finished, or does not keep how features are built.
     """
 
     def __init__(self, folder: Path, graphs: Iterable[Graph]):
-        super().__init__(folder)
+        self.folder = Path(folder)
+        self.manifest = read_recipe(folder)
         self._graphs = {graph.name: graph for graph in graphs}
         rows = [
-            {
-                "split": TEST,
-                "name": g.name,
-                "configs": g.num_configs,
-                "merged": len(g.config_row) - g.num_configs,
-            }
-            for g in self._graphs.values()
+            (TEST, graph.name, graph.num_configs, len(graph.config_row) - graph.num_configs)
+            for graph in self._graphs.values()
         ]
-        self.index = pd.concat([self.index[self.index["split"] != TEST], pd.DataFrame(rows)])
+        self.index = pd.DataFrame(rows, columns=["split", "name", "configs", "merged"])
 
     def graph(self, split: str, name: str) -> Graph:
-        """Return a graph: of test one of those given, else of the folder."""
-        return self._graphs[name] if split == TEST else super().graph(split, name)
+        """Return one of the graphs; they are in the split ``test``."""
+        return self._graphs[name]
 
 
-def read_unseen(folder: Path, paths: Sequence[Path], hlo_folder: str = "") -> UnseenGraphs:
-    """Build graphs from competition files with the settings of a features folder.
+def read_recipe(folder: Path) -> dict:
+    """Read how the features of a run, or of a features folder, are built.
+
+    Args:
+        folder: A run folder or a features folder.
+
+    Returns:
+        The keys :data:`fastslow.features.store.RECIPE` of the features' manifest.
+
+    Raises:
+        DataError: The folder is not finished, or is of a run that does not keep them.
+    """
+    manifest = read_manifest(folder)
+    manifest = manifest.get("features", manifest)
+    if not all(key in manifest for key in RECIPE):
+        raise DataError(folder, "does not keep how its features were built", "Train this model again")
+    return manifest
+
+
+def read_unseen(folder: Path, paths: Iterable[Path], hlo_folder: str = "") -> UnseenGraphs:
+    """Read competition files and build their graphs as those of a run were built.
 
     Runtimes in the files, if any, are in the graphs; no model reads them.
 
     Args:
-        folder: The features folder of the collection that the files are of.
+        folder: A run folder of the collection that the files are of, or its features folder.
         paths: The npz files.
         hlo_folder: As the setting of feature building.
 
     Raises:
-        DataError: The features are not finished, or a file is broken; the message names the key.
+        DataError: A file is broken (the message names the key), or as for :func:`build_unseen`.
     """
-    features = Features(folder)
-    settings = FeatureConfig(**features.manifest["settings"], hlo_folder=hlo_folder)
-    programs = [Program(features.collection, TEST, Path(path)) for path in paths]
-    return UnseenGraphs(folder, [build_graph(program, settings)[0] for program in programs])
+    kind = UnseenGraphs(folder, []).collection.kind
+    return build_unseen(folder, (read_competition_file(Path(path), kind) for path in paths), hlo_folder)
+
+
+def build_unseen(folder: Path, files: Iterable[CompetitionFile], hlo_folder: str = "") -> UnseenGraphs:
+    """Build graphs from competition files in memory, see :func:`read_unseen`.
+
+    Raises:
+        DataError: The folder is not finished, or this code builds other features than those that the run
+            learned from.
+    """
+    unseen = UnseenGraphs(folder, [])
+    settings = FeatureConfig(**unseen.manifest["settings"], hlo_folder=hlo_folder)
+    graphs = []
+    for file in files:
+        graph, columns = build_graph_of(Program(unseen.collection, TEST, file.path), file, settings)
+        if columns != unseen.config_columns:
+            problem = "learned from other features than this code builds"
+            raise DataError(folder, problem, "Use the code of its commit, or train it again")
+        graphs.append(graph)
+    return UnseenGraphs(folder, graphs)

@@ -23,6 +23,7 @@ from tqdm.utils import CallbackIOWrapper
 from fastslow.core.errors import DataError
 from fastslow.core.files import read_json, write_json
 from fastslow.core.progress import progress
+from fastslow.kaggle.credentials import scrub
 
 T = TypeVar("T")
 Member = tuple[tarfile.TarInfo, Callable[[], IO[bytes]]]
@@ -189,7 +190,9 @@ def _validator(answer: requests.Response) -> str:
 def _length(url: str, answer: requests.Response) -> int:
     length = answer.headers.get("Content-Length", "")
     if not length.isdigit():
-        raise DataError(url, "the server does not send its size", "Check the address, or a proxy in between")
+        raise DataError(
+            scrub(url), "the server does not send its size", "Check the address, or a proxy in between"
+        )
     return int(length)
 
 
@@ -207,13 +210,13 @@ def _persist(url: str, attempt: Callable[[], T], received: Callable[[], int]) ->
             answer = getattr(error, "response", None)
             if answer is not None and answer.status_code not in _TRANSIENT:
                 problem = f"the server answers {answer.status_code} {answer.reason}"
-                raise DataError(url, problem, "Check the address") from error
+                raise DataError(scrub(url), problem, "Check the address") from error
             if isinstance(error, ValueError):  # requests' errors for a malformed address
-                raise DataError(url, str(error), "Check the address") from error
+                raise DataError(scrub(url), scrub(str(error)), "Check the address") from error
             failures = 1 if received() > before else failures + 1
             if failures == _TRIES:
-                problem = f"failed {failures} times in a row without a new byte ({error})"
-                raise DataError(url, problem, "Run it again: it resumes where it stopped") from error
+                problem = f"failed {failures} times in a row without a new byte ({scrub(str(error))})"
+                raise DataError(scrub(url), problem, "Run it again: it resumes where it stopped") from error
             time.sleep(min(2.0 ** (failures - 1), 60.0))
 
 

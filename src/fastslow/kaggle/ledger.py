@@ -1,18 +1,20 @@
 """Record what each submission was made of: a JSON file beside the CSV, and one table of all records."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, Literal
 
 from fastslow.competition.catalog import COLLECTIONS, get_collection
 from fastslow.competition.metrics import competition_score
 from fastslow.core.artifacts import commit
 from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path, file_digest, read_json, write_json
+from fastslow.core.records import Record, check_record
 
 LEDGER = "ledger.md"
 _FACTS = ("name", "created", "commit", "members")
-_KEYS = {*_FACTS, "scores", "sha256"}
 _SCORES = (*(collection.name for collection in COLLECTIONS), "mean", "public", "private")
 
 
@@ -29,42 +31,75 @@ def write_record(
         **extra: Further entries of the record.
 
     Returns:
-        The record, with ``name``, ``created`` (UTC), ``commit`` and the ``sha256`` of the CSV added.
+        The record, with ``name``, ``created`` (UTC), ``commit`` and the ``sha256`` of the CSV added. Where
+        the same CSV was uploaded before, its ``upload`` and ``kaggle`` are kept.
 
     Raises:
         ConfigError: A key of ``scores`` is not the name of a collection.
     """
     path = Path(path)
+    sha256 = file_digest(path)
     record = {
         "name": path.stem,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": commit(),
-        "sha256": file_digest(path),
+        "sha256": sha256,
         "members": list(members),
         "weights": dict(weights),
         "scores": {get_collection(name).name: float(score) for name, score in scores.items()},
         **extra,
+        **_uploaded(path, sha256),
     }
     write_json(path.with_suffix(".json"), record)
     write_ledger(path.parent)
     return record
 
 
-def read_record(path: Path) -> dict:
+def _uploaded(path: Path, sha256: str) -> dict:
+    """Return what the former record says of the upload of the same CSV."""
+    try:
+        before = read_record(path)
+    except DataError:
+        return {}
+    return {key: before[key] for key in ("upload", "kaggle") if key in before and before["sha256"] == sha256}
+
+
+class _Kaggle(Record):
+    public: float | None = None
+    private: float | None = None
+
+
+class _Submission(Record):
+    """Keys that a submission's record must have; it may have more."""
+
+    name: str
+    created: str
+    commit: str
+    sha256: str
+    members: list[str]
+    scores: dict[Literal[*(collection.name for collection in COLLECTIONS)], float]
+    kaggle: _Kaggle = _Kaggle()
+    table: list[dict[str, Any]] = []
+    valid_mean: float = 0.0
+    test_mean: float | None = None
+
+
+def read_record(path: Path, *needed: str) -> dict:
     """Read the record of a submission.
 
     Args:
         path: The CSV.
+        *needed: Further entries that it must have.
 
     Raises:
         DataError: There is no record beside it, or the JSON file there is not a record.
     """
     path = Path(path).with_suffix(".json")
-    record = read_json(path)
-    if not isinstance(record, dict) or not set(record) >= _KEYS:
-        raise DataError(
-            path, f"not a submission's record ({', '.join(sorted(_KEYS))})", "Rename or delete it"
-        )
+    remedy = "Rename or delete it: it is no submission's record; then make the submission again"
+    record = check_record(path, read_json(path), _Submission, remedy)
+    for key in needed:
+        if key not in record:
+            raise DataError(path, f"it lacks the key {key}", remedy)
     return record
 
 
@@ -96,7 +131,7 @@ def write_ledger(folder: Path) -> Path:
 
     It is always rebuilt from the records: nothing is lost where two submissions are written at once, and a
     submission that is written again has one row. Unknown scores are blank; the mean needs all five
-    collections.
+    collections. A JSON file beside a CSV that is no record is left out, which is said.
 
     Args:
         folder: The folder of the CSVs and their records.
@@ -105,8 +140,13 @@ def write_ledger(folder: Path) -> Path:
         Path of the ledger.
     """
     folder = Path(folder)
-    paths = [path for path in sorted(folder.glob("*.csv")) if path.with_suffix(".json").is_file()]
-    records = sorted((read_record(path) for path in paths), key=lambda record: record["created"])
+    records = []
+    for path in sorted(folder.glob("*.csv")):
+        try:
+            records += [read_record(path)] if path.with_suffix(".json").is_file() else []
+        except DataError as error:  # another CSV's: it must not keep this submission from its row
+            print(f"left out of the {LEDGER}: {error}", file=sys.stderr)
+    records.sort(key=lambda record: record["created"])
     columns = [*_FACTS, *_SCORES]
     table = [columns, ["---"] * len(columns), *(_cells(record) for record in records)]
     with atomic_path(folder / LEDGER) as temporary:

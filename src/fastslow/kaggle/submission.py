@@ -14,6 +14,7 @@ from fastslow.competition.reader import read_headers
 from fastslow.competition.schema import check_schema
 from fastslow.core.errors import ConfigError, DataError
 from fastslow.core.files import atomic_path
+from fastslow.core.input_files import MAX_TEXT_BYTES, check_regular
 
 HEADER = "ID,TopConfigs"
 SAMPLE = "sample_submission.csv"
@@ -52,10 +53,18 @@ def collection_of(row_id: str) -> Collection | None:
 
 
 def write_submission(path: Path, predictions: Mapping[str, ArrayLike], data_root: Path | None = None) -> None:
-    """Write a submission; call :func:`check_submission` on it before it is uploaded.
+    """Write the CSV of :func:`format_submission`; call :func:`check_submission` before it is uploaded."""
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(format_submission(path, predictions, data_root))
+
+
+def format_submission(
+    path: Path, predictions: Mapping[str, ArrayLike], data_root: Path | None = None
+) -> bytes:
+    """Return the content of a submission.
 
     Args:
-        path: The CSV.
+        path: Where it will be stored, for messages.
         predictions: (C,) predictions by ID (``<collection>:<file stem>``), lower = predicted faster.
         data_root: Folder whose ``sample_submission.csv`` gives the order of rows; without one, or for IDs
             that it does not list, rows are in the order of collections, then of names.
@@ -75,9 +84,7 @@ def write_submission(path: Path, predictions: Mapping[str, ArrayLike], data_root
             raise DataError(path, f"{row_id}: {error}", "Predict this graph again") from None
         key = (place.get(row_id, len(place)), COLLECTIONS.index(collection), row_id)
         lines[key] = f"{row_id},{';'.join(map(str, order.tolist()))}"
-    text = "".join(f"{line}\n" for line in [HEADER, *(lines[key] for key in sorted(lines))])
-    with atomic_path(path) as temporary:
-        temporary.write_bytes(text.encode())
+    return "".join(f"{line}\n" for line in [HEADER, *(lines[key] for key in sorted(lines))]).encode()
 
 
 def read_lines(path: Path) -> list[str]:
@@ -86,6 +93,7 @@ def read_lines(path: Path) -> list[str]:
     Raises:
         DataError: The file is missing, empty, not UTF-8, or starts with a byte-order mark.
     """
+    check_regular(path, MAX_TEXT_BYTES)
     try:
         data = Path(path).read_bytes()
     except FileNotFoundError:
@@ -133,6 +141,30 @@ def _sample_ids(data_root: Path) -> list[str] | None:
             problem = f"line {number}: {row_id!r} belongs to no collection"
             raise DataError(path, problem, "Take the file of the competition predict-ai-model-runtime")
     return list(rows)
+
+
+def check_ids(data_root: Path) -> None:
+    """Check the IDs that a submission of these data will have, before anything is trained.
+
+    Args:
+        data_root: The folder with ``npz_all/``.
+
+    Raises:
+        DataError: A test file's name would break its row of the CSV, ``sample_submission.csv`` is broken, or
+            the two name different graphs.
+    """
+    sample = set(_sample_ids(data_root) or ())
+    for collection in COLLECTIONS:
+        if sample and not collection.folder(data_root, TEST).is_dir():
+            continue
+        for program in list_programs(data_root, collection, TEST):
+            if not (_ROW.fullmatch(f"{program.id},0") and program.id.isprintable()):
+                problem = (
+                    f"{program.path.name!r} cannot be an ID: it has a comma, a quote or a control character"
+                )
+                raise DataError(program.path, problem, "Rename the file")
+            if sample and program.id not in sample:
+                raise DataError(program.path, f"not in {SAMPLE}", "Use the files of one competition")
 
 
 def expected_counts(data_root: Path, partial: bool = False) -> dict[str, int | None]:

@@ -19,6 +19,8 @@ from fastslow.core.settings import (
 from fastslow.evaluation.predictions import run_artifact
 from fastslow.features.config import KindConfig
 from fastslow.features.store import Features
+from fastslow.networks.architecture import CONVOLUTIONS, HEADS, NODE_ATTENTIONS, SKIPS, Architecture
+from fastslow.networks.terms import ACROSS_GRAPHS, LOSSES, parse_readout, parse_terms
 
 ENTRY = "fastslow.networks.train:train"
 
@@ -54,6 +56,10 @@ class TrainConfig(KindConfig):
     device: str = unkeyed("auto")
     """``auto`` (a GPU where there is one), ``cpu``, ``cuda`` or ``cuda:N``. It computes in float32 on a CPU,
     bfloat16 on a GPU, float16 on one of compute capability below 8.0 (T4, P100): each is a run of its own."""
+    processes: Positive = unkeyed(1)
+    """Processes of this machine that train together, each with its own GPU where there are GPUs, each with a
+    share of the ``graphs_per_step``; the result is that of one process up to rounding. Several machines:
+    ``docs/many_machines.md``."""
     seed: NonNegative = 0
     """Seed of weights, order of graphs and choice of configurations."""
     hidden_channels: Positive = 64
@@ -62,6 +68,11 @@ class TrainConfig(KindConfig):
     """Message-passing blocks; more than the ``hops`` of the features make no sense."""
     dropout: FractionBelowOne = 0.3
     """Share of channels dropped in training."""
+    loss: str = "pairwise_hinge"
+    """Losses added up, ``NAME[@PARAMETER][:WEIGHT]+...`` (``list_mle@10:1+mse_log:0.02``): with a margin
+    ``pairwise_hinge``, ``difference_matrix`` (2nd place on the real data), ``cross_graph_hinge`` (5th place;
+    also compares the graphs of a step); with a temperature ``pairwise_logistic``, ``list_mle`` (10th and 16th
+    place; slowest first), ``list_mle_fastest``; ``mse_log`` (absolute log runtime)."""
     configs_per_step: AtLeastTwo = 128
     """Configurations drawn from a graph for one step; more is less noisy and slower."""
     graphs_per_step: Positive = 1
@@ -96,6 +107,24 @@ class TrainConfig(KindConfig):
     """Layout only. Join configurable nodes that share a tensor by an edge, however many element-wise nodes
     are between them. Ranks a little better; a large graph has many more states with it and is slower."""
 
+    convolution: Literal[*CONVOLUTIONS] = "sage"
+    """Message passing of a block: GraphSAGE with ``mean``, ``sum`` (TpuGraphs' tile baseline) or maximum
+    (``sage``, ``sage_sum``, ``sage_max``); ``gcn`` (symmetric normalisation, TpuGraphs' layout baseline);
+    ``mlp_gcn`` and ``mlp_gcn_directed`` (its residual GCN); ``gat``. The winners on the real data took
+    ``sage``."""
+    node_attention: Literal[*NODE_ATTENTIONS] = "none"
+    """Attention over all nodes beside the convolution: ``linear`` (3rd and 10th place on the real data). Each
+    node then has a state per configuration: as slow and large as a dense network."""
+    skip: Literal[*SKIPS] = "previous"
+    """What a block adds to: the block below, or the ``first`` embedding (16th place on the real data)."""
+    readout: str = "sum"
+    """Poolings of the nodes, joined, ``POOL[@configurable]+...``: ``sum``, ``mean``, ``max`` (``mean+max``:
+    16th place on the real data), ``attention`` (6th); over all nodes or the configurable ones (TpuGraphs'
+    layout baseline: ``mean+sum+sum@configurable``)."""
+    edge_dropout: FractionBelowOne = 0.0
+    """Share of the edges that a training step leaves out, the same for all its configurations (the 5th place
+    dropped up to .15 on the real data)."""
+
     def check(self) -> None:
         """Check that the fields fit together."""
         super().check()
@@ -106,16 +135,43 @@ class TrainConfig(KindConfig):
             self.require(len({*paths}) == len(paths) > 0, field, "a list of different paths")
         if len(self.runs) != len(self.features):
             raise ConfigError(f"runs: {len(self.runs)} folders for {len(self.features)} features")
+        compared = [t.name for t in parse_terms("loss", self.loss, LOSSES) if t.name in ACROSS_GRAPHS]
+        several = f"2 or more, as the loss {', '.join(compared)} needs"
+        chosen = any(part.configurable for part in parse_readout(self.readout))
+        layout = "for tile, whose kernels have no configurable nodes"
+        self.require(self.kind == "layout" or not chosen, "readout", layout)
+        heads = f"a multiple of {HEADS}, the heads of gat"
+        fits = self.convolution != "gat" or self.hidden_channels % HEADS == 0
+        self.require(fits, "hidden_channels", heads)
+        self.require(not compared or self.graphs_per_step > 1, "graphs_per_step", several)
+        self.require_shares(self.processes)
+
+    def require_shares(self, processes: int) -> None:
+        """Refuse settings that so many processes cannot share: each needs a graph of its own at every step.
+
+        Raises:
+            ConfigError: Fewer graphs than processes in a step, or a loss that compares graphs, or one device.
+        """
+        if processes > 1:
+            enough = f"{processes} or more, as each of {processes} processes takes a share of a step"
+            self.require(self.graphs_per_step >= processes, "graphs_per_step", enough)
+            compared = [t.name for t in parse_terms("loss", self.loss, LOSSES) if t.name in ACROSS_GRAPHS]
+            self.require(not compared, "loss", f"for {processes} processes: it compares graphs of one step")
+            self.require(":" not in self.device, "device", f"for {processes} processes; use 'auto'")
 
     def identity(self) -> dict[str, Any]:
-        """Return the settings that change the result, and the precision in which ``device`` computes.
+        """Return the settings that change the result, and type and precision of ``device``.
 
         Raises:
             ConfigError: The device is not there.
         """
-        from fastslow.networks.devices import precision_name  # imports torch, which takes seconds
+        from fastslow.networks.devices import (
+            device_type,
+            precision_name,
+        )  # imports torch, which takes seconds
 
-        return {**super().identity(), "precision": precision_name(self.device)}
+        facts = {"device_type": device_type(self.device), "precision": precision_name(self.device)}
+        return {**super().identity(), **facts}
 
     def artifact(self) -> Artifact:
         """Return the training and, as its parts, the runs; they depend on the features of all collections."""
@@ -146,9 +202,18 @@ class TrainConfig(KindConfig):
             raise ConfigError(f"features: two of {self.features} are of the same collection")
         return sources
 
-    def attends_configs(self) -> bool:
-        """Return whether nodes compare the configurations of a step."""
-        return self.cross_config and self.kind == "layout"
+    def architecture(self) -> Architecture:
+        """Return the settings of the layers."""
+        return Architecture(
+            self.hidden_channels,
+            self.num_layers,
+            self.cross_config and self.kind == "layout",
+            self.dropout,
+            self.convolution,
+            self.node_attention,
+            self.skip,
+            self.readout,
+        )
 
     def joins_pairs(self) -> bool:
         """Return whether configurable nodes that share a tensor are joined by an edge."""

@@ -114,6 +114,8 @@ class Reach:
         config_index: ``(K,)`` configurable nodes, distinct.
         choices: Configurations of the K nodes; which groups there are and their numbers of options are used.
         num_layers: Number of message-passing layers, 0 or more.
+        whole_graph: Whether a layer lets each node see the whole graph: every distinct configuration is then
+            a state of every node from level 1 on.
     """
 
     def __init__(
@@ -123,6 +125,7 @@ class Reach:
         config_index: np.ndarray,
         choices: Choices,
         num_layers: int,
+        whole_graph: bool = False,
     ):
         ones, shape = np.ones(len(edge_index), np.int64), (num_nodes, num_nodes)
         self._operands = sparse.csr_matrix((ones, (edge_index[:, 0], edge_index[:, 1])), shape=shape)
@@ -136,8 +139,11 @@ class Reach:
         )
         self._sets = [GroupSets(members, choices.options)]
         for _ in range(num_layers):
-            members = sparse.csr_matrix(near @ members)
-            members.data[:] = 1
+            if whole_graph:
+                members = sparse.csr_matrix(np.ones(members.shape, np.int64))
+            else:
+                members = sparse.csr_matrix(near @ members)
+                members.data[:] = 1
             self._sets.append(GroupSets(members, choices.options))
 
     def states(self, values: np.ndarray) -> States:
@@ -151,17 +157,28 @@ class Reach:
             and only if they agree on the choices of every group of a configurable node within l hops, in
             either edge direction.
         """
-        levels: list[Level] = []
-        for sets in self._sets:
-            level = Level(sets.classes(values), sets.index)
-            levels.append(self._link(level, levels[-1]) if levels else level)
+        first, *others = self.unlinked(values)
+        levels, every = [first], np.arange(self.num_nodes)
+        for level in others:
+            levels.append(self.link(level, levels[-1], every))
         return States(levels, self.num_nodes, len(values))
 
-    def _link(self, level: Level, below: Level) -> Level:
-        """Return the level with its links to the states of the level below."""
-        own = below.state(level.node_ids, level.config)
-        sides = (_aggregate(side, level, below) for side in (self._operands, self._users))
-        return Level(level.classes, level.set_index, own, *sides)
+    def unlinked(self, values: np.ndarray) -> list[Level]:
+        """Compute the levels of :meth:`states` without the links from one to the next."""
+        return [Level(sets.classes(values), sets.index) for sets in self._sets]
+
+    def link(self, level: Level, below: Level, nodes: np.ndarray) -> Level:
+        """Return some nodes of a level, with their links to the states of the level below.
+
+        Args:
+            level: The level.
+            below: The level below, with all of its nodes.
+            nodes: ``(n,)`` positions of the nodes; they become nodes 0 to n - 1 of the level returned.
+        """
+        part = Level(level.classes, level.set_index[nodes])
+        own = below.state(nodes[part.node_ids], part.config)
+        sides = (_aggregate(side[nodes], part, below) for side in (self._operands, self._users))
+        return Level(part.classes, part.set_index, own, *sides)
 
 
 def build_states(

@@ -7,18 +7,22 @@ from functools import partial
 import numpy as np
 import torch
 
+from fastslow.core.bounded_cache import BoundedCache
 from fastslow.core.errors import DataError
+from fastslow.core.memory import held_bytes, step_memory
 from fastslow.features.scaling import Scaler
 from fastslow.features.store import Features
 from fastslow.features.train_graphs import trainable
 from fastslow.networks.chunked_prediction import predict_chunks
 from fastslow.networks.devices import autocast
+from fastslow.networks.distributed import merge, share
 from fastslow.networks.graph_batch import Batch, PreparedGraph
 from fastslow.networks.model import RankingNetwork
+from fastslow.networks.out_of_memory import Shrinking
 
 
 class GraphDataset:
-    """Graphs of several collections, each scaled once and cached.
+    """Graphs of several collections, scaled, of which those used last are cached.
 
     A graph is named ``<collection's slug>/<name>``. The scalers pool the train graphs of all collections.
 
@@ -27,39 +31,67 @@ class GraphDataset:
         num_layers: Message-passing layers of the network.
         device: Device of the batches.
         pair_edges: Whether configurable nodes that share a tensor are joined by an edge.
+        whole_graph: Whether a layer of the network lets each node see the whole graph.
+        scalers: Scalers of nodes and of configurations; by default those of the sources, pooled.
 
     Raises:
         DataError: The folders were built with different settings, so their columns differ.
     """
 
     def __init__(
-        self, sources: Sequence[Features], num_layers: int, device: torch.device, pair_edges: bool = True
+        self,
+        sources: Sequence[Features],
+        num_layers: int,
+        device: torch.device,
+        pair_edges: bool = True,
+        whole_graph: bool = False,
+        scalers: tuple[Scaler, Scaler] | None = None,
     ):
         self.sources = {source.collection.slug: source for source in sources}
         self.num_layers = num_layers
         self.device = device
         self.pair_edges = pair_edges
-        first, *others = sources
-        for other in others:
-            if other.config_columns != first.config_columns:
-                problem = f"columns other than those of {first.folder.name}"
+        self.whole_graph = whole_graph
+        for other in sources[1:]:
+            if other.config_columns != sources[0].config_columns:
+                problem = f"columns other than those of {sources[0].folder.name}"
                 raise DataError(other.folder, problem, "Build both with the same settings")
-        self.node_scaler = Scaler.pool([source.scaler("node") for source in sources])
-        self.config_scaler = Scaler.pool([source.scaler("config") for source in sources])
-        self._cache: dict[tuple[str, str], PreparedGraph] = {}
+        self.node_scaler, self.config_scaler = scalers or (
+            Scaler.pool([source.scaler(name) for source in sources]) for name in ("node", "config")
+        )
+        self._cache = BoundedCache[PreparedGraph](step_memory() // 4, held_bytes)
+        self._sizes: dict[str, dict[str, int]] = {}
+        self._shrinking: dict[int, Shrinking] = {}  # by the size that predictions start with
 
     def graph(self, split: str, name: str) -> PreparedGraph:
         """Return a graph, scaled."""
-        if (split, name) not in self._cache:
-            slug, _, stem = name.partition("/")
-            graph = self.sources[slug].graph(split, stem)
-            scalers = self.node_scaler, self.config_scaler
-            self._cache[split, name] = PreparedGraph(graph, *scalers, self.pair_edges)
-        return self._cache[split, name]
+        return self._cache.get((split, name), lambda: self._prepare(split, name))
 
-    def batch(self, split: str, name: str, configs: np.ndarray) -> Batch:
-        """Return some configurations of a graph as a batch on the device."""
-        return self.graph(split, name).batch(configs, self.num_layers).to(self.device)
+    def _prepare(self, split: str, name: str) -> PreparedGraph:
+        slug, _, stem = name.partition("/")
+        graph = self.sources[slug].graph(split, stem)
+        scalers = self.node_scaler, self.config_scaler
+        return PreparedGraph(graph, *scalers, self.pair_edges, self.whole_graph)
+
+    def num_configs(self, split: str, name: str) -> int:
+        """Return the number of distinct configurations of a graph, without reading it."""
+        if split not in self._sizes:
+            self._sizes[split] = {
+                f"{slug}/{row.name}": int(row.configs)
+                for slug, source in self.sources.items()
+                for row in source.index[source.index["split"] == split][["name", "configs"]].itertuples(
+                    index=False
+                )
+            }
+        return self._sizes[split][name]
+
+    def batch(self, split: str, name: str, configs: np.ndarray, edges: np.ndarray | None = None) -> Batch:
+        """Return some configurations of a graph, with all or some of its edges, as a batch on the device."""
+        return self.graph(split, name).batch(configs, self.num_layers, edges).to(self.device)
+
+    def shrinking(self, configs_together: int) -> Shrinking:
+        """Return the number of configurations that fit into memory so far, see :class:`Shrinking`."""
+        return self._shrinking.setdefault(configs_together, Shrinking(configs_together, "inference_configs"))
 
     def trainable(self) -> list[str]:
         """Return the train graphs to learn from, see :func:`fastslow.features.train_graphs.trainable`."""
@@ -84,7 +116,7 @@ def predict(
         split: ``train``, ``valid`` or ``test``.
         configs_together: Maximum number of configurations of a batch. A layout graph with more is predicted
             in chunks, in several passes, with the same result up to rounding; a tile kernel's graph is
-            embedded once anyway and never chunked.
+            embedded once anyway and never chunked. Where memory runs out, the number is halved.
         only: Positions in the competition file of the configurations to predict, per graph; by default all.
 
     Returns:
@@ -92,14 +124,23 @@ def predict(
     """
     network.eval()
     predictions = {}
-    for name in dataset.sources[slug].names(split):
+    names = dataset.sources[slug].names(split)
+    for name in share(names):
         path = f"{slug}/{name}"
         graph = dataset.graph(split, path).graph
         # how often a configuration occurs in the file must not weigh: each distinct one is computed once
         rows, position = np.unique(graph.config_row[only[name] if only else ...], return_inverse=True)
-        parts = math.ceil(len(rows) / configs_together) if len(graph.config_index) else 1
-        chunks = np.array_split(rows, parts)
-        with autocast(dataset.device):
-            prediction = predict_chunks(network, partial(dataset.batch, split, path), chunks)
+        work = partial(_predict_rows, network, dataset, split, path, rows)
+        prediction = dataset.shrinking(configs_together).run(work)
         predictions[name] = prediction.cpu().numpy().astype(np.float64)[position]
-    return predictions
+    return merge(predictions, names)
+
+
+def _predict_rows(
+    network: RankingNetwork, dataset: GraphDataset, split: str, path: str, rows: np.ndarray, together: int
+) -> torch.Tensor:
+    """Predict distinct configurations ``(n,)`` of a graph, at most ``together`` in a batch."""
+    parts = math.ceil(len(rows) / together) if len(dataset.graph(split, path).graph.config_index) else 1
+    with autocast(dataset.device):
+        chunks = np.array_split(rows, parts)
+        return predict_chunks(network, partial(dataset.batch, split, path), chunks)

@@ -43,6 +43,15 @@ def pick_precision(device: torch.device) -> torch.dtype:
     )
 
 
+def device_type(name: str) -> str:
+    """Return the type of a setting's device: ``cpu`` or ``cuda``.
+
+    Raises:
+        ConfigError: The device is not there.
+    """
+    return pick_device(name).type
+
+
 def precision_name(name: str) -> str:
     """Return the precision of a setting's device: ``float32``, ``bfloat16`` or ``float16``.
 

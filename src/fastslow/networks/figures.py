@@ -9,11 +9,13 @@ from matplotlib.patches import FancyBboxPatch
 from torch import nn
 
 from fastslow.competition.schema import LAYOUT_WIDTH, ROLES
-from fastslow.networks.layers import ChannelAttention, CrossConfigAttention, SageConv
+from fastslow.networks.convolutions import GatConv, GcnConv, LinearAttention, MlpGcnConv, SageConv
+from fastslow.networks.layers import ChannelAttention, CrossConfigAttention
 from fastslow.networks.model import LAYOUT_EMBEDDING, OPCODE_EMBEDDING, RankingNetwork
 
 _WIDTH, _HEIGHT, _GAP = 3.0, 3.4, 1.0  # of a box, and the space between two
 _OUTLINE = {"boxstyle": "round,pad=0.1", "edgecolor": "0.4"}
+_SKIPS = {"previous": "own state (residual)", "first": "own first embedding"}
 _NODES, _BLOCKS, _CONFIGS = "#dbe9f6", "#fde0c5", "#d9f0d3"
 
 
@@ -50,9 +52,9 @@ def plot_network(network: RankingNetwork) -> Figure:
         network: A network.
     """
     trunk, head = network.trunk, network.head
-    width, last = trunk.node.out_features, _linear(head)
+    width, last = trunk.node.out_features, _linear(head.mlp)
     numeric = trunk.node.in_features - LAYOUT_WIDTH * LAYOUT_EMBEDDING - OPCODE_EMBEDDING
-    config_feat = last[0].in_features // 2 - width
+    config_feat = head.mlp[0].in_features // 2 - head.readout.channels
     columns = 3 + len(trunk.blocks)
     figure = Figure(figsize=(2.1 * columns + 1, 4.4), layout="constrained")
     axes = figure.subplots()
@@ -63,9 +65,18 @@ def plot_network(network: RankingNetwork) -> Figure:
     lines = ["node + its configuration", "GELU", *map(_describe, _linear(trunk.input))]
     _box(axes, 1, "a state", lines, _count(trunk.input), _NODES)
     for place, block in enumerate(trunk.blocks):
-        lines = ["norm over the graph", *_layers(block), "+ own configuration", "+ own state (residual)"]
+        lines = [
+            "norm over the graph",
+            *_layers(block),
+            "+ own configuration",
+            f"+ {_SKIPS[network.architecture.skip]}",
+        ]
         _box(axes, 2 + place, f"block {place + 1}", lines, _count(block), _BLOCKS)
-    joined = ["sum over the nodes", f"+ {config_feat} configuration features", "twice: raw, standardised"]
+    joined = [
+        f"{network.architecture.readout} over the nodes",
+        f"+ {config_feat} configuration features",
+        "twice: raw, standardised",
+    ]
     _box(axes, 2 + len(trunk.blocks), "head", [*joined, "", *map(_describe, last)], _count(head), _CONFIGS)
     shapes = [f"(N, {width})", *[f"(S, {width})"] * (1 + len(trunk.blocks)), "(C,)"]
     for place, shape in enumerate(shapes):
@@ -94,6 +105,10 @@ def _layers(block: nn.Module) -> list[str]:
     """Return the layers of a block that its picture names, as far as the block has them."""
     names = {
         SageConv: "GraphSAGE: operands, users",
+        GcnConv: "GCN: neighbours alike",
+        MlpGcnConv: "residual GCN: operands, users",
+        GatConv: "graph attention: neighbours alike",
+        LinearAttention: "linear attention: all nodes",
         ChannelAttention: "channel attention",
         CrossConfigAttention: "cross-config attention",
     }

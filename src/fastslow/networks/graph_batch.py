@@ -8,7 +8,7 @@ from scipy import sparse
 from torch import Tensor
 
 from fastslow.competition import node_columns
-from fastslow.competition.schema import LAYOUT_WIDTH, ROLES
+from fastslow.competition.schema import LAYOUT_WIDTH, MAX_DIMENSION, ROLES
 from fastslow.features.scaling import Scaler, expand_node_features
 from fastslow.features.store import Graph
 from fastslow.features.tpu_tiling import TILING_FEATURES, tiling_features
@@ -33,6 +33,7 @@ class Batch:
         levels: The states of levels 0 to ``num_layers``.
         pooling: ``(C, S)`` operator that sums the states of the last level over nodes.
         config_feat: ``(C, V)`` float32, scaled features of the configuration as a whole.
+        configurable: ``(N,)`` bool, configurable nodes; all where there is none (tile).
     """
 
     numeric: Tensor
@@ -43,6 +44,7 @@ class Batch:
     levels: list[LevelTensors]
     pooling: SparseOperator
     config_feat: Tensor
+    configurable: Tensor
 
     def to(self, device: torch.device) -> "Batch":
         """Return the batch on a device."""
@@ -74,55 +76,89 @@ class PreparedGraph:
         node_scaler: Scaler of the expanded node features.
         config_scaler: Scaler of the configuration features.
         pair_edges: Whether messages pass along :func:`message_edges`, or else the graph's own edges only.
+        whole_graph: Whether a layer lets each node see the whole graph, not its neighbours alone.
     """
 
-    def __init__(self, graph: Graph, node_scaler: Scaler, config_scaler: Scaler, pair_edges: bool = True):
+    def __init__(
+        self,
+        graph: Graph,
+        node_scaler: Scaler,
+        config_scaler: Scaler,
+        pair_edges: bool = True,
+        whole_graph: bool = False,
+    ):
         self.graph = graph
         self.numeric = torch.from_numpy(node_scaler.transform(expand_node_features(graph.node_feat)))
-        self.node_layout = torch.from_numpy(graph.node_feat[:, node_columns.LAYOUT].astype(np.int64) + 2)
+        # of a tensor of seven dimensions or more, the axes beyond the sixth count as the sixth
+        axes = np.minimum(graph.node_feat[:, node_columns.LAYOUT], MAX_DIMENSION)
+        self.node_layout = torch.from_numpy(axes.astype(np.int64) + 2)
         self.opcode = torch.from_numpy(graph.node_opcode.astype(np.int64))
         self.config_scaler = config_scaler
         self.edge_index = message_edges(graph) if pair_edges else graph.edge_index
+        self.whole_graph = whole_graph
         self._reach: dict[int, Reach] = {}  # by num_layers
         self._row = np.full(graph.num_nodes, -1)  # position in config_index of each node
         self._row[graph.config_index] = np.arange(len(graph.config_index))
+        chosen = self._row >= 0
+        self._configurable = torch.from_numpy(chosen if chosen.any() else ~chosen)
         # of every tensor under every option of its group
         layouts = graph.layouts[graph.choices.codes]
         self._layouts = layouts.astype(np.int64)
         self._tiling = tiling_features(graph.tensor_sizes[:, :, None], layouts)
 
-    def states(self, configs: np.ndarray, num_layers: int) -> States:
-        """Return the states of the graph under some of its configurations."""
-        graph = self.graph
-        if num_layers not in self._reach:
-            self._reach[num_layers] = Reach(
-                self.edge_index, graph.num_nodes, graph.config_index, graph.choices, num_layers
-            )
-        return self._reach[num_layers].states(np.asarray(graph.choices.values[configs]))
+    def states(self, configs: np.ndarray, num_layers: int, edges: np.ndarray | None = None) -> States:
+        """Return the states of the graph under some of its configurations, see :meth:`batch`."""
+        every = edges is None
+        reach = self.reach(num_layers) if every else self._make_reach(self.edge_index[edges], num_layers)
+        return reach.states(np.asarray(self.graph.choices.values[configs]))
 
-    def batch(self, configs: np.ndarray, num_layers: int) -> Batch:
+    def reach(self, num_layers: int) -> Reach:
+        """Return the sets of groups that each node sees, found once."""
+        if num_layers not in self._reach:
+            self._reach[num_layers] = self._make_reach(self.edge_index, num_layers)
+        return self._reach[num_layers]
+
+    def _make_reach(self, edge_index: np.ndarray, num_layers: int) -> Reach:
+        graph = self.graph
+        program = graph.num_nodes, graph.config_index, graph.choices
+        return Reach(edge_index, *program, num_layers, self.whole_graph)
+
+    def batch(self, configs: np.ndarray, num_layers: int, edges: np.ndarray | None = None) -> Batch:
         """Return the graph under some of its configurations.
 
         Args:
             configs: ``(C,)`` positions of the configurations, in any order.
             num_layers: Message-passing layers of the network.
+            edges: ``(E',)`` bool, edges of ``edge_index`` that messages pass along; by default all. Dropping
+                some takes a new :class:`Reach`, and leaves no more states than before.
         """
         graph = self.graph
         # a tile kernel's graph does not depend on the configuration: one stands for all
         varying = configs if len(graph.config_index) else configs[:1]
-        states = self.states(varying, num_layers)
-        config_feat = self.config_scaler.transform(np.asarray(graph.config_feat[configs]))
+        states = self.states(varying, num_layers, edges)
+        degrees = self.degrees(edges)
         return Batch(
             self.numeric,
             self.node_layout,
             self.opcode,
-            *self._state_features(states.levels[0], varying),
-            [_level_tensors(level, states.num_configs) for level in states.levels],
+            *self.state_features(states.levels[0], varying),
+            [level_tensors(level, states.num_configs, degrees) for level in states.levels],
             SparseOperator(*states.levels[-1].pooling()),
-            torch.from_numpy(config_feat),
+            self.config_features(configs),
+            self._configurable,
         )
 
-    def _state_features(self, level: Level, configs: np.ndarray) -> tuple[Tensor, Tensor]:
+    def config_features(self, configs: np.ndarray) -> Tensor:
+        """Return the scaled features ``(C, V)`` of configurations."""
+        return torch.from_numpy(self.config_scaler.transform(np.asarray(self.graph.config_feat[configs])))
+
+    def degrees(self, edges: np.ndarray | None = None) -> Tensor:
+        """Return the number of operands and of users of each node, ``(N, 2)`` float32."""
+        edge_index = self.edge_index if edges is None else self.edge_index[edges]
+        columns = [np.bincount(column, minlength=self.graph.num_nodes) for column in edge_index.T]
+        return torch.from_numpy(np.stack(columns, 1).astype(np.float32))
+
+    def state_features(self, level: Level, configs: np.ndarray) -> tuple[Tensor, Tensor]:
         """Return layouts shifted by 2, and tiling, of the configured tensors of each state of level 0."""
         values = np.full((len(level), len(ROLES), LAYOUT_WIDTH), NOT_CONFIGURABLE, np.int64)
         tiling = np.zeros((len(level), len(ROLES), TILING_FEATURES), np.float32)
@@ -135,7 +171,10 @@ class PreparedGraph:
         return tuple(torch.from_numpy(array.reshape(len(level), -1)) for array in (values + 2, tiling))
 
 
-def _level_tensors(level: Level, num_configs: int) -> LevelTensors:
+def level_tensors(
+    level: Level, num_configs: int, degrees: Tensor, differentiable: bool = True
+) -> LevelTensors:
+    """Return a level, or some nodes of one, as tensors; its links where it has them."""
     num_nodes, weight = len(level.set_index), level.multiplicity / num_configs
     shape = (num_nodes, len(level))
     per_node = sparse.csr_matrix((weight, np.arange(len(level)), level.start), shape=shape)
@@ -144,8 +183,9 @@ def _level_tensors(level: Level, num_configs: int) -> LevelTensors:
         num_configs,
         torch.from_numpy(level.node_ids),
         torch.from_numpy((weight / num_nodes).astype(np.float32)[:, None]),
-        SparseOperator(per_node),
+        SparseOperator(per_node, differentiable=differentiable),
         None if level.own is None else torch.from_numpy(level.own),
-        None if level.operands is None else SparseOperator(level.operands),
-        None if level.users is None else SparseOperator(level.users),
+        None if level.operands is None else SparseOperator(level.operands, differentiable=differentiable),
+        None if level.users is None else SparseOperator(level.users, differentiable=differentiable),
+        degrees,
     )

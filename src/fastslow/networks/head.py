@@ -4,7 +4,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fastslow.networks.layers import LevelTensors, NodeSum
+from fastslow.networks.layers import LevelTensors
+from fastslow.networks.readout import Readout
 from fastslow.networks.set_statistics import Complete, Moments, as_is
 from fastslow.networks.sparse import SparseOperator
 
@@ -54,31 +55,33 @@ class Float64Linear(nn.Linear):
 
 
 class Head(nn.Module):
-    r"""Sum the nodes of each configuration, join its own features, and apply a perceptron.
+    r"""Pool the nodes of each configuration, join its own features, and apply a perceptron.
 
     .. math::
-        z_c &= [\sum_n x_{n,c}, f_c] \\
+        z_c &= [\operatorname{pool}_n x_{n,c}, f_c] \\
         s_c &= \operatorname{MLP}([z_c, \operatorname{ConfigNorm}(z)_c])
 
-    The features f of a configuration as a whole (violation ratios, copies, tile bounds) join after the
-    pooling, as in the report that introduced the violation ratio.
+    The pooling is by default the sum (``readout.py``). The features f of a configuration as a whole
+    (violation ratios, copies, tile bounds) join after it, as in the report that introduced the violation
+    ratio.
 
     Args:
         hidden_channels: Channels D of the states.
         config_channels: Columns V of the scaled configuration features.
         dropout: Share of channels dropped in training.
+        readout: Poolings of the nodes, see :class:`~fastslow.networks.readout.Readout`.
 
     Shapes:
         - **input:** states :math:`(S, D)` of the last level, configuration features :math:`(C, V)`
         - **output:** predictions :math:`(C,)`, float32
     """
 
-    def __init__(self, hidden_channels: int, config_channels: int, dropout: float):
+    def __init__(self, hidden_channels: int, config_channels: int, dropout: float, readout: str = "sum"):
         super().__init__()
-        self.sum_nodes = NodeSum()
+        self.readout = Readout(readout, hidden_channels)
         self.norm = ConfigNorm()
         self.mlp = nn.Sequential(
-            Float64Linear(2 * (hidden_channels + config_channels), 2 * hidden_channels),
+            Float64Linear(2 * (self.readout.channels + config_channels), 2 * hidden_channels),
             nn.GELU(),
             nn.Dropout(dropout),
             Float64Linear(2 * hidden_channels, hidden_channels),
@@ -92,6 +95,7 @@ class Head(nn.Module):
         pooling: SparseOperator,
         level: LevelTensors,
         config_feat: Tensor,
+        configurable: Tensor,
         complete: Complete = as_is,
     ) -> Tensor:
         """Return a prediction per configuration.
@@ -101,10 +105,14 @@ class Head(nn.Module):
             pooling: ``(C, S)`` sum over the states of each configuration.
             level: The last level.
             config_feat: ``(C, V)`` scaled configuration features.
+            configurable: ``(N,)`` bool.
             complete: Returns a statistic of the whole configuration set.
         """
-        # where no configuration changes a node (tile) there is one sum for all
-        pooled = self.sum_nodes(x, pooling, level).expand(len(config_feat), -1)
-        joined = torch.cat([pooled, config_feat], 1)  # float64 like the sums
+        # where no configuration changes a node (tile) there is one for all
+        pooled = self.readout(x, pooling, level, configurable).expand(len(config_feat), -1)
+        return self.read_out(torch.cat([pooled, config_feat], 1), complete)  # float64 like the sums
+
+    def read_out(self, joined: Tensor, complete: Complete) -> Tensor:
+        """Return a prediction per configuration from its pooled nodes and its features, joined, float64."""
         both = torch.cat([joined, self.norm(joined, complete)], 1)
         return self.mlp(both).squeeze(1).float()

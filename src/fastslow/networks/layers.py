@@ -1,7 +1,8 @@
 """Layers of the network, computed on deduplicated states (``config_states.py``) weighted by multiplicity.
 
 Each layer equals its dense form on all (node, configuration) pairs: ``tests/helpers/dense_reference.py``
-holds the dense forms, and ``tests/networks/test_layers.py`` compares values and gradients.
+holds the dense forms, and ``tests/networks/test_layers.py`` compares values and gradients. Message passing
+is in ``convolutions.py``.
 
 S is the number of states of a level, N of nodes, C of configurations, D of channels. Norm and cross-config
 attention compare the configurations of the whole set through a statistic of it (``set_statistics.py``).
@@ -30,6 +31,7 @@ class LevelTensors:
         own: ``(S,)`` the node's state one level below; None at level 0.
         operands: ``(S, S_below)`` mean over operand states; None at level 0.
         users: ``(S, S_below)`` mean over user states; None at level 0.
+        degrees: ``(N, 2)`` float32, number of operands and of users of each node.
     """
 
     num_nodes: int
@@ -40,6 +42,7 @@ class LevelTensors:
     own: Tensor | None
     operands: SparseOperator | None
     users: SparseOperator | None
+    degrees: Tensor
 
     def to(self, device: torch.device) -> "LevelTensors":
         """Return the level on a device."""
@@ -78,35 +81,6 @@ class WeightedInstanceNorm(nn.Module):
         """Return the normalised ``x``."""
         _, mean, variance = complete(self.moments(x, level))
         return (x - mean) * torch.rsqrt(variance + self.eps) * self.weight + self.bias
-
-
-class SageConv(nn.Module):
-    r"""Apply GraphSAGE with mean aggregation (arXiv 1706.02216), with weights of its own per edge direction.
-
-    .. math:: y_n = W x_n + b + W_o \operatorname{mean}_{m \in operands(n)} x_m
-              + W_u \operatorname{mean}_{m \in users(n)} x_m
-
-    A node without neighbours in a direction gets 0 from it.
-
-    Args:
-        in_channels: Channels of x.
-        out_channels: Channels of y.
-
-    Shapes:
-        - **input:** states :math:`(S_{below}, D_{in})` of the level below
-        - **output:** states :math:`(S, D_{out})` of the level
-    """
-
-    def __init__(self, in_channels: int, out_channels: int):
-        super().__init__()
-        self.own = nn.Linear(in_channels, out_channels)
-        self.operands = nn.Linear(in_channels, out_channels, bias=False)
-        self.users = nn.Linear(in_channels, out_channels, bias=False)
-
-    def forward(self, x: Tensor, level: LevelTensors) -> Tensor:
-        """Return the states of ``level`` from those of the level below."""
-        # project before aggregating: there are fewer states below than above
-        return self.own(x)[level.own] + level.operands @ self.operands(x) + level.users @ self.users(x)
 
 
 class ChannelAttention(nn.Module):

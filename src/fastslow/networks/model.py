@@ -9,13 +9,14 @@ from torch import Tensor, nn
 
 from fastslow.competition.schema import LAYOUT_WIDTH, MAX_DIMENSION, ROLES
 from fastslow.features.tpu_tiling import TILING_FEATURES
+from fastslow.networks.architecture import Architecture
+from fastslow.networks.convolutions import make_convolution
 from fastslow.networks.graph_batch import Batch
 from fastslow.networks.head import Head
 from fastslow.networks.layers import (
     ChannelAttention,
     CrossConfigAttention,
     LevelTensors,
-    SageConv,
     WeightedInstanceNorm,
 )
 from fastslow.networks.set_statistics import Complete, as_is
@@ -27,53 +28,62 @@ OPCODE_EMBEDDING = 16
 
 
 class Block(nn.Module):
-    r"""Residual message-passing block (pre-norm): GraphSAGE, two attentions, projection.
+    r"""Residual message-passing block (pre-norm): convolution, two attentions, projection.
 
     .. math::
-        y &= \operatorname{ChannelAttention}(\operatorname{SageConv}(\operatorname{InstanceNorm}(x))) \\
+        y &= \operatorname{ChannelAttention}(\operatorname{conv}(\operatorname{InstanceNorm}(x))) \\
         x' &= x + W \operatorname{dropout}(\operatorname{GELU}([y, \operatorname{CrossConfig}(y)])) + V c
 
-    with c the embedding of the node's configured layouts. V c: skip connection from the node's layout
+    with c the embedding of the node's configured layouts. The convolution is by default GraphSAGE
+    (``convolutions.py``). With the skip from the first embedding, that takes the place of the x that is added
+    (16th place of the competition). V c: skip connection from the node's layout
     embedding, against oversmoothing (initial residual, GCNII, arXiv 2007.02133).
 
     Args:
-        hidden_channels: Channels D.
-        cross_config: Whether to use cross-config attention; without it the bracket is y alone.
-        dropout: Share of channels dropped in training.
+        architecture: Settings of the layers. Without cross-config attention the bracket is y alone.
 
     Shapes:
         - **input:** states :math:`(S_{below}, D)` of the level below, layout embeddings :math:`(S, D)`
         - **output:** states :math:`(S, D)` of the level
     """
 
-    def __init__(self, hidden_channels: int, cross_config: bool, dropout: float):
+    def __init__(self, architecture: Architecture):
         super().__init__()
-        self.norm = WeightedInstanceNorm(hidden_channels)
-        self.sage = SageConv(hidden_channels, hidden_channels)
-        self.channel = ChannelAttention(hidden_channels)
+        channels, cross_config = architecture.hidden_channels, architecture.cross_config
+        self.norm = WeightedInstanceNorm(channels)
+        self.conv = make_convolution(architecture)
+        self.channel = ChannelAttention(channels)
         self.cross = CrossConfigAttention() if cross_config else None
-        joined_channels = 2 * hidden_channels if cross_config else hidden_channels
+        joined_channels = 2 * channels if cross_config else channels
         self.project = nn.Sequential(
-            nn.GELU(), nn.Dropout(dropout), nn.Linear(joined_channels, hidden_channels)
+            nn.GELU(), nn.Dropout(architecture.dropout), nn.Linear(joined_channels, channels)
         )
-        self.config = nn.Linear(hidden_channels, hidden_channels, bias=False)
+        self.config = nn.Linear(channels, channels, bias=False)
 
     def forward(
-        self, x: Tensor, config: Tensor, below: LevelTensors, level: LevelTensors, complete: Complete
+        self,
+        x: Tensor,
+        first: Tensor | None,
+        config: Tensor,
+        below: LevelTensors,
+        level: LevelTensors,
+        complete: Complete,
     ) -> Tensor:
         """Return the states of ``level``.
 
         Args:
             x: ``(S_below, D)`` states of the level below.
+            first: ``(S, D)`` embedding to add to; None adds to ``x``.
             config: ``(S, D)`` embedding of the configured layouts of each state's node.
             below: The level below.
             level: The level.
             complete: Returns a statistic of the whole configuration set.
         """
-        y = self.channel(self.sage(self.norm(x, below, complete), level))
+        y = self.channel(self.conv(self.norm(x, below, complete), level, below))
         if self.cross is not None:
             y = torch.cat([y, self.cross(y, level, complete)], 1)
-        return x[level.own] + self.project(y) + self.config(config)
+        skip = x[level.own] if first is None else first
+        return skip + self.project(y) + self.config(config)
 
 
 class Trunk(nn.Module):
@@ -81,20 +91,17 @@ class Trunk(nn.Module):
 
     Args:
         node_channels: Columns F of the scaled node features.
-        hidden_channels: Channels D.
-        num_layers: Number of message-passing blocks.
-        cross_config: Whether each block has cross-config attention.
-        dropout: Share of channels dropped in training.
+        architecture: Settings of the layers.
 
     Shapes:
         - **input:** a batch of N nodes with S_0 states at level 0
         - **output:** states :math:`(S, D)` of the last level
     """
 
-    def __init__(
-        self, node_channels: int, hidden_channels: int, num_layers: int, cross_config: bool, dropout: float
-    ):
+    def __init__(self, node_channels: int, architecture: Architecture):
         super().__init__()
+        hidden_channels = architecture.hidden_channels
+        self.skip = architecture.skip
         self.layout = nn.Embedding(LAYOUT_VALUES, LAYOUT_EMBEDDING)
         self.opcode = nn.Embedding(OPCODES, OPCODE_EMBEDDING)
         in_channels = node_channels + LAYOUT_WIDTH * LAYOUT_EMBEDDING + OPCODE_EMBEDDING
@@ -102,7 +109,7 @@ class Trunk(nn.Module):
         layout_channels = len(ROLES) * (LAYOUT_WIDTH * LAYOUT_EMBEDDING + TILING_FEATURES)
         self.config = nn.Linear(layout_channels, hidden_channels, bias=False)
         self.input = nn.Sequential(nn.GELU(), nn.Linear(hidden_channels, hidden_channels))
-        self.blocks = nn.ModuleList(Block(hidden_channels, cross_config, dropout) for _ in range(num_layers))
+        self.blocks = nn.ModuleList(Block(architecture) for _ in range(architecture.num_layers))
 
     def forward(self, batch: Batch, complete: Complete = as_is) -> Tensor:
         """Return the states of the last level."""
@@ -111,9 +118,11 @@ class Trunk(nn.Module):
         )
         config = self.config(torch.cat([self.layout(batch.state_layouts).flatten(1), batch.state_tiling], 1))
         x = self.input(self.node(node)[batch.levels[0].node_ids] + config)
+        first = x if self.skip == "first" else None
         for block, below, level in zip(self.blocks, batch.levels[:-1], batch.levels[1:], strict=True):
             config = config[level.own]
-            x = block(x, config, below, level, complete)
+            first = None if first is None else first[level.own]
+            x = block(x, first, config, below, level, complete)
         return x
 
 
@@ -127,29 +136,21 @@ class RankingNetwork(nn.Module):
     Args:
         node_channels: Columns F of the scaled node features.
         config_channels: Columns V of the scaled configuration features.
-        hidden_channels: Channels D.
-        num_layers: Number of message-passing blocks.
-        cross_config: Whether to use cross-config attention.
-        dropout: Share of channels dropped in training.
+        architecture: Settings of the layers.
 
     Shapes:
         - **input:** a batch of C configurations of a graph
         - **output:** predictions :math:`(C,)`, float32, comparable within the graph only
     """
 
-    def __init__(
-        self,
-        node_channels: int,
-        config_channels: int,
-        hidden_channels: int,
-        num_layers: int,
-        cross_config: bool,
-        dropout: float,
-    ):
+    def __init__(self, node_channels: int, config_channels: int, architecture: Architecture):
         super().__init__()
-        self.num_layers = num_layers
-        self.trunk = Trunk(node_channels, hidden_channels, num_layers, cross_config, dropout)
-        self.head = Head(hidden_channels, config_channels, dropout)
+        self.architecture = architecture
+        self.num_layers = architecture.num_layers
+        self.trunk = Trunk(node_channels, architecture)
+        self.head = Head(
+            architecture.hidden_channels, config_channels, architecture.dropout, architecture.readout
+        )
 
     def forward(self, batch: Batch, complete: Complete = as_is) -> Tensor:
         """Return a prediction per configuration.
@@ -159,4 +160,4 @@ class RankingNetwork(nn.Module):
             complete: Returns a statistic of the whole configuration set; by default the batch is the set.
         """
         x = self.trunk(batch, complete)
-        return self.head(x, batch.pooling, batch.levels[-1], batch.config_feat, complete)
+        return self.head(x, batch.pooling, batch.levels[-1], batch.config_feat, batch.configurable, complete)

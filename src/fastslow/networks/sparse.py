@@ -1,6 +1,7 @@
 """Products with constant sparse matrices, forward and backward."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -64,15 +65,17 @@ class SparseOperator:
     Args:
         factors: CSR matrices whose product it is, ``(rows, ...)`` to ``(..., columns)``; usually one. The
             product is not formed. Values are converted to float32.
+        differentiable: Whether to hold the transposed matrices, which gradients need and nothing else.
 
     Shapes:
         - **input:** :math:`(columns, D)`
         - **output:** :math:`(rows, D)`, float32
     """
 
-    def __init__(self, *factors: sparse.csr_matrix):
+    def __init__(self, *factors: sparse.csr_matrix, differentiable: bool = True):
         self.shape = (factors[0].shape[0], factors[-1].shape[1])
-        self._factors = [(_Csr.of(factor), _Csr.of(factor.T.tocsr())) for factor in factors]
+        matrices = [(each, each.T.tocsr()) if differentiable else (each,) for each in factors]
+        self._factors = [tuple(map(_Csr.of, sides)) for sides in matrices]
 
     def to(self, device: torch.device) -> "SparseOperator":
         """Return the operator on a device."""
@@ -81,12 +84,40 @@ class SparseOperator:
         moved._factors = [tuple(side.to(device) for side in sides) for sides in self._factors]
         return moved
 
+    def factors(self) -> "list[SparseOperator]":
+        """Return an operator for each factor."""
+        made = [object.__new__(SparseOperator) for _ in self._factors]
+        sizes = [len(forward.offsets) - 1 for forward, *_ in self._factors] + [self.shape[1]]
+        for operator, sides, shape in zip(made, self._factors, pairwise(sizes), strict=True):
+            operator.shape, operator._factors = shape, [sides]
+        return made
+
+    def entries(self) -> tuple[Tensor, Tensor]:
+        """Return row and column of each entry that is stored, by row; of an operator of a single factor."""
+        ((matrix, *_),) = self._factors
+        rows = torch.arange(self.shape[0], device=matrix.offsets.device)
+        return rows.repeat_interleave(matrix.offsets.diff()), matrix.indices
+
+    def max(self, x: Tensor) -> Tensor:
+        """Return the maximum of the rows of ``x`` (columns, D) where an entry is stored; 0 where none is.
+
+        Values are not used. Of several factors each takes the maximum of the one before; float32, also under
+        autocast. The gradient reaches the row that is largest.
+        """
+        with torch.autocast(x.device.type, enabled=False):
+            x = x.float()
+            for matrix, *_ in reversed(self._factors):
+                x = functional.embedding_bag(
+                    matrix.indices, x, matrix.offsets, mode="max", include_last_offset=True
+                )
+            return x
+
     def __matmul__(self, x: Tensor) -> Tensor:
         """Return ``matrix @ x`` in float32, also under autocast."""
         with torch.autocast(x.device.type, enabled=False):
             x = x.float()
-            for forward, backward in reversed(self._factors):
-                x = _SparseMatmul.apply(x, forward, backward)
+            for forward, *backward in reversed(self._factors):
+                x = _SparseMatmul.apply(x, forward, *backward) if backward else forward @ x.contiguous()
             return x
 
 

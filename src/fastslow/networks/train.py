@@ -3,7 +3,7 @@
 :func:`train`, at the end, is the whole path. To change something, edit
 
 - the network in ``model.py`` and ``layers.py``, or its construction in :func:`make_network`,
-- the loss in :meth:`Training._loss`,
+- the loss in ``losses.py``,
 - the optimizer in :class:`Training`, its schedule in :func:`learning_rate`,
 - what a step sees in :meth:`Training.run_epoch` and :meth:`Training._draw`,
 - which weights are kept in ``validation.py``.
@@ -11,47 +11,55 @@
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import torch
 
 from fastslow.competition.catalog import TRAIN
 from fastslow.core.artifacts import read_manifest
-from fastslow.core.figures import save_figure
+from fastslow.core.bounded_cache import BoundedCache
 from fastslow.core.files import atomic_path
+from fastslow.core.memory import FreedMemory, held_bytes, step_memory
 from fastslow.core.progress import progress
-from fastslow.evaluation.plots import plot_training
-from fastslow.evaluation.predictions import PREDICTED_SPLITS, write_predictions
 from fastslow.evaluation.training_files import METRICS
+from fastslow.features.scaling import Scaler
 from fastslow.features.store import Features
+from fastslow.networks import distributed
 from fastslow.networks.config import TrainConfig
-from fastslow.networks.dataset import GraphDataset, predict
+from fastslow.networks.dataset import GraphDataset
 from fastslow.networks.devices import autocast, loss_scaler, pick_device
+from fastslow.networks.divergence import Diverged, check_weights, describe
 from fastslow.networks.graph_batch import Batch
-from fastslow.networks.losses import pairwise_hinge
+from fastslow.networks.losses import Loss
 from fastslow.networks.model import RankingNetwork
 from fastslow.networks.prefetch import prefetch
+from fastslow.networks.run_folder import write_runs
 from fastslow.networks.sparse import move
-from fastslow.networks.validation import Validation, pool_scores
+from fastslow.networks.stored_weights import read_checkpoint
+from fastslow.networks.validation import Validation
 
-PLOT = "training.png"
 CHECKPOINT = "checkpoint.pt"
-WEIGHTS = "model.pt"
 
 
-def make_dataset(config: TrainConfig, sources: Sequence[Features] | None = None) -> GraphDataset:
-    """Return the graphs to train on.
+def make_dataset(
+    config: TrainConfig,
+    sources: Sequence[Features] | None = None,
+    scalers: tuple[Scaler, Scaler] | None = None,
+) -> GraphDataset:
+    """Return the graphs to train on, or to predict.
 
     Args:
         config: Settings.
         sources: Features to read; by default those that the settings name.
+        scalers: Scalers of nodes and of configurations; by default those of the sources, pooled.
     """
     sources = config.sources() if sources is None else sources
-    return GraphDataset(sources, config.num_layers, pick_device(config.device), config.joins_pairs())
+    whole_graph = config.architecture().sees_whole_graph
+    device = distributed.own_device(pick_device(config.device))
+    return GraphDataset(sources, config.num_layers, device, config.joins_pairs(), whole_graph, scalers)
 
 
 def make_network(config: TrainConfig, dataset: GraphDataset) -> RankingNetwork:
@@ -60,10 +68,7 @@ def make_network(config: TrainConfig, dataset: GraphDataset) -> RankingNetwork:
     return RankingNetwork(
         node_channels=len(dataset.node_scaler.kept),
         config_channels=len(dataset.config_scaler.kept),
-        hidden_channels=config.hidden_channels,
-        num_layers=config.num_layers,
-        cross_config=config.attends_configs(),
-        dropout=config.dropout,
+        architecture=config.architecture(),
     ).to(dataset.device)
 
 
@@ -89,6 +94,7 @@ class Training:
     def __init__(self, config: TrainConfig, dataset: GraphDataset):
         self.config, self.dataset = config, dataset
         self.network = make_network(config, dataset)
+        self.loss = Loss(config.loss)
         self.scaler = loss_scaler(dataset.device)
         self.optimizer = torch.optim.AdamW(
             self.network.parameters(),
@@ -99,34 +105,51 @@ class Training:
         self.names = dataset.trainable()
         self.validation = Validation(config, dataset, self.network)
         self.epoch = 0
-        self._whole: dict[str, tuple[Batch, torch.Tensor]] = {}
+        self.warnings: list[str] = []
+        self._whole = BoundedCache[tuple[Batch, torch.Tensor]](step_memory() // 4, held_bytes)
+        self._freed = FreedMemory()
 
     def run_epoch(self) -> float:
         """Train on every graph once; return the mean loss."""
         config = self.config
         rng = np.random.default_rng([config.seed, self.epoch])
-        torch.manual_seed(int(rng.integers(2**63)))  # for dropout
         self.network.train()
         names = rng.permutation(self.names)
-        examples = prefetch(self._example, [(name, self._draw(name, rng)) for name in names])
+        drops = self.config.edge_dropout > 0
+        drawn = [(name, self._draw(name, rng), int(rng.integers(2**63)) if drops else None) for name in names]
+        seeds = rng.integers(2**63, size=len(names))  # for dropout
         steps = math.ceil(len(names) / config.graphs_per_step)
+        groups = np.array_split(np.arange(len(names)), steps)
+        own = np.concatenate([distributed.share(group) for group in groups])  # of several processes
+        examples, own_seeds = prefetch(self._example, [drawn[n] for n in own]), iter(seeds[own].tolist())
         losses = []
-        for position, group in enumerate(np.array_split(names, steps)):
+        for position, group in enumerate(groups):
             rate = learning_rate(config, self.epoch * steps + position, config.epochs * steps)
-            losses += self._step(islice(examples, len(group)), len(group), rate)
+            losses += self._step(islice(examples, len(distributed.share(group))), own_seeds, len(group), rate)
+            self._freed.after_step()
         self.epoch += 1
-        return float(torch.stack(losses).mean())
+        return distributed.mean_loss(losses, self.dataset.device)
 
-    def _step(self, examples: Iterable[tuple[Batch, torch.Tensor]], size: int, rate: float) -> list:
-        """Take one step on ``size`` examples; return the losses on the device, without waiting for it."""
+    def _step(
+        self, examples: Iterable[tuple[Batch, torch.Tensor]], seeds: Iterator[int], size: int, rate: float
+    ) -> list:
+        """Take one step on ``size`` graphs, of which this process has some.
+
+        Returns:
+            The losses of its examples on the device, without waiting for it.
+        """
         for parameters in self.optimizer.param_groups:
             parameters["lr"] = rate
         self.optimizer.zero_grad(set_to_none=True)
         losses = []
-        for batch, runtime in examples:
-            loss = self._loss(batch, runtime)
-            self.scaler.scale(loss / size).backward()
+        # a loss that compares graphs needs all of a step in memory; else one after the other
+        together = [list(examples)] if self.loss.across_graphs else ([example] for example in examples)
+        for graphs in together:
+            torch.manual_seed([next(seeds) for _ in graphs][0])  # the same dropout whichever process has it
+            loss = self._loss(graphs)
+            self.scaler.scale(loss * len(graphs) / size).backward()
             losses.append(loss.detach())
+        distributed.add_gradients(self.network)
         self.scaler.unscale_(self.optimizer)
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.config.max_grad_norm)
         self.scaler.step(self.optimizer)
@@ -135,44 +158,76 @@ class Training:
 
     def _draw(self, name: str, rng: np.random.Generator) -> np.ndarray:
         """Draw the configurations of a step, as positions in the graph."""
-        total, size = self.dataset.graph(TRAIN, name).graph.num_configs, self.config.configs_per_step
+        total, size = self.dataset.num_configs(TRAIN, name), self.config.configs_per_step
         return rng.choice(total, size, replace=False) if size < total else np.arange(total)
 
-    def _example(self, drawn: tuple[str, np.ndarray]) -> tuple[Batch, torch.Tensor]:
-        """Return a batch and its runtimes on the device; one of all configurations is made once and kept."""
-        name, configs = drawn
-        if name in self._whole:
-            return self._whole[name]
-        graph = self.dataset.graph(TRAIN, name).graph
-        runtime = move(torch.from_numpy(graph.runtime[configs]), self.dataset.device)
-        example = self.dataset.batch(TRAIN, name, configs), runtime
-        if len(configs) == graph.num_configs:
-            self._whole[name] = example
-        return example
+    def _example(self, drawn: tuple[str, np.ndarray, int | None]) -> tuple[Batch, torch.Tensor]:
+        """Return a batch and its runtimes on the device; those of all configurations and edges are kept."""
+        name, configs, edge_seed = drawn
+        if edge_seed is not None or len(configs) < self.dataset.num_configs(TRAIN, name):
+            return self._make_example(name, configs, edge_seed)
+        return self._whole.get(name, lambda: self._make_example(name, configs))
 
-    def _loss(self, batch: Batch, runtime: torch.Tensor) -> torch.Tensor:
-        """Return the loss of one graph; edit this line for another ranking loss."""
+    def _make_example(
+        self, name: str, configs: np.ndarray, edge_seed: int | None = None
+    ) -> tuple[Batch, torch.Tensor]:
+        graph, kept = self.dataset.graph(TRAIN, name), []
+        if edge_seed is not None:  # the same edges for all configurations
+            share = np.random.default_rng(edge_seed).random(len(graph.edge_index))
+            kept = [share >= self.config.edge_dropout]
+        batch = self.dataset.batch(TRAIN, name, configs, *kept)
+        return batch, move(torch.from_numpy(graph.graph.runtime[configs]), self.dataset.device)
+
+    def _loss(self, examples: Sequence[tuple[Batch, torch.Tensor]]) -> torch.Tensor:
+        """Return the mean loss of some graphs."""
         with autocast(self.dataset.device):
-            prediction = self.network(batch)
-        return pairwise_hinge(prediction, runtime)
+            predictions = [self.network(batch) for batch, _ in examples]
+        return self.loss(predictions, [runtime for _, runtime in examples])
 
     def run(self, folder: Path, mark: str) -> None:
-        """Train to the end, resuming from the folder's checkpoint where it carries the same mark."""
+        """Train to the end, resuming from the folder's checkpoint where it carries the same mark.
+
+        A training that diverges ends there; the weights of its evaluations before are kept.
+
+        Raises:
+            Diverged: It did so before the first evaluation.
+        """
         config, validation = self.config, self.validation
-        if self.load(folder / CHECKPOINT, mark):
+        quiet = distributed.rank() > 0
+        if self.load(folder / CHECKPOINT, mark) and not quiet:
             print(f"{folder.name}: resumed after epoch {self.epoch}")
-        with progress(total=config.epochs, initial=self.epoch, desc=folder.name, unit="epoch") as bar:
+        options = {"total": config.epochs, "initial": self.epoch, "desc": folder.name, "unit": "epoch"}
+        with progress(**options, disable=quiet) as bar:
             while self.epoch < config.epochs and not validation.is_stale(self.epoch):
                 loss = self.run_epoch()
                 bar.update()
-                if self.epoch % config.evaluate_every == 0 or self.epoch == config.epochs:
-                    validation.evaluate(self.epoch, loss)
+                due = self.epoch % config.evaluate_every == 0 or self.epoch == config.epochs
+                try:
+                    check_weights(self.network)
+                    if due:
+                        validation.evaluate(self.epoch, loss)
+                except Diverged as error:
+                    self._stop(error, loss)
+                    break
+                if due:
                     self.save(folder, mark)
                     valid = validation.history[-1]["valid"]
                     bar.set_postfix(loss=f"{loss:.3f}", valid=f"{valid:.3f}", refresh=False)
 
+    def _stop(self, error: Diverged, loss: float) -> None:
+        """Note that the training diverged, or raise where no weights were evaluated before."""
+        config, history = self.config, self.validation.history
+        said = describe(error, self.epoch, loss, config.learning_rate, config.max_grad_norm)
+        if not history:
+            raise Diverged(f"{said}. There are no weights to keep: it was not evaluated before") from None
+        self.warnings.append(f"{said}. Stopped; the weights up to epoch {history[-1]['epoch']} are kept")
+        if distributed.rank() == 0:
+            print(f"warning: {self.warnings[-1]}")
+
     def save(self, folder: Path, mark: str) -> None:
-        """Write the history and a checkpoint, each atomically."""
+        """Write the history and a checkpoint, each atomically; of several processes the first one does."""
+        if distributed.rank():
+            return
         with atomic_path(folder / METRICS) as temporary:
             temporary.write_text("".join(json.dumps(row) + "\n" for row in self.validation.history))
         state = {
@@ -188,11 +243,8 @@ class Training:
 
     def load(self, path: Path, mark: str) -> bool:
         """Restore a checkpoint that carries the mark; return whether there is one."""
-        if not path.is_file():
-            return False
-        # to the CPU, where the validation keeps the best and the recent weights
-        state = torch.load(path, weights_only=True, map_location="cpu")
-        if state["mark"] != mark:
+        state = distributed.from_first(lambda: read_checkpoint(path, mark, self))
+        if state is None:
             return False
         self.epoch = state["epoch"]
         for name in ("network", "optimizer", "scaler", "validation"):
@@ -203,8 +255,9 @@ class Training:
 def train(config: TrainConfig) -> dict:
     """Train one network, or resume an interrupted training, and write a run folder per collection.
 
-    A run folder gets ``model.pt``, ``predictions.npz`` and, last, ``manifest.json`` with the valid score
-    (mean and per graph). The training's own folder gets ``metrics.jsonl``, ``training.png`` and a manifest.
+    A run folder gets ``model.pt`` and ``scalers.npz``, which predict without the features,
+    ``predictions.npz`` and, last, ``manifest.json`` with the valid score (mean and per graph). The training's
+    own folder gets ``metrics.jsonl``, ``training.png`` and a manifest.
 
     Args:
         config: Settings.
@@ -216,31 +269,22 @@ def train(config: TrainConfig) -> dict:
         ConfigError: The features are of another kind or two of the same collection, or the device is not
             there.
         DataError: The features are missing or carry no ranking signal.
+        Diverged: The training diverged before its first evaluation.
     """
+    if config.processes > 1 and not distributed.launched():
+        distributed.launch(config)
+        return read_manifest(config.artifact().folder)
+    with distributed.joined(config):
+        return _train(config)
+
+
+def _train(config: TrainConfig) -> dict:
     artifact = config.artifact()
-    with artifact.building() as needed:
+    with distributed.building(artifact) as needed:
         if needed:
             training = Training(config, make_dataset(config))
             training.run(artifact.folder, artifact.fingerprint)
-            valid = {}
-            for slug, run in zip(training.dataset.sources, artifact.parts, strict=True):
-                valid[slug] = training.validation.choose_weights(slug)
-                _write_run(run.folder, training, slug)
-                run.finish(valid=valid[slug], epochs=training.epoch)
-            figure = plot_training(pd.DataFrame(training.validation.history), artifact.folder.name)
-            save_figure(figure, artifact.folder / PLOT)
-            artifact.finish(valid=pool_scores(valid), epochs=training.epoch)
-            (artifact.folder / CHECKPOINT).unlink(missing_ok=True)
-    return read_manifest(artifact.folder)
-
-
-def _write_run(folder: Path, training: Training, slug: str) -> None:
-    """Write the network's weights and its predictions of a collection."""
-    with atomic_path(folder / WEIGHTS) as temporary:
-        torch.save(training.network.state_dict(), temporary)
-    together = training.config.inference_configs
-    predictions = {
-        split: predict(training.network, training.dataset, slug, split, together)
-        for split in PREDICTED_SPLITS
-    }
-    write_predictions(folder, predictions)
+            write_runs(artifact, training)
+            if distributed.rank() == 0:
+                (artifact.folder / CHECKPOINT).unlink(missing_ok=True)
+        return distributed.from_first(lambda: read_manifest(artifact.folder))

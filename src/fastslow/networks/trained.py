@@ -3,53 +3,44 @@
 from pathlib import Path
 
 import numpy as np
-import torch
 
-from fastslow.competition.catalog import COLLECTIONS
-from fastslow.core.artifacts import read_manifest
-from fastslow.core.errors import DataError
-from fastslow.features.store import Features
+from fastslow.core.artifacts import MANIFEST, finished_file, read_manifest
+from fastslow.core.errors import ConfigError, DataError
+from fastslow.evaluation.predictions import Predictor
+from fastslow.features.scaling import EXPANDED_NODE_FEATURES, read_scaler
+from fastslow.features.store import SCALERS, Features
 from fastslow.networks.config import TrainConfig
 from fastslow.networks.dataset import predict
-from fastslow.networks.train import WEIGHTS, make_dataset, make_network
+from fastslow.networks.run_folder import WEIGHTS
+from fastslow.networks.stored_weights import load_weights
+from fastslow.networks.train import make_dataset, make_network
+
+_AGAIN = "Train this model again"
 
 
-def predict_with_network(folder: Path, features: Features, split: str) -> dict[str, np.ndarray]:
-    """Predict the graphs of a split with a finished network.
+def read_network(folder: Path) -> Predictor:
+    """Read a finished network; the run folder is all that is needed.
 
     Args:
         folder: The run folder.
-        features: Features of the run's collection; those of the others that the network learned from, whose
-            scalers it shares, are expected beside them.
-        split: The split to predict.
-
-    Returns:
-        ``(C_file,)`` float64 per graph, lower = predicted faster.
 
     Raises:
-        DataError: The run is not finished, or the features of another collection are missing or others.
+        DataError: The run is not finished, lacks its scalers, or was changed after it was trained.
     """
-    manifest = read_manifest(folder)
-    sources = _sources(folder, manifest["inputs"], features)
-    known = {k: v for k, v in manifest["settings"].items() if k in TrainConfig.model_fields}
-    places = {"features": [str(s.folder) for s in sources], "runs": [s.collection.slug for s in sources]}
-    config = TrainConfig(**known, **places)
-    dataset = make_dataset(config, sources)
-    network = make_network(config, dataset)
-    weights = torch.load(folder / WEIGHTS, weights_only=True, map_location=dataset.device)
-    network.load_state_dict(weights)
-    return predict(network, dataset, features.collection.slug, split, config.inference_configs)
+    settings = read_manifest(folder)["settings"]
+    try:
+        config = TrainConfig(**{k: v for k, v in settings.items() if k in TrainConfig.model_fields})
+    except ConfigError as error:
+        raise DataError(Path(folder) / MANIFEST, f"settings.{error}", _AGAIN) from None
+    scaler_file = finished_file(folder, SCALERS, _AGAIN)
+    scalers = read_scaler(scaler_file, "node", EXPANDED_NODE_FEATURES), read_scaler(scaler_file, "config")
+    network = make_network(config, make_dataset(config, [], scalers))
+    load_weights(network, finished_file(folder, WEIGHTS, _AGAIN), _AGAIN)
 
+    def predict_split(features: Features, split: str) -> dict[str, np.ndarray]:
+        slug = features.collection.slug
+        return predict(
+            network, make_dataset(config, [features], scalers), slug, split, config.inference_configs
+        )
 
-def _sources(folder: Path, inputs: dict, own: Features) -> list[Features]:
-    """Return the features of every collection that the network learned from, in the catalog's order."""
-    sources = []
-    for collection in COLLECTIONS:
-        if collection == own.collection:
-            sources.append(own)
-        elif collection.slug in inputs:
-            sources.append(Features(own.folder.parent / collection.slug))
-            if sources[-1].fingerprint != inputs[collection.slug]:
-                problem = f"trained on features other than {sources[-1].folder}"
-                raise DataError(folder, problem, "Give the features of the same run, or train it again")
-    return sources
+    return predict_split

@@ -1,5 +1,6 @@
 """Validation while a network trains, and the choice of the weights that a run keeps."""
 
+import contextlib
 import math
 
 import numpy as np
@@ -9,6 +10,7 @@ from fastslow.competition.catalog import VALID
 from fastslow.competition.metrics import collection_score
 from fastslow.networks.config import TrainConfig
 from fastslow.networks.dataset import GraphDataset, predict
+from fastslow.networks.divergence import Diverged, check_outputs
 from fastslow.networks.model import RankingNetwork
 
 
@@ -52,9 +54,13 @@ class Validation:
         Args:
             slug: The collection.
             every: Score every configuration, not only the ``valid_configs`` drawn once per graph.
+
+        Raises:
+            Diverged: A prediction is not finite.
         """
         labels, only = self.labels[slug], None if every else self._drawn[slug]
         predictions = predict(self.network, self.dataset, slug, VALID, self.config.inference_configs, only)
+        check_outputs(predictions)
         if only:
             labels = {name: labels[name][drawn] for name, drawn in only.items()}
         return collection_score(self.config.kind, labels, predictions)
@@ -81,16 +87,23 @@ class Validation:
 
         Returns:
             The collection's metric with these weights, mean and per graph, and ``weights``: which they are.
+
+        Raises:
+            Diverged: There are no weights whose predictions are finite.
         """
         candidates, best = {}, self.best[slug]
         if self.recent:
             candidates[f"average of the last {len(self.recent)} evaluations"] = self.recent_average()
-        candidates[f"epoch {best['epoch']}"] = best["weights"]
+        if best["weights"]:
+            candidates[f"epoch {best['epoch']}"] = best["weights"]
         scores = {}
         for label, weights in candidates.items():
             self.network.load_state_dict(weights)
-            scores[label] = {**self.score(slug, every=True), "weights": label}
-        chosen = max(candidates, key=lambda label: scores[label]["mean"])
+            with contextlib.suppress(Diverged):
+                scores[label] = {**self.score(slug, every=True), "weights": label}
+        if not scores:
+            raise Diverged(f"{slug}: no evaluation had finite predictions")
+        chosen = max(scores, key=lambda label: scores[label]["mean"])
         self.network.load_state_dict(candidates[chosen])
         return scores[chosen]
 

@@ -6,11 +6,9 @@ space. ``make convert`` runs this through a notebook.
 
 import hashlib
 import random
-import re
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -22,15 +20,15 @@ from fastslow.core.artifacts import Artifact
 from fastslow.core.errors import DataError
 from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path
-from fastslow.core.settings import Config, NonNegative, PositiveFloat, resolve, unkeyed
+from fastslow.core.settings import resolve
 from fastslow.programs.graph_picture import plot_graph
+from fastslow.programs.program_config import MEASURED, ProgramConfig
 from fastslow.programs.program_tables import list_configurable, log10_configurations
 from fastslow.programs.user_program import Source, refuse_failure
 from fastslow.xla.compile_pool import Labeller
 from fastslow.xla.graph_arrays import graph_arrays
 from fastslow.xla.layout_constraints import constrain
 from fastslow.xla.layout_space import ConfigurableNode, configurable_nodes, encode
-from fastslow.xla.libtpu import TOPOLOGIES
 from fastslow.xla.messages import Module
 from fastslow.xla.tied_choices import (
     Configuration,
@@ -43,56 +41,22 @@ from fastslow.xla.tied_choices import (
 
 PICTURE = "graph.png"
 TABLE = "nodes.csv"
-MEASURED = 0  # value of the setting ``configs`` that selects the measured configurations of the file
 _TRIES = 500  # draws in a row without a new configuration, after which the space counts as exhausted
 
 
-class ConvertConfig(Config):
+class ConvertConfig(ProgramConfig):
     """Settings of the conversion of one program."""
 
-    source: str = ""
-    """Program to convert: an HLO file (HloModuleProto, HloProto, TpuGraphs' ``.pb`` or text), or
-    ``model.py:make``, where ``make()`` returns ``(function, arguments)`` for ``jax.jit``."""
-    data_root: str = unkeyed("data/converted")
-    """Root of the data folder to write to; the npz is written under its ``npz_all/``."""
-    collection: str = "layout:xla:random"
-    """Layout collection to write to, whose models will rank the program: ``nlp`` for a language model,
-    ``xla`` otherwise."""
-    name: str = ""
-    """File name of the npz without suffix; that of the source if empty."""
-    generation: Literal[*TOPOLOGIES] = "v3"
-    """TPU generation that a JAX function is compiled for and labels are estimated for; TpuGraphs was measured
-    on v3."""
-    configs: NonNegative = 64
-    """Maximum number of distinct configurations of tied choices, the default first and the others sampled at
-    random; 0 takes the measured configurations and runtimes of a TpuGraphs ``.pb`` instead."""
-    allow_unknown: bool = False
-    """Give opcodes that the competition does not number the number 0 instead of refusing the program."""
-    seed: NonNegative = 0
-    """Seed of the sampled configurations."""
     label: bool = False
     """Fill ``config_runtime`` with the compiler's estimated cycles instead of 0 (takes minutes to hours);
     configurations that the compiler refuses are dropped."""
-    seconds: PositiveFloat = unkeyed(600.0)
-    """Time limit of one compile in seconds; raise it for a large program."""
 
     def check(self) -> None:
         """Check what the types of the fields do not express."""
+        super().check()
         kind = get_collection(self.collection).kind
         self.require(kind == "layout", "collection", "a layout collection")
-        self.require(re.fullmatch(r"([\w-][\w.-]*)?", self.name), "name", "made of letters, digits, _ . -")
         self.require(not self.label or self.configs != MEASURED, "label", "False, since configs=0 has labels")
-
-    @classmethod
-    def _hint(cls, name: str) -> str:
-        if name == "padding":
-            return 'the file is 0-padded as the schema says; the feature step pads: SET="features.padding=-1"'
-        return super()._hint(name)
-
-    @property
-    def program(self) -> str:
-        """File name of the npz without its suffix."""
-        return self.name or re.sub(r"[^\w.-]", "_", Source.of(self.source).name).lstrip(".")
 
     @property
     def npz(self) -> Path:
@@ -125,11 +89,12 @@ class Conversion:
     labels: str
 
 
-def convert(config: ConvertConfig) -> Conversion:
+def convert(config: ConvertConfig, ask_compiler: bool = False) -> Conversion:
     """Write the competition file of a program, a picture of its graph and a table of its configurable nodes.
 
     Args:
         config: Settings.
+        ask_compiler: Ask the compiler for its own layouts of an HLO file even where no label needs them.
 
     Raises:
         ConfigError: The source is neither an HLO file nor ``model.py:FUNCTION``, or the compiler is needed
@@ -138,10 +103,8 @@ def convert(config: ConvertConfig) -> Conversion:
             the compiler failed on it.
     """
     source = Source.of(config.source)
-    labeller = Labeller(
-        resolve(config.data_root) / "labels.sqlite", config.generation, seconds=config.seconds
-    )
-    program = source.read(labeller, ask_compiler=config.label)
+    labeller = config.labeller()
+    program = source.read(labeller, ask_compiler=config.label or ask_compiler)
     module = program.module
     check_module(source.path, module, config.allow_unknown)
     nodes = configurable_nodes(module, program.layouts)
@@ -187,7 +150,7 @@ def _write(conversion: Conversion, config: ConvertConfig) -> None:
         save_figure(plot_graph(conversion.arrays, config.program), artifact.folder / PICTURE)
         with atomic_path(artifact.folder / TABLE) as temporary:
             list_configurable(conversion.module, conversion.nodes).to_csv(temporary, index=False)
-        artifact.finish(summary=summarise(conversion).to_dict())
+        artifact.finish((PICTURE, TABLE), summary=summarise(conversion).to_dict())
 
 
 def check_module(path: Path, module: Module, allow_unknown: bool) -> None:

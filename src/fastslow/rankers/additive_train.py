@@ -1,24 +1,31 @@
 """Train the additive ranker of a layout collection: a prediction is the sum of learned costs of states."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
-import lightgbm
 import numpy as np
 
 from fastslow.competition.metrics import collection_score
-from fastslow.core.artifacts import read_manifest
+from fastslow.core.artifacts import MANIFEST, read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.progress import boosting_progress
-from fastslow.core.settings import resolve
-from fastslow.evaluation.predictions import PREDICTED_SPLITS, write_predictions
+from fastslow.core.records import Record, check_record
+from fastslow.core.settings import NonNegative, resolve
+from fastslow.evaluation.predictions import PREDICTED_SPLITS, Predictor, write_predictions
 from fastslow.features.store import Features, Graph
 from fastslow.features.train_graphs import draw_graphs, trainable
 from fastslow.rankers import additive_fit
 from fastslow.rankers.additive_fit import Fitted, Problem
 from fastslow.rankers.additive_states import additive_rows
 from fastslow.rankers.config import AdditiveRankerConfig
-from fastslow.rankers.train import MODEL, write_trees
+from fastslow.rankers.train import OUTPUTS, read_booster, write_trees
+
+
+class _Manifest(Record):
+    """Key of an additive ranker's manifest that prediction needs."""
+
+    trees: NonNegative
 
 
 def read_problem(
@@ -75,19 +82,14 @@ def predict_split(fitted: Fitted, features: Features, split: str) -> dict[str, n
     return {graph.name: graph.expand(predict_graph(fitted, graph)) for graph in graphs}
 
 
-def predict_with_additive_ranker(folder: Path, features: Features, split: str) -> dict[str, np.ndarray]:
-    """Predict the graphs of a split with a finished additive ranker.
+def read_additive_predictor(folder: Path) -> Predictor:
+    """Read a finished additive ranker as a function that predicts.
 
-    Args:
-        folder: The run folder.
-        features: Features of the run's collection.
-        split: The split to predict.
-
-    Returns:
-        ``(C_file,)`` float64 per graph, lower = predicted faster.
+    Raises:
+        DataError: The run is not finished, or was changed after it was trained.
     """
-    booster = lightgbm.Booster(model_file=str(folder / MODEL))
-    return predict_split(Fitted(booster, read_manifest(folder)["trees"], []), features, split)
+    manifest = check_record(Path(folder) / MANIFEST, read_manifest(folder), _Manifest, "Train it again")
+    return partial(predict_split, Fitted(read_booster(folder), manifest["trees"], []))
 
 
 def predict_graph(fitted: Fitted, graph: Graph) -> np.ndarray:
@@ -111,7 +113,7 @@ def train_additive_ranker(config: AdditiveRankerConfig) -> dict:
     artifact = config.artifact()
     with artifact.building() as needed:
         if needed:
-            artifact.finish(**_train(config, artifact.folder))
+            artifact.finish(OUTPUTS, **_train(config, artifact.folder))
     return read_manifest(artifact.folder)
 
 
@@ -121,7 +123,12 @@ def _train(config: AdditiveRankerConfig, folder: Path) -> dict:
     fitted = fit(config, features, config.also(), folder.name)
     write_trees(folder, {"additive": fitted.history}, fitted.booster, fitted.best_iteration)
     predictions = {split: predict_split(fitted, features, split) for split in PREDICTED_SPLITS}
-    write_predictions(folder, predictions)
+    warnings = write_predictions(folder, predictions)
     valid = collection_score("layout", features.labels("valid"), predictions["valid"])
     rounds = fitted.best_iteration
-    return {"valid": {**valid, "weights": f"{rounds} rounds"}, "trees": rounds}
+    return {
+        "valid": {**valid, "weights": f"{rounds} rounds"},
+        "trees": rounds,
+        "warnings": warnings,
+        "features": features.recipe,
+    }

@@ -60,7 +60,7 @@ class BoostingConfig(Config):
     """Iterations between two evaluations on valid."""
     learning_rate: PositiveFloat = 0.03
     """Shrinkage of each tree."""
-    num_leaves: AtLeastTwo = 15
+    num_leaves: Annotated[int, Ge(2), Le(131_072)] = 15
     """Maximum leaves of a tree; more fit finer and overfit sooner."""
     min_data_in_leaf: Positive = 20
     """Minimum rows in a leaf."""

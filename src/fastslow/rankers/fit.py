@@ -1,5 +1,6 @@
 """Fit the LightGBM ranker with one objective, on one machine or several."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import lightgbm
@@ -14,7 +15,7 @@ from fastslow.features.train_graphs import trainable
 from fastslow.rankers.boosting import History, best_iteration, boost, predict_trees
 from fastslow.rankers.config import RankerConfig
 from fastslow.rankers.objectives import OBJECTIVES, make_dataset, predict_table
-from fastslow.rankers.table import Table, read_table
+from fastslow.rankers.table import Table, read_table, read_tables
 from fastslow.rankers.table_features import ABOVE_LEAST
 
 BIN_ROWS = 50_000  # rows of all graphs together from which LightGBM's feature bins are made
@@ -53,10 +54,12 @@ def read_training(config: RankerConfig) -> Training:
     own = names[config.machine :: machines]
     bin_rows = min(config.configs_per_graph, max(2, BIN_ROWS // len(names)))
     largest_nodes, valid_configs = config.largest_nodes, config.valid_configs
+    samples = [(own, config.configs_per_graph), (names, bin_rows)]
+    train, bins = read_tables(features, TRAIN, samples, **options)
     return Training(
         kind=features.collection.kind,
-        train=read_table(features, TRAIN, own, max_configs=config.configs_per_graph, **options),
-        bins=read_table(features, TRAIN, names, max_configs=bin_rows, **options),
+        train=train,
+        bins=bins,
         valid=read_table(features, VALID, max_configs=valid_configs, largest_nodes=largest_nodes),
     )
 
@@ -85,6 +88,10 @@ class Fitted:
             self.objective, self.booster, table, self.opponents, 0, self.best_iteration
         )
 
+    def predict_split(self, features: Features, split: str, largest_nodes: int) -> dict[str, np.ndarray]:
+        """Predict a split, see :func:`predict_split`."""
+        return predict_split({"": self}, features, split, largest_nodes)[""]
+
     def contributions(self, table: Table) -> dict[str, np.ndarray]:
         """Return the SHAP values ``(C, F)`` of the booster's columns per graph.
 
@@ -96,6 +103,22 @@ class Fitted:
 
         table = table.select(self.booster.feature_name())
         return predict_table(self.objective, table, shap_values, self.opponents)
+
+
+def predict_split(
+    fits: Mapping[str, Fitted], features: Features, split: str, largest_nodes: int
+) -> dict[str, dict[str, np.ndarray]]:
+    """Predict every configuration of a split with several rankers, holding the table of one graph at a time.
+
+    Returns:
+        ``(C_file,)`` float64 per ranker and graph, lower = predicted faster.
+    """
+    predictions: dict[str, dict[str, np.ndarray]] = {each: {} for each in fits}
+    for name in features.names(split):
+        table = read_table(features, split, [name], largest_nodes=largest_nodes)
+        for each, fitted in fits.items():
+            predictions[each] |= fitted.predict(table)
+    return predictions
 
 
 def booster_predictions(

@@ -6,7 +6,7 @@ import numpy as np
 
 from fastslow.core.errors import DataError
 from fastslow.features.store import Features
-from fastslow.features.train_graphs import draw_graphs
+from fastslow.features.train_graphs import draw_rows
 from fastslow.rankers.table_features import CONTEXT, LARGEST_NODES, tabulate
 
 
@@ -84,15 +84,51 @@ def read_table(
     Raises:
         DataError: The folders have different columns.
     """
+    names = features.names(split) if names is None else list(names)
+    return read_tables(features, split, [(names, max_configs)], also, seed, largest_nodes)[0]
+
+
+def read_tables(
+    features: Features,
+    split: str,
+    samples: Sequence[tuple[Sequence[str], int | None]],
+    also: Mapping[str, Features] | None = None,
+    seed: int = 0,
+    largest_nodes: int = LARGEST_NODES,
+) -> list[Table]:
+    """Read several samples of a split, each as :func:`read_table` does; a graph is tabulated once for all.
+
+    Args:
+        features: A finished features folder.
+        split: ``train``, ``valid`` or ``test``.
+        samples: Names of the graphs of each sample, and the maximum number of configurations of one.
+        also: Features of other collections, by name.
+        seed: Seed of the samples.
+        largest_nodes: As for :func:`fastslow.rankers.table_features.tabulate`.
+
+    Raises:
+        DataError: The folders have different columns.
+    """
     sources = {"": features, **(also or {})}
     for source in sources.values():
         if source.config_columns != features.config_columns:
             problem = f"columns other than those of {features.folder.name}"
             raise DataError(source.folder, problem, "Build both with the same settings")
-    names = features.names(split) if names is None else list(names)
-    tables, runtimes, columns = [], [], []
-    for graph, rows, runtime in draw_graphs(sources, split, names, max_configs, seed):
-        table, columns = tabulate(graph, features.collection.kind, features.config_columns, largest_nodes)
-        tables.append(table[rows])
-        runtimes.append(runtime)
-    return Table(names, tables, runtimes, columns)
+    kind, columns = features.collection.kind, features.config_columns
+    found: list[dict[str, tuple[np.ndarray, np.ndarray]]] = [{} for _ in samples]
+    members, table_columns = [set(names) for names, _ in samples], []
+    for name in dict.fromkeys(name for names, _ in samples for name in names):
+        prefix, _, stem = name.rpartition("/")
+        graph = sources[prefix].graph(split, stem)
+        wanted = [place for place, own in enumerate(members) if name in own]
+        drawn = [draw_rows(graph, split, name, samples[place][1], seed) for place in wanted]
+        all_rows = np.arange(graph.num_configs)
+        rows = [all_rows[chosen] for chosen, _ in drawn]
+        table, table_columns = tabulate(graph, kind, columns, largest_nodes, np.concatenate(rows))
+        parts = np.split(table, np.cumsum([len(own) for own in rows])[:-1])
+        for place, part, (_, runtime) in zip(wanted, parts, drawn, strict=True):
+            found[place][name] = part, runtime
+    return [
+        Table(names, [own[name][0] for name in names], [own[name][1] for name in names], table_columns)
+        for (names, _), own in zip(samples, found, strict=True)
+    ]

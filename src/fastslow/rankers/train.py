@@ -2,30 +2,47 @@
 
 import json
 from pathlib import Path
+from typing import Literal
 
 import lightgbm
 import numpy as np
 import pandas as pd
 
+from fastslow.competition.catalog import VALID
 from fastslow.competition.metrics import collection_score
-from fastslow.core.artifacts import read_manifest
+from fastslow.core.artifacts import MANIFEST, finished_file, read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path
 from fastslow.core.progress import boosting_progress
-from fastslow.core.settings import resolve
+from fastslow.core.records import Record, check_record
+from fastslow.core.settings import NonNegative, resolve
 from fastslow.evaluation.plots import plot_training
-from fastslow.evaluation.predictions import PREDICTED_SPLITS, write_predictions
+from fastslow.evaluation.predictions import PREDICTED_SPLITS, PREDICTIONS, Predictor, write_predictions
 from fastslow.evaluation.training_files import IMPORTANCE, METRICS
 from fastslow.features.store import Features
 from fastslow.rankers.boosting import History
 from fastslow.rankers.config import RankerConfig
-from fastslow.rankers.fit import Fitted, Training, fit, read_training
+from fastslow.rankers.fit import Fitted, Training, fit, predict_split, read_training
 from fastslow.rankers.objectives import BEST, OBJECTIVES
-from fastslow.rankers.table import read_table
 
 MODEL = "model.txt"
+_AGAIN = "Train this model again"
 PLOT = "training.png"
+OUTPUTS = (METRICS, PLOT, MODEL, IMPORTANCE, PREDICTIONS)
+
+
+class _Settings(Record):
+    opponents: NonNegative = 0
+    largest_nodes: NonNegative = 0
+
+
+class _Manifest(Record):
+    """Keys of a ranker's manifest that prediction needs."""
+
+    settings: _Settings
+    objective: Literal[*OBJECTIVES]
+    trees: NonNegative
 
 
 def train_ranker(config: RankerConfig) -> dict:
@@ -44,7 +61,7 @@ def train_ranker(config: RankerConfig) -> dict:
     artifact = config.artifact()
     with artifact.building() as needed:
         if needed:
-            artifact.finish(**_train(config, artifact.folder))
+            artifact.finish(OUTPUTS, **_train(config, artifact.folder))
     return read_manifest(artifact.folder)
 
 
@@ -63,25 +80,21 @@ def _train(config: RankerConfig, folder: Path) -> dict:
     features = Features(resolve(config.features))
     kind, labels = features.collection.kind, features.labels("valid")
     fits = fit_objectives(config, read_training(config), folder.name)
-    tables = {
-        split: read_table(features, split, largest_nodes=config.largest_nodes) for split in PREDICTED_SPLITS
-    }
-    predictions = {
-        objective: {split: fitted.predict(table) for split, table in tables.items()}
-        for objective, fitted in fits.items()
-    }
-    valid = {
-        objective: collection_score(kind, labels, own["valid"]) for objective, own in predictions.items()
-    }
+    predictions = predict_split(fits, features, VALID, config.largest_nodes)
+    valid = {objective: collection_score(kind, labels, own) for objective, own in predictions.items()}
     best = max(fits, key=lambda objective: valid[objective]["mean"])
     fitted = fits[best]
+    others = [split for split in PREDICTED_SPLITS if split != VALID]
+    stored = {split: fitted.predict_split(features, split, config.largest_nodes) for split in others}
     histories = {objective: each.history for objective, each in fits.items()}
     write_trees(folder, histories, fitted.booster, fitted.best_iteration)
-    write_predictions(folder, predictions[best])
+    warnings = write_predictions(folder, {VALID: predictions[best], **stored})
     return {
         "valid": {**valid[best], "weights": f"{best}, {fitted.best_iteration} rounds"},
         "objectives": {objective: valid[objective]["mean"] for objective in fits},
         "objective": best,
+        "features": features.recipe,
+        "warnings": warnings,
         "trees": fitted.best_iteration,  # LightGBM's file holds a constant tree where none is kept
     }
 
@@ -111,38 +124,43 @@ def write_trees(
         importance(booster, best_iteration).to_csv(temporary, index=False)
 
 
+def read_booster(folder: Path) -> lightgbm.Booster:
+    """Read the trees of a finished run.
+
+    Raises:
+        DataError: The run is not finished, or its trees were changed: LightGBM would end or never return.
+    """
+    path = finished_file(folder, MODEL, _AGAIN)
+    try:
+        return lightgbm.Booster(model_file=str(path))
+    except lightgbm.basic.LightGBMError as error:
+        raise DataError(path, f"cannot be read ({error})", _AGAIN) from None
+
+
 def read_ranker(folder: Path) -> Fitted:
     """Read the ranker of a run folder.
 
     Raises:
         DataError: The run is not finished, or is not a ranker's.
     """
-    manifest = read_manifest(folder)
+    manifest = check_record(Path(folder) / MANIFEST, read_manifest(folder), _Manifest, _AGAIN)
     settings = manifest["settings"]
     if settings.get("model") != "ranker":
         problem = f"a run of a {settings.get('model')}, a ranker wanted"
         raise DataError(folder, problem, "Name a folder that the ranker notebook wrote")
-    booster = lightgbm.Booster(model_file=str(folder / MODEL))
+    booster = read_booster(folder)
     opponents = settings.get("opponents", 0)  # recorded where the objective reads it
     return Fitted(manifest["objective"], booster, manifest["trees"], [], opponents)
 
 
-def predict_with_ranker(folder: Path, features: Features, split: str) -> dict[str, np.ndarray]:
-    """Predict the graphs of a split with a finished ranker.
+def read_ranker_predictor(folder: Path) -> Predictor:
+    """Read a finished ranker as a function that predicts; errors as for :func:`read_ranker`."""
+    ranker, largest_nodes = read_ranker(folder), read_manifest(folder)["settings"]["largest_nodes"]
 
-    Args:
-        folder: The run folder.
-        features: Features of the run's collection.
-        split: The split to predict.
+    def predict_split(features: Features, split: str) -> dict[str, np.ndarray]:
+        return ranker.predict_split(features, split, largest_nodes)
 
-    Returns:
-        ``(C_file,)`` float64 per graph, lower = predicted faster.
-
-    Raises:
-        DataError: The run is not finished, or is not a ranker's.
-    """
-    settings = read_manifest(folder)["settings"]
-    return read_ranker(folder).predict(read_table(features, split, largest_nodes=settings["largest_nodes"]))
+    return predict_split
 
 
 def importance(booster: lightgbm.Booster, num_iteration: int) -> pd.DataFrame:

@@ -181,7 +181,10 @@ class Labeller:
             )
 
             def label(modules: list[bytes], title: str = "compiling") -> list[dict]:
-                """Return the record of each module, compiling those that are not in the cache."""
+                """Return the record of each module, compiling those that are not in the cache.
+
+                An empty title shows no progress bar.
+                """
                 keys = [hashlib.sha256(identity.encode() + b"\0" + module).hexdigest() for module in modules]
                 records = {key: _read(cache, key) for key in keys}
                 missing = {key: m for key, m in zip(keys, modules, strict=True) if records[key] is None}
@@ -210,7 +213,8 @@ class Labeller:
             "compiler": f"libtpu {self.compiler.version()}",
             "topology": topology_of(self.generation),
         }
-        with progress(total=len(modules), desc=title, unit="compile", disable=not modules) as bar:
+        silent = not modules or not title
+        with progress(total=len(modules), desc=title, unit="compile", disable=silent) as bar:
             pending = list(modules)
             for attempt in range(self.attempts):
                 futures = {

@@ -206,3 +206,17 @@ def encode(layouts: Layouts, nodes: list[ConfigurableNode]) -> np.ndarray:
         for tensor, layout in enumerate(layouts.get(node.node, ())):
             features[row, tensor, : len(layout)] = layout
     return features.reshape(len(nodes), len(ROLES) * LAYOUT_WIDTH)
+
+
+def decode(row: np.ndarray, nodes: list[ConfigurableNode]) -> Layouts:
+    """Return the layouts of a row of ``node_config_feat``, the inverse of :func:`encode`.
+
+    Args:
+        row: ``(K, 18)``.
+        nodes: The K configurable nodes.
+    """
+    tensors = row.reshape(len(nodes), len(ROLES), LAYOUT_WIDTH).astype(int)
+    return {
+        node.node: tuple(tuple(d for d in layout if d >= 0) for layout in own.tolist())
+        for node, own in zip(nodes, tensors, strict=True)
+    }

@@ -1,17 +1,20 @@
 """A finished run applied to files: to its own test files it says what is stored, bit by bit for trees."""
 
+import shutil
+
 import numpy as np
 import pytest
 
 from fastslow.competition.catalog import COLLECTIONS, TEST, get_collection, list_programs
 from fastslow.core.errors import DataError
+from fastslow.core.files import read_json, write_json
 from fastslow.core.settings import resolve
 from fastslow.evaluation.predictions import read_predictions, write_run
 from fastslow.features.build import build_features
 from fastslow.features.config import FeatureConfig
 from fastslow.features.store import Features
 from fastslow.features.unseen import read_unseen
-from fastslow.inference import predict_members, predict_run
+from fastslow.ranking.inference import FinishedRun, find_run, newest_run, predict_members, predict_run
 from fastslow.steps import MODELS
 
 
@@ -70,10 +73,60 @@ def test_other_features_are_refused(home):
     build_features(other)
     with pytest.raises(DataError, match="trained on features other than .*elsewhere"):
         predict_run(resolve(f"runs/smoke/ranker-{slug}-s0"), Features(resolve(other.folder)))
-    build_features(other.replace(folder=f"features/smoke/{slug}"))
-    default = Features(resolve("features/smoke/layout-xla-default"))
-    with pytest.raises(DataError, match=f"trained on features other than .*{slug}"):
-        predict_run(resolve("runs/smoke/gnn-layout-xla-default-s0"), default)
+
+
+def test_a_run_folder_is_enough(home, tmp_path):
+    """Copied elsewhere, without data and features, an ensemble predicts as before."""
+    slugs = ("tile-xla", "layout-nlp-random")
+    for slug in slugs:
+        (program,) = list_programs(resolve("data/sample"), get_collection(slug), TEST)[:1]
+        shutil.copy(program.path, tmp_path / f"{slug}.npz")
+    stored = {s: read_predictions(resolve(f"runs/smoke/ensemble-{s}"))[TEST] for s in slugs}
+    shutil.move(home / "runs" / "smoke", tmp_path / "elsewhere")
+    shutil.rmtree(home)
+    for slug, predictions in stored.items():
+        run = FinishedRun(tmp_path / "elsewhere" / f"ensemble-{slug}")
+        found = run.predict(read_unseen(run.folder, [tmp_path / f"{slug}.npz"]))[slug]
+        np.testing.assert_allclose(found, next(iter(predictions.values())), rtol=1e-5, atol=1e-6)
+
+
+def test_a_member_that_was_trained_again_is_refused(home):
+    ensemble = resolve("runs/smoke/ensemble-tile-xla")
+    path = resolve("runs/smoke/ranker-tile-xla-s0") / "manifest.json"
+    write_json(path, {**read_json(path), "fingerprint": "another"})
+    with pytest.raises(DataError, match="its member .*ranker-tile-xla-s0 is missing, or was"):
+        FinishedRun(ensemble)
+
+
+def test_a_run_of_other_columns_or_of_an_older_version_is_refused(home):
+    path = resolve("runs/smoke/ranker-tile-xla-s0") / "manifest.json"
+    (program,) = list_programs(resolve("data/sample"), get_collection("tile:xla"), TEST)[:1]
+    manifest = read_json(path)
+    columns = manifest["features"]["config_columns"]
+    write_json(path, {**manifest, "features": {**manifest["features"], "config_columns": columns[1:]}})
+    with pytest.raises(DataError, match="learned from other features than this code builds"):
+        read_unseen(path.parent, [program.path])
+    write_json(path, {k: v for k, v in manifest.items() if k != "features"})
+    with pytest.raises(DataError, match="does not keep how its features were built. Train this model again"):
+        read_unseen(path.parent, [program.path])
+
+
+def test_which_run_is_found(home):
+    tile, layout = get_collection("tile:xla"), get_collection("layout:xla:default")
+    whole = resolve("runs/smoke")
+    assert newest_run() == whole and find_run(whole, tile) == whole / "ensemble-tile-xla"
+    own = whole / "ranker-tile-xla-s0"
+    assert find_run(own, tile) == own
+    with pytest.raises(DataError, match="a run of tile:xla, layout:xla:default wanted. Name a run of"):
+        find_run(own, layout)
+    with pytest.raises(DataError, match="nowhere: no such folder"):
+        find_run(whole / "nowhere", tile)
+    shutil.rmtree(whole / "ensemble-tile-xla")
+    with pytest.raises(DataError, match="no finished ensemble for tile:xla .*ensemble-layout-nlp-default"):
+        find_run(whole, tile)
+    shutil.rmtree(whole)
+    with pytest.raises(DataError, match="holds no trained ensemble. Train one with `make submit`"):
+        newest_run()
 
 
 def test_a_run_without_a_model_is_refused(home, tmp_path):

@@ -1,0 +1,240 @@
+"""Faults of a run, counted: kill -9 at random moments, errors of the drive; then the same command.
+
+``python benchmarks/faults.py [--quick] [--kills N] [--errors N] [--seed N]``. A small made-up competition is
+run once undisturbed. Then, for every fault, a random step of one stage after the other is taken away and the
+command is typed again:
+
+- kill: ``kill -9`` hits the command (two in three) or one of its notebooks and workers, at a random moment;
+- error: from a random write on, every write fails: disk full, quota, read-only, stale file handle, I/O error.
+
+The same command follows. It must complete, with the same bytes of features, weights, predictions and CSV as
+undisturbed; no process and no temporary file may be left; what an error says must name the remedy.
+"""
+
+import errno
+import hashlib
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+import psutil
+
+from common import report
+from common.made_competition import write_competition
+from common.options import make_parser
+
+STAGES = {
+    "features": ("features", "*"),
+    "network": ("runs", "training-*"),
+    "ranker": ("runs", "ranker-*"),
+    "additive": ("runs", "additive-*"),
+    "ensemble": ("runs", "ensemble-*"),
+    "submission": ("runs", "submission"),
+}
+"""Where the folders of each stage's steps are, below the name of the run."""
+RESULTS = ("*.npz", "*.npy", "*.pt", "*.csv", "model.txt", "metrics.jsonl")
+ERRORS = ("ENOSPC", "EDQUOT", "EROFS", "ESTALE", "EIO")
+SETTINGS = ("gnn.epochs=6", "gnn.evaluate_every=1", "ranker.early_stopping_rounds=1000", "features.workers=2")
+_LEFT_SECONDS = 20.0
+# every file that is written is flushed once, so that is where a drive fails; read by every Python process
+_FAILING_DRIVE = """
+import os
+number, calls, right = int(os.environ["FAULT_ERRNO"]), iter(range(int(os.environ["FAULT_AFTER"]))), os.fsync
+def fsync(descriptor):
+    if next(calls, None) is None:
+        raise OSError(number, os.strerror(number))
+    right(descriptor)
+os.fsync = fsync
+"""
+
+
+class Home:
+    """A folder with data, a finished run ``smoke``, and how to run the command in it.
+
+    Args:
+        root: The folder; its ``data/made`` is there.
+    """
+
+    def __init__(self, root: Path):
+        self.root = root
+        self.command = [
+            sys.executable,
+            "-m",
+            "fastslow",
+            "submission",
+            "preset=smoke",
+            "name=smoke",
+            "jobs=2",
+        ]
+        self.command += [f"data={root / 'data' / 'made'}", *SETTINGS]
+
+    def start(self, **environment: str) -> subprocess.Popen:
+        """Start the command."""
+        own = {**os.environ, "FASTSLOW_HOME": str(self.root), "OMP_NUM_THREADS": "1", **environment}
+        pipe, text = subprocess.PIPE, {"text": True, "errors": "replace"}
+        return subprocess.Popen(self.command, env=own, stdout=pipe, stderr=subprocess.STDOUT, **text)
+
+    def finish(self) -> str:
+        """Run the command and return what it says; empty where it completes."""
+        with self.start() as process:
+            said = process.communicate()[0]
+        return said if process.returncode else ""
+
+    def results(self) -> dict[str, str]:
+        """Return a checksum of every result, by path."""
+        paths = {path for pattern in RESULTS for path in self.root.rglob(pattern)}
+        return {
+            str(path.relative_to(self.root)): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths
+        }
+
+    def take_away(self, stage: str, rng: random.Random) -> str:
+        """Remove the folder of a random step of a stage; return its name."""
+        stem, pattern = STAGES[stage]
+        folder = rng.choice(sorted((self.root / stem / "smoke").glob(pattern)))
+        shutil.rmtree(folder)
+        return folder.name
+
+    def temporaries(self) -> list[str]:
+        """Return temporary files."""
+        return sorted(str(path.relative_to(self.root)) for path in self.root.rglob(".*.tmp*"))
+
+
+def kill_at(
+    process: subprocess.Popen, seconds: float, rng: random.Random
+) -> tuple[str, list[psutil.Process]]:
+    """Kill the command or one of its processes after some seconds; wait for its end.
+
+    Returns:
+        ``command``, ``child``, or ``too late`` where it ended before; and its processes at that moment.
+    """
+    try:
+        process.communicate(timeout=seconds)
+        return "too late", []
+    except subprocess.TimeoutExpired:
+        pass
+    below = psutil.Process(process.pid).children(recursive=True)
+    victim = rng.choice(below) if below and rng.random() < 1 / 3 else None
+    try:
+        (victim or process).send_signal(signal.SIGKILL)
+    except psutil.NoSuchProcess:
+        victim = None
+        process.kill()
+    process.communicate()
+    return "child" if victim else "command", below
+
+
+def survivors(processes: list[psutil.Process]) -> list[int]:
+    """Return the processes that still run after a while."""
+    end = time.monotonic() + _LEFT_SECONDS
+    while True:
+        alive = [p.pid for p in processes if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+        if not alive or time.monotonic() > end:
+            return alive
+        time.sleep(0.1)
+
+
+def judge(home: Home, whole: dict[str, str]) -> dict:
+    """Type the command again and compare."""
+    began = time.monotonic()
+    said = home.finish()
+    seconds, results = time.monotonic() - began, home.results()
+    return {
+        "seconds": seconds,
+        "completed": not said,
+        "said": said[-2000:],
+        "different": sorted(name for name in {*whole, *results} if whole.get(name) != results.get(name)),
+        "temporary files": home.temporaries(),
+    }
+
+
+def kill(home: Home, whole: dict[str, str], stage: str, seconds: float, rng: random.Random) -> dict:
+    """Take a step away, kill the command that makes it again, and repeat the command."""
+    step = home.take_away(stage, rng)
+    after = rng.uniform(0.3, 0.95) * seconds
+    victim, below = kill_at(home.start(), after, rng)
+    row = {"fault": f"kill {victim}", "stage": stage, "step": step, "after": after}
+    return row | {"survivors": survivors(below)} | judge(home, whole)
+
+
+def fail(home: Home, whole: dict[str, str], stage: str, name: str, rng: random.Random) -> dict:
+    """Take a step away, run the command on a drive that fails, and repeat the command on a sound one."""
+    step, after = home.take_away(stage, rng), rng.randrange(4)
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "sitecustomize.py").write_text(_FAILING_DRIVE)
+        path = os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH")]))
+        number = getattr(errno, name)
+        with home.start(PYTHONPATH=path, FAULT_ERRNO=str(number), FAULT_AFTER=str(after)) as process:
+            said = process.communicate()[0]
+    row = {"fault": f"error {name}", "stage": stage, "step": step, "after": after}
+    remedy = "it resumes" in said and "Traceback" not in said
+    return row | {"clear": process.returncode == 0 or remedy, "first": said[-2000:]} | judge(home, whole)
+
+
+def is_good(row: dict) -> bool:
+    """Whether nothing was lost and everything was said."""
+    left = row.get("survivors") or row["different"] or row["temporary files"]
+    return row["completed"] and not left and row.get("clear", True)
+
+
+def run(kills: int, errors: int, seed: int, root: Path) -> list[dict]:
+    """Run once undisturbed, then with every fault; return a row for each."""
+    rng = random.Random(seed)
+    write_competition(root / "data" / "made", {"train": 2, "valid": 1, "test": 1}, configs=24)
+    home = Home(root)
+    began = time.monotonic()
+    if said := home.finish():
+        sys.exit(said)
+    print(f"undisturbed: {time.monotonic() - began:.0f} s", file=sys.stderr)
+    # a step taken away is two notebooks of this run, beside reading all the others
+    whole, rows, usual = home.results(), [], 2 * (time.monotonic() - began) / 11
+    seconds = dict.fromkeys(STAGES, usual)
+    plan = [("kill", stage) for stage in list(STAGES) * kills][:kills]
+    plan += [("error", stage) for stage in list(STAGES) * errors][:errors]
+    for number, (fault, stage) in enumerate(plan):
+        if fault == "kill":
+            rows.append(kill(home, whole, stage, seconds[stage], rng))
+        else:
+            rows.append(fail(home, whole, stage, ERRORS[number % len(ERRORS)], rng))
+        row = rows[-1]
+        seconds[stage] = row["seconds"]
+        verdict = "same bytes" if is_good(row) else f"NOT GOOD {row}"
+        print(f"{row['fault']} in {stage} ({row['step']}, {row['after']:.1f}): {verdict}", file=sys.stderr)
+    return rows
+
+
+def main(arguments: list[str]) -> int:
+    """Run from the command line and return the exit status, 1 where a fault did harm."""
+    parser = make_parser(__doc__.splitlines()[0])
+    parser.add_argument("--kills", type=int, default=50, help="number of kills (default 50, quick 1)")
+    parser.add_argument(
+        "--errors", type=int, default=10, help="number of failing drives (default 10, quick 1)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of moments and steps (default 0)")
+    options = parser.parse_args(arguments)
+    kills, errors = (1, 1) if options.quick else (options.kills, options.errors)
+    with tempfile.TemporaryDirectory() as folder:
+        rows = run(kills, errors, options.seed, Path(folder))
+    counts = Counter((row["fault"], row["stage"]) for row in rows)
+    good = Counter((row["fault"], row["stage"]) for row in rows if is_good(row))
+    shown = [
+        {"fault": fault, "stage": stage, "tried": count, "completed with the same bytes": good[fault, stage]}
+        for (fault, stage), count in sorted(counts.items())
+    ]
+    print(report.table(shown))
+    harm = [row for row in rows if not is_good(row)]
+    total = {"tried": len(rows), "good": len(rows) - len(harm)}
+    report.finish(
+        {"benchmark": "faults", "environment": report.environment(), **total, "counts": shown, "harm": harm}
+    )
+    return int(bool(harm))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

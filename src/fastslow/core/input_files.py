@@ -1,0 +1,39 @@
+"""Input files are regular files: no pipe is waited for, and no device fills the memory."""
+
+import os
+import stat
+from pathlib import Path
+
+from fastslow.core.errors import DataError
+
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+MAX_TEXT_BYTES = 1 << 28
+"""Largest text file that is read whole: a submission has 32 MB, a record or manifest less than 1 MB."""
+
+
+def check_regular(path: Path, max_bytes: int | None = None) -> None:
+    """Refuse what is no regular file, before it is opened; links are followed.
+
+    Args:
+        path: The file; one that is missing passes, as whoever opens it says so.
+        max_bytes: Maximum size, for a file that is read whole; by default any.
+
+    Raises:
+        DataError: It is a folder, a pipe, a socket or a device, or larger than allowed.
+    """
+    try:
+        status = os.stat(path)
+    except OSError:
+        return
+    if not stat.S_ISREG(status.st_mode):
+        kind = _KINDS.get(stat.S_IFMT(status.st_mode), "no file")
+        raise DataError(path, f"is {kind}, a file is wanted", "Put the file itself in its place")
+    if max_bytes is not None and status.st_size > max_bytes:
+        problem = f"has {status.st_size:,} bytes, at most {max_bytes:,} are read"
+        raise DataError(path, problem, "Check where the file comes from")

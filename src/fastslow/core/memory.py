@@ -1,0 +1,96 @@
+"""Memory and cores that a step may use, and giving freed memory back to the operating system."""
+
+import ctypes
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+STEP_MEMORY = "FASTSLOW_STEP_MEMORY"
+"""Environment variable: bytes that one step may hold, as the workflow planned them."""
+STEP_CORES = "FASTSLOW_STEP_CORES"
+"""Environment variable: cores that one step may keep busy, as the workflow planned them."""
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
+_CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+_LEAST_SLACK, _MOST_SLACK = 1 << 28, 1 << 31
+
+
+def machine_memory() -> int:
+    """Return the bytes of memory that this machine, or the container, has."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for path in map(Path, _CGROUP_LIMITS):
+        text = path.read_text().strip() if path.is_file() else ""
+        if text.isdigit():
+            total = min(total, int(text))
+    return total
+
+
+def machine_cores() -> int:
+    """Return the number of cores that this process may use."""
+    allowed = getattr(os, "sched_getaffinity", None)
+    return len(allowed(0)) if allowed else os.cpu_count() or 1
+
+
+def step_cores() -> int:
+    """Return the cores that a step may keep busy: as planned, else all."""
+    planned = os.environ.get(STEP_CORES, "")
+    return int(planned) if planned.isdigit() and int(planned) else machine_cores()
+
+
+def step_memory() -> int:
+    """Return the bytes that a step may hold: as planned, else half of the machine's."""
+    planned = os.environ.get(STEP_MEMORY, "")
+    return int(planned) if planned.isdigit() and int(planned) else machine_memory() // 2
+
+
+def resident_bytes() -> int:
+    """Return the memory that this process holds; 0 where the system does not say."""
+    path = Path("/proc/self/statm")
+    return int(path.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if path.is_file() else 0
+
+
+def held_bytes(value: object) -> int:
+    """Return the bytes of all arrays and tensors in an object of dataclasses, sequences and mappings.
+
+    A tensor or array that occurs twice is counted twice; rows that stay on disk do not count.
+    """
+    if hasattr(value, "untyped_storage"):  # a torch tensor, also on a GPU
+        return value.untyped_storage().nbytes()
+    if isinstance(value, np.ndarray):
+        return value.nbytes
+    if isinstance(value, Mapping):
+        return sum(map(held_bytes, value.values()))
+    if isinstance(value, list | tuple):
+        return sum(map(held_bytes, value))
+    return held_bytes(vars(value)) if hasattr(value, "__dict__") and not callable(value) else 0
+
+
+class FreedMemory:
+    """Keeps freed blocks for the next step, and returns them once they outgrow what is in use.
+
+    glibc keeps freed blocks, and where every step has other sizes it finds few of them again: a training
+    that uses some MB grows to GB. Returned blocks cost page faults when they are asked for again, up to half
+    of the time of a step, so they are returned rarely. Elsewhere (macOS, musl) nothing is done.
+
+    Args:
+        slack: Bytes above what was in use last that may be held before freed blocks are returned; by default
+            an eighth of :func:`step_memory`, between 256 MB and 2 GB.
+    """
+
+    def __init__(self, slack: int | None = None):
+        planned = min(max(step_memory() // 8, _LEAST_SLACK), _MOST_SLACK)
+        self._slack = planned if slack is None else slack
+        libc = ctypes.CDLL(None)
+        self._trim = getattr(libc, "malloc_trim", None)
+        if self._trim:
+            # setting one ends glibc's own adjusting, by which blocks of 32 MB are returned at every step
+            libc.mallopt(_M_MMAP_THRESHOLD, 1 << 30)
+            libc.mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
+        self._limit = resident_bytes() + self._slack
+
+    def after_step(self) -> None:
+        """Return freed blocks if more is held than the limit; call it where little is in use."""
+        if self._trim and resident_bytes() > self._limit:
+            self._trim(0)
+            self._limit = resident_bytes() + self._slack

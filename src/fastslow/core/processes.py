@@ -1,0 +1,25 @@
+"""Worker processes that do not outlive the process they work for."""
+
+import os
+import threading
+import time
+
+_PAUSE_SECONDS = 0.2
+
+
+def end_with_parent(parent: int) -> None:
+    """End this process as soon as its parent has ended, however it ended, whatever runs here.
+
+    A killed process takes nobody along: its workers would hold their memory, and write, beside the next run.
+
+    Args:
+        parent: Process number of the parent, of which this process must be a child.
+    """
+    threading.Thread(target=_watch, args=(parent,), daemon=True).start()
+
+
+def _watch(parent: int) -> None:
+    # an orphan gets another parent, at once and not always number 1; a pipe would need the launcher's help
+    while os.getppid() == parent:
+        time.sleep(_PAUSE_SECONDS)
+    os._exit(1)

@@ -1,0 +1,53 @@
+"""JSON records with required keys: a manifest that someone edited is refused by the name of the key."""
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from fastslow.core.errors import DataError
+from fastslow.core.files import read_json
+
+
+class Record(BaseModel):
+    """Base class: the keys that a JSON object must have, with types and ranges; it may have more.
+
+    Types are strict, and no number is NaN or infinite.
+    """
+
+    model_config = ConfigDict(strict=True, allow_inf_nan=False, protected_namespaces=())
+
+
+def check_record(path: Path, value: Any, wanted: type[Record], remedy: str) -> dict:
+    """Return a JSON value, once it is an object with the keys that are wanted.
+
+    Args:
+        path: The file, for the message.
+        value: What the file holds.
+        wanted: The keys, with their types.
+        remedy: What to do about it, for the message.
+
+    Raises:
+        DataError: It is no object, lacks a key, or a value is of another type or out of range.
+    """
+    if not isinstance(value, dict):
+        raise DataError(path, f"a JSON object is wanted, not {type(value).__name__}", remedy)
+    try:
+        wanted.model_validate(value)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"]))
+        problem = f"{key} is {_shown(first['input'])}: {first['msg']}"
+        problem = f"it lacks the key {key}" if first["type"] == "missing" else problem
+        raise DataError(path, problem, remedy) from None
+    return value
+
+
+def read_record(path: Path, wanted: type[Record], remedy: str) -> dict:
+    """Read a JSON object from a file and check its keys; arguments and errors as :func:`check_record`."""
+    return check_record(path, read_json(path), wanted, remedy)
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

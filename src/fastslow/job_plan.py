@@ -1,0 +1,198 @@
+"""Which notebooks run side by side, by the memory, cores and GPUs that each needs and the machine has."""
+
+import contextvars
+import math
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from jupyter_client import AsyncKernelManager
+
+from fastslow.core.memory import STEP_CORES, STEP_MEMORY, machine_cores, machine_memory
+from fastslow.core.settings import resolve
+from fastslow.features.config import FeatureConfig
+from fastslow.features.store import Features
+from fastslow.networks.config import TrainConfig
+from fastslow.rankers.config import BoostingConfig, RankerConfig
+from fastslow.rankers.objectives import BEST
+from fastslow.steps import Step
+
+_GB = 1 << 30
+_BASE = _GB // 2  # a kernel with its libraries
+_GPU_BASE = 4 * _GB  # the same with CUDA's
+_COLUMNS = 256  # of a ranker's table, rounded up
+_STATE_TENSORS = 20  # tensors of a state that a training step keeps for its gradient, per layer together
+_CONFIGS_PER_STATE = 8  # measured on published files: 4 to 12 configurations of a node share a state
+_USABLE = 0.9  # share of the memory that is planned with
+
+environment: contextvars.ContextVar[dict[str, str] | None] = contextvars.ContextVar(
+    "environment", default=None
+)
+"""Environment variables of the notebook that this thread runs: its threads, memory and GPU."""
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a machine has.
+
+    Args:
+        cores: Number of cores that this process may use.
+        memory: Bytes.
+        gpus: Names for ``CUDA_VISIBLE_DEVICES``.
+    """
+
+    cores: int
+    memory: int
+    gpus: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Need:
+    """What a step needs: bytes of memory, and whether it takes a GPU where there is one."""
+
+    memory: int
+    gpu: bool = False
+
+
+def machine_resources() -> Resources:
+    """Return what this machine has, as far as this process may use it."""
+    return Resources(machine_cores(), machine_memory(), _gpus())
+
+
+def _gpus() -> tuple[str, ...]:
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if chosen is not None:
+        return tuple(name for name in chosen.split(",") if name not in ("", "-1"))
+    if not os.path.exists("/dev/nvidiactl"):
+        return ()
+    import torch  # takes seconds, and is needed on a machine with GPUs alone
+
+    return tuple(map(str, range(torch.cuda.device_count())))
+
+
+def step_need(step: Step) -> Need:
+    """Estimate what a step needs from its settings and, of a model, from the index of its features."""
+    config = step.config
+    if isinstance(config, FeatureConfig):
+        return Need(_BASE * (1 + (config.workers or 2)))
+    if isinstance(config, TrainConfig):
+        # GPUs that are named by number, or several for one network, are not chosen here
+        gpu = config.device in ("auto", "cuda") and config.processes == 1
+        base = _GPU_BASE if gpu and _gpus() else _BASE
+        return Need(config.processes * base + _network_bytes(config), gpu)
+    if isinstance(config, BoostingConfig):
+        return Need(_BASE + _ranker_bytes(config))
+    return Need(_BASE)
+
+
+def _network_bytes(config: TrainConfig) -> int:
+    nodes = max(Features(resolve(folder)).index["nodes"].max() for folder in config.features)
+    states = 1 if config.kind == "tile" else math.ceil(config.configs_per_step / _CONFIGS_PER_STATE)
+    step = int(nodes) * states * config.hidden_channels * 4 * _STATE_TENSORS
+    return step * (config.graphs_per_step if config.kind == "tile" else 1)
+
+
+def _ranker_bytes(config: BoostingConfig) -> int:
+    sources = [Features(resolve(config.features)), *config.also().values()]
+    configs = [source.index.loc[source.index["split"] == "train", "configs"] for source in sources]
+    rows = sum(int(own.clip(upper=config.configs_per_graph).sum()) for own in configs)
+    pairs = isinstance(config, RankerConfig) and config.objective in (BEST, "pairwise")
+    return rows * _COLUMNS * 4 * (1 + (config.pairs_per_config if pairs else 0))
+
+
+class PlannedKernel(AsyncKernelManager):
+    """Starts a notebook's kernel with the variables of :data:`environment`."""
+
+    async def start_kernel(self, **options: Any) -> None:
+        """Start the kernel."""
+        await super().start_kernel(**options, env={**os.environ, **(environment.get() or {})})
+
+
+class PlannedPool(Executor):
+    """Runs steps in threads, each when the memory, cores and GPUs that it needs are free.
+
+    A step that needs more than the machine has runs alone. The cores are shared evenly by the steps that may
+    run at once; a network takes a GPU of its own where there are any.
+
+    Args:
+        resources: What there is.
+        jobs: Maximum number of steps at a time; 0 for as many as fit.
+        need: What a step needs.
+    """
+
+    def __init__(self, resources: Resources, jobs: int = 0, need: Callable[[Step], Need] = step_need):
+        self._resources, self._need = resources, need
+        self._most = min(jobs, resources.cores) if jobs else resources.cores
+        self._memory, self._gpus = int(resources.memory * _USABLE), list(resources.gpus)
+        self._pool, self._lock = ThreadPoolExecutor(self._most), threading.RLock()
+        self._pending: list[tuple[Future, Callable[[Step], Any], Step, Need]] = []
+        self._running = 0
+        self._expected = self._most
+
+    def expect(self, count: int) -> None:
+        """Say how many steps will be submitted together, before they are: they share the cores."""
+        self._expected = max(1, min(count, self._most))
+
+    def submit(self, function: Callable[[Step], Any], step: Step) -> Future:
+        """Run ``function(step)`` in a thread, with its share in :data:`environment`."""
+        future: Future = Future()
+        with self._lock:
+            self._pending.append((future, function, step, self._need(step)))
+        self._start()
+        return future
+
+    def map(self, function: Callable[[Step], Any], steps: Iterable[Step]) -> Iterator[Any]:
+        """Call a quick function of each step, here."""
+        return map(function, steps)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """End the threads; ``cancel_futures`` drops the steps that have not begun."""
+        with self._lock:
+            while cancel_futures and self._pending:
+                self._pending.pop()[0].cancel()
+        self._pool.shutdown(wait=wait, cancel_futures=cancel_futures)
+
+    def _start(self) -> None:
+        """Start every pending step that fits, in order."""
+        with self._lock:
+            for entry in list(self._pending):
+                future, function, step, need = entry
+                gpu = need.gpu and bool(self._resources.gpus)
+                fits = need.memory <= self._memory and (self._gpus or not gpu)
+                if self._running >= self._most or not (fits or not self._running):
+                    continue
+                self._pending.remove(entry)
+                if not future.set_running_or_notify_cancel():
+                    continue
+                device = self._gpus.pop(0) if gpu else None
+                self._running += 1
+                self._memory -= need.memory
+                self._pool.submit(self._run, future, function, step, need, device)
+
+    def _run(self, future: Future, function, step: Step, need: Need, device: str | None) -> None:
+        environment.set(self._share(need, device))
+        try:
+            result, error = function(step), None
+        except BaseException as caught:  # handed over, as every executor does
+            result, error = None, caught
+        with self._lock:
+            self._running -= 1
+            self._memory += need.memory
+            if device is not None:
+                self._gpus.append(device)
+        self._start()
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
+
+    def _share(self, need: Need, device: str | None) -> dict[str, str]:
+        """Return the environment of a step: its threads, the memory it may hold, and its GPU."""
+        threads = max(1, self._resources.cores // self._expected)
+        memory = max(need.memory, int(self._resources.memory * _USABLE) // self._expected)
+        share = {STEP_CORES: str(threads), STEP_MEMORY: str(memory)}
+        share["OMP_NUM_THREADS"] = os.environ.get("OMP_NUM_THREADS", str(threads))
+        return share if device is None else share | {"CUDA_VISIBLE_DEVICES": device}

@@ -1,0 +1,39 @@
+"""What a network is made of: the settings that its layers are built from, without torch."""
+
+from dataclasses import dataclass
+
+CONVOLUTIONS = ("sage", "sage_sum", "sage_max", "gcn", "mlp_gcn", "mlp_gcn_directed", "gat")
+NODE_ATTENTIONS = ("none", "linear")
+SKIPS = ("previous", "first")
+HEADS = 4
+"""Attention heads of ``gat``; ``hidden_channels`` must be a multiple."""
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """Settings of the layers.
+
+    Args:
+        hidden_channels: Channels D of every layer.
+        num_layers: Number of message-passing blocks.
+        cross_config: Whether each block has cross-config attention.
+        dropout: Share of channels dropped in training.
+        convolution: One of :data:`CONVOLUTIONS`.
+        node_attention: One of :data:`NODE_ATTENTIONS`, beside the convolution.
+        skip: One of :data:`SKIPS`: whether a block adds to the layer below or to the first embedding.
+        readout: Poolings of the nodes, see :func:`fastslow.networks.terms.parse_readout`.
+    """
+
+    hidden_channels: int
+    num_layers: int
+    cross_config: bool
+    dropout: float
+    convolution: str = "sage"
+    node_attention: str = "none"
+    skip: str = "previous"
+    readout: str = "sum"
+
+    @property
+    def sees_whole_graph(self) -> bool:
+        """Whether a layer lets each node see the whole graph, not its neighbours alone."""
+        return self.node_attention != "none"

@@ -1,0 +1,48 @@
+"""Carry on with less at a time when memory runs out."""
+
+import sys
+from collections.abc import Callable
+from typing import TypeVar
+
+import torch
+
+Result = TypeVar("Result")
+_SAYS = ("can't allocate memory", "out of memory")  # RuntimeErrors of torch's CPU and CUDA allocators
+
+
+def ran_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error says that memory ran out, on a CPU or on a GPU."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(said in str(error) for said in _SAYS)
+
+
+class Shrinking:
+    """Runs work on batches of a size that is halved when memory runs out; the size stays for what follows.
+
+    Args:
+        size: Size to start with.
+        what: What there is ``size`` of, for the one message.
+    """
+
+    def __init__(self, size: int, what: str):
+        self.size, self._what, self._said = size, what, False
+
+    def run(self, work: Callable[[int], Result]) -> Result:
+        """Return ``work(size)``; what the failed attempt held is freed before the next one.
+
+        Raises:
+            MemoryError: Memory ran out with a size of 2, too (or torch's errors that say so).
+        """
+        while True:
+            try:
+                return work(self.size)
+            except (MemoryError, RuntimeError) as error:
+                if not ran_out_of_memory(error) or self.size <= 2:
+                    raise
+            self.size = max(2, self.size // 2)
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
+            if not self._said:
+                print(f"memory ran out: carrying on with {self._what} {self.size}, or fewer", file=sys.stderr)
+                self._said = True

@@ -1,0 +1,93 @@
+"""Pooling of the nodes of a graph, for each configuration, on deduplicated states.
+
+Deduplication costs none of these anything: sums run once per class of configurations that agree on what the
+nodes of a set see, and so do maxima.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from fastslow.networks.layers import LevelTensors, NodeSum
+from fastslow.networks.sparse import SparseOperator
+from fastslow.networks.terms import parse_readout
+
+
+class Readout(nn.Module):
+    r"""Pool the nodes of each configuration in one way or several, concatenated.
+
+    .. math::
+        \text{sum:}\ & \sum_n x_{n,c} \qquad \text{mean:}\ \frac{1}{N} \sum_n x_{n,c} \qquad
+        \text{max:}\ \max_n x_{n,c} \\
+        \text{attention:}\ & \sum_n \operatorname{softmax}_n(w \cdot x_{n,c} + b)\, x_{n,c}
+        \quad \text{(arXiv 1511.05493)}
+
+    over all nodes, or over the configurable ones (of a graph that has none, over all). Mean and maximum are
+    the 16th place's readout, attention the 6th's on some collections; TpuGraphs' layout baseline joins mean,
+    sum and the sum over configurable nodes. Sums are float64, see :class:`~fastslow.networks.layers.NodeSum`.
+
+    Args:
+        text: Such as ``sum`` or ``mean+max+sum@configurable``.
+        channels: Channels D.
+
+    Shapes:
+        - **input:** states :math:`(S, D)` of a level
+        - **output:** :math:`(C, P D)` of P poolings, float64
+    """
+
+    def __init__(self, text: str, channels: int):
+        super().__init__()
+        self.parts = parse_readout(text)
+        self.channels = len(self.parts) * channels
+        self.sum_nodes = NodeSum()
+        self.scores = nn.ModuleDict(
+            {str(i): nn.Linear(channels, 1) for i, part in enumerate(self.parts) if part.pool == "attention"}
+        )
+
+    def forward(
+        self, x: Tensor, pooling: SparseOperator, level: LevelTensors, configurable: Tensor
+    ) -> Tensor:
+        """Return the pooled nodes of each configuration.
+
+        Args:
+            x: ``(S, D)`` states of a level.
+            pooling: ``(C, S)`` operator that sums the states of each configuration over nodes.
+            level: The level.
+            configurable: ``(N,)`` bool.
+        """
+        pooled = []
+        for number, part in enumerate(self.parts):
+            chosen = configurable if part.configurable else torch.ones_like(configurable)
+            states = chosen[level.node_ids, None]
+            if part.pool == "max":
+                pooled.append(pooling.max(torch.where(states, x.float(), -torch.inf)).double())
+            elif part.pool == "attention":
+                score = torch.where(states, self.scores[str(number)](x).float(), -torch.inf)
+                pooled.append(_attend(x.float(), score, pooling))
+            else:
+                total = self.sum_nodes(x * states if part.configurable else x, pooling, level)
+                pooled.append(total / chosen.sum() if part.pool == "mean" else total)
+        return torch.cat(pooled, 1)
+
+
+def _attend(x: Tensor, score: Tensor, pooling: SparseOperator) -> Tensor:
+    """Return ``(C, D)`` means of states, weighed by the softmax of their scores over a configuration's nodes.
+
+    First within each class of configurations, then over the classes of a configuration, each relative to its
+    own largest score: no weight overflows or vanishes beside that of another configuration.
+
+    Args:
+        x: ``(S, D)`` float32.
+        score: ``(S, 1)`` float32, -inf for a state that has no weight.
+        pooling: ``(C, S)`` operator, of the factors (C, T) and (T, S).
+    """
+    picks, members = pooling.factors()
+    classes, states = members.entries()
+    own = torch.empty_like(states).scatter_(0, states, classes)  # class of each state
+    top = members.max(score).detach()
+    weight = (score - top.nan_to_num(neginf=0.0)[own]).exp()
+    sums = members @ torch.cat([weight, weight * x], 1)
+    configs, classes = picks.entries()
+    share = (top[classes] - picks.max(top)[configs]).exp().double()
+    total = sums.new_zeros(pooling.shape[0], sums.shape[1], dtype=torch.float64)
+    total = total.index_add(0, configs, share * sums[classes])
+    return total[:, 1:] / total[:, :1]

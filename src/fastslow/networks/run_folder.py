@@ -1,0 +1,55 @@
+"""What a finished training writes: a run folder per collection, and its own history and plot."""
+
+from typing import Any
+
+import pandas as pd
+import torch
+
+from fastslow.core.artifacts import Artifact
+from fastslow.core.figures import save_figure
+from fastslow.core.files import atomic_path
+from fastslow.evaluation.plots import plot_training
+from fastslow.evaluation.predictions import PREDICTED_SPLITS, PREDICTIONS, write_predictions
+from fastslow.evaluation.training_files import METRICS
+from fastslow.features.scaling import write_scalers
+from fastslow.features.store import SCALERS
+from fastslow.networks import distributed
+from fastslow.networks.dataset import predict
+from fastslow.networks.validation import pool_scores
+
+PLOT = "training.png"
+WEIGHTS = "model.pt"
+OUTPUTS = (WEIGHTS, SCALERS, PREDICTIONS)
+
+
+def write_runs(artifact: Artifact, training: Any) -> None:
+    """Choose each collection's weights, predict its splits, and write its run folder; then the training's.
+
+    Of several processes all predict, and the first one writes.
+
+    Args:
+        artifact: The training's folder; its parts are the runs.
+        training: The finished :class:`fastslow.networks.train.Training`.
+    """
+    dataset, writes = training.dataset, distributed.rank() == 0
+    valid, warnings = {}, list(training.warnings)
+    for slug, run in zip(dataset.sources, artifact.parts, strict=True):
+        valid[slug] = training.validation.choose_weights(slug)
+        together = training.config.inference_configs
+        predictions = {
+            split: predict(training.network, dataset, slug, split, together) for split in PREDICTED_SPLITS
+        }
+        if writes:
+            # into an open file: given a path, torch writes its name into the file
+            with atomic_path(run.folder / WEIGHTS) as temporary, open(temporary, "wb") as handle:
+                torch.save(training.network.state_dict(), handle)
+            write_scalers(run.folder / SCALERS, node=dataset.node_scaler, config=dataset.config_scaler)
+            own = write_predictions(run.folder, predictions)
+            facts = {"epochs": training.epoch, "features": dataset.sources[slug].recipe}
+            run.finish(OUTPUTS, valid=valid[slug], **facts, warnings=[*training.warnings, *own])
+            warnings += [f"{slug}: {warning}" for warning in own]
+    if writes:
+        figure = plot_training(pd.DataFrame(training.validation.history), artifact.folder.name)
+        save_figure(figure, artifact.folder / PLOT)
+        facts = {"valid": pool_scores(valid), "epochs": training.epoch, "warnings": warnings}
+        artifact.finish((METRICS, PLOT), **facts)

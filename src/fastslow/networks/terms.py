@@ -1,0 +1,114 @@
+"""The small language of settings that add up or join named terms: ``pairwise_hinge:1+mse_log:0.02``.
+
+Only names and checks, without torch, so that settings are checked in no time; the formulas are in
+``losses.py`` and ``readout.py``.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from fastslow.core.errors import ConfigError
+
+LOSSES: dict[str, float | None] = {
+    "pairwise_hinge": 1.0,
+    "pairwise_logistic": 1.0,
+    "difference_matrix": 0.01,
+    "cross_graph_hinge": 1.0,
+    "list_mle": 1.0,
+    "list_mle_fastest": 1.0,
+    "mse_log": None,
+}
+"""By name of a loss its parameter by default, a margin or a temperature; None: it has none."""
+ACROSS_GRAPHS = ("cross_graph_hinge",)
+"""Losses that compare the graphs of a step with each other."""
+
+POOLS = ("sum", "mean", "max", "attention")
+"""Poolings of the nodes of a graph."""
+CONFIGURABLE = "configurable"
+"""After ``@``: pool the configurable nodes alone."""
+
+
+class Term(NamedTuple):
+    """One term of a weighted sum.
+
+    Args:
+        name: Name of the term.
+        parameter: Its parameter; None where it has none.
+        weight: Its share of the sum; those of all terms add up to 1.
+    """
+
+    name: str
+    parameter: float | None
+    weight: float
+
+
+def parse_terms(field: str, text: str, known: Mapping[str, float | None]) -> list[Term]:
+    """Read a weighted sum ``NAME[@PARAMETER][:WEIGHT]+...``; a weight is 1 by default.
+
+    Args:
+        field: Name of the setting, for messages.
+        text: The sum.
+        known: Names of terms and the default of their parameter; None: the term has none.
+
+    Returns:
+        The terms, their weights divided by the sum of all (as TpuGraphs' baselines do).
+
+    Raises:
+        ConfigError: A name is unknown or given twice, a term takes no parameter, or a number is not above 0.
+    """
+    terms: dict[str, Term] = {}
+    for part in text.split("+"):
+        named, colon, weight = part.partition(":")
+        name, at, parameter = named.partition("@")
+        if name not in known:
+            raise ConfigError(f"{field}: {name!r} in {text!r} is none of {', '.join(known)}")
+        if name in terms:
+            raise ConfigError(f"{field}: {name} is given twice in {text!r}")
+        if at and known[name] is None:
+            raise ConfigError(f"{field}: {name} takes no parameter, {text!r} gives it {parameter!r}")
+        value = _number(field, text, parameter) if at else known[name]
+        terms[name] = Term(name, value, _number(field, text, weight) if colon else 1.0)
+    total = sum(term.weight for term in terms.values())
+    return [term._replace(weight=term.weight / total) for term in terms.values()]
+
+
+class Pooling(NamedTuple):
+    """One part of a readout.
+
+    Args:
+        pool: One of :data:`POOLS`.
+        configurable: Whether it pools the configurable nodes alone.
+    """
+
+    pool: str
+    configurable: bool
+
+
+def parse_readout(text: str) -> list[Pooling]:
+    """Read the poolings that a readout concatenates, ``POOL[@configurable]+...``.
+
+    Raises:
+        ConfigError: A pooling is unknown or given twice, or what follows an @ is not ``configurable``.
+    """
+    parts: list[Pooling] = []
+    for named in text.split("+"):
+        pool, at, nodes = named.partition("@")
+        if pool not in POOLS or (at and nodes != CONFIGURABLE):
+            known = f"one of {', '.join(POOLS)}, alone or with @{CONFIGURABLE}"
+            raise ConfigError(f"readout: {named!r} in {text!r} is not {known}")
+        if (part := Pooling(pool, bool(at))) in parts:
+            raise ConfigError(f"readout: {named} is given twice in {text!r}")
+        parts.append(part)
+    return parts
+
+
+def _number(field: str, text: str, number: str) -> float:
+    try:
+        value = float(number)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        form = "NAME[@PARAMETER][:WEIGHT]+..., for example pairwise_hinge@0.5:1+mse_log:0.02"
+        raise ConfigError(f"{field}: {number!r} in {text!r} is not a number above 0; the form is {form}")
+    return value

@@ -1,0 +1,242 @@
+"""Placement, scheduling and fusion of a cost graph as decision problems."""
+
+import numpy as np
+
+from fastslow.competition.opcodes import OPCODES
+from fastslow.core.errors import ConfigError
+from fastslow.placement.cost_graph import CostGraph
+from fastslow.placement.fusion import contract, fuse, single_consumer_clusters
+from fastslow.placement.problem import (
+    Outcome,
+    Problem,
+    contiguous,
+    device_options,
+    midpoints,
+    scaled,
+    unit_columns,
+)
+from fastslow.placement.roofline import Device
+from fastslow.placement.schedule import Scheduler, Timeline, lower_bound, peak_memory
+
+LEVELS = 8  # priorities to choose from
+
+
+class _OfGraph(Problem):
+    """What the three problems on a cost graph share: features of units.
+
+    Args:
+        graph: The operators.
+        device: Constants of a device.
+        units: (N,) unit of each operator.
+        options: Number of options of every unit.
+    """
+
+    def __init__(self, graph: CostGraph, device: Device, units: np.ndarray, options: int):
+        self.graph, self.device, self.name = graph, device, graph.name
+        first = np.full(int(units.max()) + 1, len(graph))
+        np.minimum.at(first, units, np.arange(len(graph)))
+        self.first = np.sort(first)  # units in order of their first operator
+        self.units = np.argsort(np.argsort(first))[units]
+        count = len(first)
+        self.choices = np.full(count, options, np.int64)
+        self.work = np.bincount(self.units, graph.seconds, count)
+        self.kinds = self._heaviest_kinds(count)
+        pairs = self.units[graph.edges]
+        pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+        self.edges = np.unique(pairs, axis=0).reshape(-1, 2)
+        seconds = device.transfer_seconds(graph.output_bytes)
+        rows = np.unique(np.stack([graph.edges[:, 0], self.units[graph.edges[:, 1]]], 1), axis=0).reshape(
+            -1, 2
+        )
+        keys = self.units[rows[:, 0]] * count + rows[:, 1]
+        weights = np.bincount(keys, seconds[rows[:, 0]], count * count) if count < 3000 else None
+        code = self.edges[:, 0] * count + self.edges[:, 1]
+        self.weight = weights[code] if weights is not None else seconds[self.first[self.edges[:, 0]]]
+        self.position = midpoints(self.work)
+        self.features = self._features(count)
+
+    def _heaviest_kinds(self, count: int) -> np.ndarray:
+        """Return the opcode number of each unit's longest operator."""
+        order = np.argsort(self.graph.seconds, kind="stable")
+        kinds = np.zeros(count, np.int64)
+        codes = np.array([OPCODES.get(opcode, 0) for opcode in self.graph.opcodes])
+        kinds[self.units[order]] = codes[order]  # the last write, the longest, remains
+        return kinds
+
+    def _features(self, count: int) -> np.ndarray:
+        graph, of = self.graph, self.units
+        rank, level = graph.upward_rank, graph.level
+        dimensions = np.log1p(graph.shapes[self.first][:, :4]) / 10
+        return unit_columns(
+            self.edges,
+            count,
+            work=scaled(self.work),
+            output=scaled(np.bincount(of, graph.output_bytes, count)),
+            parameters=scaled(np.bincount(of, graph.parameter_bytes, count)),
+            flops=scaled(np.bincount(of, graph.flops, count)),
+            position=self.position,
+            rank=rank[self.first] / max(rank.max(), 1e-300),
+            level=level[self.first] / max(level.max(), 1),
+            transfer=np.log1p(self.device.transfer_seconds(graph.output_bytes[self.first]) / self._mean())
+            / 4,
+            members=np.log1p(np.bincount(of, minlength=count)) / 5,
+            **{f"dimension_{d}": dimensions[:, d] for d in range(4)},
+        )
+
+    def _mean(self) -> float:
+        return max(float(self.graph.seconds.mean()), 1e-300)
+
+    def _options(self, probabilities: np.ndarray, position: np.ndarray) -> np.ndarray:
+        table = probabilities.reshape(len(self.choices), -1)
+        return device_options(table, position, self.work, self.edges, self.weight)
+
+
+class PlacementProblem(_OfGraph):
+    """Which device runs each co-location group; the cost is the runtime of the list schedule.
+
+    Args:
+        graph: The operators, usually contracted (:func:`fastslow.placement.fusion.contract`).
+        devices: Number of devices.
+        device: Constants of a device and its links.
+        memory: Limit of a device in bytes; by default the device's memory.
+        priority: (N,) priorities of the schedule; by default the longest path to the end.
+
+    Raises:
+        ConfigError: A co-location group's parameters are larger than the limit, so no placement is valid.
+    """
+
+    task = "placement"
+
+    def __init__(self, graph: CostGraph, devices: int, device: Device, memory: float = 0.0, priority=None):
+        super().__init__(graph, device, graph.groups, devices)
+        self.devices, self.memory, self.priority = devices, memory or device.memory, priority
+        self.scheduler = Scheduler(graph, devices, device)
+        parameters = np.bincount(self.units, graph.parameter_bytes)
+        if parameters.max() > self.memory or parameters.sum() > self.memory * devices:
+            problem = f"{parameters.max():.3g} bytes of one group, {parameters.sum():.3g} of all"
+            raise ConfigError(
+                f"memory: no placement of {graph.name!r} on {devices} devices of {self.memory:.3g} bytes is"
+                f" valid, its parameters take {problem}; raise memory or devices"
+            )
+        self.default = contiguous(self.work, devices)
+        if not self.evaluate(self.default[None]).valid[0]:
+            self.default = contiguous(
+                np.bincount(self.units, graph.parameter_bytes + graph.output_bytes), devices
+            )
+
+    def place(self, decision: np.ndarray) -> np.ndarray:
+        """Return the device of each operator: (N,)."""
+        return np.asarray(decision)[self.units]
+
+    def timeline(self, decision: np.ndarray) -> Timeline:
+        """Return the schedule of one decision."""
+        return self.scheduler.run(self.place(decision), self.priority)
+
+    def evaluate(self, decisions: np.ndarray) -> Outcome:
+        """Return runtime in seconds and bytes over the limit, summed over devices."""
+        cost, excess = np.zeros(len(decisions)), np.zeros(len(decisions))
+        for row, decision in enumerate(decisions):
+            timeline = self.timeline(decision)
+            cost[row] = timeline.seconds
+            if self._may_exceed(timeline):
+                excess[row] = np.maximum(peak_memory(self.graph, timeline) - self.memory, 0).sum()
+        return Outcome(cost, excess)
+
+    def _may_exceed(self, timeline: Timeline) -> bool:
+        """Return whether all that is ever on some device, held all the time, is over the limit."""
+        graph = self.graph
+        held = np.bincount(timeline.placement, graph.parameter_bytes + graph.output_bytes, self.devices)
+        for transfer in timeline.transfers:
+            held[transfer.target] += graph.output_bytes[transfer.producer]
+        return bool((held > self.memory).any())
+
+    def options(self, probabilities: np.ndarray) -> np.ndarray:
+        """Return features of every (group, device)."""
+        return self._options(probabilities, self.position)
+
+    @property
+    def bound(self) -> float:
+        """The longest path, and all work spread evenly."""
+        return lower_bound(self.graph, self.devices)
+
+
+class SchedulingProblem(_OfGraph):
+    """Which priority each operator has in the list schedule, at a fixed placement.
+
+    Args:
+        graph: The operators.
+        placement: (N,) device of each operator.
+        devices: Number of devices.
+        device: Constants of a device and its links.
+        levels: Number of priorities.
+    """
+
+    task = "scheduling"
+
+    def __init__(
+        self, graph: CostGraph, placement: np.ndarray, devices: int, device: Device, levels: int = LEVELS
+    ):
+        super().__init__(graph, device, np.arange(len(graph)), levels)
+        self.placement, self.scheduler = np.asarray(placement), Scheduler(graph, devices, device)
+        self.default = np.zeros(len(graph), np.int64)  # all alike: topological order
+        self._rank = graph.upward_rank / max(graph.critical_path, 1e-300)
+
+    def timeline(self, decision: np.ndarray) -> Timeline:
+        """Return the schedule of one decision."""
+        return self.scheduler.run(self.placement, decision)
+
+    def evaluate(self, decisions: np.ndarray) -> Outcome:
+        """Return runtime in seconds; every decision is valid."""
+        return Outcome(np.array([self.timeline(d).seconds for d in decisions]), np.zeros(len(decisions)))
+
+    def options(self, probabilities: np.ndarray) -> np.ndarray:
+        """Return features of every (operator, priority)."""
+        return self._options(probabilities, self._rank)
+
+    @property
+    def bound(self) -> float:
+        """The longest path, and the work of the busiest device."""
+        busiest = np.bincount(self.placement, self.graph.seconds).max()
+        return max(self.graph.critical_path, float(busiest))
+
+
+class FusionProblem(_OfGraph):
+    """Which priority each operator has in fusion; the cost is the summed roofline time of the clusters.
+
+    Args:
+        graph: Operators before fusion.
+        device: Constants of a device.
+        levels: Number of priorities; 0 leaves an operator alone unless a neighbour takes it.
+    """
+
+    task = "fusion"
+
+    def __init__(self, graph: CostGraph, device: Device, levels: int = LEVELS):
+        super().__init__(graph, device, np.arange(len(graph)), levels)
+        self.default = np.zeros(len(graph), np.int64)
+        self._saving = self._possible_savings()
+
+    def evaluate(self, decisions: np.ndarray) -> Outcome:
+        """Return the time of all clusters in seconds; every decision is valid."""
+        cost = [fuse(self.graph, decision, self.device).total_seconds() for decision in decisions]
+        return Outcome(np.array(cost), np.zeros(len(decisions)))
+
+    def compiler_like(self) -> float:
+        """Return the cost of joining every operator with its only consumer, as compilers do."""
+        return float(contract(self.graph, single_consumer_clusters(self.graph), self.device).seconds.sum())
+
+    def _possible_savings(self) -> np.ndarray:
+        """Return each operator's rank, 0 to 1, by the bytes that it moves."""
+        graph = self.graph
+        moved = graph.output_bytes.copy()
+        np.add.at(moved, graph.edges[:, 1], graph.output_bytes[graph.edges[:, 0]])
+        return np.argsort(np.argsort(moved)) / max(len(graph) - 1, 1)
+
+    def options(self, probabilities: np.ndarray) -> np.ndarray:
+        """Return features of every (operator, priority)."""
+        return self._options(probabilities, self._saving)
+
+    @property
+    def bound(self) -> float:
+        """FLOPs at peak rate, and one launch: what no fusion can avoid."""
+        return float(self.graph.flops.sum()) / self.device.flops_per_second + self.device.launch_seconds

@@ -1,0 +1,300 @@
+"""Partitioning a DNN for throughput or latency: the instances of Tarnawski et al. (NeurIPS 2020).
+
+Format and cost model: github.com/msr-fiddle/dnn-partitioning. A node runs on one of k accelerators or on one
+of the CPUs. *Throughput*: the largest load of a device, where an accelerator's load is its times plus the
+transfers of outputs that it receives or that others need, each producer once, and a CPU's is its times alone.
+*Latency*: an accelerator runs a contiguous set of nodes as one step (receive, compute, send); a set that is
+not contiguous is run in several steps; a CPU node runs by itself.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from fastslow.core.errors import DataError
+from fastslow.core.files import read_json
+from fastslow.placement.cost_graph import check_sizes, neighbours, topological_order
+
+_FORMAT = "The format is that of github.com/msr-fiddle/dnn-partitioning"
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One instance, nodes in topological order.
+
+    Args:
+        name: Name.
+        ids: (N,) int64 ids of the nodes in the file.
+        labels: (N,) names of the nodes.
+        edges: (E, 2) rows (producer, consumer).
+        accelerator: (N,) time on an accelerator; infinite where it is not supported.
+        cpu: (N,) time on a CPU.
+        size: (N,) memory on an accelerator.
+        transfer: (N,) time to move the output between an accelerator and the host.
+        backward: (N,) bool, nodes of the backward pass.
+        units: (N,) int64 co-location class.
+        devices: Number of accelerators k.
+        cpus: Number of CPUs; devices k, k + 1, ... are CPUs.
+        memory: Limit of an accelerator.
+    """
+
+    name: str
+    ids: np.ndarray
+    labels: tuple[str, ...]
+    edges: np.ndarray
+    accelerator: np.ndarray
+    cpu: np.ndarray
+    size: np.ndarray
+    transfer: np.ndarray
+    backward: np.ndarray
+    units: np.ndarray
+    devices: int
+    cpus: int
+    memory: float
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @cached_property
+    def producers(self) -> list[list[int]]:
+        """Producers of each node."""
+        return neighbours(self.edges[:, ::-1], len(self))
+
+    def device_of(self, split: Sequence[int]) -> np.ndarray:
+        """Return the device of each node, given that of each unit: (N,) or (B, N)."""
+        return np.asarray(split)[..., self.units]
+
+
+def read_workload(path: Path) -> Workload:
+    """Read an instance.
+
+    Raises:
+        DataError: The file is missing or not JSON, lacks a field, or has a cycle, an edge without node, a
+            negative time or size, or two transfer times of one node.
+    """
+    path = Path(path)
+    data = read_json(path)
+    try:
+        nodes, edges = data["nodes"], data["edges"]
+        ids = np.array([node["id"] for node in nodes], np.int64)
+        columns = {
+            "accelerator": np.array([node["fpgaLatency"] for node in nodes], float),
+            "cpu": np.array([node["cpuLatency"] for node in nodes], float),
+            "size": np.array([node.get("size", 0.0) for node in nodes], float),
+        }
+        supported = np.array([bool(node["supportedOnFpga"]) for node in nodes], bool)
+        backward = np.array([bool(node["isBackwardNode"]) for node in nodes], bool)
+        pairs = [(edge["sourceId"], edge["destId"], float(edge["cost"])) for edge in edges]
+        limits = int(data["maxFPGAs"]), int(data["maxCPUs"]), float(data["maxSizePerFPGA"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(path, f"is no instance ({type(error).__name__}: {error})", _FORMAT) from None
+    if not len(ids) or len(set(ids.tolist())) < len(ids):
+        raise DataError(path, "has no node or two of one id", _FORMAT)
+    labels = [str(node.get("name", node["id"])) for node in nodes]
+    check_sizes(path, labels, **columns)
+    number = {node: place for place, node in enumerate(ids.tolist())}
+    transfer, rows = np.zeros(len(ids)), []
+    for source, target, cost in pairs:
+        if source not in number or target not in number:
+            raise DataError(path, f"the edge {source} -> {target} names no node", _FORMAT)
+        if transfer[number[source]] and abs(transfer[number[source]] - cost) > 1e-6:
+            raise DataError(path, f"node {source} has two transfer times", "An output has one size")
+        transfer[number[source]] = cost
+        rows.append((number[source], number[target]))
+    check_sizes(path, labels, transfer=transfer)
+    if min(limits) < 0 or limits[0] + limits[1] < 1:
+        raise DataError(path, f"{limits[0]} accelerators, {limits[1]} CPUs, memory {limits[2]}", _FORMAT)
+    rows = np.unique(np.array(rows, np.int64).reshape(-1, 2), axis=0)
+    order = topological_order(rows, len(ids), path, labels)
+    position = np.argsort(order)
+    colours = [
+        ("class", node["colorClass"]) if "colorClass" in node else ("own", node["id"]) for node in nodes
+    ]
+    first: dict = {}
+    units = np.array([first.setdefault(colours[node], len(first)) for node in order], np.int64)
+    columns["accelerator"][~supported] = np.inf
+    return Workload(
+        path.stem,
+        ids[order],
+        tuple(labels[node] for node in order),
+        np.unique(position[rows], axis=0).reshape(-1, 2),
+        backward=backward[order],
+        transfer=transfer[order],
+        units=units,
+        devices=limits[0],
+        cpus=limits[1],
+        memory=limits[2],
+        **{name: column[order] for name, column in columns.items()},
+    )
+
+
+def read_split(path: Path, workload: Workload) -> np.ndarray:
+    """Return the device of each unit from a file with a split, such as a human expert's: (U,) int64.
+
+    A node that the file does not name follows the other nodes of its co-location class: an expert's split for
+    inference is used for training too.
+
+    Raises:
+        DataError: The file is missing or no split, uses too many devices, or leaves a unit without one.
+    """
+    data = read_json(path)
+    split = np.full(int(workload.units.max()) + 1, -1, np.int64)
+    unit_of = dict(zip(workload.ids.tolist(), workload.units.tolist(), strict=True))
+    try:
+        parts = [(device, part["nodes"]) for device, part in enumerate(data["fpgas"])]
+        parts += [(workload.devices + cpu, part["nodes"]) for cpu, part in enumerate(data["cpus"])]
+        for device, nodes in parts:
+            for node in nodes:
+                if node in unit_of:
+                    split[unit_of[node]] = device
+    except (KeyError, TypeError) as error:
+        raise DataError(path, f"is no split ({type(error).__name__}: {error})", _FORMAT) from None
+    if len(data["fpgas"]) > workload.devices:
+        problem = f"uses {len(data['fpgas'])} accelerators, the instance has {workload.devices}"
+        raise DataError(path, problem, "Give a split for this instance")
+    if (split < 0).any():
+        node = workload.labels[int((workload.device_of(split) < 0).argmax())]
+        raise DataError(path, f"gives no device to {node!r}", "Give one to a node of each co-location class")
+    return split
+
+
+class Loads:
+    """Loads of the devices for batches of splits; what does not depend on the split is computed once.
+
+    Args:
+        workload: The instance.
+    """
+
+    def __init__(self, workload: Workload):
+        self.workload = workload
+        self.total = workload.devices + workload.cpus
+        self.count = int(workload.units.max()) + 1
+        self._time = np.bincount(workload.units, workload.accelerator, self.count)
+        self._cpu = np.bincount(workload.units, workload.cpu, self.count)
+        self._size = np.bincount(workload.units, workload.size, self.count)
+        # distinct (producer, consumer's unit): a producer is sent once however many nodes of a unit need it
+        rows = np.stack([workload.edges[:, 0], workload.units[workload.edges[:, 1]]], 1)
+        rows = rows[workload.units[rows[:, 0]] != rows[:, 1]] if len(rows) else rows
+        self._rows = np.unique(rows, axis=0).reshape(-1, 2)
+        self._senders, self._sender = np.unique(self._rows[:, 0], return_inverse=True)
+
+    def loads(self, splits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return load and memory of every device.
+
+        Args:
+            splits: (B, U) devices of the units; from ``devices`` on they are CPUs.
+
+        Returns:
+            Loads (B, devices + cpus), infinite where a node is not supported, and bytes (B, devices).
+        """
+        work, splits = self.workload, np.asarray(splits)
+        batch, total = len(splits), self.total
+        on_cpu = splits >= work.devices
+        key = (splits + np.arange(batch)[:, None] * total).ravel()
+        time = np.where(on_cpu, self._cpu, self._time).ravel()
+        loads = np.bincount(key, time, batch * total).reshape(batch, total)
+        sizes = np.broadcast_to(self._size, splits.shape).ravel()
+        memory = np.bincount(key, sizes, batch * total).reshape(batch, total)[:, : work.devices]
+        loads[:, : work.devices] += self._transfers(splits)[:, : work.devices]
+        return loads, memory
+
+    def _transfers(self, splits: np.ndarray) -> np.ndarray:
+        """Return the time of transfers into and out of each device, each producer once: (B, devices +
+        cpus).
+        """
+        batch, work, senders = len(splits), self.workload, self._senders
+        home = splits[:, work.units[senders]]  # (B, S)
+        needs = np.zeros((batch, len(senders), self.total), bool)
+        target = splits[:, self._rows[:, 1]]
+        needs[np.arange(batch)[:, None], self._sender[None, :], target] = True
+        local = np.arange(self.total) == home[:, :, None]
+        needs &= ~local
+        needs |= local & needs.any(2, keepdims=True)  # sending counts at the producer's device as well
+        return np.einsum("bsd,s->bd", needs, work.transfer[senders])
+
+
+def excess_memory(workload: Workload, memory: np.ndarray) -> np.ndarray:
+    """Return the bytes over the limit, summed over the devices: (B,), for (B, devices)."""
+    return np.maximum(memory - workload.memory, 0).sum(1)
+
+
+def latency(workload: Workload, split: np.ndarray) -> float:
+    """Return the latency of one sample; infinite where two steps would wait for each other.
+
+    Args:
+        workload: The instance.
+        split: (U,) device of each unit.
+    """
+    device = workload.device_of(split)
+    steps = _steps(workload, device)
+    finish = np.zeros(len(workload))
+    producers = workload.producers
+    sends = np.zeros(len(workload), bool)
+    cut = steps[workload.edges[:, 0]] != steps[workload.edges[:, 1]]
+    sends[workload.edges[cut, 0]] = True
+    members: dict[int, list[int]] = {}
+    for node, step in enumerate(steps.tolist()):
+        members.setdefault(step, []).append(node)
+    order = _in_order(workload, steps, members)
+    if len(order) < len(members):
+        return np.inf
+    for nodes in order:
+        outside = {p for node in nodes for p in producers[node] if steps[p] != steps[nodes[0]]}
+        begin = max((finish[p] for p in outside), default=0.0)
+        if device[nodes[0]] >= workload.devices:
+            finish[nodes[0]] = begin + workload.cpu[nodes[0]]
+            continue
+        moved = sum(workload.transfer[p] for p in outside) + workload.transfer[nodes][sends[nodes]].sum()
+        finish[nodes] = begin + moved + workload.accelerator[nodes].sum()
+    return float(finish.max())
+
+
+def _steps(workload: Workload, device: np.ndarray) -> np.ndarray:
+    """Return the step of each node: one per contiguous piece of an accelerator, one per CPU node.
+
+    The piece of a node is the largest number of times that a path to it leaves and enters its device again.
+    """
+    pieces = np.zeros((len(workload), workload.devices), np.int64)
+    for node in range(len(workload)):
+        own = device[node]
+        for producer in workload.producers[node]:
+            np.maximum(pieces[node], pieces[producer], out=pieces[node])
+            if own < workload.devices and device[producer] != own:
+                pieces[node, own] = max(pieces[node, own], pieces[producer, own] + 1)
+        if own < workload.devices:
+            pieces[node, own] = max(pieces[node, own], 1)
+    on_cpu = device >= workload.devices
+    piece = pieces[np.arange(len(workload)), np.minimum(device, workload.devices - 1)]
+    keys = np.where(on_cpu, -1 - np.arange(len(workload)), device * (len(workload) + 1) + piece)
+    return np.unique(keys, return_inverse=True)[1]
+
+
+def _in_order(workload: Workload, steps: np.ndarray, members: dict[int, list[int]]) -> list[list[int]]:
+    """Return the nodes of the steps in topological order of the steps; those on or behind a cycle are
+    left out.
+    """
+    edges = np.unique(steps[workload.edges].reshape(-1, 2), axis=0)
+    edges = edges[edges[:, 0] != edges[:, 1]].reshape(-1, 2)
+    consumers, waiting = neighbours(edges, len(members)), np.bincount(edges[:, 1], minlength=len(members))
+    ready = np.flatnonzero(waiting == 0).tolist()
+    order = []
+    while ready:
+        step = ready.pop()
+        order.append(members[step])
+        for consumer in consumers[step]:
+            waiting[consumer] -= 1
+            if not waiting[consumer]:
+                ready.append(consumer)
+    return order
+
+
+def contiguous_order(workload: Workload) -> np.ndarray:
+    """Return the units in the order of their first node, forward nodes first: (U,) int64."""
+    count = int(workload.units.max()) + 1
+    first = np.full(count, len(workload) * 2)
+    place = np.arange(len(workload)) + workload.backward * len(workload)
+    np.minimum.at(first, workload.units, place)
+    return np.argsort(first, kind="stable")

@@ -1,0 +1,172 @@
+"""What every decision problem over a graph offers to the policy, the baselines and the environment."""
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+import numpy as np
+
+INVALID_REWARD = -10.0
+NODE_FEATURES = 16
+OPTION_FEATURES = 8
+
+
+class Outcome(NamedTuple):
+    """What decisions cost.
+
+    Args:
+        cost: (B,) what is minimised, in seconds or the unit of the instance.
+        excess: (B,) by how much a limit is exceeded; 0 for a valid decision.
+    """
+
+    cost: np.ndarray
+    excess: np.ndarray
+
+    @property
+    def valid(self) -> np.ndarray:
+        """(B,) bool."""
+        return (self.excess <= 0) & np.isfinite(self.cost)
+
+    @property
+    def order(self) -> np.ndarray:
+        """(B,) cost where valid, infinite where not."""
+        return np.where(self.valid, self.cost, np.inf)
+
+
+class Problem(ABC):
+    """One choice among a few options for each of U units (operators or co-location groups of operators).
+
+    Subclasses set these attributes:
+
+    Attributes:
+        name: Name of the instance.
+        task: ``placement``, ``scheduling``, ``fusion``, ``partition`` or ``sharding``.
+        choices: (U,) int64 number of options of each unit.
+        kinds: (U,) int64 opcode number, 0 where there is none.
+        features: (U, 16) float32, about 0 to 1.
+        edges: (M, 2) int64 distinct pairs of units (producer, consumer).
+        default: (U,) int64 the decision whose cost rewards are relative to; a valid one.
+        symmetric: Whether options of equal number mean the same for all units, such as devices.
+    """
+
+    name: str
+    task: str
+    choices: np.ndarray
+    kinds: np.ndarray
+    features: np.ndarray
+    edges: np.ndarray
+    default: np.ndarray
+    symmetric: bool = True
+    _baseline: float | None = None
+
+    @abstractmethod
+    def evaluate(self, decisions: np.ndarray) -> Outcome:
+        """Return cost and excess of each decision, for (B, U) integers."""
+
+    @abstractmethod
+    def options(self, probabilities: np.ndarray) -> np.ndarray:
+        """Return features of every option, given the previous decision: (sum of choices, 8) float32.
+
+        Args:
+            probabilities: (sum of choices,) of each option, which sum to 1 over a unit's options.
+        """
+
+    @property
+    @abstractmethod
+    def bound(self) -> float:
+        """A lower bound of the cost; 0 if none is known."""
+
+    @property
+    def baseline(self) -> float:
+        """Cost of the default decision."""
+        if self._baseline is None:
+            self._baseline = float(self.evaluate(self.default[None]).cost[0])
+        return self._baseline
+
+    @property
+    def owners(self) -> np.ndarray:
+        """(sum of choices,) unit of each option."""
+        return np.repeat(np.arange(len(self.choices)), self.choices)
+
+    def uniform(self) -> np.ndarray:
+        """Return equal probabilities of a unit's options: (sum of choices,)."""
+        return np.repeat(1.0 / self.choices, self.choices)
+
+    def rewards(self, outcome: Outcome) -> np.ndarray:
+        """Return -sqrt(cost / baseline), and -10 for what is invalid (GO, arXiv:2010.12438): (B,)."""
+        ratio = np.where(outcome.valid, outcome.cost, 0) / max(self.baseline, 1e-300)
+        return np.where(outcome.valid, -np.sqrt(ratio), INVALID_REWARD)
+
+    def draw(self, count: int, rng: np.random.Generator) -> np.ndarray:
+        """Return random decisions: (count, U) int64."""
+        return (rng.random((count, len(self.choices))) * self.choices).astype(np.int64)
+
+
+def contiguous(work: np.ndarray, parts: int) -> np.ndarray:
+    """Return a split of a sequence into runs of about equal work, as a layer-wise split by hand: int64.
+
+    Args:
+        work: Work of each element in order.
+        parts: Number of runs.
+    """
+    return np.minimum((midpoints(work) * parts).astype(np.int64), parts - 1)
+
+
+def midpoints(work: np.ndarray) -> np.ndarray:
+    """Return for each element of a sequence the share of the work up to its middle, 0 to 1."""
+    total = max(float(work.sum()), 1e-300)
+    return (np.cumsum(work) - work / 2) / total
+
+
+def scaled(values: np.ndarray) -> np.ndarray:
+    """Return log(1 + value / mean of the positive values) / 4: about 0 to 1 for any unit of measurement."""
+    positive = values[values > 0]
+    mean = positive.mean() if len(positive) else 1.0
+    return np.log1p(values / mean) / 4
+
+
+def unit_columns(edges: np.ndarray, count: int, **columns: np.ndarray) -> np.ndarray:
+    """Return node features: degrees and position, then the given columns, filled up with 0: (U, 16) float32.
+
+    Args:
+        edges: (M, 2) pairs (producer, consumer).
+        count: Number of units U.
+        **columns: (U,) each.
+    """
+    produced, consumed = (np.bincount(side, minlength=count) for side in (edges[:, 0], edges[:, 1]))
+    rows = [np.log1p(produced) / 3, np.log1p(consumed) / 3, np.linspace(0, 1, count), *columns.values()]
+    features = np.zeros((count, NODE_FEATURES), np.float32)
+    features[:, : len(rows)] = np.stack(rows, 1)
+    return features
+
+
+def device_options(
+    probabilities: np.ndarray, position: np.ndarray, work: np.ndarray, pairs: np.ndarray, weight: np.ndarray
+) -> np.ndarray:
+    """Return option features where every unit chooses one of k devices or levels: (U * k, 8) float32.
+
+    Signed and squared distance of the unit's position from the option's slot of k equal slots, the share of
+    the
+    unit's neighbours there by weight, the work there relative to the mean, the previous probability.
+
+    Args:
+        probabilities: (U, k) of the previous decision.
+        position: (U,) 0 to 1.
+        work: (U,) work of each unit.
+        pairs: (M, 2) neighbours.
+        weight: (M,) weight of each pair.
+    """
+    units, k = probabilities.shape
+    distance = position[:, None] * k - (np.arange(k) + 0.5)
+    affinity, total = np.zeros((units, k)), np.full(units, 1e-12)
+    for one, other in ((0, 1), (1, 0)):
+        np.add.at(affinity, pairs[:, one], weight[:, None] * probabilities[pairs[:, other]])
+        np.add.at(total, pairs[:, one], weight)
+    load = work @ probabilities
+    relative = (load - work[:, None] * probabilities) * k / max(work.sum(), 1e-300)
+    features = np.zeros((units, k, OPTION_FEATURES), np.float32)
+    features[..., 0], features[..., 1] = distance / k, np.minimum(distance**2, 9)
+    features[..., 2] = affinity / total[:, None]
+    features[..., 3] = relative - 1
+    features[..., 4] = probabilities
+    features[..., 5] = (work * k / max(work.sum(), 1e-300))[:, None] * features[..., 3]
+    return features.reshape(units * k, OPTION_FEATURES)

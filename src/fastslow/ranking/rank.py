@@ -1,0 +1,143 @@
+"""Rank the configurations of a program with a finished run, and say what makes them fast.
+
+``make rank`` runs this through a notebook.
+"""
+
+import numpy as np
+
+from fastslow.competition.reader import CompetitionFile, file_fingerprint, read_competition_file
+from fastslow.core.artifacts import Artifact
+from fastslow.core.figures import save_figure
+from fastslow.core.files import atomic_path
+from fastslow.core.progress import progress
+from fastslow.core.settings import resolve
+from fastslow.features.unseen import build_unseen
+from fastslow.kaggle.submission import ranking as fastest_first
+from fastslow.programs.convert import Conversion, convert, estimate_cycles
+from fastslow.programs.program_config import MEASURED
+from fastslow.programs.user_program import Source
+from fastslow.ranking.config import RankConfig
+from fastslow.ranking.effects import effects
+from fastslow.ranking.inference import FinishedRun
+from fastslow.ranking.named_choices import name_choices
+from fastslow.ranking.plots import plot_effects, plot_predictions
+from fastslow.ranking.result import Ranking, make_table
+from fastslow.xla.layout_constraints import constrain
+from fastslow.xla.layout_space import decode
+from fastslow.xla.libtpu import require_compiler
+
+TABLE, EFFECTS, ENDS = "ranking.csv", "effects.csv", "ends.csv"
+PREDICTIONS_PICTURE, EFFECTS_PICTURE = "predictions.png", "effects.png"
+
+
+def rank(config: RankConfig) -> Ranking:
+    """Rank a program and write its tables and figures.
+
+    Args:
+        config: Settings.
+
+    Returns:
+        The ranking; its folder has ``ranking.csv``, ``effects.csv``, ``ends.csv`` and two figures.
+
+    Raises:
+        ConfigError: The source is of no kind that can be ranked, or the compiler is needed and not installed.
+        DataError: The source is missing or broken, no run was trained, or the run is of another collection.
+    """
+    if config.estimate:
+        require_compiler()
+    run = FinishedRun(config.find_run())  # before a conversion, which may take minutes
+    npz, conversion = Source.of(config.source).path, None
+    if not config.is_npz:
+        conversion = convert(config.conversion(), ask_compiler=config.estimate > 0)
+        npz = conversion.npz
+    file = read_competition_file(npz, run.collection.kind)
+    default = _default(config, conversion, len(file.runtime))
+    inputs = {"run": run.manifest["fingerprint"], "npz": file_fingerprint(npz)}
+    artifact = Artifact(resolve(config.folder), config.identity(), inputs)
+    with artifact.building():
+        ranking = _rank(config, run, file, conversion, default)
+        _write(ranking, artifact, config.described)
+    return ranking
+
+
+def predict_file(
+    run: FinishedRun, file: CompetitionFile, hlo_folder: str = ""
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Predict the configurations of one file, with a progress bar over the members.
+
+    Args:
+        run: A run of the file's collection.
+        file: The file.
+        hlo_folder: As the setting of feature building.
+
+    Returns:
+        ``(C,)`` of the run, and that of each member by name, the run's own where it is a single model.
+    """
+    members, name = run.members or {run.name: run}, file.path.stem
+    with progress(total=1 + len(members), desc=name, unit="step") as bar:
+        bar.set_postfix_str("features")
+        graphs = build_unseen(run.folder, [file], hlo_folder)
+        bar.update()
+        predictions = {}
+        for member, own in members.items():
+            bar.set_postfix_str(member)
+            predictions[member] = own.predict(graphs)
+            bar.update()
+    own = run.combine(predictions) if run.members else predictions[run.name]
+    return own[name], {member: values[name] for member, values in predictions.items()}
+
+
+def _rank(
+    config: RankConfig,
+    run: FinishedRun,
+    file: CompetitionFile,
+    conversion: Conversion | None,
+    default: int | None,
+) -> Ranking:
+    prediction, members = predict_file(run, file, config.hlo_folder)
+    parts = conversion.module.computations if conversion else []
+    names = [instruction.name for part in parts for instruction in part.instructions] or None
+    choices = name_choices(file, default, names)
+    cycles, default_cycles = {}, None
+    if config.estimate:
+        fastest = fastest_first(prediction, "layout")[: config.estimate].tolist()
+        default_cycles, *best = _estimate(config, conversion, fastest)
+        cycles = dict(zip(fastest, best, strict=True))
+    weights = {name: member["weight"] for name, member in run.manifest.get("members", {}).items()}
+    return Ranking(
+        program=config.program,
+        run=f"{run.folder.parent.name}/{run.name}",
+        table=make_table(prediction, members, file.runtime, cycles),
+        weights=weights or {run.name: 1.0},
+        choices=choices,
+        effects=effects(choices, prediction),
+        default=default,
+        default_cycles=default_cycles,
+    )
+
+
+def _default(config: RankConfig, conversion: Conversion | None, configs: int) -> int | None:
+    if config.default >= 0:
+        config.require(config.default < configs, "default", f"a position below {configs}, the configurations")
+        return config.default
+    drawn = conversion is not None and config.configs != MEASURED
+    return 0 if drawn else None
+
+
+def _estimate(config: RankConfig, conversion: Conversion, configs: list[int]) -> list[int | None]:
+    """Return the compiler's cycles: of its own default, which must compile, and of some configurations."""
+    rows = conversion.arrays["node_config_feat"][configs]
+    layouts = [{}, *(decode(row, conversion.nodes) for row in rows)]
+    programs = [constrain(conversion.module, own, conversion.nodes) for own in layouts]
+    return estimate_cycles(Source.of(config.source).path, programs, config.labeller())
+
+
+def _write(ranking: Ranking, artifact: Artifact, described: int) -> None:
+    tables = {TABLE: ranking.table, EFFECTS: ranking.effects, ENDS: ranking.differences(described)}
+    for name, table in tables.items():
+        with atomic_path(artifact.folder / name) as temporary:
+            table.to_csv(temporary, index=False)
+    save_figure(plot_predictions(ranking), artifact.folder / PREDICTIONS_PICTURE)
+    save_figure(plot_effects(ranking.effects), artifact.folder / EFFECTS_PICTURE)
+    summary = {name: str(value) for name, value in ranking.summary().items()}
+    artifact.finish((*tables, PREDICTIONS_PICTURE, EFFECTS_PICTURE), summary=summary)

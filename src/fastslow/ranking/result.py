@@ -1,0 +1,138 @@
+"""The result of a ranking: its table, the ends in words, the effects of the choices."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from fastslow.competition.metrics import kendall_tau
+from fastslow.kaggle.submission import ranking as fastest_first
+from fastslow.ranking.named_choices import NamedChoice, in_words
+
+_SPELLED_OUT = 6  # differences of a configuration in its sentence
+LABEL_TAU = ".74 on AlexNet"
+"""Kendall's tau of the compiler's estimates with measured runs, see ``benchmarks/label_truth.py``."""
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The ranking of the configurations of a program.
+
+    Args:
+        program: Name of the program.
+        run: Name of the run that ranked it.
+        table: One row per configuration of the file, fastest first: ``rank`` from 1, ``config`` (position in
+            the file), ``prediction`` (lower = faster), that of each member by its name, ``runtime`` where the
+            file has it, and ``estimated_cycles`` where the compiler was asked.
+        weights: Weight by member.
+        choices: What the configurations choose.
+        effects: What each option does, see :func:`fastslow.ranking.effects.effects`.
+        default: Position of the configuration that others are compared with, None where it is not known.
+        default_cycles: The compiler's estimate of its own default, None where it was not asked.
+    """
+
+    program: str
+    run: str
+    table: pd.DataFrame
+    weights: Mapping[str, float]
+    choices: list[NamedChoice]
+    effects: pd.DataFrame
+    default: int | None
+    default_cycles: int | None = None
+
+    def ends(self, count: int = 10) -> pd.DataFrame:
+        """Describe the fastest and the slowest configurations in words.
+
+        Args:
+            count: Configurations of either end.
+
+        Returns:
+            One row per configuration: ``rank``, ``config``, ``prediction``, and ``differs``: in what it
+            differs from the default, the choices that explain most first.
+        """
+        matters = dict(zip(self.effects["where"], self.effects["explained"], strict=True))
+        rows = self._ends(count)[["rank", "config", "prediction"]].copy()
+        rows["differs"] = [in_words(self.choices, c, _SPELLED_OUT, matters) for c in rows["config"]]
+        return rows
+
+    def differences(self, count: int = 10) -> pd.DataFrame:
+        """Return every choice in which the fastest and the slowest configurations differ from the default.
+
+        Args:
+            count: Configurations of either end.
+
+        Returns:
+            One row per difference: ``rank``, ``config``, ``node``, ``tied`` (number of further nodes that
+            choose alike), ``tensor``, ``layout`` (of a tile: bound) and ``default``.
+        """
+        rows = [
+            (rank, config, c.node, c.tied, c.tensor, c.options[c.values[config]], c.options[c.default])
+            for rank, config in self._ends(count)[["rank", "config"]].itertuples(index=False)
+            for c in self.choices
+            if c.values[config] != c.default
+        ]
+        return pd.DataFrame(rows, columns=["rank", "config", "node", "tied", "tensor", "layout", "default"])
+
+    def _ends(self, count: int) -> pd.DataFrame:
+        total = len(self.table)
+        return self.table.iloc[[*range(min(count, total)), *range(max(count, total - count), total)]]
+
+    def estimates(self) -> pd.DataFrame:
+        """Return the configurations that the compiler estimated, fewest cycles first; empty if none.
+
+        ``vs_default`` is the estimate over that of the compiler's own default.
+        """
+        columns = ["rank", "config", "prediction", "estimated_cycles", "vs_default"]
+        if not self.default_cycles:
+            return pd.DataFrame(columns=columns)
+        ratio = self.table["estimated_cycles"] / self.default_cycles
+        rows = self.table.assign(vs_default=ratio)[columns].dropna()
+        return rows.sort_values("estimated_cycles", kind="stable", ignore_index=True)
+
+    def summary(self) -> pd.Series:
+        """Return what was ranked by what, one value per fact."""
+        table = self.table
+        facts = {
+            "run": self.run,
+            "members": f"{sum(w > 0 for w in self.weights.values())} of {len(self.weights)} with a weight",
+            "configurations": len(table),
+            "choices": len(self.choices),
+            "fastest": f"configuration {table['config'].iloc[0]}",
+        }
+        if self.default is not None:
+            place = int(table.loc[table["config"] == self.default, "rank"].iloc[0])
+            facts["default"] = f"configuration {self.default}, place {place}"
+        if "runtime" in table:
+            tau = kendall_tau(table["runtime"].to_numpy(), table["prediction"].to_numpy())
+            facts["Kendall's tau with runtime"] = f"{tau:.3f}"
+        if len(estimates := self.estimates()):
+            best = estimates.iloc[0]
+            words = f"configuration {best['config']:.0f}, {best['vs_default']:.3f} of the default's cycles"
+            facts["best estimate"] = words
+            facts["the estimate's own tau"] = LABEL_TAU
+        return pd.Series(facts, name=self.program)
+
+
+def make_table(
+    prediction: np.ndarray,
+    members: Mapping[str, np.ndarray],
+    runtime: np.ndarray,
+    cycles: Mapping[int, int | None],
+) -> pd.DataFrame:
+    """Return the table of a :class:`Ranking`, in the order in which a submission lists the configurations.
+
+    Args:
+        prediction: ``(C,)`` of the run, lower = faster.
+        members: ``(C,)`` of each member.
+        runtime: ``(C,)`` from the file, 0 where it is unknown.
+        cycles: The compiler's estimate by configuration, None where it refused; empty if it was not asked.
+    """
+    order = fastest_first(prediction, "layout")
+    columns = {"rank": np.arange(1, len(order) + 1), "config": order, "prediction": prediction[order]}
+    columns |= {name: values[order] for name, values in members.items()}
+    if 0 < runtime.min() < runtime.max():
+        columns["runtime"] = runtime[order]
+    if cycles:
+        columns["estimated_cycles"] = [cycles.get(config) for config in order.tolist()]
+    return pd.DataFrame(columns).astype({"estimated_cycles": float} if cycles else {})

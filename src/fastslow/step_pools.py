@@ -1,0 +1,78 @@
+"""Where the notebooks of steps run: threads of this machine, or the workers of a Dask cluster."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import replace
+from typing import Any
+
+from fastslow.core.cluster import Cluster, open_cluster
+from fastslow.core.cluster_worker import GPU
+from fastslow.core.memory import machine_cores
+from fastslow.core.settings import PROJECT
+from fastslow.features.config import FeatureConfig
+from fastslow.job_plan import PlannedPool, machine_resources
+from fastslow.networks.config import TrainConfig
+from fastslow.steps import Step
+
+
+class ClusterPool(Executor):
+    """Runs functions of a step on workers: a network on one with a GPU where there are any.
+
+    A worker declares ``GPU=1``; one that declares none computes on its CPU, so that the precision of a
+    network does not depend on who gets it. Steps of features hand their graphs out to all workers.
+
+    Args:
+        cluster: A connected cluster.
+    """
+
+    def __init__(self, cluster: Cluster):
+        self._cluster = cluster
+
+    def submit(self, function: Callable[[Step], Any], step: Step) -> Future:
+        """Run ``function(step)`` on a worker, with the notebook of the worker's own checkout."""
+        builds = isinstance(step.config, FeatureConfig)
+        if builds:
+            step = replace(step, config=step.config.replace(cluster=self._cluster.address))
+        on_gpu = _is_network(step) and self._cluster.offered(GPU)
+        options = {"label": step.name, "resources": {GPU: 1} if on_gpu else {}, "waits": builds}
+        return self._cluster.submit(_on_worker, function, step, **options)
+
+    def map(self, function: Callable[[Step], Any], steps: Sequence[Step]) -> Iterator[Any]:
+        """Call a quick function of each step: of a network where its device is, of the others here."""
+        remote = {n: self.submit(function, s) for n, s in enumerate(steps) if _is_network(s)}
+        return (remote[n].result() if n in remote else function(s) for n, s in enumerate(steps))
+
+
+def _is_network(step: Step) -> bool:
+    return isinstance(step.config, TrainConfig)
+
+
+def _on_worker(function: Callable[[Step], Any], step: Step) -> Any:
+    return function(replace(step, notebook=PROJECT / "notebooks" / step.notebook.name))
+
+
+@contextlib.contextmanager
+def step_pool(jobs: int, cluster: str = "") -> Iterator[Executor]:
+    """Give an executor of steps; after Ctrl-C those that run are not waited for.
+
+    Args:
+        jobs: Maximum number of steps that run in parallel, 0 for as many as fit; on SLURM, of jobs.
+        cluster: Dask cluster, as for :func:`fastslow.core.cluster.open_cluster`; empty for this machine.
+
+    Raises:
+        ConfigError: There is no such cluster, or Dask is not installed.
+    """
+    if cluster:
+        with open_cluster(cluster, jobs or machine_cores()) as workers:
+            yield ClusterPool(workers)
+        return
+    pool = PlannedPool(machine_resources(), jobs)
+    wait_for_them = True
+    try:
+        yield pool
+    except KeyboardInterrupt:
+        wait_for_them = False
+        raise
+    finally:
+        pool.shutdown(wait=wait_for_them, cancel_futures=True)

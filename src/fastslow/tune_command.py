@@ -1,0 +1,69 @@
+"""The commands ``tune`` and ``fleet``: run their notebooks and print what was found."""
+
+from pathlib import Path
+
+from fastslow.convert_command import with_absolute_paths
+from fastslow.core.artifacts import read_manifest
+from fastslow.core.settings import PROJECT, resolve
+from fastslow.programs.user_program import Source
+from fastslow.steps import Step
+from fastslow.tuning.config import TuneConfig
+from fastslow.tuning.fleet import TABLE, TOTALS
+from fastslow.tuning.fleet_config import FleetConfig
+from fastslow.tuning.result import BEST, CURVE, EVALUATIONS, PROGRAM
+from fastslow.workflow import NOTEBOOK, run_step
+
+
+def tune_program(config: TuneConfig) -> Path:
+    """Tune a program by executing ``notebooks/54_tune.ipynb``, and print what was found.
+
+    Args:
+        config: Settings. ``source`` and ``data_root`` start at the working folder, and so does ``run`` where
+            there is such a folder; otherwise it starts at the repository.
+
+    Returns:
+        The folder of the study.
+
+    Raises:
+        ConfigError: A setting is wrong, or the source is of no kind that can be tuned.
+        DataError: The source does not exist, no run was trained, or the run is of another collection.
+        StepError: The notebook failed; the message holds the cause and where the executed notebook is stored.
+    """
+    paths = ["source", "data_root"] + (["run"] if Path(config.run).is_dir() else [])
+    config = with_absolute_paths(config, *paths)
+    Source.of(config.source)  # refused before a notebook is started, as is a missing or a wrong run
+    config.find_run()
+    run_step(Step("tune", PROJECT / "notebooks" / "54_tune.ipynb", config))
+    folder = resolve(config.folder)
+    facts = read_manifest(folder)["summary"]
+    files = {"best configuration": BEST, "its HLO, to compile": PROGRAM, "every evaluation": EVALUATIONS}
+    files |= {"curve": CURVE, "study": config.ledger.name, "notebook": NOTEBOOK}
+    facts |= {what: folder / name for what, name in files.items() if (folder / name).exists()}
+    for name, value in facts.items():
+        print(f"{name:22} {value}")
+    return folder
+
+
+def tune_fleet(config: FleetConfig) -> Path:
+    """Tune the programs of a list by executing ``notebooks/55_fleet.ipynb``, and print what was saved.
+
+    Args:
+        config: Settings; paths as for :func:`tune_program`.
+
+    Returns:
+        The folder of the fleet.
+
+    Raises:
+        ConfigError: A setting is wrong.
+        DataError: The list cannot be read.
+        StepError: The notebook failed; the message holds the cause and where the executed notebook is stored.
+    """
+    paths = ["fleet", "data_root"] + (["run"] if Path(config.run).is_dir() else [])
+    config = with_absolute_paths(config, *paths)
+    config.read()
+    run_step(Step("fleet", PROJECT / "notebooks" / "55_fleet.ipynb", config))
+    folder = resolve(config.folder)
+    facts = read_manifest(folder)["summary"] | {"table": folder / TABLE, "curve": folder / TOTALS}
+    for name, value in (facts | {"notebook": folder / NOTEBOOK}).items():
+        print(f"{name:22} {value}")
+    return folder

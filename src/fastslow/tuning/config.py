@@ -1,0 +1,146 @@
+"""Settings of a tuning."""
+
+import re
+from pathlib import Path
+from typing import Annotated, Literal
+
+from annotated_types import Ge
+
+from fastslow.competition.catalog import Collection
+from fastslow.core.settings import (
+    Config,
+    FractionBelowOne,
+    NonNegative,
+    NonNegativeFloat,
+    Positive,
+    PositiveFloat,
+    resolve,
+    unkeyed,
+)
+from fastslow.programs.user_program import Source
+from fastslow.ranking.config import RankConfig
+from fastslow.xla.libtpu import TOPOLOGIES
+
+EVALUATORS = ("compiler", "replay", "command")
+INNER = ("evolutionary", "random", "annealing")
+STRATEGIES = (*(f"guided {name}" for name in INNER), *INNER, "tpe", "nsga2")
+PROGRAM_ONLY, NO_RUN = ("compiler", "command"), "none"
+
+
+class SearchConfig(Config):
+    """How configurations are proposed and evaluated: what a tuning and a fleet share."""
+
+    evaluator: Literal["", *EVALUATORS] = ""
+    """What gives a configuration its value: the TPU ``compiler``'s estimated cycles, ``replay`` of the
+    labels of an npz, or a ``command`` of yours; replay for an npz, otherwise the compiler if empty."""
+    strategy: Literal[*STRATEGIES] = "guided evolutionary"
+    """What proposes configurations; a guided one scores thousands with a model that learns from every
+    evaluation, the others are the unguided searches to compare with."""
+    run: str = ""
+    """Trained run whose prediction the model starts from: a folder such as ``runs/sample``, or the folder of
+    one ensemble or model; the newest if empty, and ``none`` for the program's own values alone."""
+    evaluations: Positive = 64
+    """Budget: evaluations of the whole study, failed ones and those of other processes included."""
+    budget_seconds: NonNegativeFloat = unkeyed(0.0)
+    """Budget: seconds after which this process proposes nothing more; 0 for no limit."""
+    batch: Positive = 8
+    """Configurations that are proposed together, after which the model learns; guidance is better with few,
+    evaluators that work in parallel are faster with many."""
+    candidates: Positive = 2048
+    """Guided strategies only. Candidates that are scored for each batch."""
+    explore: FractionBelowOne = 0.05
+    """Guided strategies only. Share of random configurations in a batch."""
+    command: str = ""
+    """Evaluator ``command`` only. Command line to which two paths are appended, the configuration as JSON and
+    the constrained HLO; the last line of its output is the value, lower is faster."""
+    seconds: PositiveFloat = unkeyed(600.0)
+    """Time limit of one evaluation in seconds; what takes longer counts as failed."""
+    attempts: Positive = unkeyed(2)
+    """How often a failing command, or a program that crashes the compiler, is tried."""
+    processes: NonNegative = unkeyed(0)
+    """Evaluations side by side: 0 is one per core for the compiler and 1 for a command."""
+    generation: Literal[*TOPOLOGIES] = "v3"
+    """TPU generation that a program is compiled for; TpuGraphs was measured on v3."""
+    data_root: str = unkeyed("data/converted")
+    """Root of the folder to write to; a study is kept under its ``tuned/``."""
+    seed: NonNegative = 0
+    """Seed of the search."""
+
+    @property
+    def inner(self) -> str:
+        """The strategy without its guidance; empty where it has none."""
+        return self.strategy.removeprefix("guided ") if self.strategy.startswith("guided ") else ""
+
+    def check(self) -> None:
+        """Check what the types of the fields do not express."""
+        given = bool(self.command)
+        self.require(given or self.evaluator != "command", "command", "given, as evaluator=command needs it")
+        self.require(not given or self.evaluator == "command", "command", "read: set evaluator=command")
+
+
+class TuneConfig(SearchConfig):
+    """Settings of the tuning of one program."""
+
+    source: str = ""
+    """Program to tune: a labelled competition file (npz), an HLO file (HloModuleProto, HloProto, TpuGraphs'
+    ``.pb`` or text), or ``model.py:make``, where ``make()`` returns ``(function, arguments)`` for
+    ``jax.jit``."""
+    collection: str = ""
+    """Collection whose models guide; if empty, that of an npz in folders as published, otherwise
+    ``tile:xla`` for a tile file and ``layout:xla:random`` for a layout. ``nlp`` is for a language model."""
+    name: str = ""
+    """Name of the study, whose folder it is; that of the source if empty. Another name starts another
+    study of the same program."""
+    default: Annotated[int, Ge(-1)] = -1
+    """Replay only. Configuration that the others are compared with, as its position in the npz; -1 for the
+    one nearest to the commonest option of each choice."""
+
+    def check(self) -> None:
+        """Check what the types of the fields do not express."""
+        super().check()
+        self.require(re.fullmatch(r"([\w-][\w.-]*)?", self.name), "name", "made of letters, digits, _ . -")
+        if self.source:
+            own, kind = self.evaluator or self.kind_of_evaluator, "an npz" if self.is_npz else "no npz"
+            self.require((own == "replay") == self.is_npz, "evaluator", f"possible for {kind}")
+
+    @property
+    def is_npz(self) -> bool:
+        """Whether the source is a competition file."""
+        return self.ranking().is_npz
+
+    @property
+    def kind_of_evaluator(self) -> str:
+        """The evaluator, by default that of the source's kind."""
+        return self.evaluator or ("replay" if self.is_npz else "compiler")
+
+    @property
+    def program(self) -> str:
+        """Name of the study: the setting, or that of the source."""
+        return self.name or re.sub(r"[^\w.-]", "_", Source.of(self.source).name).lstrip(".")
+
+    @property
+    def folder(self) -> str:
+        """Folder of the study and its results."""
+        return f"{self.data_root}/tuned/{self.program}"
+
+    def ranking(self) -> RankConfig:
+        """Return the settings that tell what the source is, and which run and collection are meant."""
+        run = "" if self.run == NO_RUN else self.run
+        return RankConfig(source=self.source, collection=self.collection, run=run)
+
+    def find_collection(self) -> Collection:
+        """Return the collection whose models guide."""
+        return self.ranking().find_collection()
+
+    def find_run(self) -> Path | None:
+        """Return the run that guides; None for an unguided strategy, or where none is wanted.
+
+        Raises:
+            DataError: There is none, it is not finished, or it is of another collection.
+        """
+        return self.ranking().find_run() if self.inner and self.run != NO_RUN else None
+
+    @property
+    def ledger(self) -> Path:
+        """Path of the study's journal."""
+        return resolve(self.folder) / "study.journal"

@@ -1,0 +1,232 @@
+"""What gives a configuration its value: the TPU compiler, a file's labels, or a command of the user's.
+
+An evaluator is a context: within it, ``evaluate`` takes configurations and yields outcomes as they come.
+"""
+
+import contextlib
+import json
+import math
+import os
+import re
+import shlex
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from fastslow.core.errors import ConfigError
+from fastslow.tuning.history import Outcome, Proposal
+from fastslow.xla.compile_pool import Labeller
+from fastslow.xla.messages import HloProto, Module
+
+CONFIGURATION, PROGRAM = "configuration.json", "program.hlo.pb"
+_SHOWN = 300  # characters of a message that are kept
+_ATTEMPT_PAUSE = 0.2
+
+Evaluate = Callable[[Sequence[Proposal]], Iterator[tuple[int, Outcome]]]
+
+
+class Evaluator(Protocol):
+    """What gives a configuration its value.
+
+    Attributes:
+        name: What the value is, in words, with its unit.
+        identity: What a study must agree in to share values.
+    """
+
+    name: str
+    identity: str
+
+    def running(self) -> contextlib.AbstractContextManager[Evaluate]:
+        """Give a function of proposals that yields positions and outcomes, in the order of completion."""
+
+
+class Replay:
+    """Looks a configuration up among the labels of a file.
+
+    Args:
+        values: Value by configuration.
+        name: What the labels are, in words.
+    """
+
+    def __init__(self, values: Mapping[tuple[int, ...], float], name: str):
+        self._values, self.name, self.identity = values, name, "replay"
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[Evaluate]:
+        """See :class:`Evaluator`."""
+
+        def evaluate(proposals: Sequence[Proposal]) -> Iterator[tuple[int, Outcome]]:
+            for place, proposal in enumerate(proposals):
+                yield place, Outcome(float(self._values[proposal.codes]))
+
+        yield evaluate
+
+
+class Compiled:
+    """Compiles the constrained program and takes the compiler's estimated cycles.
+
+    Args:
+        module_of: Makes the constrained module of a configuration.
+        labeller: Isolated workers with limits, and the cache of their results.
+    """
+
+    def __init__(self, module_of: Callable[[tuple[int, ...]], Module], labeller: Labeller):
+        self._module_of, self._labeller = module_of, labeller
+        self.name = f"the {labeller.generation} compiler's estimated cycles"
+        self.identity = f"compiler {labeller.generation} {labeller.compiler.version()}"
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[Evaluate]:
+        """See :class:`Evaluator`; a program that was compiled before is looked up."""
+        with self._labeller.workers() as label:
+
+            def evaluate(proposals: Sequence[Proposal]) -> Iterator[tuple[int, Outcome]]:
+                programs = [self._module_of(p.codes).SerializeToString(deterministic=True) for p in proposals]
+                for place, record in enumerate(label(programs, "")):
+                    failure = f"{record['failure']}: {record['message']}" if "failure" in record else ""
+                    seconds = record.get("seconds", 0.0)
+                    yield place, Outcome(record.get("cycles"), failure.strip()[:_SHOWN], seconds)
+
+            yield evaluate
+
+
+@dataclass(frozen=True)
+class Command:
+    """Runs a command for each configuration; the last line that it prints is the value.
+
+    Args:
+        command: The command line; the paths of the configuration and of the program are appended.
+        module_of: Makes the constrained module of a configuration.
+        describe: Makes the configuration's JSON.
+        seconds: Time limit of one run; then the command and all that it started are killed.
+        attempts: How often a failing run is tried.
+        processes: Runs side by side.
+    """
+
+    command: str
+    module_of: Callable[[tuple[int, ...]], Module]
+    describe: Callable[[tuple[int, ...]], dict]
+    seconds: float = 600.0
+    attempts: int = 2
+    processes: int = 1
+
+    @property
+    def name(self) -> str:
+        """What the value is."""
+        return f"what {self.command!r} prints"
+
+    @property
+    def identity(self) -> str:
+        """The command."""
+        return f"command {self.command}"
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[Evaluate]:
+        """See :class:`Evaluator`.
+
+        Raises:
+            ConfigError: The command line cannot be read, or its program does not exist.
+        """
+        words = self._words()
+        with ThreadPoolExecutor(max(1, self.processes)) as pool:
+
+            def evaluate(proposals: Sequence[Proposal]) -> Iterator[tuple[int, Outcome]]:
+                futures = {pool.submit(self._try, words, p.codes): place for place, p in enumerate(proposals)}
+                try:
+                    for future in as_completed(futures):
+                        yield futures[future], future.result()
+                finally:
+                    for future in futures:
+                        future.cancel()
+
+            yield evaluate
+
+    def _words(self) -> list[str]:
+        try:
+            words = shlex.split(self.command)
+        except ValueError as error:
+            raise ConfigError(f"command: {self.command!r} cannot be read ({error})") from None
+        found = words and (any(Path(d, words[0]).is_file() for d in os.get_exec_path()) or "/" in words[0])
+        if not found or ("/" in words[0] and not Path(words[0]).is_file()):
+            raise ConfigError(f"command: there is no program {words[0] if words else ''!r}")
+        return words
+
+    def _try(self, words: list[str], codes: tuple[int, ...]) -> Outcome:
+        began = time.monotonic()
+        for attempt in range(self.attempts):
+            if attempt:
+                time.sleep(_ATTEMPT_PAUSE)
+            value, failure = self._run(words, codes)
+            if value is not None:
+                break
+        return Outcome(value, failure, round(time.monotonic() - began, 3))
+
+    def _run(self, words: list[str], codes: tuple[int, ...]) -> tuple[float | None, str]:
+        with tempfile.TemporaryDirectory() as folder:
+            paths = [Path(folder, CONFIGURATION), Path(folder, PROGRAM)]
+            paths[0].write_text(json.dumps(self.describe(codes), indent=1))
+            paths[1].write_bytes(serialised(self.module_of(codes)))
+            with open(Path(folder, "out"), "w+b") as out, open(Path(folder, "err"), "w+b") as err:
+                try:
+                    process = subprocess.Popen(
+                        [*words, *map(str, paths)], stdout=out, stderr=err, start_new_session=True
+                    )
+                except OSError as error:
+                    return None, f"does not start: {error}"
+                try:
+                    status = process.wait(self.seconds)
+                except subprocess.TimeoutExpired:
+                    return None, f"timed out: it ran longer than {self.seconds:g} s"
+                finally:
+                    _kill_group(process)
+                said = [_tail(stream) for stream in (out, err)]
+        if status:
+            return None, f"failed: it ended with {status}: {(said[1] or said[0])[-_SHOWN:]}"
+        return _number(said[0])
+
+
+def _kill_group(process: subprocess.Popen) -> None:
+    """End a command and what it started in its session, also what it left behind."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _tail(stream) -> str:
+    size = stream.seek(0, os.SEEK_END)
+    stream.seek(max(0, size - 20_000))
+    return stream.read().decode(errors="replace").strip()
+
+
+def _number(text: str) -> tuple[float | None, str]:
+    last = text.splitlines()[-1].strip() if text else ""
+    if not re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", last):
+        return None, f"printed no number: its last line is {last[:80]!r}"
+    value = float(last)
+    if not 0 < value < math.inf:
+        return None, f"printed {last}: a value is positive and finite, lower is faster"
+    return value, ""
+
+
+def serialised(module: Module) -> bytes:
+    """Return a module as an ``HloProto``, which XLA's tools and ``make convert`` read."""
+    return HloProto(hlo_module=module).SerializeToString(deterministic=True)
+
+
+def top_k_error(values: np.ndarray, prediction: np.ndarray, k: int) -> float:
+    """Return by which share the best of the k configurations predicted fastest is above the best of all.
+
+    Args:
+        values: ``(C,)`` of the whole space.
+        prediction: ``(C,)``, lower = predicted faster.
+        k: Configurations that are tried.
+    """
+    return float(values[np.argsort(prediction, kind="stable")[:k]].min() / values.min() - 1)

@@ -1,0 +1,292 @@
+"""Tune many programs with one budget: the next evaluations go where they are expected to save most per cost.
+
+The saving of a program is weight x (default - tuned). What the next batch is expected to save is the model's
+expected improvement of its best candidates; before a program has values, the share that the fleet's programs
+saved so far on average. Programs of equal content share one study and the sum of their weights.
+"""
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from fastslow.core.artifacts import MANIFEST, commit
+from fastslow.core.figures import save_figure
+from fastslow.core.files import atomic_path, write_json
+from fastslow.core.progress import progress
+from fastslow.core.settings import resolve
+from fastslow.tuning.fleet_config import FleetConfig
+from fastslow.tuning.guided import Guided
+from fastslow.tuning.history import History
+from fastslow.tuning.ledger import Ledger
+from fastslow.tuning.strategies import Strategy
+from fastslow.tuning.target import Target, read_target
+from fastslow.tuning.tune import evaluate_started, make_strategy, open_ledger, start
+
+TABLE, TOTALS, BEST = "programs.csv", "savings.png", "best.json"
+HOPED = 0.1  # share that a program is hoped to save while the fleet has no experience
+FEW = 4  # values of a program below which the fleet's experience counts for it
+_WORTHLESS = 3  # failures of a program that has no value, after which it gets nothing more
+
+
+@dataclass
+class Member:
+    """A program of a fleet.
+
+    Args:
+        target: The program.
+        weight: Sum of the weights of all rows that are this program.
+        rows: Their positions in the list.
+        strategy: What proposes its configurations.
+        ledger: Its study.
+        history: Its evaluations.
+        seconds: Time that its evaluations took.
+        exhausted: Whether nothing is left to propose.
+    """
+
+    target: Target
+    weight: float
+    rows: list[int]
+    strategy: Strategy
+    ledger: Ledger | None
+    history: History
+    exhausted: bool = False
+    waiting: tuple = field(default=())
+
+    @property
+    def default(self) -> float | None:
+        """Value of the default configuration."""
+        return self.history.value_of(self.target.space.default)
+
+    @property
+    def saved(self) -> float:
+        """Weight x (default - best), 0 where either is not known."""
+        best = self.history.best
+        return self.weight * (self.default - best[1]) if best and self.default else 0.0
+
+    @property
+    def cost(self) -> float:
+        """Seconds of an evaluation, on average; 1 where evaluations take no time."""
+        seconds = [outcome.seconds for _, outcome in self.history.done]
+        return float(np.mean(seconds)) if seconds and max(seconds) > 0 else 1.0
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether nothing more is to be had of it."""
+        failed = len(self.history.failures)
+        return self.exhausted or (not len(self.history.values) and failed >= _WORTHLESS)
+
+
+def expected_saving(member: Member, members: Sequence[Member], batch: int, rng) -> float:
+    """Return what the next evaluations of a program are expected to save, per second.
+
+    Args:
+        member: The program.
+        members: The whole fleet, whose experience counts for programs with few values.
+        batch: Number of evaluations.
+        rng: Random generator of the candidates.
+    """
+    if member.hopeless:
+        return 0.0
+    best, values = member.history.best, len(member.history.values)
+    if not best:  # the default failed: another configuration is hoped to be as good as the others' are
+        return 0.0 if not any(m.history.best for m in members) else _hoped(members) * member.weight
+    if values < FEW:
+        share = _hoped(members)
+    elif isinstance(member.strategy, Guided):
+        gain = member.strategy.ranked(member.history, batch, rng)[1]
+        share = float(gain.mean()) if len(gain) else 0.0
+    else:  # without a model: what its last evaluations brought
+        recent = member.history.curve[-2 * FEW :]
+        share = float(np.log(recent[0] / recent[-1])) / FEW if np.isfinite(recent[0]) else HOPED
+    return share * member.weight * best[1] / member.cost
+
+
+def _hoped(members: Sequence[Member]) -> float:
+    """Return the share that an early evaluation is hoped to save: the fleet's experience so far."""
+    known = [m for m in members if m.default and len(m.history.values) >= FEW]
+    return float(np.mean([HOPED, *(m.saved / m.weight / m.default for m in known)])) / FEW
+
+
+def next_member(members: Sequence[Member], config: FleetConfig, rng) -> Member | None:
+    """Return the program that gets the next batch; None where nothing is left to do."""
+    open_members = [member for member in members if not member.hopeless]
+    if not open_members:
+        return None
+    if config.allocation == "even":
+        return min(open_members, key=lambda member: len(member.history))
+    new = [member for member in open_members if not len(member.history)]
+    if new:  # every default is needed to know what is saved
+        return max(new, key=lambda member: member.weight)
+    savings = []
+    for member in open_members:
+        key = len(member.history.taken)
+        if not member.waiting or member.waiting[0] != key:  # nothing new of it: the same expectation
+            member.waiting = key, expected_saving(member, members, config.batch, rng)
+        savings.append(member.waiting[1])
+    return open_members[int(np.argmax(savings))]
+
+
+def read_fleet(config: FleetConfig) -> list[Member]:
+    """Read the programs of a fleet; rows of equal content become one member.
+
+    Raises:
+        ConfigError: A setting is wrong, or something is not installed.
+        DataError: The list, a program, its run or its study cannot be used.
+    """
+    members: dict[tuple, Member] = {}
+    for row, (own, weight) in enumerate(config.read()):
+        target = read_target(own)
+        same = members.get((target.digest, target.evaluator.identity))
+        if same:
+            same.weight += weight
+            same.rows.append(row)
+            continue
+        ledger = open_ledger(own, target)
+        ledger.release_dead()
+        strategy = make_strategy(own, target)[0]
+        member = Member(target, weight, [row], strategy, ledger, ledger.read())
+        members[target.digest, target.evaluator.identity] = member
+    return list(members.values())
+
+
+@dataclass
+class Fleet:
+    """A tuned fleet.
+
+    Args:
+        config: Its settings.
+        members: Its programs.
+        savings: Total saving after each evaluation of this process.
+    """
+
+    config: FleetConfig
+    members: list[Member]
+    savings: list[float]
+
+
+def tune_members(members: list[Member], config: FleetConfig, advance) -> list[float]:
+    """Spend the budget on the members.
+
+    Args:
+        members: The programs.
+        config: Settings.
+        advance: Called with the member and the number of evaluations that it gets; evaluates them.
+
+    Returns:
+        Total saving after each evaluation.
+    """
+    rng, savings = np.random.default_rng(config.seed), []
+    while (left := config.evaluations - sum(len(m.history) for m in members)) > 0:
+        member = next_member(members, config, rng)
+        if member is None:
+            break
+        before = len(member.history)
+        # the default alone comes first: what it costs is needed to decide
+        advance(member, min(config.batch, left) if before or config.allocation == "even" else 1)
+        done = len(member.history) - before
+        member.exhausted |= done == 0
+        savings += [sum(m.saved for m in members)] * done
+    return savings
+
+
+def tune_fleet(config: FleetConfig) -> Fleet:
+    """Tune a fleet, resuming the studies that are there.
+
+    Raises:
+        ConfigError: A setting is wrong, or something is not installed.
+        DataError: The list, a program, its run or a study cannot be used.
+    """
+    members = read_fleet(config)
+    with (
+        progress(total=config.evaluations, desc=config.fleet_name, unit="evaluation") as bar,
+        contextlib.ExitStack() as stack,
+    ):
+        running: list = [None, None]  # the member whose evaluator is open, and that
+
+        def show() -> None:
+            bar.n = min(bar.total, sum(len(m.history) for m in members))
+            bar.set_postfix_str(f"saved {sum(m.saved for m in members):.4g}", refresh=False)
+            bar.update(0)
+
+        def advance(member: Member, count: int) -> None:
+            if running[0] is not member:
+                stack.close()
+                running[:] = member, stack.enter_context(member.target.evaluator.running())
+            member.history, started = start(member.ledger, member.strategy, config, count)
+            evaluate_started(member.ledger, member.history, running[1], started, show)
+
+        savings = tune_members(members, config, advance)
+    return Fleet(config, members, savings)
+
+
+def fleet_table(members: Sequence[Member]) -> pd.DataFrame:
+    """Return per program: weight, rows that share it, default, best, saved, evaluations, failed, seconds."""
+    rows = [
+        {
+            "program": member.target.name,
+            "copies": len(member.rows),
+            "weight": member.weight,
+            "default": member.default,
+            "best": member.history.best[1] if member.history.best else None,
+            "saved": member.saved,
+            "evaluations": len(member.history),
+            "failed": len(member.history.failures),
+            "seconds": sum(outcome.seconds for _, outcome in member.history.done),
+        }
+        for member in members
+    ]
+    return pd.DataFrame(rows).sort_values("saved", ascending=False, ignore_index=True)
+
+
+def summarise_fleet(fleet: Fleet) -> pd.Series:
+    """Return what the fleet saved at which cost, one value per fact."""
+    table = fleet_table(fleet.members)
+    total = (table["weight"] * table["default"]).sum()
+    cost = int(table["evaluations"].sum())
+    facts = {
+        "programs": f"{len(table)} different ones of {int(table['copies'].sum())}",
+        "value": "; ".join(dict.fromkeys(m.target.evaluator.identity for m in fleet.members)),
+        "evaluations": f"{cost}, {int(table['failed'].sum())} of them failed",
+        "seconds of evaluation": f"{table['seconds'].sum():.0f}",
+        "saved": f"{table['saved'].sum():.6g}, {table['saved'].sum() / total:.2%} of all defaults"
+        if total
+        else "0",
+        "saved per evaluation": f"{table['saved'].sum() / max(cost, 1):.4g}",
+    }
+    sizes = [m.target.space.size for m in fleet.members if m.target.labels is not None]
+    if len(sizes) == len(fleet.members):
+        possible = sum(
+            m.weight * (m.default - m.target.labels.min()) for m in fleet.members if m.default is not None
+        )
+        share = f"{table['saved'].sum() / possible:.1%}" if possible else "all"
+        facts["of an exhaustive search"] = f"{share} of its saving for {cost / sum(sizes):.1%} of its cost"
+    return pd.Series(facts, name=fleet.config.fleet_name)
+
+
+def plot_savings(fleet: Fleet) -> Figure:
+    """Plot the total saving over the evaluations of this process."""
+    figure = Figure(figsize=(7, 3.5), layout="constrained")
+    axes = figure.subplots()
+    axes.step(np.arange(1, len(fleet.savings) + 1), fleet.savings, where="post")
+    axes.set(xlabel="evaluations", ylabel="saved: sum of weight x (default - tuned)", ylim=(0, None))
+    axes.set_title(fleet.config.fleet_name)
+    return figure
+
+
+def write_fleet(fleet: Fleet) -> Path:
+    """Write the table of programs, the best configuration of each, and the curve; return the folder."""
+    folder = resolve(fleet.config.folder)
+    with atomic_path(folder / TABLE) as temporary:
+        fleet_table(fleet.members).to_csv(temporary, index=False)
+    save_figure(plot_savings(fleet), folder / TOTALS)
+    best = [m for m in fleet.members if m.history.best]
+    write_json(folder / BEST, [m.target.as_json(m.history.best[0].codes) for m in best])
+    summary = {name: str(value) for name, value in summarise_fleet(fleet).items()}
+    facts = {"settings": fleet.config.asdict(), "commit": commit(), "summary": summary}
+    write_json(folder / MANIFEST, facts)
+    return folder

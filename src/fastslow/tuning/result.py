@@ -1,0 +1,159 @@
+"""The result of a study: the best configuration in words and as files, tables, the curve."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter, ScalarFormatter
+
+from fastslow.core.artifacts import MANIFEST, commit
+from fastslow.core.figures import save_figure
+from fastslow.core.files import atomic_path, write_json
+from fastslow.core.settings import resolve
+from fastslow.tuning.evaluators import serialised, top_k_error
+from fastslow.tuning.tune import Study
+
+BEST, EVALUATIONS, CURVE = "best.json", "evaluations.csv", "curve.png"
+PROGRAM, DEFAULT_PROGRAM = "best.hlo.pb", "default.hlo.pb"
+TOP_K = (1, 5, 10, 100)
+
+
+def summarise(study: Study) -> pd.Series:
+    """Return what the study found, one value per fact."""
+    history, target = study.history, study.target
+    best, default = history.best, history.value_of(target.space.default)
+    facts = {
+        "value": target.evaluator.name,
+        "evaluations": f"{len(history)}, {len(history.failures)} of them failed",
+        "space": f"{float(target.space.size):.3g} configurations of {len(target.space.choices)} choices",
+        "strategy": study.config.strategy,
+    }
+    if study.exhausted:
+        facts["evaluations"] += "; no configuration is left to propose"
+    if default:
+        facts["default"] = f"{default:.6g}"
+    if best:
+        facts["best"] = f"{best[1]:.6g}, after {int((history.curve > best[1]).sum()) + 1} evaluations"
+        facts["proposed by"] = best[0].by
+        facts["configuration"] = target.space.in_words(best[0].codes)
+    if best and default:
+        facts["best over default"] = f"{best[1] / default:.4f}"
+    if study.guide:
+        facts["candidates scored"] = study.guide.scored
+    return pd.Series(facts, name=target.name)
+
+
+def list_evaluations(study: Study) -> pd.DataFrame:
+    """Return one row per evaluation in their order: who proposed it, value, best so far, failure, words."""
+    rows = [
+        {
+            "evaluation": number,
+            "by": proposal.by,
+            "value": outcome.value,
+            "best": best if np.isfinite(best) else None,
+            "seconds": outcome.seconds,
+            "failure": outcome.failure,
+            "options": " ".join(map(str, proposal.codes)),
+            "configuration": study.target.space.in_words(proposal.codes),
+        }
+        for number, ((proposal, outcome), best) in enumerate(
+            zip(study.history.done, study.history.curve, strict=True), start=1
+        )
+    ]
+    return pd.DataFrame(rows)
+
+
+def proposers(study: Study) -> pd.DataFrame:
+    """Return per proposer its evaluations, failures, best value and share of the improvements."""
+    table = list_evaluations(study)
+    table["improved"] = table["best"].notna() & (table["best"] != table["best"].shift())
+    groups = table.groupby("by", sort=False)
+    return pd.DataFrame(
+        {
+            "evaluations": groups.size(),
+            "failed": groups["value"].apply(lambda v: int(v.isna().sum())),
+            "best": groups["value"].min(),
+            "improvements": groups["improved"].sum().astype(int),
+        }
+    )
+
+
+def top_k(study: Study) -> pd.DataFrame:
+    """Return by how much the best of the K configurations predicted fastest is above the best of all.
+
+    Empty unless the whole space is labelled. ``pretrained`` is the trained run alone; ``learnt`` is the
+    model after the study's evaluations, which it has seen; ``random`` is the mean over random K.
+    """
+    labels, space = study.target.labels, study.target.space
+    if labels is None or not study.guide or not len(study.history.values):
+        return pd.DataFrame()
+    inputs = study.guide.inputs(space.listed)
+    predictions = {} if inputs.prior is None else {"pretrained": inputs.prior}
+    predictions["learnt"] = study.guide.fit(study.history).predict(inputs)[0]
+    rows = {
+        k: {name: top_k_error(labels, p, k) for name, p in predictions.items()}
+        | {"random": _random_error(labels, k)}
+        for k in TOP_K
+        if k <= len(labels)
+    }
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("K")
+
+
+def _random_error(labels: np.ndarray, k: int) -> float:
+    """Return the expected error of the best of k configurations at random, without replacement."""
+    ordered, total = np.sort(labels), len(labels)
+    # P(the best of k is not among the i fastest), i = 0, 1, ...
+    left = np.arange(total - 1)
+    beyond = np.concatenate([[1.0], np.cumprod(np.maximum(total - k - left, 0) / (total - left))])
+    chance = beyond - np.append(beyond[1:], 0.0)
+    return float(chance @ ordered / ordered[0] - 1)
+
+
+def plot_curve(study: Study) -> Figure:
+    """Plot the best value so far over evaluations, against the default's where it is known."""
+    default = study.history.value_of(study.target.space.default)
+    scale = default or 1.0
+    figure = Figure(figsize=(7, 3.5), layout="constrained")
+    axes = figure.subplots()
+    numbers = np.arange(1, len(study.history) + 1)
+    values = [o.value for _, o in study.history.done]
+    shown = [n for n, v in zip(numbers, values, strict=True) if v is not None]
+    axes.scatter(shown, [v / scale for v in values if v is not None], s=12, c="0.6", label="evaluated")
+    axes.step(numbers, study.history.curve / scale, where="post", label="best so far")
+    if default:
+        axes.axhline(1.0, ls=":", c="0.3", label="default")
+    axes.set(xlabel="evaluations", ylabel="value over default" if default else study.target.evaluator.name)
+    if shown:
+        axes.set(xscale="log", yscale="log")
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter(ScalarFormatter())
+            axis.set_minor_formatter(NullFormatter())
+    axes.set_title(study.target.name)
+    axes.legend()
+    return figure
+
+
+def write_result(study: Study) -> Path:
+    """Write the best configuration, the constrained HLO, the table of evaluations and the curve.
+
+    Returns:
+        The study's folder.
+    """
+    folder, target, history = resolve(study.config.folder), study.target, study.history
+    with atomic_path(folder / EVALUATIONS) as temporary:
+        list_evaluations(study).to_csv(temporary, index=False)
+    save_figure(plot_curve(study), folder / CURVE)
+    if history.best:
+        proposal, value = history.best
+        default = history.value_of(target.space.default)
+        facts = {"value": value, "default": default, "evaluator": target.evaluator.name}
+        write_json(folder / BEST, target.as_json(proposal.codes) | facts)
+        if target.module_of:
+            for name, codes in ((PROGRAM, proposal.codes), (DEFAULT_PROGRAM, target.space.default.tolist())):
+                with atomic_path(folder / name) as temporary:
+                    temporary.write_bytes(serialised(target.module_of(tuple(codes))))
+    summary = {name: str(value) for name, value in summarise(study).items()}
+    settings = study.config.asdict()
+    write_json(folder / MANIFEST, {"settings": settings, "commit": commit(), "summary": summary})
+    return folder

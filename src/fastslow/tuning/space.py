@@ -1,0 +1,138 @@
+"""The space of a search: tied choices as small numbers, free or limited to a list of configurations."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+CODE = np.uint16
+"""Type of options."""
+ENUMERATED = 4096  # a space of at most this many configurations is listed whole
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One tied choice.
+
+    Args:
+        where: Node and tensor in words.
+        options: Each option in words, such as ``{1,0}``.
+        default: The option of the default configuration.
+        weights: Relative probability of each option in a random configuration; equal by default.
+    """
+
+    where: str
+    options: tuple[str, ...]
+    default: int
+    weights: tuple[float, ...] = ()
+
+
+class Space:
+    """Configurations as rows of options, ``(n, G)`` uint16 for G choices.
+
+    Args:
+        choices: The choices.
+        listed: ``(C, G)`` distinct configurations that alone may be proposed; by default all, which are
+            listed where they are at most ``ENUMERATED``.
+
+    Attributes:
+        listed: As given, or None where any combination may be proposed.
+        default: ``(G,)`` the default configuration.
+    """
+
+    def __init__(self, choices: Sequence[Choice], listed: np.ndarray | None = None):
+        self.choices = list(choices)
+        self.options = np.array([len(c.options) for c in choices], np.int64)
+        self.default = np.array([c.default for c in choices], CODE)
+        self._offsets = np.cumsum(self.options) - self.options
+        self._limits = np.ones((len(choices), self.options.max(initial=1)))
+        for row, choice in zip(self._limits, choices, strict=True):
+            weights = np.array(choice.weights or [1.0] * len(choice.options))
+            row[: len(weights)] = np.cumsum(weights / weights.sum())
+            row[len(weights) - 1 :] = 1.0
+        self.size = prod(self.options.tolist()) if listed is None else len(listed)
+        if listed is None and self.size <= ENUMERATED:
+            listed = np.indices(tuple(self.options)).reshape(len(choices), -1).T
+        self.listed = None if listed is None else np.ascontiguousarray(listed, CODE)
+        self._hot = None if listed is None else self.one_hot(self.listed)
+        self._row = {} if listed is None else {key: r for r, key in enumerate(self.keys(self.listed))}
+
+    def keys(self, codes: np.ndarray) -> list[bytes]:
+        """Return a hashable key of each configuration."""
+        return [row.tobytes() for row in np.ascontiguousarray(codes, CODE)]
+
+    def rows(self, codes: np.ndarray) -> np.ndarray:
+        """Return the position in ``listed`` of each configuration ``(n,)``."""
+        return np.array([self._row[key] for key in self.keys(codes)], np.int64)
+
+    def one_hot(self, codes: np.ndarray) -> np.ndarray:
+        """Return ``(n, O)`` float32, O the options of all choices: 1 where an option is taken."""
+        hot = np.zeros((len(codes), int(self.options.sum())), np.float32)
+        np.put_along_axis(hot, codes.astype(np.int64) + self._offsets, 1.0, 1)
+        return hot
+
+    def draw(self, count: int, rng: np.random.Generator) -> np.ndarray:
+        """Sample configurations, repeats possible: listed ones evenly, others each choice by its weights."""
+        if self.listed is not None:
+            return self.listed[rng.integers(len(self.listed), size=count)]
+        return self._options(rng.random((count, len(self.options))))
+
+    def _options(self, chance: np.ndarray) -> np.ndarray:
+        return (chance[..., None] >= self._limits[:, :-1]).sum(-1).astype(CODE)
+
+    def mutate(self, codes: np.ndarray, rates: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Return copies in which each choice is drawn again with a probability.
+
+        Args:
+            codes: ``(n, G)`` configurations.
+            rates: ``(n,)`` probability of each configuration's choices; at least one choice is drawn again.
+            rng: Random generator.
+        """
+        again = rng.random(codes.shape) < rates[:, None]
+        again[np.arange(len(codes)), rng.integers(codes.shape[1], size=len(codes))] = True
+        return np.where(again, self._options(rng.random(codes.shape)), codes)
+
+    def cross(self, one: np.ndarray, other: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Return the uniform crossover of pairs of configurations ``(n, G)``."""
+        return np.where(rng.random(one.shape) < 0.5, one, other)
+
+    def fresh(self, codes: np.ndarray, taken: set[bytes], count: int, rng: np.random.Generator) -> np.ndarray:
+        """Return up to ``count`` allowed configurations that are not taken, in the order wished.
+
+        Args:
+            codes: ``(n, G)`` wishes. Where configurations are listed, the nearest free one stands for each.
+            taken: Keys of those that must not be proposed.
+            count: Number wanted.
+            rng: Decides between equally near ones.
+        """
+        if self.listed is None:
+            found = {k: c for k, c in zip(self.keys(codes), codes, strict=True) if k not in taken}
+            return np.array(list(found.values())[:count], CODE).reshape(-1, codes.shape[1])
+        free = np.ones(len(self.listed), bool)
+        free[[self._row[key] for key in taken if key in self._row]] = False
+        picked: list[int] = []
+        for hot in self.one_hot(codes[: 4 * count]):
+            if len(picked) == count or not free.any():
+                break
+            near = self._hot @ hot + 0.5 * rng.random(len(free))
+            picked.append(int(np.where(free, near, -np.inf).argmax()))
+            free[picked[-1]] = False
+        return self.listed[picked]
+
+    def free(self, taken: set[bytes]) -> np.ndarray:
+        """Return the listed configurations that are not taken, ``(n, G)``."""
+        return self.listed[[key not in taken for key in self.keys(self.listed)]]
+
+    def describe(self, codes: Sequence[int]) -> list[dict[str, str]]:
+        """Return in what a configuration differs from the default: ``where``, ``layout``, ``default``."""
+        return [
+            {"where": c.where, "layout": c.options[option], "default": c.options[c.default]}
+            for c, option in zip(self.choices, codes, strict=True)
+            if option != c.default
+        ]
+
+    def in_words(self, codes: Sequence[int]) -> str:
+        """Describe a configuration in a sentence, against the default."""
+        told = [f"{d['where']} {d['layout']} instead of {d['default']}" for d in self.describe(codes)]
+        return "; ".join(told) or "as the default"

@@ -1,0 +1,238 @@
+"""The program of a tuning: its space, what evaluates it, and what a trained run says of it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from fastslow.competition.reader import CompetitionFile, file_fingerprint, read_competition_file
+from fastslow.competition.schema import LAYOUT_WIDTH, ROLES
+from fastslow.competition.tied_choices import factorise
+from fastslow.core.errors import DataError
+from fastslow.core.files import digest
+from fastslow.core.settings import resolve
+from fastslow.features.scaling import standardise
+from fastslow.features.unseen import build_unseen
+from fastslow.programs.convert import check_module
+from fastslow.programs.user_program import Source
+from fastslow.ranking.inference import FinishedRun
+from fastslow.ranking.named_choices import name_choices
+from fastslow.tuning.config import TuneConfig
+from fastslow.tuning.evaluators import Command, Compiled, Evaluator, Replay
+from fastslow.tuning.guided import Pretrained
+from fastslow.tuning.space import CODE, Choice, Space
+from fastslow.xla.compile_pool import Labeller
+from fastslow.xla.graph_arrays import graph_arrays
+from fastslow.xla.layout_constraints import constrain
+from fastslow.xla.layout_space import OUTPUT, ConfigurableNode, Layout, configurable_nodes
+from fastslow.xla.libtpu import require_compiler
+from fastslow.xla.messages import Module
+from fastslow.xla.tied_choices import TiedChoice, layouts_of, tie
+
+_ANCHORS = 64  # configurations that every batch is predicted with, so that batches have one scale
+
+
+@dataclass(frozen=True)
+class Target:
+    """A program to tune.
+
+    Args:
+        name: Its name.
+        digest: Digest of its content; programs of equal digest share results.
+        space: What may be chosen.
+        evaluator: What gives a configuration its value.
+        pretrained: What a trained run says of configurations, None without a run.
+        module_of: Makes the constrained module of a configuration; None where there is no HLO.
+        labels: ``(C,)`` values of all listed configurations, None where they are not known.
+    """
+
+    name: str
+    digest: str
+    space: Space
+    evaluator: Evaluator
+    pretrained: Pretrained | None
+    module_of: Callable[[tuple[int, ...]], Module] | None = None
+    labels: np.ndarray | None = None
+
+    def as_json(self, codes) -> dict:
+        """Return a configuration as JSON: the options, and in words what differs from the default."""
+        codes = [int(code) for code in codes]
+        return {"program": self.name, "options": codes, "differs": self.space.describe(codes)}
+
+
+def read_target(config: TuneConfig) -> Target:
+    """Read the program of a tuning.
+
+    Raises:
+        ConfigError: The source is of no kind that can be tuned, or the compiler is needed and not installed.
+        DataError: The source is missing, broken, unlabelled or has nothing to choose, or no run can guide.
+    """
+    run = config.find_run()  # before a compile, which may take minutes
+    finished = FinishedRun(run) if run else None
+    if config.is_npz:
+        return _of_file(config, finished)
+    return _of_program(config, finished)
+
+
+def _of_file(config: TuneConfig, run: FinishedRun | None) -> Target:
+    path, kind = Source.of(config.source).path, config.find_collection().kind
+    file = read_competition_file(path, kind)
+    values = file.runtime / file.normalizers if kind == "tile" else file.runtime.astype(float)
+    if values.min() <= 0:
+        remedy = "Replay a file with runtimes, or tune the program's HLO"
+        raise DataError(path, "holds configurations without a runtime", remedy)
+    named = name_choices(file)
+    if not named:
+        raise DataError(path, "all its configurations are equal", "There is nothing to choose")
+    codes = np.stack([choice.values for choice in named], 1).astype(CODE)
+    listed, first, row = np.unique(codes, axis=0, return_index=True, return_inverse=True)
+    means = np.bincount(row, values) / np.bincount(row)
+    config.require(config.default < len(codes), "default", f"a position below {len(codes)}")
+    wished = codes[config.default] if config.default >= 0 else np.array([c.default for c in named])
+    default = listed[(listed == wished).sum(1).argmax()]
+    choices = [Choice(c.where, c.options, int(d)) for c, d in zip(named, default, strict=True)]
+    space = Space(choices, listed)
+    table = dict(zip(map(tuple, listed.tolist()), means.tolist(), strict=True))
+    replay = Replay(table, f"the labels of {path.name}")
+    pretrained = _pretrained_of_file(run, file, space, first) if run else None
+    return Target(config.program, file_fingerprint(path), space, replay, pretrained, labels=means)
+
+
+def _pretrained_of_file(run: FinishedRun, file: CompetitionFile, space: Space, first) -> Pretrained:
+    known: list[np.ndarray] = []
+
+    def pretrained(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        if not known:  # all at once, as a ranking of the file would
+            prediction, features = _predict(run, file)
+            known.extend([standardise(prediction[first]), standardise(features[first])])
+        rows = space.rows(codes)
+        return known[0][rows], known[1][rows]
+
+    return pretrained
+
+
+def _predict(run: FinishedRun, file: CompetitionFile) -> tuple[np.ndarray, np.ndarray]:
+    graphs = build_unseen(run.folder, [file])
+    name = file.path.stem
+    graph = graphs.graph("test", name)
+    return run.predict(graphs)[name], np.asarray(graph.config_feat[graph.config_row], float)
+
+
+def _of_program(config: TuneConfig, run: FinishedRun | None) -> Target:
+    source = Source.of(config.source)
+    kind = config.kind_of_evaluator
+    cache = resolve(config.data_root) / "labels.sqlite"
+    labeller = Labeller(
+        cache,
+        config.generation,
+        seconds=config.seconds,
+        attempts=config.attempts,
+        processes=config.processes,
+    )
+    if kind == "compiler":
+        require_compiler()
+    program = source.read(labeller, ask_compiler=kind == "compiler")
+    check_module(source.path, program.module, allow_unknown=True)
+    nodes = configurable_nodes(program.module, program.layouts)
+    tied = tie(nodes)
+    # operands of convolutions and dots are left to the compiler, see xla/layout_constraints.py
+    free = [g for g, c in enumerate(tied) if OUTPUT in c.roles and len(c.options) > 1]
+    if not free:
+        problem = "has no convolution, dot or reshape whose output has two layouts"
+        raise DataError(source.path, problem, "There is nothing to choose")
+    names = [i.name for c in program.module.computations for i in c.instructions]
+    space = Space([_choice(tied[g], names) for g in free])
+    base = np.array([choice.default for choice in tied])
+
+    def module_of(codes: tuple[int, ...]) -> Module:
+        whole = base.copy()
+        whole[free] = codes
+        return constrain(program.module, layouts_of(tuple(whole.tolist()), tied), nodes)
+
+    code = program.module.SerializeToString(deterministic=True)
+    own = digest([code.hex(), [list(map(list, node.default)) for node in nodes]])
+    pretrained = _pretrained_of_program(run, program.module, nodes, tied, free, space) if run else None
+    target = Target(config.program, own, space, None, pretrained, module_of)
+    evaluator = Compiled(module_of, labeller)
+    if kind == "command":
+        limits = {"seconds": config.seconds, "attempts": config.attempts}
+        evaluator = Command(
+            config.command, module_of, target.as_json, processes=config.processes or 1, **limits
+        )
+    return replace(target, evaluator=evaluator)
+
+
+def _choice(tied: TiedChoice, names: list[str]) -> Choice:
+    more = f" and {len(tied.nodes) - 1} alike" if len(tied.nodes) > 1 else ""
+    where = f"{names[tied.nodes[0]]}{more}: {' and '.join(ROLES[role] for role in tied.roles)}"
+    options = tuple(" and ".join(_words(layout) for layout in option) for option in tied.options)
+    return Choice(where, options, tied.default, tuple(map(float, tied.weights)))
+
+
+def _words(layout: Layout) -> str:
+    return "{" + ",".join(map(str, layout)) + "}" if layout else "compiler"
+
+
+def _pretrained_of_program(
+    run: FinishedRun,
+    module: Module,
+    nodes: list[ConfigurableNode],
+    tied: list[TiedChoice],
+    free,
+    space: Space,
+) -> Pretrained:
+    template, layouts, codes_of = _template(module, nodes, tied)
+    anchors = np.concatenate([space.default[None], space.draw(_ANCHORS - 1, np.random.default_rng(0))])
+    scale: list = []
+
+    def pretrained(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        whole = np.tile([choice.default for choice in tied], (len(anchors) + len(codes), 1))
+        whole[:, free] = np.concatenate([anchors, codes])
+        file = replace(
+            template,
+            layouts=layouts,
+            choices=factorise(codes_of(whole)),
+            runtime=np.zeros(len(whole), np.int64),
+        )
+        prediction, features = _predict(run, file)
+        own = prediction[: len(anchors)]
+        if not scale:
+            scale.extend([features[: len(anchors)].mean(0), features[: len(anchors)].std(0)])
+        features = (features - scale[0]) / np.where(scale[1] > 1e-9, scale[1], 1.0)
+        return ((prediction - own.mean()) / (own.std() or 1.0))[len(anchors) :], features[len(anchors) :]
+
+    return pretrained
+
+
+def _template(module: Module, nodes: list[ConfigurableNode], tied: list[TiedChoice]):
+    """Return the program as a file without configurations, its layouts, and a function to their codes."""
+    arrays = graph_arrays(module)
+    numbers: dict[Layout, int] = {(): 0}
+    for choice in tied:
+        for option in choice.options:
+            for layout in option:
+                numbers.setdefault(layout, len(numbers))
+    layouts = np.full((len(numbers), LAYOUT_WIDTH), -1, np.int8)
+    for layout, number in numbers.items():
+        layouts[number, : len(layout)] = layout
+    position = {node.node: row for row, node in enumerate(nodes)}
+
+    def codes_of(whole: np.ndarray) -> np.ndarray:
+        codes = np.zeros((len(whole), len(nodes), len(ROLES)), np.uint16)
+        for values, choice in zip(whole.T, tied, strict=True):
+            rows = [position[node] for node in choice.nodes]
+            for place, role in enumerate(choice.roles):
+                own = np.array([numbers[option[place]] for option in choice.options], np.uint16)
+                codes[:, rows, role] = own[values][:, None]
+        return codes
+
+    template = CompetitionFile(
+        path=Path("program.npz"),
+        node_feat=arrays["node_feat"].astype(np.float32),
+        node_opcode=arrays["node_opcode"].astype(CODE),
+        edge_index=arrays["edge_index"].astype(np.int64),
+        runtime=np.zeros(0, np.int64),
+        node_config_ids=np.array([node.node for node in nodes], np.int64),
+    )
+    return template, layouts, codes_of

@@ -1,0 +1,176 @@
+"""Tune a program: propose, evaluate, learn, until the budget is spent; every evaluation is kept at once.
+
+``make tune`` runs this through a notebook.
+"""
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from fastslow.core.errors import DataError
+from fastslow.core.progress import progress
+from fastslow.tuning.config import SearchConfig, TuneConfig
+from fastslow.tuning.evaluators import Evaluate
+from fastslow.tuning.guided import Guide, Guided
+from fastslow.tuning.history import History, Outcome, Proposal
+from fastslow.tuning.ledger import INTERRUPTED, Ledger
+from fastslow.tuning.peers import SAMPLERS, OptunaStrategy
+from fastslow.tuning.strategies import Annealing, Evolutionary, Random, Strategy
+from fastslow.tuning.target import Target, read_target
+
+DEFAULT = "default"
+HOPELESS = 8  # failures in a row, from the first evaluation on, after which something is wrong
+
+
+@dataclass
+class Study:
+    """A study and what it is of.
+
+    Args:
+        config: Its settings.
+        target: The program.
+        history: All its evaluations.
+        guide: The model's inputs, None for an unguided strategy.
+        exhausted: Whether no configuration was left to propose.
+    """
+
+    config: TuneConfig
+    target: Target
+    history: History
+    guide: Guide | None
+    exhausted: bool = False
+
+
+def make_strategy(config, target: Target) -> tuple[Strategy, Guide | None]:
+    """Return the strategy of the settings and, of a guided one, what makes its model's inputs."""
+    if config.inner:
+        guide = Guide(target.space, target.pretrained)
+        return Guided(config.inner, guide, config.candidates, config.explore), guide
+    if config.strategy in SAMPLERS:
+        return OptunaStrategy(config.strategy, config.seed), None
+    plain = {"random": Random, "evolutionary": Evolutionary}
+    own = plain.get(config.strategy)
+    return (own() if own else Annealing(config.evaluations)), None
+
+
+def open_ledger(config: TuneConfig, target: Target) -> Ledger:
+    """Return the study of a program, new or resumed.
+
+    Raises:
+        DataError: The journal is of another program, space or evaluator, or no journal.
+    """
+    identity = {
+        "program": target.digest,
+        "choices": " ".join(map(str, target.space.options.tolist())),
+        "evaluator": target.evaluator.identity,
+    }
+    return Ledger(config.ledger, identity, target.space, config.seconds * config.attempts * config.batch)
+
+
+def tune(config: TuneConfig) -> Study:
+    """Search for a program's fastest configuration, resuming the study that is there.
+
+    Args:
+        config: Settings.
+
+    Returns:
+        The study; its journal is in the settings' folder.
+
+    Raises:
+        ConfigError: A setting is wrong, or something is not installed.
+        DataError: The program, the run or the study cannot be used, or the first evaluations all failed.
+    """
+    target = read_target(config)
+    ledger = open_ledger(config, target)
+    ledger.release_dead()
+    strategy, guide = make_strategy(config, target)
+    study = Study(config, target, ledger.read(), guide)
+    before, began = len(study.history), time.monotonic()
+    with progress(total=config.evaluations, initial=before, desc=config.program, unit="evaluation") as bar:
+
+        def show() -> None:
+            bar.n = min(len(study.history), bar.total)
+            bar.set_postfix_str(best_so_far(study), refresh=False)
+            bar.update(0)
+
+        if before < config.evaluations:
+            with target.evaluator.running() as evaluate:
+                while not 0 < config.budget_seconds <= time.monotonic() - began:
+                    study.history, started = start(ledger, strategy, config)
+                    if not started:
+                        break
+                    evaluate_started(ledger, study.history, evaluate, started, show)
+                    _refuse_hopeless(ledger, study.history)
+    study.history = ledger.read()
+    study.exhausted = len(study.history) < config.evaluations and len(study.history) >= target.space.size
+    return study
+
+
+Started = list[tuple[int, Proposal]]
+"""Trials that are being evaluated: number and proposal."""
+
+
+def propose(history: History, strategy: Strategy, count: int, seed: int) -> list[Proposal]:
+    """Return up to ``count`` new proposals, the default first of all; the same history gives the same."""
+    default = history.space.default
+    found = [] if history.taken else [Proposal(tuple(map(int, default)), DEFAULT)]
+    if len(found) < count:
+        asked = History(history.space)
+        asked.done, asked.taken = history.done, set(history.taken)
+        for proposal in found:
+            asked.take(proposal)
+        rng = np.random.default_rng([seed, len(history.taken)])
+        found += strategy.propose(asked, count - len(found), rng)
+    return found
+
+
+def start(
+    ledger: Ledger, strategy: Strategy, config: SearchConfig, count: int = 0
+) -> tuple[History, Started]:
+    """Propose the next batch and note that it is being evaluated.
+
+    While one process proposes, the others of the study wait.
+
+    Args:
+        ledger: The study.
+        strategy: What proposes.
+        config: Settings.
+        count: Number of proposals; by default the settings' batch, within their budget.
+
+    Returns:
+        The history, and what was started: nothing where the budget is spent or the space exhausted.
+    """
+    with ledger.proposing() as history:
+        count = count or min(config.batch, config.evaluations - len(history) - ledger.running())
+        found = propose(history, strategy, count, config.seed) if count > 0 else []
+        return history, [(ledger.start(proposal), proposal) for proposal in found]
+
+
+def evaluate_started(ledger: Ledger, history: History, evaluate: Evaluate, started: Started, show) -> None:
+    """Evaluate what was started; each outcome is kept as it comes, and ``show`` is called."""
+    waiting = dict(enumerate(started))
+    try:
+        for place, outcome in evaluate([proposal for _, proposal in started]):
+            number, proposal = waiting.pop(place)
+            ledger.finish(number, outcome)
+            history.add(proposal, outcome)
+            show()
+    finally:
+        for number, _ in waiting.values():  # after Ctrl-C: they are free to be proposed again
+            ledger.finish(number, Outcome(None, INTERRUPTED))
+
+
+def _refuse_hopeless(ledger: Ledger, history: History) -> None:
+    if not len(history.values) and len(history) >= HOPELESS:
+        problem = f"all of the first {len(history)} evaluations failed, the last one: {history.failures[-1]}"
+        raise DataError(ledger.path, problem, "The study is kept: correct the cause, then use another name=")
+
+
+def best_so_far(study: Study) -> str:
+    """Return the best value against the default's, in words."""
+    best, default = study.history.best, study.history.value_of(study.target.space.default)
+    failed = len(study.history.failures)
+    said = [f"best {best[1]:.6g}"] if best else []
+    said += [f"{best[1] / default:.4f} of the default"] if best and default else []
+    return ", ".join(said + ([f"{failed} failed"] if failed else []))

@@ -1,0 +1,125 @@
+"""Calls on two worker processes: results, errors, lost workers, other code, a folder not shared, SLURM."""
+
+import os
+import sys
+import time
+
+import psutil
+import pytest
+
+from fastslow.core import cluster, cluster_worker
+from fastslow.core.cluster import map_on_cluster, open_cluster
+from fastslow.core.cluster_worker import ClusterError
+from fastslow.core.errors import ConfigError
+from helpers import cluster_calls
+from helpers.cluster_calls import scheduler  # noqa: F401 (fixture)
+
+pytest.importorskip("distributed")
+
+
+@pytest.fixture
+def workers(scheduler, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
+    with open_cluster(scheduler.scheduler_address) as opened:
+        yield opened
+
+
+def wait_until(condition):
+    for _ in range(1200):
+        if condition():
+            return
+        time.sleep(0.05)
+    raise AssertionError("it did not happen within a minute")
+
+
+def first_attempt(folder):
+    wait_until((folder / "attempt-0").exists)
+    return [psutil.Process(int(pid)) for pid in (folder / "attempt-0").read_text().split()]
+
+
+def test_a_call_has_the_folder_of_the_sender_and_no_gpu(workers, tmp_path, capfd):
+    seen = workers.submit(cluster_calls.surroundings, 0, label="look").result()
+    assert seen.pop("pid") not in (os.getpid(), None)
+    threads = seen.pop("OMP_NUM_THREADS")
+    assert seen == {"FASTSLOW_HOME": str(tmp_path), "CUDA_VISIBLE_DEVICES": ""}
+    assert 1 <= int(threads) <= os.cpu_count()
+    assert "said by a worker" in capfd.readouterr().err
+
+
+def test_several_items_make_a_call(scheduler, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
+    monkeypatch.setattr(cluster, "_CALLS_PER_SLOT", 1)
+    results = map_on_cluster(scheduler.scheduler_address, cluster_calls.double, range(5), 100)
+    assert sorted(results) == [100, 102, 104, 106, 108]
+    assert not [*(tmp_path / "runs").iterdir()]
+
+
+def test_errors_come_back_as_they_would_locally(workers):
+    cases = {
+        cluster_calls.refuse: "^somewhere: broken. Mend it$",
+        cluster_calls.fail: r"(?s)^fail: its process on \S+ ended with status 1\n.*KeyError: 'nobody",
+        cluster_calls.die: "die: its process on .* ended with SIGKILL; where memory ran out",
+    }
+    for function, said in cases.items():
+        with pytest.raises(ClusterError, match=said):
+            workers.submit(function, "somewhere").result()
+
+
+def test_the_call_of_a_lost_worker_runs_again(workers, tmp_path, capfd):
+    future = workers.submit(cluster_calls.wait_for, str(tmp_path), "go", label="step")
+    process, worker = first_attempt(tmp_path)
+    assert future.running() and not future.done()
+    worker.kill()
+    wait_until((tmp_path / "attempt-1").exists)
+    assert not psutil.wait_procs([process], timeout=20)[1], "the lost worker's call must not go on"
+    (tmp_path / "go").touch()
+    assert future.result() == 1
+    said = capfd.readouterr().err
+    assert "step: its worker was lost; started again on" in said and "attempt 1" in said
+
+
+def test_after_ctrl_c_nothing_goes_on(scheduler, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
+    with pytest.raises(KeyboardInterrupt), open_cluster(scheduler.scheduler_address) as opened:
+        opened.submit(cluster_calls.wait_for, str(tmp_path), "never")
+        process, worker = first_attempt(tmp_path)
+        raise KeyboardInterrupt
+    assert not psutil.wait_procs([process], timeout=20)[1]
+    assert worker.is_running()
+
+
+def test_other_code_is_refused_by_name(workers, monkeypatch):
+    theirs = {"torch": "1.0", "notebooks/10_features.ipynb": "0" * 16, "python": "3.11"}
+    monkeypatch.setattr(workers, "_identity", workers._identity | theirs)
+    said = "worker .* has other code in .*: notebooks/10_features.ipynb, .*torch .* instead of 1.0"
+    with pytest.raises(ClusterError, match=f"{said}.*same checkout and environment"):
+        workers.submit(cluster_calls.double, 1).result()
+
+
+def test_the_identity_names_versions_and_every_source():
+    identity = cluster_worker.code_identity()
+    files = {"src/fastslow/core/cluster.py", "notebooks/10_features.ipynb"}
+    assert {"python", "torch"} | files <= identity.keys()
+    assert "+" not in identity["torch"]
+
+
+def test_a_folder_that_is_not_shared_is_refused(workers, tmp_path):
+    (witness,) = (tmp_path / "runs").iterdir()
+    witness.unlink()
+    with pytest.raises(ClusterError, match="does not see .*/runs/.* Share that folder between all machines"):
+        workers.submit(cluster_calls.double, 1).result()
+
+
+def test_without_dask_the_error_says_what_to_install(monkeypatch):
+    for missing, address in (("distributed", "tcp://a:1"), ("dask_jobqueue", "slurm")):
+        with monkeypatch.context() as patch, pytest.raises(ConfigError, match=f"{missing}.*'.\\[cluster\\]'"):
+            patch.setitem(sys.modules, missing, None)
+            with open_cluster(address):
+                pass
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "nonsense://x"])
+def test_a_scheduler_that_does_not_answer(monkeypatch, address):
+    monkeypatch.setattr(cluster, "_CONNECT_SECONDS", 1)
+    with pytest.raises(ConfigError, match=f"no Dask scheduler answers at '{address}'"), open_cluster(address):
+        pass

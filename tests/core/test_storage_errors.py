@@ -1,0 +1,112 @@
+"""What the operating system refuses is said in one line, with the file and the remedy; nothing is lost."""
+
+import errno
+import os
+import pickle
+import subprocess
+import sys
+import zipfile
+
+import numpy as np
+import pytest
+
+from fastslow import cli, workflow
+from fastslow.core import files
+from fastslow.core.errors import DataError
+from fastslow.core.files import atomic_path, read_json, write_json, writer_lock
+from fastslow.core.npz_io import read_arrays, write_arrays
+from fastslow.core.storage_errors import StorageError, describe, explain_storage
+
+SAID = {
+    errno.ENOSPC: "the disk is full. Free space, or set FASTSLOW_HOME",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EROFS: "the file system is read-only. Make it writable",
+    errno.EACCES: "permission denied. Change its owner or mode",
+    errno.ESTALE: r"the network drive lost this file \(stale file handle\). Check the",
+    errno.EIO: "the drive reports an input/output error",
+    errno.EMFILE: "too many open files in this process. Raise the limit",
+    errno.EFBIG: "the file would be larger than",
+}
+
+
+def fail(number):
+    """A function that fails as the operating system does."""
+
+    def failing(*_, **__):
+        raise OSError(number, os.strerror(number))
+
+    return failing
+
+
+@pytest.mark.parametrize("number", SAID)
+@pytest.mark.parametrize("place", ["open", "fsync", "replace"])
+def test_a_refused_write_names_file_and_remedy_and_keeps_the_old_file(tmp_path, monkeypatch, number, place):
+    write_json(tmp_path / "x.json", "old")
+    with monkeypatch.context() as patch:
+        patch.setattr(files.os, place, fail(number))
+        with pytest.raises(StorageError, match=f"x.json: {SAID[number]}"):
+            write_json(tmp_path / "x.json", "new")
+    assert read_json(tmp_path / "x.json") == "old"
+    assert os.listdir(tmp_path) == ["x.json"]
+
+
+@pytest.mark.parametrize("number", SAID)
+def test_a_full_disk_in_the_middle_of_a_write(tmp_path, number):
+    (tmp_path / "x.npz").write_bytes(b"old")
+    with pytest.raises(StorageError, match=SAID[number]), atomic_path(tmp_path / "x.npz") as temporary:
+        temporary.write_bytes(b"half")
+        fail(number)()
+    assert (tmp_path / "x.npz").read_bytes() == b"old" and os.listdir(tmp_path) == ["x.npz"]
+
+
+def test_a_file_beyond_the_limit_of_the_process(tmp_path):
+    """A real limit instead of a patch: the operating system refuses the write itself."""
+    code = (
+        "import resource, signal, sys, numpy as np\n"
+        "from pathlib import Path\n"
+        "from fastslow.core.npz_io import write_arrays\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
+        "write_arrays(Path(sys.argv[1]), {'a': np.zeros(10_000)})\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, tmp_path / "x.npz"], capture_output=True, text=True)
+    assert "x.npz: the file would be larger than" in done.stderr.splitlines()[-1]
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("number", SAID)
+def test_an_array_file_that_cannot_be_read_is_not_called_corrupt(tmp_path, monkeypatch, number):
+    write_arrays(tmp_path / "x.npz", {"a": np.zeros(3)})
+    monkeypatch.setattr(zipfile, "ZipFile", fail(number))
+    with pytest.raises(StorageError, match=f"x.npz: {SAID[number]}") as caught:
+        read_arrays(tmp_path / "x.npz")
+    assert "corrupt" not in str(caught.value) and "elete" not in str(caught.value)
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.ENOLCK])
+def test_a_folder_that_cannot_be_locked(tmp_path, monkeypatch, number):
+    monkeypatch.setattr(files.fcntl, "flock", fail(number))
+    with pytest.raises(StorageError, match=str(tmp_path)), writer_lock(tmp_path):
+        raise AssertionError("nobody may write without the lock")
+
+
+def test_other_errors_pass_through(tmp_path):
+    with pytest.raises(FileNotFoundError), explain_storage(tmp_path):
+        (tmp_path / "missing").read_bytes()
+    with pytest.raises(DataError, match="y.npz: no such file"):
+        read_arrays(tmp_path / "y.npz")
+
+
+def test_the_error_travels_between_processes():
+    error = StorageError("x", "the disk is full", "Free space")
+    assert str(pickle.loads(pickle.dumps(error))) == "x: the disk is full. Free space"
+
+
+def test_the_command_line_says_it_in_one_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
+    monkeypatch.setattr(workflow, "run_steps", fail(errno.ESTALE))
+    assert cli.main(["submission", "preset=smoke"]) == 1
+    said = capsys.readouterr().err
+    assert "error: " in said and "stale file handle" in said and "mount it again" in said
+    assert describe(OSError(errno.EEXIST, "File exists", "x")) == "x: File exists"
+    assert describe(OSError("only words")) == "only words"
+    assert describe(PermissionError(errno.EACCES, "denied", "/x")).startswith("/x: permission denied")

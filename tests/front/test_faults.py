@@ -1,0 +1,200 @@
+"""Faults of files and processes: the same command completes with the same bytes, or says what to do."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+
+import nbformat
+import numpy as np
+import psutil
+import pytest
+
+from fastslow import cli, workflow
+from fastslow.core.files import file_digest
+from fastslow.core.settings import resolve
+from fastslow.kaggle.submission import check_submission
+from fastslow.steps import Plan, Step
+from helpers.workspace import SERIAL, command, environment
+
+RESULTS = ("*.npz", "*.npy", "*.pt", "*.csv", "model.txt", "metrics.jsonl")
+TILE = ("features/smoke/tile-xla", "runs/smoke/training-tile-s0", "runs/smoke/ranker-tile-xla-s0")
+
+
+def run(*arguments):
+    """The workflow in this process; its exit status."""
+    return cli.main([*arguments, "preset=smoke", "jobs=2", SERIAL])
+
+
+def results(home):
+    """A checksum of every file that a run makes, but logs and pictures."""
+    folders = [home / stem for stem in ("features", "runs", "submissions")]
+    paths = {path for folder in folders for pattern in RESULTS for path in folder.rglob(pattern)}
+    return {str(path.relative_to(home)): file_digest(path) for path in paths}
+
+
+def lose(path):
+    path.unlink()
+
+
+def break_in(path):
+    path.write_text("broken\n")
+
+
+def flip_a_bit(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def put_nan_in(path):
+    with np.load(path) as archive:
+        arrays = dict(archive)
+    arrays[next(iter(arrays))][0] = np.nan
+    np.savez(path, **arrays)
+
+
+def test_what_is_lost_or_broken_is_made_again_with_the_same_bytes(home, capsys):
+    """One run mends them all; what nobody broke is not made again."""
+    whole = results(home)
+    damage = {
+        "submissions/smoke.csv": break_in,
+        "runs/smoke/ranker-tile-xla-s0/predictions.npz": lose,
+        "runs/smoke/gnn-tile-xla-s0/predictions.npz": put_nan_in,
+        "runs/smoke/additive-layout-xla-random-s0/model.txt": flip_a_bit,
+        "runs/smoke/ensemble-layout-nlp-default/predictions.npz": flip_a_bit,
+    }
+    (mapped,) = (home / "features/smoke/layout-nlp-default/valid").glob("*.choices.npy")
+    damage[str(mapped.relative_to(home))] = flip_a_bit
+    for name, harm in damage.items():
+        harm(home / name)
+    lost = home / "runs/smoke/ensemble-tile-xla/notebook.ipynb"
+    lost.unlink()
+    kept = (home / "runs/smoke/training-layout-s0/manifest.json").stat().st_mtime_ns
+    assert run("submission") == 0
+    said = capsys.readouterr()
+    assert results(home) == whole
+    assert lost.is_file()
+    assert (home / "runs/smoke/training-layout-s0/manifest.json").stat().st_mtime_ns == kept
+    for name, harm in damage.items():
+        problem = "lost" if harm is lose else "changed after it was written"
+        assert f"{os.path.basename(name)}: {problem}" in said.err, name
+    assert "submissions/smoke.csv: 6 rows, read back and checked" in said.out
+    assert check_submission(home / "submissions/smoke.csv", home / "data/sample")["rows"]
+
+
+def test_a_submission_is_read_back_whenever_it_is_said(home, capsys, monkeypatch):
+    read = []
+    monkeypatch.setattr(workflow, "check_submission", lambda *a: read.append(a) or check_submission(*a))
+    assert run("submission") == 0
+    assert read == [(home / "submissions/smoke.csv", home / "data/sample")]
+
+
+def test_clocks_that_go_backwards_and_files_of_killed_runs(home, capsys):
+    """Times in the future make nothing anew; what killed runs left goes."""
+    left = [home / f"{stem}/.{name}.0123456789ab.tmp" for stem in (*TILE, "submissions") for name in "ab"]
+    for path in left:
+        path.write_text("half")
+    whole, future = results(home), time.time() + 1e8
+    for path in home.rglob("*"):
+        os.utime(path, (future, future))
+    assert run("submission") == 0
+    said = capsys.readouterr().err
+    for line in ("features: 5 of 5", "train: 11 of 11", "ensemble: 5 of 5", "submission: 1 of 1"):
+        assert f"{line} up to date" in said
+    assert results(home) == whole and not any(path.exists() for path in left)
+
+
+def small_step(home, source):
+    """A step of one cell, in a folder whose name papermill would take for a template."""
+    notebook = nbformat.v4.new_notebook(metadata={"language_info": {"name": "python"}})
+    notebook.cells = [nbformat.v4.new_code_cell(source)]
+    (home / "a {b} {} }").mkdir()
+    nbformat.write(notebook, home / "a {b} {} }" / "cell.ipynb")
+    config = Plan("sample", "smoke", "smoke", 1, {}, 1).steps()[0].config
+    config = config.replace(folder=str(home / "a {b} {} }" / "out"))
+    return Step("features", home / "a {b} {} }" / "cell.ipynb", config)
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "said"),
+    [
+        ("raise MemoryError", (), "features out: MemoryError: it gives no reason; where memory ran out"),
+        (
+            "1",
+            ("--IPKernelApp.exec_lines=import os; os._exit(3)",),
+            "features out: its kernel did not start: RuntimeError: Kernel died",
+        ),
+    ],
+)
+def test_a_notebook_that_ends_without_a_word(tmp_path, monkeypatch, source, options, said):
+    monkeypatch.setattr(workflow, "_KERNEL_OPTIONS", (*workflow._KERNEL_OPTIONS, *options))
+    step = small_step(tmp_path, source)
+    with pytest.raises(workflow.StepError, match=re.escape(said)):
+        workflow.run_step(step)
+    assert {path.name for path in resolve(step.config.folder).iterdir()} <= {"failed.ipynb"}
+
+
+def test_a_full_disk_under_the_notebook_of_a_step(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(workflow.papermill, "execute_notebook", full)
+    with pytest.raises(workflow.FastslowError, match="notebook.ipynb: the disk is full. Free space"):
+        workflow.run_step(small_step(tmp_path, "1"))
+
+
+FULL = """
+import os
+def fsync(descriptor):
+    raise OSError(28, "No space left on device")
+os.fsync = fsync
+"""
+
+
+def test_a_disk_that_is_full_in_a_notebook(home, tmp_path, capsys):
+    """Every process of the run has it; the message is one line, and with space the run completes."""
+    whole = results(home)
+    shutil.rmtree(home / TILE[0])
+    (tmp_path / "sitecustomize.py").write_text(FULL)
+    own = environment(home)
+    own["PYTHONPATH"] = os.pathsep.join([str(tmp_path), *filter(None, [own.get("PYTHONPATH")])])
+    done = subprocess.run(command("submission", SERIAL), env=own, capture_output=True, text=True)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert "the disk is full. Free space" in line and "the same command: it resumes" in line
+    assert run("submission") == 0
+    assert results(home) == whole
+
+
+def is_worker(process):
+    try:
+        return "loky" in " ".join(process.cmdline())
+    except psutil.Error:  # it has ended
+        return False
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_no_process_survives_a_run_stopped_while_features_are_built(home, number):
+    whole = results(home)
+    shutil.rmtree(home / TILE[0])
+    arguments = command("features", "features.workers=2")
+    process = subprocess.Popen(arguments, env=environment(home), stderr=subprocess.DEVNULL)
+    try:
+        while True:
+            below = psutil.Process(process.pid).children(recursive=True)
+            if sum(map(is_worker, below)) >= 2:
+                break
+            assert process.poll() is None, "it must be stopped before it ends"
+            time.sleep(0.02)
+        process.send_signal(number)
+        assert process.wait(timeout=10) == (cli.INTERRUPTED if number == signal.SIGINT else -number)
+    finally:
+        process.kill()
+    _, alive = psutil.wait_procs(below, timeout=20)
+    assert below and not alive
+    assert run("features") == 0
+    assert results(home) == whole
+    assert not list(home.rglob(".*.tmp*"))

@@ -1,0 +1,122 @@
+"""Steps side by side on made-up machines: never more memory, cores, GPUs than there are, each step once."""
+
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastslow import job_plan
+from fastslow.core.memory import STEP_MEMORY
+from fastslow.features.config import FeatureConfig
+from fastslow.job_plan import Need, PlannedPool, Resources, environment, step_need
+
+GB = 1 << 30
+
+
+class Trace:
+    """Runs needs as steps and notes what is in use at each moment."""
+
+    def __init__(self, resources, needs, jobs=0):
+        self.lock, self.using, self.most = threading.Lock(), [], []
+        self.shares, self.order = {}, []
+        pool = PlannedPool(resources, jobs, need=lambda step: needs[step])
+        pool.expect(len(needs))
+        self.needs = needs
+        done = [pool.submit(self.run, step) for step in range(len(needs))]
+        self.results = [future.result(timeout=20) for future in done]
+        pool.shutdown()
+
+    def run(self, step):
+        with self.lock:
+            self.using.append(step)
+            self.order.append(step)
+            self.shares[step] = environment.get()
+            self.most.append(list(self.using))
+        time.sleep(0.002)
+        with self.lock:
+            self.using.remove(step)
+        return step
+
+    def together(self):
+        return max(map(len, self.most))
+
+
+NETWORK, RANKER = Need(5 * GB, gpu=True), Need(3 * GB)
+
+
+@pytest.mark.parametrize(
+    ("machine", "needs", "together", "threads"),
+    [
+        (Resources(2, 24 * GB), [NETWORK] * 9 + [RANKER] * 3, 2, "1"),
+        (Resources(2, 8 * GB), [NETWORK] * 3, 1, "1"),  # memory for one
+        (Resources(64, 512 * GB), [NETWORK] * 9, 9, "7"),
+        (Resources(64, 512 * GB, ("0", "1", "2", "3")), [NETWORK] * 9, 4, "7"),  # a GPU each
+        (Resources(16, 128 * GB, ("0",)), [NETWORK] * 4 + [RANKER] * 4, 5, "2"),
+        (Resources(4, 2 * GB), [NETWORK] * 3, 1, "1"),  # more than there is: alone
+    ],
+)
+def test_machines_of_every_size(machine, needs, together, threads, monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    trace = Trace(machine, needs)
+    assert trace.results == list(range(len(needs)))
+    assert trace.together() <= together
+    assert {share["OMP_NUM_THREADS"] for share in trace.shares.values()} == {threads}
+    gpus = {share.get("CUDA_VISIBLE_DEVICES") for share in trace.shares.values()}
+    assert gpus - {None} <= {*machine.gpus} and bool(gpus - {None}) == bool(machine.gpus)
+    for now in trace.most:
+        devices = [trace.shares[step].get("CUDA_VISIBLE_DEVICES") for step in now]
+        own = [device for device in devices if device]
+        assert len({*own}) == len(own)  # one network per GPU
+
+
+def test_jobs_are_a_cap():
+    assert Trace(Resources(64, 512 * GB), [RANKER] * 6, jobs=2).together() <= 2
+    assert Trace(Resources(2, 512 * GB), [RANKER] * 6, jobs=64).together() <= 2
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.integers(1, 5),
+    st.integers(1, 20),
+    st.integers(0, 3),
+    st.lists(st.builds(Need, st.integers(1, 12).map(GB.__mul__), st.booleans()), min_size=1, max_size=8),
+    st.integers(0, 4),
+)
+def test_nothing_is_overcommitted(cores, memory, gpus, needs, jobs):
+    trace = Trace(Resources(cores, memory * GB, tuple("abc"[:gpus])), needs, jobs)
+    assert sorted(trace.results) == list(range(len(needs)))
+    for now in trace.most:
+        assert len(now) <= min(cores, jobs or cores)
+        assert len(now) == 1 or sum(needs[step].memory for step in now) <= memory * GB
+        assert not gpus or sum(needs[step].gpu for step in now) <= gpus
+    assert all(int(share[STEP_MEMORY]) > 0 for share in trace.shares.values())
+
+
+def test_an_error_is_handed_over_and_frees_what_the_step_had():
+    pool = PlannedPool(Resources(2, GB), need=lambda step: Need(GB))
+    assert pool.submit(lambda step: 1 / step, 0).exception(timeout=20).__class__ is ZeroDivisionError
+    assert pool.submit(lambda step: 1 / step, 1).result(timeout=20) == 1
+    pool.shutdown()
+
+
+def test_steps_that_did_not_begin_are_dropped():
+    pool, go = PlannedPool(Resources(1, GB), need=lambda step: Need(1)), threading.Event()
+    first, second = pool.submit(lambda _: go.wait(20), 0), pool.submit(lambda _: 1, 1)
+    pool.shutdown(wait=False, cancel_futures=True)
+    go.set()
+    assert first.result(timeout=20) and second.cancelled()
+
+
+def test_features_need_memory_for_their_processes():
+    few, many = (step_need(SimpleNamespace(config=FeatureConfig(workers=n))) for n in (1, 8))
+    assert few.memory < many.memory and not few.gpu
+
+
+def test_visible_gpus_are_those_that_the_user_left(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
+    assert job_plan.machine_resources().gpus == ("2", "3")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert job_plan.machine_resources().gpus == ()

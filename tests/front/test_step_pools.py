@@ -1,0 +1,90 @@
+"""Steps on a cluster of two worker processes: the same files as on one machine, features file by file."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+from fastslow import cli
+from fastslow.core.cluster_worker import ClusterError
+from fastslow.core.settings import PROJECT
+from fastslow.features.build import build_features
+from fastslow.features.config import FeatureConfig
+from fastslow.step_pools import ClusterPool
+from fastslow.steps import Step
+from fastslow.workflow import RunConfig, look, make_plan, run_steps
+from helpers.cluster_calls import scheduler  # noqa: F401 (fixture)
+from helpers.competition_files import write_data_root
+from helpers.workspace import SERIAL
+
+pytest.importorskip("distributed")
+REDONE = ("features/smoke/tile-xla", "runs/smoke/training-tile-s0", "runs/smoke/ranker-tile-xla-s0")
+RESULTS = ("*.npz", "*.npy", "*.csv", "model.txt", "metrics.jsonl")
+
+
+def results(folder):
+    return {p.relative_to(folder): p.read_bytes() for pattern in RESULTS for p in folder.rglob(pattern)}
+
+
+def test_a_run_on_workers_gives_the_files_of_one_machine(scheduler, home, capsys):  # noqa: F811
+    before = results(home)
+    for folder in REDONE:
+        shutil.rmtree(home / folder)
+    settings = ["preset=smoke", SERIAL, f"cluster={scheduler.scheduler_address}"]
+    assert cli.main(["train", *settings]) == 0
+    after = results(home)
+    assert after.keys() == before.keys()
+    assert not [path for path in before if before[path] != after[path]]
+    said = capsys.readouterr().err
+    assert "features: 4 of 5 up to date" in said and "train: 9 of 11 up to date" in said
+    assert "  training-tile-s0: " in said and "valid " in said
+    for folder in REDONE:
+        assert (home / folder / "notebook.ipynb").is_file()
+
+
+def test_a_failed_notebook_is_reported_as_on_one_machine(scheduler, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
+    root = write_data_root(tmp_path / "data", "layout:xla:random", train=("a", "b"))
+    broken = next(root.rglob("a.npz"))
+    np.savez(broken, node_feat=np.zeros((2, 140)))
+    config = FeatureConfig(data_root=str(root), folder="features/mine", workers=1)
+    step = Step("features", PROJECT / "notebooks" / "10_features.ipynb", config)
+    with pytest.raises(ClusterError, match=f"features mine: ClusterError: {broken}: (?s:.*)") as error:
+        run_steps([step], 1, scheduler.scheduler_address)
+    assert f"the notebook up to there: {tmp_path / 'features/mine/failed.ipynb'}" in str(error.value)
+
+
+def test_features_are_the_same_file_by_file(scheduler, tmp_path):  # noqa: F811
+    root = write_data_root(tmp_path / "data", "layout:xla:random", train=("a", "b", "c"))
+    config = FeatureConfig(data_root=str(root), folder=str(tmp_path / "here"), workers=1)
+    there = config.replace(folder=str(tmp_path / "there"), cluster=scheduler.scheduler_address)
+    assert build_features(config).equals(build_features(there))
+    assert results(tmp_path / "here") == results(tmp_path / "there")
+
+
+class Recorded:
+    """A cluster that notes what is sent to it."""
+
+    address = "tcp://a:1"
+
+    def __init__(self, gpus):
+        self.gpus, self.sent = gpus, {}
+
+    def offered(self, name):
+        return self.gpus
+
+    def submit(self, function, *args, **options):
+        self.sent[options["label"]] = options
+        return args[-1]
+
+
+@pytest.mark.parametrize("gpus", [0, 1])
+def test_networks_ask_for_a_gpu_where_workers_offer_one(gpus):
+    cluster = Recorded(gpus)
+    pool = ClusterPool(cluster)
+    sent = {step.name: pool.submit(look, step) for step in make_plan(RunConfig(seeds=1)).steps()}
+    for name, options in cluster.sent.items():
+        wanted = {"GPU": 1} if gpus and name.startswith("training-") else {}
+        assert options["resources"] == wanted
+        assert options["waits"] == name.startswith("features ")
+    assert sent["features tile-xla"].config.cluster == "tcp://a:1"

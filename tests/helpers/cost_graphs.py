@@ -1,0 +1,191 @@
+"""Random cost graphs and slow reference forms of the placement package's costs."""
+
+from itertools import pairwise
+
+import numpy as np
+
+from fastslow.placement.cost_graph import CostGraph, build
+from fastslow.placement.partition import Workload
+from fastslow.placement.roofline import Device
+from fastslow.placement.sharding import Sharding
+
+DEVICE = Device("test", 100.0, 10.0, 1e9, 0.25, 4.0, 0.5, 1.0)
+ELEMENTWISE = ("add", "multiply", "tanh", "broadcast", "dot")
+
+
+def random_graph(seed: int, count: int = 7, density: float = 0.4, grouped: bool = False) -> CostGraph:
+    """A graph with small integer costs, so that sums are exact and times tie."""
+    rng = np.random.default_rng(seed)
+    edges = [(u, v) for v in range(count) for u in range(v) if rng.random() < density]
+    columns = {
+        "seconds": rng.integers(0, 5, count),
+        "flops": rng.integers(0, 50, count),
+        "output_bytes": rng.integers(0, 20, count),
+        "parameter_bytes": rng.integers(0, 30, count),
+        "read_bytes": rng.integers(0, 30, count),
+    }
+    groups = rng.integers(0, count, count) if grouped else np.arange(count)
+    opcodes = rng.choice(ELEMENTWISE, count).tolist()
+    return build("test", f"random{seed}", opcodes, [(2, 3)] * count, edges, groups=groups, **columns)
+
+
+def slow_schedule(graph: CostGraph, placement, priority, devices: int, device: Device):
+    """Start and finish of each operator, transfers as {(producer, target): (start, finish)}.
+
+    Looks at every operator, link and device again after every event, in the order of the rules.
+    """
+    count = len(graph)
+    finish, start, sent = {}, {}, {}
+    queue = {
+        (a, b): [] for a in range(devices) for b in range(devices)
+    }  # (producer), first come first served
+    link_free = dict.fromkeys(queue, 0.0)
+    announced = set()
+    now = 0.0
+    while True:
+        for node in sorted(finish, key=lambda n: (finish[n], n)):
+            if finish[node] <= now and node not in announced:
+                announced.add(node)
+                a = placement[node]
+                for b in sorted({placement[v] for u, v in graph.edges.tolist() if u == node} - {a}):
+                    begin = max(finish[node], link_free[a, b])
+                    seconds = device.link_seconds + graph.output_bytes[node] / device.link_bytes_per_second
+                    link_free[a, b] = begin + seconds
+                    sent[node, b] = (begin, link_free[a, b])
+        for d in range(devices):
+            busy = any(placement[n] == d and start[n] <= now < finish[n] for n in start)
+            while not busy:
+                ready = []
+                for node in range(count):
+                    if node in start or placement[node] != d:
+                        continue
+                    inputs = [u for u, v in graph.edges.tolist() if v == node]
+                    here = [
+                        u in finish
+                        and u in announced
+                        and (finish[u] if placement[u] == d else sent[u, d][1]) <= now
+                        for u in inputs
+                    ]
+                    if all(here):
+                        ready.append(node)
+                if not ready:
+                    break
+                node = min(ready, key=lambda n: (-priority[n], n))
+                start[node], finish[node] = now, now + graph.seconds[node]
+                busy = True
+        times = [t for t in finish.values() if t > now] + [f for _, f in sent.values() if f > now]
+        fresh = [n for n in finish if finish[n] <= now and n not in announced]
+        if fresh:
+            continue
+        if not times:
+            break
+        now = min(times)
+    return [start[n] for n in range(count)], [finish[n] for n in range(count)], sent
+
+
+def slow_peak(graph: CostGraph, placement, start, finish, sent, devices: int) -> list[float]:
+    """Largest memory of each device, looked at between any two neighbouring events."""
+    end = max(finish)
+    times = sorted({0.0, *start, *finish, *(t for both in sent.values() for t in both), end + 1})
+    peak = [0.0] * devices
+    for a, b in pairwise(times):
+        middle = (a + b) / 2
+        if middle > end:
+            continue
+        for d in range(devices):
+            used = sum(graph.parameter_bytes[n] for n in range(len(graph)) if placement[n] == d)
+            for n in range(len(graph)):
+                users = [v for u, v in graph.edges.tolist() if u == n and placement[v] == d]
+                until = [finish[v] for v in users]
+                if placement[n] == d:
+                    first = start[n]
+                    until += [finish[n]] + [f for (m, _), (_, f) in sent.items() if m == n]
+                    if not any(u == n for u, _ in graph.edges.tolist()):
+                        until.append(end)
+                elif (n, d) in sent:
+                    first = sent[n, d][0]
+                else:
+                    continue
+                used += graph.output_bytes[n] * (first <= middle < max(until))
+            peak[d] = max(peak[d], used)
+    return peak
+
+
+def random_workload(seed: int, count: int = 6, devices: int = 2, memory: float = 1e9) -> Workload:
+    """A small partitioning instance with co-location classes."""
+    rng = np.random.default_rng(seed)
+    edges = [(u, v) for v in range(count) for u in range(v) if rng.random() < 0.5]
+    return Workload(
+        f"random{seed}",
+        np.arange(count),
+        tuple(f"n{n}" for n in range(count)),
+        np.array(edges, np.int64).reshape(-1, 2),
+        rng.integers(1, 9, count).astype(float),
+        rng.integers(10, 90, count).astype(float),
+        rng.integers(0, 9, count).astype(float),
+        rng.integers(0, 9, count).astype(float),
+        np.zeros(count, bool),
+        np.unique(rng.integers(0, count, count), return_inverse=True)[1],
+        devices,
+        1,
+        memory,
+    )
+
+
+def slow_loads(workload: Workload, device) -> list[float]:
+    """Load of each device (accelerators, then CPUs), from the definition."""
+    loads = []
+    for d in range(workload.devices + workload.cpus):
+        inside = [n for n in range(len(workload)) if device[n] == d]
+        if d >= workload.devices:
+            loads.append(sum(workload.cpu[n] for n in inside))
+            continue
+        crossing = {u for u, v in workload.edges.tolist() if (device[u] == d) != (device[v] == d)}
+        loads.append(
+            sum(workload.accelerator[n] for n in inside) + sum(workload.transfer[u] for u in crossing)
+        )
+    return loads
+
+
+def random_sharding(seed: int, count: int = 5, limit: float | None = None) -> Sharding:
+    """A small sharding problem; the limit is the median of random decisions' peaks by default."""
+    rng = np.random.default_rng(seed)
+    choices = rng.integers(1, 4, count)
+    first = np.concatenate([[0], np.cumsum(choices)])
+    pairs = [(u, v) for v in range(count) for u in range(v) if rng.random() < 0.5]
+    pairs += pairs[:1]  # two edges between one pair add up
+    begin = rng.integers(0, 6, count)
+    intervals = np.stack([begin, begin + rng.integers(0, 5, count)], 1)
+    problem = Sharding(
+        f"random{seed}",
+        first,
+        rng.integers(0, 20, first[-1]).astype(float),
+        rng.integers(0, 20, first[-1]).astype(float),
+        intervals,
+        np.array(pairs, np.int64).reshape(-1, 2),
+        [rng.integers(0, 20, (choices[u], choices[v])).astype(float) for u, v in pairs],
+        np.inf if limit is None else limit,
+    )
+    if limit is None:
+        decisions = (rng.random((50, count)) * choices).astype(int)
+        peaks = [slow_usage(problem, d) for d in decisions]
+        problem = Sharding(**{**problem.__dict__, "limit": float(np.median(peaks))})
+    return problem
+
+
+def slow_usage(problem: Sharding, decision) -> float:
+    """Largest memory in use at any time."""
+    used = [problem.usages[problem.first[n] + decision[n]] for n in range(len(problem))]
+    spans = problem.intervals.tolist()
+    return max(
+        sum(u for u, (a, b) in zip(used, spans, strict=True) if a <= t < b)
+        for t in range(problem.intervals.max() + 1)
+    )
+
+
+def slow_cost(problem: Sharding, decision) -> float:
+    """Cost of a decision by plain loops."""
+    cost = sum(problem.costs[problem.first[n] + decision[n]] for n in range(len(problem)))
+    for (u, v), matrix in zip(problem.edges.tolist(), problem.matrices, strict=True):
+        cost += matrix[decision[u], decision[v]]
+    return float(cost)

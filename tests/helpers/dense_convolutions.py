@@ -1,0 +1,101 @@
+"""Dense forms of the convolutions: matrices N x N from the edges, one (configuration, node) pair at a time.
+
+Written from the formulas in float64, over ``(C, N, D)``; ``convolutions.py`` must agree with them.
+"""
+
+import torch
+from torch import Tensor
+from torch.nn.functional import elu, leaky_relu, linear, silu
+
+Parameters = dict[str, Tensor]
+
+
+def adjacency(edge_index, num_nodes: int) -> Tensor:
+    """``(N, N)`` number of edges from consumer (row) to operand (column)."""
+    matrix = torch.zeros(num_nodes, num_nodes, dtype=torch.float64)
+    for u, v in edge_index:
+        matrix[u, v] += 1
+    return matrix
+
+
+def dense_sage(x: Tensor, edge_index, p: Parameters, aggregation: str = "mean") -> Tensor:
+    """``(C, N, D)``: W x_n + b + aggregate of W_o x over operands + aggregate of W_u x over users."""
+    operands = adjacency(edge_index, x.shape[1])
+    y = linear(x, p["own.weight"], p["own.bias"])
+    for matrix, name in ((operands, "operands.weight"), (operands.T, "users.weight")):
+        z = linear(x, p[name])
+        rows = []
+        for node in range(x.shape[1]):
+            neighbours = z[:, matrix[node] > 0]
+            empty = not neighbours.shape[1]
+            rows.append(0 * z[:, 0] if empty else _aggregate(neighbours, aggregation))
+        y = y + torch.stack(rows, 1)
+    return y
+
+
+def _aggregate(neighbours: Tensor, aggregation: str) -> Tensor:
+    return neighbours.amax(1) if aggregation == "max" else getattr(neighbours, aggregation)(1)
+
+
+def dense_gcn(x: Tensor, edge_index, p: Parameters) -> Tensor:
+    """``(C, N, D)``: D^-1/2 (A + A' + I) D^-1/2 x W' + b."""
+    matrix = adjacency(edge_index, x.shape[1])
+    matrix = matrix + matrix.T + torch.eye(x.shape[1])
+    scale = torch.diag(matrix.sum(1) ** -0.5)
+    return linear(scale @ matrix @ scale @ x, p["linear.weight"], p["linear.bias"])
+
+
+def dense_mlp_gcn(x: Tensor, edge_index, p: Parameters) -> Tensor:
+    """``(C, N, D)``: MLP(M u + M' u + u), or a perceptron for each term, u = leaky(x)."""
+    u = leaky_relu(x)
+    matrix = adjacency(edge_index, x.shape[1]).T + torch.eye(x.shape[1])
+    matrix = matrix / matrix.sum(1, keepdim=True)
+    terms = matrix @ u, matrix.T @ u, u
+
+    def mlp(number: int, value: Tensor) -> Tensor:
+        inner = linear(value, p[f"mlps.{number}.0.weight"], p[f"mlps.{number}.0.bias"])
+        return linear(leaky_relu(inner), p[f"mlps.{number}.2.weight"], p[f"mlps.{number}.2.bias"])
+
+    directed = "mlps.1.0.weight" in p
+    return sum(mlp(number, term) for number, term in enumerate(terms)) if directed else mlp(0, sum(terms))
+
+
+def dense_gat(x: Tensor, edge_index, p: Parameters) -> Tensor:
+    """``(C, N, D)``: softmax over operands, users and the node itself, head by head."""
+    matrix = adjacency(edge_index, x.shape[1])
+    neighbours = matrix + matrix.T + torch.eye(x.shape[1])  # two edges between two nodes count twice
+    z, heads = linear(x, p["linear.weight"]).unflatten(-1, p["target"].shape), []
+    for head in range(z.shape[2]):
+        own = z[:, :, head]
+        logits = (own @ p["target"][head])[:, :, None] + (own @ p["source"][head])[:, None, :]
+        weight = leaky_relu(logits, 0.2).exp() * neighbours
+        heads.append(weight / weight.sum(2, keepdim=True) @ own)
+    return torch.cat(heads, -1) + p["linear.bias"]
+
+
+def dense_linear_attention(x: Tensor, p: Parameters) -> Tensor:
+    """``(C, N, D)``: every weight phi(q_n) . phi(k_m) written out, rows normalised."""
+    query, key = (elu(linear(x, p[f"{name}.weight"])) + 1 for name in ("query", "key"))
+    weight = query @ key.transpose(1, 2)
+    return weight / weight.sum(2, keepdim=True) @ linear(x, p["value.weight"])
+
+
+def dense_convolution(x: Tensor, edge_index, p: Parameters, architecture) -> Tensor:
+    """``(C, N, D)``: the convolution of an architecture, with linear attention beside it if it has that."""
+    if architecture.node_attention == "linear":
+        parts = {part: _sub(p, f"{part}.") for part in ("conv", "attention", "join")}
+        local = _local(x, edge_index, parts["conv"], architecture.convolution)
+        both = torch.cat([local, dense_linear_attention(x, parts["attention"])], -1)
+        return silu(linear(both, parts["join"]["weight"], parts["join"]["bias"]))
+    return _local(x, edge_index, p, architecture.convolution)
+
+
+def _local(x: Tensor, edge_index, p: Parameters, name: str) -> Tensor:
+    if name.startswith("sage"):
+        return dense_sage(x, edge_index, p, {"sage": "mean"}.get(name, name.removeprefix("sage_")))
+    forms = {"gcn": dense_gcn, "mlp_gcn": dense_mlp_gcn, "mlp_gcn_directed": dense_mlp_gcn, "gat": dense_gat}
+    return forms[name](x, edge_index, p)
+
+
+def _sub(p: Parameters, prefix: str) -> Parameters:
+    return {name.removeprefix(prefix): value for name, value in p.items() if name.startswith(prefix)}

@@ -1,0 +1,26 @@
+"""A process of a training, as torchrun starts it: one epoch, then its gradients and weights go to a file."""
+
+import json
+import sys
+
+import torch
+
+from fastslow.networks import distributed
+from fastslow.networks.config import TrainConfig
+from fastslow.networks.train import Training, make_dataset
+
+
+def epoch(config):
+    """Train an epoch; return the loss, the gradients of the last step and the weights."""
+    training = Training(config, make_dataset(config))
+    loss = training.run_epoch()
+    named = [*training.network.named_parameters()]
+    gradients = {name: p.grad.clone() for name, p in named if p.grad is not None}
+    return {"loss": loss, "gradients": gradients, "weights": {n: p.detach().clone() for n, p in named}}
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    settings = TrainConfig(**json.loads(sys.argv[1]))
+    with distributed.joined(settings):
+        torch.save(epoch(settings), f"{sys.argv[2]}-{distributed.rank()}.pt")

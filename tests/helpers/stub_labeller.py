@@ -1,0 +1,28 @@
+"""A labeller in the compiler's place."""
+
+import base64
+import contextlib
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class StubLabeller:
+    """A labeller whose compiler knows the layout of one dot and refuses every third program."""
+
+    cache: Path
+    generation: str
+    seconds: float
+    task: object = None
+    processes: int = 1
+
+    @contextlib.contextmanager
+    def workers(self):
+        yield self.label
+
+    def label(self, modules, title=""):
+        if self.task:
+            module = base64.b64encode(modules[0]).decode()
+            return [{"module": module, "layouts": {"dot.3": [[0, 1], [1, 0], [1, 0]]}}]
+        refused = {"failure": "refused", "message": "no", "compiler": "libtpu 1", "topology": "v3"}
+        return [refused if n % 3 == 1 else {"cycles": 100 + n} for n in range(len(modules))]

@@ -1,0 +1,157 @@
+"""Two processes train what one trains; a process that dies costs what came after the last checkpoint."""
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+import torch
+
+from fastslow.core.artifacts import read_manifest
+from fastslow.core.errors import ConfigError
+from fastslow.evaluation.predictions import read_predictions
+from fastslow.networks import distributed
+from fastslow.networks.config import TrainConfig
+from fastslow.networks.train import train
+from helpers import rank_training
+
+torch.set_num_threads(1)
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
+
+
+@pytest.fixture
+def settings(features, tmp_path):
+    """A small training: three graphs, two a step, so that the last step has a graph for one process alone."""
+    return TrainConfig(
+        features=[str(features.folder)],
+        runs=[str(tmp_path / "run")],
+        folder=str(tmp_path / "training"),
+        device="cpu",
+        hidden_channels=8,
+        graphs_per_step=2,
+        configs_per_step=8,
+        epochs=3,
+        evaluate_every=1,
+        average_last=2,
+        learning_rate=3e-3,
+    )
+
+
+def into(config, folder, **changes):
+    return config.replace(runs=[str(folder / "run")], folder=str(folder / "training"), **changes)
+
+
+def weights_of(folder):
+    return torch.load(folder / "run" / "model.pt", weights_only=True)
+
+
+def close(ours, theirs, tolerance=1e-4):
+    assert ours.keys() == theirs.keys() and ours
+    for name, value in ours.items():
+        torch.testing.assert_close(value, theirs[name], rtol=tolerance, atol=1e-6, msg=name)
+
+
+def test_two_processes_have_the_gradients_of_one(settings, tmp_path):
+    one = rank_training.epoch(settings)
+    command = [*TORCHRUN, "2", rank_training.__file__, json.dumps(settings.asdict()), str(tmp_path / "rank")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    first, second = (torch.load(tmp_path / f"rank-{n}.pt", weights_only=True) for n in (0, 1))
+    assert any(gradient.abs().max() > 1e-4 for gradient in one["gradients"].values())
+    for kind in ("gradients", "weights"):
+        close(first[kind], one[kind])
+        assert all(torch.equal(first[kind][name], second[kind][name]) for name in one[kind])
+    assert first["loss"] == second["loss"] == pytest.approx(one["loss"], rel=1e-5)
+
+
+def test_the_result_is_that_of_one_process(settings, tmp_path):
+    one = train(into(settings, tmp_path / "one"))
+    two = train(into(settings, tmp_path / "two", processes=2))
+    assert two["fingerprint"] == one["fingerprint"]
+    assert two["valid"]["mean"] == pytest.approx(one["valid"]["mean"], abs=1e-6)
+    close(weights_of(tmp_path / "two"), weights_of(tmp_path / "one"), 1e-3)
+    for split, graphs in read_predictions(tmp_path / "one" / "run").items():
+        theirs = read_predictions(tmp_path / "two" / "run")[split]
+        assert list(theirs) == list(graphs)
+        for name, prediction in graphs.items():
+            np.testing.assert_allclose(theirs[name], prediction, rtol=1e-3, atol=1e-4)
+    left = {path.name for path in (tmp_path / "two" / "training").iterdir()}
+    assert left == {path.name for path in (tmp_path / "one" / "training").iterdir()}
+
+
+def interrupt(config):
+    """Train in the background, kill one of the processes after the first checkpoint; return the error."""
+    raised, checkpoint = [], Path(config.folder) / "checkpoint.pt"
+
+    def run():
+        try:
+            train(config)
+        except distributed.RankError as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    while not checkpoint.exists():
+        assert thread.is_alive(), "it must be stopped before it ends"
+        time.sleep(0.01)
+    of_ranks = [p for p in psutil.Process().children(recursive=True) if "run_as_rank" in p.cmdline()[-2]]
+    ranks = [p for p in of_ranks if "torch.distributed" not in " ".join(p.cmdline())]
+    assert len(ranks) == 2
+    ranks[1].kill()
+    thread.join(120)
+    assert not psutil.wait_procs(ranks, timeout=20)[1]
+    return raised
+
+
+def test_after_a_process_died_the_same_command_resumes(settings, tmp_path, capfd):
+    long = settings.replace(epochs=30, processes=2)
+    train(into(long, tmp_path / "whole"))
+    capfd.readouterr()
+    config = into(long, tmp_path / "killed")
+    (error,) = interrupt(config)
+    assert "a process of the training ended; run the same command to resume" in str(error)
+    assert not (tmp_path / "killed" / "training" / "manifest.json").exists()
+    train(config)
+    assert "training: resumed after epoch " in capfd.readouterr().out
+    whole, resumed = weights_of(tmp_path / "whole"), weights_of(tmp_path / "killed")
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+    kept = [read_manifest(tmp_path / name / "run")["valid"] for name in ("whole", "killed")]
+    assert kept[0] == kept[1]
+
+
+def test_an_error_of_a_process_is_the_error_of_the_training(settings, tmp_path):
+    config = settings.replace(processes=2, features=[str(tmp_path / "nowhere")])
+    with pytest.raises(distributed.RankError, match="nowhere: not finished .*Run the step"):
+        train(config)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"processes": 3}, "graphs_per_step: 2 is not 3 or more, as each of 3 processes"),
+        ({"processes": 2, "loss": "cross_graph_hinge"}, "loss: .* it compares graphs of one step"),
+        ({"processes": 2, "device": "cuda:0"}, "device: 'cuda:0' is not for 2 processes; use 'auto'"),
+        ({"processes": 0}, "processes: 0 is not 1 or more"),
+    ],
+)
+def test_settings_that_cannot_be_shared_are_refused(settings, changes, said):
+    with pytest.raises(ConfigError, match=said):
+        settings.replace(**changes)
+
+
+def test_a_process_takes_a_gpu_of_its_own(monkeypatch):
+    gpu, cpu = torch.device("cuda"), torch.device("cpu")
+    assert distributed.own_device(gpu) == gpu
+    for name, value in {"WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2", "LOCAL_RANK": "1"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert distributed.own_device(gpu) == torch.device("cuda", 1)
+    assert distributed.own_device(cpu) == cpu
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(ConfigError, match="2 processes on this machine, 1 GPUs; use 'auto'"):
+        distributed.own_device(gpu)

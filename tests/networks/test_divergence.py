@@ -1,0 +1,142 @@
+"""A training that diverges stops with its last good weights and says so; no NaN is written anywhere."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+import torch
+
+from fastslow.core.errors import FastslowError
+from fastslow.evaluation.predictions import check_predictions, read_predictions
+from fastslow.networks import train as train_module
+from fastslow.networks.config import TrainConfig
+from fastslow.networks.divergence import Diverged, check_outputs, check_weights
+from fastslow.networks.train import Training, make_dataset, train
+
+
+@pytest.fixture
+def settings(features, tmp_path):
+    return TrainConfig(
+        features=[str(features.folder)],
+        runs=[str(tmp_path / "run")],
+        folder=str(tmp_path / "training"),
+        device="cpu",
+        hidden_channels=8,
+        num_layers=1,
+        epochs=6,
+        evaluate_every=2,
+        average_last=2,
+    )
+
+
+def poison(monkeypatch, epoch, value=torch.nan):
+    """Let the loss become a number that is not finite in one epoch."""
+    loss = Training._loss
+
+    def poisoned(self, examples):
+        return loss(self, examples) * (value if self.epoch == epoch - 1 else 1.0)
+
+    monkeypatch.setattr(Training, "_loss", poisoned)
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+@pytest.mark.parametrize(("epoch", "kept"), [(3, 2), (4, 2), (5, 4)])
+def test_it_stops_says_so_and_keeps_the_last_good_weights(
+    settings, features, tmp_path, monkeypatch, capsys, epoch, kept, value
+):
+    poison(monkeypatch, epoch, value)
+    manifest = train(settings)
+    said = rf"diverged in epoch {epoch} \(loss (nan|inf)\): weights of the network are not finite; lower"
+    (warning,) = manifest["warnings"]
+    assert re.match(said, warning) and "lower learning_rate (now 0.001)" in warning
+    assert warning.endswith(f"Stopped; the weights up to epoch {kept} are kept")
+    assert f"warning: {warning}" in capsys.readouterr().out
+    assert manifest["epochs"] == epoch
+    assert json.loads((tmp_path / "run" / "manifest.json").read_text())["warnings"][0] == warning
+    check_predictions(tmp_path, read_predictions(tmp_path / "run"), features)
+    weights = torch.load(tmp_path / "run" / "model.pt", weights_only=True)
+    assert all(torch.isfinite(values).all() for values in weights.values())
+    history = [json.loads(line) for line in (tmp_path / "training/metrics.jsonl").read_text().splitlines()]
+    assert [row["epoch"] for row in history] == list(range(2, kept + 1, 2))
+    assert np.isfinite([row["valid"] for row in history]).all()
+
+
+def test_the_weights_kept_are_those_of_a_run_that_ended_there(settings, tmp_path, monkeypatch):
+    """Same schedule, stopped by hand after the second epoch."""
+    training = Training(settings, make_dataset(settings))
+    for _ in range(2):
+        loss = training.run_epoch()
+    training.validation.evaluate(2, loss)
+    training.validation.choose_weights("layout-xla-random")
+    poison(monkeypatch, 3)
+    train(settings)
+    weights = torch.load(tmp_path / "run" / "model.pt", weights_only=True)
+    for name, values in training.network.state_dict().items():
+        assert torch.equal(weights[name], values), name
+
+
+@pytest.mark.parametrize("epoch", [1, 2])
+def test_without_an_evaluation_before_there_is_nothing_to_keep(settings, tmp_path, monkeypatch, epoch):
+    poison(monkeypatch, epoch)
+    with pytest.raises(Diverged, match=f"in epoch {epoch} .*lower learning_rate .*no weights to keep"):
+        train(settings)
+    assert issubclass(Diverged, FastslowError)
+    for folder in ("run", "training"):
+        assert not list((tmp_path / folder).glob("[!.]*"))
+
+
+def test_predictions_that_overflow_with_finite_weights(settings, monkeypatch):
+    """The evaluation of epoch 4 overflows: the weights of epoch 2 count, averaged or not."""
+    training = Training(settings, make_dataset(settings))
+    validation, right = training.validation, train_module.Validation.score
+
+    def overflow(self, slug, every=False):
+        if training.epoch == 4 and not every:
+            check_outputs({"valid graph v": np.array([1.0, np.inf])})
+        return right(self, slug, every)
+
+    monkeypatch.setattr(train_module.Validation, "score", overflow)
+    training.run(settings.artifact().folder, "mark")
+    assert training.epoch == 4 and [row["epoch"] for row in validation.history] == [2]
+    assert "predictions of valid graph v are not finite" in training.warnings[0]
+    assert validation.choose_weights("layout-xla-random")["weights"].endswith(("epoch 2", "1 evaluations"))
+
+
+def test_a_killed_run_that_diverged_ends_the_same(settings, tmp_path, monkeypatch):
+    """From its checkpoint it diverges again, since an epoch depends on the seed and its number alone."""
+    poison(monkeypatch, 5)
+    training = Training(settings, make_dataset(settings))
+    artifact = settings.artifact()
+    training.run(artifact.folder, artifact.fingerprint)  # killed before it wrote the run
+    assert training.epoch == 5
+    resumed = train(settings)
+    assert resumed["warnings"] == training.warnings and resumed["epochs"] == 5
+
+
+def test_a_real_divergence(settings, features, tmp_path):
+    """A learning rate without measure: whatever happens, no number that is not finite is written."""
+    try:
+        manifest = train(settings.replace(learning_rate=1e30, max_grad_norm=1e30, warmup=0.0))
+    except Diverged as error:
+        assert "lower learning_rate (now 1e+30)" in str(error)
+    else:
+        assert np.isfinite(manifest["valid"]["mean"])
+        check_predictions(tmp_path, read_predictions(tmp_path / "run"), features)
+
+
+def test_checks():
+    layer = torch.nn.Linear(2, 2)
+    check_weights(layer)
+    check_outputs({"a": np.zeros(3)})
+    for value in (torch.nan, torch.inf):
+        with torch.no_grad():
+            layer.weight[0, 1] = value
+        with pytest.raises(Diverged, match="weights"):
+            check_weights(layer)
+
+
+def test_device_and_precision_are_part_of_the_fingerprint(settings):
+    assert settings.identity()["device_type"] == "cpu"
+    assert settings.identity()["precision"] == "float32"
+    assert {"device_type", "precision"} <= settings.artifact().settings.keys()

@@ -1,0 +1,45 @@
+"""Work shrinks when memory runs out, and says so once."""
+
+import pytest
+import torch
+
+from fastslow.networks.out_of_memory import Shrinking
+
+OUT_OF_MEMORY = [
+    MemoryError("Unable to allocate 8 EiB"),
+    torch.OutOfMemoryError("CUDA out of memory"),
+    RuntimeError("[enforce fail at alloc_cpu.cpp:121] DefaultCPUAllocator: can't allocate memory: you tried"),
+]
+
+
+def limited(limit, error):
+    def work(size):
+        if size > limit:
+            raise error
+        return size
+
+    return work
+
+
+@pytest.mark.parametrize("error", OUT_OF_MEMORY, ids=lambda e: type(e).__name__)
+def test_the_size_is_halved_until_it_fits_and_stays(error, capsys):
+    shrinking = Shrinking(2000, "inference_configs")
+    assert shrinking.run(limited(300, error)) == 250
+    assert shrinking.run(limited(300, error)) == 250
+    assert shrinking.run(limited(100, error)) == 62
+    assert capsys.readouterr().err == "memory ran out: carrying on with inference_configs 1000, or fewer\n"
+
+
+def test_torch_itself_raises_what_is_recognised():
+    assert Shrinking(8, "bytes").run(lambda size: len(torch.empty(2**60 if size > 4 else 4))) == 4
+
+
+def test_what_does_not_fit_at_all_is_raised():
+    with pytest.raises(MemoryError):
+        Shrinking(16, "inference_configs").run(limited(0, MemoryError()))
+
+
+@pytest.mark.parametrize("error", [RuntimeError("shapes differ"), ValueError("memory")])
+def test_other_errors_are_raised_at_once(error):
+    with pytest.raises(type(error)):
+        Shrinking(16, "inference_configs").run(limited(8, error))

@@ -1,0 +1,167 @@
+"""Cost graphs: from HLO and npz, checked, renumbered, written and read."""
+
+import numpy as np
+import pytest
+
+from fastslow.core.errors import DataError
+from fastslow.placement.cost_graph import build, components, joined, read_graph_npz, write_graph
+from fastslow.placement.fusion import contract, fuse, single_consumer_clusters
+from fastslow.placement.hlo_graph import graph_of_module
+from fastslow.placement.program_graph import graph_of_arrays, read_cost_graph
+from fastslow.placement.roofline import DEVICES, operator_flops
+from fastslow.xla.graph_arrays import graph_arrays
+from helpers.cost_graphs import DEVICE, random_graph
+from helpers.dot_module import add, rich_module, small_module
+
+ZEROS = {name: [0.0] * 3 for name in ("seconds", "flops", "output_bytes", "parameter_bytes", "read_bytes")}
+
+
+def three(edges, **changed):
+    return build("a.hlo", "a", ["add"] * 3, [()] * 3, edges, **{**ZEROS, **changed})
+
+
+@pytest.mark.parametrize(
+    ("edges", "changed", "said"),
+    [
+        ([(0, 1), (1, 2), (2, 1)], {}, r"a\.hlo: its edges form a cycle through 'add [12]'"),
+        ([(0, 7)], {}, r"edge \[0, 7\] names no node"),
+        ([], {"output_bytes": [0, -4, 0]}, "output_bytes of 'add 1' is -4"),
+        ([], {"seconds": [0, 0, np.inf]}, "seconds of 'add 2' is inf"),
+    ],
+)
+def test_what_is_wrong_with_a_graph_is_named(edges, changed, said):
+    with pytest.raises(DataError, match=said):
+        three(edges, **changed)
+
+
+def test_an_empty_graph_is_refused():
+    with pytest.raises(DataError, match="no operator"):
+        build("a.hlo", "a", [], [], [], **{name: [] for name in ZEROS})
+
+
+def test_nodes_are_renumbered_in_topological_order():
+    graph = three([(2, 0), (0, 1), (2, 0)], seconds=[1, 2, 3], groups=[5, 5, 9])
+    assert graph.seconds.tolist() == [3, 1, 2] and graph.edges.tolist() == [[0, 1], [1, 2]]
+    assert graph.groups.tolist() == [1, 0, 0] and graph.critical_path == 6
+    assert graph.level.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_upward_rank_is_the_longest_path(seed):
+    graph = random_graph(seed)
+
+    def longest(node):
+        return graph.seconds[node] + max((longest(c) for c in graph.consumers[node]), default=0)
+
+    assert graph.upward_rank.tolist() == [longest(node) for node in range(len(graph))]
+
+
+def test_a_written_graph_is_read_back(tmp_path):
+    graph = random_graph(3, grouped=True)
+    write_graph(tmp_path / "random3.npz", graph)
+    again = read_graph_npz(tmp_path / "random3.npz")
+    assert again.name == graph.name and again.opcodes == graph.opcodes
+    for name in ("edges", "shapes", "seconds", "output_bytes", "groups"):
+        assert np.array_equal(getattr(again, name), getattr(graph, name))
+
+
+def test_labels_are_joined():
+    assert components(np.array([[0, 2]]), 4).tolist() == [0, 1, 0, 2]
+    first, second = np.array([0, 0, 1, 2]), np.array([3, 4, 4, 5])
+    assert joined(first, second).tolist() == [0, 0, 0, 1]
+
+
+def test_flops_of_operators():
+    assert operator_flops("dot", (8, 3), [(8, 4), (4, 3)]) == 2 * 8 * 3 * 4
+    assert operator_flops("dot", (5, 8, 3), [(5, 8, 4), (5, 4, 3)]) == pytest.approx(2 * 5 * 8 * 3 * 4)
+    assert operator_flops("dot", (8, 3), [(4, 8), (4, 3)], contracted=4) == 2 * 8 * 3 * 4
+    assert operator_flops("convolution", (2, 6, 6, 5), [(2, 6, 6, 3), (3, 3, 3, 5)]) == 2 * 2 * 36 * 5 * 27
+    assert operator_flops("reduce", (3,), [(8, 3)]) == 24
+    assert operator_flops("transpose", (3, 8), [(8, 3)]) == 0 and operator_flops("add", (3, 8), []) == 24
+
+
+def test_the_roofline_takes_the_larger_bound():
+    assert DEVICE.seconds(200.0, 10.0) == 2.25 and DEVICE.seconds(10.0, 30.0) == 3.25
+    assert DEVICE.seconds(np.array([200.0, 10]), np.array([10.0, 30])).tolist() == [2.25, 3.25]
+
+
+def test_hlo_becomes_operators_with_flops_bytes_and_parameters():
+    graph = graph_of_module(small_module(2), "small", "small", DEVICE)
+    assert graph.opcodes == ("dot", "reshape", "reshape", "dot", "reshape", "reshape", "tanh")
+    assert graph.edges.tolist() == [[n, n + 1] for n in range(6)]
+    assert graph.flops[0] == 2 * 8 * 4 * 4 and graph.output_bytes.tolist() == [128] * 7
+    assert graph.parameter_bytes.tolist() == [128 + 64, 0, 0, 64, 0, 0, 0]
+    assert graph.seconds[0] == DEVICE.seconds(256.0, 128 + 64 + 128.0)
+
+
+def loop_module(trips):
+    """A while over (counter, matrix) with a dot in its body."""
+    module = small_module(0)
+    main = module.computations[0]
+    del main.instructions[1:]
+    condition, body = module.computations.add(name="cond", id=2), module.computations.add(name="body", id=3)
+    state = add(condition, "parameter", ())
+    counter = add(condition, "get-tuple-element", (), state, tuple_index=0)
+    bound = add(condition, "constant", (), literal={"s32s": [trips]})
+    condition.root_id = add(condition, "compare", (), counter, bound, comparison_direction="LT")
+    state = add(body, "parameter", ())
+    counter = add(body, "get-tuple-element", (), state, tuple_index=0)
+    matrix = add(body, "get-tuple-element", (8, 4), state, tuple_index=1)
+    weight = add(body, "constant", (4, 4))
+    numbers = {"lhs_contracting": [1], "rhs_contracting": [0]}
+    product = add(body, "dot", (8, 4), matrix, weight, dot=numbers)
+    body.root_id = add(body, "tuple", (), counter, product)
+    zero = add(main, "constant", ())
+    both = add(main, "tuple", (), zero, 1)
+    found = add(main, "while", (), both, called_computation_ids=[3, 2])
+    last = add(main, "get-tuple-element", (8, 4), found, tuple_index=1)
+    main.root_id = add(main, "tanh", (8, 4), last)
+    return module
+
+
+def test_a_short_loop_is_unrolled_and_a_long_one_is_one_operator():
+    graph = graph_of_module(loop_module(3), "loop", "loop", DEVICE)
+    assert graph.opcodes == ("dot", "dot", "dot", "tanh")
+    assert graph.edges.tolist() == [[0, 1], [1, 2], [2, 3]]
+    whole = graph_of_module(loop_module(3), "loop", "loop", DEVICE, unroll=2)
+    assert whole.opcodes == ("while", "tanh") and whole.flops[0] == graph.flops[:3].sum()
+    assert whole.seconds[0] == pytest.approx(graph.seconds[:3].sum())
+
+
+def test_cycles_of_the_compiler_are_the_time():
+    module = small_module(1)
+    module.computations[0].instructions[2].backend_config = b'{"window_config":{"estimated_cycles":"77"}}'
+    graph = graph_of_module(module, "small", "small", DEVICES["tpu-v3"])
+    assert graph.seconds[0] == 77 / 0.94e9
+
+
+def test_an_unknown_opcode_is_named():
+    module = small_module(1)
+    module.computations[0].instructions[2].opcode = "magic"
+    with pytest.raises(
+        DataError, match=r"small\.pb: unknown opcode 'magic' of dot\.3\. .*allow_unknown=True"
+    ):
+        graph_of_module(module, "small.pb", "small", DEVICE)
+    assert "magic" in graph_of_module(module, "small.pb", "small", DEVICE, allow_unknown=True).opcodes
+
+
+@pytest.mark.parametrize("module", [small_module(3), rich_module()])
+def test_a_competition_file_gives_the_graph_of_its_program(module, tmp_path):
+    np.savez(tmp_path / "small.npz", **graph_arrays(module))
+    from_file = read_cost_graph(tmp_path / "small.npz", DEVICE)
+    direct = graph_of_arrays(graph_arrays(module), "x", "small", DEVICE)
+    assert from_file.seconds.tolist() == direct.seconds.tolist()
+    if len(module.computations) == 1:
+        whole = graph_of_module(module, "x", "small", DEVICE)
+        assert from_file.opcodes == whole.opcodes and from_file.edges.tolist() == whole.edges.tolist()
+        assert from_file.flops.tolist() == whole.flops.tolist()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_contracting_keeps_work_and_never_makes_a_cycle(seed):
+    graph = random_graph(seed, count=12)
+    for of in (single_consumer_clusters(graph), np.array(fuse(graph, np.ones(12, int), DEVICE).of)):
+        small = contract(graph, of, DEVICE)  # refuses a cycle
+        assert len(small) == len(set(of.tolist()))
+        assert small.flops.sum() == graph.flops.sum()
+        assert small.parameter_bytes.sum() == graph.parameter_bytes.sum()

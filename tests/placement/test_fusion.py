@@ -1,0 +1,94 @@
+"""Fusion by priority: legality and cost against brute force."""
+
+import numpy as np
+import pytest
+
+from fastslow.placement.compiler_problems import FusionProblem
+from fastslow.placement.fusion import LARGEST, Clusters, contract, fuse
+from helpers.cost_graphs import DEVICE, random_graph
+
+
+def reaches(graph, of, first, second):
+    """Whether a path between two clusters, either way, leads through a third."""
+    edges = {(of[u], of[v]) for u, v in graph.edges.tolist() if of[u] != of[v]}
+    for source, target in ((first, second), (second, first)):
+        stack, seen = [v for u, v in edges if u == source and v != target], set()
+        while stack:
+            at = stack.pop()
+            if at == target:
+                return True
+            if at not in seen:
+                seen.add(at)
+                stack += [v for u, v in edges if u == at]
+    return False
+
+
+def slow_fuse(graph, priorities):
+    """Clusters by the rule, every quantity computed anew: a list of sets."""
+    clusters = [{node} for node in range(len(graph))]
+
+    def seconds(nodes):
+        if len(nodes) == 1:
+            return graph.seconds[next(iter(nodes))]
+        rows = graph.edges.tolist()
+        inputs = {u for u, v in rows if v in nodes and u not in nodes}
+        outputs = {n for n in nodes if any(u == n and v not in nodes for u, v in rows)}
+        outputs |= {n for n in nodes if not any(u == n for u, _ in rows)}
+        moved = sum(graph.output_bytes[n] for n in inputs) + sum(graph.output_bytes[n] for n in outputs)
+        moved += sum(graph.read_bytes[n] for n in nodes)
+        return max(graph.flops[[*nodes]].sum() / 100, moved / 10) + 0.25
+
+    for node in sorted(range(len(graph)), key=lambda n: (-priorities[n], n)):
+        if priorities[node] == 0:
+            continue
+        own = next(c for c in clusters if node in c)
+        of = {n: i for i, c in enumerate(clusters) for n in c}
+        near = [u for u, v in graph.edges.tolist() if v == node] + [
+            v for u, v in graph.edges.tolist() if u == node
+        ]
+        best, most = None, 1e-12
+        for other in dict.fromkeys(of[n] for n in near):
+            candidate = clusters[other]
+            if candidate is own:
+                continue
+            both = own | candidate
+            heavy = sum(graph.opcodes[n] == "dot" for n in both)
+            if heavy > 1 or len(both) > LARGEST or reaches(graph, of, of[node], other):
+                continue
+            gain = seconds(own) + seconds(candidate) - seconds(both)
+            if gain > most + 1e-12:
+                best, most = candidate, gain
+        if best is not None:
+            clusters = [c for c in clusters if c is not own and c is not best] + [own | best]
+    return clusters, sum(map(seconds, clusters))
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_clusters_and_cost_are_those_of_the_rule(seed):
+    graph = random_graph(seed, count=9, density=0.3)
+    priorities = np.random.default_rng(seed).integers(0, 3, 9)
+    clusters = fuse(graph, priorities, DEVICE)
+    slow, cost = slow_fuse(graph, priorities)
+    assert clusters.total_seconds() == pytest.approx(cost)
+    assert {frozenset(c) for c in clusters.members.values()} == {frozenset(c) for c in slow}
+    assert contract(graph, np.array(clusters.of), DEVICE).seconds.sum() == pytest.approx(cost)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_search_for_cycles_is_exact(seed):
+    graph = random_graph(seed, count=10, density=0.3)
+    clusters = fuse(graph, np.random.default_rng(seed).integers(0, 2, 10), DEVICE)
+    alive = sorted(clusters.members)
+    for first in alive:
+        for second in alive:
+            if first < second:
+                assert clusters._makes_cycle(first, second) == reaches(graph, clusters.of, first, second)
+
+
+def test_priority_0_leaves_the_program_alone_and_fusion_never_costs():
+    graph = random_graph(7, count=20, density=0.15)
+    problem = FusionProblem(graph, DEVICE)
+    assert problem.baseline == pytest.approx(graph.seconds.sum())
+    costs = problem.evaluate(problem.draw(20, np.random.default_rng(0))).cost
+    assert costs.max() <= problem.baseline and costs.min() >= problem.bound
+    assert Clusters(graph, DEVICE).total_seconds() == pytest.approx(problem.baseline)

@@ -1,0 +1,231 @@
+"""The public formats and their costs against the definitions; figures of their authors where the files
+are.
+"""
+
+import gzip
+import json
+from itertools import product
+
+import numpy as np
+import pytest
+
+from fastslow.core.errors import ConfigError, DataError
+from fastslow.placement.environment import DecisionEnvironment
+from fastslow.placement.partition import Loads, latency, read_split, read_workload
+from fastslow.placement.public_problems import PartitionProblem, ShardingProblem
+from fastslow.placement.sharding import FORBIDDEN, read_sharding
+from fastslow.placement.sharding_search import ForestSearch, local_costs, search
+from helpers.competition_files import ROOT
+from helpers.cost_graphs import random_sharding, random_workload, slow_cost, slow_loads, slow_usage
+
+PUBLIC = ROOT.parent / "shared" / "placement"
+needs_public = pytest.mark.skipif(not PUBLIC.is_dir(), reason="no public instances beside the repository")
+NODE = {"supportedOnFpga": 1, "cpuLatency": 9.0, "fpgaLatency": 1.0, "isBackwardNode": 0, "size": 2.0}
+
+
+def instance(nodes=3, edges=((0, 1), (1, 2)), **changed):
+    return {
+        "maxSizePerFPGA": 10.0,
+        "maxFPGAs": 2,
+        "maxCPUs": 1,
+        "nodes": [{"id": n + 5, **NODE} for n in range(nodes)],
+        "edges": [{"sourceId": u + 5, "destId": v + 5, "cost": 0.5} for u, v in edges],
+        **changed,
+    }
+
+
+def written(path, value):
+    path.write_text(json.dumps(value))
+    return path
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_loads_are_those_of_the_definition(seed):
+    workload = random_workload(seed)
+    loads = Loads(workload)
+    splits = np.random.default_rng(seed).integers(0, 3, (10, loads.count))
+    found, memory = loads.loads(splits)
+    for split, row, used in zip(splits, found, memory, strict=True):
+        device = workload.device_of(split)
+        assert row.tolist() == slow_loads(workload, device)
+        assert used.tolist() == [workload.size[device == d].sum() for d in range(2)]
+
+
+def test_latency_by_hand(tmp_path):
+    chain = read_workload(written(tmp_path / "chain.json", instance(4, ((0, 1), (1, 2), (2, 3)))))
+    assert latency(chain, np.array([0, 0, 0, 0])) == 4.0
+    assert latency(chain, np.array([0, 0, 1, 1])) == 2 + 0.5 + 0.5 + 2  # send, receive
+    assert (
+        latency(chain, np.array([0, 1, 0, 0])) == 1 + 0.5 + 0.5 + 1 + 0.5 + 0.5 + 2
+    )  # device 0 in two steps
+    assert latency(chain, np.array([0, 2, 2, 0])) == 1 + 0.5 + 9 + 9 + 0.5 + 1  # a CPU pays no transfer
+    crossed = read_workload(written(tmp_path / "crossed.json", instance(4, ((0, 1), (2, 3)))))
+    assert latency(crossed, np.array([0, 1, 1, 0])) == np.inf  # each waits for the other
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"nodes": [{"id": 5}]}, "is no instance .KeyError"),
+        ({"edges": [{"sourceId": 5, "destId": 99, "cost": 1}]}, "edge 5 -> 99 names no node"),
+        ({"maxFPGAs": 0, "maxCPUs": 0}, "0 accelerators, 0 CPUs"),
+        ({"nodes": [{"id": n + 5, **NODE, "size": -1.0} for n in range(3)]}, "size of '5' is -1.0"),
+        (
+            {
+                "edges": [
+                    {"sourceId": 5, "destId": 6, "cost": 1},
+                    {"sourceId": 6, "destId": 5, "cost": 1},
+                ]
+            },
+            "cycle through '5'",
+        ),
+    ],
+)
+def test_a_wrong_instance_is_refused_by_name(tmp_path, changed, said):
+    with pytest.raises(DataError, match=said):
+        read_workload(written(tmp_path / "x.json", {**instance(), **changed}))
+
+
+def test_an_instance_without_valid_split_is_refused(tmp_path):
+    path = written(tmp_path / "x.json", {**instance(), "maxSizePerFPGA": 1.0})
+    with pytest.raises(ConfigError, match="no valid split of 'x': '5' does not fit"):
+        PartitionProblem(read_workload(path))
+    assert PartitionProblem(read_workload(path), "latency").choices[0] == 3  # a CPU holds it
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_sharding_cost_and_memory_are_those_of_the_definition(seed):
+    problem = random_sharding(seed)
+    decisions = np.array([*product(*map(range, problem.choices))])[:200]
+    assert problem.cost(decisions).tolist() == [slow_cost(problem, d) for d in decisions]
+    peaks = np.array([slow_usage(problem, d) for d in decisions])
+    assert problem.excess(decisions).tolist() == np.maximum(peaks - problem.limit, 0).tolist()
+    one = ShardingProblem(problem, default=decisions[0])
+    chances = np.concatenate([np.eye(c)[k] for c, k in zip(problem.choices, decisions[0], strict=True)])
+    for option, (node, cost) in enumerate(zip(one.owners, local_costs(problem, chances), strict=True)):
+        changed = decisions[0].copy()
+        changed[node] = option - problem.first[node]
+        rest = (
+            problem.costs[problem.first[:-1] + decisions[0]].sum()
+            - problem.costs[problem.first[node] + decisions[0][node]]
+        )
+        far = sum(
+            m[decisions[0][u], decisions[0][v]]
+            for (u, v), m in zip(problem.edges.tolist(), problem.matrices, strict=True)
+            if node not in (u, v)
+        )
+        assert cost == pytest.approx(slow_cost(problem, changed) - rest - far)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_search_finds_the_optimum_of_small_problems_and_its_bound_holds(seed):
+    problem = random_sharding(seed)
+    decisions = np.array([*product(*map(range, problem.choices))])
+    valid = problem.excess(decisions) <= 0
+    optimum = problem.cost(decisions)[valid].min()
+    state = ForestSearch(problem, seed)
+    rounds = iter(range(150))
+    state.find_prices(lambda: next(rounds, None) is not None)
+    rounds = iter(range(150))
+    state.improve(lambda: next(rounds, None) is not None)
+    assert state.bound <= optimum + 1e-6
+    assert state.best_cost == optimum
+    assert state.record(state.best) == (optimum, 0)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_forest_move_is_the_best_of_all(seed):
+    problem = random_sharding(seed, count=5, limit=np.inf)
+    state = ForestSearch(problem, seed)
+    order, parent = state.forest(4)
+    state.rng = np.random.default_rng(seed)
+    assert len(order) == len(set(order)) and set(order) == set(parent)
+    for node in order:  # at most one neighbour came before
+        assert len({*state._links[node]} & {*order[: order.index(node)]}) <= 1
+    state.forest = lambda size: (order, parent)
+    result = state.move(state.decision, 4, state.tolls(state.price))
+    best = min(
+        slow_cost(problem, changed)
+        for options in product(*(range(problem.choices[n]) for n in order))
+        for changed in [
+            np.array([dict(zip(order, options, strict=True)).get(n, d) for n, d in enumerate(state.decision)])
+        ]
+    )
+    assert slow_cost(problem, result) == best
+
+
+def test_a_sharding_problem_is_read_and_its_faults_named(tmp_path):
+    good = {
+        "nodes": {"intervals": [[0, 2], []], "costs": [[1, 2], [3]], "usages": [[5, 1], [2]]},
+        "edges": {"nodes": [[0, 1]], "costs": [[7, FORBIDDEN]]},
+        "usage_limit": 4,
+    }
+    path = tmp_path / "asplos-2025-iopddl-Z.json.gz"
+    path.write_bytes(gzip.compress(json.dumps({"problem": good}).encode()))
+    problem = read_sharding(path)
+    assert problem.name == "Z" and problem.cost(np.array([[0, 0], [1, 0]])).tolist() == [11, FORBIDDEN]
+    assert problem.excess(np.array([[0, 0], [1, 0]])).tolist() == [1, 0]
+    outcome = ShardingProblem(problem, default=[0, 0]).evaluate(np.array([[0, 0], [1, 0]]))
+    assert not outcome.valid.any()
+    for change, said in (
+        ({"nodes": {**good["nodes"], "usages": [[5, -1], [2]]}}, "usage of 'a strategy of node 0' is -1"),
+        ({"edges": {"nodes": [[0, 9]], "costs": [[7, 1]]}}, "edge 0 names no node"),
+        ({"edges": {"nodes": [[0, 1]], "costs": [[7]]}}, "edge 0 has 1 costs"),
+        (
+            {"nodes": {**good["nodes"], "costs": [[1, 2], []], "usages": [[5, 1], []]}},
+            "node 1 has no strategy",
+        ),
+    ):
+        with pytest.raises(DataError, match=said):
+            read_sharding(written(tmp_path / "x.json", {"problem": {**good, **change}}))
+
+
+def test_the_environment_gives_rewards_relative_to_the_default(tmp_path):
+    from gymnasium.utils.env_checker import check_env
+
+    problem = PartitionProblem(read_workload(written(tmp_path / "x.json", instance())))
+    environment = DecisionEnvironment(problem)
+    with pytest.warns(UserWarning, match="infinity"):  # features have no bound
+        check_env(environment, skip_render_check=True)
+    observation, _ = environment.reset(seed=0)
+    _, reward, ended, _, info = environment.step(observation["previous"])
+    assert (reward, ended, info["valid"]) == (-1.0, True, True) and info["cost"] == problem.baseline
+
+
+@needs_public
+@pytest.mark.parametrize(
+    ("name", "expert", "one", "human"),
+    [
+        ("bert24_inference", "bert24_inference", 92.41, 20.08),
+        ("bert24_training", "bert24_training", 217.8, 49.40),
+        ("resnet50_inference", "resnet50_inference", 201.5, 43.92),
+        ("resnet50_training", "resnet50_inference", 462.4, 112.1),
+        ("inceptionv3_inference", "inceptionv3_inference", 311.0, 102.5),
+        ("inceptionv3_training", "inceptionv3_inference", 710.7, 213.7),
+    ],
+)
+def test_loads_of_public_splits_are_what_the_authors_program_prints(name, expert, one, human):
+    folder = PUBLIC / "dnn-partitioning"
+    workload = read_workload(folder / "throughput-inputs" / "LayerGraphs" / f"{name}.json")
+    problem = PartitionProblem(workload)
+    split = read_split(folder / "human-experts" / f"{expert}_expert.json", workload)
+    both = np.stack([np.zeros_like(problem.default), problem.decision(split)])
+    assert problem.evaluate(both).cost == pytest.approx([one, human], rel=6e-4)
+    assert np.array_equal(problem.split(problem.decision(split)), split)
+
+
+@needs_public
+@pytest.mark.parametrize(("name", "human"), [("resnet50", 1014.9), ("inceptionv3", 865.5)])
+def test_latencies_of_public_splits_are_what_the_authors_program_prints(name, human):
+    folder = PUBLIC / "dnn-partitioning"
+    workload = read_workload(folder / "latency-inputs" / "LayerGraphs" / f"{name}_inference.json")
+    split = read_split(folder / "human-experts" / f"{name}_inference_expert.json", workload)
+    assert latency(workload, split) == pytest.approx(human, abs=0.05)
+
+
+@needs_public
+def test_a_public_sharding_problem_has_a_valid_start():
+    problem = read_sharding(PUBLIC / "iopddl" / "asplos-2025-iopddl-B.json.gz")
+    assert len(problem) == 816 and len(problem.costs) == 10188
+    state = search(problem, 1.0)
+    assert state.best is not None and state.bound <= 532_843 <= state.best_cost

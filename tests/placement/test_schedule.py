@@ -1,0 +1,105 @@
+"""List scheduling and memory against slow forms; bounds hold for every placement of small graphs."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastslow.core.errors import ConfigError
+from fastslow.placement.compiler_problems import PlacementProblem, SchedulingProblem
+from fastslow.placement.schedule import Scheduler, lower_bound, peak_memory
+from helpers.cost_graphs import DEVICE, random_graph, slow_peak, slow_schedule
+
+CASES = st.tuples(st.integers(0, 10**6), st.integers(1, 9), st.integers(1, 3))
+
+
+@settings(max_examples=80, deadline=None)
+@given(CASES)
+def test_a_schedule_is_that_of_the_rules(case):
+    seed, count, devices = case
+    graph, rng = random_graph(seed, count), np.random.default_rng(seed)
+    graph.seconds[:] = np.maximum(
+        graph.seconds, 1
+    )  # the slow form starts one operator per device and instant
+    placement, priority = rng.integers(0, devices, count), rng.integers(0, 3, count)
+    timeline = Scheduler(graph, devices, DEVICE).run(placement, priority)
+    start, finish, sent = slow_schedule(graph, placement, priority, devices, DEVICE)
+    assert timeline.start.tolist() == start and timeline.finish.tolist() == finish
+    assert {(t.producer, t.target): (t.start, t.finish) for t in timeline.transfers} == sent
+    slow = slow_peak(graph, placement, start, finish, sent, devices)
+    assert peak_memory(graph, timeline).tolist() == pytest.approx(slow)
+
+
+@settings(max_examples=40, deadline=None)
+@given(CASES)
+def test_a_schedule_obeys_devices_links_and_dependencies(case):
+    seed, count, devices = case
+    graph, rng = random_graph(seed, count), np.random.default_rng(seed)
+    placement = rng.integers(0, devices, count)
+    timeline = Scheduler(graph, devices, DEVICE).run(placement)
+    arrived = {(t.producer, t.target): t.finish for t in timeline.transfers}
+    assert len(arrived) == len(timeline.transfers), "an output is sent once to a device"
+    for u, v in graph.edges.tolist():
+        there = timeline.finish[u] if placement[u] == placement[v] else arrived[u, placement[v]]
+        assert timeline.start[v] >= there
+    for device in range(devices):
+        own = sorted((timeline.start[n], timeline.finish[n]) for n in range(count) if placement[n] == device)
+        assert all(a[1] <= b[0] for a, b in zip(own, own[1:], strict=False))
+    assert timeline.seconds >= lower_bound(graph, devices)
+    assert timeline.seconds >= graph.seconds.sum() / devices
+    assert np.all(peak_memory(graph, timeline) >= 0)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10**6), st.permutations(range(3)))
+def test_the_names_of_devices_do_not_matter(seed, renamed):
+    graph, rng = random_graph(seed), np.random.default_rng(seed)
+    placement = rng.integers(0, 3, len(graph))
+    scheduler = Scheduler(graph, 3, DEVICE)
+    assert scheduler.run(placement).seconds == scheduler.run(np.array(renamed)[placement]).seconds
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_placement_is_below_the_bound_and_one_device_takes_all_the_time(seed):
+    problem = PlacementProblem(random_graph(seed, count=5, grouped=True), 2, DEVICE)
+    decisions = np.array([*product(range(2), repeat=len(problem.choices))])
+    outcome = problem.evaluate(decisions)
+    assert outcome.cost.min() >= problem.bound - 1e-9 and outcome.valid.all()
+    assert outcome.cost[0] == pytest.approx(problem.graph.seconds.sum())
+    placed = problem.place(decisions[-2])
+    for group in np.unique(problem.graph.groups):
+        assert len(set(placed[problem.graph.groups == group])) == 1
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_memory_over_the_limit_is_reported_with_its_excess(seed):
+    graph = random_graph(seed, count=6)
+    limit = 0.6 * (graph.output_bytes + graph.parameter_bytes).sum() + graph.parameter_bytes.max()
+    problem = PlacementProblem(graph, 2, DEVICE, memory=limit)
+    decisions = np.array([*product(range(2), repeat=6)])
+    outcome = problem.evaluate(decisions)
+    for decision, excess in zip(decisions, outcome.excess, strict=True):
+        peak = peak_memory(graph, problem.timeline(decision))
+        assert excess == pytest.approx(np.maximum(peak - limit, 0).sum())
+    assert (problem.rewards(outcome)[~outcome.valid] == -10).all()
+
+
+def test_no_valid_placement_is_an_error_that_names_the_limit():
+    graph = random_graph(1)
+    with pytest.raises(ConfigError, match="memory: no placement of 'random1' on 2 devices of 1 bytes"):
+        PlacementProblem(graph, 2, DEVICE, memory=1.0)
+    with pytest.raises(ConfigError, match="devices: 0"):
+        Scheduler(graph, 0, DEVICE)
+
+
+def test_priorities_matter_and_ties_keep_the_order():
+    graph = random_graph(4, count=8, density=0.2)
+    problem = SchedulingProblem(graph, np.arange(8) % 2, 2, DEVICE, levels=3)
+    decisions = np.random.default_rng(0).integers(0, 3, (50, 8))
+    costs = problem.evaluate(decisions).cost
+    assert costs.min() >= problem.bound - 1e-9 and len(set(costs.tolist())) > 1
+    assert (
+        problem.evaluate(problem.default[None]).cost[0] == problem.evaluate(problem.default[None] + 2).cost[0]
+    )

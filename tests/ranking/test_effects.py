@@ -1,0 +1,56 @@
+"""Marginal effects against plain loops, and what must not change them."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastslow.ranking.effects import COLUMNS, effects
+from fastslow.ranking.named_choices import NamedChoice
+
+
+def choice(values, options=2, default=0, node="dot 1"):
+    words = tuple(f"option {i}" for i in range(options))
+    return NamedChoice(node, 0, "output", words, np.asarray(values), default)
+
+
+def test_against_plain_loops(rng):
+    values, prediction = rng.integers(3, size=40), rng.permutation(40).astype(float)
+    table = effects([choice(values, options=3, default=1)], prediction)
+    assert tuple(table.columns) == COLUMNS and table["option"].tolist() != table["default"].tolist()
+    for row in table.itertuples():
+        option = int(row.option.split()[1])
+        own = [100 * p / 39 for v, p in zip(values, prediction, strict=True) if v == option]
+        default = [100 * p / 39 for v, p in zip(values, prediction, strict=True) if v == 1]
+        assert row.configs == len(own)
+        assert row.effect == pytest.approx(np.mean(own) - np.mean(default))
+        variance = np.var(own, ddof=1) / len(own) + np.var(default, ddof=1) / len(default)
+        assert row.standard_error == pytest.approx(np.sqrt(variance))
+
+
+def test_the_choice_that_decides_comes_first(rng):
+    decides, noise = np.arange(60) % 2, rng.integers(2, size=60)
+    prediction = 5.0 * decides + rng.random(60)
+    table = effects([choice(noise, node="dot 1"), choice(decides, node="dot 2")], prediction)
+    assert table["where"].tolist() == ["dot 2: output", "dot 1: output"]
+    first, second = table.itertuples()
+    assert first.explained > 0.7 > 0.1 > second.explained and first.effect > 0
+    assert abs(second.effect) < 3 * second.standard_error
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.floats(-1e3, 1e3)), min_size=1, max_size=30))
+def test_only_the_order_of_predictions_counts(pairs):
+    values, prediction = (np.array(part) for part in zip(*pairs, strict=True))
+    table = effects([choice(values, options=3, default=int(values[0]))], prediction)
+    again = effects([choice(values, options=3, default=int(values[0]))], np.cbrt(prediction) * 7 - 3)
+    if len(np.unique(np.cbrt(prediction) * 7 - 3)) == len(np.unique(prediction)):  # rounding may tie
+        np.testing.assert_allclose(table["effect"], again["effect"], atol=1e-9)
+    assert table["effect"].abs().max() <= 100 or table.empty
+    assert table["explained"].between(0, 1).all()
+
+
+def test_without_choices_or_with_equal_predictions():
+    assert effects([], np.arange(3.0)).empty
+    table = effects([choice([0, 1, 1])], np.zeros(3))
+    assert table["effect"].tolist() == [0] and table["explained"].tolist() == [0]
+    assert np.isnan(effects([choice([0, 1])], np.arange(2.0))["standard_error"]).all()

@@ -1,0 +1,71 @@
+"""The choices of a file in words, against the file's own arrays."""
+
+import numpy as np
+import pytest
+
+from fastslow.competition.reader import read_competition_file
+from fastslow.competition.schema import ROLES
+from fastslow.ranking.named_choices import COMPILER, differences, in_words, name_choices
+from helpers.competition_files import layout_arrays, tile_arrays, write_npz
+
+
+@pytest.fixture
+def layout(tmp_path):
+    """Three dots; the second dot's output is tied to the first's, the third has one layout only."""
+    arrays = layout_arrays(3, configs=12)
+    features = arrays["node_config_feat"].reshape(12, 3, 3, 6)
+    features[:, 1, 0] = features[:, 0, 0]
+    features[:, 2] = -1
+    return read_competition_file(write_npz(tmp_path / "a.npz", arrays), "layout"), features
+
+
+def worded(layout):
+    named = [str(int(d)) for d in layout if d >= 0]
+    return "{" + ",".join(named) + "}" if named else COMPILER
+
+
+def test_every_varying_tensor_is_told_by_its_choice(layout):
+    file, features = layout
+    choices = name_choices(file)
+    first, second, _ = file.node_config_ids.tolist()
+    wheres = [f"dot {first} and 1 alike: output", *(f"dot {first}: {role}" for role in ROLES[1:])]
+    assert [c.where for c in choices] == wheres + [f"dot {second}: {role}" for role in ROLES[1:]]
+    places = [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2)]
+    for choice, (row, role) in zip(choices, places, strict=True):
+        told = [choice.options[value] for value in choice.values]
+        assert told == [worded(features[config, row, role]) for config in range(12)]
+
+
+def test_the_default_is_the_one_given_or_the_commonest(layout):
+    file, _ = layout
+    for choice in name_choices(file, default=5):
+        assert choice.default == choice.values[5]
+    for choice in name_choices(file):
+        counts = np.bincount(choice.values)
+        assert counts[choice.default] == counts.max()
+
+
+def test_a_configuration_in_words(layout):
+    file, _ = layout
+    names = [f"%n.{i}" for i in range(len(file.node_opcode))]
+    choices = name_choices(file, default=0, names=names)
+    assert in_words(choices, 0, 6, {}) == "as the default" and not differences(choices, 0)
+    config = max(range(12), key=lambda c: len(differences(choices, c)))
+    own = differences(choices, config)
+    assert len(own) >= 2 and own[0].node.startswith("%n.")
+    told = in_words(choices, config, 1, {own[-1].where: 1.0})
+    last = own[-1]
+    words = f"{last.options[last.values[config]]} instead of {last.options[last.default]}"
+    assert told == f"{last.where} {words}; and {len(own) - 1} more"
+
+
+def test_bounds_of_a_tile(tmp_path):
+    arrays = tile_arrays(2, configs=9)
+    file = read_competition_file(write_npz(tmp_path / "t.npz", arrays), "tile")
+    choices = name_choices(file)
+    assert choices and all(choice.node == "kernel" for choice in choices)
+    bounds = arrays["config_feat"].reshape(9, 3, 8)
+    for choice in choices:
+        tensor, _, dimension = choice.tensor.split()
+        column = bounds[:, ("kernel", "output", "input").index(tensor), int(dimension)]
+        assert [float(choice.options[value]) for value in choice.values] == column.tolist()

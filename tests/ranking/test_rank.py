@@ -1,0 +1,156 @@
+"""Ranking a program: equal to a submission's row, for every kind of source, and errors by name."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fastslow.competition.catalog import COLLECTIONS, TEST, get_collection, list_programs
+from fastslow.competition.metrics import kendall_tau
+from fastslow.core.errors import ConfigError, DataError
+from fastslow.core.settings import resolve
+from fastslow.evaluation.predictions import read_predictions
+from fastslow.kaggle.submission import ranking as submitted
+from fastslow.ranking.config import RankConfig
+from fastslow.ranking.rank import EFFECTS, ENDS, TABLE, rank
+from fastslow.xla.messages import ModuleTuningData
+from helpers.competition_files import layout_arrays, write_npz
+from helpers.dot_module import small_module
+from helpers.stub_labeller import StubLabeller
+
+
+def test_program(slug):
+    return list_programs(resolve("data/sample"), get_collection(slug), TEST)[0]
+
+
+test_program.__test__ = False
+
+
+@pytest.fixture
+def dots(home):
+    """A chain of dots as an HLO file."""
+    path = home / "dots.pb"
+    path.write_bytes(small_module(3).SerializeToString())
+    return str(path)
+
+
+@pytest.mark.parametrize("collection", COLLECTIONS, ids=lambda c: c.slug)
+def test_a_test_file_gives_the_row_of_the_submission(home, collection):
+    program = test_program(collection.slug)
+    ranking = rank(RankConfig(source=str(program.path)))
+    rows = pd.read_csv(resolve("submissions/smoke.csv")).set_index("ID")["TopConfigs"]
+    order = ranking.table["config"].tolist()
+    row = [int(config) for config in rows[program.id].split(";")]
+    stored = read_predictions(resolve(f"runs/smoke/ensemble-{collection.slug}"))[TEST][program.name]
+    prediction = ranking.table.sort_values("config")["prediction"].to_numpy()
+    np.testing.assert_allclose(prediction, stored, rtol=1e-5, atol=1e-6)
+    assert submitted(stored, collection.kind).tolist() == row, "what the submission was made from"
+    assert order[: len(row)] == row
+    assert ranking.run == f"smoke/ensemble-{collection.slug}" and ranking.default is None
+    assert list(ranking.weights) == list(ranking.table.columns[3:])
+
+
+def test_an_hlo_file_is_converted_and_compared_with_its_default(home, dots):
+    ranking = rank(RankConfig(source=dots, configs=40, described=4))
+    table, folder = ranking.table, resolve("data/converted/rankings/dots")
+    assert sorted(table["config"]) == list(range(len(table))) and len(table) == 40
+    assert table["prediction"].is_monotonic_increasing and ranking.default == 0
+    pd.testing.assert_frame_equal(pd.read_csv(folder / TABLE), table)
+    assert len(pd.read_csv(folder / EFFECTS)) == len(ranking.effects) > 0
+    ends = ranking.ends(4)
+    assert ends["rank"].tolist() == [1, 2, 3, 4, 37, 38, 39, 40]
+    rows = pd.read_csv(folder / ENDS)
+    pd.testing.assert_frame_equal(rows, ranking.differences(4), check_dtype=False)
+    assert rows["node"].str.match(r"(dot|reshape)\.\d+").all() and (rows["layout"] != rows["default"]).all()
+    default = table.loc[table["config"] == 0, "rank"].item()
+    assert ranking.summary()["default"] == f"configuration 0, place {default}"
+    assert "runtime" not in table and ranking.estimates().empty
+
+
+def test_measured_runs_are_compared_with_the_ranking(home):
+    tuned = ModuleTuningData(module=small_module(), config_index_to_node=[2, 3])
+    for runtime, order in ((500, [0, 1]), (300, [1, 0]), (400, [1])):
+        run = tuned.runs.add(profile={"compute_time_ns": runtime})
+        for _ in tuned.config_index_to_node:
+            run.module_config.layout_config.nodes.add(tensors=[{"dims": order}])
+    (home / "tuned.pb").write_bytes(tuned.SerializeToString())
+    ranking = rank(RankConfig(source=str(home / "tuned.pb"), configs=0))
+    table = ranking.table.sort_values("config")
+    assert table["runtime"].tolist() == [500, 300, 400] and ranking.default is None
+    tau = kendall_tau(table["runtime"].to_numpy(), table["prediction"].to_numpy())
+    assert ranking.summary()["Kendall's tau with runtime"] == f"{tau:.3f}"
+
+
+def test_the_fastest_are_estimated_by_the_compiler(home, dots, monkeypatch):
+    monkeypatch.setattr("fastslow.programs.program_config.Labeller", StubLabeller)
+    for module in ("programs.user_program", "ranking.rank"):
+        monkeypatch.setattr(f"fastslow.{module}.require_compiler", lambda: None)
+    ranking = rank(RankConfig(source=dots, configs=20, estimate=5))
+    # the stub estimates 100, 102, 103, 105 cycles for programs 0 (the default), 2, 3, 5 and refuses 1 and 4
+    assert ranking.default_cycles == 100
+    assert ranking.table["estimated_cycles"].head(5).fillna(0).tolist() == [0, 102, 103, 0, 105]
+    assert ranking.table["estimated_cycles"].iloc[5:].isna().all()
+    found = ranking.estimates()
+    assert found["rank"].tolist() == [2, 3, 5] and found["vs_default"].tolist() == [1.02, 1.03, 1.05]
+    assert ranking.summary()["best estimate"].endswith("1.020 of the default's cycles")
+
+
+def test_a_single_model_ranks_too(home, dots):
+    ranking = rank(RankConfig(source=dots, configs=12, run="runs/smoke/ranker-layout-xla-random-s0"))
+    assert ranking.weights == {"ranker-layout-xla-random-s0": 1.0}
+    np.testing.assert_array_equal(ranking.table["prediction"], ranking.table["ranker-layout-xla-random-s0"])
+
+
+def test_the_collection_is_that_of_the_folder_or_of_the_setting(home, tmp_path):
+    path = test_program("layout-nlp-default").path
+    assert RankConfig(source=str(path)).find_collection().name == "layout:nlp:default"
+    own = write_npz(tmp_path / "own.npz", layout_arrays(1))
+    assert RankConfig(source=str(own)).find_collection().name == "layout:xla:random"
+    assert RankConfig(source=str(own), collection="layout:nlp:random").find_run().name.endswith("nlp-random")
+    tile = test_program("tile-xla").path.rename(tmp_path / "k.npz")
+    assert RankConfig(source=str(tile)).find_collection().name == "tile:xla"
+
+
+def without(key):
+    arrays = layout_arrays(1)
+    del arrays[key]
+    return arrays
+
+
+def none():
+    arrays = layout_arrays(1)
+    return arrays | {key: arrays[key][:0] for key in ("node_config_feat", "config_runtime")}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "settings", "error", "said"),
+    [
+        ("a.pb", b"not HLO", {}, DataError, r"a\.pb: is not HLO. An HLO file is"),
+        ("a.pb", b"", {}, DataError, r"a\.pb: is empty"),
+        ("a.npz", b"", {}, DataError, r"a\.npz: cannot be read"),
+        ("a.npz", b"not an npz", {}, DataError, r"a\.npz: cannot be read"),
+        ("a.npz", without("node_config_feat"), {}, DataError, "key node_config_feat is missing"),
+        ("a.npz", none(), {}, DataError, r"a\.npz: has no configurations"),
+        ("a.npz", layout_arrays(1), {"collection": "tile:xla"}, DataError, "key config_feat is missing"),
+        ("a.npz", layout_arrays(1), {"run": "runs/nothing"}, DataError, "runs/nothing: no such folder"),
+        (
+            "a.npz",
+            layout_arrays(1),
+            {"run": "runs/smoke/ensemble-layout-nlp-random"},
+            DataError,
+            "a run of layout:nlp:random, layout:xla:random wanted",
+        ),
+        ("a.npz", layout_arrays(1), {"estimate": 3}, ConfigError, "estimate: 3 is not 0 for an npz"),
+        ("a.npz", layout_arrays(1), {"default": 8}, ConfigError, "default: 8 is not a position below 8"),
+        ("a.pb", b"x", {"collection": "tile:xla"}, ConfigError, "collection: 'tile:xla' is not a layout"),
+        ("a.npz", None, {}, DataError, r"a\.npz: no such file"),
+    ],
+)
+def test_bad_input_is_refused_by_name(home, tmp_path, name, content, settings, error, said):
+    path = tmp_path / name
+    if isinstance(content, dict):
+        write_npz(path, content)
+    elif content is not None:
+        path.write_bytes(content)
+    with pytest.raises(error, match=said):
+        rank(RankConfig(source=str(path), **settings))
+    assert not resolve("data/converted/rankings").exists()

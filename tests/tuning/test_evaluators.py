@@ -1,0 +1,144 @@
+"""Evaluators: values and every kind of failure, which is an outcome and never an error."""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fastslow.core.errors import ConfigError
+from fastslow.tuning.evaluators import Command, Compiled, Replay, top_k_error
+from fastslow.tuning.history import Proposal
+from fastslow.xla.messages import HloProto, Module
+from helpers.stub_labeller import StubLabeller
+
+PROPOSALS = [Proposal((0, 1), "test"), Proposal((1, 1), "test")]
+
+
+def module_of(codes):
+    return Module(name=f"program {codes}")
+
+
+def outcomes(evaluator, proposals=PROPOSALS):
+    with evaluator.running() as evaluate:
+        return [outcome for _, outcome in sorted(evaluate(proposals), key=lambda pair: pair[0])]
+
+
+@pytest.fixture
+def script(tmp_path):
+    """A function that makes a command of Python source; ``options`` and ``program`` are at hand."""
+
+    def make(source, **limits):
+        path = tmp_path / "measure.py"
+        head = "import json, os, sys, time\noptions = json.load(open(sys.argv[1]))['options']\n"
+        path.write_text(head + source)
+        limits = {"seconds": 20.0, "attempts": 1} | limits
+        return Command(f"'{sys.executable}' '{path}'", module_of, lambda c: {"options": list(c)}, **limits)
+
+    return make
+
+
+def test_replay_looks_up():
+    found = outcomes(Replay({(0, 1): 3.0, (1, 1): 2.0}, "labels"))
+    assert [o.value for o in found] == [3.0, 2.0]
+
+
+def test_the_compiler_refuses_or_estimates(tmp_path):
+    class Labeller(StubLabeller):
+        class compiler:
+            version = staticmethod(lambda: "1")
+
+    compiled = Compiled(module_of, Labeller(tmp_path / "x", "v3", 1.0))
+    first, second = outcomes(compiled)
+    assert (first.value, second.value) == (100, None) and second.failure == "refused: no"
+    assert "v3" in compiled.name and compiled.identity == "compiler v3 1"
+
+
+def test_a_command_gets_the_configuration_and_the_program(script, tmp_path):
+    copy = f"open({str(tmp_path / 'hlo')!r}, 'wb').write(open(sys.argv[2], 'rb').read())"
+    found = outcomes(script(f"print('warming up')\n{copy}\nprint(1 + options[0])\n"))
+    assert [o.value for o in found] == [1.0, 2.0]
+    named = HloProto.FromString((tmp_path / "hlo").read_bytes()).hlo_module.name
+    assert named == "program (1, 1)"
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("sys.exit(3)", "failed: it ended with 3"),
+        ("print('boom', file=sys.stderr); sys.exit(1)", "boom"),
+        ("print('about 3 ms')", "printed no number: its last line is 'about 3 ms'"),
+        ("", "printed no number"),
+        ("print('nan')", "printed no number"),
+        ("print(-1)", "positive and finite"),
+        ("print('1e999')", "positive and finite"),
+        ("sys.stdout.buffer.write(bytes([255, 254]))", "printed no number"),
+    ],
+)
+def test_a_failing_command_is_an_outcome(script, source, said):
+    for outcome in outcomes(script(source)):
+        assert outcome.value is None and said in outcome.failure
+
+
+def test_a_hanging_command_is_killed_with_all_that_it_started(script, tmp_path):
+    source = f"""
+import subprocess
+child = subprocess.Popen(['sleep', '600'])
+open({str(tmp_path / "pid")!r}, 'w').write(str(child.pid))
+time.sleep(600)
+"""
+    (outcome,) = outcomes(script(source, seconds=3.0), PROPOSALS[:1])
+    assert outcome.value is None and "timed out" in outcome.failure
+    child = int((tmp_path / "pid").read_text())
+    for _ in range(100):
+        try:
+            if Path(f"/proc/{child}/stat").read_text().split()[2] == "Z":
+                break
+            os.kill(child, 0)
+        except (ProcessLookupError, FileNotFoundError):
+            break
+        time.sleep(0.05)
+    else:
+        pytest.fail("its child runs on")
+
+
+def test_a_command_that_fails_once_is_tried_again(script, tmp_path):
+    source = f"""
+flag = {str(tmp_path / "flag")!r}
+if not os.path.exists(flag):
+    open(flag, 'w')
+    sys.exit(1)
+print(7)
+"""
+    assert outcomes(script(source, attempts=2), PROPOSALS[:1])[0].value == 7
+
+
+def test_commands_run_side_by_side(script, tmp_path):
+    meet = f"""
+mine = {str(tmp_path)!r} + f'/here-{{options[0]}}'
+open(mine, 'w')
+while not os.path.exists({str(tmp_path)!r} + f'/here-{{1 - options[0]}}'):
+    time.sleep(0.02)
+print(1)
+"""
+    assert [o.value for o in outcomes(script(meet, processes=2))] == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("command", ["no-such-program-anywhere x", "./nothing here", "'unclosed", ""])
+def test_a_command_that_cannot_be_is_refused_before_anything_runs(command):
+    with pytest.raises(ConfigError, match="command: "):
+        outcomes(Command(command, module_of, lambda c: {}))
+
+
+def test_the_json_is_what_describe_gives(script):
+    command = script("print(len(json.load(open(sys.argv[1]))['options']))")
+    assert outcomes(command)[0].value == 2
+    assert json.loads(json.dumps(command.describe((1, 2)))) == {"options": [1, 2]}
+
+
+def test_top_k_error():
+    values, prediction = np.array([2.0, 1.0, 4.0]), np.array([0.1, 0.2, 0.0])
+    assert [top_k_error(values, prediction, k) for k in (1, 2, 3, 9)] == [3.0, 1.0, 0.0, 0.0]

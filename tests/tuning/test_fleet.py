@@ -1,0 +1,96 @@
+"""A fleet: the budget goes where it saves, equal programs share, an even split is even."""
+
+import numpy as np
+import pytest
+
+from fastslow.core.errors import ConfigError, DataError
+from fastslow.tuning.fleet import fleet_table, plot_savings, summarise_fleet, tune_fleet, write_fleet
+from fastslow.tuning.fleet_config import FleetConfig
+from helpers.competition_files import layout_arrays, write_npz
+
+pytest.importorskip("optuna", reason="optuna is not installed (pip install -e '.[test]')")
+
+
+@pytest.fixture
+def fleet(tmp_path):
+    """Two programs, one of which cannot be improved, and a copy of the other."""
+    arrays = layout_arrays(3, dots=4, configs=60)
+    rng = np.random.default_rng(0)
+    arrays["config_runtime"] = rng.integers(10**5, 10**6, len(arrays["config_runtime"]))
+    write_npz(tmp_path / "slow.npz", arrays)
+    write_npz(tmp_path / "copy.npz", arrays)
+    flat = layout_arrays(5, dots=4, configs=60)
+    flat["config_runtime"][:] = 1000
+    write_npz(tmp_path / "flat.npz", flat)
+    path = tmp_path / "fleet.csv"
+    path.write_text("program,weight\nslow.npz,2\nflat.npz,1\ncopy.npz,3\n")
+    return path
+
+
+def settings(path, **more):
+    common = {"run": "none", "evaluations": 30, "data_root": str(path.parent / "out")}
+    return FleetConfig(fleet=str(path), **{**common, **more})
+
+
+def test_the_budget_goes_where_it_saves_and_copies_share(fleet):
+    tuned = tune_fleet(settings(fleet))
+    table = fleet_table(tuned.members).set_index("program")
+    assert table["copies"].tolist() == [2, 1] and table["weight"].tolist() == [5.0, 1.0]
+    slow, flat = table.iloc[0], table.iloc[1]
+    assert slow["evaluations"] > flat["evaluations"] and table["evaluations"].sum() == 30
+    assert slow["saved"] == 5 * (slow["default"] - slow["best"]) > 0 == flat["saved"]
+    assert len(tuned.savings) == 30 and tuned.savings[-1] == table["saved"].sum()
+    assert (np.diff(tuned.savings) >= 0).all()
+    facts = summarise_fleet(tuned)
+    assert (
+        facts["programs"] == "2 different ones of 3" and "its saving for" in facts["of an exhaustive search"]
+    )
+    folder = write_fleet(tuned)
+    assert plot_savings(tuned).axes and (folder / "programs.csv").is_file()
+
+
+def test_an_even_split_is_even(fleet):
+    tuned = tune_fleet(settings(fleet, allocation="even", strategy="random", batch=3))
+    counts = [len(member.history) for member in tuned.members]
+    assert max(counts) - min(counts) <= 3 and sum(counts) == 30
+
+
+def test_it_resumes(fleet):
+    first = tune_fleet(settings(fleet, evaluations=10))
+    again = tune_fleet(settings(fleet, evaluations=20))
+    for before, after in zip(first.members, again.members, strict=True):
+        assert after.history.done[: len(before.history)] == before.history.done
+    assert sum(len(m.history) for m in again.members) == 20
+    whole = tune_fleet(settings(fleet, evaluations=10_000))
+    assert all(m.history.best[1] == m.target.labels.min() for m in whole.members)
+
+
+def test_nothing_is_tuned_twice_and_a_single_program_gets_all(fleet):
+    fleet.write_text("program,weight\nslow.npz,1\ncopy.npz,1\n")
+    tuned = tune_fleet(settings(fleet, evaluations=12))
+    assert len(tuned.members) == 1 and len(tuned.members[0].history) == 12
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", "no rows"),
+        ("program,weight\n", "no rows"),
+        ("name,weight\nx,1\n", "no rows with a program and a weight"),
+        ("program,weight\nslow.npz,many\n", "line 2: 'slow.npz', 'many'"),
+        ("program,weight\nslow.npz,-1\n", "line 2"),
+        ("program,weight\nslow.npz\n", "line 2"),
+        ("program,weight\nnone.npz,1\n", "no such file"),
+    ],
+)
+def test_a_bad_list_is_refused(fleet, content, said):
+    fleet.write_text(content)
+    with pytest.raises(DataError, match=said):
+        tune_fleet(settings(fleet))
+
+
+def test_a_missing_list_and_an_empty_budget(fleet):
+    with pytest.raises(DataError, match="cannot be read"):
+        tune_fleet(settings(fleet.with_name("none.csv")))
+    with pytest.raises(ConfigError, match="evaluations: 0 is not 1 or more"):
+        settings(fleet, evaluations=0)

@@ -1,0 +1,72 @@
+"""Spaces: what is drawn, bred and proposed is allowed, new, and near what was wished."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastslow.tuning import space as space_module
+from fastslow.tuning.space import Choice, Space
+from helpers.search_spaces import choices
+
+
+@pytest.fixture
+def free(monkeypatch):
+    """A space of which nothing is listed."""
+    monkeypatch.setattr(space_module, "ENUMERATED", 0)
+    return Space(choices(2, 3, 24, 2))
+
+
+def test_a_small_space_is_listed_whole():
+    space = Space(choices(2, 3))
+    assert sorted(map(tuple, space.listed.tolist())) == [(a, b) for a in range(2) for b in range(3)]
+    assert space.size == 6 and space.rows(space.listed).tolist() == list(range(6))
+
+
+def test_draws_follow_the_weights(free, rng):
+    weighted = Space([*choices(*[2] * 12), Choice("x", ("a", "b", "c"), 0, (1.0, 2.0, 1.0))])
+    drawn = weighted.draw(4000, rng)[:, -1]
+    np.testing.assert_allclose(np.bincount(drawn) / 4000, [0.25, 0.5, 0.25], atol=0.03)
+    assert (free.draw(500, rng).max(0) == free.options - 1).all()
+
+
+@given(seed=st.integers(0, 99), rate=st.floats(0, 1), count=st.integers(1, 20))
+def test_mutants_and_children_stay_in_the_space(seed, rate, count):
+    space, rng = Space(choices(2, 3, 24, 2, 5, 5)), np.random.default_rng(seed)
+    parents = space.draw(count, rng)
+    mutants = space.mutate(parents, np.full(count, rate), rng)
+    assert (mutants < space.options).all()
+    crossed = space.cross(parents, mutants, rng)
+    assert ((crossed == parents) | (crossed == mutants)).all()
+
+
+def test_a_mutation_rate_of_zero_draws_one_choice_again(free, rng):
+    parents = free.draw(300, rng)
+    changed = (free.mutate(parents, np.zeros(300), rng) != parents).sum(1)
+    assert changed.max() == 1 and changed.mean() > 0.5
+
+
+@given(seed=st.integers(0, 50), count=st.integers(1, 12))
+def test_what_is_proposed_of_a_list_is_new_and_the_nearest(seed, count):
+    rng = np.random.default_rng(seed)
+    listed = np.unique(rng.integers(0, [2, 3, 4], (9, 3)), axis=0)
+    space = Space(choices(2, 3, 4), listed)
+    taken = set(space.keys(listed[:2]))
+    wishes = rng.integers(0, [2, 3, 4], (count, 3))
+    found = space.fresh(wishes, taken, count, rng)
+    keys = space.keys(found)
+    assert len(set(keys)) == len(keys) == min(count, len(listed) - 2) and not taken & set(keys)
+    distance = (listed[2:] != wishes[0]).sum(1)
+    assert (found[0] != wishes[0]).sum() == distance.min()
+
+
+def test_of_a_free_space_only_new_wishes_are_proposed(free, rng):
+    wishes = np.array([[0, 0, 0, 0], [1, 0, 0, 0], [1, 0, 0, 0], [1, 1, 1, 1]])
+    taken = set(free.keys(wishes[:1]))
+    assert free.fresh(wishes, taken, 9, rng).tolist() == [[1, 0, 0, 0], [1, 1, 1, 1]]
+
+
+def test_a_configuration_in_words():
+    space = Space(choices(2, 3))
+    assert space.in_words(space.default) == "as the default"
+    assert space.in_words([0, 2]) == "dot.0: output {0} instead of {1}"
