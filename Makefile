@@ -13,9 +13,10 @@ FLEET  =
 OUT    =
 RUN    =
 SIZE   = small
+DEVICES =
 
 # a misspelt variable must not be ignored: make submit SEED=5
-KNOWN := PYTHON DATA PRESET NAME SEEDS JOBS CLUSTER SET SRC OUT RUN FLEET SIZE VENV PY READY TESTED COMPILER TUNING
+KNOWN := PYTHON DATA PRESET NAME SEEDS JOBS CLUSTER SET SRC OUT RUN FLEET SIZE VENV PY READY TESTED COMPILER TUNING PLACER DEVICES
 GIVEN := $(foreach v,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $v))),$v))
 UNKNOWN := $(filter-out $(KNOWN),$(GIVEN))
 ifneq ($(strip $(UNKNOWN)),)
@@ -24,7 +25,7 @@ endif
 
 # Values are data: Make must not expand them, and recipes read them from the environment, where no shell does
 as_typed = $(foreach v,$(1),$(eval override $v := $$(value $v))$(eval export $v))
-$(call as_typed,PYTHON DATA PRESET NAME SEEDS JOBS CLUSTER SET SRC OUT RUN FLEET SIZE)
+$(call as_typed,PYTHON DATA PRESET NAME SEEDS JOBS CLUSTER SET SRC OUT RUN FLEET SIZE DEVICES)
 VENV   := .venv
 $(call as_typed,VENV)
 PY     := $(VENV)/bin/python
@@ -32,7 +33,8 @@ READY  := $(VENV)/.ready
 TESTED := $(VENV)/.ready-test
 COMPILER := $(VENV)/.ready-compiler
 TUNING := $(VENV)/.ready-tune
-$(call as_typed,PY READY TESTED COMPILER TUNING)
+PLACER := $(VENV)/.ready-placement
+$(call as_typed,PY READY TESTED COMPILER TUNING PLACER)
 FASTSLOW = set -f; "$$PY" -m fastslow
 OPTIONS = "data=$$DATA" $${PRESET:+"preset=$$PRESET"} $${NAME:+"name=$$NAME"} \
           $${SEEDS:+"seeds=$$SEEDS"} $${JOBS:+"jobs=$$JOBS"} $${CLUSTER:+"cluster=$$CLUSTER"} $$SET
@@ -40,7 +42,7 @@ OPTIONS = "data=$$DATA" $${PRESET:+"preset=$$PRESET"} $${NAME:+"name=$$NAME"} \
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: help submit submission features train ensemble smoke report figures convert rank tune sample data test guard lint clean setup
+.PHONY: help submit submission features train ensemble smoke report figures convert rank tune place kernel sample data test guard lint clean setup
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z ]+:.*## / {n = split($$1, names, " "); \
@@ -104,6 +106,12 @@ else
 	@exit 2
 endif
 
+place: $(PLACER) ## A program on several devices, all methods compared: SRC=program.hlo DEVICES=4 (default: of the zoo)
+	@$(FASTSLOW) place $${SRC:+"$$SRC"} $${DEVICES:+"devices=$$DEVICES"} $${OUT:+"out=$$OUT"} $$SET
+
+kernel: $(READY) ## A notebook for Kaggle's GPUs, pushed where there are credentials (SEEDS, JOBS, SET, PRESET)
+	@$(FASTSLOW) kernel $${PRESET:+"preset=$$PRESET"} $${SEEDS:+"seeds=$$SEEDS"} $${JOBS:+"jobs=$$JOBS"} $$SET
+
 sample: $(COMPILER) ## The sample competition anew, with the TPU compiler: an hour or two (SIZE=large: days)
 	@$(FASTSLOW) sample "size=$$SIZE" $$SET
 
@@ -152,4 +160,8 @@ $(COMPILER): $(READY)
 
 $(TUNING): $(READY)
 	$(call install,-e .[tune])
+	@touch "$@"
+
+$(PLACER): $(READY)
+	$(call install,-e .[placement])
 	@touch "$@"

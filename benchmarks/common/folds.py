@@ -119,5 +119,6 @@ class HeldOut(Features):
         """Fit the ``node`` or ``config`` scaler."""
         graphs = (self.graph(TRAIN, graph) for graph in self.names(TRAIN))
         if name == "node":
-            return Scaler.fit(expand_node_features(graph.node_feat) for graph in graphs)
+            graphs = list(graphs)
+            return Scaler.fit_nodes(lambda: (expand_node_features(graph.node_feat) for graph in graphs))
         return Scaler.fit(graph.config_feat for graph in graphs)

@@ -65,7 +65,7 @@ class OneGraph(Features):
     def __init__(self, program: Program, graph: Graph):
         self.program, self.only = program, graph
         self._scalers = {
-            "node": Scaler.fit([expand_node_features(graph.node_feat)]),
+            "node": Scaler.fit_nodes(lambda: [expand_node_features(graph.node_feat)]),
             "config": Scaler.fit([graph.config_feat]),
         }
 

@@ -28,7 +28,7 @@ class Command(NamedTuple):
         config: Class of its settings, as ``module:Class``.
         run: Function of the settings, as ``module:function``.
         fixed: Settings that the command stands for.
-        first: Setting whose value may be given first, without its name.
+        first: Settings whose values may be given first, without their names, separated by spaces.
     """
 
     summary: str
@@ -50,6 +50,17 @@ COMMANDS = {
     "train": _stage("train", "Build the features and train every model"),
     "ensemble": _stage("ensemble", "Train every model and choose the weights of the ensembles"),
     "smoke": _stage("submission", "Run every stage with next to no training", preset="smoke"),
+    "train-network": Command(
+        "Train one network of a run; started by torchrun, in several processes, GPUs or machines",
+        "fastslow.network_command:NetworkRunConfig",
+        "fastslow.network_command:train_network",
+        first="network",
+    ),
+    "kernel": Command(
+        "Write a notebook for Kaggle's GPUs that trains and predicts there, and push it",
+        "fastslow.kaggle.kernel:KernelConfig",
+        "fastslow.kaggle.kernel:make_kernel",
+    ),
     "report": Command(
         "Render the executed notebooks of a run to HTML with an index page",
         "fastslow.evaluation.report:ReportConfig",
@@ -67,6 +78,12 @@ COMMANDS = {
         "fastslow.rank_command:rank_program",
         first="source",
     ),
+    "compare": Command(
+        "Compare two runs of a collection graph by graph, with the standard error of their difference",
+        "fastslow.evaluation.compare:CompareConfig",
+        "fastslow.evaluation.compare:compare_runs",
+        first="one other",
+    ),
     "tune": Command(
         "Search for a program's fastest configuration with few compiles or measurements",
         "fastslow.tuning.config:TuneConfig",
@@ -78,6 +95,12 @@ COMMANDS = {
         "fastslow.tuning.fleet_config:FleetConfig",
         "fastslow.tune_command:tune_fleet",
         first="fleet",
+    ),
+    "place": Command(
+        "Place, schedule or fuse a program on several devices with GO and compare it with other methods",
+        "fastslow.placement.config:PlaceConfig",
+        "fastslow.place_command:place_program",
+        first="source",
     ),
     "sample": Command(
         "Make the sample competition anew with the TPU compiler (an hour or two; size=large: days)",
@@ -106,7 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit status: 0, 1 after an error whose message names the remedy, 130 after Ctrl-C.
     """
-    options = _parser().parse_args(arguments)
+    options = _parser().parse_args(_as_settings(sys.argv[1:] if arguments is None else arguments))
     command = COMMANDS[options.command]
     logging.getLogger("papermill").setLevel(logging.ERROR)
     try:
@@ -131,6 +154,19 @@ def run_process() -> None:
         sys.stdout.flush()
         os._exit(status)
     sys.exit(status)
+
+
+def _as_settings(words: Sequence[str]) -> list[str]:
+    """Return the words with ``--name value`` and ``--name=value`` as ``name=value``."""
+    settings, pending = [], ""
+    for word in words:
+        if pending:
+            word, pending = f"{pending}={word}", ""
+        elif word.startswith("--") and word != "--help":
+            name, equals, value = word[2:].partition("=")
+            word, pending = (f"{name}={value}", "") if equals else ("", name)
+        settings += [word] if word else []
+    return [*settings, f"--{pending}"] if pending else settings
 
 
 def _load(name: str):

@@ -21,6 +21,7 @@ from fastslow.core.errors import ConfigError, FastslowError
 from fastslow.core.files import atomic_path, remove_abandoned, writer_lock
 from fastslow.core.progress import progress
 from fastslow.core.settings import PROJECT, Config, Count, resolve
+from fastslow.evaluation.metric_table import format_metrics, metric_table
 from fastslow.evaluation.results import format_table
 from fastslow.evaluation.training_files import METRICS
 from fastslow.job_plan import PlannedKernel, PlannedPool
@@ -66,6 +67,8 @@ class RunConfig(Config):
     cluster: str = ""
     """Dask cluster whose workers run the notebooks: its scheduler (``tcp://host:8786``), or ``slurm`` for up
     to ``jobs`` SLURM jobs as dask-jobqueue is configured; empty for this machine."""
+    metrics: Literal["competition", "all"] = "competition"
+    """Scores printed at the end: the competition's, or ``all``: below them also tau, OPA and top-K errors."""
     set: list[str] = []
     """Settings of steps, each ``SECTION.NAME=VALUE`` or ``SECTION.KIND.NAME=VALUE``, such as
     ``gnn.layout.epochs=20``."""
@@ -271,6 +274,8 @@ def run(config: RunConfig) -> None:
     run_steps([step for step in plan.steps() if STAGES.index(step.stage) <= last], plan.jobs, config.cluster)
     if STAGES[last] == "submission":
         report(plan)
+        if config.metrics == "all":
+            print("\n" + format_metrics(metric_table(plan.steps()[-1].config)))
     if config.target == "submit":
         _submit(plan)
 

@@ -62,6 +62,8 @@ def test_tau_and_opa_equal_counting_pairs(ranking):
     half = different - concordant - discordant
     expected = (concordant + half / 2) / different if different else 0.5
     assert ordered_pair_accuracy(*ranking) == pytest.approx(expected, abs=1e-12)
+    expected = concordant / different if different else 0.5
+    assert ordered_pair_accuracy(*ranking, ties="wrong") == pytest.approx(expected, abs=1e-12)
 
 
 @settings(max_examples=40, deadline=None)

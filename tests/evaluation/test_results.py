@@ -10,11 +10,18 @@ import pandas as pd
 import pytest
 
 from fastslow.competition.catalog import COLLECTIONS
-from fastslow.competition.metrics import collection_score, competition_score, kendall_tau, tile_score
+from fastslow.competition.metrics import (
+    ALL_METRICS,
+    collection_score,
+    competition_score,
+    kendall_tau,
+    tile_score,
+)
 from fastslow.core.artifacts import Artifact, read_manifest
 from fastslow.core.errors import ConfigError, DataError
 from fastslow.evaluation import results
 from fastslow.evaluation.ensemble import EnsembleConfig, build_ensemble
+from fastslow.evaluation.metric_table import format_metrics, metric_table
 from fastslow.evaluation.predictions import read_predictions, write_predictions
 from fastslow.evaluation.results import SubmissionConfig, format_table, make_submission
 from fastslow.features.build import FeatureConfig, build_features
@@ -328,3 +335,17 @@ def test_the_table_as_text():
         ["**mean of layouts**", "additive", "1", "", "**0.300**"],
         ["**mean of five**", "gnn", "2", "", "**0.500**"],
     ], "only of models of all that are meant"
+
+
+def test_all_metrics_of_every_model_stand_beside_the_competition_s(config):
+    table, scores = metric_table(config), make_submission(config)
+    assert len(table) == 2 * len(scores)  # valid and test
+    for c in COLLECTIONS:
+        for model in ("gnn", "ensemble"):
+            rows = table[(table["collection"] == c.name) & (table["model"] == model)].set_index("split")
+            (score,) = scores.loc[(scores["collection"] == c.name) & (scores["model"] == model), "valid"]
+            row = rows.loc["valid"]
+            assert score == pytest.approx(1 - row["top_5_error"] if c.kind == "tile" else row["tau"])
+            assert row["opa_ties_wrong"] <= row["opa"] and row["top_100_error"] <= row["top_1_error"]
+    shown = format_metrics(table)
+    assert all(name in shown for name in (*ALL_METRICS, "slowdown@K", "counts one half", "counts as wrong"))

@@ -39,13 +39,27 @@ def test_expanded_features_match_a_loop(rng):
     node_feat = rng.choice([-2, -1, 0, 1, 5, 127, 128, 129, 1000, 2.6e7], (20, 140)).astype(np.float32)
     node_feat[:, node_columns.SHAPE] = rng.choice([-1, 0, 1, 127, 128, 300, 51200], (20, 6))
     expanded = expand_node_features(node_feat)
-    assert expanded.shape == (20, 146) and expanded.dtype == np.float32
+    assert expanded.shape == (20, 194) and expanded.dtype == np.float32
     for row, out in zip(node_feat.tolist(), expanded.tolist(), strict=True):
         sizes = row[node_columns.SHAPE]
         expected = [math.copysign(math.log1p(abs(x)), x) for x in row[:134]]
         expected += [-1 if size < 0 else size % 128 / 128 for size in sizes]
         expected += [-1 if size < 0 else math.log1p(size // 128) for size in sizes]
+        more = [*row[37:43], *row[53:59], *row[61:67], row[107], row[108], *row[117:119], *row[121:123]]
+        expected += [-1 if size < 0 else size % 128 / 128 for size in more]
+        expected += [-1 if size < 0 else math.log1p(size // 128) for size in more]
         np.testing.assert_allclose(out, expected, rtol=1e-6)
+
+
+def test_the_scaler_of_nodes_is_that_of_each_block_of_columns(rng):
+    matrices = [rng.normal(3, 2, (rows, 194)).astype(np.float32) for rows in (5, 30)]
+    scaler, first = Scaler.fit_nodes(lambda: matrices), Scaler.fit(m[:, :146].copy() for m in matrices)
+    np.testing.assert_array_equal(scaler.mean[:146], first.mean)
+    np.testing.assert_array_equal(scaler.std[:146], first.std)
+    np.testing.assert_allclose(scaler.mean, Scaler.fit(matrices).mean)
+    some = scaler.select([3, 150])
+    assert some.kept.tolist() == [3, 150]
+    np.testing.assert_array_equal(some.transform(matrices[0]), scaler.transform(matrices[0])[:, [3, 150]])
 
 
 def test_every_matrix_weighs_the_same(rng):

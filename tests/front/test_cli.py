@@ -7,6 +7,7 @@ import pytest
 from fastslow import cli
 from fastslow.core.errors import ConfigError
 from fastslow.core.settings import Config
+from fastslow.evaluation.compare import CompareConfig
 from fastslow.steps import sections
 from fastslow.workflow import RunConfig
 
@@ -99,3 +100,25 @@ def test_the_first_word_may_be_the_source():
     assert convert.from_texts(["a=b.hlo", "configs=3"], first="source").source == "a=b.hlo"
     assert convert.from_texts(["source=a.hlo"], first="source").source == "a.hlo"
     assert convert.from_texts(["configs=3"], first="source").configs == 3
+
+
+def test_the_first_two_words_may_be_the_runs_and_dashes_are_allowed():
+    runs = CompareConfig.from_texts(["runs/a", "runs/b", "split=test"], first="one other")
+    assert (runs.one, runs.other, runs.split) == ("runs/a", "runs/b", "test")
+    named = CompareConfig.from_texts(["runs/a", "other=runs/b"], first="one other")
+    assert (named.one, named.other) == ("runs/a", "runs/b")
+    with pytest.raises(ConfigError, match="other: '' is not a run folder: fastslow compare RUN RUN"):
+        CompareConfig.from_texts(["runs/a"], first="one other")
+
+
+@pytest.mark.parametrize(
+    ("words", "settings"),
+    [
+        (["submit", "--metrics", "all", "jobs=2"], ["submit", "metrics=all", "jobs=2"]),
+        (["submit", "--metrics=all"], ["submit", "metrics=all"]),
+        (["submit", "--help"], ["submit", "--help"]),
+        (["submit", "--metrics"], ["submit", "--metrics"]),
+    ],
+)
+def test_a_setting_may_be_given_with_dashes(words, settings):
+    assert cli._as_settings(words) == settings

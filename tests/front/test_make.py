@@ -36,7 +36,8 @@ def called(tmp_path):
     script.chmod(0o755)
 
     def call(*arguments, **variables):
-        done = make(*arguments, "READY=", "TESTED=", "COMPILER=", "TUNING=", f"PY={script}", **variables)
+        ready = [f"{name}=" for name in ("READY", "TESTED", "COMPILER", "TUNING", "PLACER")]
+        done = make(*arguments, *ready, f"PY={script}", **variables)
         assert done.returncode == 0, done.stderr
         return json.loads(log.read_text())
 
@@ -177,6 +178,22 @@ def test_rank_takes_a_source_a_run_and_settings(called):
     typed = ("SRC=x.pb", "RUN=runs/my run", "OUT=/my data", "SET=configs=200 estimate=3")
     given = ["run=runs/my run", "data_root=/my data", "configs=200", "estimate=3"]
     assert called("rank", *typed) == [*rank, "x.pb", *given]
+
+
+def test_place_takes_a_source_devices_and_settings(called):
+    place = ["-m", "fastslow", "place"]
+    assert called("place") == place
+    typed = ("SRC=a b.hlo", "DEVICES=4", "OUT=/my data", "SET=task=joint updates=5")
+    given = ["a b.hlo", "devices=4", "out=/my data", "task=joint", "updates=5"]
+    assert called("place", *typed) == [*place, *given]
+
+
+def test_kernel_takes_settings_of_the_run(called):
+    typed = ("PRESET=smoke", "SEEDS=2", "SET=push=False gnn.layout.epochs=3")
+    command = ["-m", "fastslow", "kernel"]
+    settings = ["preset=smoke", "seeds=2", "push=False", "gnn.layout.epochs=3"]
+    assert called("kernel", *typed) == [*command, *settings]
+    assert called("kernel") == command
 
 
 def test_sample_takes_a_size_and_settings(called):

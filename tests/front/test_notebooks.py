@@ -46,6 +46,8 @@ def test_every_step_has_its_notebook():
         "52_rank",
         "54_tune",
         "55_fleet",
+        "60_train_placer",
+        "61_place",
     }
 
 
@@ -213,6 +215,21 @@ CHAIN = {  # each needs what those before it made
     "52_rank": {"source": "{home}/small.pb", "configs": 30, "run": "runs/smoke"},
     "54_tune": {"source": "{home}/small.pb", "evaluations": 9, "run": "runs/smoke", **MEASURE},
     "55_fleet": {"fleet": "{home}/fleet.csv", "evaluations": 9, "run": "none", **MEASURE},
+    "60_train_placer": {
+        "programs": ["inception_b32"],
+        "held_out": "amoebanet",
+        "folder": "runs/alone/placer",
+        "updates": 2,
+        "hidden": 8,
+        "passes": 1,
+    },
+    "61_place": {
+        "source": "zoo:inception_b32",
+        "policy": "runs/alone/placer/policy.pt",
+        "updates": 0,
+        "search": 20,
+        "out": "runs/alone",
+    },
 }
 MADE = {
     "10_features": [f"{XLA}/manifest.json", f"{XLA}/graphs.csv", f"{XLA}/scalers.npz"],
@@ -226,6 +243,10 @@ MADE = {
         f"runs/alone/additive/{f}" for f in ("predictions.npz", "model.txt", "importance.csv")
     ],
     "30_ensemble": ["runs/alone/ensemble/predictions.npz", "runs/alone/ensemble/manifest.json"],
+    "60_train_placer": [f"runs/alone/placer/{f}" for f in ("policy.pt", "programs.csv", "training.png")],
+    "61_place": [
+        f"runs/alone/inception_b32-placement-4/{f}" for f in ("comparison.csv", "decision.json", "memory.png")
+    ],
     "40_submission": [f"submissions/alone.{suffix}" for suffix in ("csv", "json", "png")],
     "54_tune": [f"data/converted/tuned/small/{f}" for f in ("best.json", "best.hlo.pb", "study.journal")],
     "55_fleet": [f"data/converted/fleets/fleet/{f}" for f in ("programs.csv", "best.json")],

@@ -571,7 +571,8 @@ def test_a_step_drops_other_edges_each_time_and_the_same_ones_again_with_the_sam
 
 @pytest.mark.parametrize(
     "changes",
-    [{"convolution": name, "skip": "first"} for name in CONVOLUTIONS] + [{"node_attention": "linear"}],
+    [{"convolution": name, "skip": "first"} for name in CONVOLUTIONS]
+    + [{"node_attention": "linear"}, {"node_inputs": "picked+more_tiles", "readout": "mean+max"}],
     ids=str,
 )
 def test_every_architecture_learns_and_predicts(settings, changes):

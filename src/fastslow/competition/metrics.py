@@ -5,7 +5,8 @@ of the predictions of one graph counts. A *score* is better when higher.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -91,37 +92,50 @@ def kendall_taus(runtime: ArrayLike, predictions: ArrayLike) -> np.ndarray:
     return by_runtime @ by_prediction / np.sqrt(np.maximum(untied, 1))
 
 
-def ordered_pair_accuracy(runtime: ArrayLike, prediction: ArrayLike) -> float:
+def ordered_pair_accuracy(runtime: ArrayLike, prediction: ArrayLike, ties: str = "half") -> float:
     r"""Compute the ordered pair accuracy (OPA): the share of pairs of different runtime in the right order.
 
-    A pair tied in prediction counts one half, so a constant prediction has 0.5. The baselines of TpuGraphs
-    (arXiv 2308.13490) are validated by it. Neither SciPy nor scikit-learn has it; it is computed in
+    A pair tied in prediction counts one half, so a constant prediction has 0.5; or it counts as wrong, as in
+    TensorFlow Ranking's OPAMetric, by which the baselines of TpuGraphs (arXiv 2308.13490) are validated: a
+    constant prediction then has 0. Neither SciPy nor scikit-learn has it; it is computed in
     O(C log C) from tau-b: with the symbols of :func:`kendall_tau`,
 
     .. math:: \mathrm{OPA} = \frac{1}{2} + \frac{P - Q}{2 (n_0 - n_1)}
               = \frac{1}{2} + \frac{\tau_b}{2} \sqrt{\frac{n_0 - n_2}{n_0 - n_1}}
 
+    minus half the share of the pairs tied in prediction alone where these are wrong.
+
     Args:
         runtime: (C,) runtimes, any unit.
         prediction: (C,) predictions, lower = predicted faster.
+        ties: What a pair tied in prediction counts: ``half`` or ``wrong`` (nothing).
 
     Returns:
         Between 0 and 1; 0.5 where no two runtimes differ.
 
     Raises:
-        ValueError: As for :func:`kendall_tau`.
+        ValueError: As for :func:`kendall_tau`, or ``ties`` is neither.
 
     Examples:
         >>> ordered_pair_accuracy([10, 20, 30, 30], [1, 2, 4, 3])
         1.0
         >>> ordered_pair_accuracy([10, 20, 30], [1, 1, 1])
         0.5
+        >>> ordered_pair_accuracy([10, 20, 30], [1, 1, 1], ties="wrong")
+        0.0
     """
+    if ties not in ("half", "wrong"):
+        raise ValueError(f"ties: {ties!r} is neither 'half' nor 'wrong'")
     runtime, prediction = _paired(runtime, prediction)
     different_runtime, different_prediction = _different_pairs(runtime), _different_pairs(prediction)
     if different_runtime == 0:
         return 0.5
-    return 0.5 + 0.5 * kendall_tau(runtime, prediction) * math.sqrt(different_prediction / different_runtime)
+    half = 0.5 + 0.5 * kendall_tau(runtime, prediction) * math.sqrt(different_prediction / different_runtime)
+    if ties == "half":
+        return half
+    ranks = [np.unique(values, return_inverse=True)[1] for values in (runtime, prediction)]
+    tied = _different_pairs(ranks[0] * (ranks[1].max() + 1) + ranks[1]) - different_prediction
+    return half - 0.5 * tied / different_runtime
 
 
 def _different_pairs(values: np.ndarray) -> int:
@@ -184,6 +198,15 @@ def tile_score(runtime: ArrayLike, prediction: ArrayLike, k: int = TOP_K) -> flo
 
 
 _METRICS = {"layout": kendall_tau, "tile": tile_score}
+TOP_ERRORS = (1, 5, 10, 100)
+ALL_METRICS: dict[str, Callable[[ArrayLike, ArrayLike], float]] = {
+    "tau": kendall_tau,
+    "opa": ordered_pair_accuracy,
+    "opa_ties_wrong": partial(ordered_pair_accuracy, ties="wrong"),
+    **{f"top_{k}_error": partial(slowdown, k=k) for k in TOP_ERRORS},
+}
+"""Every metric of one graph by name. ``top_K_error`` is the slowdown@K of TpuGraphs: lower is better, 0 best;
+the others are better when higher."""
 
 
 def collection_score(

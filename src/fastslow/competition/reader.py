@@ -136,7 +136,7 @@ def _check_values(path: Path, arrays: dict[str, np.ndarray], num_nodes: int, lab
             _refuse(path, key, array, ~finite, "a finite float32")
     for columns, largest, what in ((SHAPE, np.iinfo(np.int32).max, "size"), (LAYOUT, _MAX_AXIS, "axis")):
         values, bad = arrays["node_feat"][:, columns], np.zeros(arrays["node_feat"].shape, bool)
-        bad[:, columns] = (values < 0) | (values > largest) | (values != np.rint(values))
+        bad[:, columns] = (values < 0) | (values >= largest + 1) | (values != np.rint(values))
         remedy = _MINUS_ONE if (values == -1).any() else REMEDY
         _refuse(path, "node_feat", arrays["node_feat"], bad, f"a whole {what} from 0 to {largest}", remedy)
     if "node_config_ids" in arrays:

@@ -1,11 +1,13 @@
 """Input files are regular files: no pipe is waited for, and no device fills the memory."""
 
+import errno
 import os
 import stat
 from pathlib import Path
 
 from fastslow.core.errors import DataError
 
+_IN_PLACE = "Put the file itself in its place"
 _KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a named pipe",
@@ -29,11 +31,13 @@ def check_regular(path: Path, max_bytes: int | None = None) -> None:
     """
     try:
         status = os.stat(path)
-    except OSError:
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise DataError(path, "is a link that leads to itself", _IN_PLACE) from None
         return
     if not stat.S_ISREG(status.st_mode):
         kind = _KINDS.get(stat.S_IFMT(status.st_mode), "no file")
-        raise DataError(path, f"is {kind}, a file is wanted", "Put the file itself in its place")
+        raise DataError(path, f"is {kind}, a file is wanted", _IN_PLACE)
     if max_bytes is not None and status.st_size > max_bytes:
         problem = f"has {status.st_size:,} bytes, at most {max_bytes:,} are read"
         raise DataError(path, problem, "Check where the file comes from")

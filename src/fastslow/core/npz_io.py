@@ -76,7 +76,8 @@ def readable(path: Path, remedy: str) -> Iterator[None]:
     except MemoryError:
         raise DataError(path, "does not fit into memory", "Run fewer steps at a time (JOBS=1)") from None
     except _UNREADABLE as error:
-        raise DataError(path, f"cannot be read ({type(error).__name__}: {error})", remedy) from error
+        said = " ".join(str(error).split())[:200]  # zipfile quotes the whole file where a length is damaged
+        raise DataError(path, f"cannot be read ({type(error).__name__}: {said})", remedy) from error
 
 
 @contextmanager

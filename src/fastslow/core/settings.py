@@ -146,7 +146,7 @@ class Config(BaseModel):
             texts: Each ``NAME=VALUE``, the value a Python literal (``1e-3``, ``True``) or a string. Those
                 with a dotted name are settings of steps and are collected in the field ``set``.
             fixed: Settings that are given already; giving one again is refused.
-            first: Field whose value may come first without its name.
+            first: Fields whose values may come first without their names, separated by spaces.
 
         Raises:
             ConfigError: A text is of another form, a setting is given twice, or a value is refused.
@@ -154,8 +154,8 @@ class Config(BaseModel):
         settings, dotted = dict(fixed or {}), []
         for place, text in enumerate(texts):
             name, equals, value = text.partition("=")
-            if first and place == 0 and name not in cls.model_fields:
-                name, equals, value = first, "=", text
+            if place < len(first.split()) and name not in cls.model_fields:
+                name, equals, value = first.split()[place], "=", text
             if not equals or not name:
                 raise ConfigError(f"{text!r}: a setting is given as NAME=VALUE (for example seed=1)")
             if "." in name and "set" in cls.model_fields:

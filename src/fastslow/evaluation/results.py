@@ -170,7 +170,7 @@ def score_table(pairs: list[tuple[Features, Path]], solution: dict | None) -> pd
         truth = {VALID: features.labels(VALID)}
         if solution:
             truth[TEST] = {i.removeprefix(prefix): r for i, r in solution.items() if i.startswith(prefix)}
-        for model, run, weight, path in _runs(folder):
+        for model, run, weight, path in list_runs(folder):
             row = {"collection": collection.name, "model": _short(model, collection)}
             row |= {"run": _short(run, collection), "weight": weight}
             row |= _spread(VALID, read_run_manifest(path)["valid"])
@@ -184,7 +184,7 @@ def score_table(pairs: list[tuple[Features, Path]], solution: dict | None) -> pd
     return pd.DataFrame(rows)
 
 
-def _runs(folder: Path) -> Iterator[tuple[str, str, float | None, Path]]:
+def list_runs(folder: Path) -> Iterator[tuple[str, str, float | None, Path]]:
     """Yield model, name, weight and folder of an ensemble's baselines, of its members, then of itself."""
     manifest = read_run_manifest(folder)
     for name, baseline in manifest.get("baselines", {}).items():
@@ -205,7 +205,7 @@ def compare_graphs(ensemble: Path) -> pd.DataFrame:
         One row per graph, worst for the ensemble first: its score and that of each other, seeds averaged.
     """
     scores: dict[str, list[dict]] = {}
-    for model, _, _, path in _runs(ensemble):
+    for model, _, _, path in list_runs(ensemble):
         scores.setdefault(model, []).append(read_run_manifest(path)["valid"]["per_graph"])
     table = pd.DataFrame({model: pd.DataFrame(own).mean() for model, own in scores.items()})
     own = table.columns[-1]

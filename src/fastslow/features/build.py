@@ -256,6 +256,8 @@ def _fit_scalers(folder: Path, index: pd.DataFrame) -> None:
     train = index.loc[index["split"] == TRAIN, "name"]
     write_scalers(
         folder / SCALERS,
-        node=Scaler.fit(expand_node_features(read_graph(folder, TRAIN, name).node_feat) for name in train),
+        node=Scaler.fit_nodes(
+            lambda: (expand_node_features(read_graph(folder, TRAIN, name).node_feat) for name in train)
+        ),
         config=Scaler.fit(read_graph(folder, TRAIN, name).config_feat for name in train),
     )

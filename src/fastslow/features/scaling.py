@@ -1,7 +1,8 @@
 """Scaling of node and configuration features, fitted on the train split alone."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,20 @@ from fastslow.core.errors import DataError
 from fastslow.core.npz_io import read_arrays, write_arrays
 from fastslow.features.tpu_tiling import LANES
 
-EXPANDED_NODE_FEATURES = node_columns.LAYOUT.start + 2 * (node_columns.SHAPE.stop - node_columns.SHAPE.start)
+_SIZES = np.r_[node_columns.SHAPE]
+_MORE_SIZES = np.r_[
+    node_columns.WINDOW_SIZE,
+    node_columns.WINDOW_PADDING_LOW,
+    node_columns.WINDOW_PADDING_HIGH,
+    node_columns.FEATURE_GROUP_COUNT,
+    node_columns.BATCH_GROUP_COUNT,
+    node_columns.SLICE_LIMIT,
+    node_columns.DYNAMIC_SLICE_SIZE,
+]
+_ENDS = np.cumsum([0, node_columns.LAYOUT.start, 2 * len(_SIZES), 2 * len(_MORE_SIZES)]).tolist()
+NUMERIC, TILES, MORE_TILES = (slice(*ends) for ends in pairwise(_ENDS))
+"""Columns of :func:`expand_node_features`: the 134 numbers, the six dimensions by 128, 24 more by 128."""
+EXPANDED_NODE_FEATURES = _ENDS[-1]
 """Columns of :func:`expand_node_features`."""
 CLIP = 8.0  # in standard deviations: an unseen program must not saturate the network
 _ROUNDING = 1e-24  # a variance below this share of the squared mean is rounding of a constant column
@@ -45,21 +59,25 @@ def expand_node_features(node_feat: np.ndarray) -> np.ndarray:
 
     The layout columns 134-139 are left out: they are categories and get an embedding. Each dimension
     size is also given as its remainder and quotient by 128 (3rd place of the competition): the remainder
-    determines how full the last tile is.
+    determines how full the last tile is; and so are the other 24 columns that hold sizes of dimensions
+    (window, padding, groups, slices). A network takes the groups of columns that its settings name.
 
     Args:
         node_feat: ``(N, 140)`` float32, padded with 0 or -1.
 
     Returns:
-        ``(N, 146)`` float32: 134 columns as sign(x) log(1 + |x|), then for the six dimensions
-        ``x mod 128 / 128`` and ``log(1 + x div 128)`` (padding stays -1 in both).
+        ``(N, 194)`` float32: 134 columns as sign(x) log(1 + |x|), then for the six dimensions
+        ``x mod 128 / 128`` and ``log(1 + x div 128)`` (padding stays -1 in both), then both for 24 more.
     """
     numeric = signed_log1p(node_feat[:, : node_columns.LAYOUT.start])
-    sizes = node_feat[:, node_columns.SHAPE]
+    by_128 = [part for columns in (_SIZES, _MORE_SIZES) for part in _by_lanes(node_feat[:, columns])]
+    return np.concatenate([numeric, *by_128], 1).astype(np.float32)
+
+
+def _by_lanes(sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     padding = sizes < 0
     remainder = np.where(padding, -1, sizes % LANES / LANES)
-    quotient = np.where(padding, -1, np.log1p(np.maximum(sizes, 0) // LANES))
-    return np.concatenate([numeric, remainder, quotient], 1).astype(np.float32)
+    return remainder, np.where(padding, -1, np.log1p(np.maximum(sizes, 0) // LANES))
 
 
 @dataclass(frozen=True)
@@ -101,6 +119,27 @@ class Scaler:
     def _of_moments(cls, mean: np.ndarray, variance: np.ndarray) -> "Scaler":
         constant = variance <= _ROUNDING * np.maximum(1.0, mean**2)
         return cls(mean, np.where(constant, 0.0, np.sqrt(np.maximum(variance, 0))))
+
+    @classmethod
+    def fit_nodes(cls, matrices: Callable[[], Iterable[np.ndarray]]) -> "Scaler":
+        """Fit the moments of expanded node features.
+
+        The columns of :data:`MORE_TILES` apart: the rounding of a column's moments depends on how many are
+        beside it, and the others keep theirs.
+
+        Args:
+            matrices: Gives ``(rows, EXPANDED_NODE_FEATURES)`` each; called twice.
+        """
+        blocks = slice(MORE_TILES.start), MORE_TILES
+        parts = [cls.fit(np.ascontiguousarray(m[:, block]) for m in matrices()) for block in blocks]
+        mean, std = (
+            np.concatenate(moments) for moments in zip(*((p.mean, p.std) for p in parts), strict=True)
+        )
+        return cls(mean, std)
+
+    def select(self, columns: Iterable[int]) -> "Scaler":
+        """Return the scaler that drops every other column as well."""
+        return Scaler(self.mean, np.where(np.isin(np.arange(len(self.std)), [*columns]), self.std, 0.0))
 
     @classmethod
     def pool(cls, scalers: Sequence["Scaler"]) -> "Scaler":

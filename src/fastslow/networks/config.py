@@ -20,6 +20,7 @@ from fastslow.evaluation.predictions import run_artifact
 from fastslow.features.config import KindConfig
 from fastslow.features.store import Features
 from fastslow.networks.architecture import CONVOLUTIONS, HEADS, NODE_ATTENTIONS, SKIPS, Architecture
+from fastslow.networks.node_inputs import input_columns
 from fastslow.networks.terms import ACROSS_GRAPHS, LOSSES, parse_readout, parse_terms
 
 ENTRY = "fastslow.networks.train:train"
@@ -117,6 +118,10 @@ class TrainConfig(KindConfig):
     node then has a state per configuration: as slow and large as a dense network."""
     skip: Literal[*SKIPS] = "previous"
     """What a block adds to: the block below, or the ``first`` embedding (16th place on the real data)."""
+    node_inputs: str = "numeric+tiles"
+    """Columns of a node, joined: ``numeric`` (134 of the 140), ``tiles`` (six dimensions mod and div 128),
+    ``more_tiles`` (24 other sizes mod and div 128; 3rd place on the real data), ``picked`` (30 hand-picked in
+    place of ``numeric``, as in the Harvard report's compression)."""
     readout: str = "sum"
     """Poolings of the nodes, joined, ``POOL[@configurable]+...``: ``sum``, ``mean``, ``max`` (``mean+max``:
     16th place on the real data), ``attention`` (6th); over all nodes or the configurable ones (TpuGraphs'
@@ -137,6 +142,7 @@ class TrainConfig(KindConfig):
             raise ConfigError(f"runs: {len(self.runs)} folders for {len(self.features)} features")
         compared = [t.name for t in parse_terms("loss", self.loss, LOSSES) if t.name in ACROSS_GRAPHS]
         several = f"2 or more, as the loss {', '.join(compared)} needs"
+        input_columns(self.node_inputs)
         chosen = any(part.configurable for part in parse_readout(self.readout))
         layout = "for tile, whose kernels have no configurable nodes"
         self.require(self.kind == "layout" or not chosen, "readout", layout)

@@ -18,6 +18,7 @@ from fastslow.networks.devices import autocast
 from fastslow.networks.distributed import merge, share
 from fastslow.networks.graph_batch import Batch, PreparedGraph
 from fastslow.networks.model import RankingNetwork
+from fastslow.networks.node_inputs import input_columns
 from fastslow.networks.out_of_memory import Shrinking
 
 
@@ -33,6 +34,7 @@ class GraphDataset:
         pair_edges: Whether configurable nodes that share a tensor are joined by an edge.
         whole_graph: Whether a layer of the network lets each node see the whole graph.
         scalers: Scalers of nodes and of configurations; by default those of the sources, pooled.
+        node_inputs: Columns of a node, see :func:`~fastslow.networks.node_inputs.input_columns`.
 
     Raises:
         DataError: The folders were built with different settings, so their columns differ.
@@ -46,6 +48,7 @@ class GraphDataset:
         pair_edges: bool = True,
         whole_graph: bool = False,
         scalers: tuple[Scaler, Scaler] | None = None,
+        node_inputs: str = "numeric+tiles",
     ):
         self.sources = {source.collection.slug: source for source in sources}
         self.num_layers = num_layers
@@ -56,9 +59,10 @@ class GraphDataset:
             if other.config_columns != sources[0].config_columns:
                 problem = f"columns other than those of {sources[0].folder.name}"
                 raise DataError(other.folder, problem, "Build both with the same settings")
-        self.node_scaler, self.config_scaler = scalers or (
+        nodes, self.config_scaler = scalers or (
             Scaler.pool([source.scaler(name) for source in sources]) for name in ("node", "config")
         )
+        self.node_scaler = nodes.select(input_columns(node_inputs))
         self._cache = BoundedCache[PreparedGraph](step_memory() // 4, held_bytes)
         self._sizes: dict[str, dict[str, int]] = {}
         self._shrinking: dict[int, Shrinking] = {}  # by the size that predictions start with

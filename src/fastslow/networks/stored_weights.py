@@ -108,8 +108,8 @@ def _wrong(state: Any, mark: str, training: Any) -> str:
                 return f"{name}: {problem}"
         numbers = [row[key] for row in validation["history"] for key in ("epoch", "valid")]
         numbers += [own[key] for own in best.values() for key in ("epoch", "score")]
-        if not numbers or not all(math.isfinite(number) for number in numbers):
-            return "its history has a value that is not finite"
+        if not validation["history"] or not all(math.isfinite(number) for number in numbers):
+            return "its history is empty or has a value that is not finite"
         return _wrong_optimizer(state["optimizer"], training.optimizer) or _wrong_scaler(state["scaler"])
     except (KeyError, TypeError, AttributeError) as error:
         return f"it lacks {error}" if isinstance(error, KeyError) else "an entry has another type"

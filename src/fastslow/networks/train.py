@@ -59,7 +59,15 @@ def make_dataset(
     sources = config.sources() if sources is None else sources
     whole_graph = config.architecture().sees_whole_graph
     device = distributed.own_device(pick_device(config.device))
-    return GraphDataset(sources, config.num_layers, device, config.joins_pairs(), whole_graph, scalers)
+    return GraphDataset(
+        sources,
+        config.num_layers,
+        device,
+        config.joins_pairs(),
+        whole_graph,
+        scalers,
+        config.node_inputs,
+    )
 
 
 def make_network(config: TrainConfig, dataset: GraphDataset) -> RankingNetwork:

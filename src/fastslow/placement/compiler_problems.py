@@ -19,6 +19,7 @@ from fastslow.placement.roofline import Device
 from fastslow.placement.schedule import Scheduler, Timeline, lower_bound, peak_memory
 
 LEVELS = 8  # priorities to choose from
+ANCHOR = 16_384  # bytes of weights from which on a unit marks a layer
 
 
 class _OfGraph(Problem):
@@ -52,8 +53,37 @@ class _OfGraph(Problem):
         weights = np.bincount(keys, seconds[rows[:, 0]], count * count) if count < 3000 else None
         code = self.edges[:, 0] * count + self.edges[:, 1]
         self.weight = weights[code] if weights is not None else seconds[self.first[self.edges[:, 0]]]
-        self.position = midpoints(self.work)
+        self.sequence = self._layers()
+        self.position = np.empty(count)
+        self.position[self.sequence] = midpoints(self.work[self.sequence])
+        late = 1 - (graph.earliest_start + graph.upward_rank) / max(graph.critical_path, 1e-300)
+        self.slack = np.bincount(self.units, late * graph.seconds, count) / np.maximum(self.work, 1e-300)
         self.features = self._features(count)
+
+    def _layers(self, rounds: int = 40) -> np.ndarray:
+        """Return the units in the order of the layers that they belong to: (U,) int64.
+
+        Units with weights stand where they are used first, and all others at the mean of their neighbours, so
+        that the backward pass of a layer stands beside its forward pass. Without weights: topological order.
+        """
+        graph, count = self.graph, len(self.first)
+        begin = graph.earliest_start
+        fixed = np.bincount(self.units, graph.parameter_bytes, count) >= ANCHOR
+        own = begin[self.first]
+        if not fixed.any():
+            return np.arange(count)
+        place = np.where(fixed, own, own[fixed].mean())
+        one, other = (np.concatenate([self.edges[:, side], self.edges[:, 1 - side]]) for side in (0, 1))
+        total = np.maximum(np.bincount(one, minlength=count), 1)
+        for _ in range(rounds):
+            place = np.where(fixed, own, np.bincount(one, place[other], count) / total)
+        return np.lexsort((self.first, place))
+
+    def _split_by_layers(self, work: np.ndarray, parts: int) -> np.ndarray:
+        """Return a contiguous split of the layers into runs of equal work: (U,)."""
+        decision = np.empty(len(work), np.int64)
+        decision[self.sequence] = contiguous(work[self.sequence], parts)
+        return decision
 
     def _heaviest_kinds(self, count: int) -> np.ndarray:
         """Return the opcode number of each unit's longest operator."""
@@ -66,7 +96,7 @@ class _OfGraph(Problem):
     def _features(self, count: int) -> np.ndarray:
         graph, of = self.graph, self.units
         rank, level = graph.upward_rank, graph.level
-        dimensions = np.log1p(graph.shapes[self.first][:, :4]) / 10
+        dimensions = np.log1p(graph.shapes[self.first][:, :3]) / 10
         return unit_columns(
             self.edges,
             count,
@@ -80,7 +110,8 @@ class _OfGraph(Problem):
             transfer=np.log1p(self.device.transfer_seconds(graph.output_bytes[self.first]) / self._mean())
             / 4,
             members=np.log1p(np.bincount(of, minlength=count)) / 5,
-            **{f"dimension_{d}": dimensions[:, d] for d in range(4)},
+            slack=self.slack,
+            **{f"dimension_{d}": dimensions[:, d] for d in range(3)},
         )
 
     def _mean(self) -> float:
@@ -88,7 +119,7 @@ class _OfGraph(Problem):
 
     def _options(self, probabilities: np.ndarray, position: np.ndarray) -> np.ndarray:
         table = probabilities.reshape(len(self.choices), -1)
-        return device_options(table, position, self.work, self.edges, self.weight)
+        return device_options(table, position, self.work, self.edges, self.weight, self.slack)
 
 
 class PlacementProblem(_OfGraph):
@@ -118,11 +149,10 @@ class PlacementProblem(_OfGraph):
                 f"memory: no placement of {graph.name!r} on {devices} devices of {self.memory:.3g} bytes is"
                 f" valid, its parameters take {problem}; raise memory or devices"
             )
-        self.default = contiguous(self.work, devices)
+        self.default = self._split_by_layers(self.work, devices)
         if not self.evaluate(self.default[None]).valid[0]:
-            self.default = contiguous(
-                np.bincount(self.units, graph.parameter_bytes + graph.output_bytes), devices
-            )
+            held = np.bincount(self.units, graph.parameter_bytes + graph.output_bytes)
+            self.default = self._split_by_layers(held, devices)
 
     def place(self, decision: np.ndarray) -> np.ndarray:
         """Return the device of each operator: (N,)."""

@@ -73,6 +73,14 @@ class CostGraph:
         return rank
 
     @cached_property
+    def earliest_start(self) -> np.ndarray:
+        """(N,) seconds of the longest path from the start of the program to a node, without transfers."""
+        begin = np.zeros(len(self))
+        for producer, consumer in self.edges.tolist():  # sorted by producer, so each producer is final
+            begin[consumer] = max(begin[consumer], begin[producer] + self.seconds[producer])
+        return begin
+
+    @cached_property
     def level(self) -> np.ndarray:
         """(N,) int64 number of edges of the longest path from a source to each node."""
         level = np.zeros(len(self), np.int64)

@@ -6,7 +6,7 @@ time, where the result is legal: fusible opcodes, at most 64 operators, no cycle
 
 import numpy as np
 
-from fastslow.placement.cost_graph import CostGraph, build, joined
+from fastslow.placement.cost_graph import CostGraph, build, joined, topological_order
 from fastslow.placement.roofline import Device, names
 
 LARGEST = 64  # operators of a cluster
@@ -142,6 +142,17 @@ def fuse(graph: CostGraph, priorities: np.ndarray, device: Device) -> Clusters:
     return clusters
 
 
+def ordered_clusters(graph: CostGraph, of: np.ndarray) -> np.ndarray:
+    """Return the clusters renumbered in topological order, as :func:`contract` numbers its nodes: (N,)
+    int64.
+    """
+    of = np.unique(of, return_inverse=True)[1]
+    names = [f"cluster {number}" for number in range(int(of.max()) + 1)]
+    edges = np.unique(of[graph.edges].reshape(-1, 2), axis=0)
+    order = topological_order(edges[edges[:, 0] != edges[:, 1]], len(names), graph.name, names)
+    return np.argsort(order)[of]
+
+
 def contract(graph: CostGraph, of: np.ndarray, device: Device) -> CostGraph:
     """Return the graph whose nodes are clusters; those of one operator keep its time.
 
@@ -152,7 +163,7 @@ def contract(graph: CostGraph, of: np.ndarray, device: Device) -> CostGraph:
         of: (N,) cluster of each operator; between clusters there is no cycle.
         device: Whose roofline gives the time of a cluster.
     """
-    of = np.unique(of, return_inverse=True)[1]
+    of = ordered_clusters(graph, of)
     count = int(of.max()) + 1
     members: list[list[int]] = [[] for _ in range(count)]
     for node, cluster in enumerate(of.tolist()):

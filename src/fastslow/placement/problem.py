@@ -45,7 +45,6 @@ class Problem(ABC):
         features: (U, 16) float32, about 0 to 1.
         edges: (M, 2) int64 distinct pairs of units (producer, consumer).
         default: (U,) int64 the decision whose cost rewards are relative to; a valid one.
-        symmetric: Whether options of equal number mean the same for all units, such as devices.
     """
 
     name: str
@@ -55,7 +54,6 @@ class Problem(ABC):
     features: np.ndarray
     edges: np.ndarray
     default: np.ndarray
-    symmetric: bool = True
     _baseline: float | None = None
 
     @abstractmethod
@@ -83,6 +81,11 @@ class Problem(ABC):
         return self._baseline
 
     @property
+    def parts(self) -> list[tuple[str, slice]]:
+        """Tasks that are decided one after the other, and their units in a decision; one task by default."""
+        return [(self.task, slice(0, len(self.choices)))]
+
+    @property
     def owners(self) -> np.ndarray:
         """(sum of choices,) unit of each option."""
         return np.repeat(np.arange(len(self.choices)), self.choices)
@@ -95,6 +98,10 @@ class Problem(ABC):
         """Return -sqrt(cost / baseline), and -10 for what is invalid (GO, arXiv:2010.12438): (B,)."""
         ratio = np.where(outcome.valid, outcome.cost, 0) / max(self.baseline, 1e-300)
         return np.where(outcome.valid, -np.sqrt(ratio), INVALID_REWARD)
+
+    def guide(self, decisions: np.ndarray) -> np.ndarray:
+        """Return what a local search lowers: (B,); the cost, infinite where invalid."""
+        return self.evaluate(decisions).order
 
     def draw(self, count: int, rng: np.random.Generator) -> np.ndarray:
         """Return random decisions: (count, U) int64."""
@@ -140,13 +147,20 @@ def unit_columns(edges: np.ndarray, count: int, **columns: np.ndarray) -> np.nda
 
 
 def device_options(
-    probabilities: np.ndarray, position: np.ndarray, work: np.ndarray, pairs: np.ndarray, weight: np.ndarray
+    probabilities: np.ndarray,
+    position: np.ndarray,
+    work: np.ndarray,
+    pairs: np.ndarray,
+    weight: np.ndarray,
+    slack: np.ndarray | float = 0.0,
 ) -> np.ndarray:
     """Return option features where every unit chooses one of k devices or levels: (U * k, 8) float32.
 
     Signed and squared distance of the unit's position from the option's slot of k equal slots, the share of
     the
-    unit's neighbours there by weight, the work there relative to the mean, the previous probability.
+    unit's neighbours there by weight, the work there relative to the mean, the previous probability, the
+    work times
+    the unit's own, and distance and neighbours times the unit's slack.
 
     Args:
         probabilities: (U, k) of the previous decision.
@@ -154,6 +168,7 @@ def device_options(
         work: (U,) work of each unit.
         pairs: (M, 2) neighbours.
         weight: (M,) weight of each pair.
+        slack: (U,) share of the longest path by which a unit may be late, 0 to 1.
     """
     units, k = probabilities.shape
     distance = position[:, None] * k - (np.arange(k) + 0.5)
@@ -169,4 +184,6 @@ def device_options(
     features[..., 3] = relative - 1
     features[..., 4] = probabilities
     features[..., 5] = (work * k / max(work.sum(), 1e-300))[:, None] * features[..., 3]
+    late = np.broadcast_to(slack, units)[:, None]
+    features[..., 6], features[..., 7] = late * features[..., 1], late * features[..., 2]
     return features.reshape(units * k, OPTION_FEATURES)

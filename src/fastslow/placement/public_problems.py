@@ -96,6 +96,16 @@ class PartitionProblem(Problem):
             return Outcome(loads.max(1), excess)
         return Outcome(np.array([latency(self.workload, split) for split in splits]), excess)
 
+    def guide(self, decisions: np.ndarray) -> np.ndarray:
+        """Return a smooth form of the largest load, the 12-norm of all loads: it also sees the second
+        largest.
+        """
+        if self.objective != "throughput":
+            return self.evaluate(decisions).order
+        loads, memory = self.loads.loads(self.split(decisions))
+        smooth = ((loads / self.baseline) ** 12).sum(1) ** (1 / 12)
+        return np.where(excess_memory(self.workload, memory) > 0, np.inf, smooth)
+
     def options(self, probabilities: np.ndarray) -> np.ndarray:
         """Return features of every (class, device)."""
         table = probabilities.reshape(len(self.choices), -1)
@@ -139,7 +149,6 @@ class ShardingProblem(Problem):
     """
 
     task = "sharding"
-    symmetric = False
 
     def __init__(self, sharding: Sharding, default: np.ndarray | None = None):
         self.sharding, self.name, self.choices = sharding, sharding.name, sharding.choices

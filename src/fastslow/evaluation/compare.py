@@ -1,0 +1,148 @@
+"""Paired comparison of two runs of one collection, graph by graph."""
+
+import math
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from fastslow.competition.catalog import TEST, VALID, get_collection
+from fastslow.competition.metrics import ALL_METRICS, tile_score
+from fastslow.core.errors import ConfigError
+from fastslow.core.figures import save_figure
+from fastslow.core.settings import Config, resolve, unkeyed
+from fastslow.evaluation.metric_table import true_runtimes
+from fastslow.evaluation.predictions import read_predictions, read_run_manifest
+from fastslow.evaluation.results import SOLUTION
+from fastslow.features.store import Features
+
+_MAX_LABELS = 60  # of graphs; more would overlap
+
+
+class CompareConfig(Config):
+    """Settings of a comparison of two runs."""
+
+    one: str = ""
+    """Run folder of a model or an ensemble."""
+    other: str = ""
+    """Run folder to compare it with, of the same collection."""
+    metric: Literal["competition", *ALL_METRICS] = "competition"
+    """Score per graph: the competition's (tau for layout, 1 - slowdown of the top 5 for tile) or another one;
+    of a ``top_K_error`` a negative difference is better."""
+    split: Literal[VALID, TEST] = VALID
+    """Graphs to compare on; ``test`` needs ``solution.csv`` in ``data_root``."""
+    features: str = ""
+    """Features folder of the collection; empty for the one that belongs to the run ``one`` by its path."""
+    data_root: str = "data/sample"
+    """Folder that holds ``solution.csv``."""
+    plot: str = unkeyed("")
+    """PNG file to write; empty for ``runs/comparisons/<one>--<other>.png``."""
+
+    def check(self) -> None:
+        """Check that two runs are given."""
+        for field in ("one", "other"):
+            self.require(bool(getattr(self, field)), field, "a run folder: fastslow compare RUN RUN")
+
+
+def paired_difference(table: pd.DataFrame) -> dict[str, float]:
+    """Return the mean difference of two runs over graphs and its standard error.
+
+    Args:
+        table: ``one`` and ``other``, a row per graph.
+
+    Returns:
+        ``mean`` of one - other; its ``standard_error``, the standard deviation of the differences (n - 1)
+        over the root of the number of graphs, NaN for a single graph; numbers of graphs ``higher``,
+        ``equal``, ``lower``. Graphs of one architecture are not independent, so that the true error is
+        larger.
+    """
+    difference = (table["one"] - table["other"]).to_numpy()
+    count = len(difference)
+    return {
+        "mean": float(difference.mean()),
+        "standard_error": float(difference.std(ddof=1) / math.sqrt(count)) if count > 1 else math.nan,
+        "higher": int((difference > 0).sum()),
+        "equal": int((difference == 0).sum()),
+        "lower": int((difference < 0).sum()),
+    }
+
+
+def compare_table(config: CompareConfig) -> pd.DataFrame:
+    """Score two runs on every graph.
+
+    Returns:
+        A row per graph, worst for ``one`` first: ``one``, ``other``, ``difference``.
+
+    Raises:
+        ConfigError: The runs are of different collections.
+        DataError: A run, its features or the solution is missing or broken.
+    """
+    folders = [resolve(config.one), resolve(config.other)]
+    names = [read_run_manifest(folder)["settings"]["collection"] for folder in folders]
+    if names[0] != names[1]:
+        raise ConfigError(f"other: {config.other} is of {names[1]}, {config.one} of {names[0]}")
+    collection = get_collection(names[0])
+    own = f"features/{folders[0].parent.name}/{collection.slug}"
+    features = Features(resolve(config.features or own))
+    truth = true_runtimes(features, resolve(config.data_root))
+    if config.split not in truth:
+        raise ConfigError(f"split: test needs {SOLUTION} in {config.data_root}; give data_root=FOLDER")
+    own_metric = tile_score if collection.kind == "tile" else ALL_METRICS["tau"]
+    metric = own_metric if config.metric == "competition" else ALL_METRICS[config.metric]
+    scores = {}
+    for column, folder in zip(("one", "other"), folders, strict=True):
+        predictions = read_predictions(folder)[config.split]
+        missing = truth[config.split].keys() - predictions.keys()
+        if missing:
+            raise ConfigError(f"{column}: {folder} has no predictions of {config.split} graph {min(missing)}")
+        scores[column] = {g: metric(runtime, predictions[g]) for g, runtime in truth[config.split].items()}
+    table = pd.DataFrame(scores).rename_axis("graph")
+    return table.assign(difference=table["one"] - table["other"]).sort_values("difference")
+
+
+def plot_comparison(table: pd.DataFrame, names: tuple[str, str], title: str) -> Figure:
+    """Plot both scores of each graph, joined by a line, and the mean difference.
+
+    Args:
+        table: As returned by :func:`compare_table`.
+        names: Names of the two runs.
+        title: Title of the figure.
+    """
+    figure = Figure(figsize=(8, 1.8 + 0.22 * min(len(table), _MAX_LABELS)), layout="constrained")
+    axes = figure.subplots()
+    places = np.arange(len(table))
+    axes.hlines(places, table["one"], table["other"], color="0.7", linewidth=1)
+    axes.plot(table["other"], places, "o", color="#e69f00", label=names[1])
+    axes.plot(table["one"], places, "o", color="#0072b2", label=names[0])
+    if len(table) <= _MAX_LABELS:
+        axes.set_yticks(places, table.index, fontsize=7)
+    axes.set(title=title, xlabel="score")
+    axes.grid(axis="x", alpha=0.3)
+    figure.legend(loc="outside lower right", ncols=2, frameon=False, fontsize=8)
+    return figure
+
+
+def compare_runs(config: CompareConfig) -> pd.DataFrame:
+    """Print the scores of two runs per graph and their mean difference, and write a plot of it.
+
+    Returns:
+        The table of :func:`compare_table`.
+    """
+    table = compare_table(config)
+    names = Path(config.one).name, Path(config.other).name
+    facts = paired_difference(table)
+    summary = (
+        f"{config.metric}, {config.split}: {names[0]} {table['one'].mean():.3f}, {names[1]}"
+        f" {table['other'].mean():.3f}, difference {facts['mean']:+.4f} ± {facts['standard_error']:.4f}"
+        f" (standard error over {len(table)} graphs; higher on {facts['higher']}, equal on {facts['equal']},"
+        f" lower on {facts['lower']})"
+    )
+    path = resolve(config.plot or f"runs/comparisons/{names[0]}--{names[1]}.png")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    difference = f"{facts['mean']:+.4f} ± {facts['standard_error']:.4f}"
+    save_figure(plot_comparison(table, names, f"{config.split}: {difference}"), path)
+    print(table.to_markdown(floatfmt=".3f"))
+    print(f"\n{summary}\nplot: {path}")
+    return table

@@ -1,0 +1,86 @@
+"""Every metric of every model, beside the competition's own: the table of ``metrics=all``."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from fastslow.competition.catalog import TEST, VALID
+from fastslow.competition.metrics import ALL_METRICS
+from fastslow.core.settings import resolve
+from fastslow.evaluation.predictions import read_predictions
+from fastslow.evaluation.results import SOLUTION, SubmissionConfig, list_runs
+from fastslow.features.store import Features
+from fastslow.kaggle.solution import read_solution
+
+Truth = dict[str, np.ndarray]  # graph -> (C_file,) runtimes
+
+
+def true_runtimes(features: Features, data_root: Path) -> dict[str, Truth]:
+    """Return the runtimes of the valid graphs and, where ``solution.csv`` is there, of the test graphs.
+
+    Args:
+        features: Features of a collection.
+        data_root: Folder that may hold ``solution.csv``.
+
+    Returns:
+        Runtimes per split and graph, unit as in the features store.
+    """
+    truth, prefix = {VALID: features.labels(VALID)}, f"{features.collection.name}:"
+    if (data_root / SOLUTION).is_file():
+        solution = read_solution(data_root / SOLUTION)
+        truth[TEST] = {i.removeprefix(prefix): r for i, r in solution.items() if i.startswith(prefix)}
+    return truth
+
+
+def graph_metrics(truth: Truth, predictions: Mapping[str, np.ndarray]) -> pd.DataFrame:
+    """Return every metric of every graph.
+
+    Args:
+        truth: Runtimes per graph.
+        predictions: Predictions of the same graphs, lower = predicted faster.
+
+    Returns:
+        One row per graph, one column per name of :data:`fastslow.competition.metrics.ALL_METRICS`.
+    """
+    rows = {
+        graph: {name: metric(runtime, predictions[graph]) for name, metric in ALL_METRICS.items()}
+        for graph, runtime in truth.items()
+    }
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("graph")
+
+
+def metric_table(config: SubmissionConfig) -> pd.DataFrame:
+    """Compute every metric of every baseline, member and ensemble of a submission.
+
+    Args:
+        config: Settings of the submission.
+
+    Returns:
+        One row per collection, model and split: each metric, mean over graphs and then over seeds.
+    """
+    rows = []
+    for folder, ensemble in zip(config.features, config.ensembles, strict=True):
+        features = Features(resolve(folder))
+        truth = true_runtimes(features, resolve(config.data_root))
+        for model, _, _, run in list_runs(resolve(ensemble)):
+            predictions = read_predictions(run)
+            name = {"collection": features.collection.name, "model": _short(model, features)}
+            for split, runtimes in truth.items():
+                means = graph_metrics(runtimes, predictions[split]).mean().to_dict()
+                rows.append({**name, "split": split, **means})
+    return pd.DataFrame(rows).groupby(["collection", "model", "split"], sort=False).mean().reset_index()
+
+
+def _short(model: str, features: Features) -> str:
+    return model.replace(f"-{features.collection.slug}", "").replace("-", " ")
+
+
+def format_metrics(table: pd.DataFrame) -> str:
+    """Format :func:`metric_table` as Markdown, with a line on how to read it."""
+    note = (
+        "tau, opa (a pair tied in prediction counts one half), opa_ties_wrong (it counts as wrong): higher is"
+        " better; top_K_error (slowdown@K): lower is better. Each the mean over graphs, then over seeds."
+    )
+    return f"{table.to_markdown(index=False, floatfmt='.3f')}\n\n{note}"

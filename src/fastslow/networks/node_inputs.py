@@ -1,0 +1,49 @@
+"""Which of the expanded node features a network reads: groups of columns, by name."""
+
+from fastslow.competition.node_columns import COLUMN_NAMES
+from fastslow.core.errors import ConfigError
+from fastslow.features.scaling import MORE_TILES, NUMERIC, TILES
+
+PICKED = {
+    "is_root": "the output of its computation",
+    **dict.fromkeys(("element_type_f32", "element_type_bf16", "element_type_pred"), "bytes per element"),
+    **dict.fromkeys((f"shape_{axis}" for axis in range(6)), "what a layout orders"),
+    "shape_product": "elements, hence work and bytes",
+    **dict.fromkeys(("dimensions_0", "dimensions_1"), "axes that are reduced, broadcast or transposed"),
+    **dict.fromkeys(("window_size_0", "window_size_1", "window_size_product"), "work of a convolution"),
+    **dict.fromkeys(("window_stride_0", "window_stride_1"), "output per input of a convolution"),
+    **dict.fromkeys(("window_padding_low_0", "window_padding_high_0"), "border of a convolution"),
+    **dict.fromkeys(("window_dilation_product", "base_dilation_product"), "convolutions of a backward pass"),
+    **dict.fromkeys(("input_batch", "input_feature"), "axes of a convolution's input"),
+    **dict.fromkeys(("kernel_input_feature", "kernel_output_feature"), "axes of its kernel"),
+    **dict.fromkeys(("output_batch", "output_feature"), "axes of its output"),
+    "feature_group_count": "depthwise convolutions",
+    "dynamic_slice_size_product": "elements that a slice reads",
+}
+"""30 of the 140 columns, each with a reason: a choice of this project, as the Harvard report lists none."""
+_GROUPS = {
+    "numeric": [*range(NUMERIC.start, NUMERIC.stop)],
+    "tiles": [*range(TILES.start, TILES.stop)],
+    "more_tiles": [*range(MORE_TILES.start, MORE_TILES.stop)],
+    "picked": [COLUMN_NAMES.index(name) for name in PICKED],
+}
+
+
+def input_columns(text: str) -> list[int]:
+    """Return the columns of :func:`~fastslow.features.scaling.expand_node_features` that a network reads.
+
+    Args:
+        text: Groups joined by ``+``: ``numeric``, ``tiles``, ``more_tiles``, ``picked``.
+
+    Raises:
+        ConfigError: A group is unknown or given twice, or ``picked`` is joined with ``numeric``.
+    """
+    names = text.split("+")
+    for name in names:
+        if name not in _GROUPS:
+            raise ConfigError(f"node_inputs: {name!r} in {text!r} is none of {', '.join(_GROUPS)}")
+        if names.count(name) > 1:
+            raise ConfigError(f"node_inputs: {name} is given twice in {text!r}")
+    if {"numeric", "picked"} <= {*names}:
+        raise ConfigError(f"node_inputs: numeric in {text!r} contains picked; give one of them")
+    return [column for name in names for column in _GROUPS[name]]

@@ -1,0 +1,38 @@
+"""The command ``place``: run the placing notebook for a program and print the comparison."""
+
+from pathlib import Path
+
+import pandas as pd
+
+from fastslow.convert_command import with_absolute_paths
+from fastslow.core.settings import PROJECT, resolve
+from fastslow.placement.config import ZOO, PlaceConfig
+from fastslow.placement.place import DECISION, TABLE
+from fastslow.steps import Step
+from fastslow.workflow import NOTEBOOK, run_step
+
+
+def place_program(config: PlaceConfig) -> Path:
+    """Compare all methods on a program by executing ``notebooks/61_place.ipynb``, and print the table.
+
+    Args:
+        config: Settings. Relative paths in it start at the working folder; a zoo program and the default of
+            ``out`` do not.
+
+    Returns:
+        The CSV that was written.
+
+    Raises:
+        ConfigError: A setting is wrong, or no decision is valid.
+        DataError: The source does not exist or is wrong.
+        StepError: The notebook failed; the message holds the cause and where the executed notebook is stored.
+    """
+    paths = ["policy", "out"] + ([] if config.source.startswith(ZOO) else ["source"])
+    config = with_absolute_paths(config, *paths)
+    _ = config.path  # refuses a missing source before a notebook is started
+    run_step(Step("place", PROJECT / "notebooks" / "61_place.ipynb", config))
+    folder = resolve(config.folder)
+    print(pd.read_csv(folder / TABLE).to_string(index=False, float_format=lambda value: f"{value:.6g}"), "\n")
+    for name in (TABLE, DECISION, "decision.png", "memory.png", "learning.png", NOTEBOOK):
+        print(folder / name)
+    return folder / TABLE

@@ -1,0 +1,221 @@
+"""Place, schedule or fuse one program with every rule, search and the policy, and compare them."""
+
+import gzip
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import torch
+
+from fastslow.core.artifacts import Artifact
+from fastslow.core.errors import ConfigError, DataError
+from fastslow.core.figures import save_figure
+from fastslow.core.files import atomic_path, file_digest, write_json
+from fastslow.core.progress import progress
+from fastslow.core.settings import resolve
+from fastslow.placement.baselines import PLACEMENT_RULES, best_random, metis, one_device
+from fastslow.placement.compiler_problems import FusionProblem, PlacementProblem, SchedulingProblem
+from fastslow.placement.config import ZOO, PlaceConfig
+from fastslow.placement.contiguous_split import contiguous_optimum
+from fastslow.placement.figures import plot_decision, plot_learning, plot_memory
+from fastslow.placement.fusion import contract, single_consumer_clusters
+from fastslow.placement.joint import JointProblem
+from fastslow.placement.local_search import Found, anneal, improve
+from fastslow.placement.partition import read_workload
+from fastslow.placement.policy import Policy
+from fastslow.placement.ppo import Trainer, load_policy, zero_shot
+from fastslow.placement.problem import Problem
+from fastslow.placement.program_graph import read_cost_graph
+from fastslow.placement.public_problems import PartitionProblem, ShardingProblem
+from fastslow.placement.roofline import DEVICES
+from fastslow.placement.sharding import read_sharding
+from fastslow.placement.zoo_graphs import read_zoo_graph
+
+TABLE, DECISION = "comparison.csv", "decision.json"
+POLICY, SEARCHED = "GO", "GO, then local search"
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A program and what each method decided.
+
+    Args:
+        problem: The problem.
+        found: Best decision by method.
+        seconds: CPU seconds by method.
+    """
+
+    problem: Problem
+    found: dict[str, Found]
+    seconds: dict[str, float]
+
+    @property
+    def best(self) -> str:
+        """The method with the lowest cost."""
+        return min(self.found, key=lambda name: self.found[name].cost)
+
+
+def read_problem(config: PlaceConfig) -> Problem:
+    """Return the problem that the settings name.
+
+    Raises:
+        ConfigError: There is no such zoo program, or no valid decision.
+        DataError: The file is missing, of no known kind, or holds a graph that is wrong.
+    """
+    device, path = DEVICES[config.device], config.path
+    if path is None:
+        graph = read_zoo_graph(config.source.removeprefix(ZOO), device)
+    elif path.name.endswith((".json", ".json.gz")):
+        return _public(path, config.objective)
+    else:
+        graph = read_cost_graph(path, device, config.unroll, config.allow_unknown)
+    if config.task == "joint":
+        return JointProblem(graph, config.devices, device, config.memory)
+    if config.task == "fusion":
+        return FusionProblem(graph, device)
+    graph = contract(graph, single_consumer_clusters(graph), device)
+    placement = PlacementProblem(graph, config.devices, device, config.memory)
+    if config.task == "placement":
+        return placement
+    return SchedulingProblem(graph, placement.place(placement.default), config.devices, device)
+
+
+def _public(path, objective: str) -> Problem:
+    """Return the problem of a public instance, whose format is told by its fields."""
+    opened = gzip.open if path.name.endswith(".gz") else open
+    try:
+        with opened(path, "rt") as handle:
+            kind = "problem" in json.load(handle)
+    except (OSError, ValueError, TypeError) as error:
+        raise DataError(path, f"is not JSON ({error})", "Download it again") from None
+    return ShardingProblem(read_sharding(path)) if kind else PartitionProblem(read_workload(path), objective)
+
+
+def compare(config: PlaceConfig, problem: Problem) -> Placed:
+    """Run every rule, search and the policy on a problem, all but the rules with the policy's evaluations."""
+    found: dict[str, Found] = {}
+    seconds: dict[str, float] = {}
+
+    def keep(name: str, method: Callable[[], Found]) -> None:
+        begin = time.process_time()
+        found[name] = method()
+        seconds[name] = time.process_time() - begin
+
+    for name, rule in _rules(problem).items():
+        keep(name, lambda rule=rule: Found.of(problem, rule(problem)))
+    keep(POLICY, lambda: _learned(config, problem))
+    budget = max(found[POLICY].evaluations, 1)
+    rng = np.random.default_rng(config.seed)
+    keep("best random", lambda: Found.of(problem, best_random(problem, budget, rng)))
+    keep("simulated annealing", lambda: anneal(problem, budget, config.seed))
+    if config.search:
+        start = found[POLICY].decision
+        keep(SEARCHED, lambda: improve(problem, start, config.search, config.seed))
+    return Placed(problem, found, seconds)
+
+
+def _rules(problem: Problem) -> dict[str, Callable]:
+    """Return the rules that apply to a problem; METIS where pymetis is installed."""
+    if isinstance(problem, PlacementProblem):
+        rules = dict(PLACEMENT_RULES)
+    elif isinstance(problem, PartitionProblem):
+        rules = {"one device": one_device, "METIS": metis}
+        if problem.objective == "throughput":
+            rules["contiguous optimum"] = contiguous_optimum
+    else:
+        rules = {"default": lambda problem: problem.default}
+    try:
+        import pymetis  # noqa: F401
+    except ImportError:
+        rules.pop("METIS", None)
+    return rules
+
+
+def _learned(config: PlaceConfig, problem: Problem) -> Found:
+    if config.policy:
+        policy = load_policy(resolve(config.policy))
+    else:
+        torch.manual_seed(config.seed)
+        policy = Policy(config.shape)
+    if not config.updates:
+        return zero_shot(policy, problem, config.samples, config.seed)
+    trainer = Trainer(policy, [problem], config.schedule, config.seed)
+    with progress(total=config.updates, desc="GO", unit="update") as bar:
+
+        def report(trainer: Trainer) -> None:
+            bar.update()
+            ratio = trainer.standings[0].found.cost / problem.baseline
+            bar.set_postfix(best=f"{ratio:.3f} of baseline", refresh=False)
+
+        return trainer.run(config.updates, report)[0]
+
+
+def tabulate(placed: Placed) -> pd.DataFrame:
+    """Return one row per method, best first: cost, cost over the bound and over the default, evaluations."""
+    problem = placed.problem
+    rows = [
+        {
+            "method": name,
+            "cost": found.cost,
+            "of default": found.cost / problem.baseline,
+            "over bound": found.cost / problem.bound if problem.bound else np.nan,
+            "evaluations": found.evaluations,
+            "CPU seconds": round(placed.seconds[name], 2),
+        }
+        for name, found in placed.found.items()
+    ]
+    return pd.DataFrame(rows).sort_values("cost", kind="stable", ignore_index=True)
+
+
+def place(config: PlaceConfig) -> Placed:
+    """Compare all methods on a program and write the table, the best decision and the figures.
+
+    Raises:
+        ConfigError: A setting does not fit the program, or no decision is valid.
+        DataError: As for :func:`read_problem`, or the checkpoint is none.
+    """
+    path = config.path
+    inputs = {"source": file_digest(path) if path else config.source}
+    inputs |= {"policy": file_digest(resolve(config.policy))} if config.policy else {}
+    problem = read_problem(config)
+    placed = compare(config, problem)
+    if not any(np.isfinite(found.cost) for found in placed.found.values()):
+        raise ConfigError(f"no method found a valid decision for {problem.name!r}; raise memory or devices")
+    artifact = Artifact(resolve(config.folder), config.identity(), inputs)
+    with artifact.building():
+        artifact.folder.mkdir(parents=True, exist_ok=True)
+        with atomic_path(artifact.folder / TABLE) as temporary:
+            tabulate(placed).to_csv(temporary, index=False)
+        decisions = {
+            name: {"cost": found.cost, "evaluations": found.evaluations, "decision": found.decision.tolist()}
+            for name, found in placed.found.items()
+        }
+        write_json(
+            artifact.folder / DECISION, {"best": placed.best, "units": units(problem), "methods": decisions}
+        )
+        for figure, name in (
+            (plot_decision, "decision"),
+            (plot_memory, "memory"),
+            (plot_learning, "learning"),
+        ):
+            save_figure(figure(placed), artifact.folder / f"{name}.png")
+        summary = {"program": problem.name, "task": problem.task, "units": len(problem.choices)}
+        artifact.finish(summary={**summary, "best": placed.best, "cost": placed.found[placed.best].cost})
+    return placed
+
+
+def units(problem: Problem) -> list[str]:
+    """Return a name for each unit of a problem: its first operator or node."""
+    if isinstance(problem, PartitionProblem):
+        workload = problem.workload
+        first = np.unique(workload.units, return_index=True)[1]
+        return [workload.labels[first[unit]] for unit in problem.order]
+    if isinstance(problem, ShardingProblem):
+        return [f"node {node}" for node in range(len(problem.choices))]
+    graph = problem.graph
+    first = problem.first if hasattr(problem, "first") else np.arange(len(graph))
+    names = [f"{graph.opcodes[node]} {node}" for node in first]
+    return names * (len(problem.choices) // len(names))

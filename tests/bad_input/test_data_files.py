@@ -1,0 +1,251 @@
+"""Competition files, HLO files and archives that are broken in every known way: refused by name, or read."""
+
+import os
+import shutil
+import tarfile
+import zipfile
+
+import numpy as np
+import pytest
+
+from fastslow.competition.reader import read_competition_file
+from fastslow.competition.schema import SCHEMA
+from fastslow.core.errors import DataError
+from fastslow.kaggle.archives import unpack
+from fastslow.xla.reader import read_programs
+from helpers.bad_files import ANY_FILE, BINARY, MARK, absurd_members
+from helpers.good_artifacts import change_arrays
+
+
+def put(key, position, value, dtype=None):
+    """A mutation of arrays: one value, in an array of another type where one is given."""
+
+    def change(arrays):
+        arrays[key] = arrays[key].astype(dtype or arrays[key].dtype)
+        arrays[key][position] = value
+
+    return change
+
+
+def cast(key, dtype):
+    return lambda arrays: arrays.update({key: arrays[key].astype(dtype)})
+
+
+def cut(*keys):
+    return lambda arrays: arrays.update({key: arrays[key][:0] for key in keys})
+
+
+def without(key):
+    return lambda arrays: arrays.__delitem__(key)
+
+
+def longer(key):
+    return lambda arrays: arrays.update({key: np.concatenate([arrays[key], arrays[key][:1]])})
+
+
+def deeper(key):
+    return lambda arrays: arrays.update({key: arrays[key][None]})
+
+
+def no_configurable(arrays):
+    arrays["node_config_ids"] = arrays["node_config_ids"][:0]
+    arrays["node_config_feat"] = arrays["node_config_feat"][:, :0]
+
+
+def no_configuration(arrays):
+    for key in {"config_runtime", "node_config_feat", "config_feat", "config_runtime_normalizers"} & {
+        *arrays
+    }:
+        arrays[key] = arrays[key][:0]
+
+
+def column_by_column(arrays):
+    arrays["node_config_feat"] = np.asfortranarray(arrays["node_config_feat"])
+
+
+OF_ANY_KIND = {
+    **{f"node_feat is {v}": (put("node_feat", (1, 9), v), r"node_feat\[1, 9\]") for v in (np.nan, np.inf)},
+    "a double beyond float32": (put("node_feat", (1, 9), 1e300, float), r"node_feat\[1, 9\]"),
+    "a negative size": (put("node_feat", (1, 21), -1), r"node_feat\[1, 21\] is -1.0, .*padding=-1"),
+    "half a size": (put("node_feat", (1, 21), 1.5), r"node_feat\[1, 21\] is 1.5"),
+    "a size beyond 32 bits": (put("node_feat", (1, 21), 2.0**31), r"node_feat\[1, 21\]"),
+    "an axis of -1 in a layout": (
+        put("node_feat", (1, 134), -1),
+        r"node_feat\[1, 134\] is -1.0, a whole axis",
+    ),
+    "half an axis": (put("node_feat", (1, 134), 0.5), r"node_feat\[1, 134\] is 0.5, a whole axis"),
+    "axis 64": (put("node_feat", (1, 139), 64), r"node_feat\[1, 139\] is 64.0, a whole axis"),
+    "an opcode of 121": (put("node_opcode", 1, 121), r"node_opcode\[1\] is 121"),
+    "an opcode of -1": (put("node_opcode", 1, -1, np.int8), r"node_opcode\[1\] is -1"),
+    "an edge from -1": (put("edge_index", (1, 0), -1), r"edge_index\[1, 0\] is -1"),
+    "an edge to nowhere": (put("edge_index", (1, 1), 99), r"edge_index\[1, 1\] is 99"),
+    "a runtime of 0": (put("config_runtime", 2, 0), r"config_runtime\[2\] is 0, .*is this a test file"),
+    "a runtime of -1": (put("config_runtime", 2, -1), r"config_runtime\[2\] is -1"),
+    "a runtime beyond 64 bits": (put("config_runtime", 2, 2**63, np.uint64), r"config_runtime\[2\]"),
+    "no nodes": (cut("node_feat", "node_opcode"), "has no nodes"),
+    "no configuration": (no_configuration, "has no configurations"),
+}
+OF_LAYOUT = {
+    "no configurable node": (no_configurable, "has no configurable nodes"),
+    "a configurable node of -1": (put("node_config_ids", 1, -1), r"node_config_ids\[1\] is -1"),
+    "a configurable node beyond the graph": (put("node_config_ids", 1, 99), r"node_config_ids\[1\] is 99"),
+    "a configurable node twice": (put("node_config_ids", 1, 2), "names a node twice"),
+    "a configurable parameter": (put("node_config_ids", 1, 1), r"names node 1, a parameter"),
+    **{
+        f"an axis of {v}": (put("node_config_feat", (2, 1, 7), v), r"node_config_feat\[2, 1, 7\]")
+        for v in (6, -2, 0.5, 255, 1e30, np.nan, np.inf)
+    },
+    "a layout that repeats an axis": (put("node_config_feat", (2, 1, slice(6, 8)), 1), "names twice"),
+    "a layout with a hole": (put("node_config_feat", (2, 1, slice(6, 9)), [0, -1, 1]), "names after padding"),
+    "a layout beyond the rank": (put("node_config_feat", (2, 1, slice(0, 2)), [2, 0]), "has 2 dimensions"),
+    "layouts column by column": (column_by_column, "column by column. .*ascontiguousarray"),
+}
+OF_TILE = {
+    "a normalizer of 0": (put("config_runtime_normalizers", 1, 0), r"config_runtime_normalizers\[1\] is 0"),
+    "a bound of NaN": (put("config_feat", (1, 3), np.nan), r"config_feat\[1, 3\] is nan"),
+    "a bound of infinity": (put("config_feat", (1, 3), np.inf), r"config_feat\[1, 3\] is inf"),
+}
+SAID = {"without": "key .* is missing", "one more row in": "has shape .* wanted"}
+
+KINDS = {
+    **{(kind, name): case for kind in SCHEMA for name, case in OF_ANY_KIND.items()},
+    **{("layout", name): case for name, case in OF_LAYOUT.items()},
+    **{("tile", name): case for name, case in OF_TILE.items()},
+    **{
+        (kind, f"{what} {key}"): (change(key), SAID.get(what, key))
+        for kind in SCHEMA
+        for key in SCHEMA[kind]
+        for what, change in (
+            ("without", without),
+            *(() if key == "node_splits" else (("one more row in", longer), ("one more axis in", deeper))),
+            *(
+                (f"{t} in", lambda key, t=t: cast(key, t))
+                for t in ("complex64", "U3", "datetime64[s]", "bool")
+            ),
+        )
+        # a longer edge list is one more edge
+        if not (what == "one more row in" and key == "edge_index")
+    },
+}
+
+
+@pytest.fixture
+def workplace(tmp_path, monkeypatch):
+    """An empty working directory; afterwards, no code that a file hid was run."""
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    assert not (tmp_path / MARK).exists()
+
+
+def refused(read, path, said=None):
+    """Check that a file is refused: the error names it, says what is wrong and what to do."""
+    with pytest.raises(DataError, match=said) as caught:
+        read(path)
+    named, problem, remedy = caught.value.args
+    assert path.name in str(named) and problem and remedy
+    assert len(str(caught.value)) < 1000 and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("kind", "name"), KINDS, ids=str)
+def test_a_competition_file_with_wrong_arrays_is_refused(good, workplace, kind, name):
+    path = shutil.copy(good.root / f"{kind}.npz", workplace / "x.npz")
+    change, said = KINDS[kind, name]
+    change_arrays(path, change)
+    refused(lambda p: read_competition_file(p, kind, labelled=True), path, said)
+
+
+BROKEN = {**BINARY, **absurd_members("node_feat")}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_competition_file_is_refused(good, workplace, name):
+    path = shutil.copy(good.root / "layout.npz", workplace / "x.npz")
+    BROKEN[name](path)
+    refused(lambda p: read_competition_file(p, "layout", labelled=True), path)
+
+
+def seven_dimensions(arrays):
+    arrays["node_feat"][0, 134:] = [6, 5, 4, 3, 2, 1]
+
+
+ACCEPTED = {  # each with the reason
+    "node_splits of any shape: it is not read": lambda a: a.update(node_splits=np.arange(7)),
+    "no edges: kernels of one node have none": lambda a: a.update(edge_index=np.zeros((0, 2), np.int64)),
+    "a tensor of seven dimensions: XLA has them": seven_dimensions,
+    "layouts that leave axes out: published files do": put("node_config_feat", (0, 0, slice(0, 2)), [1, -1]),
+    "axes of inputs beyond the rank: their rank is inferred": put("node_config_feat", (0, 0, 6), 5),
+    "configurations alike: published files repeat them": lambda a: a["node_config_feat"].fill(-1),
+    "layouts as float64": cast("node_config_feat", np.float64),
+    "layouts as int8": cast("node_config_feat", np.int8),
+    "node features as float64": cast("node_feat", np.float64),
+    "an array more: nobody reads it": lambda a: a.update(more=np.zeros(3)),
+    "runtimes as int32": cast("config_runtime", np.int32),
+}
+
+
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_what_is_unusual_and_sound_is_read(good, workplace, name):
+    path = shutil.copy(good.root / "layout.npz", workplace / "x.npz")
+    change_arrays(path, ACCEPTED[name])
+    assert len(read_competition_file(path, "layout", labelled=True).runtime) == 8
+
+
+def cut_short(path):
+    path.write_bytes(path.read_bytes()[:-3])
+
+
+HLO = {
+    **ANY_FILE,
+    "cut short": cut_short,
+    "StableHLO": lambda path: path.write_text("module @jit_f {}"),
+    "text that is no HLO": lambda path: path.write_text("hello"),
+    "an npz": lambda path: np.savez(path.open("wb"), x=np.ones(3)),
+    "JSON": lambda path: path.write_text('{"a": 1}'),
+    "nested messages": lambda path: path.write_bytes(b"\x0a\x7f" * 5000),
+}
+
+
+@pytest.mark.parametrize("name", HLO)
+def test_a_broken_hlo_file_is_refused(good, workplace, name):
+    path = workplace / "x.pb"
+    shutil.copy(good.root / "program.pb", path)
+    assert len(read_programs(path)) == 1
+    HLO[name](path)
+    refused(read_programs, path)
+
+
+NAMES = ["/etc/x", "../x", "a/../../x", "C:x", "C:\\x", "..\\x", "\\x", "//x", "a\\..\\..\\x", ".."]
+LINKS = [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE]
+
+
+def _tar(path, name, kind=tarfile.REGTYPE):
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = kind, "/etc/passwd"
+    with tarfile.open(path, "w") as archive:
+        archive.addfile(info)
+
+
+@pytest.mark.parametrize("suffix", ["tar", "zip"])
+@pytest.mark.parametrize("name", NAMES)
+def test_an_archive_writes_nothing_outside_its_folder(workplace, name, suffix):
+    archive = workplace / f"x.{suffix}"
+    if suffix == "tar":
+        _tar(archive, name)
+    else:
+        with zipfile.ZipFile(archive, "w") as opened:
+            opened.writestr("good", b"1")
+            opened.writestr(name, b"2")
+    inside = workplace / "a" / "b"
+    before = {*workplace.rglob("*")}
+    refused(lambda path: unpack(path, inside, lambda member: member), archive, "do not trust this archive")
+    assert {*workplace.rglob("*")} == before
+
+
+@pytest.mark.parametrize("kind", LINKS)
+def test_an_archive_makes_no_links_or_devices(workplace, kind):
+    _tar(workplace / "x.tar", "a", kind)
+    inside = workplace / "inside"
+    refused(
+        lambda path: unpack(path, inside, lambda member: member), workplace / "x.tar", "a link or a device"
+    )
+    assert not os.path.lexists(inside / "a")

@@ -1,0 +1,155 @@
+"""Byte flips and random values in every kind of file that is read: refused by name, or read; nothing else."""
+
+import shutil
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fastslow.competition.reader import read_competition_file
+from fastslow.core.artifacts import read_manifest
+from fastslow.core.errors import FastslowError
+from fastslow.evaluation.predictions import read_predictions, read_run_manifest
+from fastslow.features.store import Features, read_graph
+from fastslow.kaggle.ledger import read_record
+from fastslow.kaggle.solution import read_solution
+from fastslow.kaggle.submission import read_submission
+from fastslow.networks.stored_weights import load_weights
+from fastslow.rankers.train import read_ranker
+from fastslow.xla.reader import read_programs
+from helpers.good_artifacts import COUNTS, change_arrays
+
+FLIPS = 25
+MOST_BYTES = 100 << 20
+"""Upper end of what reading any damaged file may take; the good ones have less than 100 kB."""
+
+
+def _load_weights(good, root):
+    return load_weights(good.training.network, root / "network" / "model.pt", "Train again")
+
+
+# file below the root: what reads it, given the good artifacts and the folder of the copy
+LOADERS = {
+    "layout.npz": lambda good, root: read_competition_file(root / "layout.npz", "layout", True),
+    "tile.npz": lambda good, root: read_competition_file(root / "tile.npz", "tile", True),
+    "program.pb": lambda good, root: read_programs(root / "program.pb"),
+    "features/manifest.json": lambda good, root: Features(root / "features").collection,
+    "features/graphs.csv": lambda good, root: Features(root / "features").num_configs("train"),
+    "features/scalers.npz": lambda good, root: Features(root / "features").scaler("node"),
+    "features/train/a.npz": lambda good, root: read_graph(root / "features", "train", "a"),
+    "features/train/a.choices.npy": lambda good, root: read_graph(root / "features", "train", "a"),
+    "features/train/a.config_feat.npy": lambda good, root: read_graph(root / "features", "train", "a"),
+    "run/manifest.json": lambda good, root: read_run_manifest(root / "run"),
+    "run/predictions.npz": lambda good, root: read_predictions(root / "run"),
+    "training/manifest.json": lambda good, root: read_manifest(root / "training"),
+    "network/model.pt": lambda good, root: load_weights(
+        good.training.network, root / "network/model.pt", "x"
+    ),
+    "checkpoint.pt": lambda good, root: good.training.load(root / "checkpoint.pt", "another mark"),
+    "ranker/model.txt": lambda good, root: read_ranker(root / "ranker"),
+    "ranker/manifest.json": lambda good, root: read_ranker(root / "ranker"),
+    "mine.csv": lambda good, root: read_submission(root / "mine.csv", COUNTS),
+    "mine.json": lambda good, root: read_record(root / "mine.csv"),
+    "solution.csv": lambda good, root: read_solution(root / "solution.csv"),
+}
+
+
+@pytest.fixture
+def copy(good, tmp_path, request):
+    """The folder of one good artifact, copied, to be damaged."""
+    name = request.param
+    if "/" in name:
+        folder = name.partition("/")[0]
+        shutil.copytree(good.root / folder, tmp_path / folder)
+    else:
+        for path in good.root.glob(f"{name.partition('.')[0]}.*"):
+            shutil.copy(path, tmp_path)
+    return name, tmp_path
+
+
+def outcome(good, name, root):
+    """Read a file that may be damaged: whether an error of this project refused it, in few words."""
+    try:
+        LOADERS[name](good, root)
+    except FastslowError as error:
+        assert str(error).strip() and len(str(error)) < 1000
+        return True
+    return False
+
+
+@pytest.mark.parametrize("copy", LOADERS, indirect=True)
+def test_flipped_bytes_and_cuts_are_refused_or_read(good, copy):
+    name, root = copy
+    path = root / name
+    data = path.read_bytes()
+    assert not outcome(good, name, root)
+    rng = np.random.default_rng(len(data))
+    tracemalloc.start()
+    refused = []
+    for number in range(FLIPS):
+        changed = bytearray(data)
+        for place in rng.integers(0, len(data), 1 + number % 3):
+            changed[place] ^= int(rng.integers(1, 256))
+        path.unlink(missing_ok=True)  # a damaged checkpoint was set aside
+        path.write_bytes(changed if number % 5 else data[: int(rng.integers(len(data)))])
+        refused.append(outcome(good, name, root))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < MOST_BYTES
+    assert any(refused) or name == "checkpoint.pt"
+
+
+@given(data=st.data())
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@pytest.mark.parametrize("kind", ["layout", "tile"])
+def test_a_random_value_in_a_competition_file_is_refused_or_kept(good, tmp_path_factory, kind, data):
+    path = shutil.copy(good.root / f"{kind}.npz", tmp_path_factory.mktemp("fuzz") / "x.npz")
+    with np.load(path) as npz:
+        arrays = dict(npz)
+    key = data.draw(st.sampled_from(sorted(arrays)))
+    array = arrays[key]
+    place = data.draw(st.integers(0, array.size - 1))
+    if array.dtype.kind == "f":
+        value = data.draw(st.floats(width=32) | st.integers(-8, 70).map(float))
+    else:
+        info = np.iinfo(array.dtype)
+        value = data.draw(st.integers(int(info.min), int(info.max)) | st.integers(0, 12))
+    array.flat[place] = value
+    np.savez(path, **arrays)
+    try:
+        file = read_competition_file(path, kind, labelled=True)
+    except FastslowError as error:
+        assert key in str(error)
+        return
+    kept = {"config_runtime": "runtime", "config_runtime_normalizers": "normalizers"}.get(key, key)
+    if hasattr(file, kept):
+        np.testing.assert_array_equal(getattr(file, kept), array)
+
+
+@given(data=st.data())
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+def test_a_random_value_in_a_stored_graph_is_refused_or_sound(good, tmp_path_factory, data):
+    folder = tmp_path_factory.mktemp("fuzz")
+    shutil.copytree(good.root / "features" / "train", folder / "train")
+
+    def change(arrays):
+        filled = sorted(key for key, array in arrays.items() if array.size and array.dtype.kind in "fiu")
+        array = arrays[data.draw(st.sampled_from(filled))]
+        place = data.draw(st.integers(0, array.size - 1))
+        if array.dtype.kind == "f":
+            array.flat[place] = data.draw(st.floats(width=32))
+        else:
+            info = np.iinfo(array.dtype)
+            array.flat[place] = data.draw(st.integers(int(info.min), int(info.max)) | st.integers(0, 9))
+
+    change_arrays(folder / "train" / "a.npz", change)
+    try:
+        graph = read_graph(folder, "train", "a")
+    except FastslowError:
+        return
+    assert np.isfinite(graph.node_feat).all() and np.isfinite(np.asarray(graph.config_feat)).all()
+    assert (graph.runtime > 0).all() and (graph.file_runtime > 0).all()
+    assert graph.choices.layout_codes().max() < len(graph.layouts)
+    assert graph.edge_index.max() < graph.num_nodes and graph.count.min() >= 1

@@ -1,0 +1,244 @@
+"""CSVs, records, settings and command lines that are wrong: refused by name."""
+
+import shutil
+
+import pytest
+
+from fastslow.cli import main
+from fastslow.core.errors import ConfigError, DataError, FastslowError
+from fastslow.kaggle.download import DownloadConfig
+from fastslow.kaggle.ledger import read_record, update_record, write_ledger
+from fastslow.kaggle.solution import read_solution
+from fastslow.kaggle.submission import check_ids, read_submission
+from fastslow.networks.config import TrainConfig
+from fastslow.rankers.config import RankerConfig
+from fastslow.steps import parse_overrides
+from fastslow.workflow import RunConfig, make_plan
+from helpers.bad_files import ANY_FILE, replace
+from helpers.competition_files import write_data_root
+from helpers.good_artifacts import COUNTS, change_json
+
+
+def refused(read, path, said=None):
+    """Check that a file is refused: the error names it, says what is wrong and what to do."""
+    with pytest.raises(DataError, match=said) as caught:
+        read(path)
+    named, problem, remedy = caught.value.args
+    assert path.stem in str(named) and problem and remedy
+    assert len(str(caught.value)) < 1000
+
+
+def lines(change):
+    """A mutation of the list of a text's lines."""
+
+    def write(path):
+        path.write_bytes(("\n".join(change(path.read_text().splitlines())) + "\n").encode())
+
+    return write
+
+
+def second(row):
+    return lines(lambda rows: [rows[0], row, *rows[2:]])
+
+
+CSV = {
+    **ANY_FILE,
+    "no header": lines(lambda rows: rows[1:]),
+    "another header": lines(lambda rows: ["id,top", *rows[1:]]),
+    "a byte-order mark": lambda p: p.write_bytes(b"\xef\xbb\xbf" + p.read_bytes()),
+    "UTF-16": lambda p: p.write_bytes(p.read_text().encode("utf-16")),
+    "a row less": lines(lambda rows: rows[:-1]),
+    "no rows": lines(lambda rows: rows[:1]),
+    "a row twice": lines(lambda rows: [*rows, rows[1]]),
+    "an empty row": lines(lambda rows: [*rows, "", ""]),
+    "a third column": lines(lambda rows: [rows[0], rows[1] + ",1", *rows[2:]]),
+    "an unknown graph": lines(lambda rows: [*rows, "tile:xla:other,0;1;2;3;4"]),
+    "an unknown collection": lines(lambda rows: [*rows, "tile:tpu:k,0"]),
+    "six of a tile": second("tile:xla:k,0;1;2;3;4;5"),
+    "four of a tile": second("tile:xla:k,0;1;2;3"),
+    "an index twice": second("tile:xla:k,0;1;2;3;3"),
+    "an index beyond": second("tile:xla:k,0;1;2;3;7"),
+    "a negative index": second("tile:xla:k,0;1;2;3;-4"),
+    "a fraction": second("tile:xla:k,0;1;2;3;4.0"),
+    "an exponent": second("tile:xla:k,0;1;2;3;4e0"),
+    "hexadecimal": second("tile:xla:k,0;1;2;3;0x4"),
+    "an underscore": second("tile:xla:k,0;1;2;3;0_4"),
+    "other digits": second("tile:xla:k,0;1;2;3;\u0664"),
+    "a leading zero": second("tile:xla:k,0;1;2;3;04"),
+    "a huge number": second("tile:xla:k,0;1;2;3;" + "9" * 5000),
+    "a space": second("tile:xla:k,0;1;2;3; 4"),
+    "a trailing semicolon": second("tile:xla:k,0;1;2;3;4;"),
+    "commas": second("tile:xla:k,0,1,2,3,4"),
+    "NaN": second("tile:xla:k,nan"),
+    "no index": second("tile:xla:k,"),
+    "a null byte": second("tile:xla:k,0;1;2;3;\0"),
+    "a formula": second("tile:xla:k,=1+1"),
+    "a lone quote": second('tile:xla:k,"0;1;2;3;4'),
+}
+
+
+@pytest.mark.parametrize("name", CSV)
+def test_a_broken_submission_is_refused(good, tmp_path, name):
+    path = tmp_path / "mine.csv"
+    shutil.copy(good.root / "mine.csv", path)
+    assert set(read_submission(path, COUNTS)) == set(COUNTS)
+    CSV[name](path)
+    refused(lambda p: read_submission(p, COUNTS), path)
+
+
+SOLUTION = {
+    **ANY_FILE,
+    "no header": lines(lambda rows: rows[1:]),
+    "no rows": lines(lambda rows: rows[:1]),
+    "a configuration left out": lines(lambda rows: [*rows[:2], *rows[3:]]),
+    "a configuration twice": lines(lambda rows: [*rows[:2], *rows[1:]]),
+    "an unknown collection": lines(lambda rows: [*rows, "tile:tpu:k,0,5"]),
+    "a runtime of 0": second("tile:xla:k,0,0"),
+    "a runtime below 0": second("tile:xla:k,0,-5"),
+    "a runtime of NaN": second("tile:xla:k,0,nan"),
+    "a runtime beyond 64 bits": second("tile:xla:k,0," + "9" * 30),
+    "a fraction": second("tile:xla:k,0,1.5"),
+    "two columns": second("tile:xla:k,0"),
+}
+
+
+@pytest.mark.parametrize("name", SOLUTION)
+def test_a_broken_solution_is_refused(good, tmp_path, name):
+    path = tmp_path / "solution.csv"
+    shutil.copy(good.root / "solution.csv", path)
+    assert {row_id: len(own) for row_id, own in read_solution(path).items()} == COUNTS
+    SOLUTION[name](path)
+    refused(read_solution, path)
+
+
+def entry(key, value=None):
+    def change(record):
+        if value is None:
+            del record[key]
+        else:
+            record[key] = value
+
+    return lambda path: change_json(path, change)
+
+
+RECORD = {
+    **ANY_FILE,
+    **{
+        f"{text[:10]!r}": replace(text.encode())
+        for text in ("[]", "null", "3", '"x"', "{", "{}", "[" * 50_000)
+    },
+    **{f"without {key}": entry(key) for key in ("name", "created", "commit", "sha256", "members", "scores")},
+    **{f"without {key}, which the report needs": entry(key) for key in ("table", "valid_mean")},
+    "a name that is no text": entry("name", 3),
+    "members as text": entry("members", "gnn"),
+    "an unknown collection": entry("scores", {"tile": 0.5}),
+    "a score of NaN": entry("scores", {"tile:xla": float("nan")}),
+    "a score as text": entry("scores", {"tile:xla": "0.5"}),
+    "a table that is none": entry("table", [1, 2]),
+    "Kaggle's score as text": entry("kaggle", {"public": "0.7"}),
+}
+
+
+@pytest.mark.parametrize("name", RECORD)
+def test_a_broken_record_is_refused_and_left_out_of_the_ledger(good, tmp_path, capsys, name):
+    for suffix in ("csv", "json"):
+        shutil.copy(good.root / f"mine.{suffix}", tmp_path / f"mine.{suffix}")
+    RECORD[name](tmp_path / "mine.json")
+    refused(lambda path: read_record(path, "table", "valid_mean"), tmp_path / "mine.csv")
+    if "report" not in name:
+        rows = write_ledger(tmp_path).read_text().splitlines()
+        assert len(rows) == 2
+
+
+def test_a_csv_that_changed_is_refused(good, tmp_path):
+    for suffix in ("csv", "json"):
+        shutil.copy(good.root / f"mine.{suffix}", tmp_path / f"mine.{suffix}")
+    with open(tmp_path / "mine.csv", "a") as handle:
+        handle.write("\n")
+    refused(update_record, tmp_path / "mine.csv", "not the file its record was written for")
+
+
+@pytest.mark.parametrize("name", ["a,b", 'a"b', "a\nb", "a\x1bb"])
+def test_a_name_that_breaks_the_csv_is_found_before_training(tmp_path, name):
+    for collection in ("tile:xla", "layout:xla:default", "layout:xla:random", "layout:nlp:default"):
+        write_data_root(tmp_path, collection, (), ())
+    write_data_root(tmp_path, "layout:nlp:random", (), ())
+    check_ids(tmp_path)
+    write_data_root(tmp_path, "layout:nlp:random", (), (), (name,))
+    with pytest.raises(DataError, match="cannot be an ID"):
+        check_ids(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "x\n", "ID,TopConfigs\nx,1\n", "ID,TopConfigs\ntile:xla:other,0\n"])
+def test_a_broken_sample_submission_is_found_before_training(tmp_path, text):
+    write_data_root(tmp_path, "tile:xla", (), ())
+    (tmp_path / "sample_submission.csv").write_text(text)
+    with pytest.raises(DataError, match="sample_submission.csv"):
+        check_ids(tmp_path)
+
+
+RUN = [
+    *(f"jobs={value}" for value in ("-1", "1.5", "x", "99999", "True", "None", "1e3", "[1]", "9" * 5000)),
+    *(f"seeds={value}" for value in ("-1", "10**9", "4097", "one")),
+    *(
+        f"name={value}"
+        for value in ("a/b", "..", ".", ".x", "/", "a" * 300, "a\nb", "a\0b", "\x1b[31m", "é" * 60)
+    ),
+    *(f"preset={value}" for value in ("none", "Sample", " ")),
+    *("data=\0", f"data={'a' * 5000}", "unknown=1", "=1", "name", "name=a name=b", "target=x", "SEED=1"),
+]
+
+
+@pytest.mark.parametrize("typed", RUN, ids=lambda typed: repr(typed)[:40])
+def test_a_wrong_setting_of_a_run_is_refused(typed):
+    texts = typed.split(" ") if typed.startswith("name=a ") else [typed]
+    with pytest.raises(ConfigError) as caught:
+        make_plan(RunConfig.from_texts(texts, {"target": "submission"} if "target" in typed else None))
+    assert len(str(caught.value)) < 700 and str(caught.value).isprintable()
+
+
+OF_STEPS = [
+    *(f"ranker.num_leaves={value}" for value in ("1", "1000000", "2.5", "x", str(2**200))),
+    *(f"gnn.epochs={value}" for value in ("0", "-3", "1e400", str(2**200), "'x'", "None")),
+    *(f"gnn.learning_rate={value}" for value in ("0", "-1", "nan", "inf", "1e400", "x")),
+    *(f"gnn.dropout={value}" for value in ("1", "-0.1", "2")),
+    *(f"ranker.bagging_fraction={value}" for value in ("0", "1.1", "nan")),
+    *("gnn.epoch=1", "gnn.hidden=3", "ranker.leaves=10", "gnn.device=tpu", "ranker.objective=x"),
+    *(
+        "x.y=1",
+        "gnn=1",
+        "gnn.=1",
+        ".epochs=1",
+        "gnn.other.epochs=1",
+        "additive.tile.num_leaves=3",
+        "gnn.epochs",
+    ),
+    "gnn.epochs=" + "(" * 3000,
+    "gnn.epochs=" + "9" * 5000,
+]
+
+
+@pytest.mark.parametrize("typed", OF_STEPS, ids=lambda typed: typed[:40])
+def test_a_wrong_setting_of_a_step_is_refused(typed):
+    with pytest.raises(ConfigError) as caught:
+        for section, settings in parse_overrides([typed]).items():
+            (RankerConfig if section == "ranker" else TrainConfig)(**settings)
+    assert len(str(caught.value)) < 4000
+
+
+@pytest.mark.parametrize("typed", ["collections=x", "splits=all", "source=x", "root=\0", "keep_archives=1"])
+def test_a_wrong_setting_of_the_download_is_refused(typed):
+    with pytest.raises(ConfigError):
+        DownloadConfig.from_texts([typed])
+
+
+@pytest.mark.parametrize("seed", [2**31, 2**64, 2**200, -1])
+def test_a_seed_that_libraries_cannot_hold_is_refused(seed):
+    for config in (RankerConfig, TrainConfig):
+        with pytest.raises(FastslowError, match="seed: "):
+            config(seed=seed)
+
+
+def test_a_wrong_command_line_ends_in_one_line(capsys):
+    assert main(["submit", "jobs=-1"]) == 1
+    assert capsys.readouterr().err == "error: jobs: -1 is not 0 or more, at most 4096\n"

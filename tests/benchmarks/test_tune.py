@@ -1,0 +1,25 @@
+"""The benchmark of searches: what it counts."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("optuna", reason="optuna is not installed (pip install -e '.[test]')")
+
+import tune  # noqa: E402
+from common.searches import replay_target, search  # noqa: E402
+from helpers.competition_files import layout_arrays, write_npz  # noqa: E402
+
+
+def test_evaluations_needed():
+    curve = np.array([0.5, 0.2, 0.03, 0.03, 0.0])
+    assert [tune.needed(curve, within) for within in (1.0, 0.05, 0.01)] == [1, 3, 5]
+    assert tune.needed(np.array([0.5, 0.5]), 0.01) == 2
+
+
+@pytest.mark.parametrize("strategy", ["random", "guided evolutionary", "tpe"])
+def test_searches_of_a_seed_start_alike_and_see_the_labels(tmp_path, strategy):
+    target = replay_target(write_npz(tmp_path / "a.npz", layout_arrays(3, dots=4, configs=40)), "none")
+    history = search(target, strategy, 9, 4, seed=2)
+    assert len(history) == 9 and history.done[0] == search(target, "random", 1, 4, seed=2).done[0]
+    rows = target.space.rows(history.codes)
+    np.testing.assert_array_equal(history.values, target.labels[rows])

@@ -1,0 +1,88 @@
+import numpy as np
+import pytest
+
+from fastslow.competition.metrics import kendall_tau, slowdown
+from fastslow.core.errors import ConfigError
+from fastslow.core.settings import resolve
+from fastslow.evaluation.compare import CompareConfig, compare_runs, compare_table, paired_difference
+from fastslow.evaluation.metric_table import graph_metrics
+from fastslow.evaluation.predictions import read_predictions
+from helpers.runs import make_features, random_scores, write_run
+
+LAYOUT, TILE = "layout:xla:random", "tile:xla"
+
+
+@pytest.fixture(scope="module")
+def features(tmp_path_factory):
+    return make_features(tmp_path_factory.mktemp("features"), LAYOUT)
+
+
+@pytest.fixture
+def config(features, tmp_path):
+    """Two runs of a collection, one of them nearer to the truth."""
+    rng = np.random.default_rng(0)
+    runs = {
+        name: write_run(tmp_path / "runs" / name, features, random_scores(features, rng, noise), model=name)
+        for name, noise in (("near", 0.01), ("far", 2.0))
+    }
+    return CompareConfig(
+        one=runs["near"],
+        other=runs["far"],
+        features=str(features.folder),
+        data_root=str(tmp_path),
+        plot=str(tmp_path / "out" / "plot.png"),
+    )
+
+
+def test_two_runs_are_compared_graph_by_graph(config, features, capsys):
+    table = compare_runs(config)
+    truth = features.labels("valid")
+    for column in ("one", "other"):
+        predictions = read_predictions(resolve(getattr(config, column)))["valid"]
+        assert table[column].to_dict() == {g: kendall_tau(truth[g], predictions[g]) for g in truth}
+    difference = table["one"] - table["other"]
+    assert table["difference"].tolist() == sorted(difference)
+    facts = paired_difference(table)
+    assert facts["mean"] == pytest.approx(difference.mean())
+    assert facts["standard_error"] == pytest.approx(abs(difference.iloc[0] - difference.iloc[1]) / 2)
+    assert (facts["higher"], facts["equal"], facts["lower"]) == (2, 0, 0)
+    printed = capsys.readouterr().out
+    assert f"difference {facts['mean']:+.4f} ± {facts['standard_error']:.4f}" in printed
+    assert "higher on 2, equal on 0, lower on 0" in printed
+    assert (resolve(config.plot)).stat().st_size > 5000
+
+
+def test_a_run_does_not_differ_from_itself(config):
+    table = compare_table(config.replace(other=config.one, metric="top_10_error"))
+    assert not table["difference"].any()
+    assert paired_difference(table) == {
+        "mean": 0.0,
+        "standard_error": 0.0,
+        "higher": 0,
+        "equal": 2,
+        "lower": 0,
+    }
+
+
+def test_what_cannot_be_compared_is_refused(config, tmp_path):
+    kernels = make_features(tmp_path / "tile", TILE)
+    scores = random_scores(kernels, np.random.default_rng(0))
+    run = write_run(tmp_path / "runs" / "tile", kernels, scores)
+    with pytest.raises(ConfigError, match="other: .* is of tile:xla, .* of layout:xla:random"):
+        compare_table(config.replace(other=run))
+    with pytest.raises(ConfigError, match=r"split: test needs solution\.csv in .*; give data_root=FOLDER"):
+        compare_table(config.replace(split="test"))
+
+
+def test_every_metric_is_computed_for_every_graph():
+    truth = {"a": np.array([3, 1, 2, 2]), "b": np.array([5, 4])}
+    predictions = {"a": np.array([1.0, 1.0, 2.0, 0.0]), "b": np.array([2.0, 1.0])}
+    table = graph_metrics(truth, predictions)
+    assert list(table.index) == ["a", "b"]
+    assert table.loc["b"].tolist() == [1, 1, 1, 0, 0, 0, 0]
+    assert table.loc["a", "tau"] == kendall_tau(truth["a"], predictions["a"])
+    # pairs of different runtime: (0,1) tied, (0,2) wrong, (0,3) right, (1,2) right, (1,3) wrong
+    assert table.loc["a", "opa"] == pytest.approx(2.5 / 5)
+    assert table.loc["a", "opa_ties_wrong"] == pytest.approx(2 / 5)
+    assert table.loc["a", "top_1_error"] == slowdown(truth["a"], predictions["a"], 1) == 1.0
+    assert table.loc["a", "top_5_error"] == 0.0

@@ -1,0 +1,106 @@
+"""One good artifact of every kind that is read, small and made once a session: bad input starts there."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from fastslow.evaluation.predictions import PREDICTED_SPLITS, write_run
+from fastslow.features.build import build_features
+from fastslow.features.config import FeatureConfig
+from fastslow.features.store import Features
+from fastslow.kaggle.ledger import write_record
+from fastslow.kaggle.submission import write_submission
+from fastslow.networks.config import TrainConfig
+from fastslow.networks.train import Training, make_dataset, train
+from fastslow.rankers.config import RankerConfig
+from fastslow.rankers.train import train_ranker
+from helpers.competition_files import layout_arrays, tile_arrays, write_data_root, write_npz
+from helpers.hlo_message import Program
+
+COLLECTION = "layout:xla:random"
+COUNTS = {"tile:xla:k": 7, f"{COLLECTION}:t": 4}
+"""Configurations of the graphs of the submission, by ID."""
+
+
+@dataclass(frozen=True)
+class Good:
+    """Folders and files, not to be changed: tests copy what they damage."""
+
+    root: Path
+    training: Training
+
+    def features(self) -> Features:
+        """Open the features folder."""
+        return Features(self.root / "features")
+
+
+def network_config(root: Path) -> TrainConfig:
+    """Settings of the smallest network."""
+    places = {"features": [str(root / "features")], "runs": [str(root / "network")]}
+    size = {"epochs": 2, "hidden_channels": 4, "evaluate_every": 1, "average_last": 1, "configs_per_step": 4}
+    return TrainConfig(**places, folder=str(root / "training"), device="cpu", **size)
+
+
+@pytest.fixture(scope="session")
+def good(tmp_path_factory) -> Good:
+    """Data, features, runs, weights, a checkpoint, trees, records, CSVs and an HLO file."""
+    torch.set_num_threads(1)
+    root = tmp_path_factory.mktemp("good")
+    write_npz(root / "layout.npz", layout_arrays())
+    write_npz(root / "tile.npz", tile_arrays())
+    write_data_root(root / "data", COLLECTION)
+    folder = {"data_root": str(root / "data"), "folder": str(root / "features"), "workers": 1}
+    build_features(FeatureConfig(collection=COLLECTION, **folder))
+    features = Features(root / "features")
+    ranks = {s: {n: np.arange(c) for n, c in features.num_configs(s).items()} for s in PREDICTED_SPLITS}
+    write_run(root / "run", features, ranks, model="mine", seed=0)
+    config = network_config(root)
+    train(config)
+    training = Training(config, make_dataset(config))
+    training.validation.evaluate(1, training.run_epoch())
+    training.save(root, "mark")
+    small = {"num_iterations": 5, "objective": "regression", "train_on": "collection"}
+    train_ranker(RankerConfig(features=str(root / "features"), folder=str(root / "ranker"), **small))
+    predictions = {row_id: np.arange(count) for row_id, count in COUNTS.items()}
+    write_submission(root / "mine.csv", predictions)
+    facts = {"table": [{"collection": COLLECTION}], "valid_mean": 0.5, "test_mean": None}
+    write_record(root / "mine.csv", ["run"], {}, {COLLECTION: 0.5}, **facts)
+    rows = [f"{row_id},{place},{100 + place}" for row_id, n in COUNTS.items() for place in range(n)]
+    (root / "solution.csv").write_text("\n".join(["ID,config_index,runtime", *rows]) + "\n")
+    (root / "program.pb").write_bytes(_program())
+    return Good(root, Training(config, make_dataset(config)))
+
+
+def _program() -> bytes:
+    program = Program()
+    tensor = program.add("parameter", (2, 3), name="p")
+    program.computation.root_id = program.add("negate", (2, 3), [tensor], name="n")
+    program.module.name = program.module.entry_computation_name = program.computation.name = "main"
+    program.module.entry_computation_id = program.computation.id
+    return program.module.SerializeToString()
+
+
+def change_arrays(path: Path, change) -> None:
+    """Rewrite an npz after ``change`` was made to the dict of its arrays."""
+    with np.load(path, allow_pickle=False) as npz:
+        arrays = dict(npz)
+    arrays = change(arrays) or arrays
+    np.savez(path, **arrays)
+
+
+def change_json(path: Path, change) -> None:
+    """Rewrite a JSON file after ``change`` was made to what it holds, or by what ``change`` returns."""
+    value = json.loads(path.read_text())
+    changed = change(value)
+    path.write_text(json.dumps(value if changed is None else changed))
+
+
+def change_tensors(path: Path, change) -> None:
+    """Rewrite a file of ``torch.save`` after a change."""
+    value = torch.load(path, weights_only=True)
+    changed = change(value)
+    torch.save(value if changed is None else changed, path)

@@ -1,0 +1,105 @@
+"""Rules, searches and exact solvers: legal decisions, and optima against enumeration."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from fastslow.placement.baselines import PLACEMENT_RULES, best_random, m_etf
+from fastslow.placement.compiler_problems import PlacementProblem
+from fastslow.placement.contiguous_split import contiguous_optimum, run_loads
+from fastslow.placement.exact import partition_optimum, placement_bound, sharding_optimum
+from fastslow.placement.hierarchical import train_hierarchical
+from fastslow.placement.local_search import anneal, improve
+from fastslow.placement.public_problems import PartitionProblem, ShardingProblem
+from helpers.cost_graphs import DEVICE, random_graph, random_sharding, random_workload
+
+
+def every(problem):
+    return np.array([*product(*map(range, problem.choices))])
+
+
+@pytest.mark.parametrize("rule", PLACEMENT_RULES)
+@pytest.mark.parametrize("devices", [1, 3])
+def test_a_rule_gives_every_group_a_device(rule, devices):
+    if rule == "METIS":
+        pytest.importorskip("pymetis")
+    for seed in range(4):
+        problem = PlacementProblem(random_graph(seed, 12, 0.3, grouped=True), devices, DEVICE)
+        decision = PLACEMENT_RULES[rule](problem)
+        assert decision.shape == problem.choices.shape
+        assert decision.min() >= 0 and decision.max() < devices
+        assert problem.evaluate(decision[None]).cost[0] >= problem.bound - 1e-9
+
+
+def test_earliest_task_first_uses_free_devices_and_respects_memory():
+    graph = random_graph(0, 6, density=0.0)
+    assert len(set(m_etf(PlacementProblem(graph, 3, DEVICE)).tolist())) == 3
+    sizes = graph.parameter_bytes + graph.output_bytes
+    problem = PlacementProblem(graph, 2, DEVICE, memory=0.7 * sizes.sum())
+    assert problem.evaluate(m_etf(problem)[None]).valid[0]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_searches_keep_the_best_and_count(seed):
+    problem = PlacementProblem(random_graph(seed, 7), 2, DEVICE)
+    optimum = problem.evaluate(every(problem)).order.min()
+    for found in (anneal(problem, 300, seed), improve(problem, problem.default, 300, seed)):
+        assert found.evaluations == 300
+        assert found.cost == problem.evaluate(found.decision[None]).cost[0]
+        assert optimum <= found.cost <= problem.baseline
+        costs = [cost for _, cost in found.history]
+        assert costs == sorted(costs, reverse=True) and costs[-1] == found.cost
+    assert anneal(problem, 600, seed).cost == optimum
+    assert problem.evaluate(best_random(problem, 5, np.random.default_rng(seed))[None]).cost[0] >= optimum
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_exact_partition_is_the_best_of_all(seed):
+    problem = PartitionProblem(random_workload(seed, memory=30.0))
+    outcome = problem.evaluate(every(problem))
+    solution = partition_optimum(problem)
+    assert solution.cost == outcome.order.min() and solution.gap == pytest.approx(0, abs=1e-6)
+    assert outcome.order.min() >= problem.bound
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_contiguous_split_is_the_best_of_the_contiguous_ones(seed):
+    problem = PartitionProblem(random_workload(seed, count=7, devices=3, memory=30.0))
+    decisions = every(problem)
+    contiguous = decisions[(np.diff(decisions, axis=1) >= 0).all(1)]
+    best = problem.evaluate(contiguous).order.min()
+    assert problem.evaluate(contiguous_optimum(problem)[None]).order[0] == pytest.approx(best)
+    loads, whole = run_loads(problem), problem.evaluate(np.zeros((1, len(problem.choices)), int)).order[0]
+    assert loads[0, -1] == pytest.approx(whole)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_exact_sharding_is_the_best_of_all(seed):
+    sharding = random_sharding(seed)
+    outcome = ShardingProblem(sharding, default=np.zeros(len(sharding), int)).evaluate(
+        np.array([*product(*map(range, sharding.choices))])
+    )
+    assert sharding_optimum(sharding).cost == pytest.approx(outcome.order.min())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_placement_programme_bounds_every_placement(seed):
+    problem = PlacementProblem(random_graph(seed, 5), 2, DEVICE)
+    best = problem.evaluate(every(problem)).order.min()
+    solution = placement_bound(problem)
+    assert problem.bound - 1e-6 <= solution.bound <= best + 1e-6
+    assert solution.cost >= best - 1e-9
+
+
+def test_without_edges_the_placement_programme_is_exact():
+    problem = PlacementProblem(random_graph(2, 6, density=0.0), 2, DEVICE)
+    best = problem.evaluate(every(problem)).order.min()
+    assert placement_bound(problem).bound == pytest.approx(best, rel=1e-4)
+
+
+def test_the_hierarchical_placer_learns_from_its_episodes():
+    problem = PlacementProblem(random_graph(1, 9), 2, DEVICE)
+    found = train_hierarchical(problem, 12, seed=1, hidden=8)
+    assert found.evaluations == 12 and found.cost == problem.evaluate(found.decision[None]).cost[0]
+    assert train_hierarchical(problem, 12, seed=1, hidden=8).history == found.history

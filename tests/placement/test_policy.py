@@ -1,0 +1,137 @@
+"""The policy: what it depends on, memory, learning, exact resume."""
+
+import numpy as np
+import pytest
+import torch
+
+from fastslow.core.errors import DataError
+from fastslow.placement.compiler_problems import PlacementProblem
+from fastslow.placement.policy import Inputs, Policy, RecurrentAttention, Sage, Shape
+from fastslow.placement.ppo import Schedule, Trainer, load_policy, zero_shot
+from fastslow.placement.problem import OPTION_FEATURES, Outcome, Problem, unit_columns
+from fastslow.placement.public_problems import ShardingProblem
+from helpers.cost_graphs import DEVICE, random_graph, random_sharding
+
+SMALL = Shape(hidden=8, segment=4, heads=2)
+
+
+def small_problem(seed=0, count=10):
+    return PlacementProblem(random_graph(seed, count), 2, DEVICE)
+
+
+def seeded(shape=SMALL, seed=0):
+    torch.manual_seed(seed)
+    return Policy(shape)
+
+
+def test_sage_pools_the_maximum_over_neighbours():
+    torch.manual_seed(0)
+    layer, states = Sage(3, True), torch.randn(4, 3)
+    edges = torch.tensor([[0, 1], [2, 1], [3, 0]])
+    sent = torch.relu(layer.pool(states))
+    pooled = torch.stack([sent[3], torch.maximum(sent[0], sent[2]), torch.zeros(3), torch.zeros(3)])
+    wanted = torch.relu(layer.join(torch.cat([states, pooled], 1)))
+    assert torch.allclose(layer(states, edges), wanted)
+
+
+def test_a_segment_sees_itself_and_the_one_before_and_passes_no_gradient_back():
+    torch.manual_seed(0)
+    layer, states = RecurrentAttention(8, 2, 4), torch.randn(12, 8, requires_grad=True)
+    out = layer(states)
+    changed = states.detach().clone()
+    changed[1, 0] += 1  # first segment
+    moved = (layer(changed) - out).abs().amax(1) > 1e-6
+    assert moved[:8].all() and not moved[8:].any()
+    out[4:8].sum().backward()
+    assert not states.grad[:4].any() and states.grad[4:8].any()
+    shuffled = layer(states.detach()[torch.tensor([2, 0, 3, 1, *range(4, 12)])])
+    assert torch.allclose(shuffled[4:], out[4:], atol=1e-5), "no positions: order within a segment is nothing"
+
+
+def test_probabilities_are_of_the_options_that_a_unit_has():
+    problem = ShardingProblem(random_sharding(1), default=np.zeros(5, int))
+    for logs in seeded().passes(Inputs(problem)):
+        chances = logs[0].exp()
+        assert torch.allclose(chances.sum(1), torch.ones(5))
+        assert ((chances > 0).sum(1).numpy() == problem.choices).all()
+
+
+@pytest.mark.parametrize("part", ["attention", "modulation", "pooling"])
+def test_each_part_of_the_policy_can_be_left_out(part):
+    inputs = Inputs(small_problem())
+    whole = seeded().passes(inputs)[-1][0]
+    without = seeded(Shape(hidden=8, segment=4, heads=2, **{part: False})).passes(inputs)[-1][0]
+    assert whole.shape == without.shape and not torch.allclose(whole, without)
+
+
+def test_a_later_pass_sees_the_decision_of_the_one_before():
+    first, second = (logs[0] for logs in seeded().passes(Inputs(small_problem())))
+    assert not torch.allclose(first, second)
+
+
+def test_training_is_the_same_for_the_same_seed_and_resumes_exactly(tmp_path):
+    plan = Schedule(samples=6, updates=6)
+    whole = Trainer(seeded(), [small_problem(), small_problem(1)], plan)
+    whole.run(6)
+    half = Trainer(seeded(), [small_problem(), small_problem(1)], plan)
+    half.run(3)
+    half.save(tmp_path / "half.pt")
+    rest = Trainer(seeded(seed=9), [small_problem(), small_problem(1)], plan, seed=9)
+    rest.resume(tmp_path / "half.pt")
+    rest.run(6)
+    for name, value in whole.policy.state_dict().items():
+        assert torch.equal(value, rest.policy.state_dict()[name]), name
+    for one, other in zip(whole.standings, rest.standings, strict=True):
+        assert one.found.cost == other.found.cost and one.found.history == other.found.history
+        assert one.found.evaluations == 18
+    again = load_policy(tmp_path / "half.pt")
+    assert zero_shot(again, small_problem()).evaluations == 17
+
+
+def test_a_broken_or_foreign_checkpoint_is_refused(tmp_path):
+    path = tmp_path / "x.pt"
+    with pytest.raises(DataError, match="no such file"):
+        load_policy(path)
+    path.write_bytes(b"nothing")
+    with pytest.raises(DataError, match="is no checkpoint"):
+        load_policy(path)
+    Trainer(seeded(), [small_problem()]).save(path)
+    with pytest.raises(DataError, match="of another training"):
+        Trainer(seeded(), [small_problem(1)]).resume(path)
+
+
+class Matching(Problem):
+    """Units must choose the option of their own kind; the cost counts the wrong ones."""
+
+    name, task, bound = "matching", "placement", 0.0
+
+    def __init__(self, count, options=3):
+        self.kinds = np.arange(count) % options
+        self.choices = np.full(count, options)
+        self.edges = np.stack([np.arange(count - 1), np.arange(1, count)], 1)
+        self.features = unit_columns(self.edges, count)
+        self.default = (self.kinds + 1) % options
+
+    def evaluate(self, decisions):
+        return Outcome((decisions != self.kinds).sum(1) + 1.0, np.zeros(len(decisions)))
+
+    def options(self, probabilities):
+        features = np.zeros((len(probabilities), OPTION_FEATURES), np.float32)
+        features[:, 0] = np.tile(np.arange(3) / 3, len(self.choices))
+        features[:, 4] = probabilities
+        return features
+
+
+def test_the_policy_learns_what_random_search_does_not_find():
+    problem = Matching(12)
+    draws = problem.evaluate(problem.draw(1920, np.random.default_rng(0))).cost
+    found = Trainer(seeded(Shape(hidden=16)), [problem], Schedule(lr=1e-2, updates=80)).run(80)[0]
+    assert found.evaluations == 1920 and found.cost < draws.min()
+
+
+def test_fifty_thousand_units_fit_in_memory():
+    """Attention over all pairs would take 10 GB a head."""
+    policy = seeded(Shape(hidden=8, heads=2, passes=1))
+    logs = policy.passes(Inputs(Matching(50_000)))[0][0]
+    logs[:, 0].sum().backward()
+    assert torch.isfinite(policy.node.weight.grad).all() and logs.shape == (50_000, 3)
