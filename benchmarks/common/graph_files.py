@@ -4,8 +4,9 @@ import copy
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
-from fastslow.competition.catalog import TEST, VALID, Collection, Program, get_collection
+from fastslow.competition.catalog import TEST, TRAIN, VALID, Collection, Program, get_collection
 from fastslow.core.errors import DataError
 from fastslow.core.settings import PROJECT
 from fastslow.features.build import FeatureConfig, build_graph
@@ -73,6 +74,12 @@ class OneGraph(Features):
     def collection(self) -> Collection:
         """Return the collection of the file."""
         return self.program.collection
+
+    @property
+    def index(self) -> pd.DataFrame:
+        """Return the index of the folder: the graph in train and in test."""
+        sizes = {"configs": self.only.num_configs, "merged": 0}
+        return pd.DataFrame([{"split": split, "name": self.only.name, **sizes} for split in (TRAIN, TEST)])
 
     def names(self, split: str) -> list[str]:
         """Return the graph's name; valid is empty, since training excludes its programs."""

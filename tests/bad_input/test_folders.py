@@ -12,8 +12,9 @@ from fastslow.evaluation.ensemble import EnsembleConfig, read_member
 from fastslow.evaluation.predictions import PREDICTIONS
 from fastslow.features.store import Features, read_graph
 from fastslow.features.store_checks import _SPECIFICATION
+from fastslow.networks.run_folder import WEIGHTS
 from fastslow.networks.stored_weights import SET_ASIDE, load_weights
-from fastslow.networks.train import CHECKPOINT, WEIGHTS, Training, make_dataset
+from fastslow.networks.train import CHECKPOINT, Training, make_dataset
 from fastslow.networks.trained import read_network
 from fastslow.rankers.train import MODEL, read_ranker
 from helpers.bad_files import BINARY, MARK, absurd_members, replace

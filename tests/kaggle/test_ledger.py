@@ -64,6 +64,22 @@ def test_kaggles_scores_join_the_record_and_the_ledger(tmp_path):
     assert [row["public"], row["private"]] == ["0.7512", ""]
 
 
+def test_a_record_made_again_keeps_the_upload_of_the_same_csv_alone(tmp_path):
+    """Else the next `make submit` would send the same file a second time."""
+    path = submission(tmp_path, "first")
+    write_record(path, ["a"], {}, SCORES)
+    update_record(path, upload={"ref": 7}, kaggle={"public": 0.75})
+    record = write_record(path, ["a", "b"], {}, SCORES)
+    assert (
+        record["upload"] == {"ref": 7}
+        and record["kaggle"] == {"public": 0.75}
+        and len(record["members"]) == 2
+    )
+    assert table(tmp_path)[0]["public"] == "0.7500"
+    record = write_record(submission(tmp_path, "first", "ID,TopConfigs\ntile:xla:a,1;0\n"), ["a"], {}, SCORES)
+    assert "upload" not in record and "kaggle" not in record
+
+
 def test_scores_of_another_file_are_not_recorded(tmp_path):
     path = submission(tmp_path, "first")
     before = write_record(path, ["a"], {}, SCORES)

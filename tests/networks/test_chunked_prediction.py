@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastslow.competition.catalog import get_collection
+from fastslow.networks import dataset as module
 from fastslow.networks.architecture import CONVOLUTIONS, NODE_ATTENTIONS
 from fastslow.networks.chunked_prediction import predict_chunks
 from fastslow.networks.dataset import GraphDataset, predict
@@ -103,7 +104,12 @@ def test_predictions_continue_in_smaller_chunks_when_memory_runs_out(monkeypatch
     graph, network = program(num_configs=16), make_network(num_layers=2)
     dataset = dataset_of(graph, 2)
     whole = predict(network, dataset, "layout-xla-random", "test", 100)["random"]
+    by_nodes = predict(network, dataset, "layout-xla-random", "test", 12)["random"]
+    np.testing.assert_allclose(by_nodes, whole, rtol=1e-4, atol=1e-5)
     batch, sizes = dataset.batch, []
+
+    def no_memory(*_):
+        raise MemoryError
 
     def limited_batch(split, name, configs):
         sizes.append(len(configs))
@@ -112,6 +118,7 @@ def test_predictions_continue_in_smaller_chunks_when_memory_runs_out(monkeypatch
         return batch(split, name, configs)
 
     monkeypatch.setattr(dataset, "batch", limited_batch)
+    monkeypatch.setattr(module, "predict_by_nodes", no_memory)
     parts = predict(network, dataset, "layout-xla-random", "test", 12)["random"]
     np.testing.assert_allclose(parts, whole, rtol=1e-4, atol=1e-5)
     assert sizes[:2] == [8, 6] and {*sizes[2:]} == {2, 3}

@@ -18,8 +18,9 @@ from fastslow.networks.devices import autocast
 from fastslow.networks.distributed import merge, share
 from fastslow.networks.graph_batch import Batch, PreparedGraph
 from fastslow.networks.model import RankingNetwork
+from fastslow.networks.node_blocks import computes_by_nodes, predict_by_nodes
 from fastslow.networks.node_inputs import input_columns
-from fastslow.networks.out_of_memory import Shrinking
+from fastslow.networks.out_of_memory import Shrinking, ran_out_of_memory
 
 
 class GraphDataset:
@@ -119,8 +120,9 @@ def predict(
         slug: Slug of one of the dataset's collections.
         split: ``train``, ``valid`` or ``test``.
         configs_together: Maximum number of configurations of a batch. A layout graph with more is predicted
-            in chunks, in several passes, with the same result up to rounding; a tile kernel's graph is
-            embedded once anyway and never chunked. Where memory runs out, the number is halved.
+            node by node (``node_blocks.py``) or, where that does not fit, in chunks, in several passes, with
+            the same result up to rounding; a tile kernel's graph is embedded once anyway and never chunked.
+            Where memory runs out, the number is halved.
         only: Positions in the competition file of the configurations to predict, per graph; by default all.
 
     Returns:
@@ -144,7 +146,22 @@ def _predict_rows(
     network: RankingNetwork, dataset: GraphDataset, split: str, path: str, rows: np.ndarray, together: int
 ) -> torch.Tensor:
     """Predict distinct configurations ``(n,)`` of a graph, at most ``together`` in a batch."""
-    parts = math.ceil(len(rows) / together) if len(dataset.graph(split, path).graph.config_index) else 1
+    prepared = dataset.graph(split, path)
+    parts = math.ceil(len(rows) / together) if len(prepared.graph.config_index) else 1
     with autocast(dataset.device):
+        if parts > 1 and (found := _predict_by_nodes(network, prepared, rows, dataset.device)) is not None:
+            return found
         chunks = np.array_split(rows, parts)
         return predict_chunks(network, partial(dataset.batch, split, path), chunks)
+
+
+def _predict_by_nodes(network, prepared: PreparedGraph, rows: np.ndarray, device) -> torch.Tensor | None:
+    """Predict configurations in one pass; None where the network or the memory does not allow it."""
+    if not computes_by_nodes(network):
+        return None
+    try:
+        return predict_by_nodes(network, prepared, rows, device, step_memory() // 4)
+    except (MemoryError, RuntimeError) as error:
+        if not ran_out_of_memory(error):
+            raise
+        return None

@@ -113,17 +113,28 @@ class Trunk(nn.Module):
 
     def forward(self, batch: Batch, complete: Complete = as_is) -> Tensor:
         """Return the states of the last level."""
-        node = torch.cat(
-            [batch.numeric, self.layout(batch.node_layout).flatten(1), self.opcode(batch.opcode)], 1
-        )
-        config = self.config(torch.cat([self.layout(batch.state_layouts).flatten(1), batch.state_tiling], 1))
-        x = self.input(self.node(node)[batch.levels[0].node_ids] + config)
+        nodes = batch.numeric, batch.node_layout, batch.opcode
+        x, config = self.embed(*nodes, batch.state_layouts, batch.state_tiling, batch.levels[0].node_ids)
         first = x if self.skip == "first" else None
         for block, below, level in zip(self.blocks, batch.levels[:-1], batch.levels[1:], strict=True):
             config = config[level.own]
             first = None if first is None else first[level.own]
             x = block(x, first, config, below, level, complete)
         return x
+
+    def embed(
+        self,
+        numeric: Tensor,
+        node_layout: Tensor,
+        opcode: Tensor,
+        state_layouts: Tensor,
+        state_tiling: Tensor,
+        node_ids: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """Return the states ``(S_0, D)`` of level 0 and the embedding of their layouts."""
+        node = torch.cat([numeric, self.layout(node_layout).flatten(1), self.opcode(opcode)], 1)
+        config = self.config(torch.cat([self.layout(state_layouts).flatten(1), state_tiling], 1))
+        return self.input(self.node(node)[node_ids] + config), config
 
 
 class RankingNetwork(nn.Module):

@@ -6,11 +6,10 @@ import numpy as np
 
 from fastslow.core.artifacts import MANIFEST, finished_file, read_manifest
 from fastslow.core.errors import ConfigError, DataError
-from fastslow.evaluation.predictions import Predictor
 from fastslow.features.scaling import EXPANDED_NODE_FEATURES, read_scaler
 from fastslow.features.store import SCALERS, Features
 from fastslow.networks.config import TrainConfig
-from fastslow.networks.dataset import predict
+from fastslow.networks.dataset import GraphDataset, predict
 from fastslow.networks.run_folder import WEIGHTS
 from fastslow.networks.stored_weights import load_weights
 from fastslow.networks.train import make_dataset, make_network
@@ -18,29 +17,36 @@ from fastslow.networks.train import make_dataset, make_network
 _AGAIN = "Train this model again"
 
 
-def read_network(folder: Path) -> Predictor:
-    """Read a finished network; the run folder is all that is needed.
+class TrainedNetwork:
+    """A finished network, called to predict (:data:`fastslow.evaluation.predictions.Predictor`).
 
     Args:
-        folder: The run folder.
+        folder: The run folder; it is all that is needed.
+
+    Attributes:
+        config: Settings that it was trained with.
+        network: The network.
 
     Raises:
         DataError: The run is not finished, lacks its scalers, or was changed after it was trained.
     """
-    settings = read_manifest(folder)["settings"]
-    try:
-        config = TrainConfig(**{k: v for k, v in settings.items() if k in TrainConfig.model_fields})
-    except ConfigError as error:
-        raise DataError(Path(folder) / MANIFEST, f"settings.{error}", _AGAIN) from None
-    scaler_file = finished_file(folder, SCALERS, _AGAIN)
-    scalers = read_scaler(scaler_file, "node", EXPANDED_NODE_FEATURES), read_scaler(scaler_file, "config")
-    network = make_network(config, make_dataset(config, [], scalers))
-    load_weights(network, finished_file(folder, WEIGHTS, _AGAIN), _AGAIN)
 
-    def predict_split(features: Features, split: str) -> dict[str, np.ndarray]:
-        slug = features.collection.slug
-        return predict(
-            network, make_dataset(config, [features], scalers), slug, split, config.inference_configs
-        )
+    def __init__(self, folder: Path):
+        settings = read_manifest(folder)["settings"]
+        try:
+            self.config = TrainConfig(**{k: v for k, v in settings.items() if k in TrainConfig.model_fields})
+        except ConfigError as error:
+            raise DataError(Path(folder) / MANIFEST, f"settings.{error}", _AGAIN) from None
+        file = finished_file(folder, SCALERS, _AGAIN)
+        self._scalers = read_scaler(file, "node", EXPANDED_NODE_FEATURES), read_scaler(file, "config")
+        self.network = make_network(self.config, self.dataset())
+        load_weights(self.network, finished_file(folder, WEIGHTS, _AGAIN), _AGAIN)
 
-    return predict_split
+    def dataset(self, *sources: Features) -> GraphDataset:
+        """Return graphs as the network reads them, scaled as those that it learned from."""
+        return make_dataset(self.config, sources, self._scalers)
+
+    def __call__(self, features: Features, split: str) -> dict[str, np.ndarray]:
+        """Predict the graphs of a split, ``(C_file,)`` float64 each, lower = predicted faster."""
+        dataset, together = self.dataset(features), self.config.inference_configs
+        return predict(self.network, dataset, features.collection.slug, split, together)

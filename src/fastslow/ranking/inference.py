@@ -21,12 +21,12 @@ from fastslow.core.settings import resolve
 from fastslow.evaluation.ensemble import combine
 from fastslow.evaluation.predictions import Predictor, read_run_manifest
 from fastslow.features.store import Features
-from fastslow.networks.trained import read_network
+from fastslow.networks.trained import TrainedNetwork
 from fastslow.rankers.additive_train import read_additive_predictor
 from fastslow.rankers.train import read_ranker_predictor
 
 MODELS = {
-    "gnn": read_network,
+    "gnn": TrainedNetwork,
     "ranker": read_ranker_predictor,
     "additive ranker": read_additive_predictor,
 }

@@ -1,0 +1,183 @@
+"""CPU time and peak memory of each stage on one graph of the real competition's size, and what follows.
+
+``python benchmarks/scale.py [--quick] [--file NPZ] [--nodes N] [--configurable K] [--configs C]``. A program
+is repeated side by side and its tied choices are drawn anew (``common/made_graphs.py``), so any size can be
+made; without ``--file`` a program of the sample is repeated. Each stage is a process of its own with one
+thread, on the settings of the preset ``kaggle``: features from the npz, training steps of a network,
+its prediction of all configurations, and the ranker's table of all configurations. Seconds are CPU seconds.
+"""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from argparse import Namespace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from common import report
+from common.graph_files import SAMPLE, OneGraph, program_of
+from common.made_graphs import write_repeated
+from common.options import make_parser
+from fastslow.competition.reader import read_competition_file
+from fastslow.core.memory import FreedMemory, resident_bytes
+from fastslow.features.build import build_graph
+from fastslow.features.config import FeatureConfig
+from fastslow.features.store import read_graph, write_graph
+from fastslow.networks.config import TrainConfig
+from fastslow.networks.dataset import GraphDataset, predict
+from fastslow.networks.losses import pairwise_hinge
+from fastslow.networks.train import make_network
+from fastslow.presets import network_settings
+from fastslow.rankers.table_features import tabulate
+
+_TRAIN_GRAPHS = {"xla": 130, "nlp": 405}  # of both searches, by the competition's listing
+_CORES, _HOURS = 2, 8.0
+
+
+def features(path: Path, folder: Path, options: Namespace) -> dict:
+    """Build the graph's features and write them as a test graph."""
+    program = program_of(path)
+    graph, _ = build_graph(program, FeatureConfig(collection=program.collection.name))
+    write_graph(folder, "test", graph, "")
+    return {"nodes kept": graph.num_nodes, "groups": graph.choices.num_groups, "configs": graph.num_configs}
+
+
+def _network(path: Path, folder: Path):
+    program, config = (
+        program_of(path),
+        TrainConfig(**network_settings("kaggle", {}, "layout")[0], device="cpu"),
+    )
+    source = OneGraph(program, read_graph(folder, "test", program.name))
+    dataset = GraphDataset([source], config.num_layers, torch.device("cpu"), config.joins_pairs())
+    return config, dataset, make_network(config, dataset), f"{program.collection.slug}/{program.name}"
+
+
+def training(path: Path, folder: Path, options: Namespace) -> dict:
+    """Take steps of changing sizes: half to all of the configurations of a step."""
+    config, dataset, network, name = _network(path, folder)
+    optimizer, rng = torch.optim.AdamW(network.parameters()), np.random.default_rng(0)
+    freed, held, seconds = FreedMemory(), [], []
+    total = dataset.graph("test", name).graph.num_configs
+    for _ in range(options.steps):
+        began = time.process_time()
+        size = min(total, int(rng.integers(config.configs_per_step // 2, config.configs_per_step + 1)))
+        batch = dataset.batch("test", name, rng.choice(total, size, replace=False))
+        optimizer.zero_grad(set_to_none=True)
+        pairwise_hinge(network(batch), torch.rand(size)).backward()
+        optimizer.step()
+        freed.after_step()
+        seconds.append(time.process_time() - began)
+        held.append(resident_bytes() / 2**30)
+    return {
+        "seconds a step": float(np.mean(seconds)),
+        "states": len(batch.levels[-1].node_ids),
+        "GB held after the first half": max(held[: -(-len(held) // 2)]),
+        "GB held after the second half": max(held[len(held) // 2 :]),
+    }
+
+
+def inference(path: Path, folder: Path, options: Namespace) -> dict:
+    """Predict all configurations with a network."""
+    config, dataset, network, name = _network(path, folder)
+    FreedMemory()
+    slug, _, _ = name.partition("/")
+    (prediction,) = predict(network, dataset, slug, "test", config.inference_configs).values()
+    return {"configs": len(prediction)}
+
+
+def ranker(path: Path, folder: Path, options: Namespace) -> dict:
+    """Tabulate all configurations for the LightGBM ranker."""
+    graph = read_graph(folder, "test", path.stem)
+    names = [f"config_feat_{i}" for i in range(graph.config_feat.shape[1])]
+    table, _ = tabulate(graph, "layout", names)
+    return {"columns": table.shape[1], "table GB": table.nbytes / 2**30}
+
+
+STAGES = {"features": features, "training": training, "inference": inference, "ranker": ranker}
+
+
+def measure(stage: str, path: Path, folder: Path) -> dict:
+    """Run a stage in a process of its own with one thread."""
+    command = [sys.executable, __file__, *sys.argv[1:], "--stage", stage, "--made", str(path), str(folder)]
+    threads = {key: "1" for key in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+    run = subprocess.run(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **threads})
+    if run.returncode:
+        raise SystemExit(f"{' '.join(command)}: exit status {run.returncode}")
+    return json.loads(run.stdout.splitlines()[-1])
+
+
+def run_stage(options: Namespace) -> None:
+    """Run one stage in this process; print its figures."""
+    torch.set_num_threads(1)
+    path, folder = map(Path, options.made)
+    began = time.process_time()
+    found = STAGES[options.stage](path, folder, options)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    report.finish({"CPU s": time.process_time() - began, "peak GB": peak, **found})
+
+
+def make_file(options: Namespace, folder: Path) -> Path:
+    """Write the made graph as a file of the competition."""
+    source = options.file or sorted(SAMPLE.glob("npz_all/npz/layout/nlp/random/*/*.npz"))[0]
+    place = folder.joinpath(*source.resolve().parts[-5:-2], "test")
+    place.mkdir(parents=True)
+    path = place / "made.npz"
+    sizes = options.nodes, options.configurable, options.configs
+    write_repeated(path, read_competition_file(source, "layout"), *sizes)
+    return path
+
+
+def parse(arguments: list[str]) -> Namespace:
+    """Parse the command line."""
+    parser = make_parser(__doc__.splitlines()[0])
+    parser.add_argument(
+        "--file", type=Path, metavar="NPZ", help="layout file to repeat, in folders as published"
+    )
+    parser.add_argument("--nodes", type=int, default=43_614, help="N of the made graph")
+    parser.add_argument("--configurable", type=int, default=848, help="K of the made graph")
+    parser.add_argument("--configs", type=int, default=100_040, help="C of the made graph")
+    parser.add_argument("--steps", type=int, default=10, help="training steps")
+    parser.add_argument("--stage", choices=STAGES, help="measure one stage of --made in this process only")
+    parser.add_argument("--made", nargs=2, metavar=("NPZ", "FOLDER"), help="the made graph, and its features")
+    options = parser.parse_args(arguments)
+    if options.quick:
+        options.nodes, options.configurable, options.configs, options.steps = 900, 40, 2500, 2
+    return options
+
+
+def main(arguments: list[str]) -> int:
+    """Run from the command line and return the exit status."""
+    options = parse(arguments)
+    if options.stage:
+        run_stage(options)
+        return 0
+    with tempfile.TemporaryDirectory() as place:
+        path = make_file(options, Path(place))
+        stages = {stage: measure(stage, path, Path(place)) for stage in STAGES}
+    rows = [
+        {"stage": name, "CPU s": f"{found['CPU s']:.1f}", "peak GB": f"{found['peak GB']:.2f}"}
+        for name, found in stages.items()
+    ]
+    print(report.table(rows))
+    epochs = network_settings("kaggle", {}, "layout")[0]["epochs"]
+    step = stages["training"]["seconds a step"]
+    hours = {name: step * count * epochs / _CORES / 3600 for name, count in _TRAIN_GRAPHS.items()}
+    mean = {name: _HOURS * 3600 * _CORES / epochs / count for name, count in _TRAIN_GRAPHS.items()}
+    print(f"\n{step:.2f} CPU s a step of this graph; {epochs} epochs on {_CORES} cores:")
+    for name, count in _TRAIN_GRAPHS.items():
+        print(f"- {name}, {count} graphs: {hours[name]:.0f} h if all were like it", end="; ")
+        print(f"{_HOURS:.0f} h allow {mean[name]:.2f} CPU s a step on average")
+    made = {key: getattr(options, key) for key in ("nodes", "configurable", "configs", "steps")}
+    figures = {"stages": stages, "hours": hours, "seconds a step within 8 h": mean}
+    report.finish({"benchmark": "scale", "environment": report.environment(), "made": made, **figures})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
