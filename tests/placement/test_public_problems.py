@@ -11,7 +11,8 @@ import pytest
 
 from fastslow.core.errors import ConfigError, DataError
 from fastslow.placement.environment import DecisionEnvironment
-from fastslow.placement.partition import Loads, latency, read_split, read_workload
+from fastslow.placement.partition import latency, read_split, read_workload
+from fastslow.placement.partition_loads import Loads
 from fastslow.placement.public_problems import PartitionProblem, ShardingProblem
 from fastslow.placement.sharding import FORBIDDEN, read_sharding
 from fastslow.placement.sharding_search import ForestSearch, local_costs, search

@@ -3,7 +3,8 @@
 import numpy as np
 
 from fastslow.core.errors import ConfigError
-from fastslow.placement.partition import Loads, Workload, contiguous_order, excess_memory, latency
+from fastslow.placement.partition import Workload, excess_memory, latency
+from fastslow.placement.partition_loads import Loads, contiguous_order
 from fastslow.placement.problem import (
     OPTION_FEATURES,
     Outcome,
