@@ -84,6 +84,7 @@ def adam(width: int, depth: int, batch: int, dtype: str = "bfloat16") -> Variant
 IMAGE = ((16, 16, 3),)
 SIGNAL = ((48, 8),)
 BOARD = ((9, 9, 17),)
+VOLUME = ((4, 8, 8, 4),)
 PATCHED_IMAGE = ((32, 32, 3),)  # 64 patches of 4 x 4
 
 
@@ -186,6 +187,12 @@ FAMILIES = (
     _xla("decisions.graph_attention", train(64, 2, 4), floats=((40, 24), (40, 40))),
     _xla("decisions.message_passing", train(48, 2, 4), floats=((24, 16), (24, 24, 8))),
     _xla("decisions.contrastive", train(96, 2, 32), floats=((120,), (120,))),
+    _xla("volumes.volume_unet", train(16, 1, 8), floats=VOLUME, widths=(24, 48)),
+    _xla("volumes.residual_volumes", train(16, 1, 8), floats=VOLUME, widths=(24, 48)),
+    _xla("volumes.plain_video", train(24, 2, 8, "float32"), floats=VOLUME, widths=(24, 48)),
+    _xla("volumes.factorised_video", train(24, 1, 8), floats=VOLUME),
+    _xla("volumes.inflated_inception", train(32, 1, 8), floats=VOLUME),
+    _xla("volumes.two_rates", train(32, 1, 8), floats=VOLUME),
     _nlp("language.bert", forward(128, 4, 8), train(64, 2, 4, "float32")),
     _nlp("language.gpt", forward(96, 5, 8), train(64, 2, 4)),
     _nlp("language.llama", forward(128, 4, 8), train(64, 2, 4)),
@@ -237,13 +244,14 @@ HELD_OUT = {
     VALID: (
         *("squeeze_excite", "squeezenet", "generator", "segmenter", "window_transformer", "gru"),
         *("vovnet", "ghostnet", "coatnet", "single_shot", "variational_autoencoder", "temporal_network"),
-        *("cross_network", "graph_attention", "sine_network"),
+        *("cross_network", "graph_attention", "sine_network", "inflated_inception"),
         *("random_features", "electra", "funnel", "bart", "rwkv"),
         *("mixture_of_experts", "text_cnn", "tagger", "linear", "disentangled"),
     ),
     TEST: (
         *("resnet_bottleneck", "shufflenet", "convnext", "factorised_inception", "super_resolution"),
         *("regnet", "nasnet", "yolo", "denoiser", "discriminator", "speech_network", "policy_and_value"),
+        "two_rates",
         *("radiance_field", "state_space", "two_towers", "speech_recogniser", "cached_decoder"),
         *("non_local", "graph_network", "llama", "fnet", "conformer", "block", "retention", "sentence_pair"),
     ),

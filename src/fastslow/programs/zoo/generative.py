@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from fastslow.programs.zoo.layers import (
-    IMAGE_DIMENSIONS,
+    DIMENSIONS,
     average_pool,
     classify,
     conv,
@@ -24,7 +24,7 @@ def masked_conv(p, x, features, kernel=3):
     row, column = jnp.arange(kernel)[:, None], jnp.arange(kernel)
     seen = (row < middle) | ((row == middle) & (column < middle))
     weights = p(kernel, kernel, x.shape[-1], features) * seen[:, :, None, None].astype(x.dtype)
-    return jax.lax.conv_general_dilated(x, weights, (1, 1), "SAME", dimension_numbers=IMAGE_DIMENSIONS)
+    return jax.lax.conv_general_dilated(x, weights, (1, 1), "SAME", dimension_numbers=DIMENSIONS[4])
 
 
 def pixel_cnn(p, x, *, width, depth):

@@ -2,14 +2,16 @@
 
 A network is a function ``network(parameters, *inputs, width, depth, ...)``. It requests each weight from
 ``parameters`` by shape, so that one definition yields both the list of weights and the program. Images are
-(batch, height, width, features), sequences (batch, time, features).
+(batch, height, width, features), volumes and videos (batch, depth or time, height, width, features),
+sequences (batch, time, features).
 """
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-IMAGE_DIMENSIONS = ("NHWC", "HWIO", "NHWC")
+DIMENSIONS = {4: ("NHWC", "HWIO", "NHWC"), 5: ("NDHWC", "DHWIO", "NDHWC")}
+"""Dimension numbers of a convolution by the rank of its input: an image or a volume."""
 
 
 class Parameters:
@@ -43,18 +45,21 @@ def shared(p, network, x):
     return lambda x: network(Parameters(weights, p.dtype), x)
 
 
+def _each_axis(size, x) -> tuple[int, ...]:
+    """Return a size per spatial axis of ``x``; a single number counts for all."""
+    return (size,) * (x.ndim - 2) if isinstance(size, int) else size
+
+
 def conv(p, x, features, kernel=3, stride=1, dilation=1, groups=1):
-    """Apply a 2-D convolution without bias; kernel and stride are square or given per axis."""
-    size = (kernel, kernel) if isinstance(kernel, int) else kernel
-    strides = (stride, stride) if isinstance(stride, int) else stride
-    weights = p(*size, x.shape[-1] // groups, features)
+    """Apply a 2-D or 3-D convolution without bias; kernel and stride are one number or given per axis."""
+    weights = p(*_each_axis(kernel, x), x.shape[-1] // groups, features)
     return lax.conv_general_dilated(
         x,
         weights,
-        strides,
+        _each_axis(stride, x),
         "SAME",
-        rhs_dilation=(dilation, dilation),
-        dimension_numbers=IMAGE_DIMENSIONS,
+        rhs_dilation=_each_axis(dilation, x),
+        dimension_numbers=DIMENSIONS[x.ndim],
         feature_group_count=groups,
     )
 
@@ -70,14 +75,16 @@ def separable_conv(p, x, features, kernel=3, stride=1):
 
 
 def conv_transpose(p, x, features, kernel=4, stride=2):
-    """Apply a transposed convolution, which scales height and width by ``stride``."""
-    weights = p(kernel, kernel, x.shape[-1], features)
-    return lax.conv_transpose(x, weights, (stride, stride), "SAME", dimension_numbers=IMAGE_DIMENSIONS)
+    """Apply a transposed convolution, which scales every spatial axis by ``stride``."""
+    weights = p(*_each_axis(kernel, x), x.shape[-1], features)
+    strides = _each_axis(stride, x)
+    return lax.conv_transpose(x, weights, strides, "SAME", dimension_numbers=DIMENSIONS[x.ndim])
 
 
 def max_pool(x, size=2, stride=2):
-    """Apply max pooling over square windows."""
-    return lax.reduce_window(x, -jnp.inf, lax.max, (1, size, size, 1), (1, stride, stride, 1), "SAME")
+    """Apply max pooling over windows, square or cubic."""
+    window, strides = ((1, *_each_axis(n, x), 1) for n in (size, stride))
+    return lax.reduce_window(x, -jnp.inf, lax.max, window, strides, "SAME")
 
 
 def average_pool(x, size=2):
@@ -111,7 +118,7 @@ def frozen_norm(p, x):
 
 def instance_norm(p, x):
     """Apply instance normalisation, over the pixels of each image and feature (arXiv:1607.08022)."""
-    return normalise(p, x, (1, 2))
+    return normalise(p, x, tuple(range(1, x.ndim - 1)))
 
 
 def layer_norm(p, x):
@@ -149,7 +156,7 @@ def squeeze_excite(p, x):
 
 def classify(p, x, classes=50):
     """Apply global average pooling and a dense layer, the head of a classifier."""
-    return dense(p, x.mean((1, 2)), classes)
+    return dense(p, x.mean(tuple(range(1, x.ndim - 1))), classes)
 
 
 def embed(p, tokens, width, vocabulary=1000):

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from fastslow.programs.zoo.layers import IMAGE_DIMENSIONS, dense, embed, softmax
+from fastslow.programs.zoo.layers import DIMENSIONS, dense, embed, softmax
 
 
 def lstm_cell(cell, gates):
@@ -64,7 +64,7 @@ def conv_lstm(p, x, *, width, depth):
 
         def step(state, image, kernels=kernels):
             gates = [
-                lax.conv_general_dilated(array, kernel, (1, 1), "SAME", dimension_numbers=IMAGE_DIMENSIONS)
+                lax.conv_general_dilated(array, kernel, (1, 1), "SAME", dimension_numbers=DIMENSIONS[4])
                 for array, kernel in zip((image, state[0]), kernels, strict=True)
             ]
             state = lstm_cell(state[1], sum(gates))
