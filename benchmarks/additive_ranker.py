@@ -33,7 +33,6 @@ from fastslow.evaluation.ensemble import min_max
 from fastslow.features.train_graphs import trainable
 from fastslow.networks import config as network_config
 from fastslow.networks.config import TrainConfig
-from fastslow.networks.dataset import predict
 from fastslow.networks.train import Training as NetworkTraining
 from fastslow.networks.train import make_dataset
 from fastslow.rankers import additive_train
@@ -114,9 +113,7 @@ def train_network(config: TrainConfig, fold: Fold) -> Predicted:
     training = NetworkTraining(config, make_dataset(config, [own, *also.values()]))
     with tempfile.TemporaryDirectory() as checkpoints:
         training.run(Path(checkpoints), "gnn")
-    slug = own.collection.slug
-    training.validation.choose_weights(slug)
-    predictions = predict(training.network, training.dataset, slug, VALID, config.inference_configs)
+    _, predictions = training.validation.choose_weights(own.collection.slug)
     return {"gnn": _lists(predictions)}
 
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import fastslow.networks.devices
+import fastslow.networks.run_folder
 import fastslow.networks.train
 import fastslow.networks.validation
 from fastslow.competition.catalog import SPLITS, get_collection
@@ -381,7 +382,8 @@ def test_missing_features_are_named(settings, tmp_path):
 def script_valid(monkeypatch, *scores):
     """Let evaluations on valid give these scores, one after the other."""
     remaining = iter(scores)
-    monkeypatch.setattr(Validation, "score", lambda *_, **__: {"mean": next(remaining), "per_graph": {}})
+    module = fastslow.networks.validation
+    monkeypatch.setattr(module, "collection_score", lambda *_: {"mean": next(remaining), "per_graph": {}})
 
 
 def test_patience_counts_evaluations_without_a_better_score(settings, monkeypatch, tmp_path):
@@ -440,14 +442,30 @@ def test_a_part_of_valid_steers_and_all_of_it_is_reported(settings, monkeypatch,
         sizes.append((split, *{len(score) for score in scores.values()}))
         return scores
 
-    for module in (fastslow.networks.train, fastslow.networks.validation):
+    for module in (fastslow.networks.run_folder, fastslow.networks.validation):
         monkeypatch.setattr(module, "predict", record)
     manifest = train(settings.replace(epochs=2, evaluate_every=1, average_last=1, valid_configs=10))
     assert sizes[:2] == [("valid", 10)] * 2
-    assert sizes[2:] == [("valid", 24)] * 3 + [("test", 24)]
+    assert sizes[2:] == [("valid", 24)] * 2 + [("test", 24)]
     (name,) = PROGRAMS["valid"]
     labels, scores = Features(*settings.features).labels("valid"), read_predictions(tmp_path / "run")["valid"]
     assert manifest["valid"]["mean"] == kendall_tau(labels[name], scores[name])
+
+
+@pytest.mark.parametrize("average_score, chosen", [(0.3, "epoch 2"), (0.5, "average")])
+def test_the_predictions_of_valid_are_those_of_the_chosen_weights(
+    settings, monkeypatch, tmp_path, average_score, chosen
+):
+    script_valid(monkeypatch, 0.2, 0.4, 0.3, average_score, 0.4)
+    config = settings.replace(epochs=3, evaluate_every=1, average_last=2, learning_rate=2e-2)
+    assert train(config)["valid"]["weights"].startswith(chosen)
+    training = make_training(config)
+    training.network.load_state_dict(weights_of(*settings.runs))
+    again = predict(training.network, training.dataset, LAYOUT.slug, "valid", config.inference_configs)
+    written = read_predictions(tmp_path / "run")["valid"]
+    assert again.keys() == written.keys()
+    for name, prediction in again.items():
+        np.testing.assert_array_equal(written[name], prediction)
 
 
 def test_the_chosen_weights_are_never_below_the_best_on_valid(settings, tmp_path):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+import fastslow.networks.validation
 from fastslow.competition.catalog import SPLITS, get_collection
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import ConfigError, DataError
@@ -83,11 +84,18 @@ def test_train_graphs_of_every_collection_are_trained_on(folder):
 def script_valid(monkeypatch, scores):
     """Let evaluations on valid give these scores by collection, one after the other."""
     remaining = {collection.slug: iter(own) for collection, own in scores.items()}
-    monkeypatch.setattr(
-        Validation,
-        "score",
-        lambda self, slug, **_: {"mean": next(remaining[slug]), "per_graph": {"a": 0.5}},
-    )
+    slug, predict = None, Validation.predict
+
+    def predicted(self, *args):
+        nonlocal slug
+        slug = args[0]
+        return predict(self, *args)
+
+    def score(*_):
+        return {"mean": next(remaining[slug]), "per_graph": {"a": 0.5}}
+
+    monkeypatch.setattr(Validation, "predict", predicted)
+    monkeypatch.setattr(fastslow.networks.validation, "collection_score", score)
 
 
 def test_every_collection_gets_a_run_that_is_best_on_its_valid(folder, tmp_path, monkeypatch):

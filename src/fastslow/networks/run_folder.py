@@ -5,11 +5,12 @@ from typing import Any
 import pandas as pd
 import torch
 
+from fastslow.competition.catalog import TEST, VALID
 from fastslow.core.artifacts import Artifact
 from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path
 from fastslow.evaluation.plots import plot_training
-from fastslow.evaluation.predictions import PREDICTED_SPLITS, PREDICTIONS, write_predictions
+from fastslow.evaluation.predictions import PREDICTIONS, write_predictions
 from fastslow.evaluation.training_files import METRICS
 from fastslow.features.scaling import write_scalers
 from fastslow.features.store import SCALERS
@@ -23,7 +24,7 @@ OUTPUTS = (WEIGHTS, SCALERS, PREDICTIONS)
 
 
 def write_runs(artifact: Artifact, training: Any) -> None:
-    """Choose each collection's weights, predict its splits, and write its run folder; then the training's.
+    """Choose each collection's weights, predict its test graphs, write its run folder; then the training's.
 
     Of several processes all predict, and the first one writes.
 
@@ -34,17 +35,15 @@ def write_runs(artifact: Artifact, training: Any) -> None:
     dataset, writes = training.dataset, distributed.rank() == 0
     valid, warnings = {}, list(training.warnings)
     for slug, run in zip(dataset.sources, artifact.parts, strict=True):
-        valid[slug] = training.validation.choose_weights(slug)
+        valid[slug], predicted = training.validation.choose_weights(slug)
         together = training.config.inference_configs
-        predictions = {
-            split: predict(training.network, dataset, slug, split, together) for split in PREDICTED_SPLITS
-        }
+        tested = predict(training.network, dataset, slug, TEST, together)
         if writes:
             # into an open file: given a path, torch writes its name into the file
             with atomic_path(run.folder / WEIGHTS) as temporary, open(temporary, "wb") as handle:
                 torch.save(training.network.state_dict(), handle)
             write_scalers(run.folder / SCALERS, node=dataset.node_scaler, config=dataset.config_scaler)
-            own = write_predictions(run.folder, predictions)
+            own = write_predictions(run.folder, {VALID: predicted, TEST: tested})
             facts = {"epochs": training.epoch, "features": dataset.sources[slug].recipe}
             run.finish(OUTPUTS, valid=valid[slug], **facts, warnings=[*training.warnings, *own])
             warnings += [f"{slug}: {warning}" for warning in own]

@@ -48,22 +48,28 @@ class Validation:
         self.best: dict = {slug: {"score": -math.inf, "epoch": 0, "weights": {}} for slug in dataset.sources}
         self.recent: list[dict] = []
 
-    def score(self, slug: str, every: bool = False) -> dict:
-        """Return a collection's metric on valid, mean and per graph.
+    def predict(self, slug: str, only: dict[str, np.ndarray] | None = None) -> dict[str, np.ndarray]:
+        """Predict a collection's valid graphs, all configurations or the positions ``only`` of each graph.
 
-        Args:
-            slug: The collection.
-            every: Score every configuration, not only the ``valid_configs`` drawn once per graph.
+        Returns:
+            ``(C_file,)`` float64 per graph, or one value per position of ``only``; lower is faster.
 
         Raises:
             Diverged: A prediction is not finite.
         """
-        labels, only = self.labels[slug], None if every else self._drawn[slug]
         predictions = predict(self.network, self.dataset, slug, VALID, self.config.inference_configs, only)
         check_outputs(predictions)
-        if only:
-            labels = {name: labels[name][drawn] for name, drawn in only.items()}
-        return collection_score(self.config.kind, labels, predictions)
+        return predictions
+
+    def score(self, slug: str) -> dict:
+        """Return a collection's metric on the configurations drawn once per valid graph, mean and per graph.
+
+        Raises:
+            Diverged: A prediction is not finite.
+        """
+        drawn = self._drawn[slug]
+        labels = {name: self.labels[slug][name][rows] for name, rows in drawn.items()}
+        return collection_score(self.config.kind, labels, self.predict(slug, drawn))
 
     def evaluate(self, epoch: int, loss: float) -> None:
         """Score every collection, append a row to the history, and keep the weights."""
@@ -82,11 +88,12 @@ class Validation:
         stale = (epoch - newest) // self.config.evaluate_every
         return bool(self.config.patience and self.history and stale >= self.config.patience)
 
-    def choose_weights(self, slug: str) -> dict:
+    def choose_weights(self, slug: str) -> tuple[dict, dict[str, np.ndarray]]:
         """Load the better of the best and the averaged weights, by every valid configuration of a collection.
 
         Returns:
-            The collection's metric with these weights, mean and per graph, and ``weights``: which they are.
+            The collection's metric with these weights, mean and per graph, and ``weights``: which they are;
+            and their predictions ``(C_file,)`` of each valid graph.
 
         Raises:
             Diverged: There are no weights whose predictions are finite.
@@ -96,16 +103,18 @@ class Validation:
             candidates[f"average of the last {len(self.recent)} evaluations"] = self.recent_average()
         if best["weights"]:
             candidates[f"epoch {best['epoch']}"] = best["weights"]
-        scores = {}
+        tried = {}
         for label, weights in candidates.items():
             self.network.load_state_dict(weights)
             with contextlib.suppress(Diverged):
-                scores[label] = {**self.score(slug, every=True), "weights": label}
-        if not scores:
+                predictions = self.predict(slug)
+                score = collection_score(self.config.kind, self.labels[slug], predictions)
+                tried[label] = {**score, "weights": label}, predictions
+        if not tried:
             raise Diverged(f"{slug}: no evaluation had finite predictions")
-        chosen = max(scores, key=lambda label: scores[label]["mean"])
+        chosen = max(tried, key=lambda label: tried[label][0]["mean"])
         self.network.load_state_dict(candidates[chosen])
-        return scores[chosen]
+        return tried[chosen]
 
     def recent_average(self) -> dict:
         """Return the mean of the recent weights (stochastic weight averaging, arXiv 1803.05407)."""
