@@ -149,9 +149,9 @@ def test_help_from_any_folder(script, tmp_path):
     assert "--quick" in run.stdout
 
 
-def test_readme_names_every_script_and_its_table():
+def test_readme_names_every_script_and_every_table():
     readme = (BENCHMARKS / "README.md").read_text()
     for path in BENCHMARKS.glob("*.py"):
         assert f"benchmarks/{path.name}" in readme
-        assert (BENCHMARKS / "tables" / f"{path.stem}.md").is_file()
-        assert f"(tables/{path.stem}.md)" in readme
+    for table in (BENCHMARKS / "tables").glob("*.md"):
+        assert f"(tables/{table.name})" in readme
