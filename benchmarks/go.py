@@ -209,7 +209,7 @@ def transfer(options) -> list[dict]:
         row["zero-shot"] = zero_shot(trainer.policy, problem).cost
         row["fine-tuned"] = learn(problem, few, options.seed, policy=trainer.policy).cost
         row["from scratch"] = learn(problem, few, options.seed).cost
-        row["from scratch, 10 times"] = learn(problem, few * options.longer, options.seed).cost
+        row["from scratch, longer"] = learn(problem, few * options.longer, options.seed).cost
         row["times"] = options.longer
         rows.append(row)
         print(row, flush=True)
