@@ -15,7 +15,7 @@ from fastslow.features.store_checks import _SPECIFICATION
 from fastslow.networks.run_folder import WEIGHTS
 from fastslow.networks.stored_weights import SET_ASIDE, load_weights
 from fastslow.networks.train import CHECKPOINT, Training, make_dataset
-from fastslow.networks.trained import read_network
+from fastslow.networks.trained import TrainedNetwork
 from fastslow.rankers.train import MODEL, read_ranker
 from helpers.bad_files import BINARY, MARK, absurd_members, replace
 from helpers.good_artifacts import change_arrays, change_json, change_tensors, network_config
@@ -449,4 +449,4 @@ def test_a_changed_network_is_refused(good, workplace, name):
     shutil.copytree(good.root / "network", workplace / "network")
     file, change = NETWORK[name]
     change(workplace / "network" / file)
-    refused(lambda: read_network(workplace / "network"), "network")
+    refused(lambda: TrainedNetwork(workplace / "network"), "network")

@@ -15,6 +15,7 @@ from fastslow.core import files
 from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path, read_json, write_json, writer_lock
 from fastslow.core.npz_io import read_arrays, write_arrays
+from fastslow.core.settings import PROJECT
 from fastslow.core.storage_errors import StorageError, describe, explain_storage
 
 SAID = {
@@ -104,7 +105,7 @@ def test_the_error_travels_between_processes():
 def test_the_command_line_says_it_in_one_line(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
     monkeypatch.setattr(workflow, "run_steps", fail(errno.ESTALE))
-    assert cli.main(["submission", "preset=smoke"]) == 1
+    assert cli.main(["submission", "preset=smoke", f"data={PROJECT / 'data' / 'sample'}"]) == 1
     said = capsys.readouterr().err
     assert "error: " in said and "stale file handle" in said and "mount it again" in said
     assert describe(OSError(errno.EEXIST, "File exists", "x")) == "x: File exists"

@@ -16,7 +16,7 @@ def run(tmp_path, monkeypatch):
     monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
     folder = tmp_path / "runs" / "mine"
     folder.mkdir(parents=True)
-    (folder / "manifest.json").write_text("{}")
+    (folder / "manifest.json").write_text(json.dumps({"fingerprint": "any", "settings": {}, "inputs": {}}))
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     (folder / "importance.csv").write_text("column,gain\na,2.0\nb,1.0\n")
     return folder

@@ -334,7 +334,7 @@ def test_hops_decide_which_nodes_stay_and_nothing_else(tmp_path, hops):
         ("default_layout", "column_major"),
         ("copies_through", -1),
         ("padding", 1),
-        ("workers", 0),
+        ("workers", -1),
     ],
 )
 def test_a_setting_out_of_range_is_refused(field, value):

@@ -84,11 +84,12 @@ def config(tmp_path):
 def test_padding_and_operands_are_those_of_the_module(tmp_path, seed):
     program = random_program(seed)
     program.module.entry_computation_id = program.computation.id
-    npz = write_npz(tmp_path / "p.npz", competition_arrays(program.module, [0]))
+    instructions = program.computation.instructions
+    node = next(at for at, i in enumerate(instructions) if i.operand_ids and i.shape.dimensions)
+    npz = write_npz(tmp_path / "p.npz", competition_arrays(program.module, [node]))
     file = read_competition_file(npz, "layout")
     exact = read_exact_graph(write_protobuf(tmp_path / "p.pb", program.module), file)
     assert np.array_equal(exact.node_feat, graph(program.module, PADDING)[0])
-    instructions = program.computation.instructions
     assert exact.operands[: len(instructions)] == [list(inst.operand_ids) for inst in instructions]
 
 
