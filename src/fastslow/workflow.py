@@ -268,10 +268,11 @@ def run(config: RunConfig) -> None:
     plan = make_plan(config)
     for folder in (f"features/{plan.name}", f"runs/{plan.name}", Path(plan.csv).parent):
         remove_abandoned(resolve(folder))
-    if config.target in ("submission", "submit"):
-        check_ids(resolve(plan.data_root))  # hours of training must not end at a broken CSV
     last = STAGES.index("submission" if config.target == "submit" else config.target)
-    run_steps([step for step in plan.steps() if STAGES.index(step.stage) <= last], plan.jobs, config.cluster)
+    steps = [step for step in plan.steps() if STAGES.index(step.stage) <= last]
+    if STAGES[last] == "submission":
+        check_ids(resolve(plan.data_root))  # hours of training must not end at a broken CSV
+    run_steps(steps, plan.jobs, config.cluster)
     if STAGES[last] == "submission":
         report(plan)
         if config.metrics == "all":

@@ -105,7 +105,7 @@ class GroupSets:
             The classes; those of a set are in no particular order.
         """
         num_configs = len(values)
-        choices = np.ascontiguousarray(values.T, np.int64)
+        choices = np.ascontiguousarray(np.asarray(values).T, np.int64)
         class_bits = num_configs.bit_length()
         index = np.zeros((self.num_sets, num_configs), np.int32)
         for rows, word, rank in self._steps(class_bits):
