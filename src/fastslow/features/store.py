@@ -270,10 +270,9 @@ class Features:
     def graph(self, split: str, name: str) -> Graph:
         """Read one graph, see :func:`read_graph`."""
         graph = read_graph(self.folder, split, name)
-        if graph.config_feat.shape[1] != len(self.config_columns):
-            problem = (
-                f"config_feat has {graph.config_feat.shape[1]} columns, {len(self.config_columns)} wanted"
-            )
+        wanted = len(self.manifest["config_columns"])
+        if graph.config_feat.shape[1] != wanted:
+            problem = f"config_feat has {graph.config_feat.shape[1]} columns, {wanted} wanted"
             raise DataError(_path(self.folder, split, name), problem, _AGAIN)
         return graph
 
