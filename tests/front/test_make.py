@@ -153,7 +153,7 @@ def test_the_other_targets(called):
     assert called("report") == ["-m", "fastslow", "report"]
     assert called("report", "NAME=my run") == ["-m", "fastslow", "report", "name=my run"]
     assert called("figures") == ["-m", "fastslow", "figures"]
-    assert called("test") == ["-m", "pytest"]
+    assert called("test") == ["-m", "pytest", "-n", "2", "--dist", "loadfile"]
     assert called("guard") == ["benchmarks/guard.py"]
     assert called("guard", "SET=--record") == ["benchmarks/guard.py", "--record"]
 

@@ -1,5 +1,6 @@
 """A tuning as a user starts it: every evaluator, resumed, shared, and every bad input by name."""
 
+import importlib.util
 import json
 import shlex
 import subprocess
@@ -24,6 +25,10 @@ pytest.importorskip("optuna", reason="optuna is not installed (pip install -e '.
 
 PYTHON = shlex.quote(sys.executable)
 SUM = "import json, sys; print(1 + sum(json.load(open(sys.argv[1]))['options']))"
+
+needs_compiler = pytest.mark.skipif(
+    importlib.util.find_spec("libtpu") is None, reason="a program's default layouts need libtpu"
+)
 
 
 @pytest.fixture
@@ -67,6 +72,7 @@ def test_replay_of_a_file_finds_its_best(npz, tmp_path, strategy):
         assert top_k(study).empty
 
 
+@needs_compiler
 def test_a_command_measures_and_the_result_is_written(dots, tmp_path):
     study = tune(measuring(dots, tmp_path, evaluations=16))
     folder = write_result(study)
@@ -106,6 +112,7 @@ def test_a_budget_of_seconds_ends_it(npz, tmp_path):
     write_result(study)
 
 
+@needs_compiler
 def test_failures_are_counted_and_not_fatal(dots, tmp_path):
     code = SUM.replace("print(", "o = json.load(open(sys.argv[1]))['options']; print('oh' if o[0] else ")
     study = tune(measuring(dots, tmp_path, code.replace("1 + sum(json", "1 + sum(json"), evaluations=12))
@@ -115,6 +122,7 @@ def test_failures_are_counted_and_not_fatal(dots, tmp_path):
     write_result(study)
 
 
+@needs_compiler
 def test_where_all_fail_it_says_why_and_keeps_the_study(dots, tmp_path):
     config = measuring(dots, tmp_path, "print('no TPU here')", evaluations=50)
     with pytest.raises(DataError, match="first 8 evaluations failed.*no TPU here.*The study is kept"):
@@ -145,6 +153,7 @@ def read(path):
     return read_program(path)
 
 
+@needs_compiler
 def test_only_what_a_constraint_binds_is_a_choice(dots, tmp_path):
     target = read_target(measuring(dots, tmp_path))
     assert all("output" in choice.where for choice in target.space.choices)
@@ -154,6 +163,7 @@ def test_only_what_a_constraint_binds_is_a_choice(dots, tmp_path):
     assert len(codes) == target.space.size, "two configurations of the space are never the same program"
 
 
+@needs_compiler
 def test_a_run_guides_a_file_and_a_program(home, dots, tmp_path):
     npz = next((home / "data/sample/npz_all/npz/layout/xla/random/train").glob("*.npz"))
     for source, more in ((npz, {}), (dots, {"evaluator": "command", "command": f"{PYTHON} -c 'print(1)'"})):
