@@ -2,9 +2,9 @@
 
 ``python benchmarks/baselines.py [--quick] [--presets NAME ...] [--minutes M]``. Each network is trained as by
 ``make train PRESET=NAME`` and scored on valid and test: Kendall's tau and ordered pair accuracy (OPA, a tie
-counts one half) for layout, slowdown of the best of five and of one (lower is better) for tile. Finished trainings are kept
-in ``benchmarks/results/baselines`` and are not repeated: stop it at any time, and the next call resumes. A
-training that was stopped resumes from its checkpoint.
+counts one half) for layout, slowdown of the best of five and of one (lower is better) for tile. Finished
+trainings are kept in ``benchmarks/results/baselines`` and are not repeated: stop it at any time, and the next
+call resumes, from the checkpoint of a training that was stopped.
 """
 
 import sys
