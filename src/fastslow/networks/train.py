@@ -57,16 +57,18 @@ def make_dataset(
         scalers: Scalers of nodes and of configurations; by default those of the sources, pooled.
     """
     sources = config.sources() if sources is None else sources
-    whole_graph = config.architecture().sees_whole_graph
+    architecture = config.architecture()
     device = distributed.own_device(pick_device(config.device))
     return GraphDataset(
         sources,
-        config.num_layers,
+        architecture.num_levels,
         device,
         config.joins_pairs(),
-        whole_graph,
+        architecture.sees_whole_graph,
         scalers,
         config.node_inputs,
+        config.config_inputs,
+        architecture.joins_nodes,
     )
 
 
@@ -81,10 +83,12 @@ def make_network(config: TrainConfig, dataset: GraphDataset) -> RankingNetwork:
 
 
 def learning_rate(config: TrainConfig, step: int, steps: int) -> float:
-    """Return a step's learning rate: linear warm-up, then cosine to 0 (arXiv 1608.03983)."""
+    """Return a step's learning rate: linear warm-up, then cosine to 0 (arXiv 1608.03983) or constant."""
     warm = config.warmup * steps
     if step < warm:
         return config.learning_rate * (step + 1) / (warm + 1)
+    if config.schedule == "constant":
+        return config.learning_rate
     return config.learning_rate * 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1, steps - warm)))
 
 
