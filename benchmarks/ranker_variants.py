@@ -50,9 +50,8 @@ VARIANTS: dict[str, list[str]] = {
     BASE: [],
     **{name: [f"ranker.objective={name}"] for name in OBJECTIVES if name != DEFAULT},
     "own features": ["ranker.own_features=True"],  # 11th place
-    "train on source": ["ranker.layout.train_on=source"],
+    "train on layout": ["ranker.layout.train_on=layout"],
     "train on collection": ["ranker.layout.train_on=collection"],
-    "quantile, train on source": ["ranker.objective=quantile", "ranker.layout.train_on=source"],
     "config features alone": [],
     "7 leaves": ["ranker.num_leaves=7"],
     "31 leaves": ["ranker.num_leaves=31"],

@@ -49,9 +49,8 @@ PRESETS: dict[str, dict[str, dict]] = {
         "gnn.tile": {"epochs": 20, "graphs_per_step": 8, "evaluate_every": 1},
         # [size] larger trees and more of them for ten times the programs: taken from no publication
         "ranker": {"num_iterations": 2000, "num_leaves": 63, "min_data_in_leaf": 50, "evaluate_every": 20},
-        # [size] all configurations would be millions of rows, and pairs many times as many; so would be the
-        # pairs of every collection together
-        "ranker.layout": {"configs_per_graph": 1000, "pairs_per_config": 4, "train_on": "source"},
+        # [size] all configurations would be millions of rows, and pairs many times as many
+        "ranker.layout": {"configs_per_graph": 1000, "pairs_per_config": 4},
         "ranker.tile": {"configs_per_graph": 200, "pairs_per_config": 4, "valid_configs": 200},
         # [size] configs_per_graph bounds the memory of the states
         "additive": {

@@ -121,10 +121,6 @@ class RankerConfig(BoostingConfig):
     machine and come close."""
     machine: NonNegative = unkeyed(0)
     """Position of this machine in ``machines``."""
-    train_on: Literal[*TRAIN_ON] = "layout"
-    """Collections whose train graphs are learned from: the ``collection`` alone, both searches of its
-    ``source`` (xla or nlp), or every ``layout`` collection, which ranks best on the sample. The features
-    folders of the others are expected beside its own; layout only."""
     objective: Literal[*OBJECTIVES, BEST] = "pairwise"
     """``regression`` (z-scored log runtime per graph), ``quantile`` (rank in the graph), ``lambdarank``,
     ``rank_xendcg``, ``pairwise`` (which of two configurations is slower, from the difference of their
