@@ -109,11 +109,13 @@ PUBLISHED: dict[str, Published] = {
         "layout SAGE, 3 layers, residual",
         "GST, arXiv 2305.12322; kaidic/GST, configs/tpugraphs.yaml",
         "activations and residuals, which the report has and the public code lacks; a hinge averaged over"
-        " pairs, not summed; 200 epochs with early stopping, not 20,000",
+        " pairs, not summed; mean and sum of length 1 in place of mean and maximum, which does not add up over"
+        " segments, and one score of the graph, not the sum of those of segments; 200 epochs with early"
+        " stopping, not 20,000",
         **{**_LAYOUT, **_ALONE, "dropout": 0.1},
         num_layers=3,
         hidden_channels=256,
-        readout="mean+max",
+        readout="mean+unit_sum",
         loss="pairwise_hinge@0.1",
         learning_rate=1e-4,
         graphs_per_step=32,
