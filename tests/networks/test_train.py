@@ -23,7 +23,8 @@ from fastslow.networks.architecture import CONVOLUTIONS
 from fastslow.networks.config import TrainConfig
 from fastslow.networks.dataset import predict
 from fastslow.networks.losses import cross_graph_hinge
-from fastslow.networks.train import Training, learning_rate, make_dataset, make_network, train
+from fastslow.networks.schedule import learning_rate
+from fastslow.networks.train import Training, make_dataset, make_network, train
 from fastslow.networks.validation import Validation
 
 torch.set_num_threads(1)
