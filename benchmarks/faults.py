@@ -1,8 +1,8 @@
 """Faults of a run, counted: kill -9 at random moments, errors of the drive; then the same command.
 
-``python benchmarks/faults.py [--quick] [--kills N] [--errors N] [--seed N]``. A small made-up competition is
-run once undisturbed. Then, for every fault, a random step of one stage after the other is taken away and the
-command is typed again:
+``python benchmarks/faults.py [--quick] [--kills N] [--errors N] [--seed N] [--keep FOLDER --minutes N]``. A
+small made-up competition is run once undisturbed. Then, for every fault, a random step of one stage after the
+other is taken away and the command is typed again:
 
 - kill: ``kill -9`` hits the command (two in three) or one of its notebooks and workers, at a random moment;
 - error: from a random write on, every write fails: disk full, quota, read-only, stale file handle, I/O error.
@@ -13,6 +13,8 @@ undisturbed; no process and no temporary file may be left; what an error says mu
 
 import errno
 import hashlib
+import json
+import math
 import os
 import random
 import shutil
@@ -42,6 +44,7 @@ STAGES = {
 RESULTS = ("*.npz", "*.npy", "*.pt", "*.csv", "model.txt", "metrics.jsonl")
 ERRORS = ("ENOSPC", "EDQUOT", "EROFS", "ESTALE", "EIO")
 SETTINGS = ("gnn.epochs=6", "gnn.evaluate_every=1", "ranker.early_stopping_rounds=1000", "features.workers=2")
+UNDISTURBED, TOO_LATE = "none", "kill too late"
 _LEFT_SECONDS = 20.0
 # every file that is written is flushed once, so that is where a drive fails; read by every Python process
 _FAILING_DRIVE = """
@@ -183,27 +186,52 @@ def is_good(row: dict) -> bool:
     return row["completed"] and not left and row.get("clear", True)
 
 
-def run(kills: int, errors: int, seed: int, root: Path) -> list[dict]:
-    """Run once undisturbed, then with every fault; return a row for each."""
-    rng = random.Random(seed)
-    write_competition(root / "data" / "made", {"train": 2, "valid": 1, "test": 1}, configs=24)
-    home = Home(root)
-    began = time.monotonic()
+def next_fault(rows: list[dict], kills: int, errors: int) -> tuple[str, str, float] | None:
+    """Return the next fault, its stage and the seconds that the command takes there; None when all are done.
+
+    A kill that came too late does not count: it is tried again, earlier.
+    """
+    kinds = [row["fault"].partition(" ")[0] for row in rows if row["fault"] != TOO_LATE]
+    for fault, wanted in (("kill", kills), ("error", errors)):
+        if (done := kinds.count(fault)) < wanted:
+            stage = list(STAGES)[done % len(STAGES)]
+            before = [row for row in rows if row.get("stage") == stage]
+            if not before:  # a step taken away is two notebooks of a run, beside reading all the others
+                return fault, stage, 2 * rows[0]["seconds"] / 11
+            return fault, stage, before[-1]["after" if before[-1]["fault"] == TOO_LATE else "seconds"]
+    return None
+
+
+def run(kills: int, errors: int, seed: int, root: Path, minutes: float) -> list[dict]:
+    """Run once undisturbed, then with every fault; return a row for each, the undisturbed run first.
+
+    Every row is kept in a file; after so many minutes no fault begins, and the same call resumes.
+    """
+    began, kept, home = time.monotonic(), root / "faults.jsonl", Home(root)
+    rows = [json.loads(line) for line in kept.read_text().splitlines()] if kept.is_file() else []
+    if not rows:
+        write_competition(root / "data" / "made", {"train": 2, "valid": 1, "test": 1}, configs=24)
     if said := home.finish():
         sys.exit(said)
-    print(f"undisturbed: {time.monotonic() - began:.0f} s", file=sys.stderr)
-    # a step taken away is two notebooks of this run, beside reading all the others
-    whole, rows, usual = home.results(), [], 2 * (time.monotonic() - began) / 11
-    seconds = dict.fromkeys(STAGES, usual)
-    plan = [("kill", stage) for stage in list(STAGES) * kills][:kills]
-    plan += [("error", stage) for stage in list(STAGES) * errors][:errors]
-    for number, (fault, stage) in enumerate(plan):
-        if fault == "kill":
-            rows.append(kill(home, whole, stage, seconds[stage], rng))
+
+    def keep(row: dict) -> None:
+        rows.append(row)
+        with kept.open("a") as stream:
+            stream.write(json.dumps(row) + "\n")
+
+    if not rows:
+        keep({"fault": UNDISTURBED, "seconds": time.monotonic() - began, "results": home.results()})
+    whole = rows[0]["results"]
+    if home.results() != whole:
+        sys.exit(f"{root}: other results than before; the code changed: choose another folder")
+    while (fault := next_fault(rows, kills, errors)) and time.monotonic() - began < minutes * 60:
+        kind, stage, seconds = fault
+        rng = random.Random(f"{seed} {len(rows)}")
+        if kind == "kill":
+            row = kill(home, whole, stage, seconds, rng)
         else:
-            rows.append(fail(home, whole, stage, ERRORS[number % len(ERRORS)], rng))
-        row = rows[-1]
-        seconds[stage] = row["seconds"]
+            row = fail(home, whole, stage, rng.choice(ERRORS), rng)
+        keep(row)
         verdict = "same bytes" if is_good(row) else f"NOT GOOD {row}"
         print(f"{row['fault']} in {stage} ({row['step']}, {row['after']:.1f}): {verdict}", file=sys.stderr)
     return rows
@@ -217,10 +245,13 @@ def main(arguments: list[str]) -> int:
         "--errors", type=int, default=10, help="number of failing drives (default 10, quick 1)"
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of moments and steps (default 0)")
+    parser.add_argument("--keep", metavar="FOLDER", help="where to work; the same command resumes there")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no fault after so many")
     options = parser.parse_args(arguments)
     kills, errors = (1, 1) if options.quick else (options.kills, options.errors)
     with tempfile.TemporaryDirectory() as folder:
-        rows = run(kills, errors, options.seed, Path(folder))
+        root = Path(options.keep or folder)
+        rows = run(kills, errors, options.seed, root.absolute(), options.minutes)[1:]
     counts = Counter((row["fault"], row["stage"]) for row in rows)
     good = Counter((row["fault"], row["stage"]) for row in rows if is_good(row))
     shown = [

@@ -2,6 +2,7 @@
 
 from fastslow.core.errors import ConfigError
 from fastslow.networks.config import TrainConfig
+from fastslow.networks.distributed import is_first
 from fastslow.networks.train import train
 from fastslow.workflow import RunConfig, make_plan
 
@@ -26,4 +27,5 @@ def train_network(config: NetworkRunConfig) -> None:
     if config.network not in steps:
         raise ConfigError(f"network: {config.network!r} is none of {', '.join(steps)}")
     valid = train(steps[config.network])["valid"]
-    print(f"{config.network}: valid {valid['mean']:.3f} ({valid['weights']})")
+    if is_first():
+        print(f"{config.network}: valid {valid['mean']:.3f} ({valid['weights']})")

@@ -11,6 +11,7 @@ from typing import ClassVar, Literal
 from fastslow.competition.catalog import TRAIN_ON
 from fastslow.core.errors import ConfigError
 from fastslow.networks.config import TrainConfig
+from fastslow.published_presets import PUBLISHED
 from fastslow.rankers.objectives import BEST, readers
 
 BASE: dict[str, dict] = {
@@ -60,7 +61,16 @@ PRESETS: dict[str, dict[str, dict]] = {
         # From the defaults: learning rate, weight decay, warm-up, hinge over pairs, cross-config attention,
         # 1 to 5 hops and padding with -1 [winners]; dropout .3 and averaging of weights [sample].
     },
+    **{name: published.settings for name, published in PUBLISHED.items()},
 }
+
+
+MODELS = {"layout": ("gnn", "ranker", "additive"), "tile": ("gnn", "ranker")}
+
+
+def trained_models(preset: str) -> dict[str, tuple[str, ...]]:
+    """Return the models that a preset trains, by kind; a published baseline trains networks alone."""
+    return {kind: ("gnn",) for kind in PUBLISHED[preset].kinds} if preset in PUBLISHED else MODELS
 
 
 class NetworkSection(TrainConfig):

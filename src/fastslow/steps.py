@@ -10,7 +10,7 @@ from fastslow.evaluation.ensemble import EnsembleConfig
 from fastslow.evaluation.results import SubmissionConfig
 from fastslow.features.config import FeatureConfig
 from fastslow.networks.config import TrainConfig
-from fastslow.presets import NetworkSection, network_settings, preset_settings
+from fastslow.presets import MODELS, NetworkSection, network_settings, preset_settings, trained_models
 from fastslow.rankers.config import AdditiveRankerConfig, RankerConfig
 
 STAGES = ("features", "train", "ensemble", "submission")
@@ -23,7 +23,6 @@ SECTIONS: dict[str, tuple[type[Config], str]] = {
     "ensemble": (EnsembleConfig, "30_ensemble"),
 }
 """Sections of the presets and of the command line: a step's settings and its notebook."""
-MODELS = {"layout": ("gnn", "ranker", "additive"), "tile": ("gnn", "ranker")}
 
 
 @dataclass(frozen=True)
@@ -89,50 +88,51 @@ class Plan:
                 raise ConfigError(f"{section}.{name}: {problem}")
         return Step(stage, PROJECT / "notebooks" / f"{notebook}.ipynb", config(**{**settings, **fixed}))
 
-    def steps(self) -> list[Step]:
+    def steps(self, last: str = "") -> list[Step]:
         """Return every step in order of the stages.
 
+        Args:
+            last: Stage to end with; empty for the last one that the preset has.
+
         Raises:
-            ConfigError: A setting is refused, or is one that the workflow sets.
+            ConfigError: A setting is refused, or is one that the workflow sets, or of a step that the preset
+                does not have; or a submission is wanted of a preset that does not predict all collections.
         """
-        steps = [
-            self._step(
-                "features",
-                "features",
-                c.kind,
-                collection=c.name,
-                data_root=self.data_root,
-                folder=self._features(c),
-            )
-            for c in COLLECTIONS
-        ]
+        models = trained_models(self.preset)
+        self._check_overrides(models)
+        collections = [c for c in COLLECTIONS if c.kind in models]
+        steps = [self._feature_step(c) for c in collections]
         # the networks take longest, so they start first
-        steps += [*self._networks("layout"), *self._networks("tile")]
+        steps += [step for kind in models for step in self._networks(kind)]
         steps += [
-            self._step(
-                "train",
-                model,
-                c.kind,
-                features=self._features(c),
-                folder=self._run(model, c, seed),
-                seed=seed,
-            )
+            self._ranker(model, c, seed)
             for model in MODELS["layout"]
-            for c in COLLECTIONS
-            if model != "gnn" and model in MODELS[c.kind]
+            for c in collections
+            if model != "gnn" and model in models[c.kind]
             for seed in range(self.seeds)
         ]
-        steps += [
-            self._step(
-                "ensemble",
-                "ensemble",
-                c.kind,
-                features=self._features(c),
-                runs=[self._run(model, c, seed) for model in MODELS[c.kind] for seed in range(self.seeds)],
-                folder=self._ensemble(c),
-            )
-            for c in COLLECTIONS
-        ]
+        steps += [self._ensemble_step(c, models[c.kind]) for c in collections]
+        if models.keys() == MODELS.keys():
+            steps.append(self._submission())
+        elif last == "submission":
+            remedy = f"run `make train` or `make ensemble` with PRESET={self.preset}"
+            raise ConfigError(f"preset: {self.preset} predicts {', '.join(models)} alone; {remedy}")
+        return [step for step in steps if not last or STAGES.index(step.stage) <= STAGES.index(last)]
+
+    def _feature_step(self, c: Collection) -> Step:
+        folders = {"data_root": self.data_root, "folder": self._features(c)}
+        return self._step("features", "features", c.kind, collection=c.name, **folders)
+
+    def _ranker(self, model: str, c: Collection, seed: int) -> Step:
+        folders = {"features": self._features(c), "folder": self._run(model, c, seed)}
+        return self._step("train", model, c.kind, seed=seed, **folders)
+
+    def _ensemble_step(self, c: Collection, models: tuple[str, ...]) -> Step:
+        runs = [self._run(model, c, seed) for model in models for seed in range(self.seeds)]
+        folders = {"features": self._features(c), "folder": self._ensemble(c)}
+        return self._step("ensemble", "ensemble", c.kind, runs=runs, **folders)
+
+    def _submission(self) -> Step:
         submission = SubmissionConfig(
             data_root=self.data_root,
             features=[self._features(c) for c in COLLECTIONS],
@@ -140,7 +140,16 @@ class Plan:
             csv=self.csv,
             folder=f"runs/{self.name}/submission",
         )
-        return [*steps, Step("submission", PROJECT / "notebooks" / "40_submission.ipynb", submission)]
+        return Step("submission", PROJECT / "notebooks" / "40_submission.ipynb", submission)
+
+    def _check_overrides(self, models: dict[str, tuple[str, ...]]) -> None:
+        """Refuse settings of models and kinds that the preset does not train."""
+        for section in self.overrides:
+            step, _, kind = section.partition(".")
+            known = [own for own in models if kind in ("", own)]
+            if not known or (step in MODELS["layout"] and not any(step in models[own] for own in known)):
+                trained = " and ".join(f"{', '.join(own)} of {kind}" for kind, own in models.items())
+                raise ConfigError(f"{section}: preset {self.preset} has no such step; it trains {trained}")
 
     def _networks(self, kind: str) -> list[Step]:
         """Return the trainings of networks: each learns from a group of collections and predicts for all."""

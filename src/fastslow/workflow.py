@@ -30,6 +30,7 @@ from fastslow.kaggle.credentials import credentials
 from fastslow.kaggle.ledger import read_record, update_record
 from fastslow.kaggle.submission import check_ids, check_submission
 from fastslow.presets import PRESETS
+from fastslow.published_presets import PUBLISHED
 from fastslow.step_pools import step_pool
 from fastslow.steps import DATA_ROOTS, STAGES, Plan, Step, parse_overrides
 
@@ -57,9 +58,11 @@ class RunConfig(Config):
     data: str = "sample"
     """``sample``, ``kaggle`` (``data/raw``), or a folder that holds ``npz_all/``."""
     preset: Literal["", *PRESETS] = ""
-    """Settings to start from; that of the data if empty (``kaggle`` for a folder)."""
+    """Settings to start from; that of the data if empty (``kaggle`` for a folder). From ``tpugraphs-mlp`` on
+    they are published baselines (``docs/baselines.md``), networks alone, most of them for one kind."""
     name: str = ""
-    """Name of the run: its features, runs and submission are stored under it; that of the data if empty."""
+    """Name of the run: its features, runs and submission are stored under it; that of the data if empty, or
+    of a published baseline."""
     seeds: Count = 0
     """Seeds of each model; 0 for 3, and for 1 in the preset ``smoke``."""
     jobs: Count = 0
@@ -249,7 +252,8 @@ def make_plan(config: RunConfig) -> Plan:
     known = config.data in DATA_ROOTS
     preset = config.preset or (config.data if known else "kaggle")
     folder = config.data if known else resolve(config.data).resolve().name
-    name = config.name or (preset if preset == "smoke" else folder)
+    own = preset if folder == "sample" else f"{folder}-{preset}"
+    name = config.name or (preset if preset == "smoke" else own if preset in PUBLISHED else folder)
     if not name or Path(name).name != name or name.startswith(".") or len(name.encode()) > 100:
         raise ConfigError(f"name: {name[:60]!r} is not a plain folder name of at most 100 bytes")
     seeds = config.seeds or (1 if preset == "smoke" else 3)
@@ -269,7 +273,7 @@ def run(config: RunConfig) -> None:
     for folder in (f"features/{plan.name}", f"runs/{plan.name}", Path(plan.csv).parent):
         remove_abandoned(resolve(folder))
     last = STAGES.index("submission" if config.target == "submit" else config.target)
-    steps = [step for step in plan.steps() if STAGES.index(step.stage) <= last]
+    steps = plan.steps(STAGES[last])
     if STAGES[last] == "submission":
         check_ids(resolve(plan.data_root))  # hours of training must not end at a broken CSV
     run_steps(steps, plan.jobs, config.cluster)

@@ -78,3 +78,17 @@ def test_the_failing_drive_fails_from_the_given_write_on(tmp_path):
     done = subprocess.run([sys.executable, "-c", code], env=own, cwd=tmp_path, capture_output=True, text=True)
     assert "c: the disk is full" in done.stderr
     assert (tmp_path / "b").exists() and not (tmp_path / "c").exists()
+
+
+def test_faults_go_on_where_the_kept_rows_end():
+    rows = [{"fault": "none", "seconds": 110.0}]
+    assert faults.next_fault(rows, 2, 1) == ("kill", "features", 20.0)
+    rows.append({"fault": "kill too late", "stage": "features", "after": 12.0, "seconds": 3.0})
+    assert faults.next_fault(rows, 2, 1) == ("kill", "features", 12.0), "again, earlier"
+    rows.append({"fault": "kill child", "stage": "features", "after": 5.0, "seconds": 17.0})
+    assert faults.next_fault(rows, 2, 1) == ("kill", "network", 20.0)
+    rows.append({"fault": "kill command", "stage": "network", "after": 5.0, "seconds": 30.0})
+    assert faults.next_fault(rows, 2, 1) == ("error", "features", 17.0)
+    rows.append({"fault": "error EIO", "stage": "features", "after": 1, "seconds": 9.0})
+    assert faults.next_fault(rows, 2, 1) is None
+    assert faults.next_fault(rows, 8, 1) == ("kill", "ranker", 20.0)

@@ -5,6 +5,7 @@ import pytest
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.core.errors import ConfigError
 from fastslow.presets import BASE, PRESETS, preset_settings
+from fastslow.published_presets import PUBLISHED
 from fastslow.rankers.config import RankerConfig
 from fastslow.steps import MODELS, SECTIONS, STAGES, Plan, parse_overrides, sections
 
@@ -24,8 +25,13 @@ def by_folder(plan):
 def test_every_preset_makes_every_step(preset, seeds):
     steps = plan(preset, seeds).steps()
     counts = {stage: sum(step.stage == stage for step in steps) for stage in STAGES}
-    networks = 3 if preset == "kaggle" else 2  # a network for each source, or for all layouts; and for tile
-    assert counts == {"features": 5, "train": (5 + 4 + networks) * seeds, "ensemble": 5, "submission": 1}
+    if preset in PUBLISHED:  # a network for each collection, no rankers
+        size = {("layout",): 4, ("tile",): 1, ("layout", "tile"): 5}[PUBLISHED[preset].kinds]
+        submission = int(size == 5)
+        assert counts == {"features": size, "train": size * seeds, "ensemble": size, "submission": submission}
+    else:
+        networks = 3 if preset == "kaggle" else 2  # for each source, or for all layouts; and for tile
+        assert counts == {"features": 5, "train": (9 + networks) * seeds, "ensemble": 5, "submission": 1}
     stages = [STAGES.index(step.stage) for step in steps]
     assert stages == sorted(stages)
     assert len({step.config.folder for step in steps}) == len(steps)
@@ -194,6 +200,26 @@ def test_a_wrong_setting_is_refused_by_name(text, said):
 def test_an_unknown_preset_is_refused():
     with pytest.raises(ConfigError, match="preset: 'fast' is none of sample, smoke, kaggle"):
         plan("fast").steps()
+
+
+@pytest.mark.parametrize(
+    ("preset", "setting"),
+    [
+        ("tpugraphs-mlp", "gnn.layout.epochs=3"),
+        ("tpugraphs-mlp", "features.layout.hops=1"),
+        ("harvard", "ranker.num_leaves=9"),
+    ],
+)
+def test_a_setting_of_a_step_that_the_preset_does_not_have_is_refused(preset, setting):
+    section = setting.rpartition(".")[0]
+    with pytest.raises(ConfigError, match=f"^{section}: preset {preset} has no such step; it trains gnn of"):
+        plan(preset, overrides=parse_overrides([setting])).steps()
+
+
+def test_a_preset_of_one_kind_has_no_submission():
+    assert plan("tpugraphs-mlp").steps("ensemble")[-1].stage == "ensemble"
+    with pytest.raises(ConfigError, match="preset: tpugraphs-mlp predicts tile alone; run `make train` or"):
+        plan("tpugraphs-mlp").steps("submission")
 
 
 def test_where_and_how_fast_changes_no_result():

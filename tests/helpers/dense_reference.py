@@ -147,7 +147,9 @@ def dense_readout(x: Tensor, graph: Graph, p: Parameters, text: str) -> Tensor:
             weight = p[f"scores.{number}.weight"], p[f"scores.{number}.bias"]
             parts.append((torch.softmax(linear(nodes, *weight), 1) * nodes).sum(1))
         else:
-            parts.append(nodes.amax(1) if pool == "max" else getattr(nodes, pool)(1))
+            total = nodes.amax(1) if pool == "max" else getattr(nodes, pool.removeprefix("unit_"))(1)
+            length = total.norm(dim=1, keepdim=True).clamp(min=1e-12) if pool == "unit_sum" else 1
+            parts.append(total / length)
     return torch.cat(parts, 1)
 
 

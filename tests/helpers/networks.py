@@ -17,8 +17,9 @@ def make_network(num_layers=2, cross_config=True, dropout=0.3, hidden_channels=8
         for parameter in network.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
     # 1e-5 would amplify rounding 300 times per norm where nodes or configurations hardly differ
-    for norm in (network.head.norm, *(block.norm for block in network.trunk.blocks)):
-        norm.eps = 0.05
+    if layers.block == "attention":
+        for norm in (network.head.norm, *(block.norm for block in network.trunk.blocks)):
+            norm.eps = 0.05
     return network
 
 

@@ -17,7 +17,7 @@ torch.set_num_threads(1)
 
 
 @pytest.mark.parametrize(
-    "text", ["sum", "mean", "max", "attention", "mean+sum+sum@configurable+max@configurable"]
+    "text", ["sum", "mean", "max", "attention", "unit_sum", "mean+sum+sum@configurable+max@configurable"]
 )
 def test_a_readout_pools_the_nodes_of_each_configuration(text):
     """``test_model.py`` compares the whole network; here every state is at random."""
@@ -38,7 +38,7 @@ def test_a_readout_pools_the_nodes_of_each_configuration(text):
 def test_a_readout_is_read_strictly():
     assert parse_readout("sum+max@configurable") == [Pooling("sum", False), Pooling("max", True)]
     for text, problem in (
-        ("", "'' in '' is not one of sum, mean, max, attention, alone or with @configurable"),
+        ("", "'' in '' is not one of sum, mean, max, attention, unit_sum, alone or with @configurable"),
         ("sum+median", "'median' in 'sum+median' is not one of"),
         ("sum@all", "'sum@all' in 'sum@all' is not one of"),
         ("max+sum+max", "max is given twice"),

@@ -1,9 +1,13 @@
 """A fleet: the budget goes where it saves, equal programs share, an even split is even."""
 
+import itertools
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from fastslow.core.errors import ConfigError, DataError
+from fastslow.tuning import fleet as fleet_module
 from fastslow.tuning.fleet import fleet_table, plot_savings, summarise_fleet, tune_fleet, write_fleet
 from fastslow.tuning.fleet_config import FleetConfig
 from helpers.competition_files import layout_arrays, write_npz
@@ -63,6 +67,14 @@ def test_it_resumes(fleet):
     assert sum(len(m.history) for m in again.members) == 20
     whole = tune_fleet(settings(fleet, evaluations=10_000))
     assert all(m.history.best[1] == m.target.labels.min() for m in whole.members)
+
+
+def test_the_budget_of_seconds_ends_it_between_batches(fleet, monkeypatch):
+    clock = itertools.count(step=10.0)  # ten seconds pass from one look to the next
+    monkeypatch.setattr(fleet_module, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    first = tune_fleet(settings(fleet, budget_seconds=35.0))
+    assert sum(len(m.history) for m in first.members) == 1 + 1 + 4, "both defaults and a batch"
+    assert sum(len(m.history) for m in tune_fleet(settings(fleet)).members) == 30, "without it, it resumes"
 
 
 def test_nothing_is_tuned_twice_and_a_single_program_gets_all(fleet):

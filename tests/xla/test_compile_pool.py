@@ -194,15 +194,15 @@ def test_equal_programs_are_compiled_once(tmp_path, diary):
 
 
 def test_an_interrupted_run_keeps_what_it_has(tmp_path, diary, monkeypatch):
-    from fastslow.xla import compile_pool as module
+    from fastslow.xla.label_cache import LabelCache
 
-    def interrupted(cache, key, record, write=module._write):
+    def interrupted(cache, key, record, write=LabelCache.write):
         write(cache, key, record)
         raise KeyboardInterrupt
 
     programs = [program(name=n, diary=str(diary)) for n in "abc"]
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(module, "_write", interrupted)
+        patch.setattr(LabelCache, "write", interrupted)
         label_once(programs, tmp_path)
     kept = len(remembered(tmp_path))
     assert kept == 1
@@ -245,12 +245,14 @@ def test_two_runs_share_a_cache(tmp_path):
 
 OPEN_AT_ONCE = """
 import multiprocessing, sys
-from fastslow.xla.compile_pool import _open_cache, _read, _write
+from fastslow.xla.label_cache import open_cache
+
+ORIGIN = '{"compiler": "a", "topology": "b"}'
 
 def open_and_write(path, name, at_once):
     at_once.wait()
-    with _open_cache(path) as cache:
-        _write(cache, name, "{}")
+    with open_cache(path) as cache:
+        cache.write(name, ORIGIN)
 
 if __name__ == "__main__":
     from pathlib import Path
@@ -262,8 +264,8 @@ if __name__ == "__main__":
             run.start()
         for run in runs:
             run.join(timeout=60)
-        with _open_cache(path) as cache:
-            assert all(_read(cache, name) == {} for name in "abcd"), path
+        with open_cache(path) as cache:
+            assert all(cache.read(name) for name in "abcd"), path
 """
 
 

@@ -2,6 +2,9 @@
 
 import importlib.util
 import random
+import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -123,6 +126,18 @@ def test_what_is_no_program_is_refused(compiler, module):
 def test_an_unknown_option_is_refused(compiler, lowered):
     with pytest.raises(CompilerError, match="xla_no_such_option"):
         compiler.compile(lowered, {"xla_no_such_option": True})
+
+
+@needs_compiler
+def test_a_process_that_lowered_a_program_ends_without_a_stack_trace():
+    code = """
+import os, signal, jax, jax.numpy as jnp
+from fastslow.xla.libtpu import lower
+lower(jnp.square, [jax.ShapeDtypeStruct((8,), jnp.float32)])
+os.kill(os.getpid(), signal.SIGTERM)
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (-signal.SIGTERM, "")
 
 
 def test_an_unknown_generation_is_refused():

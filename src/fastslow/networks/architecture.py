@@ -5,6 +5,9 @@ from dataclasses import dataclass
 CONVOLUTIONS = ("sage", "sage_sum", "sage_max", "gcn", "mlp_gcn", "mlp_gcn_directed", "gat")
 NODE_ATTENTIONS = ("none", "linear")
 SKIPS = ("previous", "first")
+BLOCKS = ("attention", "residual", "unit")
+OPCODES = 128
+"""Rows of an embedding of opcodes."""
 HEADS = 4
 """Attention heads of ``gat``; ``hidden_channels`` must be a multiple."""
 
@@ -22,6 +25,9 @@ class Architecture:
         node_attention: One of :data:`NODE_ATTENTIONS`, beside the convolution.
         skip: One of :data:`SKIPS`: whether a block adds to the layer below or to the first embedding.
         readout: Poolings of the nodes, see :func:`fastslow.networks.terms.parse_readout`.
+        block: One of :data:`BLOCKS`: ours (``model.py``), or a form of TpuGraphs' baselines (``plain.py``).
+        input_attention: Whether nodes attend to all nodes before the blocks.
+        joins_nodes: Whether the features of a configuration join on every node, not after the pooling.
     """
 
     hidden_channels: int
@@ -32,8 +38,16 @@ class Architecture:
     node_attention: str = "none"
     skip: str = "previous"
     readout: str = "sum"
+    block: str = "attention"
+    input_attention: bool = False
+    joins_nodes: bool = False
+
+    @property
+    def num_levels(self) -> int:
+        """Number of layers that pass something between nodes: a level of states for each."""
+        return self.num_layers + self.input_attention
 
     @property
     def sees_whole_graph(self) -> bool:
         """Whether a layer lets each node see the whole graph, not its neighbours alone."""
-        return self.node_attention != "none"
+        return self.node_attention != "none" or self.input_attention

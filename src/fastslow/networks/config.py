@@ -20,7 +20,15 @@ from fastslow.evaluation.predictions import run_artifact
 from fastslow.features.config import KindConfig
 from fastslow.features.store import Features
 from fastslow.networks import segment_settings
-from fastslow.networks.architecture import CONVOLUTIONS, HEADS, NODE_ATTENTIONS, SKIPS, Architecture
+from fastslow.networks.architecture import (
+    BLOCKS,
+    CONVOLUTIONS,
+    HEADS,
+    NODE_ATTENTIONS,
+    SKIPS,
+    Architecture,
+)
+from fastslow.networks.config_inputs import CONFIG_INPUTS
 from fastslow.networks.node_inputs import input_columns
 from fastslow.networks.terms import ACROSS_GRAPHS, LOSSES, parse_readout, parse_terms
 
@@ -85,9 +93,11 @@ class TrainConfig(KindConfig):
     epochs: Positive = 20
     """Passes over the train graphs."""
     learning_rate: PositiveFloat = 1e-3
-    """Peak learning rate (AdamW): linear warm-up to it, then cosine decay to 0."""
+    """Peak learning rate (AdamW): linear warm-up to it, then the ``schedule``."""
     weight_decay: NonNegativeFloat = 1e-5
-    """Decoupled weight decay (AdamW)."""
+    """Decoupled weight decay (AdamW); 0 is Adam."""
+    schedule: Literal["cosine", "constant"] = "cosine"
+    """Learning rate after the warm-up: ``constant`` with early stopping is what published baselines do."""
     warmup: FractionBelowOne = 0.05
     """Share of the steps spent warming up."""
     max_grad_norm: PositiveFloat = 1.0
@@ -112,6 +122,10 @@ class TrainConfig(KindConfig):
     """Layout only. Join configurable nodes that share a tensor by an edge, however many element-wise nodes
     are between them. Ranks a little better; a large graph has many more states with it and is slower."""
 
+    block: Literal[*BLOCKS] = "attention"
+    """Structure around the convolutions: ``attention`` (ours: norms, channel and cross-config attention), or
+    that of TpuGraphs' baselines on raw layouts: ``residual`` (a perceptron, then blocks that add), ``unit``
+    (states scaled to length 1; with ``num_layers=0`` the tile MLP)."""
     convolution: Literal[*CONVOLUTIONS] = "sage"
     """Message passing of a block: GraphSAGE with ``mean``, ``sum`` (TpuGraphs' tile baseline) or maximum
     (``sage``, ``sage_sum``, ``sage_max``); ``gcn`` (symmetric normalisation, TpuGraphs' layout baseline);
@@ -120,6 +134,10 @@ class TrainConfig(KindConfig):
     node_attention: Literal[*NODE_ATTENTIONS] = "none"
     """Attention over all nodes beside the convolution: ``linear`` (3rd and 10th place on the real data). Each
     node then has a state per configuration: as slow and large as a dense network."""
+    input_attention: bool = False
+    """Attention over all nodes before the blocks, 16 heads, a non-neighbour's weight times .1 (Harvard
+    report); needs ``block=residual``. All blocks then run densely on the kept nodes: a state for each node
+    and configuration."""
     skip: Literal[*SKIPS] = "previous"
     """What a block adds to: the block below, or the ``first`` embedding (16th place on the real data)."""
     node_inputs: str = "numeric+tiles"
@@ -128,8 +146,15 @@ class TrainConfig(KindConfig):
     place of ``numeric``, as in the Harvard report's compression)."""
     readout: str = "sum"
     """Poolings of the nodes, joined, ``POOL[@configurable]+...``: ``sum``, ``mean``, ``max`` (``mean+max``:
-    16th place on the real data), ``attention`` (6th); over all nodes or the configurable ones (TpuGraphs'
-    layout baseline: ``mean+sum+sum@configurable``)."""
+    16th place on the real data), ``attention`` (6th), ``unit_sum`` (a sum scaled to length 1); over all nodes
+    or the configurable ones (TpuGraphs' layout baseline: ``mean+unit_sum+unit_sum@configurable``)."""
+    config_inputs: Literal[*CONFIG_INPUTS] = "all"
+    """Features of a configuration as a whole that are read: ``all``; ``published`` (the 24 of a tile file);
+    ``violation`` (layout: the violation ratio alone, Harvard report); ``none``."""
+    config_join: Literal["pooled", "nodes"] = "pooled"
+    """Where they join: after the pooling (late join), or on all ``nodes`` of a tile kernel (early join;
+    needs ``block`` ``residual`` or ``unit``). Early, the network runs densely: a state for each node and
+    configuration."""
     edge_dropout: FractionBelowOne = 0.0
     """Share of the edges that a training step leaves out, the same for all its configurations (the 5th place
     dropped up to .15 on the real data)."""
@@ -174,12 +199,28 @@ class TrainConfig(KindConfig):
         chosen = any(part.configurable for part in parse_readout(self.readout))
         layout = "for tile, whose kernels have no configurable nodes"
         self.require(self.kind == "layout" or not chosen, "readout", layout)
+        published = {"layout": "published", "tile": "violation"}[self.kind]  # columns of the other kind
+        self.require(self.config_inputs != published, "config_inputs", f"for {self.kind}")
+        self._check_block()
         heads = f"a multiple of {HEADS}, the heads of gat"
         fits = self.convolution != "gat" or self.hidden_channels % HEADS == 0
         self.require(fits, "hidden_channels", heads)
         self.require(not compared or self.graphs_per_step > 1, "graphs_per_step", several)
         self.require_shares(self.processes)
         segment_settings.check(self)
+
+    def _check_block(self) -> None:
+        """Refuse what the chosen structure does not read."""
+        ours, unit = self.block == "attention", self.block == "unit"
+        tile, other = self.kind == "tile", f"with block={self.block!r}"
+        self.require(ours or self.skip == "previous", "skip", f"'previous' {other}")
+        self.require(ours or self.node_attention == "none", "node_attention", f"'none' {other}")
+        self.require(not unit or tile or not self.cross_config, "cross_config", f"False {other}")
+        attends = self.input_attention and self.block != "residual"
+        self.require(not attends, "input_attention", f"False {other}")
+        early = self.config_join == "nodes"
+        wanted = "'pooled' for layout, and with block='attention'"
+        self.require(not early or (tile and not ours), "config_join", wanted)
 
     def require_shares(self, processes: int) -> None:
         """Refuse settings that so many processes cannot share: each needs a graph of its own at every step.
@@ -249,6 +290,9 @@ class TrainConfig(KindConfig):
             self.node_attention,
             self.skip,
             self.readout,
+            self.block,
+            self.input_attention,
+            self.config_join == "nodes",
         )
 
     def joins_pairs(self) -> bool:

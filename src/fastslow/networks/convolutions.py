@@ -270,5 +270,10 @@ _CONVOLUTIONS: dict[str, Callable[[int, int], nn.Module]] = {
 def make_convolution(architecture: Architecture) -> nn.Module:
     """Return the message passing of one block: ``conv(x, level, below)``, (S_below, D) to (S, D)."""
     channels = architecture.hidden_channels
-    conv = _CONVOLUTIONS[architecture.convolution](channels, channels)
+    conv = plain_convolution(architecture, channels)
     return GpsConv(conv, channels) if architecture.node_attention == "linear" else conv
+
+
+def plain_convolution(architecture: Architecture, in_channels: int) -> nn.Module:
+    """Return the convolution alone, from ``in_channels`` to the channels of a layer."""
+    return _CONVOLUTIONS[architecture.convolution](in_channels, architecture.hidden_channels)

@@ -14,6 +14,7 @@ from fastslow.features.scaling import Scaler
 from fastslow.features.store import Features
 from fastslow.features.train_graphs import trainable
 from fastslow.networks.chunked_prediction import predict_chunks
+from fastslow.networks.config_inputs import config_columns
 from fastslow.networks.devices import autocast
 from fastslow.networks.distributed import merge, share
 from fastslow.networks.graph_batch import Batch, PreparedGraph
@@ -36,6 +37,8 @@ class GraphDataset:
         whole_graph: Whether a layer of the network lets each node see the whole graph.
         scalers: Scalers of nodes and of configurations; by default those of the sources, pooled.
         node_inputs: Columns of a node, see :func:`~fastslow.networks.node_inputs.input_columns`.
+        config_inputs: Columns of a configuration, see ``config_inputs.py``.
+        joins_nodes: Whether these join on every node.
 
     Raises:
         DataError: The folders were built with different settings, so their columns differ.
@@ -50,20 +53,25 @@ class GraphDataset:
         whole_graph: bool = False,
         scalers: tuple[Scaler, Scaler] | None = None,
         node_inputs: str = "numeric+tiles",
+        config_inputs: str = "all",
+        joins_nodes: bool = False,
     ):
         self.sources = {source.collection.slug: source for source in sources}
         self.num_layers = num_layers
         self.device = device
         self.pair_edges = pair_edges
-        self.whole_graph = whole_graph
+        self.whole_graph, self.joins_nodes = whole_graph, joins_nodes
         for other in sources[1:]:
             if other.config_columns != sources[0].config_columns:
                 problem = f"columns other than those of {sources[0].folder.name}"
                 raise DataError(other.folder, problem, "Build both with the same settings")
-        nodes, self.config_scaler = scalers or (
+        nodes, configs = scalers or (
             Scaler.pool([source.scaler(name) for source in sources]) for name in ("node", "config")
         )
         self.node_scaler = nodes.select(input_columns(node_inputs))
+        # scalers that are given without sources are those of a finished run, which selected its columns
+        names = sources[0].config_columns if sources else None
+        self.config_scaler = configs.select(config_columns(config_inputs, names)) if names else configs
         self._cache = BoundedCache[PreparedGraph](step_memory() // 4, held_bytes)
         self._sizes: dict[str, dict[str, int]] = {}
         self._shrinking: dict[int, Shrinking] = {}  # by the size that predictions start with
@@ -76,7 +84,7 @@ class GraphDataset:
         slug, _, stem = name.partition("/")
         graph = self.sources[slug].graph(split, stem)
         scalers = self.node_scaler, self.config_scaler
-        return PreparedGraph(graph, *scalers, self.pair_edges, self.whole_graph)
+        return PreparedGraph(graph, *scalers, self.pair_edges, self.whole_graph, self.joins_nodes)
 
     def num_configs(self, split: str, name: str) -> int:
         """Return the number of distinct configurations of a graph, without reading it."""
@@ -147,7 +155,7 @@ def _predict_rows(
 ) -> torch.Tensor:
     """Predict distinct configurations ``(n,)`` of a graph, at most ``together`` in a batch."""
     prepared = dataset.graph(split, path)
-    parts = math.ceil(len(rows) / together) if len(prepared.graph.config_index) else 1
+    parts = math.ceil(len(rows) / together) if prepared.varies else 1
     with autocast(dataset.device):
         if parts > 1 and (found := _predict_by_nodes(network, prepared, rows, dataset.device)) is not None:
             return found

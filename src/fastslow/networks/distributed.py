@@ -50,6 +50,11 @@ def launched() -> bool:
     return int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
+def is_first() -> bool:
+    """Return whether this is the first process of torchrun's, or the only one, joined or not."""
+    return int(os.environ.get("RANK", "0")) == 0
+
+
 def rank() -> int:
     """Return this process's number, from 0."""
     return distributed.get_rank() if distributed.is_initialized() else 0

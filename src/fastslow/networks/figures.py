@@ -51,6 +51,8 @@ def plot_network(network: RankingNetwork) -> Figure:
     Args:
         network: A network.
     """
+    if network.architecture.block != "attention":
+        return _plot_plain(network)
     trunk, head = network.trunk, network.head
     width, last = trunk.node.out_features, _linear(head.mlp)
     numeric = trunk.node.in_features - LAYOUT_WIDTH * LAYOUT_EMBEDDING - OPCODE_EMBEDDING
@@ -89,6 +91,32 @@ def plot_network(network: RankingNetwork) -> Figure:
     return figure
 
 
+def _plot_plain(network: RankingNetwork) -> Figure:
+    """Draw a network of a published structure (``plain.py``)."""
+    trunk, head, layers = network.trunk, network.head, network.architecture
+    first = [f"opcode, embedded: {trunk.opcode.embedding_dim}", "numbers and layouts as they are"]
+    first += ["+ features of the configuration"] * layers.joins_nodes
+    encoder = [] if trunk.encode is None else _linear(trunk.encode)
+    boxes = [("a state", [*first, "", *map(_describe, encoder)], (trunk.opcode, *encoder), _NODES)]
+    if trunk.attend is not None:
+        lines = ["over all nodes,", "non-neighbours weigh .1", *map(_describe, _linear(trunk.attend))]
+        boxes.append(("attention", lines, (trunk.attend,), _NODES))
+    for place, block in enumerate(trunk.blocks):
+        lines = [*_layers(block), "length 1" if block.unit else "+ own state (residual)"]
+        boxes.append((f"block {place + 1}", lines, (block,), _BLOCKS))
+    lines = [f"{layers.readout} over the nodes", *["+ features of the configuration"] * head.joins, ""]
+    boxes.append(("head", [*lines, *map(_describe, _linear(head.mlp))], (head,), _CONFIGS))
+    figure = Figure(figsize=(2.1 * len(boxes) + 1, 3.4), layout="constrained")
+    axes = figure.subplots()
+    for place, (title, lines, modules, colour) in enumerate(boxes):
+        _box(axes, place, title, lines, _count(*modules), colour)
+        _arrow(axes, place, "(C,)" if title == "head" else f"(S, {layers.hidden_channels})")
+    axes.set(xlim=(-0.3, len(boxes) * (_WIDTH + _GAP) + 0.6), ylim=(-0.3, _HEIGHT + 0.3))
+    axes.set_axis_off()
+    axes.set_title(f"{_count(network):,} parameters; one prediction per configuration, lower is faster")
+    return figure
+
+
 def _count(*modules: nn.Module) -> int:
     return sum(p.numel() for module in modules for p in module.parameters())
 
@@ -113,7 +141,8 @@ def _layers(block: nn.Module) -> list[str]:
         CrossConfigAttention: "cross-config attention",
     }
     present = [names[type(module)] for module in block.modules() if type(module) in names]
-    return [*present, f"GELU, dropout, {_describe(_linear(block.project)[0])}"]
+    ours = [f"GELU, dropout, {_describe(_linear(block.project)[0])}"] if hasattr(block, "project") else []
+    return [*present, *ours]
 
 
 def _left(place: int) -> float:

@@ -34,6 +34,8 @@ class Batch:
         pooling: ``(C, S)`` operator that sums the states of the last level over nodes.
         config_feat: ``(C, V)`` float32, scaled features of the configuration as a whole.
         configurable: ``(N,)`` bool, configurable nodes; all where there is none (tile).
+        state_config: ``(S_0,)`` int64, configuration of each state of level 0, where the features of a
+            configuration join on every node; else None.
     """
 
     numeric: Tensor
@@ -45,6 +47,7 @@ class Batch:
     pooling: SparseOperator
     config_feat: Tensor
     configurable: Tensor
+    state_config: Tensor | None = None
 
     def to(self, device: torch.device) -> "Batch":
         """Return the batch on a device."""
@@ -77,6 +80,8 @@ class PreparedGraph:
         config_scaler: Scaler of the configuration features.
         pair_edges: Whether messages pass along :func:`message_edges`, or else the graph's own edges only.
         whole_graph: Whether a layer lets each node see the whole graph, not its neighbours alone.
+        joins_nodes: Whether the features of a tile configuration join on every node: each node then has a
+            state for every configuration.
     """
 
     def __init__(
@@ -86,6 +91,7 @@ class PreparedGraph:
         config_scaler: Scaler,
         pair_edges: bool = True,
         whole_graph: bool = False,
+        joins_nodes: bool = False,
     ):
         self.graph = graph
         self.numeric = torch.from_numpy(node_scaler.transform(expand_node_features(graph.node_feat)))
@@ -95,7 +101,7 @@ class PreparedGraph:
         self.opcode = torch.from_numpy(graph.node_opcode.astype(np.int64))
         self.config_scaler = config_scaler
         self.edge_index = message_edges(graph) if pair_edges else graph.edge_index
-        self.whole_graph = whole_graph
+        self.whole_graph, self.joins_nodes = whole_graph, joins_nodes
         self._reach: dict[int, Reach] = {}  # by num_layers
         self._row = np.full(graph.num_nodes, -1)  # position in config_index of each node
         self._row[graph.config_index] = np.arange(len(graph.config_index))
@@ -110,6 +116,8 @@ class PreparedGraph:
         """Return the states of the graph under some of its configurations, see :meth:`batch`."""
         every = edges is None
         reach = self.reach(num_layers) if every else self.reach_along(edges, num_layers)
+        if self.joins_nodes:  # the configuration is one choice, which every node sees
+            return reach.states(np.arange(len(configs))[:, None])
         return reach.states(self.choices(configs))
 
     def choices(self, configs: np.ndarray) -> np.ndarray:
@@ -134,6 +142,10 @@ class PreparedGraph:
     def _make_reach(self, edge_index: np.ndarray, num_layers: int) -> Reach:
         graph = self.graph
         program = graph.num_nodes, graph.config_index, graph.choices
+        if self.joins_nodes:
+            every, options = np.arange(graph.num_nodes), np.array([graph.num_configs])
+            one = replace(graph.choices, group=np.zeros((len(every), 1), np.int32), options=options)
+            program = graph.num_nodes, every, one
         return Reach(edge_index, *program, num_layers, self.whole_graph)
 
     def batch(self, configs: np.ndarray, num_layers: int, edges: np.ndarray | None = None) -> Batch:
@@ -145,9 +157,8 @@ class PreparedGraph:
             edges: ``(E',)`` bool, edges of ``edge_index`` that messages pass along; by default all. Dropping
                 some takes a new :class:`Reach`, and leaves no more states than before.
         """
-        graph = self.graph
         # a tile kernel's graph does not depend on the configuration: one stands for all
-        varying = configs if len(graph.config_index) else configs[:1]
+        varying = configs if self.varies else configs[:1]
         states = self.states(varying, num_layers, edges)
         degrees = self.degrees(edges)
         return Batch(
@@ -159,6 +170,7 @@ class PreparedGraph:
             SparseOperator(*states.levels[-1].pooling()),
             self.config_features(configs),
             self._configurable,
+            torch.from_numpy(states.levels[0].config) if self.joins_nodes else None,
         )
 
     def part_batch(
@@ -189,6 +201,11 @@ class PreparedGraph:
             self.config_features(configs),
             self._configurable[wanted],
         )
+
+    @property
+    def varies(self) -> bool:
+        """Whether states of the nodes depend on the configuration: not for a tile kernel, by default."""
+        return self.joins_nodes or len(self.graph.config_index) > 0
 
     def config_features(self, configs: np.ndarray) -> Tensor:
         """Return the scaled features ``(C, V)`` of configurations."""

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from fastslow.competition.schema import LAYOUT_WIDTH, MAX_DIMENSION, ROLES
 from fastslow.features.tpu_tiling import TILING_FEATURES
-from fastslow.networks.architecture import Architecture
+from fastslow.networks.architecture import OPCODES, Architecture
 from fastslow.networks.convolutions import make_convolution
 from fastslow.networks.graph_batch import Batch
 from fastslow.networks.head import Head
@@ -19,10 +19,10 @@ from fastslow.networks.layers import (
     LevelTensors,
     WeightedInstanceNorm,
 )
+from fastslow.networks.plain import PlainHead, PlainTrunk
 from fastslow.networks.set_statistics import Complete, as_is
 
 LAYOUT_VALUES = MAX_DIMENSION + 3  # -2 not configurable, -1 left to the compiler or padding, 0 to 5
-OPCODES = 128
 LAYOUT_EMBEDDING = 4
 OPCODE_EMBEDDING = 16
 
@@ -143,7 +143,8 @@ class RankingNetwork(nn.Module):
 
     A layout configuration changes the states of nodes, so each has its own pooled graph. A tile configuration
     does not, so the kernel's graph is embedded once for all. The features of the configuration as a whole
-    (violation ratios, copies, tile bounds) join in the head.
+    (violation ratios, copies, tile bounds) join in the head, or on every node where the settings say so. With
+    another block than ours, the network is that of a published baseline (``plain.py``).
 
     Args:
         node_channels: Columns F of the scaled node features.
@@ -159,10 +160,14 @@ class RankingNetwork(nn.Module):
         super().__init__()
         self.architecture = architecture
         self.num_layers = architecture.num_layers
-        self.trunk = Trunk(node_channels, architecture)
-        self.head = Head(
-            architecture.hidden_channels, config_channels, architecture.dropout, architecture.readout
-        )
+        if architecture.block == "attention":
+            channels, dropout = architecture.hidden_channels, architecture.dropout
+            self.trunk = Trunk(node_channels, architecture)
+            self.head = Head(channels, config_channels, dropout, architecture.readout)
+        else:
+            nodes, pooled = (config_channels, 0) if architecture.joins_nodes else (0, config_channels)
+            self.trunk = PlainTrunk(node_channels, nodes, architecture)
+            self.head = PlainHead(self.trunk.channels, pooled, architecture)
 
     def forward(self, batch: Batch, complete: Complete = as_is) -> Tensor:
         """Return a prediction per configuration.

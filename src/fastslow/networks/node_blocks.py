@@ -32,7 +32,7 @@ _LOCAL = ("sage", "sage_sum", "sage_max", "gat")  # the others read the degrees 
 def computes_by_nodes(network: RankingNetwork) -> bool:
     """Return whether each node's states need those of its neighbours alone, and nodes are summed."""
     layers = network.architecture
-    local = layers.convolution in _LOCAL and layers.node_attention == "none"
+    local = layers.convolution in _LOCAL and not layers.sees_whole_graph and layers.block == "attention"
     return local and layers.readout == "sum" and layers.num_layers > 0
 
 

@@ -6,6 +6,7 @@ nodes of a set see, and so do maxima.
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from fastslow.networks.layers import LevelTensors, NodeSum
 from fastslow.networks.sparse import SparseOperator
@@ -19,11 +20,13 @@ class Readout(nn.Module):
         \text{sum:}\ & \sum_n x_{n,c} \qquad \text{mean:}\ \frac{1}{N} \sum_n x_{n,c} \qquad
         \text{max:}\ \max_n x_{n,c} \\
         \text{attention:}\ & \sum_n \operatorname{softmax}_n(w \cdot x_{n,c} + b)\, x_{n,c}
-        \quad \text{(arXiv 1511.05493)}
+        \quad \text{(arXiv 1511.05493)} \\
+        \text{unit\_sum:}\ \sum_n x_{n,c} / \lVert \sum_n x_{n,c} \rVert_2
 
     over all nodes, or over the configurable ones (of a graph that has none, over all). Mean and maximum are
-    the 16th place's readout, attention the 6th's on some collections; TpuGraphs' layout baseline joins mean,
-    sum and the sum over configurable nodes. Sums are float64, see :class:`~fastslow.networks.layers.NodeSum`.
+    the 16th place's readout, attention the 6th's on some collections; TpuGraphs' layout baseline joins the
+    mean and the sums over all and over configurable nodes, scaled to length 1. Sums are float64, see
+    :class:`~fastslow.networks.layers.NodeSum`.
 
     Args:
         text: Such as ``sum`` or ``mean+max+sum@configurable``.
@@ -65,7 +68,7 @@ class Readout(nn.Module):
                 pooled.append(_attend(x.float(), score, pooling))
             else:
                 total = self.sum_nodes(x * states if part.configurable else x, pooling, level)
-                pooled.append(total / chosen.sum() if part.pool == "mean" else total)
+                pooled.append(_finished(total, part, chosen))
         return torch.cat(pooled, 1)
 
     def sums(self, x: Tensor, pooling: SparseOperator, level: LevelTensors, configurable: Tensor) -> Tensor:
@@ -81,15 +84,22 @@ class Readout(nn.Module):
         return torch.cat([self.sum_nodes(x * own, pooling, level) for own in states], 1)
 
     def of_sums(self, sums: Tensor, configurable: Tensor) -> Tensor:
-        """Return the readout ``(C, P D)``, of sums and means alone, from the sums over the graph's nodes.
+        """Return the readout ``(C, P D)``, without maxima and attention, from the sums over the nodes.
 
         Args:
             sums: ``(C, P D)`` sum of :meth:`sums` over all nodes.
             configurable: ``(N,)`` bool.
         """
         totals = sums.unflatten(1, (len(self.parts), -1)).unbind(1)
-        counts = (_chosen(part, configurable).sum() if part.pool == "mean" else 1 for part in self.parts)
-        return torch.cat([total / count for total, count in zip(totals, counts, strict=True)], 1)
+        parts = zip(totals, self.parts, strict=True)
+        return torch.cat([_finished(total, part, _chosen(part, configurable)) for total, part in parts], 1)
+
+
+def _finished(total: Tensor, part: Pooling, chosen: Tensor) -> Tensor:
+    """Return a sum, mean or sum of length 1 from the sum over nodes."""
+    if part.pool == "mean":
+        return total / chosen.sum()
+    return functional.normalize(total) if part.pool == "unit_sum" else total
 
 
 def _chosen(part: Pooling, configurable: Tensor) -> Tensor:

@@ -7,10 +7,12 @@ from fastslow.networks.segment_settings import head_epochs
 
 
 def learning_rate(config: TrainConfig, step: int, steps: int) -> float:
-    """Return a step's learning rate: linear warm-up, then cosine to 0 (arXiv 1608.03983)."""
+    """Return a step's learning rate: linear warm-up, then cosine to 0 (arXiv 1608.03983) or constant."""
     warm = config.warmup * steps
     if step < warm:
         return config.learning_rate * (step + 1) / (warm + 1)
+    if config.schedule == "constant":
+        return config.learning_rate
     return config.learning_rate * 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1, steps - warm)))
 
 

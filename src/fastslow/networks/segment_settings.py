@@ -78,10 +78,11 @@ def check(config: Any) -> None:
         return
     why = f" for segment_training {name!r}"
     config.require(config.node_attention == "none", "node_attention", f"'none'{why}: it sees the whole graph")
+    config.require(not config.input_attention, "input_attention", f"False{why}: it sees the whole graph")
     config.require(config.edge_dropout == 0, "edge_dropout", f"0{why}: segments leave out edges themselves")
     pools = {part.pool for part in parse_readout(config.readout)}
-    adds_up = variant.others == EDGES or pools <= {"sum", "mean"}
-    config.require(adds_up, "readout", f"of sum and mean{why}: these add up over segments")
+    adds_up = variant.others == EDGES or pools <= {"sum", "mean", "unit_sum"}
+    config.require(adds_up, "readout", f"of sum, mean and unit_sum{why}: these add up over segments")
     stored, border = variant.others == TABLE, config.segment_border
     config.require(config.processes == 1 or not stored, "processes", f"1{why}: its table is of one process")
     fits = border != CUT_LIVE or variant.others == FRESH

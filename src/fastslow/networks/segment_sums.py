@@ -8,11 +8,17 @@ import torch
 from torch import Tensor, nn
 
 from fastslow.networks.graph_batch import Batch
+from fastslow.networks.layers import WeightedInstanceNorm
 from fastslow.networks.model import RankingNetwork
 from fastslow.networks.set_statistics import Moments, Statistic
 
 Batches = Callable[[Sequence[int], int | None], Iterator[Batch]]
 """Yields batches of single segments, up to a layer or the last one."""
+
+
+def norms(network: RankingNetwork) -> list[WeightedInstanceNorm]:
+    """Return the norms over a graph's nodes, one for each layer; a published baseline has none."""
+    return [block.norm for block in network.trunk.blocks if hasattr(block, "norm")]
 
 
 @torch.no_grad()
@@ -28,11 +34,11 @@ def segment_moments(network: RankingNetwork, batches: Batches, num_segments: int
     """
     found, every, trunk = [], [], network.trunk
     with evaluating(trunk):
-        for layer, block in enumerate(trunk.blocks):
+        for layer, norm in enumerate(norms(network)):
             parts, size = [], []
             for batch in batches(range(num_segments), layer):
                 x = trunk(batch, Norms(every).complete)
-                parts.append(torch.stack(block.norm.moments(x, batch.levels[-1])[1:]))
+                parts.append(torch.stack(norm.moments(x, batch.levels[-1])[1:]))
                 size.append(len(batch.configurable))
             found.append(torch.stack(parts))
             every.append(pool_moments(found[-1], np.array(size)))

@@ -43,7 +43,7 @@ from fastslow.networks.segment_settings import (
     VARIANTS,
     head_epochs,
 )
-from fastslow.networks.segment_sums import Batches, Norms, add_segments, pool_moments, segment_moments
+from fastslow.networks.segment_sums import Batches, Norms, add_segments, norms, pool_moments, segment_moments
 from fastslow.networks.segment_table import GraphTable, SegmentTable
 from fastslow.networks.segments import SegmentedGraph, SegmentExample
 from fastslow.networks.set_statistics import Moments, as_is
@@ -61,6 +61,7 @@ class SegmentTraining:
         network: The network that is trained.
 
     Attributes:
+        files: Files that it writes into the folder of the training.
         table: The historical table.
         log: A row for each epoch in which the table was read.
     """
@@ -68,6 +69,7 @@ class SegmentTraining:
     def __init__(self, config: TrainConfig, dataset: GraphDataset, network: RankingNetwork):
         self.config, self.dataset, self.network = config, dataset, network
         self.variant = VARIANTS[config.segment_training]
+        self.files = (LOG,) if self.variant.others == TABLE else ()
         self._step = 0
         self.table = SegmentTable()
         self.log: list[dict] = []
@@ -130,7 +132,7 @@ class SegmentTraining:
         sums = self._whole_sums(example) if self._head_only else self._learn(example)
         configurable = example.graph.prepared.configurable.to(sums.device)
         pooled = head.readout.of_sums(sums, configurable)
-        return head.read_out(torch.cat([pooled, example.config_feat], 1), as_is)
+        return head.read_out(head.join(pooled, example.config_feat), as_is)
 
     def _learn(self, example: SegmentExample) -> Tensor:
         """Return the sums ``(C, P D)`` over the nodes, with gradients through the live segments."""
@@ -142,12 +144,12 @@ class SegmentTraining:
         elif self.variant.others == TABLE:
             apart = self._stored_moments(example)
         else:
-            apart = [None] * self.network.num_layers
-        norms = Norms(apart, int(graph.size[live].sum()))
-        x = self.network.trunk(example.batch, norms.complete)
+            apart = [None] * len(norms(self.network))
+        statistics = Norms(apart, int(graph.size[live].sum()))
+        x = self.network.trunk(example.batch, statistics.complete)
         own = self._segment_sums(x, example)
         if self.variant.others == TABLE:
-            return self._add_stored(example, own, norms.own())
+            return self._add_stored(example, own, statistics.own())
         if self.variant.others != FRESH or not len(others):
             return own.sum(0) * (graph.num_segments / len(live))
         every = [pool_moments(each, graph.size) for each in parts]
@@ -193,13 +195,12 @@ class SegmentTraining:
 
     def _graph_table(self, example: SegmentExample) -> GraphTable:
         if example.name not in self.table.graphs:
-            layers = self.network.architecture
             self.table.graphs[example.name] = GraphTable.empty(
                 len(example.graph.states(self._live)),
                 example.graph.num_segments,
                 self.network.head.readout.channels,
-                layers.num_layers,
-                layers.hidden_channels,
+                len(norms(self.network)),
+                self.network.architecture.hidden_channels,
             )
         return self.table.graphs[example.name]
 
@@ -209,7 +210,7 @@ class SegmentTraining:
         known = table.shared_step >= 0
         known[example.live] = False
         if not known.any():
-            return [None] * self.network.num_layers
+            return [None] * len(norms(self.network))
         parts = torch.from_numpy(table.moments[known]).to(self.dataset.device)
         return [pool_moments(own, example.graph.size[known]) for own in parts.unbind(1)]
 
@@ -240,8 +241,8 @@ class SegmentTraining:
 
     def write(self, folder: Path) -> None:
         """Write the log, where there is one."""
-        if self.variant.others == TABLE:
-            with atomic_path(folder / LOG) as temporary:
+        for name in self.files:
+            with atomic_path(folder / name) as temporary:
                 temporary.write_text("".join(json.dumps(row) + "\n" for row in self.log))
 
     def problem(self, state: dict) -> str:

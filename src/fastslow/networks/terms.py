@@ -23,7 +23,7 @@ LOSSES: dict[str, float | None] = {
 ACROSS_GRAPHS = ("cross_graph_hinge",)
 """Losses that compare the graphs of a step with each other."""
 
-POOLS = ("sum", "mean", "max", "attention")
+POOLS = ("sum", "mean", "max", "attention", "unit_sum")
 """Poolings of the nodes of a graph."""
 CONFIGURABLE = "configurable"
 """After ``@``: pool the configurable nodes alone."""

@@ -59,16 +59,18 @@ def make_dataset(
         scalers: Scalers of nodes and of configurations; by default those of the sources, pooled.
     """
     sources = config.sources() if sources is None else sources
-    whole_graph = config.architecture().sees_whole_graph
+    architecture = config.architecture()
     device = distributed.own_device(pick_device(config.device))
     return GraphDataset(
         sources,
-        config.num_layers,
+        architecture.num_levels,
         device,
         config.joins_pairs(),
-        whole_graph,
+        architecture.sees_whole_graph,
         scalers,
         config.node_inputs,
+        config.config_inputs,
+        architecture.joins_nodes,
     )
 
 
@@ -106,11 +108,9 @@ class Training:
         )
         self.names = dataset.trainable()
         self.validation = Validation(config, dataset, self.network)
-        self._stored = ["network", "optimizer", "scaler", "validation"]
-        self.segments = None
-        if config.segment_training != "none":
-            self.segments = SegmentTraining(config, dataset, self.network)
-            self._stored.append("segments")
+        on = config.segment_training != "none"
+        self.segments = SegmentTraining(config, dataset, self.network) if on else None
+        self._stored = ["network", "optimizer", "scaler", "validation", *["segments"] * on]
         self.epoch = 0
         self.warnings: list[str] = []
         self._whole = BoundedCache[tuple[Batch, torch.Tensor]](step_memory() // 4, held_bytes)
@@ -122,7 +122,7 @@ class Training:
         rng = np.random.default_rng([config.seed, self.epoch])
         self.network.train()
         names = rng.permutation(self.names)
-        drops = config.edge_dropout > 0 or self.segments is not None
+        drops = config.edge_dropout > 0 or self.segments
         drawn = [(name, self._draw(name, rng), int(rng.integers(2**63)) if drops else None) for name in names]
         seeds = rng.integers(2**63, size=len(names))  # for dropout
         steps = math.ceil(len(names) / config.graphs_per_step)

@@ -101,7 +101,7 @@ def _rank(
     cycles, default_cycles = {}, None
     if config.estimate:
         fastest = fastest_first(prediction, "layout")[: config.estimate].tolist()
-        default_cycles, *best = _estimate(config, conversion, fastest)
+        default_cycles, *best = _estimate(config, conversion, default, fastest)
         cycles = dict(zip(fastest, best, strict=True))
     weights = {name: member["weight"] for name, member in run.manifest.get("members", {}).items()}
     return Ranking(
@@ -124,10 +124,13 @@ def _default(config: RankConfig, conversion: Conversion | None, configs: int) ->
     return 0 if drawn else None
 
 
-def _estimate(config: RankConfig, conversion: Conversion, configs: list[int]) -> list[int | None]:
+def _estimate(
+    config: RankConfig, conversion: Conversion, default: int | None, configs: list[int]
+) -> list[int | None]:
     """Return the compiler's cycles: of its own default, which must compile, and of some configurations."""
-    rows = conversion.arrays["node_config_feat"][configs]
-    layouts = [{}, *(decode(row, conversion.nodes) for row in rows)]
+    rows = conversion.arrays["node_config_feat"]
+    own = {} if default is None else decode(rows[default], conversion.nodes)
+    layouts = [own, *(decode(rows[number], conversion.nodes) for number in configs)]
     programs = [constrain(conversion.module, own, conversion.nodes) for own in layouts]
     return estimate_cycles(Source.of(config.source).path, programs, config.labeller())
 

@@ -6,6 +6,7 @@ saved so far on average. Programs of equal content share one study and the sum o
 """
 
 import contextlib
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -170,7 +171,7 @@ class Fleet:
 
 
 def tune_members(members: list[Member], config: FleetConfig, advance) -> list[float]:
-    """Spend the budget on the members.
+    """Spend the budget of evaluations, or of seconds, on the members.
 
     Args:
         members: The programs.
@@ -180,8 +181,10 @@ def tune_members(members: list[Member], config: FleetConfig, advance) -> list[fl
     Returns:
         Total saving after each evaluation.
     """
-    rng, savings = np.random.default_rng(config.seed), []
+    rng, savings, began = np.random.default_rng(config.seed), [], time.monotonic()
     while (left := config.evaluations - sum(len(m.history) for m in members)) > 0:
+        if 0 < config.budget_seconds <= time.monotonic() - began:
+            break
         member = next_member(members, config, rng)
         if member is None:
             break

@@ -12,7 +12,6 @@ import multiprocessing
 import os
 import resource
 import signal
-import sqlite3
 import sys
 import tempfile
 import threading
@@ -24,9 +23,10 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastslow.core.errors import ConfigError, DataError
+from fastslow.core.errors import ConfigError
 from fastslow.core.progress import progress
 from fastslow.xla.cycle_estimates import estimate
+from fastslow.xla.label_cache import CyclesRecord, KernelsRecord, LabelRecord, ModuleRecord, open_cache
 from fastslow.xla.libtpu import Compiler, CompilerError, topology_of
 from fastslow.xla.tile_log import LOGGING, read_candidates
 
@@ -85,6 +85,8 @@ def program_before_layout(compiler: Compiler, module: bytes, log: Path) -> dict:
 
 
 Task = Callable[[Compiler, bytes, Path], dict]
+
+_RECORDS = {layout_label: CyclesRecord, tile_label: KernelsRecord, program_before_layout: ModuleRecord}
 
 _worker: tuple[Compiler, Path]  # of a worker process
 
@@ -165,13 +167,13 @@ class Labeller:
 
         Raises:
             ConfigError: libtpu is not installed, the generation is unknown, or a worker cannot start.
-            DataError: The cache is not a file of this kind.
+            DataError: The cache is not a file of this kind, or a record in it is damaged.
         """
         from pebble import ProcessPool
 
         identity = f"{self.task.__name__} {self.compiler.version()} {topology_of(self.generation)}"
         environment = LOGGING if self.task is tile_label else {}
-        with tempfile.TemporaryDirectory() as folder, _open_cache(self.cache) as cache:
+        with tempfile.TemporaryDirectory() as folder, open_cache(self.cache) as cache:
             pool = ProcessPool(
                 max_workers=self.processes or os.cpu_count() or 1,
                 max_tasks=200,  # the compiler never frees its memory
@@ -186,7 +188,8 @@ class Labeller:
                 An empty title shows no progress bar.
                 """
                 keys = [hashlib.sha256(identity.encode() + b"\0" + module).hexdigest() for module in modules]
-                records = {key: _read(cache, key) for key in keys}
+                wanted = _RECORDS.get(self.task, LabelRecord)
+                records = {key: cache.read(key, wanted) for key in keys}
                 missing = {key: m for key, m in zip(keys, modules, strict=True) if records[key] is None}
                 if time.monotonic() > self.deadline:
                     late = {"failure": NOT_TRIED, "message": "the time given was over"}
@@ -198,7 +201,7 @@ class Labeller:
                     text = json.dumps(record)
                     records[key] = json.loads(text)  # as the next run will read it from the cache
                     if record.get("failure") not in (TIMED_OUT, OUT_OF_MEMORY):
-                        _write(cache, key, text)
+                        cache.write(key, text)
                 return [records[key] for key in keys]
 
             try:
@@ -264,25 +267,3 @@ def _last_words(log: Path) -> str:
     text = log.read_bytes()[-20_000:].decode(errors="replace") if log.exists() else ""
     lines = [line for line in text.splitlines() if not line.strip().startswith(_STACK_TRACE)]
     return "\n".join(lines)[-1000:].strip()
-
-
-@contextlib.contextmanager
-def _open_cache(path: Path) -> Iterator[sqlite3.Connection]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    cache = sqlite3.connect(path, timeout=60, isolation_level=None)  # another run may write
-    with contextlib.closing(cache):
-        try:
-            cache.execute("CREATE TABLE IF NOT EXISTS labels (key TEXT PRIMARY KEY, record TEXT NOT NULL)")
-        except sqlite3.DatabaseError as error:
-            problem = f"is not a cache of labels ({error})"
-            raise DataError(path, problem, "Delete it, or choose another folder") from None
-        yield cache
-
-
-def _read(cache: sqlite3.Connection, key: str) -> dict | None:
-    row = cache.execute("SELECT record FROM labels WHERE key = ?", (key,)).fetchone()
-    return json.loads(row[0]) if row else None
-
-
-def _write(cache: sqlite3.Connection, key: str, record: str) -> None:
-    cache.execute("INSERT OR REPLACE INTO labels VALUES (?, ?)", (key, record))

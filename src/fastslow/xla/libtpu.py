@@ -10,7 +10,9 @@ import ctypes
 import importlib.metadata
 import importlib.util
 import os
+import signal
 import tempfile
+import threading
 from pathlib import Path
 
 from fastslow.core.errors import ConfigError
@@ -308,5 +310,8 @@ def lower(function, arguments) -> bytes:
     import jax
 
     lowered = jax.jit(function).trace(*arguments).lower(lowering_platforms=("tpu",))
+    if threading.current_thread() is threading.main_thread():
+        # libtpu, which JAX loads, prints a stack trace when a process such as a notebook's kernel is ended
+        signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
     module = Module.FromString(lowered.compiler_ir("hlo").as_serialized_hlo_module_proto())
     return _anonymous(module).SerializeToString(deterministic=True)

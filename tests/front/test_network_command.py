@@ -1,0 +1,86 @@
+"""``fastslow train-network`` under torchrun: two gloo processes train the network that a run then finds."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from fastslow.core.artifacts import read_manifest
+from fastslow.core.settings import resolve
+from fastslow.evaluation.predictions import read_predictions
+from fastslow.features.build import build_features
+from fastslow.features.config import FeatureConfig
+from fastslow.network_command import NetworkRunConfig
+from fastslow.networks.train import train
+from fastslow.workflow import make_plan
+from helpers.competition_files import write_data_root
+from helpers.workspace import environment
+
+NETWORK = "training-tile-s0"
+SETTINGS = ("preset=smoke", "name=own", "gnn.tile.graphs_per_step=2", "gnn.tile.hidden_channels=8")
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    """A home with the tile kernels of a competition, and the features of a run named ``own``."""
+    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
+    root = write_data_root(tmp_path / "made", "tile:xla", train=("a", "b", "c"))
+    (features,) = [step.config for step in plan(root) if is_tile_features(step.config)]
+    build_features(features.replace(workers=1))
+    return root
+
+
+def is_tile_features(config):
+    return isinstance(config, FeatureConfig) and config.collection == "tile:xla"
+
+
+def plan(root):
+    overrides = [text for text in SETTINGS if "." in text]
+    return make_plan(NetworkRunConfig(data=str(root), preset="smoke", name="own", set=overrides)).steps()
+
+
+def network(root):
+    (config,) = [step.config for step in plan(root) if step.name == NETWORK]
+    return config
+
+
+def run(processes, *words):
+    """The command as a user types it, from another folder than the repository."""
+    command = [*TORCHRUN, str(processes), "-m", "fastslow", "train-network", *words]
+    home = resolve(".")
+    done = subprocess.run(command, env=environment(home), cwd=home, capture_output=True, text=True)
+    said = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    return done, said
+
+
+def test_two_processes_train_what_a_run_then_finds(data, tmp_path, monkeypatch):
+    done, _ = run(2, NETWORK, f"data={data}", *SETTINGS)
+    assert done.returncode == 0, done.stderr
+    config = network(data)
+    manifest = read_manifest(resolve(config.folder))
+    line = f"{NETWORK}: valid {manifest['valid']['mean']:.3f} ({manifest['valid']['weights']})"
+    assert done.stdout.splitlines().count(line) == 1, "said by the first process alone"
+    assert config.artifact().is_current()
+    alone = {"runs": [str(tmp_path / "alone")], "folder": str(tmp_path / "alone-training")}
+    one = train(config.replace(**alone))
+    assert one["fingerprint"] == manifest["fingerprint"]
+    ours, theirs = (read_predictions(Path(resolve(runs[0]))) for runs in (config.runs, alone["runs"]))
+    for split, graphs in theirs.items():
+        for name, prediction in graphs.items():
+            np.testing.assert_allclose(ours[split][name], prediction, rtol=1e-3, atol=1e-4)
+    monkeypatch.setattr(torch, "save", None)  # a training would save a checkpoint
+    assert train(config) == manifest
+
+
+def test_a_wrong_name_and_missing_features_are_said(data):
+    done, said = run(1, "training-x-s0", f"data={data}", *SETTINGS)
+    assert done.returncode == 1
+    (line,) = said
+    assert "network: 'training-x-s0' is none of training-layout-s0, training-tile-s0" in line
+    done, said = run(2, "training-layout-s0", f"data={data}", *SETTINGS, "gnn.layout.graphs_per_step=2")
+    assert done.returncode == 1
+    assert said and all("layout-xla-default: not finished" in line for line in said)

@@ -1,0 +1,54 @@
+"""Every published baseline through the real path: its features, an epoch of training, predictions of test."""
+
+import numpy as np
+import pytest
+import torch
+
+from fastslow.competition.catalog import TEST, get_collection, list_programs
+from fastslow.core.settings import PROJECT
+from fastslow.evaluation.predictions import read_predictions
+from fastslow.features.build import build_features
+from fastslow.features.store import Features
+from fastslow.networks.figures import plot_network
+from fastslow.networks.train import train
+from fastslow.networks.trained import TrainedNetwork
+from fastslow.published_presets import PUBLISHED
+from fastslow.steps import Plan
+from helpers.workspace import cut_sample
+
+torch.set_num_threads(1)
+COLLECTIONS = {"layout": get_collection("layout:xla:random"), "tile": get_collection("tile:xla")}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return cut_sample(tmp_path_factory.mktemp("cut"))
+
+
+@pytest.mark.parametrize("preset", PUBLISHED)
+def test_a_baseline_trains_an_epoch_and_predicts(preset, data, tmp_path, monkeypatch):
+    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
+    overrides = {"gnn": {"epochs": 1, "device": "cpu"}, "features": {"workers": 1}}
+    steps = Plan(str(data), "tiny", preset, 1, overrides, 1).steps("train")
+    for kind in PUBLISHED[preset].kinds:
+        slug = COLLECTIONS[kind].slug
+        (features,) = (s.config for s in steps if s.config.folder == f"features/tiny/{slug}")
+        (training,) = (s.config for s in steps if f"runs/tiny/gnn-{slug}-s0" in getattr(s.config, "runs", []))
+        build_features(features)
+        manifest = train(training)
+        assert manifest["epochs"] == 1 and not manifest["warnings"]
+        run = tmp_path / "runs" / "tiny" / f"gnn-{slug}-s0"
+        predicted = read_predictions(run)[TEST]
+        assert predicted.keys() == {p.name for p in list_programs(data, COLLECTIONS[kind], TEST)}
+        assert all(np.isfinite(own).all() for own in predicted.values())
+        network = TrainedNetwork(run)  # from the run folder alone
+        again = network(Features(tmp_path / "features" / "tiny" / slug), TEST)
+        for name, own in predicted.items():
+            np.testing.assert_allclose(again[name], own, rtol=1e-5, atol=1e-6)
+        assert plot_network(network.network).axes
+
+
+def test_every_baseline_is_documented():
+    text = (PROJECT / "docs" / "baselines.md").read_text()
+    for name, published in PUBLISHED.items():
+        assert f"`{name}`" in text and published.source and published.departs, name

@@ -1,0 +1,141 @@
+"""Structures of published baselines against their dense form, on layout graphs and on tile kernels."""
+
+import re
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from fastslow.core.errors import ConfigError
+from fastslow.networks.architecture import CONVOLUTIONS
+from fastslow.networks.chunked_prediction import predict_chunks
+from fastslow.networks.config import TrainConfig
+from fastslow.networks.graph_batch import PreparedGraph, message_edges
+from fastslow.networks.node_blocks import computes_by_nodes
+from helpers.dense_plain import dense_plain_predictions
+from helpers.networks import all_configs, close, make_network, program
+from helpers.random_graphs import make_graph, make_scalers, structures
+
+torch.set_num_threads(1)
+
+
+@st.composite
+def networks(draw, **fixed):
+    """A network of a published structure, of 0 to 2 blocks."""
+    block = draw(st.sampled_from(["residual", "unit"]))
+    options = {
+        "num_layers": draw(st.integers(0, 2)),
+        "cross_config": block == "residual" and draw(st.booleans()),
+        "seed": draw(st.integers(0, 99)),
+        "convolution": draw(st.sampled_from([name for name in CONVOLUTIONS if name != "gat"])),
+        "input_attention": block == "residual" and draw(st.booleans()),
+        "readout": draw(st.sampled_from(["sum", "mean+max", "mean+unit_sum+unit_sum@configurable"])),
+    }
+    return make_network(block=block, **{**options, **fixed})
+
+
+graphs = st.builds(make_graph, structures(min_nodes=2), st.integers(0, 99))
+kernels = graphs.filter(lambda graph: not len(graph.config_index))
+
+
+def prepare(network, graph):
+    layers = network.architecture
+    return PreparedGraph(
+        graph, *make_scalers(graph), whole_graph=layers.sees_whole_graph, joins_nodes=layers.joins_nodes
+    )
+
+
+def equals_its_dense_form(network, graph, edges=None):
+    configs = np.random.default_rng(0).permutation(graph.num_configs)
+    value = network(prepare(network, graph).batch(configs, network.architecture.num_levels, edges))
+    kept = ... if edges is None else edges
+    reference = dense_plain_predictions(network, graph, *make_scalers(graph), configs, kept)
+    assert value.shape == (graph.num_configs,) and value.dtype == torch.float32
+    close(value, reference, 1e-4)
+    weight = torch.linspace(-1, 2, len(configs), dtype=torch.float64)
+    parameters = dict(network.named_parameters())
+    gradients = torch.autograd.grad(value.double() @ weight, parameters.values(), allow_unused=True)
+    references = torch.autograd.grad(reference @ weight, parameters.values(), allow_unused=True)
+    scale = max(0.1, max(float(g.abs().max()) for g in references if g is not None))
+    for name, gradient, expected in zip(parameters, gradients, references, strict=True):
+        expected = torch.zeros(parameters[name].shape) if expected is None else expected
+        gradient = torch.zeros(parameters[name].shape) if gradient is None else gradient
+        torch.testing.assert_close(gradient, expected, rtol=0, atol=1e-3 * scale, msg=name)
+
+
+@given(networks(), graphs, st.randoms(use_true_random=False))
+@settings(max_examples=60, deadline=None)
+def test_a_published_structure_equals_its_dense_form_with_some_edges_dropped(network, graph, random):
+    edges = np.array([random.random() < 0.7 for _ in message_edges(graph)], bool)
+    equals_its_dense_form(network, graph, edges)
+
+
+@given(networks(joins_nodes=True, cross_config=False, readout="sum"), st.integers(1, 4), st.integers(0, 99))
+@settings(max_examples=25, deadline=None)
+def test_early_join_equals_one_dense_network_for_each_configuration(network, num_configs, seed):
+    edges = np.array([[1, 0], [2, 1], [2, 0], [4, 3]])
+    kernel = make_graph((edges, 5, np.zeros(0, int), np.zeros((num_configs, 0, 3), np.uint8)), seed)
+    equals_its_dense_form(network, kernel)
+    levels = prepare(network, kernel).batch(all_configs(kernel), network.architecture.num_levels).levels
+    assert {len(level.node_ids) for level in levels} == {5 * num_configs}
+
+
+@given(networks(cross_config=False), graphs, st.randoms(use_true_random=False))
+@settings(max_examples=20, deadline=None)
+def test_a_prediction_depends_on_its_own_configuration_alone(network, graph, random):
+    """Without cross-config attention any chunks, and any order of nodes, give the same predictions."""
+    assume(graph.num_configs > 1)
+    prepared, levels = prepare(network, graph), network.architecture.num_levels
+    whole = network(prepared.batch(all_configs(graph), levels))
+    order = np.array(random.sample(range(graph.num_configs), graph.num_configs))
+    cut = random.randint(1, graph.num_configs - 1)
+    parts = predict_chunks(network, partial(prepared.batch, num_layers=levels), [order[:cut], order[cut:]])
+    close(parts, whole[torch.from_numpy(order)], 1e-5)
+
+
+@pytest.mark.parametrize("attends", [False, True])
+def test_the_numbering_of_the_nodes_does_not_matter(attends):
+    graph = program()
+    network = make_network(block="residual", convolution="gcn", input_attention=attends)
+    order = np.array([3, 5, 0, 2, 4, 1])  # new number of each node
+    old = np.argsort(order)
+    fields = {"node_feat": graph.node_feat[old], "node_opcode": graph.node_opcode[old]}
+    fields |= {"edge_index": order[graph.edge_index], "config_index": order[graph.config_index]}
+    moved = type(graph)(**{**vars(graph), **fields})
+    predictions = [
+        network(prepare(network, g).batch(all_configs(g), network.architecture.num_levels))
+        for g in (graph, moved)
+    ]
+    close(predictions[1], predictions[0], 1e-5)
+
+
+def test_without_blocks_the_unit_structure_sums_its_inputs():
+    """TpuGraphs' tile MLP: sums of features and of opcode embeddings, beside those of the configuration."""
+    network = make_network(0, block="unit", cross_config=False)
+    assert network.trunk.channels == 18 + 4 + 6 + 8 and network.head.mlp[0].in_features == 36 + 3
+    assert not computes_by_nodes(network)
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"block": "unit"}, "cross_config: True is not False with block='unit'"),
+        ({"block": "residual", "skip": "first"}, "skip: 'first' is not 'previous' with block='residual'"),
+        ({"block": "residual", "node_attention": "linear"}, "node_attention: 'linear' is not 'none' with"),
+        ({"input_attention": True}, "input_attention: True is not False with block='attention'"),
+        (
+            {"block": "unit", "kind": "tile", "input_attention": True},
+            "input_attention: True is not False with",
+        ),
+        ({"config_join": "nodes"}, "config_join: 'nodes' is not 'pooled' for layout, and with block='att"),
+        ({"config_join": "nodes", "block": "residual"}, "config_join: 'nodes' is not 'pooled' for layout"),
+        ({"config_inputs": "published"}, "config_inputs: 'published' is not for layout"),
+        ({"config_inputs": "violation", "kind": "tile"}, "config_inputs: 'violation' is not for tile"),
+    ],
+)
+def test_settings_that_a_structure_does_not_read_are_refused(settings, problem):
+    with pytest.raises(ConfigError, match=f"^{re.escape(problem)}"):
+        TrainConfig(**settings)
