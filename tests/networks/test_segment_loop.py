@@ -193,7 +193,7 @@ def test_the_manifest_names_only_settings_that_were_read(settings):
         ({"segment_training": "gst+e", "head_epochs": 2}, "head_epochs: 2 has no effect"),
         ({"segment_training": "edges", "segment_border": "cut"}, "segment_border: 'cut' has no effect"),
         ({"segment_training": "gst+ef", "head_epochs": 20}, "head_epochs: 20 is not below epochs"),
-        ({"segment_training": "one", "readout": "max"}, "readout: 'max' is not of sum and mean"),
+        ({"segment_training": "one", "readout": "max"}, "readout: 'max' is not of sum, mean and unit_sum"),
         ({"segment_training": "one", "edge_dropout": 0.1}, "edge_dropout: 0.1 is not 0"),
         ({"segment_training": "gst", "node_attention": "linear"}, "node_attention: 'linear' is not 'none'"),
         ({"segment_training": "one", "segment_border": "cut_live"}, "segment_border: 'cut_live' is not"),
