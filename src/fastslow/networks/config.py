@@ -147,6 +147,9 @@ class TrainConfig(KindConfig):
     ``depths`` (degrees, hops from outputs and inputs), ``walks`` (random walks; 3rd place; the features need
     ``random_walks``), ``attributes`` (dimension numbers of dots and gathers, sizes of slices, shapes of
     operands; 3rd place, no gain in the 10th's; the features need ``hlo_folder``)."""
+    dimension_tokens: bool = False
+    """Embed a node also by its six dimensions, each with its size, window and place in the layouts, in a
+    small transformer (5th place on the real data: clearly better for tile, equal for layout)."""
     readout: str = "sum"
     """Poolings of the nodes, joined, ``POOL[@configurable]+...``: ``sum``, ``mean``, ``max`` (``mean+max``:
     16th place on the real data), ``attention`` (6th), ``unit_sum`` (a sum scaled to length 1); over all nodes
@@ -221,6 +224,9 @@ class TrainConfig(KindConfig):
         self.require(not unit or tile or not self.cross_config, "cross_config", f"False {other}")
         attends = self.input_attention and self.block != "residual"
         self.require(not attends, "input_attention", f"False {other}")
+        self.require(ours or not self.dimension_tokens, "dimension_tokens", f"False {other}")
+        even = not self.dimension_tokens or self.hidden_channels % 2 == 0
+        self.require(even, "hidden_channels", "even, as dimension_tokens needs")
         early = self.config_join == "nodes"
         wanted = "'pooled' for layout, and with block='attention'"
         self.require(not early or (tile and not ours), "config_join", wanted)
@@ -296,6 +302,7 @@ class TrainConfig(KindConfig):
             self.block,
             self.input_attention,
             self.config_join == "nodes",
+            self.dimension_tokens,
         )
 
     def joins_pairs(self) -> bool:

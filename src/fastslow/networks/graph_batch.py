@@ -13,6 +13,7 @@ from fastslow.features.scaling import Scaler
 from fastslow.features.store import Graph, expand_nodes
 from fastslow.features.tpu_tiling import TILING_FEATURES, tiling_features
 from fastslow.networks.config_states import Level, PartReach, Reach, States
+from fastslow.networks.dimension_tokens import dimension_features
 from fastslow.networks.layers import LevelTensors
 from fastslow.networks.sparse import SparseOperator, moved_fields
 
@@ -24,7 +25,7 @@ class Batch:
     """One graph under C configurations as tensors.
 
     Args:
-        numeric: ``(N, F)`` float32, scaled node features.
+        numeric: ``(N, F)`` float32, scaled node features, and those of dimensions where they are wanted.
         node_layout: ``(N, 6)`` int64, the node's own minor-to-major layout, shifted by 2.
         opcode: ``(N,)`` int64 HLO opcode.
         state_layouts: ``(S_0, 18)`` int64, configured output, input and kernel layout of each state of level
@@ -82,6 +83,7 @@ class PreparedGraph:
         whole_graph: Whether a layer lets each node see the whole graph, not its neighbours alone.
         joins_nodes: Whether the features of a tile configuration join on every node: each node then has a
             state for every configuration.
+        dimension_tokens: Whether columns of the six dimensions are added, see ``dimension_tokens.py``.
     """
 
     def __init__(
@@ -92,9 +94,14 @@ class PreparedGraph:
         pair_edges: bool = True,
         whole_graph: bool = False,
         joins_nodes: bool = False,
+        dimension_tokens: bool = False,
     ):
         self.graph = graph
-        self.numeric = torch.from_numpy(node_scaler.transform(expand_nodes(graph)))
+        numeric = node_scaler.transform(expand_nodes(graph))
+        if dimension_tokens:
+            own = dimension_features(numeric, node_scaler.kept, graph.node_feat)
+            numeric = np.concatenate([numeric, own], 1)
+        self.numeric = torch.from_numpy(numeric)
         # of a tensor of seven dimensions or more, the axes beyond the sixth count as the sixth
         axes = np.minimum(graph.node_feat[:, node_columns.LAYOUT], MAX_DIMENSION)
         self.node_layout = torch.from_numpy(axes.astype(np.int64) + 2)

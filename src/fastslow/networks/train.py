@@ -61,17 +61,10 @@ def make_dataset(
     sources = config.sources() if sources is None else sources
     architecture = config.architecture()
     device = distributed.own_device(pick_device(config.device))
-    return GraphDataset(
-        sources,
-        architecture.num_levels,
-        device,
-        config.joins_pairs(),
-        architecture.sees_whole_graph,
-        scalers,
-        config.node_inputs,
-        config.config_inputs,
-        architecture.joins_nodes,
-    )
+    graphs = config.joins_pairs(), architecture.sees_whole_graph
+    inputs = config.node_inputs, config.config_inputs
+    reads = architecture.joins_nodes, architecture.dimension_tokens
+    return GraphDataset(sources, architecture.num_levels, device, *graphs, scalers, *inputs, *reads)
 
 
 def make_network(config: TrainConfig, dataset: GraphDataset) -> RankingNetwork:
