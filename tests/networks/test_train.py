@@ -23,7 +23,8 @@ from fastslow.networks.architecture import CONVOLUTIONS
 from fastslow.networks.config import TrainConfig
 from fastslow.networks.dataset import predict
 from fastslow.networks.losses import cross_graph_hinge
-from fastslow.networks.train import Training, learning_rate, make_dataset, make_network, train
+from fastslow.networks.schedule import learning_rate
+from fastslow.networks.train import Training, make_dataset, make_network, train
 from fastslow.networks.validation import Validation
 
 torch.set_num_threads(1)
@@ -371,7 +372,8 @@ def test_a_setting_that_tile_does_not_read_is_refused(field, value):
 
 def test_the_cache_key_holds_what_the_kind_reads():
     layout, tile = TrainConfig().identity(), TrainConfig(kind="tile").identity()
-    assert layout.keys() - tile.keys() == {"cross_config", "pair_edges"} and not tile.keys() - layout.keys()
+    only = {"cross_config", "pair_edges", "segment_training"}
+    assert layout.keys() - tile.keys() == only and not tile.keys() - layout.keys()
 
 
 def test_missing_features_are_named(settings, tmp_path):

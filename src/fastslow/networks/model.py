@@ -114,11 +114,12 @@ class Trunk(nn.Module):
         self.blocks = nn.ModuleList(Block(architecture) for _ in range(architecture.num_layers))
 
     def forward(self, batch: Batch, complete: Complete = as_is) -> Tensor:
-        """Return the states of the last level."""
+        """Return the states of the batch's last level, after as many blocks as it has levels above 0."""
         nodes = batch.numeric, batch.node_layout, batch.opcode
         x, config = self.embed(*nodes, batch.state_layouts, batch.state_tiling, batch.levels[0].node_ids)
         first = x if self.skip == "first" else None
-        for block, below, level in zip(self.blocks, batch.levels[:-1], batch.levels[1:], strict=True):
+        blocks = self.blocks[: len(batch.levels) - 1]
+        for block, below, level in zip(blocks, batch.levels[:-1], batch.levels[1:], strict=True):
             config = config[level.own]
             first = None if first is None else first[level.own]
             x = block(x, first, config, below, level, complete)

@@ -110,6 +110,8 @@ def _wrong(state: Any, mark: str, training: Any) -> str:
         numbers += [own[key] for own in best.values() for key in ("epoch", "score")]
         if not validation["history"] or not all(math.isfinite(number) for number in numbers):
             return "its history is empty or has a value that is not finite"
+        if training.segments and (problem := training.segments.problem(state["segments"])):
+            return problem
         return _wrong_optimizer(state["optimizer"], training.optimizer) or _wrong_scaler(state["scaler"])
     except (KeyError, TypeError, AttributeError) as error:
         return f"it lacks {error}" if isinstance(error, KeyError) else "an entry has another type"
