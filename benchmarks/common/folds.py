@@ -11,8 +11,8 @@ from sklearn.model_selection import GroupKFold
 from fastslow.competition.catalog import COLLECTIONS, TRAIN, VALID, get_collection, trained_together
 from fastslow.core.errors import DataError
 from fastslow.features.build import FeatureConfig, build_features
-from fastslow.features.scaling import Scaler, expand_node_features
-from fastslow.features.store import Features, Graph
+from fastslow.features.scaling import Scaler
+from fastslow.features.store import Features, Graph, expand_nodes
 
 POOLED = (TRAIN, VALID)
 
@@ -120,5 +120,5 @@ class HeldOut(Features):
         graphs = (self.graph(TRAIN, graph) for graph in self.names(TRAIN))
         if name == "node":
             graphs = list(graphs)
-            return Scaler.fit_nodes(lambda: (expand_node_features(graph.node_feat) for graph in graphs))
+            return Scaler.fit_nodes(lambda: (expand_nodes(graph) for graph in graphs))
         return Scaler.fit(graph.config_feat for graph in graphs)

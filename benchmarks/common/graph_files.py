@@ -10,8 +10,8 @@ from fastslow.competition.catalog import TEST, TRAIN, VALID, Collection, Program
 from fastslow.core.errors import DataError
 from fastslow.core.settings import PROJECT
 from fastslow.features.build import FeatureConfig, build_graph
-from fastslow.features.scaling import Scaler, expand_node_features
-from fastslow.features.store import Features, Graph
+from fastslow.features.scaling import Scaler
+from fastslow.features.store import Features, Graph, expand_nodes
 
 REAL = PROJECT.parent / "shared" / "real"
 SAMPLE = PROJECT / "data" / "sample"
@@ -66,7 +66,7 @@ class OneGraph(Features):
     def __init__(self, program: Program, graph: Graph):
         self.program, self.only = program, graph
         self._scalers = {
-            "node": Scaler.fit_nodes(lambda: [expand_node_features(graph.node_feat)]),
+            "node": Scaler.fit_nodes(lambda: [expand_nodes(graph)]),
             "config": Scaler.fit([graph.config_feat]),
         }
 

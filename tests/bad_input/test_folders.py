@@ -74,7 +74,7 @@ def spoil(name, what):
 NAN, INF = float("nan"), float("inf")
 INSIDE = [name for name in _SPECIFICATION if name not in ("choices", "config_feat")]
 WHAT = ("another type", "complex numbers", "one axis more", "too small")
-UNBOUNDED = ("tensor_sizes", "node_feat", "config_feat_values", "runtime", "file_runtime")
+UNBOUNDED = ("tensor_sizes", "node_feat", "node_extra", "config_feat_values", "runtime", "file_runtime")
 GRAPHS = {f"{name}: {what}": spoil(name, what) for name in INSIDE for what in WHAT}
 GRAPHS |= {f"{name}: too large": spoil(name, "too large") for name in INSIDE if name not in UNBOUNDED}
 GRAPHS |= {

@@ -14,8 +14,8 @@ import fastslow.features.build
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, get_collection
 from fastslow.core.errors import ConfigError, DataError
 from fastslow.features.build import FeatureConfig, build_features, merge_duplicates
-from fastslow.features.scaling import Scaler, expand_node_features
-from fastslow.features.store import Features, Graph
+from fastslow.features.scaling import Scaler
+from fastslow.features.store import Features, Graph, expand_nodes
 from helpers.competition_files import ROOT, competition_arrays, layout_arrays, write_data_root, write_npz
 from helpers.random_graphs import make_graph, structures
 
@@ -245,7 +245,7 @@ def test_scalers_come_from_train_alone(config):
     old = content(config)
     train = [Features(config.folder).graph("train", name) for name in ("a", "b")]
     for name, matrices in (
-        ("node", [expand_node_features(graph.node_feat) for graph in train]),
+        ("node", [expand_nodes(graph) for graph in train]),
         ("config", [graph.config_feat for graph in train]),
     ):
         expected = Scaler.fit_nodes(lambda own=matrices: own) if name == "node" else Scaler.fit(matrices)

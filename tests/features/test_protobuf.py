@@ -14,9 +14,10 @@ from fastslow.features.build import build_features, build_graph
 from fastslow.features.config import FeatureConfig
 from fastslow.features.config_tensors import config_tensors
 from fastslow.features.list_padding import PADDING, pad
+from fastslow.features.node_encodings import EXTRA_COLUMNS
 from fastslow.features.protobuf import find_protobuf, read_exact_graph
 from fastslow.features.store import Features
-from fastslow.xla.graph_arrays import graph_arrays
+from fastslow.xla.graph_arrays import EXTRA_NAMES, graph_arrays
 from fastslow.xla.messages import ModuleTuningData
 from helpers.competition_files import REAL, write_npz
 from helpers.hlo_message import Program, graph, random_program
@@ -91,6 +92,11 @@ def test_padding_and_operands_are_those_of_the_module(tmp_path, seed):
     exact = read_exact_graph(write_protobuf(tmp_path / "p.pb", program.module), file)
     assert np.array_equal(exact.node_feat, graph(program.module, PADDING)[0])
     assert exact.operands[: len(instructions)] == [list(inst.operand_ids) for inst in instructions]
+    extra = graph_arrays(program.module, PADDING, extra=True)["node_extra_feat"]
+    assert np.array_equal(exact.node_extra, extra) and extra.shape == (
+        len(file.node_opcode),
+        len(EXTRA_NAMES),
+    )
 
 
 def test_the_order_of_operands_is_taken_from_the_module():
@@ -127,6 +133,9 @@ def test_features_are_exact_where_there_is_a_protobuf(config):
     assert guessed.node_feat[3, reverse].tolist() == [1, *[0] * 5], "the npz alone cannot tell"
     assert exact.pairs.tolist() == [[0, 1, 2]], "the first dot is the kernel of the second"
     assert guessed.pairs.tolist() == [[0, 1, 1]]
+    contracted = EXTRA_COLUMNS.index("dot_lhs_contracting_0")
+    assert exact.node_extra[exact.config_index, contracted].tolist() == [1, 1]
+    assert (guessed.node_extra[:, contracted] == PADDING).all()
 
 
 def test_a_protobuf_that_comes_changes_or_goes_rebuilds_its_graph_alone(config, tmp_path):

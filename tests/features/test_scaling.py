@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from fastslow.competition import node_columns
 from fastslow.core.errors import DataError
+from fastslow.features.node_encodings import EXTRA_COLUMNS
 from fastslow.features.scaling import (
     CLIP,
     Scaler,
@@ -38,9 +39,10 @@ def test_signed_log_is_odd_and_keeps_the_order(a, b):
 def test_expanded_features_match_a_loop(rng):
     node_feat = rng.choice([-2, -1, 0, 1, 5, 127, 128, 129, 1000, 2.6e7], (20, 140)).astype(np.float32)
     node_feat[:, node_columns.SHAPE] = rng.choice([-1, 0, 1, 127, 128, 300, 51200], (20, 6))
-    expanded = expand_node_features(node_feat)
-    assert expanded.shape == (20, 194) and expanded.dtype == np.float32
-    for row, out in zip(node_feat.tolist(), expanded.tolist(), strict=True):
+    extra = rng.choice([-1, 0, 0.25, 3, 700], (20, len(EXTRA_COLUMNS))).astype(np.float32)
+    expanded = expand_node_features(node_feat, extra)
+    assert expanded.shape == (20, 194 + extra.shape[1]) and expanded.dtype == np.float32
+    for row, more_columns, out in zip(node_feat.tolist(), extra.tolist(), expanded.tolist(), strict=True):
         sizes = row[node_columns.SHAPE]
         expected = [math.copysign(math.log1p(abs(x)), x) for x in row[:134]]
         expected += [-1 if size < 0 else size % 128 / 128 for size in sizes]
@@ -48,11 +50,12 @@ def test_expanded_features_match_a_loop(rng):
         more = [*row[37:43], *row[53:59], *row[61:67], row[107], row[108], *row[117:119], *row[121:123]]
         expected += [-1 if size < 0 else size % 128 / 128 for size in more]
         expected += [-1 if size < 0 else math.log1p(size // 128) for size in more]
+        expected += [math.copysign(math.log1p(abs(x)), x) for x in more_columns]
         np.testing.assert_allclose(out, expected, rtol=1e-6)
 
 
 def test_the_scaler_of_nodes_is_that_of_each_block_of_columns(rng):
-    matrices = [rng.normal(3, 2, (rows, 194)).astype(np.float32) for rows in (5, 30)]
+    matrices = [rng.normal(3, 2, (rows, 200)).astype(np.float32) for rows in (5, 30)]
     scaler, first = Scaler.fit_nodes(lambda: matrices), Scaler.fit(m[:, :146].copy() for m in matrices)
     np.testing.assert_array_equal(scaler.mean[:146], first.mean)
     np.testing.assert_array_equal(scaler.std[:146], first.std)

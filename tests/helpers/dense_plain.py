@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import leaky_relu, linear
 
 from fastslow.competition import node_columns
-from fastslow.features.scaling import expand_node_features
+from fastslow.features.store import expand_nodes
 from helpers.dense_convolutions import adjacency, dense_convolution
 from helpers.dense_reference import dense_cross, dense_edges, dense_readout, sub
 
@@ -52,7 +52,7 @@ def dense_input(graph, node_scaler, configs, p) -> tuple[Tensor, Tensor]:
                 layouts[c, node, role] = 100 * (graph.layouts[code].astype(float) + 1) / 6
     layouts = torch.from_numpy(layouts).flatten(2)
     own = torch.from_numpy((graph.node_feat[:, node_columns.LAYOUT] + 1) / 6).double()
-    numeric = torch.from_numpy(node_scaler.transform(expand_node_features(graph.node_feat))).double()
+    numeric = torch.from_numpy(node_scaler.transform(expand_nodes(graph))).double()
     opcode = p["opcode.weight"][torch.from_numpy(graph.node_opcode.astype(int))]
     node = torch.cat([numeric, own, opcode], -1)
     return torch.cat([layouts, node.expand(len(configs), -1, -1)], -1), layouts

@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.nn.functional import gelu, linear
 
 from fastslow.competition import node_columns
-from fastslow.features.scaling import Scaler, expand_node_features
-from fastslow.features.store import Graph
+from fastslow.features.scaling import Scaler
+from fastslow.features.store import Graph, expand_nodes
 from fastslow.features.tpu_tiling import TILING_FEATURES, tiling_features
 from fastslow.networks.config_states import States
 from fastslow.networks.model import RankingNetwork
@@ -106,7 +106,7 @@ def dense_input(graph: Graph, node_scaler: Scaler, configs, p: Parameters) -> tu
                 tiling[c, node, role] = tiling_features(graph.tensor_sizes[k, role], graph.layouts[code])
     embed = p["layout.weight"]
     node_layout = torch.from_numpy(graph.node_feat[:, node_columns.LAYOUT].astype(int) + 2)
-    numeric = torch.from_numpy(node_scaler.transform(expand_node_features(graph.node_feat))).double()
+    numeric = torch.from_numpy(node_scaler.transform(expand_nodes(graph))).double()
     opcode = p["opcode.weight"][torch.from_numpy(graph.node_opcode.astype(int))]
     node = torch.cat([numeric, embed[node_layout].flatten(-2), opcode], -1)
     layouts = embed[torch.from_numpy(values + 2)].flatten(-3)

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from fastslow.competition import node_columns
 from fastslow.competition.schema import LAYOUT_WIDTH, MAX_DIMENSION, NODE_FEATURES, ROLES
 from fastslow.competition.tied_choices import factorise
-from fastslow.features.scaling import Scaler, expand_node_features
+from fastslow.features.node_encodings import EXTRA_COLUMNS
+from fastslow.features.scaling import EXPANDED_NODE_FEATURES, Scaler
 from fastslow.features.store import Graph
 
 NUM_LAYOUTS = 3
@@ -54,6 +55,7 @@ def make_graph(structure, seed: int = 0) -> Graph:
     return Graph(
         name="random",
         node_feat=node_feat,
+        node_extra=np.full((num_nodes, len(EXTRA_COLUMNS)), 0.5, np.float32),
         node_opcode=rng.integers(1, 121, num_nodes).astype(np.uint8),
         edge_index=edge_index.astype(np.int32),
         config_index=config_index.astype(np.int32),
@@ -87,7 +89,7 @@ def _pairs(rng: np.random.Generator, num_rows: int) -> tuple[np.ndarray, np.ndar
 
 def make_scalers(graph: Graph) -> tuple[Scaler, Scaler]:
     """A node scaler that keeps four columns, and a scaler of all configuration features."""
-    node = np.zeros(expand_node_features(graph.node_feat).shape[1])
+    node = np.zeros(EXPANDED_NODE_FEATURES)
     node[[2, 21, 28, 140]] = 1.0, 0.7, 2.0, 1.0
     width = graph.config_feat.shape[1]
     return Scaler(node / 3, node), Scaler(np.full(width, 0.1), np.full(width, 1.5))

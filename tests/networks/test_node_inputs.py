@@ -1,11 +1,14 @@
 import re
 
+import numpy as np
 import pytest
 
 from fastslow.competition.node_columns import COLUMN_NAMES
 from fastslow.core.errors import ConfigError
+from fastslow.features.node_encodings import EXTRA_COLUMNS
+from fastslow.features.scaling import EXPANDED_NODE_FEATURES, Scaler
 from fastslow.networks.config import TrainConfig
-from fastslow.networks.node_inputs import PICKED, input_columns
+from fastslow.networks.node_inputs import PICKED, input_columns, require_inputs
 
 
 def test_the_default_is_the_134_numbers_and_the_six_dimensions_by_128():
@@ -19,10 +22,27 @@ def test_thirty_columns_are_picked_each_with_a_reason():
     assert columns[30:] == [*range(146, 194)]
 
 
+def test_columns_of_the_whole_graph_are_those_of_the_store():
+    names = [EXTRA_COLUMNS[column - 194] for column in input_columns("depths+walks+attributes")]
+    assert names == [*EXTRA_COLUMNS] and names[:5] == ["num_operands", "num_users", *names[2:4], "walk_2"]
+
+
+@pytest.mark.parametrize(
+    ("group", "remedy"), [("walks", "features.random_walks=True"), ("attributes", "features.hlo_folder")]
+)
+def test_columns_that_the_features_lack_are_refused(group, remedy):
+    std = np.ones(EXPANDED_NODE_FEATURES)
+    require_inputs(f"numeric+{group}", Scaler(std, std))
+    std[input_columns(group)] = 0
+    require_inputs("numeric+depths", Scaler(std, std))
+    with pytest.raises(ConfigError, match=f"node_inputs: the features have no {group}; build .* {remedy}"):
+        require_inputs(f"numeric+{group}", Scaler(std, std))
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("", "'' in '' is none of numeric, tiles, more_tiles, picked"),
+        ("", "'' in '' is none of numeric, tiles, more_tiles, depths, walks, attributes, picked"),
         ("numeric+tile", "'tile' in 'numeric+tile' is none of"),
         ("tiles+tiles", "tiles is given twice"),
         ("numeric+picked", "numeric in 'numeric+picked' contains picked; give one of them"),

@@ -22,14 +22,16 @@ from fastslow.features.config import ENTRY, FeatureConfig
 from fastslow.features.config_tensors import config_tensors
 from fastslow.features.copies import copy_features, copy_pairs
 from fastslow.features.list_padding import pad
+from fastslow.features.node_encodings import node_extras
 from fastslow.features.protobuf import ExactGraph, read_exact_graph
 from fastslow.features.pruning import prune
-from fastslow.features.scaling import Scaler, expand_node_features, write_scalers
+from fastslow.features.scaling import Scaler, write_scalers
 from fastslow.features.store import (
     INDEX,
     SCALERS,
     Features,
     Graph,
+    expand_nodes,
     graph_files,
     graph_name,
     is_written,
@@ -85,6 +87,7 @@ def _layout_graph(
     graph = Graph(
         name=program.name,
         node_feat=_padded(file, exact, config)[kept.node_ids],
+        node_extra=_extras(file, exact, config)[kept.node_ids],
         node_opcode=file.node_opcode[kept.node_ids],
         edge_index=kept.edge_index.astype(np.int32),
         config_index=kept.config_index.astype(np.int32),
@@ -114,6 +117,7 @@ def _tile_graph(
     graph = Graph(
         name=program.name,
         node_feat=_padded(file, exact, config),
+        node_extra=_extras(file, exact, config),
         node_opcode=file.node_opcode,
         edge_index=file.edge_index.astype(np.int32),
         config_index=np.zeros(0, np.int32),
@@ -135,6 +139,11 @@ def _padded(file: CompetitionFile, exact: ExactGraph | None, config: FeatureConf
     if not config.padding:
         return file.node_feat
     return exact.node_feat if exact else pad(file.node_feat, file.node_opcode, file.edge_index)
+
+
+def _extras(file: CompetitionFile, exact: ExactGraph | None, config: FeatureConfig) -> np.ndarray:
+    attributes = exact and exact.node_extra
+    return node_extras(file.edge_index, len(file.node_opcode), attributes, config.random_walks)
 
 
 def build_graph(program: Program, config: FeatureConfig) -> tuple[Graph, list[str]]:
@@ -256,8 +265,6 @@ def _fit_scalers(folder: Path, index: pd.DataFrame) -> None:
     train = index.loc[index["split"] == TRAIN, "name"]
     write_scalers(
         folder / SCALERS,
-        node=Scaler.fit_nodes(
-            lambda: (expand_node_features(read_graph(folder, TRAIN, name).node_feat) for name in train)
-        ),
+        node=Scaler.fit_nodes(lambda: (expand_nodes(read_graph(folder, TRAIN, name)) for name in train)),
         config=Scaler.fit(read_graph(folder, TRAIN, name).config_feat for name in train),
     )

@@ -24,10 +24,13 @@ class ExactGraph:
     Args:
         node_feat: (N, 140) float32, -1 after the end of a list.
         operands: For each of the N nodes, its operands in order.
+        node_extra: (N, X) float32 with columns ``graph_arrays.EXTRA_NAMES``: dimension numbers of dots and
+            gathers, sizes of slices, shapes of operands; -1 where a node has none.
     """
 
     node_feat: np.ndarray
     operands: list[list[int]]
+    node_extra: np.ndarray
 
 
 def find_protobuf(folder: Path, program: Program) -> Path | None:
@@ -87,7 +90,8 @@ def read_exact_graph(path: Path, file: CompetitionFile) -> ExactGraph:
         if not np.array_equal(arrays[key], published):
             problem = f"is not the program of {file.path}: {_difference(key, arrays[key], published)}"
             raise DataError(path, problem, _REMEDY)
-    return ExactGraph(graph_arrays(program.module, PADDING)["node_feat"], operand_nodes(program.module))
+    exact = graph_arrays(program.module, PADDING, extra=True)
+    return ExactGraph(exact["node_feat"], operand_nodes(program.module), exact["node_extra_feat"])
 
 
 def _difference(key: str, ours: np.ndarray, published: np.ndarray) -> str:

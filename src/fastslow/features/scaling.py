@@ -10,7 +10,9 @@ import numpy as np
 from fastslow.competition import node_columns
 from fastslow.core.errors import DataError
 from fastslow.core.npz_io import read_arrays, write_arrays
+from fastslow.features.node_encodings import DEPTH_NAMES, WALK_NAMES
 from fastslow.features.tpu_tiling import LANES
+from fastslow.xla.graph_arrays import EXTRA_NAMES
 
 _SIZES = np.r_[node_columns.SHAPE]
 _MORE_SIZES = np.r_[
@@ -22,9 +24,15 @@ _MORE_SIZES = np.r_[
     node_columns.SLICE_LIMIT,
     node_columns.DYNAMIC_SLICE_SIZE,
 ]
-_ENDS = np.cumsum([0, node_columns.LAYOUT.start, 2 * len(_SIZES), 2 * len(_MORE_SIZES)]).tolist()
-NUMERIC, TILES, MORE_TILES = (slice(*ends) for ends in pairwise(_ENDS))
-"""Columns of :func:`expand_node_features`: the 134 numbers, the six dimensions by 128, 24 more by 128."""
+_ENDS = np.cumsum(
+    [
+        *(0, node_columns.LAYOUT.start, 2 * len(_SIZES), 2 * len(_MORE_SIZES)),
+        *(len(DEPTH_NAMES), len(WALK_NAMES), len(EXTRA_NAMES)),
+    ]
+).tolist()
+NUMERIC, TILES, MORE_TILES, DEPTHS, WALKS, ATTRIBUTES = (slice(*ends) for ends in pairwise(_ENDS))
+"""Columns of :func:`expand_node_features`: the 134 numbers, the six dimensions by 128, 24 more by 128, then
+those of ``node_encodings.EXTRA_COLUMNS``."""
 EXPANDED_NODE_FEATURES = _ENDS[-1]
 """Columns of :func:`expand_node_features`."""
 CLIP = 8.0  # in standard deviations: an unseen program must not saturate the network
@@ -54,7 +62,7 @@ def standardise(values: np.ndarray) -> np.ndarray:
     return (values - values.mean(0)) / np.maximum(deviation, 1e-6)  # a smaller deviation is rounding error
 
 
-def expand_node_features(node_feat: np.ndarray) -> np.ndarray:
+def expand_node_features(node_feat: np.ndarray, node_extra: np.ndarray) -> np.ndarray:
     """Return the numeric columns of a network's input, before standardisation.
 
     The layout columns 134-139 are left out: they are categories and get an embedding. Each dimension
@@ -64,14 +72,16 @@ def expand_node_features(node_feat: np.ndarray) -> np.ndarray:
 
     Args:
         node_feat: ``(N, 140)`` float32, padded with 0 or -1.
+        node_extra: ``(N, Y)`` float32, see :func:`fastslow.features.node_encodings.node_extras`.
 
     Returns:
-        ``(N, 194)`` float32: 134 columns as sign(x) log(1 + |x|), then for the six dimensions
-        ``x mod 128 / 128`` and ``log(1 + x div 128)`` (padding stays -1 in both), then both for 24 more.
+        ``(N, 194 + Y)`` float32: 134 columns as sign(x) log(1 + |x|), then for the six dimensions
+        ``x mod 128 / 128`` and ``log(1 + x div 128)`` (padding stays -1 in both), then both for 24 more, then
+        the extra ones as sign(x) log(1 + |x|).
     """
     numeric = signed_log1p(node_feat[:, : node_columns.LAYOUT.start])
     by_128 = [part for columns in (_SIZES, _MORE_SIZES) for part in _by_lanes(node_feat[:, columns])]
-    return np.concatenate([numeric, *by_128], 1).astype(np.float32)
+    return np.concatenate([numeric, *by_128, signed_log1p(node_extra)], 1).astype(np.float32)
 
 
 def _by_lanes(sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -124,13 +134,13 @@ class Scaler:
     def fit_nodes(cls, matrices: Callable[[], Iterable[np.ndarray]]) -> "Scaler":
         """Fit the moments of expanded node features.
 
-        The columns of :data:`MORE_TILES` apart: the rounding of a column's moments depends on how many are
-        beside it, and the others keep theirs.
+        The columns of :data:`MORE_TILES` apart, and those after it: the rounding of a column's moments
+        depends on how many are beside it, and the others keep theirs.
 
         Args:
-            matrices: Gives ``(rows, EXPANDED_NODE_FEATURES)`` each; called twice.
+            matrices: Gives ``(rows, EXPANDED_NODE_FEATURES)`` each; called once for each block.
         """
-        blocks = slice(MORE_TILES.start), MORE_TILES
+        blocks = slice(MORE_TILES.start), MORE_TILES, slice(MORE_TILES.stop, None)
         parts = [cls.fit(np.ascontiguousarray(m[:, block]) for m in matrices()) for block in blocks]
         mean, std = (
             np.concatenate(moments) for moments in zip(*((p.mean, p.std) for p in parts), strict=True)

@@ -20,7 +20,7 @@ from fastslow.core.files import atomic_path
 from fastslow.core.input_files import MAX_TEXT_BYTES, check_regular
 from fastslow.core.npz_io import read_arrays, readable, write_arrays
 from fastslow.features.packed_columns import PackedColumns
-from fastslow.features.scaling import EXPANDED_NODE_FEATURES, Scaler, read_scaler
+from fastslow.features.scaling import EXPANDED_NODE_FEATURES, Scaler, expand_node_features, read_scaler
 from fastslow.features.store_checks import check_features_manifest, check_index, check_stored
 from fastslow.features.stored_rows import StoredRows
 
@@ -42,6 +42,8 @@ class Graph:
     Args:
         name: File stem of the competition file.
         node_feat: ``(N, 140)`` float32, pruned and padded, not scaled.
+        node_extra: ``(N, Y)`` float32, columns ``node_encodings.EXTRA_COLUMNS``: degrees, depths and random
+            walks of the whole graph, and attributes that only a protobuf has.
         node_opcode: ``(N,)`` uint8.
         edge_index: ``(E, 2)`` int32; row ``(u, v)``: u consumes v's output.
         config_index: ``(K,)`` int32, node number of each configurable node (tile: none).
@@ -66,6 +68,7 @@ class Graph:
 
     name: str
     node_feat: np.ndarray
+    node_extra: np.ndarray
     node_opcode: np.ndarray
     edge_index: np.ndarray
     config_index: np.ndarray
@@ -127,6 +130,11 @@ class Graph:
             config_row=own_row,
             file_runtime=runtime,
         )
+
+
+def expand_nodes(graph: Graph) -> np.ndarray:
+    """Return what a network may read of the nodes, ``(N, EXPANDED_NODE_FEATURES)`` float32."""
+    return expand_node_features(graph.node_feat, graph.node_extra)
 
 
 _SMALL = tuple(f.name for f in fields(Graph) if f.name not in ("name", *_ROWS))

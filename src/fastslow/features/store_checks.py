@@ -16,6 +16,7 @@ from fastslow.competition.opcodes import OPCODES
 from fastslow.competition.schema import LAYOUT_WIDTH, MAX_DIMENSION, NODE_FEATURES, ROLES
 from fastslow.core.errors import DataError
 from fastslow.core.records import Record, check_record
+from fastslow.features.node_encodings import EXTRA_COLUMNS
 
 _INTEGER, _FLOAT = "iu", "f"
 _LARGEST = np.iinfo(np.int64).max
@@ -23,6 +24,7 @@ _LARGEST = np.iinfo(np.int64).max
 # largest value; a letter means one less than that size
 _SPECIFICATION = {
     "node_feat": (_FLOAT, ("N", NODE_FEATURES), -_LARGEST, _LARGEST),
+    "node_extra": (_FLOAT, ("N", len(EXTRA_COLUMNS)), -_LARGEST, _LARGEST),
     "node_opcode": (_INTEGER, ("N",), 0, len(OPCODES)),
     "edge_index": (_INTEGER, ("E", 2), 0, "N"),
     "config_index": (_INTEGER, ("K",), 0, "N"),

@@ -139,7 +139,10 @@ class TrainConfig(KindConfig):
     node_inputs: str = "numeric+tiles"
     """Columns of a node, joined: ``numeric`` (134 of the 140), ``tiles`` (six dimensions mod and div 128),
     ``more_tiles`` (24 other sizes mod and div 128; 3rd place on the real data), ``picked`` (30 hand-picked in
-    place of ``numeric``, as in the Harvard report's compression)."""
+    place of ``numeric``, as in the Harvard report's compression); of the whole graph, before pruning:
+    ``depths`` (degrees, hops from outputs and inputs), ``walks`` (random walks; 3rd place; the features need
+    ``random_walks``), ``attributes`` (dimension numbers of dots and gathers, sizes of slices, shapes of
+    operands; 3rd place, no gain in the 10th's; the features need ``hlo_folder``)."""
     readout: str = "sum"
     """Poolings of the nodes, joined, ``POOL[@configurable]+...``: ``sum``, ``mean``, ``max`` (``mean+max``:
     16th place on the real data), ``attention`` (6th), ``unit_sum`` (a sum scaled to length 1); over all nodes

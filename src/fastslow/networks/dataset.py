@@ -20,7 +20,7 @@ from fastslow.networks.distributed import merge, share
 from fastslow.networks.graph_batch import Batch, PreparedGraph
 from fastslow.networks.model import RankingNetwork
 from fastslow.networks.node_blocks import computes_by_nodes, predict_by_nodes
-from fastslow.networks.node_inputs import input_columns
+from fastslow.networks.node_inputs import input_columns, require_inputs
 from fastslow.networks.out_of_memory import Shrinking, ran_out_of_memory
 
 
@@ -42,6 +42,7 @@ class GraphDataset:
 
     Raises:
         DataError: The folders were built with different settings, so their columns differ.
+        ConfigError: The features lack columns of ``node_inputs``.
     """
 
     def __init__(
@@ -71,6 +72,8 @@ class GraphDataset:
         self.node_scaler = nodes.select(input_columns(node_inputs))
         # scalers that are given without sources are those of a finished run, which selected its columns
         names = sources[0].config_columns if sources else None
+        if scalers is None:
+            require_inputs(node_inputs, nodes)
         self.config_scaler = configs.select(config_columns(config_inputs, names)) if names else configs
         self._cache = BoundedCache[PreparedGraph](step_memory() // 4, held_bytes)
         self._sizes: dict[str, dict[str, int]] = {}

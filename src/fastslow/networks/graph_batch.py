@@ -9,8 +9,8 @@ from torch import Tensor
 
 from fastslow.competition import node_columns
 from fastslow.competition.schema import LAYOUT_WIDTH, MAX_DIMENSION, ROLES
-from fastslow.features.scaling import Scaler, expand_node_features
-from fastslow.features.store import Graph
+from fastslow.features.scaling import Scaler
+from fastslow.features.store import Graph, expand_nodes
 from fastslow.features.tpu_tiling import TILING_FEATURES, tiling_features
 from fastslow.networks.config_states import Level, Reach, States
 from fastslow.networks.layers import LevelTensors
@@ -94,7 +94,7 @@ class PreparedGraph:
         joins_nodes: bool = False,
     ):
         self.graph = graph
-        self.numeric = torch.from_numpy(node_scaler.transform(expand_node_features(graph.node_feat)))
+        self.numeric = torch.from_numpy(node_scaler.transform(expand_nodes(graph)))
         # of a tensor of seven dimensions or more, the axes beyond the sixth count as the sixth
         axes = np.minimum(graph.node_feat[:, node_columns.LAYOUT], MAX_DIMENSION)
         self.node_layout = torch.from_numpy(axes.astype(np.int64) + 2)

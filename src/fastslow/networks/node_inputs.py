@@ -2,7 +2,15 @@
 
 from fastslow.competition.node_columns import COLUMN_NAMES
 from fastslow.core.errors import ConfigError
-from fastslow.features.scaling import MORE_TILES, NUMERIC, TILES
+from fastslow.features.scaling import (
+    ATTRIBUTES,
+    DEPTHS,
+    MORE_TILES,
+    NUMERIC,
+    TILES,
+    WALKS,
+    Scaler,
+)
 
 PICKED = {
     "is_root": "the output of its computation",
@@ -21,11 +29,19 @@ PICKED = {
     "dynamic_slice_size_product": "elements that a slice reads",
 }
 """30 of the 140 columns, each with a reason: a choice of this project, as the Harvard report lists none."""
-_GROUPS = {
-    "numeric": [*range(NUMERIC.start, NUMERIC.stop)],
-    "tiles": [*range(TILES.start, TILES.stop)],
-    "more_tiles": [*range(MORE_TILES.start, MORE_TILES.stop)],
-    "picked": [COLUMN_NAMES.index(name) for name in PICKED],
+_SLICES = {
+    "numeric": NUMERIC,
+    "tiles": TILES,
+    "more_tiles": MORE_TILES,
+    "depths": DEPTHS,
+    "walks": WALKS,
+    "attributes": ATTRIBUTES,
+}
+_GROUPS = {name: [*range(part.start, part.stop)] for name, part in _SLICES.items()}
+_GROUPS["picked"] = [COLUMN_NAMES.index(name) for name in PICKED]
+_REMEDIES = {
+    "walks": "features.random_walks=True",
+    "attributes": "features.hlo_folder, a folder of TpuGraphs' protobufs",
 }
 
 
@@ -33,7 +49,8 @@ def input_columns(text: str) -> list[int]:
     """Return the columns of :func:`~fastslow.features.scaling.expand_node_features` that a network reads.
 
     Args:
-        text: Groups joined by ``+``: ``numeric``, ``tiles``, ``more_tiles``, ``picked``.
+        text: Groups joined by ``+``: ``numeric``, ``tiles``, ``more_tiles``, ``depths``, ``walks``,
+            ``attributes``, ``picked``.
 
     Raises:
         ConfigError: A group is unknown or given twice, or ``picked`` is joined with ``numeric``.
@@ -47,3 +64,18 @@ def input_columns(text: str) -> list[int]:
     if {"numeric", "picked"} <= {*names}:
         raise ConfigError(f"node_inputs: numeric in {text!r} contains picked; give one of them")
     return [column for name in names for column in _GROUPS[name]]
+
+
+def require_inputs(text: str, scaler: Scaler) -> None:
+    """Refuse columns that the features were built without.
+
+    Args:
+        text: As for :func:`input_columns`.
+        scaler: Scaler of all columns.
+
+    Raises:
+        ConfigError: No column of a group varies over the train graphs.
+    """
+    for name in {*text.split("+")} & _REMEDIES.keys():
+        if not scaler.std[_GROUPS[name]].any():
+            raise ConfigError(f"node_inputs: the features have no {name}; build them with {_REMEDIES[name]}")

@@ -1,0 +1,169 @@
+"""Train every published baseline as its preset says, beside our default network and the best single feature.
+
+``python benchmarks/baselines.py [--quick] [--presets NAME ...] [--minutes M]``. Each network is trained as by
+``make train PRESET=NAME`` and scored on valid and test: Kendall's tau and ordered pair accuracy (OPA, a tie
+counts one half) for layout, slowdown of the best of five and of one (lower is better) for tile. Finished
+trainings are kept in ``benchmarks/results/baselines`` and are not repeated: stop it at any time, and the next
+call resumes, from the checkpoint of a training that was stopped.
+"""
+
+import sys
+import time
+from argparse import Namespace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+
+from common import options as shared
+from common import report
+from fastslow.competition.catalog import TEST, VALID
+from fastslow.core.artifacts import commit
+from fastslow.core.files import digest, read_json, write_json
+from fastslow.core.settings import resolve
+from fastslow.evaluation.baselines import fit_baselines, predict_configs
+from fastslow.evaluation.metric_table import graph_metrics, true_runtimes
+from fastslow.evaluation.predictions import read_predictions
+from fastslow.features.build import build_features
+from fastslow.features.config import FeatureConfig
+from fastslow.features.store import Features
+from fastslow.networks.config import TrainConfig
+from fastslow.networks.train import train
+from fastslow.published_presets import PUBLISHED
+from fastslow.steps import Plan, parse_overrides
+
+OURS = "sample"
+SINGLE = "best single feature"
+PRESETS = [OURS, *(name for name, published in PUBLISHED.items() if len(published.kinds) == 1)]
+SHOWN = {"layout": ("tau", "opa"), "tile": ("top_5_error", "top_1_error", "opa")}
+"""Metrics by kind, names of ``competition.metrics.ALL_METRICS``."""
+
+
+def parse_arguments(arguments: list[str]) -> Namespace:
+    """Parse the command line."""
+    parser = shared.make_parser(__doc__.splitlines()[0])
+    shared.add_data_option(parser)
+    parser.add_argument("--presets", nargs="+", choices=PRESETS, default=PRESETS, help="which (default all)")
+    parser.add_argument("--seeds", type=int, default=1, help="seeds of each (default 1)")
+    parser.add_argument("--threads", type=int, default=1, help="threads of torch (default 1)")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="start no training after these")
+    parser.add_argument("--set", nargs="*", default=[], help="settings of networks, for all: gnn.epochs=3")
+    options = parser.parse_args(arguments)
+    if options.quick:
+        options.set, options.presets = ["gnn.epochs=1", *options.set], ["tpugraphs-mlp", "tpugraphs-resmodel"]
+    return options
+
+
+def trainings(preset: str, options: Namespace, place: Path) -> list[tuple[list[FeatureConfig], TrainConfig]]:
+    """Return the trainings of a preset, each with the features that it needs; equal features are shared."""
+    overrides = parse_overrides(options.set)
+    steps = Plan(options.data_root, "baselines", preset, options.seeds, overrides, 1).steps("train")
+    features, networks = {}, []
+    for step in steps:
+        if isinstance(step.config, FeatureConfig):
+            own = step.config.identity()
+            folder = place / "features" / "baselines" / digest([options.data_root, own])
+            features[step.config.folder] = step.config.replace(folder=str(folder), workers=1)
+        elif isinstance(step.config, TrainConfig):
+            needed = [features[folder] for folder in step.config.features]
+            folder = place / "baselines" / preset / Path(step.config.folder).name
+            moved = {"features": [own.folder for own in needed], "folder": str(folder), "device": "cpu"}
+            moved["runs"] = [str(folder / Path(run).name) for run in step.config.runs]
+            networks.append((needed, step.config.replace(**moved)))
+    return networks
+
+
+def run(preset: str, needed: list[FeatureConfig], config: TrainConfig, data_root: str) -> list[dict]:
+    """Train, or read the result of an earlier call; return one row for each collection and split."""
+    facts = {"preset": preset, "settings": config.identity(), "features": [own.identity() for own in needed]}
+    path = Path(config.folder) / f"{digest([facts, data_root])}.json"
+    if not path.is_file():
+        for own in needed:
+            build_features(own)
+        began = time.process_time()
+        manifest = train(config)
+        spent = {"epochs": manifest["epochs"], "cpu seconds": time.process_time() - began}
+        rows = []
+        for folder, own in zip(config.runs, config.sources(), strict=True):
+            rows += score(preset, own, read_predictions(Path(folder)), data_root, spent)
+            if preset == OURS:
+                rows += score(SINGLE, own, single_feature(own), data_root, {"epochs": 0, "cpu seconds": 0.0})
+        write_json(path, {**facts, "commit": commit(), "rows": rows})
+    return read_json(path)["rows"]
+
+
+def single_feature(features: Features) -> dict[str, dict[str, np.ndarray]]:
+    """Return the predictions of the best single feature, chosen on train and valid."""
+    baseline = fit_baselines(features)[SINGLE]
+    return {
+        split: {
+            name: predict_configs(baseline, features.graph(split, name)) for name in features.names(split)
+        }
+        for split in (VALID, TEST)
+    }
+
+
+def score(
+    model: str, features: Features, predictions: dict[str, dict], data_root: str, spent: dict
+) -> list[dict]:
+    """Return every metric, the mean over graphs, of a model's splits whose runtimes are known."""
+    collection, kind = features.collection.name, features.collection.kind
+    rows = []
+    for split, truth in true_runtimes(features, resolve(data_root)).items():
+        means = graph_metrics(truth, predictions[split]).mean()
+        metrics = {name: float(means[name]) for name in SHOWN[kind]}
+        rows.append({"model": model, "collection": collection, "split": split, **spent, **metrics})
+    return rows
+
+
+def tables(rows: pd.DataFrame) -> list[tuple[str, list[dict]]]:
+    """Return a table for each kind: a row per model, test scores by collection and their mean."""
+    found = []
+    for kind, metrics in SHOWN.items():
+        own = rows[rows["collection"].str.startswith(kind)]
+        lines = []
+        for model, part in own.groupby("model", sort=False):
+            test = part[part["split"] == TEST]
+            line = {"model": model, "seeds": int(test.groupby("collection").size().max())}
+            for name in metrics[:1] if kind == "layout" else ():
+                by_collection = test.groupby("collection", sort=False)[name].mean()
+                line |= {f"{slug.partition(':')[2]} {name}": f"{v:.3f}" for slug, v in by_collection.items()}
+            for name in metrics:
+                for split in (VALID, TEST):
+                    value = part[part["split"] == split].groupby("collection")[name].mean().mean()
+                    line[f"{split} {name}"] = f"{value:.3f}"
+            line["epochs"] = f"{test['epochs'].mean():.0f}"
+            line["CPU s"] = f"{test.drop_duplicates(['cpu seconds'])['cpu seconds'].sum():.0f}"
+            lines.append(line)
+        if lines:
+            found.append((kind, lines))
+    return found
+
+
+def main(arguments: list[str]) -> int:
+    """Run from the command line and return the exit status."""
+    return report.keeping_results(measure, parse_arguments(arguments))
+
+
+def measure(options: Namespace, place: Path) -> None:
+    """Do every training that there is time for, then print the tables and the JSON object."""
+    torch.set_num_threads(options.threads)
+    end, rows, left = time.monotonic() + 60 * options.minutes, [], 0
+    for preset in options.presets:
+        for needed, config in trainings(preset, options, place):
+            if time.monotonic() > end:
+                left += 1
+                continue
+            rows += run(preset, needed, config, options.data_root)
+            print(f"{preset}: {Path(config.folder).name}", flush=True)
+    print(f"\n{left} trainings are left\n")
+    for kind, lines in tables(pd.DataFrame(rows)) if rows else ():
+        print(f"{kind}: means over graphs, then over collections\n")
+        print(report.table(lines) + "\n")
+    facts = {"benchmark": "baselines", "environment": report.environment(options.threads), "left": left}
+    report.finish({**facts, "rows": rows})
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
