@@ -23,6 +23,7 @@ from fastslow.networks.architecture import CONVOLUTIONS
 from fastslow.networks.config import TrainConfig
 from fastslow.networks.dataset import predict
 from fastslow.networks.losses import cross_graph_hinge
+from fastslow.networks.step_examples import StepExamples
 from fastslow.networks.train import Training, learning_rate, make_dataset, make_network, train
 from fastslow.networks.validation import Validation
 
@@ -743,10 +744,11 @@ def test_a_checkpoint_of_another_precision_is_not_continued(settings, tmp_path, 
 def test_the_host_never_waits_for_the_gpu_within_a_step(settings, precision):
     training = make_training(settings.replace(device="cuda"))
     training.run_epoch()
-    examples = [training._example((name, np.arange(16), None)) for name in training.names]
+    drawn = [(name, np.arange(16), None) for name in training.names]
+    examples = StepExamples(training._example, drawn, training.fits, [0])
     torch.cuda.set_sync_debug_mode("error")
     try:
-        losses = training._step(examples, len(examples), 1e-3)
+        losses = training._step(examples, [0] * len(drawn), len(drawn), 1e-3)
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert torch.stack(losses).isfinite().all()

@@ -89,6 +89,10 @@ class GraphDataset:
         scalers = self.node_scaler, self.config_scaler
         return PreparedGraph(graph, *scalers, self.pair_edges, self.whole_graph, self.joins_nodes)
 
+    def clear(self) -> None:
+        """Drop the cached graphs."""
+        self._cache.clear()
+
     def num_configs(self, split: str, name: str) -> int:
         """Return the number of distinct configurations of a graph, without reading it."""
         if split not in self._sizes:
