@@ -4,6 +4,7 @@ import signal
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 from fastslow.features.build import build_features
 from fastslow.features.config import FeatureConfig
@@ -14,6 +15,9 @@ from helpers.workspace import finished, home  # noqa: F401 (fixtures)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # a shell starts so what it puts in the background; what the tests start and interrupt would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+settings.register_profile("fastslow", deadline=None)  # a test must not depend on the speed of the machine
+settings.load_profile("fastslow")
 
 
 @pytest.fixture
