@@ -9,6 +9,7 @@ import torch
 
 import fastslow.networks.devices
 import fastslow.networks.run_folder
+import fastslow.networks.step_examples
 import fastslow.networks.train
 import fastslow.networks.validation
 from fastslow.competition.catalog import SPLITS, get_collection
@@ -23,8 +24,9 @@ from fastslow.networks.architecture import CONVOLUTIONS
 from fastslow.networks.config import TrainConfig
 from fastslow.networks.dataset import predict
 from fastslow.networks.losses import cross_graph_hinge
+from fastslow.networks.schedule import learning_rate
 from fastslow.networks.step_examples import StepExamples
-from fastslow.networks.train import Training, learning_rate, make_dataset, make_network, train
+from fastslow.networks.train import Training, make_dataset, make_network, train
 from fastslow.networks.validation import Validation
 
 torch.set_num_threads(1)
@@ -372,7 +374,8 @@ def test_a_setting_that_tile_does_not_read_is_refused(field, value):
 
 def test_the_cache_key_holds_what_the_kind_reads():
     layout, tile = TrainConfig().identity(), TrainConfig(kind="tile").identity()
-    assert layout.keys() - tile.keys() == {"cross_config", "pair_edges"} and not tile.keys() - layout.keys()
+    only = {"cross_config", "pair_edges", "segment_training"}
+    assert layout.keys() - tile.keys() == only and not tile.keys() - layout.keys()
 
 
 def test_missing_features_are_named(settings, tmp_path):
@@ -692,7 +695,7 @@ def test_cross_config_is_used_only_where_asked_for(settings):
 def test_preparing_ahead_changes_no_bit(settings, monkeypatch, tmp_path, configs_per_step):
     config = settings.replace(configs_per_step=configs_per_step, dropout=0.3)
     train(config)
-    monkeypatch.setattr(fastslow.networks.train, "prefetch", map)
+    monkeypatch.setattr(fastslow.networks.step_examples, "prefetch", map)
     train(into(config, tmp_path / "in turn"))
     assert same_run(tmp_path / "run", tmp_path / "in turn")
 

@@ -5,6 +5,7 @@ same for all configurations of a class. A graph has thousands of nodes but few d
 """
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -91,9 +92,24 @@ class GroupSets:
         sets = (members.indices[start:stop].tobytes() for start, stop in pairwise(members.indptr))
         self.index = np.array([number.setdefault(key, len(number)) for key in sets], np.int64)
         self._members = members[np.unique(self.index, return_index=True)[1]]
+        self._options = options
         self._bits = np.array([int(count - 1).bit_length() for count in options], np.int64)
         self.num_sets = len(number)
         self._known_steps: dict[int, list] = {}
+
+    def take(self, rows: np.ndarray) -> "GroupSets":
+        """Return the sets of ``(n,)`` some of the M."""
+        used, index = np.unique(self.index[rows], return_inverse=True)
+        part = copy(self)
+        part.index, part.num_sets = index, len(used)
+        part._members, part._known_steps = self._members[used], {}
+        return part
+
+    def union(self, part: np.ndarray) -> "GroupSets":
+        """Return the union of the sets of each part, with ``(M,)`` part 0 to J - 1 of each of the M."""
+        pairs = (np.ones(len(part), np.int64), (part, self.index))
+        members = sparse.csr_matrix(pairs, shape=(int(part.max()) + 1, self.num_sets)) @ self._members
+        return GroupSets(sparse.csr_matrix(members), self._options)
 
     def classes(self, values: np.ndarray) -> Classes:
         """Divide configurations into the classes that agree on each set.

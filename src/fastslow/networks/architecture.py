@@ -28,6 +28,7 @@ class Architecture:
         block: One of :data:`BLOCKS`: ours (``model.py``), or a form of TpuGraphs' baselines (``plain.py``).
         input_attention: Whether nodes attend to all nodes before the blocks.
         joins_nodes: Whether the features of a configuration join on every node, not after the pooling.
+        dimension_tokens: Whether each node is also embedded by its dimensions.
     """
 
     hidden_channels: int
@@ -41,6 +42,7 @@ class Architecture:
     block: str = "attention"
     input_attention: bool = False
     joins_nodes: bool = False
+    dimension_tokens: bool = False
 
     @property
     def num_levels(self) -> int:

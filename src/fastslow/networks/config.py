@@ -19,6 +19,7 @@ from fastslow.core.settings import (
 from fastslow.evaluation.predictions import run_artifact
 from fastslow.features.config import KindConfig
 from fastslow.features.store import Features
+from fastslow.networks import segment_settings
 from fastslow.networks.architecture import (
     BLOCKS,
     CONVOLUTIONS,
@@ -45,7 +46,10 @@ class TrainConfig(KindConfig):
     weights that score best on that collection's valid split.
     """
 
-    layout_only: ClassVar[tuple[str, ...]] = ("inference_configs", "cross_config", "pair_edges")
+    layout_only: ClassVar[tuple[str, ...]] = (
+        *("inference_configs", "cross_config", "pair_edges"),
+        *segment_settings.SETTINGS,
+    )
     renamed: ClassVar[dict[str, str]] = {
         "width": "hidden_channels",
         "depth": "num_layers",
@@ -143,6 +147,9 @@ class TrainConfig(KindConfig):
     ``depths`` (degrees, hops from outputs and inputs), ``walks`` (random walks; 3rd place; the features need
     ``random_walks``), ``attributes`` (dimension numbers of dots and gathers, sizes of slices, shapes of
     operands; 3rd place, no gain in the 10th's; the features need ``hlo_folder``)."""
+    dimension_tokens: bool = False
+    """Embed a node also by its six dimensions, each with its size, window and place in the layouts, in a
+    small transformer (5th place on the real data: clearly better for tile, equal for layout)."""
     readout: str = "sum"
     """Poolings of the nodes, joined, ``POOL[@configurable]+...``: ``sum``, ``mean``, ``max`` (``mean+max``:
     16th place on the real data), ``attention`` (6th), ``unit_sum`` (a sum scaled to length 1); over all nodes
@@ -157,6 +164,30 @@ class TrainConfig(KindConfig):
     edge_dropout: FractionBelowOne = 0.0
     """Share of the edges that a training step leaves out, the same for all its configurations (the 5th place
     dropped up to .15 on the real data)."""
+
+    segment_training: Literal[*segment_settings.VARIANTS] = "none"
+    """Layout only. Graph Segment Training: learn from a few segments of a graph at a step, so that memory
+    does not grow with the graph. The rest of the graph: nothing (``one``), its sums without gradient
+    (``gst``), or those of when it was last learned from (``gst+e``), some left out (``+d``), and at the end
+    the head learns from whole graphs (``+f``). ``edges``: whole graphs with the edges inside the segments
+    alone (TpuGraphs' segment dropout)."""
+    segment_nodes: Positive = 1000
+    """Layout only. Maximum number of nodes of a segment; a smaller graph is trained whole."""
+    segment_partition: Literal[*segment_settings.PARTITIONS] = "contiguous"
+    """Layout only. How a graph is divided: ranges of the node order, whole HLO ``computations``, few edges
+    between segments (``metis``, needs ``fastslow[segments]``), at ``random``, or each node with its nearest
+    ``configurable`` one."""
+    segment_border: Literal[*segment_settings.BORDERS] = "halo"
+    """Layout only. Edges between segments: a segment also computes the nodes that it depends on (``halo``:
+    scores are those of the whole graph), none (``cut``, as published), or none in those that the step learns
+    from (``cut_live``, TpuGraphs' backprop dropout)."""
+    segments_per_step: Positive = 1
+    """Layout only. Segments of a graph that a step learns from; memory grows with it."""
+    segment_keep: FractionBelowOne = 0.5
+    """Layout only. Share of the table's segments that a step keeps with ``+d`` (.5 as published)."""
+    head_epochs: Positive = 5
+    """Layout only. Last epochs, of the ``epochs``, in which the head alone learns with ``+f``; they have a
+    learning rate schedule of their own."""
 
     def check(self) -> None:
         """Check that the fields fit together."""
@@ -182,6 +213,7 @@ class TrainConfig(KindConfig):
         self.require(fits, "hidden_channels", heads)
         self.require(not compared or self.graphs_per_step > 1, "graphs_per_step", several)
         self.require_shares(self.processes)
+        segment_settings.check(self)
 
     def _check_block(self) -> None:
         """Refuse what the chosen structure does not read."""
@@ -192,6 +224,9 @@ class TrainConfig(KindConfig):
         self.require(not unit or tile or not self.cross_config, "cross_config", f"False {other}")
         attends = self.input_attention and self.block != "residual"
         self.require(not attends, "input_attention", f"False {other}")
+        self.require(ours or not self.dimension_tokens, "dimension_tokens", f"False {other}")
+        even = not self.dimension_tokens or self.hidden_channels % 2 == 0
+        self.require(even, "hidden_channels", "even, as dimension_tokens needs")
         early = self.config_join == "nodes"
         wanted = "'pooled' for layout, and with block='attention'"
         self.require(not early or (tile and not ours), "config_join", wanted)
@@ -221,7 +256,8 @@ class TrainConfig(KindConfig):
         )  # imports torch, which takes seconds
 
         facts = {"device_type": device_type(self.device), "precision": precision_name(self.device)}
-        return {**super().identity(), **facts}
+        unread = segment_settings.unread(self)
+        return {**{k: v for k, v in super().identity().items() if k not in unread}, **facts}
 
     def artifact(self) -> Artifact:
         """Return the training and, as its parts, the runs; they depend on the features of all collections."""
@@ -266,6 +302,7 @@ class TrainConfig(KindConfig):
             self.block,
             self.input_attention,
             self.config_join == "nodes",
+            self.dimension_tokens,
         )
 
     def joins_pairs(self) -> bool:

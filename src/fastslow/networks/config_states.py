@@ -180,6 +180,61 @@ class Reach:
         sides = (_aggregate(side[nodes], part, below) for side in (self._operands, self._users))
         return Level(part.classes, part.set_index, own, *sides)
 
+    def part(self, nodes: np.ndarray, num_layers: int | None = None) -> "PartReach":
+        """Return what it takes to compute some nodes alone.
+
+        Args:
+            nodes: ``(n,)`` node numbers, ascending, at least one.
+            num_layers: Layers after which they are wanted; by default all.
+        """
+        depth = len(self._sets) - 1 if num_layers is None else num_layers
+        wanted, links = [nodes], []
+        for _ in range(depth):
+            sides = [side[wanted[0]] for side in (self._operands, self._users)]
+            below = np.unique(np.concatenate([wanted[0], *(side.indices for side in sides)]))
+            shape = len(wanted[0]), len(below)
+            sides = [
+                sparse.csr_matrix((s.data, np.searchsorted(below, s.indices), s.indptr), shape) for s in sides
+            ]
+            links.insert(0, (np.searchsorted(below, wanted[0]), *sides))
+            wanted.insert(0, below)
+        sets = [every.take(own) for every, own in zip(self._sets, wanted, strict=False)]
+        return PartReach(wanted, sets, links)
+
+    def parts(self, part: np.ndarray, values: np.ndarray) -> Level:
+        """Return the states after the last layer of parts of the nodes, each as one node, without links.
+
+        Args:
+            part: ``(N,)`` part of each node, 0 to J - 1, each of them at least once.
+            values: ``(C, G)`` option that each configuration chooses for each group.
+        """
+        sets = self._sets[-1].union(part)
+        return Level(sets.classes(values), sets.index)
+
+
+class PartReach:
+    """Some nodes, and at each level below those that they depend on: the states of these, no others.
+
+    Args:
+        nodes: ``(n_l,)`` node numbers of level l, ascending; those of the last level are wanted.
+        sets: Sets of groups of the nodes of each level.
+        links: For each level from 1 the ``(n_l,)`` positions of its nodes in the level below, and its
+            operands and users ``(n_l, n_l-1)``.
+    """
+
+    def __init__(self, nodes: list[np.ndarray], sets: list[GroupSets], links: list[tuple]):
+        self.nodes, self._sets, self._links = nodes, sets, links
+
+    def states(self, values: np.ndarray) -> list[Level]:
+        """Return the levels for configurations ``(C, G)``; the states are those of :meth:`Reach.states`."""
+        levels = [Level(self._sets[0].classes(values), self._sets[0].index)]
+        for sets, (own, *sides) in zip(self._sets[1:], self._links, strict=True):
+            level, below = Level(sets.classes(values), sets.index), levels[-1]
+            states = below.state(own[level.node_ids], level.config)
+            linked = (_aggregate(side, level, below) for side in sides)
+            levels.append(Level(level.classes, level.set_index, states, *linked))
+        return levels
+
 
 def build_states(
     edge_index: np.ndarray, num_nodes: int, config_index: np.ndarray, choices: Choices, num_layers: int

@@ -88,10 +88,12 @@ class GcnConv(nn.Module):
 
     def forward(self, x: Tensor, level: LevelTensors, below: LevelTensors) -> Tensor:
         """Return the states of ``level`` from those of the level ``below``."""
-        scale = torch.rsqrt(level.degrees.sum(1, keepdim=True) + 1)
-        z = functional.linear(x, self.linear.weight) * scale[below.node_ids]
+        scale, own_scale = (
+            torch.rsqrt(each.degrees.sum(1, keepdim=True) + 1)[each.node_ids] for each in (below, level)
+        )
+        z = functional.linear(x, self.linear.weight) * scale
         from_operands, from_users = neighbour_sums(z, z, level)
-        return (z[level.own] + from_operands + from_users) * scale[level.node_ids] + self.linear.bias
+        return (z[level.own] + from_operands + from_users) * own_scale + self.linear.bias
 
 
 class MlpGcnConv(nn.Module):
@@ -129,9 +131,9 @@ class MlpGcnConv(nn.Module):
     def forward(self, x: Tensor, level: LevelTensors, below: LevelTensors) -> Tensor:
         """Return the states of ``level`` from those of the level ``below``."""
         u = functional.leaky_relu(x)
-        own, share = u[level.own], 1 / (level.degrees[:, 1:] + 1)
-        from_operands, from_users = neighbour_sums(u * share[below.node_ids], u, level)
-        own_share = share[level.node_ids]
+        own = u[level.own]
+        share, own_share = (1 / (each.degrees[:, 1:] + 1)[each.node_ids] for each in (below, level))
+        from_operands, from_users = neighbour_sums(u * share, u, level)
         terms = (from_users + own) * own_share, from_operands + own * own_share, own
         if len(self.mlps) == 1:
             return self.mlps[0](sum(terms))

@@ -39,6 +39,7 @@ class GraphDataset:
         node_inputs: Columns of a node, see :func:`~fastslow.networks.node_inputs.input_columns`.
         config_inputs: Columns of a configuration, see ``config_inputs.py``.
         joins_nodes: Whether these join on every node.
+        dimension_tokens: Whether nodes are also embedded by their dimensions.
 
     Raises:
         DataError: The folders were built with different settings, so their columns differ.
@@ -56,12 +57,14 @@ class GraphDataset:
         node_inputs: str = "numeric+tiles",
         config_inputs: str = "all",
         joins_nodes: bool = False,
+        dimension_tokens: bool = False,
     ):
         self.sources = {source.collection.slug: source for source in sources}
         self.num_layers = num_layers
         self.device = device
         self.pair_edges = pair_edges
         self.whole_graph, self.joins_nodes = whole_graph, joins_nodes
+        self.dimension_tokens = dimension_tokens
         for other in sources[1:]:
             if other.config_columns != sources[0].config_columns:
                 problem = f"columns other than those of {sources[0].folder.name}"
@@ -87,7 +90,8 @@ class GraphDataset:
         slug, _, stem = name.partition("/")
         graph = self.sources[slug].graph(split, stem)
         scalers = self.node_scaler, self.config_scaler
-        return PreparedGraph(graph, *scalers, self.pair_edges, self.whole_graph, self.joins_nodes)
+        wanted = self.whole_graph, self.joins_nodes, self.dimension_tokens
+        return PreparedGraph(graph, *scalers, self.pair_edges, *wanted)
 
     def clear(self) -> None:
         """Drop the cached graphs."""

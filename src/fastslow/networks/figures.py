@@ -62,7 +62,9 @@ def plot_network(network: RankingNetwork) -> Figure:
     axes = figure.subplots()
     inputs = ["scaled node features: " + str(numeric), f"opcode, embedded: {OPCODE_EMBEDDING}"]
     inputs += [f"layouts in the program: {LAYOUT_WIDTH} x {LAYOUT_EMBEDDING}"]
-    embedded = _count(trunk.node, trunk.opcode, trunk.layout)
+    tokens = [] if trunk.tokens is None else [trunk.tokens]
+    inputs += ["six dimensions, in a transformer"] * len(tokens)
+    embedded = _count(trunk.node, trunk.opcode, trunk.layout, *tokens)
     _box(axes, 0, "a node", [*inputs, "", _describe(trunk.node)], embedded, _NODES)
     lines = ["node + its configuration", "GELU", *map(_describe, _linear(trunk.input))]
     _box(axes, 1, "a state", lines, _count(trunk.input), _NODES)

@@ -12,7 +12,8 @@ from fastslow.competition.schema import LAYOUT_WIDTH, MAX_DIMENSION, ROLES
 from fastslow.features.scaling import Scaler
 from fastslow.features.store import Graph, expand_nodes
 from fastslow.features.tpu_tiling import TILING_FEATURES, tiling_features
-from fastslow.networks.config_states import Level, Reach, States
+from fastslow.networks.config_states import Level, PartReach, Reach, States
+from fastslow.networks.dimension_tokens import dimension_features
 from fastslow.networks.layers import LevelTensors
 from fastslow.networks.sparse import SparseOperator, moved_fields
 
@@ -24,7 +25,7 @@ class Batch:
     """One graph under C configurations as tensors.
 
     Args:
-        numeric: ``(N, F)`` float32, scaled node features.
+        numeric: ``(N, F)`` float32, scaled node features, and those of dimensions where they are wanted.
         node_layout: ``(N, 6)`` int64, the node's own minor-to-major layout, shifted by 2.
         opcode: ``(N,)`` int64 HLO opcode.
         state_layouts: ``(S_0, 18)`` int64, configured output, input and kernel layout of each state of level
@@ -82,6 +83,7 @@ class PreparedGraph:
         whole_graph: Whether a layer lets each node see the whole graph, not its neighbours alone.
         joins_nodes: Whether the features of a tile configuration join on every node: each node then has a
             state for every configuration.
+        dimension_tokens: Whether columns of the six dimensions are added, see ``dimension_tokens.py``.
     """
 
     def __init__(
@@ -92,9 +94,14 @@ class PreparedGraph:
         pair_edges: bool = True,
         whole_graph: bool = False,
         joins_nodes: bool = False,
+        dimension_tokens: bool = False,
     ):
         self.graph = graph
-        self.numeric = torch.from_numpy(node_scaler.transform(expand_nodes(graph)))
+        numeric = node_scaler.transform(expand_nodes(graph))
+        if dimension_tokens:
+            own = dimension_features(numeric, node_scaler.kept, graph.node_feat)
+            numeric = np.concatenate([numeric, own], 1)
+        self.numeric = torch.from_numpy(numeric)
         # of a tensor of seven dimensions or more, the axes beyond the sixth count as the sixth
         axes = np.minimum(graph.node_feat[:, node_columns.LAYOUT], MAX_DIMENSION)
         self.node_layout = torch.from_numpy(axes.astype(np.int64) + 2)
@@ -115,16 +122,29 @@ class PreparedGraph:
     def states(self, configs: np.ndarray, num_layers: int, edges: np.ndarray | None = None) -> States:
         """Return the states of the graph under some of its configurations, see :meth:`batch`."""
         every = edges is None
-        reach = self.reach(num_layers) if every else self._make_reach(self.edge_index[edges], num_layers)
+        reach = self.reach(num_layers) if every else self.reach_along(edges, num_layers)
         if self.joins_nodes:  # the configuration is one choice, which every node sees
             return reach.states(np.arange(len(configs))[:, None])
-        return reach.states(np.asarray(self.graph.choices.values[configs]))
+        return reach.states(self.choices(configs))
+
+    def choices(self, configs: np.ndarray) -> np.ndarray:
+        """Return the option ``(C, G)`` that each of some configurations chooses for each group."""
+        return np.asarray(self.graph.choices.values[configs])
+
+    @property
+    def configurable(self) -> Tensor:
+        """``(N,)`` bool, configurable nodes; all where there is none (tile)."""
+        return self._configurable
 
     def reach(self, num_layers: int) -> Reach:
         """Return the sets of groups that each node sees, found once."""
         if num_layers not in self._reach:
             self._reach[num_layers] = self._make_reach(self.edge_index, num_layers)
         return self._reach[num_layers]
+
+    def reach_along(self, edges: np.ndarray, num_layers: int) -> Reach:
+        """Return the sets of groups that each node sees along some edges, ``(E',)`` bool."""
+        return self._make_reach(self.edge_index[edges], num_layers)
 
     def _make_reach(self, edge_index: np.ndarray, num_layers: int) -> Reach:
         graph = self.graph
@@ -160,6 +180,35 @@ class PreparedGraph:
             torch.from_numpy(states.levels[0].config) if self.joins_nodes else None,
         )
 
+    def part_batch(
+        self, part: PartReach, configs: np.ndarray, choices: np.ndarray, degrees: Tensor, gradients: bool
+    ) -> Batch:
+        """Return some nodes of the graph under some of its configurations, and what they depend on.
+
+        Args:
+            part: The nodes. Those that they depend on have no share in the statistics of a level.
+            configs: ``(C,)`` positions of the configurations.
+            choices: Their :meth:`choices`.
+            degrees: Of all nodes, see :meth:`degrees`.
+            gradients: Whether gradients are wanted.
+        """
+        levels, wanted, first = part.states(choices), part.nodes[-1], part.nodes[0]
+        tensors = []
+        for level, nodes in zip(levels, part.nodes, strict=True):
+            own = level_tensors(level, len(configs), degrees[nodes], gradients)
+            counted = torch.from_numpy(np.isin(nodes, wanted) * np.float32(len(nodes) / len(wanted)))
+            tensors.append(replace(own, share=own.share * counted[own.node_ids, None]))
+        return Batch(
+            self.numeric[first],
+            self.node_layout[first],
+            self.opcode[first],
+            *self.state_features(levels[0], configs, first),
+            tensors,
+            SparseOperator(*levels[-1].pooling(), differentiable=gradients),
+            self.config_features(configs),
+            self._configurable[wanted],
+        )
+
     @property
     def varies(self) -> bool:
         """Whether states of the nodes depend on the configuration: not for a tile kernel, by default."""
@@ -175,11 +224,19 @@ class PreparedGraph:
         columns = [np.bincount(column, minlength=self.graph.num_nodes) for column in edge_index.T]
         return torch.from_numpy(np.stack(columns, 1).astype(np.float32))
 
-    def state_features(self, level: Level, configs: np.ndarray) -> tuple[Tensor, Tensor]:
-        """Return layouts shifted by 2, and tiling, of the configured tensors of each state of level 0."""
+    def state_features(
+        self, level: Level, configs: np.ndarray, nodes: np.ndarray | slice = slice(None)
+    ) -> tuple[Tensor, Tensor]:
+        """Return layouts shifted by 2, and tiling, of the configured tensors of each state of level 0.
+
+        Args:
+            level: Level 0.
+            configs: ``(C,)`` positions of the configurations.
+            nodes: Nodes of the level; by default all.
+        """
         values = np.full((len(level), len(ROLES), LAYOUT_WIDTH), NOT_CONFIGURABLE, np.int64)
         tiling = np.zeros((len(level), len(ROLES), TILING_FEATURES), np.float32)
-        rows = self._row[level.node_ids]
+        rows = self._row[nodes][level.node_ids]
         configurable = rows >= 0
         row, choices = rows[configurable, None], self.graph.choices
         config = configs[level.config[configurable], None]

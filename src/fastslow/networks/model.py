@@ -11,6 +11,7 @@ from fastslow.competition.schema import LAYOUT_WIDTH, MAX_DIMENSION, ROLES
 from fastslow.features.tpu_tiling import TILING_FEATURES
 from fastslow.networks.architecture import OPCODES, Architecture
 from fastslow.networks.convolutions import make_convolution
+from fastslow.networks.dimension_tokens import TOKEN_COLUMNS, DimensionTokens
 from fastslow.networks.graph_batch import Batch
 from fastslow.networks.head import Head
 from fastslow.networks.layers import (
@@ -108,15 +109,17 @@ class Trunk(nn.Module):
         self.node = nn.Linear(in_channels, hidden_channels)
         layout_channels = len(ROLES) * (LAYOUT_WIDTH * LAYOUT_EMBEDDING + TILING_FEATURES)
         self.config = nn.Linear(layout_channels, hidden_channels, bias=False)
+        self.tokens = DimensionTokens(hidden_channels) if architecture.dimension_tokens else None
         self.input = nn.Sequential(nn.GELU(), nn.Linear(hidden_channels, hidden_channels))
         self.blocks = nn.ModuleList(Block(architecture) for _ in range(architecture.num_layers))
 
     def forward(self, batch: Batch, complete: Complete = as_is) -> Tensor:
-        """Return the states of the last level."""
+        """Return the states of the batch's last level, after as many blocks as it has levels above 0."""
         nodes = batch.numeric, batch.node_layout, batch.opcode
         x, config = self.embed(*nodes, batch.state_layouts, batch.state_tiling, batch.levels[0].node_ids)
         first = x if self.skip == "first" else None
-        for block, below, level in zip(self.blocks, batch.levels[:-1], batch.levels[1:], strict=True):
+        blocks = self.blocks[: len(batch.levels) - 1]
+        for block, below, level in zip(blocks, batch.levels[:-1], batch.levels[1:], strict=True):
             config = config[level.own]
             first = None if first is None else first[level.own]
             x = block(x, first, config, below, level, complete)
@@ -132,9 +135,13 @@ class Trunk(nn.Module):
         node_ids: Tensor,
     ) -> tuple[Tensor, Tensor]:
         """Return the states ``(S_0, D)`` of level 0 and the embedding of their layouts."""
+        extra = 0.0
+        if self.tokens is not None:
+            numeric, dimensions = numeric.split([numeric.shape[1] - TOKEN_COLUMNS, TOKEN_COLUMNS], 1)
+            extra = self.tokens(dimensions, node_layout, state_layouts, node_ids)
         node = torch.cat([numeric, self.layout(node_layout).flatten(1), self.opcode(opcode)], 1)
         config = self.config(torch.cat([self.layout(state_layouts).flatten(1), state_tiling], 1))
-        return self.input(self.node(node)[node_ids] + config), config
+        return self.input(self.node(node)[node_ids] + config + extra), config
 
 
 class RankingNetwork(nn.Module):

@@ -190,7 +190,11 @@ class PlainHead(nn.Module):
         """Return a prediction per configuration, see :class:`fastslow.networks.head.Head`."""
         # where no configuration changes a node (tile) there is one for all
         pooled = self.readout(x, pooling, level, configurable).expand(len(config_feat), -1)
-        return self.read_out(torch.cat([pooled, config_feat], 1) if self.joins else pooled, complete)
+        return self.read_out(self.join(pooled, config_feat), complete)
+
+    def join(self, pooled: Tensor, config_feat: Tensor) -> Tensor:
+        """Return the pooled nodes ``(C, P D)`` and the features ``(C, V)`` of each configuration, joined."""
+        return torch.cat([pooled, config_feat], 1) if self.joins else pooled
 
     def read_out(self, joined: Tensor, complete: Complete) -> Tensor:
         """Return a prediction per configuration from its pooled nodes and its features, joined, float64."""

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from fastslow.networks.layers import LevelTensors, NodeSum
 from fastslow.networks.sparse import SparseOperator
-from fastslow.networks.terms import parse_readout
+from fastslow.networks.terms import Pooling, parse_readout
 
 
 class Readout(nn.Module):
@@ -59,7 +59,7 @@ class Readout(nn.Module):
         """
         pooled = []
         for number, part in enumerate(self.parts):
-            chosen = configurable if part.configurable else torch.ones_like(configurable)
+            chosen = _chosen(part, configurable)
             states = chosen[level.node_ids, None]
             if part.pool == "max":
                 pooled.append(pooling.max(torch.where(states, x.float(), -torch.inf)).double())
@@ -68,9 +68,42 @@ class Readout(nn.Module):
                 pooled.append(_attend(x.float(), score, pooling))
             else:
                 total = self.sum_nodes(x * states if part.configurable else x, pooling, level)
-                total = functional.normalize(total) if part.pool == "unit_sum" else total
-                pooled.append(total / chosen.sum() if part.pool == "mean" else total)
+                pooled.append(_finished(total, part, chosen))
         return torch.cat(pooled, 1)
+
+    def sums(self, x: Tensor, pooling: SparseOperator, level: LevelTensors, configurable: Tensor) -> Tensor:
+        """Return what some nodes of a graph add to the sums of :meth:`of_sums`, ``(C, P D)``.
+
+        Args:
+            x: ``(S, D)`` states of a level that has these nodes alone.
+            pooling: ``(C, S)`` operator that sums the states of each configuration over the nodes.
+            level: The level.
+            configurable: ``(n,)`` bool.
+        """
+        states = (_chosen(part, configurable)[level.node_ids, None] for part in self.parts)
+        return torch.cat([self.sum_nodes(x * own, pooling, level) for own in states], 1)
+
+    def of_sums(self, sums: Tensor, configurable: Tensor) -> Tensor:
+        """Return the readout ``(C, P D)``, without maxima and attention, from the sums over the nodes.
+
+        Args:
+            sums: ``(C, P D)`` sum of :meth:`sums` over all nodes.
+            configurable: ``(N,)`` bool.
+        """
+        totals = sums.unflatten(1, (len(self.parts), -1)).unbind(1)
+        parts = zip(totals, self.parts, strict=True)
+        return torch.cat([_finished(total, part, _chosen(part, configurable)) for total, part in parts], 1)
+
+
+def _finished(total: Tensor, part: Pooling, chosen: Tensor) -> Tensor:
+    """Return a sum, mean or sum of length 1 from the sum over nodes."""
+    if part.pool == "mean":
+        return total / chosen.sum()
+    return functional.normalize(total) if part.pool == "unit_sum" else total
+
+
+def _chosen(part: Pooling, configurable: Tensor) -> Tensor:
+    return configurable if part.configurable else torch.ones_like(configurable)
 
 
 def _attend(x: Tensor, score: Tensor, pooling: SparseOperator) -> Tensor:

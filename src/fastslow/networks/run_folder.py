@@ -52,4 +52,4 @@ def write_runs(artifact: Artifact, training: Any) -> None:
         figure = plot_training(pd.DataFrame(training.validation.history), artifact.folder.name)
         save_figure(figure, artifact.folder / PLOT)
         facts = {"valid": pool_scores(valid), "epochs": training.epoch, "warnings": warnings}
-        artifact.finish((METRICS, PLOT), **facts)
+        artifact.finish((METRICS, PLOT, *(training.segments.files if training.segments else ())), **facts)

@@ -113,6 +113,8 @@ def _wrong(state: Any, mark: str, training: Any) -> str:
         first = state["watch"]["first"]
         if first is not None and not (isinstance(first, float) and math.isfinite(first)):
             return f"its first loss is {first!r}"
+        if training.segments and (problem := training.segments.problem(state["segments"])):
+            return problem
         return _wrong_optimizer(state["optimizer"], training.optimizer) or _wrong_scaler(state["scaler"])
     except (KeyError, TypeError, AttributeError) as error:
         return f"it lacks {error}" if isinstance(error, KeyError) else "an entry has another type"

@@ -4,7 +4,7 @@
 
 - the network in ``model.py`` and ``layers.py``, or its construction in :func:`make_network`,
 - the loss in ``losses.py``,
-- the optimizer in :class:`Training`, its schedule in :func:`learning_rate`,
+- the optimizer in :class:`Training`, its schedule in ``schedule.py``,
 - what a step sees in :meth:`Training.run_epoch` and :meth:`Training._draw`,
 - which weights are kept in ``validation.py``.
 """
@@ -37,6 +37,8 @@ from fastslow.networks.losses import Loss
 from fastslow.networks.model import RankingNetwork
 from fastslow.networks.out_of_memory import Shrinking
 from fastslow.networks.run_folder import write_runs
+from fastslow.networks.schedule import scheduled
+from fastslow.networks.segment_training import SegmentTraining
 from fastslow.networks.sparse import move
 from fastslow.networks.step_examples import StepExamples
 from fastslow.networks.stored_weights import read_checkpoint
@@ -60,17 +62,10 @@ def make_dataset(
     sources = config.sources() if sources is None else sources
     architecture = config.architecture()
     device = distributed.own_device(pick_device(config.device))
-    return GraphDataset(
-        sources,
-        architecture.num_levels,
-        device,
-        config.joins_pairs(),
-        architecture.sees_whole_graph,
-        scalers,
-        config.node_inputs,
-        config.config_inputs,
-        architecture.joins_nodes,
-    )
+    graphs = config.joins_pairs(), architecture.sees_whole_graph
+    inputs = config.node_inputs, config.config_inputs
+    reads = architecture.joins_nodes, architecture.dimension_tokens
+    return GraphDataset(sources, architecture.num_levels, device, *graphs, scalers, *inputs, *reads)
 
 
 def make_network(config: TrainConfig, dataset: GraphDataset) -> RankingNetwork:
@@ -81,16 +76,6 @@ def make_network(config: TrainConfig, dataset: GraphDataset) -> RankingNetwork:
         config_channels=len(dataset.config_scaler.kept),
         architecture=config.architecture(),
     ).to(dataset.device)
-
-
-def learning_rate(config: TrainConfig, step: int, steps: int) -> float:
-    """Return a step's learning rate: linear warm-up, then cosine to 0 (arXiv 1608.03983) or constant."""
-    warm = config.warmup * steps
-    if step < warm:
-        return config.learning_rate * (step + 1) / (warm + 1)
-    if config.schedule == "constant":
-        return config.learning_rate
-    return config.learning_rate * 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1, steps - warm)))
 
 
 class Training:
@@ -117,6 +102,9 @@ class Training:
         )
         self.names = dataset.trainable()
         self.validation = Validation(config, dataset, self.network)
+        on = config.segment_training != "none"
+        self.segments = SegmentTraining(config, dataset, self.network) if on else None
+        self._stored = ["network", "optimizer", "scaler", "validation", "watch", *["segments"] * on]
         self.epoch = 0
         self.warnings: list[str] = []
         self._whole = BoundedCache[tuple[Batch, torch.Tensor]](step_memory() // 4, held_bytes)
@@ -124,7 +112,6 @@ class Training:
         caches = self._whole.clear, dataset.clear, self._freed.release
         self.fits = Shrinking(config.configs_per_step, "configs_per_step", caches)
         self.watch = LossWatch()
-        self._stored = ["network", "optimizer", "scaler", "validation", "watch"]
 
     def run_epoch(self) -> float:
         """Train on every graph once; return the mean loss."""
@@ -132,7 +119,7 @@ class Training:
         rng = np.random.default_rng([config.seed, self.epoch])
         self.network.train()
         names = rng.permutation(self.names)
-        drops = self.config.edge_dropout > 0
+        drops = config.edge_dropout > 0 or self.segments
         drawn = [(name, self._draw(name, rng), int(rng.integers(2**63)) if drops else None) for name in names]
         seeds = rng.integers(2**63, size=len(names))  # for dropout
         steps = math.ceil(len(names) / config.graphs_per_step)
@@ -142,9 +129,13 @@ class Training:
         examples = StepExamples(self._example, [drawn[n] for n in own], self.fits, random)
         losses = []
         for position, group in enumerate(groups):
-            rate = learning_rate(config, self.epoch * steps + position, config.epochs * steps)
+            if self.segments:
+                self.segments.begin(self.epoch, self.epoch * steps + position)
+            rate = scheduled(config, self.epoch, position, steps)
             losses += self._step(examples, seeds[distributed.share(group)].tolist(), len(group), rate)
             self._freed.after_step()
+        if self.segments:
+            self.segments.end(self.epoch)
         self.epoch += 1
         return distributed.mean_loss(losses, self.dataset.device)
 
@@ -186,25 +177,28 @@ class Training:
 
     def _example(self, drawn: tuple[str, np.ndarray, int | None]) -> tuple[Batch, torch.Tensor]:
         """Return a batch and its runtimes on the device; those of all configurations and edges are kept."""
-        name, configs, edge_seed = drawn
-        if edge_seed is not None or len(configs) < self.dataset.num_configs(TRAIN, name):
-            return self._make_example(name, configs, edge_seed)
+        name, configs, seed = drawn
+        if seed is not None or len(configs) < self.dataset.num_configs(TRAIN, name):
+            return self._make_example(name, configs, seed)
         return self._whole.get(name, lambda: self._make_example(name, configs))
 
     def _make_example(
-        self, name: str, configs: np.ndarray, edge_seed: int | None = None
+        self, name: str, configs: np.ndarray, seed: int | None = None
     ) -> tuple[Batch, torch.Tensor]:
         graph, kept = self.dataset.graph(TRAIN, name), []
-        if edge_seed is not None:  # the same edges for all configurations
-            share = np.random.default_rng(edge_seed).random(len(graph.edge_index))
-            kept = [share >= self.config.edge_dropout]
-        batch = self.dataset.batch(TRAIN, name, configs, *kept)
+        if self.segments:
+            batch = self.segments.example(name, configs, seed)
+        else:
+            if seed is not None:  # the same edges for all configurations
+                share = np.random.default_rng(seed).random(len(graph.edge_index))
+                kept = [share >= self.config.edge_dropout]
+            batch = self.dataset.batch(TRAIN, name, configs, *kept)
         return batch, move(torch.from_numpy(graph.graph.runtime[configs]), self.dataset.device)
 
     def _loss(self, examples: Sequence[tuple[Batch, torch.Tensor]]) -> torch.Tensor:
         """Return the mean loss of some graphs."""
         with autocast(self.dataset.device):
-            predictions = [self.network(batch) for batch, _ in examples]
+            predictions = [(self.segments or self.network)(batch) for batch, _ in examples]
         return self.loss(predictions, [runtime for _, runtime in examples])
 
     def run(self, folder: Path, mark: str) -> None:
@@ -246,6 +240,8 @@ class Training:
             return
         with atomic_path(folder / METRICS) as temporary:
             temporary.write_text("".join(json.dumps(row) + "\n" for row in self.validation.history))
+        if self.segments:
+            self.segments.write(folder)
         parts = {name: getattr(self, name).state_dict() for name in self._stored}
         state = {"mark": mark, "epoch": self.epoch, **parts}
         with atomic_path(folder / CHECKPOINT) as temporary:

@@ -1,0 +1,126 @@
+"""The historical table of Graph Segment Training: what each segment added when it was last learned from.
+
+A configuration reaches a segment only through the groups of tied choices that the segment's nodes see, so the
+table has a row for each *distinct* state of a segment; the published one has a row for every configuration.
+
+What the configurations of a segment share drifts as the weights change, and is larger than what they differ
+in. Rows that were written at different steps could not be compared if each held both. So the shared part is
+kept once for each segment, as it was last, and a row holds the difference from it, in 16 bits.
+"""
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+import torch
+
+_LARGEST = float(np.finfo(np.float16).max)
+
+
+@dataclass
+class GraphTable:
+    """The table of one graph: J segments, T distinct segment states, P D channels, L layers.
+
+    Args:
+        difference: ``(T, P D)`` float16, what the configurations of a row add to the shared part.
+        row_step: ``(T,)`` int32, step at which a row was written; -1 for never.
+        shared: ``(J, P D)`` float32, mean of a segment's sums over the configurations of its last step.
+        shared_step: ``(J,)`` int32, that step; -1 for never.
+        moments: ``(J, L, 2, D)`` float32, mean and variance of its states at the input of each norm.
+    """
+
+    difference: np.ndarray
+    row_step: np.ndarray
+    shared: np.ndarray
+    shared_step: np.ndarray
+    moments: np.ndarray
+
+    @classmethod
+    def empty(cls, rows: int, segments: int, channels: int, layers: int, hidden: int) -> "GraphTable":
+        """Return a table in which nothing is known. Rows take no memory before they are written."""
+        return cls(
+            np.zeros((rows, channels), np.float16),
+            np.full(rows, -1, np.int32),
+            np.zeros((segments, channels), np.float32),
+            np.full(segments, -1, np.int32),
+            np.zeros((segments, layers, 2, hidden), np.float32),
+        )
+
+    def write(self, segment: int, rows: np.ndarray, sums: np.ndarray, moments: np.ndarray, step: int) -> None:
+        """Write what a segment adds under some configurations.
+
+        Args:
+            segment: Number of the segment.
+            rows: ``(C,)`` row of each configuration; configurations of a row have equal sums.
+            sums: ``(C, P D)`` float64.
+            moments: ``(L, 2, D)``.
+            step: Number of the optimiser's step.
+        """
+        mean = sums.mean(0)
+        self.difference[rows] = np.clip(sums - mean, -_LARGEST, _LARGEST)
+        self.row_step[rows] = step
+        self.shared[segment], self.shared_step[segment], self.moments[segment] = mean, step, moments
+
+
+class SegmentTable:
+    """The tables of all graphs, and the ages of the rows that were read in an epoch."""
+
+    def __init__(self):
+        self.graphs: dict[str, GraphTable] = {}
+        self._ages: list[np.ndarray] = []
+        self._wanted = 0
+
+    def note(self, ages: np.ndarray, wanted: int) -> None:
+        """Note the ages in steps of the (segment, configuration) pairs that were read, of ``wanted``."""
+        self._ages.append(ages)
+        self._wanted += wanted
+
+    def summary(self) -> dict:
+        """Return median and maximum age of what was read since the last call, and how much was never written.
+
+        ``missing`` is the share of the (segment, configuration) pairs that were wanted and never written;
+        ``rows`` the number of rows that are written.
+        """
+        ages = np.concatenate([*self._ages, np.zeros(0, np.int32)])
+        wanted, self._ages, self._wanted = self._wanted, [], 0
+        return {
+            "age_median": float(np.median(ages)) if len(ages) else None,
+            "age_max": int(ages.max()) if len(ages) else None,
+            "missing": 1 - len(ages) / wanted if wanted else None,
+            "rows": sum(int((table.row_step >= 0).sum()) for table in self.graphs.values()),
+        }
+
+    def state_dict(self) -> dict[str, dict[str, torch.Tensor]]:
+        """Return what a checkpoint stores: of the differences those that are written."""
+        return {
+            name: {
+                **{field: torch.from_numpy(array) for field, array in vars(table).items()},
+                "difference": torch.from_numpy(table.difference[table.row_step >= 0]),
+            }
+            for name, table in self.graphs.items()
+        }
+
+    def load_state_dict(self, state: dict[str, dict[str, torch.Tensor]]) -> None:
+        """Restore what :meth:`state_dict` returned."""
+        self.graphs = {}
+        for name, stored in state.items():
+            arrays = {field: tensor.numpy() for field, tensor in stored.items()}
+            written, known = arrays["row_step"] >= 0, arrays["difference"]
+            arrays["difference"] = np.zeros((len(written), known.shape[1]), known.dtype)
+            arrays["difference"][written] = known
+            self.graphs[name] = GraphTable(**arrays)
+
+    @staticmethod
+    def problem(state: dict) -> str:
+        """Return what is wrong with a stored state; empty where it can be loaded."""
+        for name, table in state.items():
+            if table.keys() != {field.name for field in fields(GraphTable)}:
+                return f"the table of {name} has other parts"
+            segments, layers, _, hidden = table["moments"].shape
+            channels, written = table["shared"].shape[1], int((table["row_step"] >= 0).sum())
+            wanted = vars(GraphTable.empty(written, segments, channels, layers, hidden))
+            wanted["row_step"] = table["row_step"].numpy().astype(np.int32)
+            for field, array in wanted.items():
+                own = table[field].numpy()
+                if own.shape != array.shape or own.dtype != array.dtype or not np.isfinite(own).all():
+                    return f"{field} of the table of {name} does not fit or is not finite"
+        return ""

@@ -1,0 +1,347 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastslow.networks.architecture import SKIPS
+from fastslow.networks.config import TrainConfig
+from fastslow.networks.graph_batch import PreparedGraph, message_edges
+from fastslow.networks.segment_partition import partition
+from fastslow.networks.segment_settings import BORDERS, CUT, CUT_LIVE, HALO, PARTITIONS
+from fastslow.networks.segment_training import SegmentTraining
+from helpers.dense_segments import dense_head, dense_states
+from helpers.networks import close, make_network
+from helpers.random_graphs import make_graph, make_scalers, structures
+
+torch.set_num_threads(1)
+LOCAL = ("sage", "sage_sum", "sage_max", "gcn", "mlp_gcn", "mlp_gcn_directed", "gat")
+graphs = st.builds(make_graph, structures(min_nodes=2, max_nodes=9), st.integers(0, 99))
+networks = st.builds(
+    make_network,
+    st.integers(0, 3),
+    st.booleans(),
+    seed=st.integers(0, 99),
+    convolution=st.sampled_from(LOCAL),
+    skip=st.sampled_from(SKIPS),
+    readout=st.sampled_from(["sum", "mean", "sum+mean+sum@configurable"]),
+)
+plain_networks = st.builds(make_network, st.integers(0, 3), st.booleans(), seed=st.integers(0, 99))
+borders = st.sampled_from((HALO, CUT))
+
+
+class OneGraph:
+    """A dataset of one graph in train."""
+
+    def __init__(self, graph, num_layers):
+        self.device, self.num_layers = torch.device("cpu"), num_layers
+        self.prepared = PreparedGraph(graph, *make_scalers(graph))
+
+    def graph(self, split, name):
+        return self.prepared
+
+    def batch(self, split, name, configs, edges=None):
+        return self.prepared.batch(configs, self.num_layers, edges)
+
+    def trainable(self):
+        return ["graph"]
+
+
+def make_segments(network, graph, **settings):
+    """A training on segments of one graph."""
+    config = TrainConfig(num_layers=network.num_layers, **{"segment_nodes": 3, **settings})
+    return SegmentTraining(config, OneGraph(graph, network.num_layers), network)
+
+
+def all_configs(graph):
+    return np.arange(graph.num_configs)
+
+
+def gradients(network, prediction):
+    """Gradients of a sum that weighs every configuration differently."""
+    weights = torch.linspace(-1, 1, len(prediction), dtype=prediction.dtype)
+    found = torch.autograd.grad(
+        (weights * prediction).sum(), [*network.parameters()], allow_unused=True, retain_graph=True
+    )
+    zeros = [torch.zeros_like(p) for p in network.parameters()]
+    return torch.cat([(z if g is None else g).flatten().double() for g, z in zip(found, zeros, strict=True)])
+
+
+def live_nodes(segments, example):
+    return torch.from_numpy(np.isin(example.graph.part, example.live))
+
+
+def dense(network, graph, segments, example, alone=False):
+    """Predictions of the dense form, of the whole graph or of the live segments alone."""
+    border = segments.config.segment_border
+    live = live_nodes(segments, example)
+    inside = example.graph.edges_inside() if border == CUT else np.ones(len(message_edges(graph)), bool)
+    counted = live if alone else torch.ones_like(live)
+    scaler, config_scaler = make_scalers(graph)
+    x = dense_states(network, graph, scaler, example.configs, inside, live, counted)
+    if alone:
+        sums = x[:, live].sum(1) * (example.graph.num_segments / len(example.live))
+    else:
+        sums = torch.where(live[:, None], x, x.detach()).sum(1)
+    return dense_head(network, graph, config_scaler, example.configs, sums)
+
+
+def equal(network, value, reference):
+    close(value, reference, 2e-5)
+    close(gradients(network, value), gradients(network, reference), 2e-4)
+
+
+@given(plain_networks, graphs, borders, st.integers(1, 3), st.integers(0, 9))
+@settings(max_examples=60, deadline=None)
+def test_gst_equals_the_dense_graph_with_all_but_the_live_nodes_detached(network, graph, border, live, seed):
+    segments = make_segments(
+        network, graph, segment_training="gst", segment_border=border, segments_per_step=live
+    )
+    example = segments.example("graph", all_configs(graph)[::-1].copy(), seed)
+    equal(network, segments(example), dense(network, graph, segments, example))
+
+
+@given(plain_networks, graphs, borders, st.integers(1, 3), st.integers(0, 9))
+@settings(max_examples=40, deadline=None)
+def test_one_equals_the_dense_live_nodes_alone(network, graph, border, live, seed):
+    segments = make_segments(
+        network, graph, segment_training="one", segment_border=border, segments_per_step=live
+    )
+    example = segments.example("graph", all_configs(graph), seed)
+    equal(network, segments(example), dense(network, graph, segments, example, alone=True))
+
+
+@given(networks, graphs, st.sampled_from([p for p in PARTITIONS if p != "metis"]), st.integers(0, 9))
+@settings(max_examples=80, deadline=None)
+def test_with_halo_the_predictions_are_those_of_the_whole_graph(network, graph, how, seed):
+    segments = make_segments(network, graph, segment_training="gst", segment_partition=how)
+    configs = all_configs(graph)
+    whole = network(PreparedGraph(graph, *make_scalers(graph)).batch(configs, network.num_layers))
+    close(segments(segments.example("graph", configs, seed)), whole.detach(), 2e-5)
+
+
+@given(networks, graphs)
+@settings(max_examples=30, deadline=None)
+def test_with_all_segments_live_the_gradients_are_those_of_the_whole_graph(network, graph):
+    segments = make_segments(network, graph, segment_training="gst", segments_per_step=9)
+    configs = all_configs(graph)
+    whole = network(PreparedGraph(graph, *make_scalers(graph)).batch(configs, network.num_layers))
+    equal(network, segments(segments.example("graph", configs, 0)), whole)
+
+
+@given(plain_networks, graphs, st.integers(0, 9))
+@settings(max_examples=30, deadline=None)
+def test_cut_live_replaces_the_live_nodes_by_those_of_their_segment_alone(network, graph, seed):
+    """With no layers between them there is no border to cut."""
+    segments = make_segments(network, graph, segment_training="gst", segment_border=CUT_LIVE)
+    example = segments.example("graph", all_configs(graph), seed)
+    live = live_nodes(segments, example)
+    parts = [make_segments(network, graph, segment_training="gst", segment_border=b) for b in (CUT, HALO)]
+    cut, halo = (part.example("graph", all_configs(graph), seed) for part in parts)
+    if network.num_layers == 0:
+        close(segments(example), parts[1](halo).detach(), 2e-5)
+    assert [len(own.configurable) for own in (example.batch, cut.batch)] == [int(live.sum())] * 2
+    assert segments(example).shape == (graph.num_configs,)
+
+
+@given(plain_networks, graphs, st.integers(0, 9))
+@settings(max_examples=30, deadline=None)
+def test_edges_are_those_within_the_live_segments(network, graph, seed):
+    segments = make_segments(network, graph, segment_training="edges")
+    part = segments.graph("graph").part
+    live = np.random.default_rng(seed).choice(part.max() + 1, 1)
+    kept = (np.isin(part[message_edges(graph)], live)).all(1)
+    batch = PreparedGraph(graph, *make_scalers(graph)).batch(all_configs(graph), network.num_layers, kept)
+    value = segments(segments.example("graph", all_configs(graph), seed))
+    close(value, network(batch).detach(), 1e-6)
+
+
+def step(segments, graph, seed, number, configs=None):
+    segments.begin(0, number)
+    configs = all_configs(graph) if configs is None else configs
+    return segments(segments.example("graph", configs, seed)).detach()
+
+
+def sweep(segments, graph, first):
+    """Learn from each segment, one after the other."""
+    count, number, seen, seed = segments.graph("graph").num_segments, first, set(), first
+    while len(seen) < count:
+        (live,) = segments.example("graph", all_configs(graph), seed).live
+        if live not in seen:
+            seen.add(live)
+            value = step(segments, graph, seed, number)
+            number += 1
+        seed += 1
+    return value, number
+
+
+@given(plain_networks, graphs)
+@settings(max_examples=30, deadline=None)
+def test_the_table_of_weights_that_rest_gives_the_whole_graph(network, graph):
+    """A sweep for the moments of each layer, and one for the sums."""
+    segments = make_segments(network, graph, segment_training="gst+e")
+    number = 0
+    for _ in range(network.num_layers + 2):
+        value, number = sweep(segments, graph, number)
+    whole = network(PreparedGraph(graph, *make_scalers(graph)).batch(all_configs(graph), network.num_layers))
+    close(value, whole.detach(), 5e-3)  # differences in float16
+
+
+@pytest.mark.parametrize("variant", ["gst+e", "gst+ed"])
+@given(network=plain_networks, graph=graphs, seed=st.integers(0, 9))
+@settings(max_examples=20, deadline=None)
+def test_segments_that_were_never_written_count_as_left_out(variant, network, graph, seed):
+    """The first step sees its own segment alone."""
+    one, table = (
+        make_segments(network, graph, segment_training=name, segments_per_step=2) for name in ("one", variant)
+    )
+    value = step(table, graph, seed, 0)
+    close(value, step(one, graph, seed, 0), 1e-5)
+    summary = table.table.summary()
+    if one.graph("graph").num_segments > 2 and variant == "gst+e":
+        assert summary["missing"] == 1
+    assert summary["age_median"] is None
+
+
+def ring(num_nodes=12, num_configs=6):
+    """A layout graph on a ring; three configurable nodes, whose choices are free."""
+    nodes = np.arange(num_nodes)
+    codes = np.random.default_rng(3).integers(0, 3, (num_configs, 3, 3)).astype(np.uint8)
+    return make_graph(
+        (np.stack([nodes, (nodes + 1) % num_nodes], 1), num_nodes, nodes[:: num_nodes // 3], codes)
+    )
+
+
+def test_a_configuration_that_was_never_written_weighs_the_live_segments_more():
+    network, graph = make_network(1), ring()
+    segments = make_segments(network, graph, segment_training="gst+e", segment_border=CUT)
+    divided = segments.graph("graph")
+    for number in range(40):
+        step(segments, graph, number, number, np.array([0, 1, 2]))
+    example = segments.example("graph", np.array([1, 2, 3]), 0)
+    table, rows = segments.table.graphs["graph"], divided.rows(CUT, example.configs)
+    others = np.setdiff1d(np.arange(4), example.live)
+    written = table.row_step[rows[others]] >= 0
+    assert written[:, :2].all() and not written.all()
+    own = torch.randn(1, 3, network.head.readout.channels, dtype=torch.float64)
+    stored = table.shared[others].sum(0, dtype=np.float64) + np.zeros((3, 1))
+    for segment, there in zip(others, written, strict=True):
+        stored += np.where(there[:, None], table.difference[rows[segment]], 0)
+    mean = own[0].mean(0)
+    weight = torch.from_numpy(1 + 3 - written.sum(0))[:, None]
+    wanted = mean + weight * (own[0] - mean) + torch.from_numpy(stored)
+    found = segments._add_stored(example, own, torch.zeros(1, 2, 8))
+    torch.testing.assert_close(found, wanted)
+
+
+def test_left_out_segments_weigh_the_live_ones_as_published():
+    """The mean over the draws of the weight is p + (1 - p) J / S; what is left out adds nothing."""
+    network, graph = make_network(0), ring()
+    segments = make_segments(
+        network, graph, segment_training="gst+ed", segment_keep=0.25, segments_per_step=2
+    )
+    for number in range(40):
+        step(segments, graph, number, number)
+    kept, live = 0.25, 2
+    count = segments.graph("graph").num_segments
+    weights = []
+    for seed in range(600):
+        example = segments.example("graph", all_configs(graph), seed)
+        left_out = ~example.kept
+        left_out[example.live] = False
+        weights.append(1 + left_out.sum() / live)
+    assert np.mean(weights) == pytest.approx(kept + (1 - kept) * count / live, abs=0.05)
+    example = segments.example("graph", all_configs(graph), 1)
+    table = segments.table.graphs["graph"]
+    used = example.kept.copy()
+    used[example.live] = False
+    own = torch.randn(2, 6, network.head.readout.channels, dtype=torch.float64)
+    rows = segments.graph("graph").rows(HALO, all_configs(graph))
+    stored = sum((table.shared[j] + table.difference[rows[j]] for j in np.flatnonzero(used)), 0)
+    wanted = own.sum(0) * (1 + (count - live - used.sum()) / live) + torch.as_tensor(stored)
+    torch.testing.assert_close(
+        segments._add_stored(example, own, torch.zeros(0, 2, 1)), wanted, rtol=1e-5, atol=1e-5
+    )
+
+
+def test_the_table_has_a_row_for_each_distinct_state_of_a_segment():
+    """Configurations that agree on what a segment sees share its row, others do not."""
+    network, graph = make_network(1), ring(num_configs=30)
+    segments = make_segments(network, graph, segment_training="gst+e", segment_border=CUT)
+    divided = segments.graph("graph")
+    rows = divided.rows(CUT, all_configs(graph))
+    assert {*rows.ravel().tolist()} == {*range(len(divided.states(CUT)))}
+    codes = graph.choices.layout_codes()
+    for segment in range(divided.num_segments):
+        nodes = np.isin(graph.config_index, divided.nodes([segment]))
+        distinct = np.unique(codes[:, nodes].reshape(len(codes), -1), axis=0, return_inverse=True)[1]
+        pairs = {*zip(distinct.ravel().tolist(), rows[segment].tolist(), strict=True)}
+        assert len(pairs) == distinct.max() + 1 == len(np.unique(rows[segment]))
+    assert len(divided.states(CUT)) < 4 * 30
+
+
+def test_ages_are_steps_since_a_row_was_written():
+    network, graph = make_network(1), ring()
+    segments = make_segments(network, graph, segment_training="gst+e", segment_nodes=6)
+    seeds = {int(segments.example("graph", all_configs(graph), seed).live[0]): seed for seed in range(30)}
+    for number, segment in ((0, 0), (3, 1), (10, 0), (11, 0)):
+        step(segments, graph, seeds[segment], number)
+    assert segments.table.summary() == {
+        "age_median": 7.0,  # 3, 7, 8
+        "age_max": 8,
+        "missing": pytest.approx(1 / 4),
+        "rows": len(segments.graph("graph").states(HALO)),
+    }
+
+
+def test_a_state_is_restored_and_a_damaged_one_is_named():
+    network, graph = make_network(2), ring(num_configs=20)
+    segments = make_segments(network, graph, segment_training="gst+e")
+    for number in range(3):
+        step(segments, graph, number, number, np.arange(7))
+    segments.end(0)
+    state = segments.state_dict()
+    again = make_segments(network, graph, segment_training="gst+e")
+    assert again.problem(state) == ""
+    again.load_state_dict(state)
+    own, other = segments.table.graphs["graph"], again.table.graphs["graph"]
+    for field, array in vars(own).items():
+        np.testing.assert_array_equal(array, vars(other)[field])
+    assert again.log == segments.log and again.log[0]["epoch"] == 0
+    np.testing.assert_array_equal(step(segments, graph, 5, 9), step(again, graph, 5, 9))
+    state = again.state_dict()
+    state["table"]["graph"]["shared"] = state["table"]["graph"]["shared"][:-1]
+    assert "shared of the table of graph does not fit" in again.problem(state)
+    assert again.problem({"table": {"other": {}}, "log": []}) == "a table of other"
+
+
+def test_a_step_holds_its_segment_and_halo_alone():
+    network = make_network(2)
+    small, large = (
+        make_segments(network, ring(size), segment_training="gst+e", segment_nodes=4) for size in (24, 240)
+    )
+    sizes = [len(own.example("graph", np.arange(6), 0).batch.numeric) for own in (small, large)]
+    assert sizes == [8, 8]  # two nodes of halo on each side
+
+
+@pytest.mark.parametrize("border", BORDERS)
+def test_dropout_is_that_of_the_live_segments_alone(border):
+    """Others are computed without: their sums are the same again, and the network is left in training."""
+    network, graph = make_network(2, dropout=0.5).train(), ring()
+    segments = make_segments(network, graph, segment_training="gst", segment_border=border)
+    example = segments.example("graph", all_configs(graph), 0)
+    torch.manual_seed(0)
+    one = segments(example)
+    torch.manual_seed(0)
+    again = segments(example)
+    assert torch.equal(one, again) and all(module.training for module in network.modules())
+    assert not torch.equal(one, segments(example))
+
+
+def test_partitions_are_those_of_the_settings():
+    graph = ring()
+    segments = make_segments(
+        make_network(1), graph, segment_training="gst", segment_partition="random", seed=3
+    )
+    wanted = partition(graph, message_edges(graph), "random", 3, 3)
+    np.testing.assert_array_equal(segments.graph("graph").part, wanted)
