@@ -7,6 +7,7 @@ line over the number of nodes then gives the mean over a source's programs: of a
 mean number of nodes, which is published.
 """
 
+import json
 import sys
 import time
 from argparse import Namespace
@@ -35,12 +36,17 @@ GRAPHS = {"xla": (130, 14), "nlp": (405, 40)}
 CORES = 2
 
 
-def seconds_of(path: Path, options: Namespace) -> dict:
-    """Measure a file: nodes, CPU seconds a step by number of configurations, and of an evaluation."""
+def seconds_of(path: Path, options: Namespace) -> dict | None:
+    """Measure a file: nodes, CPU seconds a step by number of configurations, and of an evaluation.
+
+    None where it has a single configuration: no network learns from it.
+    """
     program, config = program_of(path), settings(options)
     nodes = len(read_competition_file(path, "layout").node_opcode)
     recipe = preset_settings(options.preset, {}, "features", "layout")
     graph, columns = build_graph(program, FeatureConfig(collection=program.collection.name, **recipe))
+    if graph.num_configs < 2:
+        return None
     source, freed = OneGraph(program, graph, columns), FreedMemory()
     dataset = GraphDataset([source], config.num_layers, torch.device("cpu"), config.joins_pairs())
     network, name = make_network(config, dataset), f"{program.collection.slug}/{program.name}"
@@ -59,7 +65,7 @@ def seconds_of(path: Path, options: Namespace) -> dict:
         freed.after_step()
         return time.process_time() - began
 
-    found = {"source": program.collection.source, "nodes": nodes, "kept": graph.num_nodes}
+    found = {"source": program.collection.name.split(":")[1], "nodes": nodes, "kept": graph.num_nodes}
     step(2)  # what is made once
     found["step"] = {
         size: float(np.mean([step(min(size, graph.num_configs)) for _ in range(options.steps)]))
@@ -131,7 +137,11 @@ def main(arguments: list[str]) -> int:
     files = (
         options.files or real or [sorted(SAMPLE.glob(f"npz_all/npz/layout/{s}/*/*/*.npz"))[0] for s in GRAPHS]
     )
-    rows = [seconds_of(path, options) for path in files]
+    rows = []
+    for path in files:
+        if row := seconds_of(path, options):
+            rows.append(row)
+            print(json.dumps(row), file=sys.stderr, flush=True)
     shown = [
         {
             "file": row["file"],
