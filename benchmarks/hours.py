@@ -3,14 +3,15 @@
 ``python benchmarks/hours.py [--quick] [--files NPZ ...] [--configs N ...] [--steps N] [--preset NAME]``:
 takes training steps on every layout file with each number of configurations, and predicts ``valid_configs``
 configurations of it, with one thread; seconds are CPU seconds, with those of preparing a batch. A straight
-line over the number of nodes then gives the mean over a source's programs: of a line, it is the value at the
-mean number of nodes, which is published.
+line over the number of nodes then gives the mean over a source's programs: its value at their mean number of
+nodes, which is published. Rows are printed to stderr as they are measured.
 """
 
 import json
 import sys
 import time
 from argparse import Namespace
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -85,14 +86,22 @@ def settings(options: Namespace) -> TrainConfig:
     return TrainConfig(**network_settings(options.preset, {}, "layout")[0], device="cpu")
 
 
-def at_mean(rows: list[dict], source: str, value) -> float:
-    """Return the value of the line through (nodes, value of a row) at a source's mean number of nodes."""
+def at_mean(rows: list[dict], source: str, value: Callable[[dict], float]) -> float:
+    """Return a value at a source's mean number of nodes, by straight lines over the nodes of the files.
+
+    The larger of two lines counts, of the source's own files and of all: where its own are smaller than its
+    mean, the first one alone says little.
+    """
     own = [row for row in rows if row["source"] == source]
-    nodes, values = [row["nodes"] for row in own], [value(row) for row in own]
-    if len(set(nodes)) < 2:
-        return float(np.mean(values)) * MEAN_NODES[source] / float(np.mean(nodes))
-    slope, start = np.polyfit(nodes, values, 1)
-    return float(start + slope * MEAN_NODES[source])
+    return max(_line(files, MEAN_NODES[source], value) for files in (own, rows))
+
+
+def _line(rows: list[dict], nodes: int, value: Callable[[dict], float]) -> float:
+    x, y = [row["nodes"] for row in rows], [value(row) for row in rows]
+    if len(set(x)) < 2:
+        return float(np.mean(y))
+    slope, start = np.polyfit(x, y, 1)
+    return float(start + slope * nodes)
 
 
 def estimate(rows: list[dict], options: Namespace) -> list[dict]:

@@ -1,5 +1,8 @@
 """A training step that runs out of memory is taken again on fewer configurations; the training goes on."""
 
+import gc
+import threading
+
 import numpy as np
 import pytest
 import torch
@@ -75,6 +78,18 @@ def test_every_graph_is_worked_on_once_with_what_fits(steps, fits_making, fits_w
     for (_, configs), (_, offered, _) in zip(worked, items, strict=True):
         assert len({*configs}) == len(configs) and {*configs} <= {*offered}
         assert len(configs) < len(offered) or configs is offered, "untouched where it fits"
+
+
+def test_its_thread_ends_with_it():
+    """At once, without the garbage collector, which may run in any thread and wait there for this one."""
+    before, examples = threading.active_count(), StepExamples(list, drawn([8] * 4), Shrinking(8, "x"), [0])
+    assert examples.take(2, lambda own: len(list(own))) == 2 and threading.active_count() > before
+    gc.disable()
+    try:
+        del examples
+        assert threading.active_count() == before
+    finally:
+        gc.enable()
 
 
 def test_what_never_fits_and_other_errors_are_raised():

@@ -8,6 +8,7 @@ memory does not run out, nothing is different.
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import Generic, TypeVar
 
@@ -39,7 +40,8 @@ class StepExamples(Generic[Example]):
         seed: Sequence[int],
     ):
         self._make, self._fits, self._seed = make, fits, seed
-        self._drawn, self._ahead = iter(drawn), prefetch(self._try, drawn)
+        # no method of this object: in a cycle with it, the thread of prefetch would end at any time, anywhere
+        self._drawn, self._ahead = iter(drawn), prefetch(partial(_try, make, fits, seed), drawn)
 
     def take(self, count: int, work: Callable[[Iterator[Example]], Result]) -> Result:
         """Return ``work`` of the next examples; where memory runs out, again on fewer configurations.
@@ -67,23 +69,28 @@ class StepExamples(Generic[Example]):
         for item in drawn:
             made, example = next(ahead, (math.inf, None))
             if made > size:  # before memory ran out
-                made, example = size, self._make(self._cut(item, size))
+                made, example = size, self._make(_cut(item, size, self._seed))
             if example is None:
                 raise MemoryError("while the example was made")
             yield example
 
-    def _try(self, item: Drawn) -> tuple[int, Example | None]:
-        """Return the size that an example was made for, and the example; None where memory ran out."""
-        size = self._fits.size
-        try:
-            return size, self._make(self._cut(item, size))
-        except (MemoryError, RuntimeError) as error:
-            if not ran_out_of_memory(error):
-                raise
-            return size, None
 
-    def _cut(self, item: Drawn, size: int) -> Drawn:
-        name, configs, seed = item
-        if len(configs) <= size:
-            return item
-        return name, np.random.default_rng(self._seed).choice(configs, size, replace=False), seed
+def _try(
+    make: Callable[[Drawn], Example], fits: Shrinking, seed: Sequence[int], item: Drawn
+) -> tuple[int, Example | None]:
+    """Return the size that an example was made for, and the example; None where memory ran out."""
+    size = fits.size
+    try:
+        return size, make(_cut(item, size, seed))
+    except (MemoryError, RuntimeError) as error:
+        if not ran_out_of_memory(error):
+            raise
+        return size, None
+
+
+def _cut(item: Drawn, size: int, seed: Sequence[int]) -> Drawn:
+    """Return the item with a random part of its configurations, where it has more than ``size``."""
+    name, configs, own = item
+    if len(configs) <= size:
+        return item
+    return name, np.random.default_rng(seed).choice(configs, size, replace=False), own
