@@ -60,8 +60,9 @@ PRESETS: dict[str, dict[str, dict]] = {
             "min_data_in_leaf": 50,
             "configs_per_graph": 500,
         },
-        # From the defaults: 128 configurations a step (64 and 128 of the 1st place), learning rate, weight decay, warm-up, hinge over pairs, cross-config attention,
-        # 1 to 5 hops and padding with -1 [winners]; dropout .3 and averaging of weights [sample].
+        # From the defaults: 128 configurations a step (64 and 128 of the 1st place), learning rate, weight
+        # decay, warm-up, hinge over pairs, cross-config attention, 1 to 5 hops and padding with -1 [winners];
+        # dropout .3 and averaging of weights [sample].
     },
     **{name: published.settings for name, published in PUBLISHED.items()},
 }
