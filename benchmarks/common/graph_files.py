@@ -76,6 +76,11 @@ class OneGraph(Features):
         return self.program.collection
 
     @property
+    def config_columns(self) -> list[str]:
+        """Return names of the columns of ``config_feat``: their positions."""
+        return [str(column) for column in range(self.only.config_feat.shape[1])]
+
+    @property
     def index(self) -> pd.DataFrame:
         """Return the index of the folder: the graph in train and in test."""
         sizes = {"configs": self.only.num_configs, "merged": 0}
