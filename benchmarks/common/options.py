@@ -18,11 +18,16 @@ def make_parser(description: str) -> argparse.ArgumentParser:
 
 def add_model_options(parser: argparse.ArgumentParser, threads: int = 2) -> None:
     """Add the options of benchmarks that run our models: ``--threads --device --preset --set``."""
+    add_setting_options(parser, threads)
+    parser.add_argument("--preset", default="sample", help="preset of our models (default sample)")
+
+
+def add_setting_options(parser: argparse.ArgumentParser, threads: int = 2) -> None:
+    """Add the options of benchmarks that choose their own presets: ``--threads --device --set``."""
     parser.add_argument(
         "--threads", type=int, default=threads, help=f"threads of torch and LightGBM (default {threads})"
     )
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"), help="device of the networks")
-    parser.add_argument("--preset", default="sample", help="preset of our models (default sample)")
     parser.add_argument(
         "--set",
         nargs="*",

@@ -29,6 +29,11 @@ def spread(values: Sequence[float], digits: int = 3) -> str:
     return f"{np.mean(values):.3f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
 
 
+def cells(row: dict) -> dict:
+    """Return a table row whose floats have three digits."""
+    return {key: f"{value:.3f}" if isinstance(value, float) else value for key, value in row.items()}
+
+
 def environment(threads: int = 1, device: str = "cpu") -> dict:
     """Return where and with what the figures were measured.
 

@@ -3,9 +3,9 @@
 Settings are written as for ``--set``; all others are the preset's.
 """
 
+from common.held_out import BASE
 from fastslow.features.violation import VIOLATION_NAMES
 
-BASE = "base"
 VARIANTS = {
     BASE: [],
     "depth 2": ["gnn.layout.num_layers=2"],

@@ -189,6 +189,9 @@ class _Parser(argparse.ArgumentParser):
             for section, config in _load("fastslow.steps:sections")().items():
                 text += f"\nsettings of {section}, each as {section}.NAME=VALUE:\n"
                 text += describe(config, hidden=SET_BY_THE_WORKFLOW)
+            text += "\npublished baselines, each as preset=NAME (docs/baselines.md):\n"
+            for preset, published in _load("fastslow.published_presets:PUBLISHED").items():
+                text += f"  {preset}  ({', '.join(published.kinds)})\n      {published.what}\n"
         return text
 
 

@@ -12,6 +12,7 @@ from fastslow.competition.catalog import TRAIN_ON
 from fastslow.core.errors import ConfigError
 from fastslow.networks.config import TrainConfig
 from fastslow.published_presets import PUBLISHED
+from fastslow.rankers.config import RankerConfig
 from fastslow.rankers.objectives import BEST, readers
 
 BASE: dict[str, dict] = {
@@ -102,7 +103,7 @@ def preset_settings(preset: str, overrides: dict[str, dict], step: str, kind: st
     chosen = _section(overrides, step, kind)
     settings = _section(BASE, step, kind) | _section(PRESETS[preset], step, kind) | chosen
     if step == "ranker":
-        objective = settings.get("objective", BEST)
+        objective = settings.get("objective", RankerConfig.model_fields["objective"].get_default())
         for name, objectives in readers().items():
             if objective not in (*objectives, BEST) and name not in chosen:
                 settings.pop(name, None)

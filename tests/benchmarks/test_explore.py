@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import explore
-from common import folds, variants
+from common import comparison, folds, held_out, variants
 from common.graph_files import SAMPLE
 from fastslow.competition.catalog import COLLECTIONS, get_collection
 from fastslow.core.errors import ConfigError, DataError
@@ -96,7 +96,7 @@ def test_columns_are_left_out(features):
 
 
 def test_nothing_of_a_held_out_family_is_trained_on(features):
-    families = explore._folds(features, [OWN.slug], 2)[0]
+    families = held_out._folds(features, [OWN.slug], 2)[0]
     sources = [folds.HeldOut(features / collection.slug, families) for collection in (OWN, OTHER)]
     names = make_dataset(TrainConfig(device="cpu"), sources).trainable()
     assert {name.partition("/")[0] for name in names} == {OWN.slug, OTHER.slug}
@@ -106,7 +106,7 @@ def test_nothing_of_a_held_out_family_is_trained_on(features):
 def test_collections_that_are_trained_on_together_share_a_run(tmp_path):
     arguments = ["--set", "features.hops=0", "--variants", variants.BASE, "train on source, 40 epochs"]
     options = explore.parse_arguments([*arguments, "--seeds", "1"])
-    runs = explore.plan(options, tmp_path)
+    runs = held_out.plan(options, tmp_path, variants.VARIANTS)
     alone = [run for run in runs if run.variant != variants.BASE]
     assert len(runs) - len(alone) == 2 and len(alone) == 4
     for fold in (0, 1):
@@ -140,14 +140,14 @@ def test_finished_runs_are_found_and_the_rest_is_made(tmp_path, monkeypatch, cap
     assert other["gain over base"] == pytest.approx(gain, abs=1e-4)
     graphs = base["by graph"]["layout:xla:random"]
     assert base["tau"]["0"] == pytest.approx(np.mean(list(graphs.values())), rel=1e-3)
-    whole = Features(next((tmp_path / "features" / "explore").iterdir()) / OWN.slug)
+    whole = Features(next((tmp_path / "features" / "held_out").iterdir()) / OWN.slug)
     assert sorted(graphs) == sorted(name for split in folds.POOLED for name in whole.names(split))
 
-    results = sorted((tmp_path / "explore").glob("*.json"))
-    assert sorted((tmp_path / "explore").iterdir()) == results and len(results) == 4
+    results = sorted((tmp_path / "held_out").glob("*.json"))
+    assert sorted((tmp_path / "held_out").iterdir()) == results and len(results) == 4
     results[0].unlink()
-    trained, train = [], explore.Training
-    monkeypatch.setattr(explore, "Training", lambda *args: trained.append(1) or train(*args))
+    trained, train = [], held_out.Training
+    monkeypatch.setattr(held_out, "Training", lambda *args: trained.append(1) or train(*args))
     explore.explore(options, tmp_path)
     again = last_line(capsys)
     assert len(trained) == 1
@@ -156,14 +156,14 @@ def test_finished_runs_are_found_and_the_rest_is_made(tmp_path, monkeypatch, cap
 
 
 def test_no_run_starts_after_the_time_is_up(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(explore, "Training", lambda *_: pytest.fail("trained"))
+    monkeypatch.setattr(held_out, "Training", lambda *_: pytest.fail("trained"))
     explore.explore(explore.parse_arguments([*QUICK, "--minutes", "0"]), tmp_path)
     assert last_line(capsys)["runs"] == {"finished": 0, "of": 4}
 
 
 def test_only_seeds_of_which_every_run_is_there_count():
     runs = [
-        explore.Run(variant, seed, fold, (), PROJECT, {})
+        held_out.Run(variant, seed, fold, (), PROJECT, {})
         for seed in (0, 1)
         for variant in (variants.BASE, "depth 1")
         for fold in (0, 1)
@@ -173,17 +173,19 @@ def test_only_seeds_of_which_every_run_is_there_count():
             "variant": run.variant,
             "seed": run.seed,
             "per_graph": {
-                OWN.name: {f"graph{run.fold}": run.seed + 0.1 * run.fold + 0.2 * (run.variant == "depth 1")}
+                OWN.name: {
+                    f"graph{run.fold}": {"tau": run.seed + 0.1 * run.fold + 0.2 * (run.variant == "depth 1")}
+                }
             },
             "seconds": 1.0,
         }
         for run in runs
     ]
-    summary = explore.summarise(runs, results[:-1])
+    summary = comparison.summarise(runs, results[:-1])
     assert summary[variants.BASE]["tau"] == pytest.approx({0: 0.05, 1: 1.05})
     assert summary["depth 1"]["tau"] == pytest.approx({0: 0.25})
     assert summary["depth 1"]["gain over base"] == pytest.approx([0.2])
-    rows = explore.variant_rows(summary)
+    rows = comparison.variant_rows(summary)
     assert [row["variant"] for row in rows] == ["depth 1", variants.BASE]
     assert [row["seeds"] for row in rows] == [1, 2]
 
@@ -192,9 +194,9 @@ def test_the_standard_error_pairs_graphs_and_seeds_and_counts_architectures():
     base = {"x": {"bert_a": {0: 0.1, 1: 0.2}, "bert_b": {0: 0.3}, "vit_a": {0: 0.5, 1: 0.5}}}
     graphs = {"x": {"bert_a": {0: 0.2, 1: 0.4}, "bert_b": {0: 0.3}, "vit_a": {0: 0.9}}}
     gains = [np.mean([0.1, 0.2, 0.0]), 0.4]  # of bert and of vit
-    assert explore.standard_error(graphs, base) == pytest.approx(np.std(gains, ddof=1) / np.sqrt(2))
-    assert explore.standard_error(base, base) == 0
-    assert explore.standard_error({"x": {"bert_a": {0: 0.2}}}, base) is None
+    assert comparison.standard_error(graphs, base) == pytest.approx(np.std(gains, ddof=1) / np.sqrt(2))
+    assert comparison.standard_error(base, base) == 0
+    assert comparison.standard_error({"x": {"bert_a": {0: 0.2}}}, base) is None
 
 
 def test_an_unknown_variant_is_refused():

@@ -5,8 +5,9 @@ import json
 import pandas as pd
 import pytest
 
+from fastslow.competition.metrics import ALL_METRICS
 from fastslow.core.errors import DataError
-from fastslow.evaluation.training_files import read_history, read_importance
+from fastslow.evaluation.training_files import read_history, read_importance, read_metrics
 
 ROWS = [{"epoch": 2, "loss": 1.5, "valid": 0.25}, {"epoch": 4, "loss": 1.0, "valid": 0.5}]
 
@@ -25,6 +26,19 @@ def run(tmp_path, monkeypatch):
 def test_history_and_importance_of_a_run(run):
     pd.testing.assert_frame_equal(read_history("runs/mine"), pd.DataFrame(ROWS))
     assert read_importance("runs/mine").to_dict("list") == {"column": ["a", "b"], "gain": [2.0, 1.0]}
+
+
+def test_metrics_of_the_evaluations_that_have_them(run):
+    first, second = dict.fromkeys(ALL_METRICS, 0.25), dict.fromkeys(ALL_METRICS, 0.5)
+    rows = [
+        {"objective": "quantile", "round": 5, "valid": 0.1},
+        {"objective": "quantile", "round": 9, "valid": 0.2, **first},
+        {"objective": "pairwise", "round": 7, "valid": 0.3, **second},
+    ]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    table = read_metrics("runs/mine")
+    assert table.index.tolist() == [("quantile", 9), ("pairwise", 7)]
+    assert table.to_dict("records") == [first, second]
 
 
 @pytest.mark.parametrize(

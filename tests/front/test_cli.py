@@ -8,6 +8,7 @@ from fastslow import cli
 from fastslow.core.errors import ConfigError
 from fastslow.core.settings import Config
 from fastslow.evaluation.compare import CompareConfig
+from fastslow.published_presets import PUBLISHED
 from fastslow.steps import sections
 from fastslow.workflow import RunConfig
 
@@ -45,6 +46,8 @@ def test_the_help_of_a_run_shows_the_settings_of_every_step(capsys):
         for setting in config.describe():
             if setting.name not in cli.SET_BY_THE_WORKFLOW:
                 assert f"  {setting.name}={setting.default}  ({setting.kind}" in part
+    for name, published in PUBLISHED.items():
+        assert f"  {name}  ({', '.join(published.kinds)})\n      {published.what}\n" in text
 
 
 @pytest.mark.parametrize("name", cli.COMMANDS)

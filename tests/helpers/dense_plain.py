@@ -21,11 +21,26 @@ SLOPE = 0.2
 def dense_plain_predictions(network, graph, node_scaler, config_scaler, configs, edges=...) -> Tensor:
     """``(C,)`` predictions in float64 of a network whose block is not ours, with gradients."""
     p = {name: parameter.double() for name, parameter in network.named_parameters()}
-    layers, edge_index, trunk = network.architecture, dense_edges(graph)[edges], sub(p, "trunk.")
+    layers = network.architecture
     config_feat = torch.from_numpy(config_scaler.transform(graph.config_feat[configs])).double()
+    joined = config_feat if layers.joins_nodes else None
+    x = dense_plain_states(p, layers, graph, node_scaler, configs, dense_edges(graph)[edges], joined)
+    y = dense_readout(x, graph, sub(p, "head.readout."), layers.readout)
+    y = y if layers.joins_nodes else torch.cat([y, config_feat], 1)
+    mlp = sub(p, "head.mlp.")
+    *hidden, last = sorted({int(name.split(".")[0]) for name in mlp})
+    for number in hidden:
+        y = leaky_relu(linear(y, mlp[f"{number}.weight"], mlp[f"{number}.bias"]), SLOPE)
+    return linear(y, mlp[f"{last}.weight"], mlp[f"{last}.bias"]).squeeze(1)
+
+
+def dense_plain_states(p, layers, graph, node_scaler, configs, edge_index, joined=None, nodes=slice(None)):
+    """``(C, n, D)`` last states of the nodes, or of the graph that some nodes are with the edges given."""
+    trunk = sub(p, "trunk.")
     x, layouts = dense_input(graph, node_scaler, configs, trunk)
-    if layers.joins_nodes:
-        x = torch.cat([x, config_feat[:, None].expand(-1, graph.num_nodes, -1)], -1)
+    x, layouts = x[:, nodes], layouts[:, nodes]
+    if joined is not None:
+        x = torch.cat([x, joined[:, None].expand(-1, x.shape[1], -1)], -1)
     if layers.block == "residual":
         for number in (0, 2):
             own = trunk[f"encode.{number}.weight"], trunk[f"encode.{number}.bias"]
@@ -34,13 +49,7 @@ def dense_plain_predictions(network, graph, node_scaler, config_scaler, configs,
         x = dense_input_attention(x, edge_index, sub(trunk, "attend."))
     for number in range(layers.num_layers):
         x = dense_plain_block(x, layouts, edge_index, sub(trunk, f"blocks.{number}."), layers)
-    y = dense_readout(x, graph, sub(p, "head.readout."), layers.readout)
-    y = y if layers.joins_nodes else torch.cat([y, config_feat], 1)
-    mlp = sub(p, "head.mlp.")
-    *hidden, last = sorted({int(name.split(".")[0]) for name in mlp})
-    for number in hidden:
-        y = leaky_relu(linear(y, mlp[f"{number}.weight"], mlp[f"{number}.bias"]), SLOPE)
-    return linear(y, mlp[f"{last}.weight"], mlp[f"{last}.bias"]).squeeze(1)
+    return x
 
 
 def dense_input(graph, node_scaler, configs, p) -> tuple[Tensor, Tensor]:

@@ -15,7 +15,9 @@ from fastslow.networks.chunked_prediction import predict_chunks
 from fastslow.networks.config import TrainConfig
 from fastslow.networks.graph_batch import PreparedGraph, message_edges
 from fastslow.networks.node_blocks import computes_by_nodes
-from helpers.dense_plain import dense_plain_predictions
+from fastslow.networks.segment_settings import CUT
+from fastslow.networks.segments import SegmentedGraph
+from helpers.dense_plain import dense_plain_predictions, dense_plain_states
 from helpers.networks import all_configs, close, make_network, program
 from helpers.random_graphs import make_graph, make_scalers, structures
 
@@ -34,7 +36,7 @@ def networks(draw, **fixed):
         "input_attention": block == "residual" and draw(st.booleans()),
         "readout": draw(st.sampled_from(["sum", "mean+max", "mean+unit_sum+unit_sum@configurable"])),
     }
-    return make_network(block=block, **{**options, **fixed})
+    return make_network(**{"block": block, **options, **fixed})
 
 
 graphs = st.builds(make_graph, structures(min_nodes=2), st.integers(0, 99))
@@ -96,6 +98,31 @@ def test_a_prediction_depends_on_its_own_configuration_alone(network, graph, ran
     close(parts, whole[torch.from_numpy(order)], 1e-5)
 
 
+@given(
+    networks(block="residual", cross_config=False, convolution="gcn", input_attention=True),
+    graphs,
+    st.integers(1, 4),
+)
+@settings(max_examples=25, deadline=None)
+def test_a_segment_that_is_cut_out_attends_to_its_own_nodes_alone(network, graph, first):
+    """The kept nodes of the Harvard report."""
+    assume(first < graph.num_nodes)
+    prepared, layers = prepare(network, graph), network.architecture
+    part = (np.arange(graph.num_nodes) >= first).astype(int)
+    configs = all_configs(graph)
+    segments = SegmentedGraph(prepared, layers.num_levels, part)
+    batch = segments.batch(np.array([1]), configs, prepared.choices(configs), CUT)
+    x = network.trunk(batch)
+    states = (batch.pooling @ torch.eye(len(x))).nonzero()[:, 1].view(len(configs), -1)
+    kept = np.flatnonzero(part)
+    edges = message_edges(graph)
+    inside = edges[(edges >= first).all(1)] - first
+    parameters = {name: parameter.double() for name, parameter in network.named_parameters()}
+    scaler, _ = make_scalers(graph)
+    reference = dense_plain_states(parameters, layers, graph, scaler, configs, inside, nodes=kept)
+    close(x[states], reference, 1e-4)
+
+
 @pytest.mark.parametrize("attends", [False, True])
 def test_the_numbering_of_the_nodes_does_not_matter(attends):
     graph = program()
@@ -129,6 +156,10 @@ def test_without_blocks_the_unit_structure_sums_its_inputs():
         (
             {"block": "unit", "kind": "tile", "input_attention": True},
             "input_attention: True is not False with",
+        ),
+        (
+            {"block": "residual", "input_attention": True, "segment_training": "gst"},
+            "input_attention: True is not False for segment_training 'gst': it sees the whole graph; it may",
         ),
         ({"config_join": "nodes"}, "config_join: 'nodes' is not 'pooled' for layout, and with block='att"),
         ({"config_join": "nodes", "block": "residual"}, "config_join: 'nodes' is not 'pooled' for layout"),

@@ -82,4 +82,4 @@ def test_two_notebooks_end_well_and_give_the_model_of_one(tmp_path):
 
 def test_several_machines_need_a_single_objective():
     with pytest.raises(ConfigError, match="objective: 'best' is not a single objective, as several machines"):
-        RankerConfig(machines="a:1,b:2")
+        RankerConfig(machines="a:1,b:2", objective="best")

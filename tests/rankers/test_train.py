@@ -5,7 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fastslow.competition.metrics import collection_score
+from fastslow.competition.metrics import ALL_METRICS, collection_score
 from fastslow.core.errors import ConfigError, DataError
 from fastslow.evaluation.predictions import read_predictions
 from fastslow.features.build import FeatureConfig, build_features
@@ -77,11 +77,13 @@ def test_predictions_know_neither_order_nor_frequency_of_configurations(objectiv
 
 def test_contributions_add_up_to_the_prediction():
     training = toy_training([60, 80], [50])
-    for objective in ("lambdarank", "pairwise"):
-        fitted = fit(RankerConfig(num_iterations=5, min_data_in_leaf=2, num_threads=1), objective, training)
+    settings = RankerConfig(num_iterations=5, min_data_in_leaf=2, num_threads=1)
+    for objective, own in (("lambdarank", False), ("pairwise", False), ("pairwise", True)):
+        fitted = fit(settings.replace(own_features=own), objective, training)
         parts = fitted.contributions(training.valid)["g0"]
         rest = parts.sum(1) - fitted.predict(training.valid)["g0"]
-        assert parts.shape[1] == len(fitted.booster.feature_name())
+        assert parts.shape[1] == len(fitted.columns) == (3 if objective == "pairwise" else 4)
+        assert len(fitted.booster.feature_name()) == len(fitted.columns) + 2 * own
         np.testing.assert_allclose(rest, rest[0], atol=1e-12)
 
 
@@ -94,6 +96,24 @@ def test_early_stopping():
         training,
     )
     assert len(fitted.history) == fitted.best_iteration + 5 < 200
+
+
+def test_own_features_let_a_column_count_that_pairs_share():
+    """Which one is slower hangs on a column that tells graphs apart but not the two of a pair."""
+    rng = np.random.default_rng(0)
+    rows = [np.c_[level + 0.1 * rng.random(60), rng.random(60)].astype(np.float32) for level in (0, 1) * 6]
+    runtimes = [np.exp(np.where(own[:, 0] < 0.5, 1, -1) * own[:, 1].astype(float)) for own in rows]
+    names = [f"g{number}" for number in range(len(rows))]
+    first, last = (
+        Table(names[part], rows[part], runtimes[part], ["level", "x"]) for part in (slice(8), slice(8, 12))
+    )
+    training = Training("layout", first, first, last)
+    options = {"num_iterations": 30, "feature_fraction": 1.0, "learning_rate": 0.2, "num_threads": 1}
+    scores = [
+        fit(RankerConfig(own_features=own, **options), "pairwise", training).history[-1][1]
+        for own in (False, True)
+    ]
+    assert scores[0] < 0.3 and scores[1] > 0.9
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
@@ -112,7 +132,7 @@ def test_graphs_may_pass_lightgbms_longest_query():
 
 
 def test_a_run_records_every_objective_and_keeps_the_best(features, tmp_path):
-    manifest = train.train_ranker(run_config(features, tmp_path))
+    manifest = train.train_ranker(run_config(features, tmp_path, objective="best"))
     assert set(manifest["objectives"]) == set(OBJECTIVES)
     best = max(manifest["objectives"], key=manifest["objectives"].get)
     assert manifest["valid"]["mean"] == manifest["objectives"][best]
@@ -127,6 +147,9 @@ def test_a_run_records_every_objective_and_keeps_the_best(features, tmp_path):
     )
     history = pd.read_json(tmp_path / "metrics.jsonl", lines=True)
     assert history.groupby("objective")["valid"].max().to_dict() == pytest.approx(manifest["objectives"])
+    kept = history[history["tau"].notna()].set_index("objective")
+    assert kept["tau"].to_dict() == pytest.approx(manifest["objectives"])
+    assert set(ALL_METRICS) <= set(kept.columns) and len(kept) == len(OBJECTIVES)
     importance = pd.read_csv(tmp_path / "importance.csv")
     assert importance["gain"].is_monotonic_decreasing
     assert set(importance["column"]) == set(booster.feature_name())
@@ -165,7 +188,8 @@ def test_both_searches_of_a_source_are_trained_on_without_what_is_valid_here(fea
     other = FeatureConfig(collection="layout:xla:default", data_root=str(root), folder=str(folder), workers=1)
     build_features(other)
     (tmp_path / "layout-xla-random").symlink_to(features.folder)
-    config = RankerConfig(features=str(tmp_path / "layout-xla-random"), folder=str(tmp_path / "run"))
+    where = {"features": str(tmp_path / "layout-xla-random"), "folder": str(tmp_path / "run")}
+    config = RankerConfig(train_on="source", **where)
     names = ["a", "b", "c", "layout-xla-default/a", "layout-xla-default/w"]
     assert read_training(config).train.names == names
     assert config.artifact().inputs["layout-xla-default"] == Features(folder).fingerprint
@@ -183,13 +207,15 @@ def test_a_program_that_is_valid_in_another_collection_is_not_trained_on(feature
     where = {"data_root": str(root), "folder": str(folder), "workers": 1}
     build_features(FeatureConfig(collection="layout:xla:default", **where))
     (tmp_path / "layout-xla-random").symlink_to(features.folder)
-    config = RankerConfig(features=str(tmp_path / "layout-xla-random"), folder=str(tmp_path / "run"))
+    where = {"features": str(tmp_path / "layout-xla-random"), "folder": str(tmp_path / "run")}
+    config = RankerConfig(train_on="source", **where)
     assert read_training(config).train.names == ["b", "c", "layout-xla-default/w"]
 
 
 SOME_OBJECTIVES = {  # settings that only some objectives read, with a value that is not the default
     "pairs_per_config": 4,
     "opponents": 4,
+    "own_features": True,
     "relevance_levels": 8,
     "lambdarank_truncation_level": 9,
 }
@@ -213,7 +239,9 @@ def test_every_setting_of_some_objectives_is_declared():
     assert readers()["relevance_levels"] == ["lambdarank", "rank_xendcg"]
 
 
-@pytest.mark.parametrize(("name", "value"), [("train_on", "collection"), ("largest_nodes", 3)])
+@pytest.mark.parametrize(
+    ("name", "value"), [("train_on", "collection"), ("largest_nodes", 3), ("twins", True)]
+)
 def test_a_setting_of_layout_is_refused_for_tile(name, value, tmp_path):
     root = write_data_root(tmp_path, "tile:xla")
     where = {"data_root": str(root), "folder": str(tmp_path / "tile")}

@@ -209,6 +209,28 @@ ALL_METRICS: dict[str, Callable[[ArrayLike, ArrayLike], float]] = {
 the others are better when higher."""
 
 
+def mean_metrics(
+    runtimes: Mapping[str, ArrayLike], predictions: Mapping[str, ArrayLike]
+) -> dict[str, float]:
+    """Compute every metric of :data:`ALL_METRICS`, each the mean over graphs.
+
+    Args:
+        runtimes: (C,) runtimes above 0 per graph; for tile divided by their normalizers.
+        predictions: (C,) predictions of at least these graphs, lower = predicted faster.
+
+    Raises:
+        ValueError: As for :func:`slowdown`.
+
+    Examples:
+        >>> mean_metrics({"a": [1, 2], "b": [1, 2]}, {"a": [1, 2], "b": [2, 1]})["top_1_error"]
+        0.5
+    """
+    return {
+        name: float(np.mean([metric(runtime, predictions[graph]) for graph, runtime in runtimes.items()]))
+        for name, metric in ALL_METRICS.items()
+    }
+
+
 def collection_score(
     kind: str, runtimes: Mapping[str, ArrayLike], predictions: Mapping[str, ArrayLike]
 ) -> dict:

@@ -7,6 +7,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from fastslow.competition.catalog import TEST, VALID
+from fastslow.competition.metrics import ALL_METRICS
 from fastslow.evaluation.baselines import BASELINES
 
 _COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")  # for the colour-blind too
@@ -22,7 +23,8 @@ def plot_training(history: pd.DataFrame, title: str) -> Figure:
     """Plot loss and valid score over the epochs of a network, or valid score over the rounds of a ranker.
 
     Args:
-        history: Rows of a training's ``metrics.jsonl``; a network's has a column per collection.
+        history: Rows of a training's ``metrics.jsonl``; a network's has a column per collection. Columns of
+            :data:`ALL_METRICS` are not drawn.
         title: Name of the run.
     """
     if "objective" in history:
@@ -38,7 +40,7 @@ def plot_training(history: pd.DataFrame, title: str) -> Figure:
     left.plot(history["epoch"], history["loss"])
     left.set(title=f"{title}: loss", xlabel="epoch", ylabel="train loss")
     right.plot(history["epoch"], history["valid"], color="tab:green", label="mean")
-    for collection in history.columns.drop(["epoch", "loss", "valid"]):
+    for collection in history.columns.drop(["epoch", "loss", "valid", *ALL_METRICS], errors="ignore"):
         right.plot(history["epoch"], history[collection], label=collection, linewidth=1, linestyle="--")
     right.legend(fontsize="small")
     right.set(title="score on valid", xlabel="epoch", ylabel="Kendall tau or 1 - slowdown")

@@ -2,6 +2,7 @@
 
 import pandas as pd
 
+from fastslow.competition.metrics import ALL_METRICS
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.npz_io import readable
 from fastslow.core.settings import resolve
@@ -24,6 +25,25 @@ def read_history(folder: str) -> pd.DataFrame:
     path = resolve(folder) / METRICS
     with readable(path, _AGAIN):
         return pd.read_json(path, lines=True)
+
+
+def read_metrics(folder: str) -> pd.DataFrame:
+    """Return every metric of the evaluations that have them: all of a network's, the kept ones of rankers.
+
+    Args:
+        folder: Folder of a training as the settings name it.
+
+    Returns:
+        One row per evaluation: its epoch, or objective and round, and a column per name of
+        :data:`fastslow.competition.metrics.ALL_METRICS`, each the mean over valid graphs (a network's: then
+        over collections).
+
+    Raises:
+        DataError: As for :func:`read_history`.
+    """
+    history = read_history(folder)
+    at = [name for name in ("epoch", "objective", "round") if name in history]
+    return history[history["tau"].notna()].set_index(at)[list(ALL_METRICS)]
 
 
 def read_importance(folder: str) -> pd.DataFrame:

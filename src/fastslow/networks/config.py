@@ -19,7 +19,7 @@ from fastslow.core.settings import (
 from fastslow.evaluation.predictions import run_artifact
 from fastslow.features.config import KindConfig
 from fastslow.features.store import Features
-from fastslow.networks import segment_settings
+from fastslow.networks import block_settings, segment_settings
 from fastslow.networks.architecture import (
     BLOCKS,
     CONVOLUTIONS,
@@ -205,31 +205,13 @@ class TrainConfig(KindConfig):
         chosen = any(part.configurable for part in parse_readout(self.readout))
         layout = "for tile, whose kernels have no configurable nodes"
         self.require(self.kind == "layout" or not chosen, "readout", layout)
-        published = {"layout": "published", "tile": "violation"}[self.kind]  # columns of the other kind
-        self.require(self.config_inputs != published, "config_inputs", f"for {self.kind}")
-        self._check_block()
         heads = f"a multiple of {HEADS}, the heads of gat"
         fits = self.convolution != "gat" or self.hidden_channels % HEADS == 0
         self.require(fits, "hidden_channels", heads)
         self.require(not compared or self.graphs_per_step > 1, "graphs_per_step", several)
         self.require_shares(self.processes)
+        block_settings.check(self)
         segment_settings.check(self)
-
-    def _check_block(self) -> None:
-        """Refuse what the chosen structure does not read."""
-        ours, unit = self.block == "attention", self.block == "unit"
-        tile, other = self.kind == "tile", f"with block={self.block!r}"
-        self.require(ours or self.skip == "previous", "skip", f"'previous' {other}")
-        self.require(ours or self.node_attention == "none", "node_attention", f"'none' {other}")
-        self.require(not unit or tile or not self.cross_config, "cross_config", f"False {other}")
-        attends = self.input_attention and self.block != "residual"
-        self.require(not attends, "input_attention", f"False {other}")
-        self.require(ours or not self.dimension_tokens, "dimension_tokens", f"False {other}")
-        even = not self.dimension_tokens or self.hidden_channels % 2 == 0
-        self.require(even, "hidden_channels", "even, as dimension_tokens needs")
-        early = self.config_join == "nodes"
-        wanted = "'pooled' for layout, and with block='attention'"
-        self.require(not early or (tile and not ours), "config_join", wanted)
 
     def require_shares(self, processes: int) -> None:
         """Refuse settings that so many processes cannot share: each needs a graph of its own at every step.

@@ -78,7 +78,9 @@ def check(config: Any) -> None:
         return
     why = f" for segment_training {name!r}"
     config.require(config.node_attention == "none", "node_attention", f"'none'{why}: it sees the whole graph")
-    config.require(not config.input_attention, "input_attention", f"False{why}: it sees the whole graph")
+    alone = variant.others == NOTHING and config.segment_border == CUT
+    attends = "it sees the whole graph; it may with 'one' and segment_border='cut'"
+    config.require(alone or not config.input_attention, "input_attention", f"False{why}: {attends}")
     config.require(config.edge_dropout == 0, "edge_dropout", f"0{why}: segments leave out edges themselves")
     pools = {part.pool for part in parse_readout(config.readout)}
     adds_up = variant.others == EDGES or pools <= {"sum", "mean", "unit_sum"}

@@ -96,7 +96,7 @@ class SegmentTraining:
         config, prepared = self.config, self.dataset.graph(TRAIN, name)
         how = config.segment_partition, config.segment_nodes, config.seed
         part = partition(prepared.graph, prepared.edge_index, *how)
-        graph = SegmentedGraph(prepared, config.num_layers, part)
+        graph = SegmentedGraph(prepared, config.architecture().num_levels, part)
         if self.variant.others == TABLE:
             graph.states(self._live)
         elif self.variant.others != EDGES:

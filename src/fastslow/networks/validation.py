@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from fastslow.competition.catalog import VALID
-from fastslow.competition.metrics import collection_score
+from fastslow.competition.metrics import collection_score, mean_metrics
 from fastslow.networks.config import TrainConfig
 from fastslow.networks.dataset import GraphDataset, predict
 from fastslow.networks.divergence import Diverged, check_outputs
@@ -26,7 +26,8 @@ class Validation:
 
     Attributes:
         labels: Valid runtimes, per collection slug and graph.
-        history: One row per evaluation: epoch, loss, mean valid score, valid score of each collection.
+        history: One row per evaluation: epoch, loss, mean valid score, valid score of each collection, and
+            every metric, mean over collections.
         best: Score, epoch and weights (on the CPU) of the best evaluation, per collection slug.
         recent: Weights of the last ``average_last`` evaluations, on the CPU.
     """
@@ -61,21 +62,26 @@ class Validation:
         check_outputs(predictions)
         return predictions
 
-    def score(self, slug: str) -> dict:
-        """Return a collection's metric on the configurations drawn once per valid graph, mean and per graph.
+    def score(self, slug: str) -> tuple[float, dict[str, float]]:
+        """Return a collection's metric, and every metric, on the configurations drawn once per valid graph.
 
         Raises:
             Diverged: A prediction is not finite.
         """
         drawn = self._drawn[slug]
         labels = {name: self.labels[slug][name][rows] for name, rows in drawn.items()}
-        return collection_score(self.config.kind, labels, self.predict(slug, drawn))
+        predictions = self.predict(slug, drawn)
+        mean = collection_score(self.config.kind, labels, predictions)["mean"]
+        return mean, mean_metrics(labels, predictions)
 
     def evaluate(self, epoch: int, loss: float) -> None:
         """Score every collection, append a row to the history, and keep the weights."""
-        scores = {slug: self.score(slug)["mean"] for slug in self.dataset.sources}
+        scored = {slug: self.score(slug) for slug in self.dataset.sources}
+        scores = {slug: score for slug, (score, _) in scored.items()}
         mean = sum(scores.values()) / len(scores)
-        self.history.append({"epoch": epoch, "loss": loss, "valid": mean, **scores})
+        every = [metrics for _, metrics in scored.values()]
+        metrics = {name: sum(own[name] for own in every) / len(every) for name in every[0]}
+        self.history.append({"epoch": epoch, "loss": loss, "valid": mean, **scores, **metrics})
         weights = {name: value.detach().cpu().clone() for name, value in self.network.state_dict().items()}
         for slug, score in scores.items():
             if score > self.best[slug]["score"]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fastslow.competition.metrics import collection_score
+from fastslow.competition.metrics import collection_score, mean_metrics
 from fastslow.core.artifacts import MANIFEST, read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.progress import boosting_progress
@@ -121,10 +121,12 @@ def _train(config: AdditiveRankerConfig, folder: Path) -> dict:
     """Fit, write all but the manifest, and return the facts for it."""
     features = Features(resolve(config.features))
     fitted = fit(config, features, config.also(), folder.name)
-    write_trees(folder, {"additive": fitted.history}, fitted.booster, fitted.best_iteration)
     predictions = {split: predict_split(fitted, features, split) for split in PREDICTED_SPLITS}
+    labels = features.labels("valid")
+    metrics = {"additive": mean_metrics(labels, predictions["valid"])}
+    write_trees(folder, {"additive": fitted.history}, metrics, fitted.booster, fitted.best_iteration)
     warnings = write_predictions(folder, predictions)
-    valid = collection_score("layout", features.labels("valid"), predictions["valid"])
+    valid = collection_score("layout", labels, predictions["valid"])
     rounds = fitted.best_iteration
     return {
         "valid": {**valid, "weights": f"{rounds} rounds"},

@@ -23,7 +23,7 @@ from fastslow.rankers.objectives import BEST, OBJECTIVES, readers
 
 ENTRY = "fastslow.rankers.train:train_ranker"
 ADDITIVE_ENTRY = "fastslow.rankers.additive_train:train_additive_ranker"
-_LAYOUT_ONLY = ("train_on", "largest_nodes")
+_LAYOUT_ONLY = ("train_on", "largest_nodes", "twins")
 
 
 class BoostingConfig(Config):
@@ -121,17 +121,25 @@ class RankerConfig(BoostingConfig):
     machine and come close."""
     machine: NonNegative = unkeyed(0)
     """Position of this machine in ``machines``."""
-    objective: Literal[*OBJECTIVES, BEST] = BEST
+    objective: Literal[*OBJECTIVES, BEST] = "pairwise"
     """``regression`` (z-scored log runtime per graph), ``quantile`` (rank in the graph), ``lambdarank``,
     ``rank_xendcg``, ``pairwise`` (which of two configurations is slower, from the difference of their
-    features), or ``best``: train all and keep the one with the best valid score."""
+    features: the best on the sample and the 11th place's), or ``best``: train all and keep the one with the
+    best valid score."""
     largest_nodes: NonNegative = 0
     """Configurable nodes, the largest first, whose layouts become columns of their own; layout only. Raise it
     where the graphs to predict are among those learned from; across programs it rather hurts."""
+    twins: bool = False
+    """Predict a program whose graph is that of train programs (the same network, other sizes) with trees of
+    their own, which split on single layouts (8th place on the real data; for a program tuned before under
+    another batch size). No two programs of the sample are twins; layout only."""
     pairs_per_config: Positive = 16
     """Configurations that each train configuration is compared with (``pairwise``)."""
     opponents: Positive = 16
     """Configurations that each predicted configuration is compared with (``pairwise``)."""
+    own_features: bool = False
+    """Read a configuration's own features beside the differences (``pairwise``; 11th place on the real data,
+    no gain on the sample), at twice the columns."""
     relevance_levels: Annotated[int, Ge(2), Le(31)] = 31
     """Maximum relevance levels of a graph (``lambdarank``, ``rank_xendcg``)."""
     lambdarank_truncation_level: Positive = 30

@@ -13,6 +13,7 @@ from fastslow.core.settings import AtLeastTwo, Config, Positive, resolve, unkeye
 from fastslow.features.store import Features, Graph
 from fastslow.features.train_graphs import draw_configs
 from fastslow.rankers.fit import Fitted
+from fastslow.rankers.objectives import OWN
 from fastslow.rankers.table import Table, read_table
 from fastslow.rankers.table_features import ABOVE_LEAST, CONTEXT
 from fastslow.rankers.train import importance, read_ranker
@@ -51,7 +52,7 @@ class Explanation:
         self.fitted: Fitted = read_ranker(resolve(config.run))
         nodes = read_manifest(resolve(config.run))["settings"]["largest_nodes"]
         table = read_table(self.features, "valid", max_configs=config.configs, largest_nodes=nodes)
-        self.table: Table = table.select(self.fitted.booster.feature_name())
+        self.table: Table = table.select(self.fitted.columns)
         known = self.features.names("valid")
         self.name = config.graph or known[0]
         config.require(self.name in known, "graph", f"one of {', '.join(known)}")
@@ -78,7 +79,8 @@ class Explanation:
             return collection_score(kind, labels, self.fitted.predict(table))["mean"]
 
         whole = valid_score(self.table)
-        used = self.gain.loc[self.gain["gain"] > 0, "column"].str.removesuffix(ABOVE_LEAST)
+        used = self.gain.loc[self.gain["gain"] > 0, "column"]
+        used = used.str.removesuffix(OWN).str.removesuffix(ABOVE_LEAST)
         features = [name for name in used.drop_duplicates() if not name.startswith(CONTEXT)]
         rows = []
         for feature in features[: 2 * self.config.columns]:

@@ -14,7 +14,7 @@ from fastslow.features.store import Features
 from fastslow.features.train_graphs import trainable
 from fastslow.rankers.boosting import History, best_iteration, boost, predict_trees
 from fastslow.rankers.config import RankerConfig
-from fastslow.rankers.objectives import OBJECTIVES, make_dataset, predict_table
+from fastslow.rankers.objectives import OBJECTIVES, OWN, make_dataset, predict_table
 from fastslow.rankers.table import Table, read_table, read_tables
 from fastslow.rankers.table_features import ABOVE_LEAST
 
@@ -92,17 +92,27 @@ class Fitted:
         """Predict a split, see :func:`predict_split`."""
         return predict_split({"": self}, features, split, largest_nodes)[""]
 
+    @property
+    def columns(self) -> list[str]:
+        """Names of the F columns of the table that the trees read."""
+        return table_columns(self.booster)
+
     def contributions(self, table: Table) -> dict[str, np.ndarray]:
-        """Return the SHAP values ``(C, F)`` of the booster's columns per graph.
+        """Return the SHAP values ``(C, F)`` of ``columns`` per graph.
 
         They are TreeSHAP's (Lundberg et al., arXiv 1802.03888) and add up to the prediction minus a constant.
+        Those of a difference and of the configuration's own feature beside it are added up.
         """
+        columns, names = self.columns, self.booster.feature_name()
+        place = [columns.index(name.removesuffix(OWN)) for name in names]
+        joined = np.eye(len(columns))[place]
 
         def shap_values(rows: np.ndarray) -> np.ndarray:
-            return self.booster.predict(rows, pred_contrib=True, num_iteration=self.best_iteration)[:, :-1]
+            values = self.booster.predict(rows, pred_contrib=True, num_iteration=self.best_iteration)
+            return values[:, :-1] @ joined
 
-        table = table.select(self.booster.feature_name())
-        return predict_table(self.objective, table, shap_values, self.opponents)
+        own_features = len(names) > len(columns)
+        return predict_table(self.objective, table.select(columns), shap_values, self.opponents, own_features)
 
 
 def predict_split(
@@ -134,7 +144,14 @@ def booster_predictions(
     def raw_output(rows: np.ndarray) -> np.ndarray:
         return predict_trees(booster, rows, start_iteration, num_iteration)
 
-    return predict_table(objective, table.select(booster.feature_name()), raw_output, opponents)
+    columns = table_columns(booster)
+    own_features = booster.num_feature() > len(columns)
+    return predict_table(objective, table.select(columns), raw_output, opponents, own_features)
+
+
+def table_columns(booster: lightgbm.Booster) -> list[str]:
+    """Return the columns of the table that trees read, without those that repeat one as ``own_features``."""
+    return [name for name in booster.feature_name() if not name.endswith(OWN)]
 
 
 def columns_for(objective: str, columns: list[str]) -> list[str]:
@@ -162,6 +179,7 @@ def fit(config: RankerConfig, objective: str, training: Training, report: Report
         "seed": config.seed,
         "pairs_per_config": config.pairs_per_config,
         "relevance_levels": config.relevance_levels,
+        "own_features": config.own_features,
     }
     parameters = {
         **config.tree_parameters(),

@@ -11,8 +11,9 @@
     cross-entropy surrogate of NDCG (XE-NDCG, Bruch 2019, arXiv 1911.09798).
 ``pairwise``
     Logistic loss on which of two configurations is slower, as RankNet's (Burges et al., "Learning to Rank
-    using Gradient Descent", ICML 2005), of trees that read the difference of their features. The prediction
-    of a configuration is its mean log-odds against a fixed set of opponents from its graph.
+    using Gradient Descent", ICML 2005), of trees that read the difference of their features and, with
+    ``own_features``, those of the first configuration beside it (11th place of the competition). The
+    prediction of a configuration is its mean log-odds against a fixed set of opponents from its graph.
 """
 
 import zlib
@@ -29,6 +30,8 @@ from fastslow.rankers.table import Table
 
 BEST = "best"
 """Not an objective: train all of them and keep the best on valid."""
+OWN = "_own"
+"""Suffix of the first configuration's own features beside the differences."""
 QUERY_ROWS = 10_000  # LightGBM's maximum rows of a query
 _DIFFERENCE_ROWS = 1 << 16  # rows of differences in memory at a time
 
@@ -85,7 +88,7 @@ OBJECTIVES = {
     "rank_xendcg": Objective(
         "rank_xendcg", relevance_labels, sign=-1, ranks=True, settings=("relevance_levels",)
     ),
-    "pairwise": Objective("binary", None, settings=("pairs_per_config", "opponents")),
+    "pairwise": Objective("binary", None, settings=("pairs_per_config", "opponents", "own_features")),
 }
 
 
@@ -128,11 +131,27 @@ def draw_pairs(
     return first[differ], second[differ]
 
 
-def difference(first: np.ndarray, second: np.ndarray, shared: np.ndarray) -> np.ndarray:
-    """Return the features ``(n, F)`` of pairs: differences, or the common value in the ``shared`` columns."""
+def pair_features(first: np.ndarray, second: np.ndarray, shared: np.ndarray, own: bool) -> np.ndarray:
+    """Return the features of pairs.
+
+    Args:
+        first: Features ``(n, F)`` of the first configuration of each pair.
+        second: Features of the second.
+        shared: Positions of the H columns that describe the graph, equal for both.
+        own: Whether the first configuration's own features are joined.
+
+    Returns:
+        ``(n, F)`` differences, with the common value in the ``shared`` columns; with ``own``
+        ``(n, 2 F - H)``: then the columns that are not shared, as they are.
+    """
     result = first - second
     result[:, shared] = first[:, shared]
-    return result
+    return np.concatenate([result, np.delete(first, shared, 1)], 1) if own else result
+
+
+def pair_columns(columns: list[str], shared: np.ndarray, own: bool) -> list[str]:
+    """Return the names of the columns of :func:`pair_features`."""
+    return [*columns, *(name + OWN for name in np.delete(columns, shared))] if own else columns
 
 
 def make_dataset(
@@ -141,6 +160,7 @@ def make_dataset(
     seed: int = 0,
     pairs_per_config: int = 16,
     relevance_levels: int = 31,
+    own_features: bool = False,
     reference: lightgbm.Dataset | None = None,
 ) -> lightgbm.Dataset:
     """Combine a table with an objective's labels, with the same total weight for every graph.
@@ -153,15 +173,17 @@ def make_dataset(
         seed: Seed of splitting a graph of more than 10,000 rows into queries, and of sampling pairs.
         pairs_per_config: Configurations that each one is compared with (``pairwise``).
         relevance_levels: Maximum relevance levels of a graph (``lambdarank``, ``rank_xendcg``).
+        own_features: Whether the first configuration's own features are joined (``pairwise``).
         reference: Dataset whose feature bins are used.
     """
     spec = OBJECTIVES[objective]
+    own_features = own_features and spec.label is None
     rows, labels, weights = [], [], []
     for name, own, runtime in zip(table.names, table.rows, table.runtimes, strict=True):
         rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
         if spec.label is None:
             first, second = draw_pairs(runtime, pairs_per_config, rng)
-            parts = [difference(own[first], own[second], table.shared)]
+            parts = [pair_features(own[first], own[second], table.shared, own_features)]
             label = [runtime[first] > runtime[second]]
         else:
             queries = split_queries(len(own), rng) if spec.ranks else [np.arange(len(own))]
@@ -177,7 +199,7 @@ def make_dataset(
         np.concatenate(labels).astype(np.float32),
         weight=np.concatenate(weights),
         group=[len(rows[i]) for i in filled] if spec.ranks else None,
-        feature_name=table.columns,
+        feature_name=pair_columns(table.columns, table.shared, own_features),
         reference=reference,
         params={"feature_pre_filter": False, "verbosity": -1},
     )
@@ -194,7 +216,11 @@ def choose_opponents(rows: np.ndarray, max_opponents: int) -> np.ndarray:
 
 
 def predict_table(
-    objective: str, table: Table, raw_output: Callable[[np.ndarray], np.ndarray], opponents: int = 16
+    objective: str,
+    table: Table,
+    raw_output: Callable[[np.ndarray], np.ndarray],
+    opponents: int = 16,
+    own_features: bool = False,
 ) -> dict[str, np.ndarray]:
     """Turn the output of trees into predictions.
 
@@ -205,6 +231,7 @@ def predict_table(
         table: Rows to predict.
         raw_output: Gives the trees' raw output ``(n,)`` or ``(n, outputs)`` for rows ``(n, F)``.
         opponents: Configurations that each one is compared with (``pairwise``).
+        own_features: As for :func:`make_dataset`.
 
     Returns:
         ``(C,)`` or ``(C, outputs)`` float64 per graph; lower = predicted faster.
@@ -218,13 +245,13 @@ def predict_table(
     for name, rows in zip(table.names, table.rows, strict=True):
         others = choose_opponents(rows, opponents)
         parts = np.array_split(rows, -(-len(rows) * len(others) // _DIFFERENCE_ROWS))
-        means = [_mean_log_odds(part, others, table.shared, raw_output) for part in parts]
+        means = [_mean_log_odds(part, others, table.shared, own_features, raw_output) for part in parts]
         predictions[name] = np.concatenate(means)
     return predictions
 
 
-def _mean_log_odds(rows, others, shared, raw_output) -> np.ndarray:
+def _mean_log_odds(rows, others, shared, own_features, raw_output) -> np.ndarray:
     """Return the mean log-odds that each row is slower than the others."""
     first, second = np.repeat(rows, len(others), 0), np.tile(others, (len(rows), 1))
-    odds = raw_output(difference(first, second, shared))
+    odds = raw_output(pair_features(first, second, shared, own_features))
     return odds.reshape(len(rows), len(others), *odds.shape[1:]).mean(1)

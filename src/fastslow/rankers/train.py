@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fastslow.competition.catalog import VALID
-from fastslow.competition.metrics import collection_score
+from fastslow.competition.metrics import collection_score, mean_metrics
 from fastslow.core.artifacts import MANIFEST, finished_file, read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.figures import save_figure
@@ -21,10 +21,13 @@ from fastslow.evaluation.plots import plot_training
 from fastslow.evaluation.predictions import PREDICTED_SPLITS, PREDICTIONS, Predictor, write_predictions
 from fastslow.evaluation.training_files import IMPORTANCE, METRICS
 from fastslow.features.store import Features
+from fastslow.features.train_graphs import trainable
 from fastslow.rankers.boosting import History
+from fastslow.rankers.boosting import best_iteration as best_iteration_of
 from fastslow.rankers.config import RankerConfig
 from fastslow.rankers.fit import Fitted, Training, fit, predict_split, read_training
 from fastslow.rankers.objectives import BEST, OBJECTIVES
+from fastslow.rankers.twins import TWINS, Twins, fit_twins, read_twins
 
 MODEL = "model.txt"
 _AGAIN = "Train this model again"
@@ -35,6 +38,7 @@ OUTPUTS = (METRICS, PLOT, MODEL, IMPORTANCE, PREDICTIONS)
 class _Settings(Record):
     opponents: NonNegative = 0
     largest_nodes: NonNegative = 0
+    twins: bool = False
 
 
 class _Manifest(Record):
@@ -61,7 +65,8 @@ def train_ranker(config: RankerConfig) -> dict:
     artifact = config.artifact()
     with artifact.building() as needed:
         if needed:
-            artifact.finish(OUTPUTS, **_train(config, artifact.folder))
+            outputs = (*OUTPUTS, TWINS) if config.twins else OUTPUTS
+            artifact.finish(outputs, **_train(config, artifact.folder))
     return read_manifest(artifact.folder)
 
 
@@ -80,14 +85,22 @@ def _train(config: RankerConfig, folder: Path) -> dict:
     features = Features(resolve(config.features))
     kind, labels = features.collection.kind, features.labels("valid")
     fits = fit_objectives(config, read_training(config), folder.name)
+    sources = {"": features, **config.also()}
+    twins = fit_twins(config, sources, trainable(sources)) if config.twins else Twins({})
     predictions = predict_split(fits, features, VALID, config.largest_nodes)
+    own = twins.predict_split(features, VALID)
+    predictions = {objective: {**each, **own} for objective, each in predictions.items()}
     valid = {objective: collection_score(kind, labels, own) for objective, own in predictions.items()}
     best = max(fits, key=lambda objective: valid[objective]["mean"])
     fitted = fits[best]
     others = [split for split in PREDICTED_SPLITS if split != VALID]
-    stored = {split: fitted.predict_split(features, split, config.largest_nodes) for split in others}
+    predict = make_predictor(fitted, config.largest_nodes, twins)
+    stored = {split: predict(features, split) for split in others}
     histories = {objective: each.history for objective, each in fits.items()}
-    write_trees(folder, histories, fitted.booster, fitted.best_iteration)
+    metrics = {objective: mean_metrics(labels, own) for objective, own in predictions.items()}
+    write_trees(folder, histories, metrics, fitted.booster, fitted.best_iteration)
+    if config.twins:
+        twins.write(folder)
     warnings = write_predictions(folder, {VALID: predictions[best], **stored})
     return {
         "valid": {**valid[best], "weights": f"{best}, {fitted.best_iteration} rounds"},
@@ -100,18 +113,24 @@ def _train(config: RankerConfig, folder: Path) -> dict:
 
 
 def write_trees(
-    folder: Path, histories: dict[str, History], booster: lightgbm.Booster, best_iteration: int
+    folder: Path,
+    histories: dict[str, History],
+    metrics: dict[str, dict[str, float]],
+    booster: lightgbm.Booster,
+    best_iteration: int,
 ) -> None:
     """Write the trees of a run, their importances, and the history as a file and as a plot.
 
     Args:
         folder: Run folder.
         histories: Evaluations by objective.
+        metrics: Every metric on valid after the best round, by objective.
         booster: The trees.
         best_iteration: Number of trees that are kept.
     """
     rows = [
         {"objective": objective, "round": iteration, "valid": score}
+        | (metrics[objective] if iteration == best_iteration_of(history) else {})
         for objective, history in histories.items()
         for iteration, score in history
     ]
@@ -155,12 +174,19 @@ def read_ranker(folder: Path) -> Fitted:
 
 def read_ranker_predictor(folder: Path) -> Predictor:
     """Read a finished ranker as a function that predicts; errors as for :func:`read_ranker`."""
-    ranker, largest_nodes = read_ranker(folder), read_manifest(folder)["settings"]["largest_nodes"]
+    ranker, settings = read_ranker(folder), read_manifest(folder)["settings"]
+    twins = read_twins(folder, _AGAIN) if settings.get("twins") else Twins({})
+    return make_predictor(ranker, settings["largest_nodes"], twins)
 
-    def predict_split(features: Features, split: str) -> dict[str, np.ndarray]:
-        return ranker.predict_split(features, split, largest_nodes)
 
-    return predict_split
+def make_predictor(fitted: Fitted, largest_nodes: int, twins: Twins) -> Predictor:
+    """Return a function that predicts a split: graphs with a twin by its trees, the others as fitted."""
+
+    def predict(features: Features, split: str) -> dict[str, np.ndarray]:
+        every = fitted.predict_split(features, split, largest_nodes)
+        return {**every, **twins.predict_split(features, split)}
+
+    return predict
 
 
 def importance(booster: lightgbm.Booster, num_iteration: int) -> pd.DataFrame:
