@@ -21,7 +21,7 @@ from fastslow.core.artifacts import Artifact, read_manifest
 from fastslow.core.errors import ConfigError, DataError
 from fastslow.evaluation import results
 from fastslow.evaluation.ensemble import EnsembleConfig, build_ensemble
-from fastslow.evaluation.metric_table import format_metrics, metric_table
+from fastslow.evaluation.metric_table import format_metrics, metric_table, valid_metrics
 from fastslow.evaluation.predictions import read_predictions, write_predictions
 from fastslow.evaluation.results import SubmissionConfig, format_table, make_submission
 from fastslow.features.build import FeatureConfig, build_features
@@ -347,5 +347,9 @@ def test_all_metrics_of_every_model_stand_beside_the_competition_s(config):
             row = rows.loc["valid"]
             assert score == pytest.approx(1 - row["top_5_error"] if c.kind == "tile" else row["tau"])
             assert row["opa_ties_wrong"] <= row["opa"] and row["top_100_error"] <= row["top_1_error"]
+    for features, ensemble, c in zip(config.features, config.ensembles, COLLECTIONS, strict=True):
+        own = table[(table["collection"] == c.name) & (table["split"] == "valid")]
+        alone = own.drop(columns=["collection", "split"]).reset_index(drop=True)
+        pd.testing.assert_frame_equal(valid_metrics(features, ensemble), alone)
     shown = format_metrics(table)
     assert all(name in shown for name in (*ALL_METRICS, "slowdown@K", "counts one half", "counts as wrong"))

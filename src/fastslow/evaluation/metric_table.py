@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from fastslow.competition.catalog import TEST, VALID
-from fastslow.competition.metrics import ALL_METRICS
+from fastslow.competition.metrics import ALL_METRICS, mean_metrics
 from fastslow.core.settings import resolve
 from fastslow.evaluation.predictions import read_predictions
 from fastslow.evaluation.results import SOLUTION, SubmissionConfig, list_runs
@@ -63,14 +63,38 @@ def metric_table(config: SubmissionConfig) -> pd.DataFrame:
     rows = []
     for folder, ensemble in zip(config.features, config.ensembles, strict=True):
         features = Features(resolve(folder))
-        truth = true_runtimes(features, resolve(config.data_root))
-        for model, _, _, run in list_runs(resolve(ensemble)):
-            predictions = read_predictions(run)
-            name = {"collection": features.collection.name, "model": _short(model, features)}
-            for split, runtimes in truth.items():
-                means = graph_metrics(runtimes, predictions[split]).mean().to_dict()
-                rows.append({**name, "split": split, **means})
-    return pd.DataFrame(rows).groupby(["collection", "model", "split"], sort=False).mean().reset_index()
+        rows += _rows(features, resolve(ensemble), true_runtimes(features, resolve(config.data_root)))
+    return _mean_over_seeds(rows, ["collection", "model", "split"])
+
+
+def valid_metrics(features: str, ensemble: str) -> pd.DataFrame:
+    """Compute every metric of the baselines, members and ensemble of one collection on valid.
+
+    Args:
+        features: Features folder as the settings name it.
+        ensemble: Folder of the ensemble as the settings name it.
+
+    Returns:
+        One row per model: each metric, mean over graphs and then over seeds.
+    """
+    source = Features(resolve(features))
+    rows = _rows(source, resolve(ensemble), {VALID: source.labels(VALID)})
+    return _mean_over_seeds(rows, ["model"])
+
+
+def _rows(features: Features, ensemble: Path, truth: Mapping[str, Truth]) -> list[dict]:
+    """Return every metric of each run of an ensemble and split, mean over graphs."""
+    rows = []
+    for model, _, _, run in list_runs(ensemble):
+        predictions = read_predictions(run)
+        name = {"collection": features.collection.name, "model": _short(model, features)}
+        for split, runtimes in truth.items():
+            rows.append({**name, "split": split, **mean_metrics(runtimes, predictions[split])})
+    return rows
+
+
+def _mean_over_seeds(rows: list[dict], keys: list[str]) -> pd.DataFrame:
+    return pd.DataFrame(rows).groupby(keys, sort=False).mean(numeric_only=True).reset_index()
 
 
 def _short(model: str, features: Features) -> str:
