@@ -132,7 +132,11 @@ class DenseGraphInputs(PreparedGraph):
         level = DenseLevel(self.graph.num_nodes, num_configs, node_ids, *self.neighbour_means)
         return replace(
             own,
-            **{name: value[pairs] for name, value in vars(own).items() if name.startswith("state_")},
+            **{
+                name: value[pairs]
+                for name, value in vars(own).items()
+                if name.startswith("state_") and value is not None
+            },
             levels=[level] * (num_layers + 1),
         )
 
