@@ -51,7 +51,7 @@ def parse_arguments(arguments: list[str]) -> Namespace:
     parser.add_argument("--set", nargs="*", default=[], help="settings of networks, for all: gnn.epochs=3")
     options = parser.parse_args(arguments)
     if options.quick:
-        options.set, options.presets = ["gnn.epochs=1", *options.set], ["tpugraphs-mlp", "tpugraphs-resmodel"]
+        options.set, options.presets = ["gnn.epochs=1", *options.set], ["tpugraphs-resmodel"]
     return options
 
 

@@ -1,6 +1,7 @@
 """Graphs read directly from layout npz files, without a features folder, for timing."""
 
 import copy
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -61,10 +62,12 @@ class OneGraph(Features):
     Args:
         program: The graph's program.
         graph: The graph; its runtimes are the labels.
+        columns: Names of its configuration features; by default numbers.
     """
 
-    def __init__(self, program: Program, graph: Graph):
+    def __init__(self, program: Program, graph: Graph, columns: Sequence[str] = ()):
         self.program, self.only = program, graph
+        self._columns = [*columns] or [str(number) for number in range(graph.config_feat.shape[1])]
         self._scalers = {
             "node": Scaler.fit_nodes(lambda: [expand_nodes(graph)]),
             "config": Scaler.fit([graph.config_feat]),
@@ -74,6 +77,11 @@ class OneGraph(Features):
     def collection(self) -> Collection:
         """Return the collection of the file."""
         return self.program.collection
+
+    @property
+    def config_columns(self) -> list[str]:
+        """Return the names of the columns of ``config_feat``."""
+        return self._columns
 
     @property
     def index(self) -> pd.DataFrame:

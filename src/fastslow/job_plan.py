@@ -73,15 +73,20 @@ def _gpus() -> tuple[str, ...]:
     return tuple(map(str, range(torch.cuda.device_count())))
 
 
-def step_need(step: Step) -> Need:
-    """Estimate what a step needs from its settings and, of a model, from the index of its features."""
+def step_need(step: Step, has_gpu: bool | None = None) -> Need:
+    """Estimate what a step needs from its settings and, of a model, from the index of its features.
+
+    Args:
+        step: The step.
+        has_gpu: Whether a GPU is there for a network; by default, whether this machine has one.
+    """
     config = step.config
     if isinstance(config, FeatureConfig):
         return Need(_BASE * (1 + (config.workers or 2)))
     if isinstance(config, TrainConfig):
         # GPUs that are named by number, or several for one network, are not chosen here
         gpu = config.device in ("auto", "cuda") and config.processes == 1
-        base = _GPU_BASE if gpu and _gpus() else _BASE
+        base = _GPU_BASE if gpu and (bool(_gpus()) if has_gpu is None else has_gpu) else _BASE
         return Need(config.processes * base + _network_bytes(config), gpu)
     if isinstance(config, BoostingConfig):
         return Need(_BASE + _ranker_bytes(config))
@@ -173,10 +178,11 @@ class PlannedPool(Executor):
                 self._pool.submit(self._run, future, function, step, need, device)
 
     def _run(self, future: Future, function, step: Step, need: Need, device: str | None) -> None:
-        environment.set(self._share(need, device))
         try:
+            environment.set(self._share(need, device))
             result, error = function(step), None
-        except BaseException as caught:  # handed over, as every executor does
+        # as in concurrent.futures' own threads: what is not handed over ends the thread, and the run waits
+        except BaseException as caught:
             result, error = None, caught
         with self._lock:
             self._running -= 1

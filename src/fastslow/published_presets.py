@@ -156,7 +156,7 @@ PUBLISHED: dict[str, Published] = {
         segment_border="cut",
         configs_per_step=16,
         epochs=10,
-        inference_configs=100,
+        inference_configs=32,
     ),
 }
 PUBLISHED["tpugraphs"] = Published(

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from fastslow.core.cluster import Cluster, open_cluster
-from fastslow.core.cluster_worker import GPU
+from fastslow.core.cluster_worker import GPU, MEMORY
 from fastslow.core.memory import machine_cores
 from fastslow.core.settings import PROJECT
 from fastslow.features.config import FeatureConfig
-from fastslow.job_plan import PlannedPool, machine_resources
+from fastslow.job_plan import PlannedPool, machine_resources, step_need
 from fastslow.networks.config import TrainConfig
 from fastslow.steps import Step
 
@@ -20,7 +20,9 @@ class ClusterPool(Executor):
     """Runs functions of a step on workers: a network on one with a GPU where there are any.
 
     A worker declares ``GPU=1``; one that declares none computes on its CPU, so that the precision of a
-    network does not depend on who gets it. Steps of features hand their graphs out to all workers.
+    network does not depend on who gets it. Where workers declare ``MEMORY`` (bytes), a step runs on one that
+    has as much left as the step needs; one that needs more than any has takes a whole worker's. Steps of
+    features hand their graphs out to all workers.
 
     Args:
         cluster: A connected cluster.
@@ -34,14 +36,23 @@ class ClusterPool(Executor):
         builds = isinstance(step.config, FeatureConfig)
         if builds:
             step = replace(step, config=step.config.replace(cluster=self._cluster.address))
-        on_gpu = _is_network(step) and self._cluster.offered(GPU)
-        options = {"label": step.name, "resources": {GPU: 1} if on_gpu else {}, "waits": builds}
-        return self._cluster.submit(_on_worker, function, step, **options)
+        resources = self._device(step)
+        # a step that waits for its parts keeps what it asked for: they might wait for that
+        if not builds and (offered := self._cluster.offered(MEMORY, [*resources])):
+            resources[MEMORY] = min(step_need(step, GPU in resources).memory, offered)
+        return self._send(function, step, resources=resources, waits=builds)
 
     def map(self, function: Callable[[Step], Any], steps: Sequence[Step]) -> Iterator[Any]:
         """Call a quick function of each step: of a network where its device is, of the others here."""
-        remote = {n: self.submit(function, s) for n, s in enumerate(steps) if _is_network(s)}
+        networks = [(n, step) for n, step in enumerate(steps) if _is_network(step)]
+        remote = {n: self._send(function, step, resources=self._device(step)) for n, step in networks}
         return (remote[n].result() if n in remote else function(s) for n, s in enumerate(steps))
+
+    def _device(self, step: Step) -> dict[str, float]:
+        return {GPU: 1} if _is_network(step) and self._cluster.offered(GPU) else {}
+
+    def _send(self, function: Callable[[Step], Any], step: Step, **options: Any) -> Future:
+        return self._cluster.submit(_on_worker, function, step, label=step.name, **options)
 
 
 def _is_network(step: Step) -> bool:

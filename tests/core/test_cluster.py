@@ -3,14 +3,16 @@
 import os
 import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
 
 from fastslow.core import cluster, cluster_worker
 from fastslow.core.cluster import map_on_cluster, open_cluster
-from fastslow.core.cluster_worker import ClusterError
+from fastslow.core.cluster_worker import MEMORY, ClusterError
 from fastslow.core.errors import ConfigError
+from fastslow.core.memory import STEP_CORES, STEP_MEMORY, machine_memory
 from helpers import cluster_calls
 from helpers.cluster_calls import scheduler  # noqa: F401 (fixture)
 
@@ -40,7 +42,9 @@ def first_attempt(folder):
 def test_a_call_has_the_folder_of_the_sender_and_no_gpu(workers, tmp_path, capfd):
     seen = workers.submit(cluster_calls.surroundings, 0, label="look").result()
     assert seen.pop("pid") not in (os.getpid(), None)
-    threads = seen.pop("OMP_NUM_THREADS")
+    threads, memory = seen.pop("OMP_NUM_THREADS"), seen.pop(STEP_MEMORY)
+    assert seen.pop(STEP_CORES) == threads
+    assert 0 < int(memory) <= machine_memory() // 2, "two workers"
     assert seen == {"FASTSLOW_HOME": str(tmp_path), "CUDA_VISIBLE_DEVICES": ""}
     assert 1 <= int(threads) <= os.cpu_count()
     assert "said by a worker" in capfd.readouterr().err
@@ -52,6 +56,37 @@ def test_several_items_make_a_call(scheduler, tmp_path, monkeypatch):  # noqa: F
     results = map_on_cluster(scheduler.scheduler_address, cluster_calls.double, range(5), 100)
     assert sorted(results) == [100, 102, 104, 106, 108]
     assert not [*(tmp_path / "runs").iterdir()]
+
+
+@pytest.fixture
+def slots(tmp_path, monkeypatch):
+    """A worker with two slots and 10 GB for both."""
+    from distributed import LocalCluster
+
+    paths = [str(Path(cluster_calls.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
+    options = {"threads_per_worker": 2, "dashboard_address": None, "local_directory": str(tmp_path)}
+    with (
+        LocalCluster(n_workers=1, processes=True, resources={MEMORY: 10e9}, **options) as started,
+        open_cluster(started.scheduler_address) as opened,
+    ):
+        yield opened
+
+
+def test_a_call_waits_for_the_memory_that_it_asks_for(slots, tmp_path):
+    assert slots.offered(MEMORY) == 10e9 and slots.offered(MEMORY, ["GPU"]) == 0
+    large = {"label": "large", "resources": {MEMORY: 6e9}}
+    first = slots.submit(cluster_calls.wait_for, str(tmp_path), "go", **large)
+    first_attempt(tmp_path)
+    second = slots.submit(cluster_calls.wait_for, str(tmp_path), "go", **large)
+    small = slots.submit(cluster_calls.surroundings, 0, label="small")
+    assert int(small.result(timeout=60)[STEP_MEMORY]) == 4.5e9, "its share"
+    assert first.running() and not second.running(), "a later one that fits goes first"
+    (tmp_path / "go").touch()
+    assert (first.result(timeout=60), second.result(timeout=60)) == (0, 1)
+    seen = slots.submit(cluster_calls.surroundings, 0, **large).result(timeout=60)
+    assert int(seen[STEP_MEMORY]) == 6e9, "what it asked for is more than its share"
 
 
 def test_errors_come_back_as_they_would_locally(workers):

@@ -13,7 +13,7 @@ from fastslow.networks.figures import plot_network
 from fastslow.networks.train import train
 from fastslow.networks.trained import TrainedNetwork
 from fastslow.published_presets import PUBLISHED
-from fastslow.steps import Plan
+from fastslow.steps import Plan, parse_overrides
 from helpers.workspace import cut_sample
 
 torch.set_num_threads(1)
@@ -48,6 +48,28 @@ def test_a_baseline_trains_an_epoch_and_predicts(preset, data, tmp_path, monkeyp
         for name, own in predicted.items():
             np.testing.assert_allclose(again[name], own, rtol=1e-5, atol=1e-6)
         assert plot_network(network.network).axes
+
+
+@pytest.mark.parametrize(
+    ("preset", "settings"),
+    [
+        ("tpugraphs-resmodel", "segment_training=none segment_border=halo segment_nodes=1000"),
+        ("tpugraphs-resmodel", "segment_training=edges segment_border=halo segment_nodes=100"),
+        *(
+            (preset, f"segment_training={variant} segment_border=cut")
+            for preset in ("tpugraphs-resmodel", "tpugraphs-sage")
+            for variant in ("gst", "gst+e", "gst+ed", "gst+efd")
+        ),
+        ("harvard", "input_attention=False config_inputs=none node_inputs=picked segment_nodes=500"),
+        ("ie-slides", "graphs_per_step=50 patience=4 cross_config=False edge_dropout=0.3"),
+        ("ie-slides", "edge_dropout=0.0 segment_training=edges segment_nodes=100"),
+    ],
+)
+def test_the_modes_and_ablations_that_are_documented_are_accepted(preset, settings):
+    text = (PROJECT / "docs" / "baselines.md").read_text()
+    assert all(word.partition("=")[0] in text for word in settings.split())
+    overrides = parse_overrides([f"gnn.layout.{word}" for word in settings.split()])
+    assert Plan("sample", "x", preset, 1, overrides, 1).steps("train")
 
 
 def test_every_baseline_is_documented():

@@ -5,11 +5,12 @@ import shutil
 import numpy as np
 import pytest
 
-from fastslow import cli
+from fastslow import cli, step_pools
 from fastslow.core.cluster_worker import ClusterError
 from fastslow.core.settings import PROJECT
 from fastslow.features.build import build_features
 from fastslow.features.config import FeatureConfig
+from fastslow.job_plan import Need
 from fastslow.step_pools import ClusterPool
 from fastslow.steps import Step
 from fastslow.workflow import RunConfig, look, make_plan, run_steps
@@ -67,11 +68,12 @@ class Recorded:
 
     address = "tcp://a:1"
 
-    def __init__(self, gpus):
-        self.gpus, self.sent = gpus, {}
+    def __init__(self, *workers):
+        self.workers, self.sent = workers, {}
 
-    def offered(self, name):
-        return self.gpus
+    def offered(self, name, beside=()):
+        own = [worker for worker in self.workers if all(other in worker for other in beside)]
+        return max((worker.get(name, 0) for worker in own), default=0)
 
     def submit(self, function, *args, **options):
         self.sent[options["label"]] = options
@@ -80,7 +82,7 @@ class Recorded:
 
 @pytest.mark.parametrize("gpus", [0, 1])
 def test_networks_ask_for_a_gpu_where_workers_offer_one(gpus):
-    cluster = Recorded(gpus)
+    cluster = Recorded({"GPU": 1} if gpus else {})
     pool = ClusterPool(cluster)
     sent = {step.name: pool.submit(look, step) for step in make_plan(RunConfig(seeds=1)).steps()}
     for name, options in cluster.sent.items():
@@ -88,3 +90,34 @@ def test_networks_ask_for_a_gpu_where_workers_offer_one(gpus):
         assert options["resources"] == wanted
         assert options["waits"] == name.startswith("features ")
     assert sent["features tile-xla"].config.cluster == "tcp://a:1"
+
+
+def need(step, has_gpu):
+    return Need(int(9e9) if has_gpu else int(5e9))
+
+
+@pytest.mark.parametrize(
+    ("workers", "network", "ranker"),
+    [
+        ([{}], {}, {}),  # none says what it has
+        ([{"MEMORY": 8e9}, {"MEMORY": 6e9}], {"MEMORY": 5e9}, {"MEMORY": 5e9}),
+        ([{"MEMORY": 4e9}], {"MEMORY": 4e9}, {"MEMORY": 4e9}),  # more than any has: a whole worker
+        ([{"MEMORY": 8e9}, {"GPU": 1}], {"GPU": 1}, {"MEMORY": 5e9}),
+        ([{"MEMORY": 2e9}, {"GPU": 1, "MEMORY": 16e9}], {"GPU": 1, "MEMORY": 9e9}, {"MEMORY": 5e9}),
+    ],
+)
+def test_steps_ask_for_the_memory_that_they_need(workers, network, ranker, monkeypatch):
+    monkeypatch.setattr(step_pools, "step_need", need)
+    cluster = Recorded(*workers)
+    pool = ClusterPool(cluster)
+    for step in make_plan(RunConfig(seeds=1)).steps():
+        pool.submit(run_steps, step)
+    asked = {name: options["resources"] for name, options in cluster.sent.items()}
+    assert asked["training-tile-s0"] == network and asked["ranker-tile-xla-s0"] == ranker
+    assert asked["features tile-xla"] == {}, "it only waits for its parts"
+
+
+def test_looking_asks_for_no_memory():
+    cluster = Recorded({"MEMORY": 8e9})
+    ClusterPool(cluster).map(look, make_plan(RunConfig(seeds=1)).steps()[5:7])  # both networks
+    assert [options["resources"] for options in cluster.sent.values()] == [{}, {}]

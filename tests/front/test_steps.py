@@ -57,7 +57,7 @@ def test_what_the_presets_train_is_is_fixed():
     for preset, layout, tile in (
         ("sample", (64, 1, 0.3, 20, 1, 128), (64, 2, 0.1, 10, 4, 128)),
         ("smoke", (32, 1, 0.3, 2, 1, 128), (32, 2, 0.1, 2, 4, 128)),
-        ("kaggle", (128, 2, 0.3, 300, 1, 256), (128, 2, 0.1, 20, 8, 128)),
+        ("kaggle", (128, 2, 0.3, 150, 1, 128), (128, 2, 0.1, 20, 8, 128)),
     ):
         configs = [step.config for step in plan(preset).steps() if step.name.startswith("training")]
         for config in configs:

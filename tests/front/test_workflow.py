@@ -262,6 +262,8 @@ def plan_of(*arguments):
         (["data=/some/where/mine"], "mine", "kaggle", "/some/where/mine"),
         (["data=smoke/"], "smoke", "kaggle", "smoke/"),
         (["preset=smoke", "name=x"], "x", "smoke", "data/sample"),
+        (["preset=tpugraphs-mlp"], "tpugraphs-mlp", "tpugraphs-mlp", "data/sample"),
+        (["preset=harvard", "data=kaggle"], "kaggle-harvard", "harvard", "data/raw"),
     ],
 )
 def test_names_and_presets_follow_from_the_data(arguments, name, preset, root):

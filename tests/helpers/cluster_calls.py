@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fastslow.core.errors import DataError
+from fastslow.core.memory import STEP_CORES, STEP_MEMORY
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +27,7 @@ def scheduler(tmp_path_factory):
 def surroundings(_):
     """What a call sees of its machine."""
     print("said by a worker")
-    names = ("FASTSLOW_HOME", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")
+    names = ("FASTSLOW_HOME", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", STEP_MEMORY, STEP_CORES)
     return {"pid": os.getpid(), **{name: os.environ.get(name) for name in names}}
 
 

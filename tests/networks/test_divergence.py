@@ -11,7 +11,7 @@ from fastslow.core.errors import FastslowError
 from fastslow.evaluation.predictions import check_predictions, read_predictions
 from fastslow.networks import train as train_module
 from fastslow.networks.config import TrainConfig
-from fastslow.networks.divergence import Diverged, check_outputs, check_weights
+from fastslow.networks.divergence import Diverged, LossWatch, check_outputs, check_weights
 from fastslow.networks.train import Training, make_dataset, train
 
 
@@ -112,6 +112,54 @@ def test_a_killed_run_that_diverged_ends_the_same(settings, tmp_path, monkeypatc
     assert training.epoch == 5
     resumed = train(settings)
     assert resumed["warnings"] == training.warnings and resumed["epochs"] == 5
+
+
+@pytest.mark.parametrize(("epoch", "kept"), [(3, 2), (5, 4)])
+def test_a_loss_that_explodes_but_stays_finite(
+    settings, features, tmp_path, monkeypatch, capsys, epoch, kept
+):
+    poison(monkeypatch, epoch, 1000.0)
+    manifest = train(settings)
+    (warning,) = manifest["warnings"]
+    said = rf"diverged in epoch {epoch} \(loss [\d.e+]+\): the loss is more than 10 times that of the first"
+    assert re.match(said, warning) and "lower learning_rate (now 0.001)" in warning
+    assert warning.endswith(f"Stopped; the weights up to epoch {kept} are kept")
+    assert f"warning: {warning}" in capsys.readouterr().out
+    assert manifest["epochs"] == epoch
+    check_predictions(tmp_path, read_predictions(tmp_path / "run"), features)
+
+
+def test_a_resumed_run_remembers_the_first_loss(settings, monkeypatch):
+    poison(monkeypatch, 5, 1000.0)
+    training = Training(settings, make_dataset(settings))
+    folder = settings.artifact().folder
+    training.run(folder, "mark")
+    again = Training(settings, make_dataset(settings))
+    again.run(folder, "mark")  # from the checkpoint of epoch 4
+    assert again.warnings == training.warnings and again.watch.first == training.watch.first
+
+
+# of make submit on the sample (three seeds each of layout and tile), as metrics.jsonl has them
+HEALTHY = [
+    (0.742, 0.619, 0.582, 0.532, 0.496, 0.465, 0.433, 0.412, 0.394, 0.389),
+    (0.765, 0.619, 0.569, 0.539, 0.495, 0.467, 0.440, 0.413, 0.395, 0.396),
+    (0.741, 0.625, 0.577, 0.531, 0.503, 0.462, 0.438, 0.415, 0.400, 0.392),
+    (0.201, 0.148, 0.127, 0.111, 0.104, 0.099, 0.086, 0.079, 0.074, 0.069, 0.067, 0.061, 0.061, 0.060, 0.059),
+    (0.208, 0.145, 0.126, 0.115, 0.108, 0.095, 0.089, 0.083, 0.078, 0.072, 0.068, 0.064, 0.062, 0.060, 0.061),
+    (0.207, 0.149, 0.129, 0.111, 0.106, 0.097, 0.088, 0.083, 0.076, 0.071, 0.069, 0.063, 0.062, 0.061, 0.060),
+]
+
+
+@pytest.mark.parametrize("curve", HEALTHY)
+@pytest.mark.parametrize("unit", [1.0, 1e-6, 1e6])
+def test_no_healthy_curve_is_stopped(curve, unit):
+    """Nor the curve upside down, five times the first loss above it, or with steps that overflowed."""
+    for losses in (curve, curve[:1] + tuple(6 * curve[0] - loss for loss in curve), (*curve, np.inf, np.nan)):
+        watch = LossWatch()
+        for loss in losses:
+            watch.check(loss * unit)
+    with pytest.raises(Diverged, match="10 times"):
+        watch.check(10.5 * curve[0] * unit)
 
 
 def test_a_real_divergence(settings, features, tmp_path):

@@ -30,6 +30,15 @@ def test_the_size_is_halved_until_it_fits_and_stays(error, capsys):
     assert capsys.readouterr().err == "memory ran out: carrying on with inference_configs 1000, or fewer\n"
 
 
+def test_caches_are_cleared_before_each_new_attempt():
+    cleared = []
+    shrinking = Shrinking(8, "x", [lambda: cleared.append("a"), lambda: cleared.append("b")])
+    assert shrinking.run(limited(8, MemoryError())) == 8 and not cleared and not shrinking.warnings
+    assert shrinking.run(limited(2, MemoryError())) == 2
+    assert cleared == ["a", "b"] * 2
+    assert shrinking.warnings == ["memory ran out: went on with x 2"]
+
+
 def test_torch_itself_raises_what_is_recognised():
     assert Shrinking(8, "bytes").run(lambda size: len(torch.empty(2**60 if size > 4 else 4))) == 4
 

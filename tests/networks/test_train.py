@@ -9,6 +9,7 @@ import torch
 
 import fastslow.networks.devices
 import fastslow.networks.run_folder
+import fastslow.networks.step_examples
 import fastslow.networks.train
 import fastslow.networks.validation
 from fastslow.competition.catalog import SPLITS, get_collection
@@ -24,6 +25,7 @@ from fastslow.networks.config import TrainConfig
 from fastslow.networks.dataset import predict
 from fastslow.networks.losses import cross_graph_hinge
 from fastslow.networks.schedule import learning_rate
+from fastslow.networks.step_examples import StepExamples
 from fastslow.networks.train import Training, make_dataset, make_network, train
 from fastslow.networks.validation import Validation
 
@@ -693,7 +695,7 @@ def test_cross_config_is_used_only_where_asked_for(settings):
 def test_preparing_ahead_changes_no_bit(settings, monkeypatch, tmp_path, configs_per_step):
     config = settings.replace(configs_per_step=configs_per_step, dropout=0.3)
     train(config)
-    monkeypatch.setattr(fastslow.networks.train, "prefetch", map)
+    monkeypatch.setattr(fastslow.networks.step_examples, "prefetch", map)
     train(into(config, tmp_path / "in turn"))
     assert same_run(tmp_path / "run", tmp_path / "in turn")
 
@@ -745,10 +747,11 @@ def test_a_checkpoint_of_another_precision_is_not_continued(settings, tmp_path, 
 def test_the_host_never_waits_for_the_gpu_within_a_step(settings, precision):
     training = make_training(settings.replace(device="cuda"))
     training.run_epoch()
-    examples = [training._example((name, np.arange(16), None)) for name in training.names]
+    drawn = [(name, np.arange(16), None) for name in training.names]
+    examples = StepExamples(training._example, drawn, training.fits, [0])
     torch.cuda.set_sync_debug_mode("error")
     try:
-        losses = training._step(examples, len(examples), 1e-3)
+        losses = training._step(examples, [0] * len(drawn), len(drawn), 1e-3)
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert torch.stack(losses).isfinite().all()

@@ -209,9 +209,7 @@ ALL_METRICS: dict[str, Callable[[ArrayLike, ArrayLike], float]] = {
 the others are better when higher."""
 
 
-def mean_metrics(
-    runtimes: Mapping[str, ArrayLike], predictions: Mapping[str, ArrayLike]
-) -> dict[str, float]:
+def mean_metrics(runtimes: Mapping[str, ArrayLike], predictions: Mapping[str, ArrayLike]) -> dict[str, float]:
     """Compute every metric of :data:`ALL_METRICS`, each the mean over graphs.
 
     Args:

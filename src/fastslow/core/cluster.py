@@ -12,7 +12,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, as_completed
 from typing import Any
 
-from fastslow.core.cluster_worker import GPU, Call, ClusterError, code_identity, list_folders, run_call
+from fastslow.core.cluster_worker import (
+    GPU,
+    MEMORY,
+    Call,
+    ClusterError,
+    code_identity,
+    list_folders,
+    run_call,
+)
 from fastslow.core.errors import ConfigError
 from fastslow.core.settings import resolve
 
@@ -48,9 +56,15 @@ class Cluster(Executor):
         """Return what Dask knows of each worker: host, nthreads, resources, ..."""
         return list(self._client.scheduler_info(n_workers=-1)["workers"].values())
 
-    def offered(self, name: str) -> float:
-        """Return how much of a resource the best worker has, 0 where none declares it."""
-        return max((worker["resources"].get(name, 0) for worker in self.workers()), default=0)
+    def offered(self, name: str, beside: Sequence[str] = ()) -> float:
+        """Return how much of a resource the best worker has, 0 where none declares it.
+
+        Args:
+            name: Name of the resource.
+            beside: Other resources; only workers that declare them count.
+        """
+        own = [worker["resources"] for worker in self.workers()]
+        return max((r.get(name, 0) for r in own if all(r.get(other) for other in beside)), default=0)
 
     def submit(self, function: Callable, /, *args: Any, **options: Any) -> Future:
         """Run a function on a worker; its module must be importable there.
@@ -76,6 +90,7 @@ class Cluster(Executor):
             str(self._witness),
             self._topic,
             GPU in resources,
+            int(resources.get(MEMORY, 0)),
             slots,
             options.get("waits", False),
         )
@@ -96,7 +111,7 @@ class Cluster(Executor):
             future.set_running_or_notify_cancel()
 
     def _finish(self, future: Future, remote: Any, label: str) -> None:
-        from distributed import KilledWorker
+        from distributed import CancelledError, KilledWorker
 
         if future.cancelled():
             return
@@ -104,6 +119,8 @@ class Cluster(Executor):
             future.set_running_or_notify_cancel()
         try:
             value, log = remote.result()
+            print(log, end="", file=sys.stderr, flush=True)
+            list_folders(resolve(""))
         except ClusterError as error:
             future.set_exception(error)
         except KilledWorker as error:
@@ -111,13 +128,12 @@ class Cluster(Executor):
             last = f"the last one was {error.last_worker.address}"
             remedy = "Where memory ran out, give a worker more of it or fewer slots (--nthreads)"
             future.set_exception(ClusterError(f"{label}: {workers}; {last}. {remedy}"))
-        except BaseException as error:  # Dask's CancelledError is no Exception
+        # whatever it is: in this thread nobody else sees it, and the run would wait for the future for ever
+        except (Exception, CancelledError) as error:
             problem = f"{label}: the cluster did not finish it ({type(error).__name__}: {error})"
             remedy = f"Look at the scheduler {self.address} and its workers, and run the same command again"
             future.set_exception(ClusterError(f"{problem}. {remedy}"))
         else:
-            print(log, end="", file=sys.stderr, flush=True)
-            list_folders(resolve(""))
             future.set_result(value)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:

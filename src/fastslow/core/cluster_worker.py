@@ -20,11 +20,15 @@ from typing import Any, NamedTuple
 
 from fastslow.core.errors import FastslowError
 from fastslow.core.files import file_digest
+from fastslow.core.memory import STEP_CORES, STEP_MEMORY
 from fastslow.core.processes import end_with_parent
 from fastslow.core.settings import PROJECT
 
 GPU = "GPU"
 """Name of the Dask resource that stands for a GPU."""
+MEMORY = "MEMORY"
+"""Name of the Dask resource that stands for bytes of memory."""
+_USABLE = 0.9  # share of a worker's memory that its calls together may plan with
 _PACKAGES = ("numpy", "torch", "lightgbm", "dask", "distributed")
 _LOOK_SECONDS = 0.2  # between two looks at whether a call has ended or was cancelled
 _CHILD = "from fastslow.core.cluster_worker import serve; serve()"
@@ -46,6 +50,7 @@ class Call(NamedTuple):
         witness: A file of the sender in it, to notice a folder that is not shared.
         topic: Dask's topic on which the worker says that the call has started.
         gpu: Whether it may use the worker's GPU.
+        memory: Bytes that it asked for, 0 where it asked for none.
         slots: Number of calls that run in parallel by host, of all workers there.
         waits: Whether it mostly waits for other calls, which get its slot.
     """
@@ -57,6 +62,7 @@ class Call(NamedTuple):
     witness: str
     topic: str
     gpu: bool
+    memory: int
     slots: dict[str, int]
     waits: bool
 
@@ -123,13 +129,17 @@ def _died(label: str, host: str, status: int, said: str) -> str:
 
 
 def _environment(call: Call, worker: Any) -> dict[str, str]:
-    """Return the environment of a call: the run's folder, a share of the cores, a GPU if it asked for one."""
+    """Return the environment of a call: folder, share of cores and memory, a GPU if it asked for one."""
     cores, here = len(os.sched_getaffinity(0)), worker.state.nthreads
     # a restricted set of cores (a SLURM job) is this worker's alone
     slots = here if cores < (os.cpu_count() or 1) else max(here, call.slots.get(worker.ip, 0))
     threads = str(max(1, cores // slots))
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")  # Dask's nanny sets them to 1
-    environment = {"FASTSLOW_HOME": call.home, **dict.fromkeys(names, threads)}
+    environment = {"FASTSLOW_HOME": call.home, STEP_CORES: threads, **dict.fromkeys(names, threads)}
+    # what the worker declares, or else Dask's limit: its part of the machine's memory
+    has = worker.state.total_resources.get(MEMORY) or worker.memory_manager.memory_limit
+    if has:
+        environment[STEP_MEMORY] = str(max(call.memory, int(has * _USABLE) // here))
     return environment if call.gpu else {**environment, "CUDA_VISIBLE_DEVICES": ""}
 
 

@@ -92,5 +92,10 @@ class FreedMemory:
     def after_step(self) -> None:
         """Return freed blocks if more is held than the limit; call it where little is in use."""
         if self._trim and resident_bytes() > self._limit:
+            self.release()
+
+    def release(self) -> None:
+        """Return freed blocks now."""
+        if self._trim:
             self._trim(0)
             self._limit = resident_bytes() + self._slack

@@ -93,6 +93,10 @@ class GraphDataset:
         wanted = self.whole_graph, self.joins_nodes, self.dimension_tokens
         return PreparedGraph(graph, *scalers, self.pair_edges, *wanted)
 
+    def clear(self) -> None:
+        """Drop the cached graphs."""
+        self._cache.clear()
+
     def num_configs(self, split: str, name: str) -> int:
         """Return the number of distinct configurations of a graph, without reading it."""
         if split not in self._sizes:

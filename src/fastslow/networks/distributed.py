@@ -179,7 +179,7 @@ def launch(config: TrainConfig) -> None:
             for line in process.stdout:
                 print(line, end="", flush=True)
                 lines.append(line)
-        except BaseException:
+        except BaseException:  # Ctrl-C, too, which goes on to whoever called
             process.terminate()  # torchrun ends its processes
             raise
     if process.returncode:

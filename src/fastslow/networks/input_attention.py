@@ -27,8 +27,8 @@ class InputAttention(nn.Module):
     the mask multiplies weights before they are normalised, and the residual, are this project's reading.
 
     Deduplication is lost for what follows: each node sees the whole graph, so all blocks run on (node,
-    configuration) pairs, N x C of them. Within the layer it is not: scores are computed once for each pair of
-    states, and the sum over nodes that no configuration changes once for all configurations.
+    configuration) pairs, N x C of them. Within the layer the sum over the nodes that no configuration changes
+    is computed once for all configurations, and weights are held for a bounded number of pairs at a time.
 
     Args:
         channels: Channels D of x.
@@ -57,12 +57,9 @@ class InputAttention(nn.Module):
         shared, total = _attend_to_fixed(query, key[:, fixed], value[:, fixed], bias[:, node[fixed]], node)
         pairs = level.own.view(level.num_nodes, -1)  # states are sorted by node
         if varies.any():
-            own = ~fixed
-            scores = query @ key[:, own].transpose(1, 2) + bias[node][:, node[own]]
-            number = torch.cumsum(own, 0) - 1  # of a varying state
-            attend = partial(_attend_to_varying, scores, value[:, own], shared, total)
+            attend = partial(_attend_to_varying, query, key, value, shared, total, bias[:, varies])
             step = max(1, _ENTRIES // (HEADS * level.num_nodes * int(varies.sum())))
-            chunks = [(rows, number[rows[varies]]) for rows in pairs.split(step, 1)]
+            chunks = [(rows, rows[varies]) for rows in pairs.split(step, 1)]
             attended = torch.cat([_again(attend, *chunk) for chunk in chunks], 2)
         else:
             attended = shared[:, pairs]
@@ -100,23 +97,32 @@ def _attend_to_fixed(
 
 
 def _attend_to_varying(
-    scores: Tensor, value: Tensor, shared: Tensor, total: Tensor, rows: Tensor, keys: Tensor
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    shared: Tensor,
+    total: Tensor,
+    bias: Tensor,
+    rows: Tensor,
+    keys: Tensor,
 ) -> Tensor:
     """Attend from the nodes under some configurations to all nodes; those that never vary count as one.
 
     Args:
-        scores: ``(H, S, V)`` of all states and the varying ones.
-        value: ``(H, V, d)``.
+        query: ``(H, S, d)``.
+        key: ``(H, S, d)``.
+        value: ``(H, S, d)``.
         shared: ``(H, S, d)`` mean over the nodes that never vary.
         total: ``(H, S)`` logarithm of their weight.
+        bias: ``(N, M)`` logarithms of the weights of the nodes that vary.
         rows: ``(N, C)`` state of each node under each configuration.
-        keys: ``(M, C)`` varying state of each node that varies.
+        keys: ``(M, C)`` state of each node that varies.
 
     Returns:
         ``(H, N, C, d)``.
     """
-    own = scores[:, rows[:, None, :], keys[None, :, :]]
-    weight = torch.cat([total[:, rows][:, :, None], own], 2).softmax(2)  # (H, N, 1 + M, C)
+    scores = torch.einsum("hncd,hmcd->hnmc", query[:, rows], key[:, keys]) + bias[:, :, None]
+    weight = torch.cat([total[:, rows][:, :, None], scores], 2).softmax(2)  # (H, N, 1 + M, C)
     varying = torch.einsum("hnmc,hmcd->hncd", weight[:, :, 1:], value[:, keys])
     return weight[:, :, 0, :, None] * shared[:, rows] + varying
 

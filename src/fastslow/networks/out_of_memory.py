@@ -1,7 +1,7 @@
 """Carry on with less at a time when memory runs out."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import torch
@@ -23,10 +23,16 @@ class Shrinking:
     Args:
         size: Size to start with.
         what: What there is ``size`` of, for the one message.
+        caches: Called after memory ran out, to drop what is only cached.
     """
 
-    def __init__(self, size: int, what: str):
-        self.size, self._what, self._said = size, what, False
+    def __init__(self, size: int, what: str, caches: Sequence[Callable[[], None]] = ()):
+        self.size, self._what, self._caches, self._said = size, what, caches, False
+
+    @property
+    def warnings(self) -> list[str]:
+        """What happened and to which size it led, once it happened."""
+        return [f"memory ran out: went on with {self._what} {self.size}"] if self._said else []
 
     def run(self, work: Callable[[int], Result]) -> Result:
         """Return ``work(size)``; what the failed attempt held is freed before the next one.
@@ -41,6 +47,8 @@ class Shrinking:
                 if not ran_out_of_memory(error) or self.size <= 2:
                     raise
             self.size = max(2, self.size // 2)
+            for clear in self._caches:
+                clear()
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()
             if not self._said:

@@ -110,6 +110,9 @@ def _wrong(state: Any, mark: str, training: Any) -> str:
         numbers += [own[key] for own in best.values() for key in ("epoch", "score")]
         if not validation["history"] or not all(math.isfinite(number) for number in numbers):
             return "its history is empty or has a value that is not finite"
+        first = state["watch"]["first"]
+        if first is not None and not (isinstance(first, float) and math.isfinite(first)):
+            return f"its first loss is {first!r}"
         if training.segments and (problem := training.segments.problem(state["segments"])):
             return problem
         return _wrong_optimizer(state["optimizer"], training.optimizer) or _wrong_scaler(state["scaler"])

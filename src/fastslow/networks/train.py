@@ -11,8 +11,8 @@
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -31,15 +31,16 @@ from fastslow.networks import distributed
 from fastslow.networks.config import TrainConfig
 from fastslow.networks.dataset import GraphDataset
 from fastslow.networks.devices import autocast, loss_scaler, pick_device
-from fastslow.networks.divergence import Diverged, check_weights, describe
+from fastslow.networks.divergence import Diverged, LossWatch, check_weights, stop
 from fastslow.networks.graph_batch import Batch
 from fastslow.networks.losses import Loss
 from fastslow.networks.model import RankingNetwork
-from fastslow.networks.prefetch import prefetch
+from fastslow.networks.out_of_memory import Shrinking
 from fastslow.networks.run_folder import write_runs
 from fastslow.networks.schedule import scheduled
 from fastslow.networks.segment_training import SegmentTraining
 from fastslow.networks.sparse import move
+from fastslow.networks.step_examples import StepExamples
 from fastslow.networks.stored_weights import read_checkpoint
 from fastslow.networks.validation import Validation
 
@@ -103,11 +104,14 @@ class Training:
         self.validation = Validation(config, dataset, self.network)
         on = config.segment_training != "none"
         self.segments = SegmentTraining(config, dataset, self.network) if on else None
-        self._stored = ["network", "optimizer", "scaler", "validation", *["segments"] * on]
+        self._stored = ["network", "optimizer", "scaler", "validation", "watch", *["segments"] * on]
         self.epoch = 0
         self.warnings: list[str] = []
         self._whole = BoundedCache[tuple[Batch, torch.Tensor]](step_memory() // 4, held_bytes)
         self._freed = FreedMemory()
+        caches = self._whole.clear, dataset.clear, self._freed.release
+        self.fits = Shrinking(config.configs_per_step, "configs_per_step", caches)
+        self.watch = LossWatch()
 
     def run_epoch(self) -> float:
         """Train on every graph once; return the mean loss."""
@@ -121,43 +125,49 @@ class Training:
         steps = math.ceil(len(names) / config.graphs_per_step)
         groups = np.array_split(np.arange(len(names)), steps)
         own = np.concatenate([distributed.share(group) for group in groups])  # of several processes
-        examples, own_seeds = prefetch(self._example, [drawn[n] for n in own]), iter(seeds[own].tolist())
+        random = [config.seed, self.epoch]
+        examples = StepExamples(self._example, [drawn[n] for n in own], self.fits, random)
         losses = []
         for position, group in enumerate(groups):
             if self.segments:
                 self.segments.begin(self.epoch, self.epoch * steps + position)
             rate = scheduled(config, self.epoch, position, steps)
-            losses += self._step(islice(examples, len(distributed.share(group))), own_seeds, len(group), rate)
+            losses += self._step(examples, seeds[distributed.share(group)].tolist(), len(group), rate)
             self._freed.after_step()
         if self.segments:
             self.segments.end(self.epoch)
         self.epoch += 1
         return distributed.mean_loss(losses, self.dataset.device)
 
-    def _step(
-        self, examples: Iterable[tuple[Batch, torch.Tensor]], seeds: Iterator[int], size: int, rate: float
-    ) -> list:
-        """Take one step on ``size`` graphs, of which this process has some.
+    def _step(self, examples: StepExamples, seeds: list[int], size: int, rate: float) -> list:
+        """Take one step on ``size`` graphs, of which this process has one for each of its ``seeds``.
 
         Returns:
             The losses of its examples on the device, without waiting for it.
         """
         for parameters in self.optimizer.param_groups:
             parameters["lr"] = rate
-        self.optimizer.zero_grad(set_to_none=True)
-        losses = []
-        # a loss that compares graphs needs all of a step in memory; else one after the other
-        together = [list(examples)] if self.loss.across_graphs else ([example] for example in examples)
-        for graphs in together:
-            torch.manual_seed([next(seeds) for _ in graphs][0])  # the same dropout whichever process has it
-            loss = self._loss(graphs)
-            self.scaler.scale(loss * len(graphs) / size).backward()
-            losses.append(loss.detach())
+        losses = examples.take(len(seeds), partial(self._add_gradients, seeds, size))
         distributed.add_gradients(self.network)
         self.scaler.unscale_(self.optimizer)
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.config.max_grad_norm)
         self.scaler.step(self.optimizer)
         self.scaler.update()
+        return losses
+
+    def _add_gradients(
+        self, seeds: list[int], size: int, examples: Iterable[tuple[Batch, torch.Tensor]]
+    ) -> list:
+        """Add up the gradients of the examples of a step on ``size`` graphs, and return their losses."""
+        self.optimizer.zero_grad(set_to_none=True)
+        losses, seed = [], iter(seeds)
+        # a loss that compares graphs needs all of a step in memory; else one after the other
+        together = [list(examples)] if self.loss.across_graphs else ([example] for example in examples)
+        for graphs in together:
+            torch.manual_seed([next(seed) for _ in graphs][0])  # the same dropout whichever process has it
+            loss = self._loss(graphs)
+            self.scaler.scale(loss * len(graphs) / size).backward()
+            losses.append(loss.detach())
         return losses
 
     def _draw(self, name: str, rng: np.random.Generator) -> np.ndarray:
@@ -210,26 +220,19 @@ class Training:
                 bar.update()
                 due = self.epoch % config.evaluate_every == 0 or self.epoch == config.epochs
                 try:
+                    self.watch.check(loss)
                     check_weights(self.network)
                     if due:
                         validation.evaluate(self.epoch, loss)
                 except Diverged as error:
-                    self._stop(error, loss)
+                    self.warnings.append(stop(error, self.epoch, loss, config, validation.history))
+                    if not quiet:
+                        print(f"warning: {self.warnings[-1]}")
                     break
                 if due:
                     self.save(folder, mark)
                     valid = validation.history[-1]["valid"]
                     bar.set_postfix(loss=f"{loss:.3f}", valid=f"{valid:.3f}", refresh=False)
-
-    def _stop(self, error: Diverged, loss: float) -> None:
-        """Note that the training diverged, or raise where no weights were evaluated before."""
-        config, history = self.config, self.validation.history
-        said = describe(error, self.epoch, loss, config.learning_rate, config.max_grad_norm)
-        if not history:
-            raise Diverged(f"{said}. There are no weights to keep: it was not evaluated before") from None
-        self.warnings.append(f"{said}. Stopped; the weights up to epoch {history[-1]['epoch']} are kept")
-        if distributed.rank() == 0:
-            print(f"warning: {self.warnings[-1]}")
 
     def save(self, folder: Path, mark: str) -> None:
         """Write the history and a checkpoint, each atomically; of several processes the first one does."""

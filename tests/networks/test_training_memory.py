@@ -1,0 +1,87 @@
+"""The real training loop holds its memory over 2,000 steps of changing sizes."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from fastslow.competition.catalog import get_collection
+from fastslow.core.memory import resident_bytes
+from fastslow.features.build import build_features
+from fastslow.features.config import FeatureConfig
+from helpers.competition_files import layout_arrays, write_npz
+
+COLLECTION, STEPS, SLACK = "layout:xla:random", 2000, 24
+SCRIPT = """
+import json, sys
+import torch
+from fastslow.core import memory
+from fastslow.networks.config import TrainConfig
+from fastslow.networks.train import Training, make_dataset
+
+MB = 1 << 20
+memory._LEAST_SLACK = memory._MOST_SLACK = int(sys.argv[2]) * MB
+torch.set_num_threads(1)
+settings = json.loads(sys.argv[1])
+training = Training(TrainConfig(**settings), make_dataset(TrainConfig(**settings)))
+sizes, held, kept = set(), [], []
+step, leak = training._step, int(sys.argv[4])
+
+def watched(*arguments):
+    losses = step(*arguments)
+    held.append(memory.resident_bytes() / MB)
+    kept.append(bytearray(leak))
+    return losses
+
+make = training._make_example
+def noted(*arguments):
+    batch, runtime = make(*arguments)
+    sizes.add((len(runtime), len(batch.levels[-1].node_ids)))
+    return batch, runtime
+
+training._step, training._make_example = watched, noted
+while len(held) < int(sys.argv[3]):
+    training.run_epoch()
+quarter = len(held) // 4
+quarters = [max(held[n * quarter : (n + 1) * quarter]) for n in range(4)]
+print(json.dumps({"steps": len(held), "sizes": len(sizes), "quarters": quarters}))
+"""
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory):
+    """A training on eight graphs of 8 to 64 configurations and 3 to 17 dots."""
+    root = tmp_path_factory.mktemp("data")
+    for number in range(8):
+        arrays = layout_arrays(number, dots=3 + 2 * number, configs=8 * (1 + number))
+        write_npz(get_collection(COLLECTION).folder(root, "train") / f"{number}.npz", arrays)
+    for split in ("valid", "test"):
+        arrays = layout_arrays(labelled=split == "valid")
+        write_npz(get_collection(COLLECTION).folder(root, split) / f"{split}.npz", arrays)
+    features = str(root / "features")
+    build_features(FeatureConfig(collection=COLLECTION, data_root=str(root), folder=features, workers=1))
+    small = {"device": "cpu", "hidden_channels": 8, "configs_per_step": 24, "edge_dropout": 0.1}
+    return {"features": [features], "runs": ["runs/x"], "folder": "runs/x", "epochs": 1000, **small}
+
+
+def run(settings, steps, leak=0):
+    words = [json.dumps(settings), str(SLACK), str(steps), str(leak)]
+    done = subprocess.run([sys.executable, "-c", SCRIPT, *words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.skipif(not resident_bytes(), reason="the system does not say what a process holds")
+def test_memory_is_flat_over_2000_steps_of_changing_sizes(settings):
+    found = run(settings, STEPS)
+    assert found["steps"] >= STEPS and found["sizes"] > 100
+    first, *later = found["quarters"]
+    assert max(later) <= first + SLACK, "what glibc may keep, and nothing that grows with the steps"
+
+
+@pytest.mark.skipif(not resident_bytes(), reason="the system does not say what a process holds")
+def test_what_is_kept_of_every_step_would_be_seen(settings):
+    first, *later = run(settings, 200, leak=1 << 20)["quarters"]
+    assert np.diff([first, *later]).min() > 40 and later[-1] > first + SLACK
