@@ -6,6 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fastslow.networks.architecture import CONVOLUTIONS
 from fastslow.networks.graph_batch import PreparedGraph
 from fastslow.networks.node_blocks import computes_by_nodes, predict_by_nodes
 from helpers.dense_reference import dense_predictions
@@ -33,7 +34,7 @@ def test_blocks_of_nodes_equal_the_dense_network(graph, num_layers, cross_config
 
 
 @pytest.mark.parametrize(
-    "settings_of_layers", [{"skip": "first"}, {"convolution": "sage_sum"}, {"convolution": "gat"}]
+    "settings_of_layers", [{"skip": "first"}, *({"convolution": name} for name in CONVOLUTIONS)], ids=str
 )
 def test_every_local_layer_is_computed_by_nodes(settings_of_layers):
     network, graph = make_network(num_layers=2, **settings_of_layers), program(12)
@@ -47,5 +48,5 @@ def test_what_does_not_fit_is_left_to_chunks_of_configurations():
     graph, network = program(), make_network(num_layers=2)
     prepared = PreparedGraph(graph, *make_scalers(graph))
     assert predict_by_nodes(network, prepared, np.arange(6), CPU, max_bytes=100) is None
-    others = {"num_layers": 0}, {"convolution": "gcn"}, {"readout": "mean"}, {"node_attention": "linear"}
+    others = {"num_layers": 0}, {"readout": "mean"}, {"node_attention": "linear"}
     assert not any(computes_by_nodes(make_network(**other)) for other in others)

@@ -3,15 +3,18 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 from fastslow.rankers import objectives
 from fastslow.rankers.objectives import (
     OBJECTIVES,
     choose_opponents,
     draw_pairs,
+    hash_rows,
     make_dataset,
     pair_columns,
     pair_features,
@@ -124,6 +127,12 @@ def test_own_features_are_those_of_the_first_and_are_not_shared():
     assert pair_columns(["a", "graph_b", "c"], np.array([1]), True) == ["a", "graph_b", "c", "a_own", "c_own"]
     data = make_dataset(toy([6, 5]), "pairwise", own_features=True).construct()
     assert data.get_feature_name() == ["a", "graph_b", "c", "a_own", "c_own"]
+
+
+@given(arrays(np.float32, st.tuples(st.integers(0, 4), st.integers(1, 5))))
+def test_the_hash_of_rows_is_that_of_pandas(rows):
+    wanted = pd.util.hash_pandas_object(pd.DataFrame(rows + 0), index=False)
+    assert hash_rows(rows).tolist() == wanted.tolist()
 
 
 @given(st.integers(0, 10**6), st.integers(1, 6))

@@ -71,7 +71,7 @@ class FeatureConfig(KindConfig):
     ``<name>.pb`` is found gets its exact padding and the exact order of its operands."""
     random_walks: bool = False
     """Compute how likely a random walk over the whole graph is back at a node after 2 to 17 steps, for
-    ``node_inputs=walks`` of the network (3rd place); half a minute for the largest published graph."""
+    ``node_inputs=walks`` of the network (3rd place); 11 CPU seconds for a graph of 21,918 nodes."""
     merge_duplicates: bool = True
     """Merge identical configurations of a train graph; the label is their mean."""
     hops: Annotated[int, Ge(WHOLE_GRAPH)] = 2

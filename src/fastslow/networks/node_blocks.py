@@ -26,13 +26,12 @@ BLOCK_STATES = {"cpu": 1 << 15, "cuda": 1 << 19}
 """States of a block, by type of device: on a CPU few enough to stay in its caches."""
 _PICKS = 1 << 22  # entries of the matrix that gives configurations their classes, at a time
 _HEAD_ROWS = 1 << 13
-_LOCAL = ("sage", "sage_sum", "sage_max", "gat")  # the others read the degrees of the level below
 
 
 def computes_by_nodes(network: RankingNetwork) -> bool:
     """Return whether each node's states need those of its neighbours alone, and nodes are summed."""
     layers = network.architecture
-    local = layers.convolution in _LOCAL and not layers.sees_whole_graph and layers.block == "attention"
+    local = not layers.sees_whole_graph and layers.block == "attention"
     return local and layers.readout == "sum" and layers.num_layers > 0
 
 

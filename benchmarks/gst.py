@@ -1,0 +1,242 @@
+"""Graph Segment Training beside the whole graph: time and memory of a step, tau and OPA, age of the table.
+
+``python benchmarks/gst.py [--quick] [--nodes N ...] [--seeds N] [--sections cost quality]``.
+
+*cost*: a step on a graph of the real competition's size (a program repeated side by side, see
+``common/made_graphs.py``; a real file where there is one), each variant in a process of its own with one
+thread. Seconds are CPU seconds; memory is what the process held at most above what it held before the first
+step. *quality*: each variant learns from whole programs of one collection of the sample and predicts its
+valid programs with its last weights: nothing is selected on them. Finished trainings are kept in
+``benchmarks/results/gst`` and found again; the plot of tau against age is ``benchmarks/results/gst/age.png``.
+"""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from argparse import Namespace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from common import report
+from common.graph_files import REAL, SAMPLE, OneGraph, program_of
+from common.made_graphs import write_repeated
+from common.options import make_parser
+from common.segment_quality import WHOLE, measure_quality, plot_ages, print_quality
+from fastslow.competition.catalog import TRAIN
+from fastslow.competition.reader import read_competition_file
+from fastslow.core.files import digest, read_json, write_json
+from fastslow.core.memory import FreedMemory, resident_bytes
+from fastslow.core.progress import progress
+from fastslow.core.source import source_digest
+from fastslow.features.build import build_graph
+from fastslow.features.config import FeatureConfig
+from fastslow.features.store import read_graph, write_graph
+from fastslow.networks.config import ENTRY, TrainConfig
+from fastslow.networks.dataset import GraphDataset
+from fastslow.networks.losses import pairwise_hinge
+from fastslow.networks.segment_settings import VARIANTS
+from fastslow.networks.segment_training import SegmentTraining
+from fastslow.networks.train import make_network
+
+THREADS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+COSTS = [
+    ("none", "halo"),
+    ("edges", "halo"),
+    ("one", "halo"),
+    ("gst", "halo"),
+    ("gst", "cut"),
+    ("gst+e", "halo"),
+    ("gst+e", "cut"),
+    ("gst+ed", "halo"),
+    ("gst+ef", "halo"),
+    ("gst+efd", "halo"),
+]
+"""Variants and borders whose cost is measured; with ``+f`` the steps are those of the head."""
+COST_OPTIONS = ("configs", "channels", "configs_per_step", "segment_nodes", "steps")
+
+
+def cost_config(options: Namespace) -> TrainConfig:
+    """Return the settings of one step: two layers, no pair edges, as in the preset ``kaggle``."""
+    name, changes = options.variant, {}
+    if name != WHOLE:
+        changes = {"segment_training": name, "segment_nodes": options.segment_nodes}
+        changes["segment_border"] = options.border
+    if name != WHOLE and VARIANTS[name].head:
+        changes |= {"head_epochs": 1, "epochs": 2}
+    return TrainConfig(
+        device="cpu",
+        num_layers=2,
+        hidden_channels=options.channels,
+        configs_per_step=options.configs_per_step,
+        pair_edges=False,
+        **changes,
+    )
+
+
+def step_cost(options: Namespace) -> dict:
+    """Take steps of one variant on one graph; the last epoch of ``+f`` is that of the head."""
+    config, folder = cost_config(options), Path(options.made[1])
+    program = program_of(Path(options.made[0]))
+    source = OneGraph(program, read_graph(folder, "test", program.name))
+    dataset = GraphDataset([source], config.num_layers, torch.device("cpu"), config.joins_pairs())
+    network, name = make_network(config, dataset), f"{program.collection.slug}/{program.name}"
+    segments = SegmentTraining(config, dataset, network) if options.variant != WHOLE else None
+    optimizer, rng = torch.optim.AdamW(network.parameters()), np.random.default_rng(0)
+    total = dataset.graph(TRAIN, name).graph.num_configs
+    dataset.graph(TRAIN, name).reach(config.num_layers)  # found once a graph, not at every step
+    if segments:
+        segments.graph(name)
+    forget_peak()
+    freed, before, seconds = FreedMemory(), resident_bytes(), []
+    for number in range(options.steps + 1):
+        began = time.process_time()
+        configs = rng.choice(total, min(total, config.configs_per_step), replace=False)
+        if segments:
+            segments.begin(1 if VARIANTS[options.variant].head else 0, number)
+            prediction = segments(segments.example(name, configs, number))
+        else:
+            prediction = network(dataset.batch(TRAIN, name, configs))
+        optimizer.zero_grad(set_to_none=True)
+        pairwise_hinge(prediction, torch.rand(len(configs))).backward()
+        optimizer.step()
+        del prediction
+        freed.after_step()
+        seconds.append(time.process_time() - began)
+    found = {"first step": seconds[0], "seconds": float(np.mean(seconds[1:]))}
+    if segments:
+        found |= {"segments": segments.graph(name).num_segments}
+        states = segments.table.graphs.get(name)
+        if states is not None:
+            pairs = segments.graph(name).num_segments * total
+            found |= {"rows of the table": len(states.row_step), "share of J C": len(states.row_step) / pairs}
+    return {**found, "peak MB": (peak_bytes() - before) / 2**20, "before MB": before / 2**20}
+
+
+def forget_peak() -> None:
+    """Let the system count the peak of this process's memory from now on, where it can (Linux)."""
+    file = Path("/proc/self/clear_refs")
+    if file.exists():
+        file.write_text("5")
+
+
+def peak_bytes() -> int:
+    """Return the most memory that this process held, since :func:`forget_peak` where the system can."""
+    status = Path("/proc/self/status")
+    lines = status.read_text().splitlines() if status.exists() else []
+    found = [int(line.split()[1]) for line in lines if line.startswith("VmHWM:")]
+    return 1024 * (found[0] if found else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+
+
+def in_a_process(changes: list[str]) -> dict:
+    """Run one measurement in a process of its own; return its figures."""
+    command = [sys.executable, __file__, *sys.argv[1:], *changes]
+    run = subprocess.run(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **THREADS})
+    if run.returncode:
+        return {"exit status": run.returncode}  # such as -9: memory ran out
+    return json.loads(run.stdout.splitlines()[-1])
+
+
+def make_file(options: Namespace, nodes: int, folder: Path) -> Path:
+    """Write a graph of some nodes as a file of the competition, and its features, unpruned."""
+    real = sorted(REAL.glob("npz_all/npz/layout/nlp/default/test/3a0c5517*.npz"))
+    sample = sorted(SAMPLE.glob("npz_all/npz/layout/nlp/random/*/*.npz"))
+    source = sample[0] if options.quick or not real else real[0]
+    place = folder.joinpath(str(nodes), *source.resolve().parts[-5:-2], "test")
+    place.mkdir(parents=True)
+    file = read_competition_file(source, "layout")
+    configurable = min(848, nodes // len(file.node_opcode) * len(file.node_config_ids))
+    write_repeated(place / "made.npz", file, nodes, configurable, options.configs)
+    program = program_of(place / "made.npz")
+    graph, _ = build_graph(program, FeatureConfig(collection=program.collection.name, hops=-1))
+    write_graph(folder / str(nodes), "test", graph, "")
+    return place / "made.npz"
+
+
+def measure_cost(options: Namespace, place: Path) -> list[dict]:
+    """Return a row for each number of nodes, variant and border."""
+    rows = []
+    with tempfile.TemporaryDirectory() as made:
+        for nodes in options.nodes:
+            key = [source_digest(ENTRY), nodes, *(getattr(options, name) for name in COST_OPTIONS)]
+            kept = place / f"cost-{digest(key)}.json"
+            done = read_json(kept) if kept.is_file() else {}
+            path = make_file(options, nodes, Path(made)) if len(done) < len(COSTS) else None
+            costs = COSTS[::3] if options.quick else COSTS
+            for name, border in progress(costs, desc=f"{nodes} nodes", unit="variant"):
+                key = f"{name} {border}"
+                if key not in done:
+                    where = ["--made", str(path), str(Path(made) / str(nodes))]
+                    chosen = ["--variant", name, "--border", border]
+                    done[key] = in_a_process([*where, *chosen])
+                    write_json(kept, done)
+                rows.append({"nodes": nodes, "variant": name, "border": border, **done[key]})
+    return rows
+
+
+def parse(arguments: list[str]) -> Namespace:
+    """Parse the command line."""
+    parser = make_parser(__doc__.splitlines()[0])
+    parser.add_argument("--sections", nargs="+", default=["cost", "quality"], choices=("cost", "quality"))
+    parser.add_argument("--nodes", type=int, nargs="+", default=[21_918, 43_614], help="N of the made graphs")
+    parser.add_argument("--configs", type=int, default=1000, help="C of the made graphs")
+    parser.add_argument("--channels", type=int, default=64, help="hidden channels")
+    parser.add_argument("--configs-per-step", type=int, default=128, help="configurations of a step")
+    parser.add_argument("--segment-nodes", type=int, default=1000, help="nodes of a segment")
+    parser.add_argument("--steps", type=int, default=3, help="timed steps, after one that is not")
+    parser.add_argument("--seeds", type=int, default=3, help="seeds 0 to N - 1 of the quality")
+    parser.add_argument("--epochs", type=int, default=15, help="epochs of the quality")
+    parser.add_argument("--train-graphs", type=int, default=20, help="train graphs of the quality")
+    parser.add_argument("--valid-graphs", type=int, default=12, help="valid graphs of the quality")
+    parser.add_argument("--small-segment", type=int, default=100, help="nodes of a segment of the quality")
+    parser.add_argument("--variant", choices=VARIANTS, help="take the steps of one variant in this process")
+    parser.add_argument("--border", default="halo", help="border of --variant")
+    parser.add_argument("--made", nargs=2, metavar=("NPZ", "FOLDER"), help="the made graph, and its features")
+    options = parser.parse_args(arguments)
+    if options.quick:
+        options.nodes, options.configs, options.steps, options.channels = [900], 200, 1, 16
+        options.segment_nodes, options.configs_per_step, options.seeds = 100, 32, 1
+        options.epochs, options.train_graphs, options.valid_graphs = 2, 2, 1
+    return options
+
+
+def run(options: Namespace, results: Path) -> None:
+    """Measure, print tables and the JSON object."""
+    place = results / "gst"
+    place.mkdir(parents=True, exist_ok=True)
+    cost = measure_cost(options, place) if "cost" in options.sections else []
+    if cost:
+        print(report.table([{key: _shown(value) for key, value in row.items()} for row in _aligned(cost)]))
+    quality = measure_quality(options, place) if "quality" in options.sections else []
+    if quality:
+        print_quality(quality)
+        plot_ages(quality, place / "age.png")
+    report.finish({"benchmark": "gst", "environment": report.environment(), "cost": cost, "quality": quality})
+
+
+def _aligned(rows: list[dict]) -> list[dict]:
+    keys = list(dict.fromkeys(key for row in rows for key in row))
+    return [{key: row.get(key, "") for key in keys} for row in rows]
+
+
+def _shown(value: object) -> str:
+    return f"{value:.3g}" if isinstance(value, float) and value < 100 else str(value).partition(".")[0]
+
+
+def main(arguments: list[str]) -> int:
+    """Run from the command line and return the exit status."""
+    options = parse(arguments)
+    torch.set_num_threads(1)
+    if options.variant:
+        report.finish(step_cost(options))
+        return 0
+    return report.keeping_results(run, options)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
