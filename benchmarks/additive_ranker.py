@@ -39,6 +39,7 @@ from fastslow.rankers import additive_train
 from fastslow.rankers import config as ranker_config
 from fastslow.rankers.config import AdditiveRankerConfig, RankerConfig
 from fastslow.rankers.fit import BIN_ROWS, Training
+from fastslow.rankers.objectives import BEST
 from fastslow.rankers.table import read_table
 from fastslow.rankers.train import fit_objectives
 
@@ -125,7 +126,7 @@ def models(options: Namespace, fold: Fold, seed: int) -> list[tuple[str, Config,
     """Return entry, settings and training function of every model."""
     where = {"features": str(fold.folder), "seed": seed, "train_on": options.train_on}
     where["num_threads"] = options.threads
-    ranker = RankerConfig(**{**shared.our_settings(options, "ranker"), **where})
+    ranker = RankerConfig(**{"objective": BEST, **shared.our_settings(options, "ranker"), **where})
     additive = AdditiveRankerConfig(**{**shared.our_settings(options, "additive"), **where})
     found = [
         (ranker_config.ENTRY, ranker, train_rankers),

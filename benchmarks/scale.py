@@ -1,10 +1,11 @@
-"""CPU time and peak memory of each stage on one graph of the real competition's size, and what follows.
+"""CPU time and peak memory of each stage on one graph of the real competition's size.
 
 ``python benchmarks/scale.py [--quick] [--file NPZ] [--nodes N] [--configurable K] [--configs C]``. A program
 is repeated side by side and its tied choices are drawn anew (``common/made_graphs.py``), so any size can be
 made; without ``--file`` a program of the sample is repeated. Each stage is a process of its own with one
 thread, on the settings of the preset ``kaggle``: features from the npz, training steps of a network,
 its prediction of all configurations, and the ranker's table of all configurations. Seconds are CPU seconds.
+What a whole network costs is in ``hours.py``.
 """
 
 import json
@@ -35,9 +36,6 @@ from fastslow.networks.losses import pairwise_hinge
 from fastslow.networks.train import make_network
 from fastslow.presets import network_settings
 from fastslow.rankers.table_features import tabulate
-
-_TRAIN_GRAPHS = {"xla": 130, "nlp": 405}  # of both searches, by the competition's listing
-_CORES, _HOURS = 2, 8.0
 
 
 def features(path: Path, folder: Path, options: Namespace) -> dict:
@@ -79,7 +77,12 @@ def training(path: Path, folder: Path, options: Namespace) -> dict:
         "states": len(batch.levels[-1].node_ids),
         "GB held after the first half": max(held[: -(-len(held) // 2)]),
         "GB held after the second half": max(held[len(held) // 2 :]),
+        "GB held, by tenths of the steps": [max(part) for part in _tenths(held)],
     }
+
+
+def _tenths(values: list[float]) -> list[list[float]]:
+    return [part.tolist() for part in np.array_split(values, min(10, len(values)))]
 
 
 def inference(path: Path, folder: Path, options: Namespace) -> dict:
@@ -143,6 +146,7 @@ def parse(arguments: list[str]) -> Namespace:
     parser.add_argument("--configurable", type=int, default=848, help="K of the made graph")
     parser.add_argument("--configs", type=int, default=100_040, help="C of the made graph")
     parser.add_argument("--steps", type=int, default=10, help="training steps")
+    parser.add_argument("--only", nargs="+", choices=STAGES, default=[*STAGES], help="stages to measure")
     parser.add_argument("--stage", choices=STAGES, help="measure one stage of --made in this process only")
     parser.add_argument("--made", nargs=2, metavar=("NPZ", "FOLDER"), help="the made graph, and its features")
     options = parser.parse_args(arguments)
@@ -159,23 +163,14 @@ def main(arguments: list[str]) -> int:
         return 0
     with tempfile.TemporaryDirectory() as place:
         path = make_file(options, Path(place))
-        stages = {stage: measure(stage, path, Path(place)) for stage in STAGES}
+        stages = {stage: measure(stage, path, Path(place)) for stage in options.only}
     rows = [
         {"stage": name, "CPU s": f"{found['CPU s']:.1f}", "peak GB": f"{found['peak GB']:.2f}"}
         for name, found in stages.items()
     ]
     print(report.table(rows))
-    epochs = network_settings("kaggle", {}, "layout")[0]["epochs"]
-    step = stages["training"]["seconds a step"]
-    hours = {name: step * count * epochs / _CORES / 3600 for name, count in _TRAIN_GRAPHS.items()}
-    mean = {name: _HOURS * 3600 * _CORES / epochs / count for name, count in _TRAIN_GRAPHS.items()}
-    print(f"\n{step:.2f} CPU s a step of this graph; {epochs} epochs on {_CORES} cores:")
-    for name, count in _TRAIN_GRAPHS.items():
-        print(f"- {name}, {count} graphs: {hours[name]:.0f} h if all were like it", end="; ")
-        print(f"{_HOURS:.0f} h allow {mean[name]:.2f} CPU s a step on average")
     made = {key: getattr(options, key) for key in ("nodes", "configurable", "configs", "steps")}
-    figures = {"stages": stages, "hours": hours, "seconds a step within 8 h": mean}
-    report.finish({"benchmark": "scale", "environment": report.environment(), "made": made, **figures})
+    report.finish({"benchmark": "scale", "environment": report.environment(), "made": made, "stages": stages})
     return 0
 
 

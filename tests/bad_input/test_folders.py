@@ -347,7 +347,7 @@ STATES = {
     **TENSORS,
     **{
         f"without {key}": state(key)
-        for key in ("mark", "epoch", "network", "optimizer", "scaler", "validation")
+        for key in ("mark", "epoch", "network", "optimizer", "scaler", "validation", "watch")
     },
     **{f"without validation.{key}": state("validation", key) for key in ("history", "best", "recent")},
     "a mark that is no text": state("mark", value=3),
@@ -373,6 +373,9 @@ STATES = {
     "an optimizer's moments lost": state("optimizer", "state", 0, "exp_avg"),
     "an optimizer's step of infinity": state("optimizer", "state", 0, "step", value=torch.tensor(INF)),
     "a loss scaler that is none": state("scaler", value=[1]),
+    "no first loss": state("watch", "first"),
+    "a first loss of NaN": state("watch", "first", value=NAN),
+    "a first loss of text": state("watch", "first", value="1"),
 }
 
 

@@ -3,9 +3,10 @@
 A configuration reaches a segment only through the groups of tied choices that the segment's nodes see, so the
 table has a row for each *distinct* state of a segment; the published one has a row for every configuration.
 
-What the configurations of a segment share drifts as the weights change, and is larger than what they differ
-in. Rows that were written at different steps could not be compared if each held both. So the shared part is
-kept once for each segment, as it was last, and a row holds the difference from it, in 16 bits.
+What the configurations of a segment share is larger than what they differ in, and drifts as the weights
+change. It is kept once for each segment, as it was last, and a row holds the difference from it: 16 bits are
+enough for that, and rows that were written at different steps differ by less. (In 32 bits, whole rows as
+published ranked as well on the sample: ``benchmarks/tables/gst.md``.)
 """
 
 from dataclasses import dataclass, fields

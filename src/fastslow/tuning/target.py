@@ -103,6 +103,7 @@ def _pretrained_of_file(run: FinishedRun, file: CompetitionFile, space: Space, f
     known: list[np.ndarray] = []
 
     def pretrained(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return predictions ``(n,)`` and features ``(n, V)``, both standardised over the file."""
         if not known:  # all at once, as a ranking of the file would
             prediction, features = _predict(run, file)
             known.extend([standardise(prediction[first]), standardise(features[first])])
@@ -187,6 +188,7 @@ def _pretrained_of_program(
     scale: list = []
 
     def pretrained(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return predictions ``(n,)`` and features ``(n, V)``, both in units of the anchors' spread."""
         whole = np.tile([choice.default for choice in tied], (len(anchors) + len(codes), 1))
         whole[:, free] = np.concatenate([anchors, codes])
         file = replace(
