@@ -100,7 +100,7 @@ def test_an_interrupted_training_equals_one_that_was_not(settings, tmp_path, cap
 def test_preparing_ahead_changes_no_bit(settings, monkeypatch, tmp_path, name):
     config = settings.replace(segment_training=name, dropout=0.3, epochs=2)
     train(config)
-    for module in ("train", "segment_training"):
+    for module in ("step_examples", "segment_training"):
         monkeypatch.setattr(f"fastslow.networks.{module}.prefetch", map)
     train(into(config, tmp_path / "in turn"))
     assert same_run(tmp_path, tmp_path / "in turn")
