@@ -77,7 +77,7 @@ def spread(count: int, minimum: int, mean: float, maximum: int) -> np.ndarray:
     power = (maximum - minimum) / max(mean - minimum, 1) - 1
     middle = (np.arange(count) + 0.5) / count
     found = minimum + (maximum - minimum) * middle**power
-    return np.clip(found * mean / found.mean(), minimum, maximum).astype(int)
+    return np.clip(np.rint(found * mean / found.mean()), minimum, maximum).astype(int)
 
 
 def write_real_size(root: Path, size: Size) -> Path:
