@@ -143,9 +143,9 @@ def test_the_training_goes_on_with_fewer_configurations(settings, features, tmp_
     passed = fail_above(monkeypatch, 3, before=4)
     manifest = train(settings)
     assert max(passed[:4]) > 3 == max(passed[4:]) and len(passed) >= 3 * 3
-    assert capsys.readouterr().err.count("memory ran out: carrying on with configs_per_step 3, or fewer") == 1
+    assert capsys.readouterr().err.count("memory ran out: continuing with configs_per_step 3, or fewer") == 1
     (warning,) = manifest["warnings"]
-    assert warning == "memory ran out: went on with configs_per_step 3"
+    assert warning == "memory ran out: continued with configs_per_step 3"
     assert read_manifest(tmp_path / "run")["warnings"][0] == warning
     check_predictions(tmp_path, read_predictions(tmp_path / "run"), features)
 
