@@ -20,7 +20,7 @@ def draw_codes(seed):
 
 
 @given(st.integers(0, 10**6))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_groups_hold_the_tensors_that_determine_each_other(seed):
     codes, rng = draw_codes(seed)
     choices = factorise(codes)
@@ -42,7 +42,7 @@ def test_groups_hold_the_tensors_that_determine_each_other(seed):
 
 
 @given(st.integers(0, 10**6))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_partition_joins_configurations_that_agree_on_the_groups(seed):
     codes, rng = draw_codes(seed)
     choices = factorise(codes)

@@ -37,7 +37,6 @@ def toy(sizes, seed=0):
 
 
 @given(runtimes)
-@settings(deadline=None)
 def test_regression_labels_are_z_scores_of_log_runtime(runtime):
     label, log = regression_labels(runtime), [math.log(r) for r in runtime]
     mean = sum(log) / len(log)
@@ -48,7 +47,6 @@ def test_regression_labels_are_z_scores_of_log_runtime(runtime):
 
 
 @given(runtimes)
-@settings(deadline=None)
 def test_quantile_labels_are_shares_of_faster_configurations(runtime):
     others = max(len(runtime) - 1, 1)
     wanted = [((runtime < r).sum() + ((runtime == r).sum() - 1) / 2) / others for r in runtime]
@@ -56,7 +54,6 @@ def test_quantile_labels_are_shares_of_faster_configurations(runtime):
 
 
 @given(runtimes, st.integers(2, 31))
-@settings(deadline=None)
 def test_relevance_labels_fall_with_runtime(runtime, most):
     label = relevance_labels(runtime, most)
     levels = len(set(runtime.tolist()))
@@ -94,7 +91,6 @@ def test_every_graph_weighs_the_same_also_where_it_is_dealt_out(monkeypatch):
 
 
 @given(runtimes, st.integers(1, 5))
-@settings(deadline=None)
 def test_pairs_are_of_different_runtime(runtime, per_config):
     first, second = draw_pairs(runtime, per_config, np.random.default_rng(0))
     assert (runtime[first] != runtime[second]).all()
@@ -136,7 +132,7 @@ def test_the_hash_of_rows_is_that_of_pandas(rows):
 
 
 @given(st.integers(0, 10**6), st.integers(1, 6))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_opponents_know_neither_order_nor_frequency(seed, most):
     rng = np.random.default_rng(seed)
     rows = rng.integers(0, 2, (9, 3)).astype(np.float32)
