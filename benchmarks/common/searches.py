@@ -52,7 +52,10 @@ class Nevergrad:
 
 
 def search(target: Target, strategy: str, budget: int, batch: int, seed: int) -> History:
-    """Search a labelled target from a random start, which is the same for every strategy of a seed."""
+    """Search a labelled target from a random start, which is the same for every strategy of a seed.
+
+    It ends where the best of all is found.
+    """
     config = TuneConfig(
         strategy="random" if strategy == NEVERGRAD else strategy, seed=seed, evaluations=budget
     )
@@ -63,7 +66,7 @@ def search(target: Target, strategy: str, budget: int, batch: int, seed: int) ->
         for proposal in found:
             row = space.rows(np.array([proposal.codes]))[0]
             history.add(proposal, Outcome(float(target.labels[row])))
-        left = min(batch, budget - len(history))
+        left = 0 if history.best[1] <= target.labels.min() else min(batch, budget - len(history))
         found = own.propose(history, left, np.random.default_rng([seed, len(history)])) if left > 0 else []
     return history
 

@@ -59,7 +59,7 @@ COMMANDS = {
     "kernel": Command(
         "Write a notebook for Kaggle's GPUs that trains and predicts there, and push it",
         "fastslow.kaggle.kernel:KernelConfig",
-        "fastslow.kaggle.kernel:make_kernel",
+        "fastslow.kernel_command:write_kernel",
     ),
     "report": Command(
         "Render the executed notebooks of a run to HTML with an index page",

@@ -102,7 +102,7 @@ def test_flipped_bytes_and_cuts_are_refused_or_read(good, copy):
 
 
 @given(data=st.data())
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @pytest.mark.parametrize("kind", ["layout", "tile"])
 def test_a_random_value_in_a_competition_file_is_refused_or_kept(good, tmp_path_factory, kind, data):
     path = shutil.copy(good.root / f"{kind}.npz", tmp_path_factory.mktemp("fuzz") / "x.npz")
@@ -129,7 +129,7 @@ def test_a_random_value_in_a_competition_file_is_refused_or_kept(good, tmp_path_
 
 
 @given(data=st.data())
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 def test_a_random_value_in_a_stored_graph_is_refused_or_sound(good, tmp_path_factory, data):
     folder = tmp_path_factory.mktemp("fuzz")
     shutil.copytree(good.root / "features" / "train", folder / "train")

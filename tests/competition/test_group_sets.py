@@ -24,7 +24,7 @@ def draw(seed, num_sets=9, num_groups=90, num_configs=12, most=2):
 
 
 @given(st.integers(0, 10**6), st.sampled_from([1, 2, 3, 700, 65_536]), st.sampled_from([1, 30, 1 << 20]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_configurations_share_a_class_exactly_if_they_agree_on_the_set(seed, most, block):
     members, options, values = draw(seed, most=most)
     with pytest.MonkeyPatch.context() as patch:
@@ -51,7 +51,7 @@ def test_configurations_share_a_class_exactly_if_they_agree_on_the_set(seed, mos
 
 
 @given(st.integers(0, 10**6))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_equal_sets_are_one_and_groups_of_one_option_belong_to_none(seed):
     members, options, _ = draw(seed)
     sets = GroupSets(sparse.csr_matrix(members), options)

@@ -50,7 +50,7 @@ def test_examples_in_docstrings():
     assert doctest.testmod(metrics).failed == 0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(rankings())
 def test_tau_and_opa_equal_counting_pairs(ranking):
     concordant, discordant, tied_runtime, tied_score, total = pair_counts(*ranking)
@@ -66,14 +66,14 @@ def test_tau_and_opa_equal_counting_pairs(ranking):
     assert ordered_pair_accuracy(*ranking, ties="wrong") == pytest.approx(expected, abs=1e-12)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(rankings(low=2))
 def test_tau_equals_scipy(ranking):
     expected = kendalltau(*ranking).statistic
     assert kendall_tau(*ranking) == (pytest.approx(expected, abs=1e-12) if np.isfinite(expected) else 0.0)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(rankings(), st.randoms(use_true_random=False))
 def test_tau_and_opa_do_not_depend_on_the_order_of_configurations(ranking, random):
     runtime, score = ranking
@@ -83,7 +83,7 @@ def test_tau_and_opa_do_not_depend_on_the_order_of_configurations(ranking, rando
     assert ordered_pair_accuracy(runtime[order], score[order]) == pytest.approx(expected, abs=1e-12)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(rankings())
 def test_only_the_order_of_scores_counts(ranking):
     runtime, score = ranking
@@ -94,7 +94,7 @@ def test_only_the_order_of_scores_counts(ranking):
     assert tile_score(runtime, stretched) == tile_score(runtime, score)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(rankings(), st.integers(1, 8))
 def test_slowdown_equals_trying_the_first_k(ranking, k):
     runtime, score = ranking

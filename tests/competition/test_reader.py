@@ -375,7 +375,7 @@ def tied_layouts(rng, configs, nodes):
     tied=st.booleans(),
     dtype=st.sampled_from(["<f4", "<f4", "<f8", ">f4", "<f2", "i1", ">i2", "<i8"]),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_choices_are_those_of_all_codes_whatever_the_chunk(
     tmp_path_factory, seed, configs, nodes, chunk, tied, dtype
 ):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastslow.competition.tied_choices import distinct_rows, factorise
+from fastslow.competition.tied_choices import distinct_rows, factorise, no_choices
 
 
 def draw_codes(seed):
@@ -20,7 +20,7 @@ def draw_codes(seed):
 
 
 @given(st.integers(0, 10**6))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_groups_hold_the_tensors_that_determine_each_other(seed):
     codes, rng = draw_codes(seed)
     choices = factorise(codes)
@@ -42,7 +42,7 @@ def test_groups_hold_the_tensors_that_determine_each_other(seed):
 
 
 @given(st.integers(0, 10**6))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_partition_joins_configurations_that_agree_on_the_groups(seed):
     codes, rng = draw_codes(seed)
     choices = factorise(codes)
@@ -66,3 +66,10 @@ def test_distinct_rows_are_those_of_numpy(high, columns, rng):
         np.testing.assert_array_equal(kind, wanted_kind.ravel())
     else:
         assert (first.tolist(), kind.tolist()) == ([0], [0] * 100)
+
+
+def test_without_tensors_there_is_nothing_to_choose():
+    found, wanted = vars(no_choices(5)), vars(factorise(np.zeros((5, 0, 3), np.uint8)))
+    for name, values in wanted.items():
+        assert found[name].dtype == values.dtype
+        np.testing.assert_array_equal(found[name], values)

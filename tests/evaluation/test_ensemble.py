@@ -62,7 +62,7 @@ def test_a_combination_is_the_weighted_mean():
 
 
 @given(data=st.data(), max_models=st.integers(1, 6), kind=st.sampled_from(["layout", "tile"]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @pytest.mark.parametrize("normalisation", NORMALISATIONS)
 def test_never_worse_on_valid_than_the_best_model(normalisation, data, max_models, kind):
     labels = {"g": np.array([5, 3, 9, 1, 4, 8, 2]), "h": np.array([2, 1, 2])}
@@ -90,7 +90,7 @@ def test_the_search_stops_at_the_best_mixture_it_saw():
 
 
 @given(data=st.data(), max_models=st.integers(1, 6))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_members_of_a_model_share_its_weight_and_it_is_never_worse_than_one_model(data, max_models):
     labels = {"g": np.array([5, 3, 9, 1, 4, 8, 2])}
     predictions = st.lists(WILD, min_size=7, max_size=7).map(np.array)

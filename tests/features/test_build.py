@@ -280,7 +280,7 @@ def test_duplicates_are_merged_in_every_split(tmp_path):
 
 
 @given(structure=structures(max_configs=9), seed=st.integers(0, 99))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_merging_matches_a_loop(structure, seed):
     *rest, codes = structure
     again = np.random.default_rng(seed).integers(

@@ -11,7 +11,7 @@ from fastslow.features.choice_sums import choice_sums
 
 @pytest.mark.parametrize("chunk_bytes", [1, 500, 1 << 24])
 @given(seed=st.integers(0, 10**6), width=st.integers(1, 2))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_sums_are_those_of_plain_loops_whatever_the_chunk(chunk_bytes, seed, width):
     """Items of one tensor, and of two; constant tensors, no items and 300 options among them."""
     rng = np.random.default_rng(seed)

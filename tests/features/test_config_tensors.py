@@ -153,7 +153,7 @@ def test_dot_fit_finds_exactly_the_outputs_that_a_choice_of_axes_gives():
 
 
 @given(st.integers(0, 10**6))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_operands_of_random_dots_are_told_apart(seed):
     rng, program, nodes = np.random.default_rng(seed), Program(), []
     for _ in range(10):
@@ -168,7 +168,7 @@ def test_operands_of_random_dots_are_told_apart(seed):
 
 
 @given(st.integers(0, 10**6), st.integers(1, 9))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_operands_of_random_convolutions_are_told_apart(seed, largest):
     rng, program = np.random.default_rng(seed), Program()
     nodes, both_ways = zip(*(convolution(rng, program, largest) for _ in range(40)), strict=True)
@@ -253,7 +253,7 @@ def test_every_element_type_has_its_bytes():
 
 
 @given(st.integers(0, 10**6))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_node_numbers_and_edge_order_do_not_matter(seed):
     rng, program = np.random.default_rng(seed), Program()
     nodes = np.array([convolution(rng, program)[0] for _ in range(8)])

@@ -102,7 +102,7 @@ def reference(pairs, layouts, config):
 
 @pytest.mark.parametrize("through", [0, 1, 2, 30])
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_pairs_of_random_programs_are_those_that_paths_join(through, seed):
     arrays = random_graph(seed)
     pairs, ids, tensors = pairs_of(*arrays, through)
@@ -208,7 +208,7 @@ def random_pairs(rng, count):
 
 
 @given(st.integers(0, 10**6))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_features_are_those_of_plain_loops_whatever_the_order(seed):
     rng = np.random.default_rng(seed)
     pairs = random_pairs(rng, int(rng.integers(0, 20)))
@@ -224,7 +224,7 @@ def test_features_are_those_of_plain_loops_whatever_the_order(seed):
 
 
 @given(st.integers(0, 10**6))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_node_numbers_do_not_matter(seed):
     rng = np.random.default_rng(seed)
     node_feat, node_opcode, edge_index = random_graph(seed)

@@ -178,13 +178,13 @@ def test_value_beyond_the_length_is_kept():
     assert pad(*arrays)[0, node_columns.DIMENSIONS].tolist() == [0, 0, 3, 0, 0, 0]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 2**32 - 1))
 def test_random_program_agrees_with_the_truth(seed):
     assert differing(random_program(seed)) == []
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 2**32 - 1))
 def test_numbering_of_nodes_and_order_of_edges_do_not_matter(seed):
     node_feat, node_opcode, edge_index = graph(random_program(seed).module)

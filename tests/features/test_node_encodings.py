@@ -30,7 +30,7 @@ def shortest(starts, neighbours, num_nodes):
 
 
 @given(structures(max_nodes=9))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_depths_are_shortest_paths_from_outputs_and_inputs(structure):
     edges, num_nodes = structure[:2]
     operands = [[v for u, v in edges.tolist() if u == node] for node in range(num_nodes)]
@@ -47,7 +47,7 @@ def test_depths_are_shortest_paths_from_outputs_and_inputs(structure):
 
 
 @given(structures(max_nodes=9))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_walks_are_diagonals_of_powers_of_the_transition_matrix(structure):
     edges, num_nodes = structure[:2]
     adjacency = np.eye(num_nodes)
@@ -62,7 +62,7 @@ def test_walks_are_diagonals_of_powers_of_the_transition_matrix(structure):
 
 
 @given(structures(max_nodes=9), st.randoms(use_true_random=False))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_the_numbering_of_the_nodes_does_not_matter(structure, random):
     edges, num_nodes = structure[:2]
     number = np.array(random.sample(range(num_nodes), num_nodes))

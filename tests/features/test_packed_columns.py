@@ -26,7 +26,7 @@ def assert_bits(read, wanted):
 
 
 @given(seed=st.integers(0, 10**6), rows=st.integers(1, 700), columns=st.integers(0, 6))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_every_index_reads_what_numpy_reads(seed, rows, columns):
     matrix = draw_matrix(seed, rows, columns)
     packed, rng = PackedColumns.pack(matrix), np.random.default_rng(seed)

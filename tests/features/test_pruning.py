@@ -31,7 +31,7 @@ def breadth_first(edge_index, num_nodes, start_ids, direction):
 
 
 @given(structures(max_nodes=9, max_configs=1), st.sampled_from(DIRECTIONS), st.sampled_from((*HOPS, 3, 20)))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_hop_distance_is_that_of_a_breadth_first_search(structure, direction, hops):
     edge_index, num_nodes, start_ids, _ = structure
     far = breadth_first(edge_index, num_nodes, start_ids, direction)
@@ -41,7 +41,7 @@ def test_hop_distance_is_that_of_a_breadth_first_search(structure, direction, ho
 
 
 @given(structures(max_nodes=9, max_configs=1), st.sampled_from(DIRECTIONS), st.sampled_from(HOPS))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_pruning_keeps_exactly_the_neighbourhood_and_the_edges_in_it(structure, direction, hops):
     edge_index, num_nodes, config_ids, _ = structure
     pruned = prune(edge_index, num_nodes, config_ids, hops, direction)
@@ -85,7 +85,7 @@ def test_an_edge_between_two_kept_nodes_stays_though_no_walk_uses_it():
 
 
 @given(structures(max_nodes=9, max_configs=1), st.sampled_from(DIRECTIONS), st.sampled_from([0, 1, 2]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_pruning_again_changes_nothing(structure, direction, hops):
     edge_index, num_nodes, config_ids, _ = structure
     once = prune(edge_index, num_nodes, config_ids, hops, direction)

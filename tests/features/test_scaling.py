@@ -29,7 +29,7 @@ def test_signed_log_of_the_extremes_of_the_data():
 
 
 @given(a=values, b=values)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_signed_log_is_odd_and_keeps_the_order(a, b):
     low, high = signed_log1p(np.array(sorted([a, b])))
     assert low <= high

@@ -72,7 +72,7 @@ def test_extents_by_hand():
 
 
 @given(dims=st.lists(st.integers(1, 2000), max_size=6), seed=st.integers(0, 99))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_extents_match_a_loop(dims, seed):
     order = np.random.default_rng(seed).permutation(len(dims)).tolist()
     major_to_minor = [dims[axis] for axis in reversed(order)]
@@ -143,7 +143,7 @@ def loop_features(sizes, bounds):
 
 
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_features_match_a_loop(seed):
     rng = np.random.default_rng(seed)
     bounds = rng.integers(0, 50, (4, 3, 6)) * (rng.random((4, 3, 6)) < 0.7)

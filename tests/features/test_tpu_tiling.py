@@ -22,7 +22,7 @@ def tensors(draw):
 
 
 @given(tensors())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_padding_is_that_of_whole_tiles(tensor):
     sizes, given_axes = tensor
     rest = [axis for axis in reversed(range(len(sizes))) if axis not in given_axes]

@@ -128,7 +128,7 @@ def assert_as_reference(tensors, kinds, layouts, codes, default_layout):
 
 @pytest.mark.parametrize("default_layout", DEFAULT_LAYOUTS)
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_random_tensors_as_plain_loops_count_them(default_layout, seed):
     assert_as_reference(*random_case(seed), default_layout)
 
@@ -198,7 +198,7 @@ def test_a_partial_layout_goes_on_in_row_major_order():
 
 
 @given(st.integers(0, 10**6))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_the_order_of_configurations_and_nodes_does_not_matter(seed):
     rng = np.random.default_rng(seed)
     tensors, kinds, layouts, codes = random_case(seed, configs=12)

@@ -77,7 +77,7 @@ def test_jobs_are_a_cap():
     assert Trace(Resources(2, 512 * GB), [RANKER] * 6, jobs=64).together() <= 2
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.integers(1, 5),
     st.integers(1, 20),

@@ -97,3 +97,9 @@ def test_named_files_of_the_source_exist(name):
 def test_the_map_has_a_row_for_every_package():
     packages = {path.parent.name for path in (ROOT / "src" / "fastslow").glob("*/__init__.py")}
     assert packages <= set(re.findall(r"^\| `(\w+)` \|", README, re.M))
+
+
+def test_the_networks_readme_has_every_module():
+    folder = ROOT / "src" / "fastslow" / "networks"
+    named = set(re.findall(r"`(\w+\.py)`", (folder / "README.md").read_text().partition("reading order")[2]))
+    assert {path.name for path in folder.glob("*.py")} - {"__init__.py"} == named

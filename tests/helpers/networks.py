@@ -4,6 +4,7 @@ import numpy as np
 import torch
 
 from fastslow.networks.architecture import Architecture
+from fastslow.networks.config import TrainConfig
 from fastslow.networks.model import RankingNetwork
 from helpers.random_graphs import NUM_LAYOUTS, make_graph
 
@@ -23,6 +24,21 @@ def make_network(num_layers=2, cross_config=True, dropout=0.3, hidden_channels=8
     return network
 
 
+def small_training(features, folder, **changes):
+    """Settings of a small training on a features folder that writes into ``folder``."""
+    where = {
+        "features": [str(features.folder)],
+        "runs": [str(folder / "run")],
+        "folder": str(folder / "training"),
+    }
+    return TrainConfig(**where, **{"device": "cpu", "hidden_channels": 8, "evaluate_every": 1, **changes})
+
+
+def into(config, folder, **changes):
+    """The same settings with other folders to write."""
+    return config.replace(runs=[str(folder / "run")], folder=str(folder / "training"), **changes)
+
+
 def all_configs(graph):
     return np.arange(graph.num_configs)
 
@@ -37,3 +53,27 @@ def program(num_configs=6):
     codes = np.random.default_rng(1).integers(0, NUM_LAYOUTS, (num_configs, 2, 3)).astype(np.uint8)
     codes[-1] = codes[0]
     return make_graph((np.array([[1, 0], [2, 1], [3, 2], [3, 0], [0, 3]]), 6, np.array([4, 1]), codes))
+
+
+def equals_reference(network, value, reference, tolerance, gradient_tolerance, least_scale):
+    """Check predictions and the gradients of all parameters against those of a dense form.
+
+    Args:
+        network: The network whose parameters are compared.
+        value: ``(C,)`` float32 predictions.
+        reference: ``(C,)`` float64 predictions of the dense form with the same parameters.
+        tolerance: Largest difference of predictions, as ``close`` takes it.
+        gradient_tolerance: Largest difference of gradients, relative to the largest gradient.
+        least_scale: What counts as the largest gradient where all are smaller.
+    """
+    assert value.shape == reference.shape and value.dtype == torch.float32
+    close(value, reference, tolerance)
+    weight = torch.linspace(-1, 2, len(value), dtype=torch.float64)
+    parameters = dict(network.named_parameters())
+    gradients = torch.autograd.grad(value.double() @ weight, parameters.values(), allow_unused=True)
+    references = torch.autograd.grad(reference @ weight, parameters.values(), allow_unused=True)
+    scale = max(least_scale, max(float(g.abs().max()) for g in references if g is not None))
+    for name, gradient, expected in zip(parameters, gradients, references, strict=True):
+        expected = torch.zeros(parameters[name].shape) if expected is None else expected
+        gradient = torch.zeros(parameters[name].shape) if gradient is None else gradient
+        torch.testing.assert_close(gradient, expected, rtol=0, atol=gradient_tolerance * scale, msg=name)

@@ -71,7 +71,7 @@ def predictions_of(counts):
 # Ranking
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=40))
 def test_ranking_is_fastest_first_and_stable(prediction):
     expected = sorted(range(len(prediction)), key=lambda config: (prediction[config], config))
@@ -129,7 +129,7 @@ def test_nothing_is_written_from_broken_predictions(tmp_path, predictions, messa
 # Reading and refusing
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.dictionaries(st.sampled_from([f"{c.name}:g" for c in COLLECTIONS]), st.integers(1, 12), min_size=1))
 def test_what_is_written_is_read_back(tmp_path_factory, counts):
     path = tmp_path_factory.mktemp("s") / "s.csv"

@@ -28,14 +28,14 @@ def tables(structure):
 
 
 @given(structures())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_partition_of_pairs_is_that_of_brute_force_at_every_level(structure):
     for depth, table in zip(DEPTHS, tables(structure)[1], strict=True):
         assert same_partition(table, brute_force_states(*structure, depth))
 
 
 @given(structures())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_pairs_of_a_node_share_a_state_exactly_if_the_codes_within_reach_agree(structure):
     edge_index, num_nodes, config_index, codes = structure
     near = np.eye(num_nodes, dtype=int)
@@ -49,7 +49,7 @@ def test_pairs_of_a_node_share_a_state_exactly_if_the_codes_within_reach_agree(s
 
 
 @given(structures())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_every_state_belongs_to_one_node_and_multiplicities_count_its_configurations(structure):
     num_nodes, num_configs = structure[1], len(structure[3])
     for states, table in zip(*tables(structure), strict=True):
@@ -65,7 +65,7 @@ def test_every_state_belongs_to_one_node_and_multiplicities_count_its_configurat
 
 
 @given(structures())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_pooling_counts_the_state_of_every_node_once_a_configuration(structure):
     for states, table in zip(*tables(structure), strict=True):
         classes, members = states.levels[-1].pooling()
@@ -77,7 +77,7 @@ def test_pooling_counts_the_state_of_every_node_once_a_configuration(structure):
 
 
 @given(structures())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_every_state_names_a_configuration_that_has_it(structure):
     for states, table in zip(*tables(structure), strict=True):
         level = states.levels[-1]
@@ -85,7 +85,7 @@ def test_every_state_names_a_configuration_that_has_it(structure):
 
 
 @given(structures())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_own_and_aggregation_equal_the_dense_mean_over_neighbours(structure):
     edge_index, num_nodes, _, _ = structure
     built, table = tables(structure)
@@ -104,7 +104,7 @@ def test_own_and_aggregation_equal_the_dense_mean_over_neighbours(structure):
 
 
 @given(structures(), st.integers(0, 3))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_more_depth_leaves_the_levels_below_as_they_were(structure, depth):
     deep, shallow = build(structure, 4), build(structure, depth)
     assert len(deep.levels) == 5 and len(shallow.levels) == depth + 1
@@ -115,7 +115,7 @@ def test_more_depth_leaves_the_levels_below_as_they_were(structure, depth):
 
 
 @given(structures(), st.integers(0, 3), st.randoms(use_true_random=False))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_states_of_some_configurations_are_those_of_a_file_of_these_alone(structure, depth, random):
     """But for the numbers of a node's states: a smaller file has other ties."""
     num_configs = len(structure[3])

@@ -40,7 +40,7 @@ FORMS = {
 
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 @given(cases, st.integers(0, 99))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_a_convolution_equals_its_dense_form_on_every_pair(name, case, seed):
     make, dense = FORMS[name]
     conv = random_parameters(make(WIDTH, 4), seed)
@@ -52,7 +52,7 @@ def test_a_convolution_equals_its_dense_form_on_every_pair(name, case, seed):
 
 
 @given(structures(min_nodes=2), st.integers(0, 99))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_linear_attention_equals_all_weights_written_out(structure, seed):
     case = Case(structure, seed, whole_graph=True)
     attention = random_parameters(LinearAttention(WIDTH), seed)
@@ -64,7 +64,7 @@ def test_linear_attention_equals_all_weights_written_out(structure, seed):
 
 
 @given(structures(min_nodes=2), st.integers(0, 99))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_a_convolution_beside_linear_attention_equals_its_dense_form(structure, seed):
     case = Case(structure, seed, whole_graph=True)
     gps = random_parameters(GpsConv(GcnConv(WIDTH, WIDTH), WIDTH), seed)
@@ -112,7 +112,7 @@ def test_graph_attention_does_not_overflow():
 
 
 @given(st.integers(0, 5), st.integers(1, 5), st.integers(0, 99))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_the_maximum_of_an_operator_is_that_of_the_rows_it_names(rows, columns, seed):
     rng = np.random.default_rng(seed)
     first = sparse.random_array((rows, columns), density=0.5, rng=rng).tocsr()

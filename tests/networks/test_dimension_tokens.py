@@ -20,7 +20,7 @@ from fastslow.networks.node_blocks import predict_by_nodes
 from fastslow.networks.train import train
 from fastslow.networks.trained import TrainedNetwork
 from helpers.level_case import random_parameters
-from helpers.networks import all_configs, close, make_network, program
+from helpers.networks import all_configs, close, make_network, program, small_training
 from helpers.random_graphs import make_graph, make_scalers, structures
 
 torch.set_num_threads(1)
@@ -60,7 +60,7 @@ def token_rows(graph, node, config):
 
 
 @given(graphs, st.integers(0, 99))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_each_state_is_embedded_as_its_six_tokens_alone(graph, seed):
     for column in (93, 94, 99, 100, 105, 106):
         graph.node_feat[:, column] = np.random.default_rng(seed).integers(-1, 6, graph.num_nodes)
@@ -105,15 +105,8 @@ def test_predictions_node_by_node_are_those_of_one_batch():
 
 
 def test_it_trains_beside_depths_and_predicts_from_the_run_folder_alone(features, tmp_path):
-    config = TrainConfig(
-        features=[str(features.folder)],
-        runs=[str(tmp_path / "run")],
-        folder=str(tmp_path / "training"),
-        device="cpu",
-        hidden_channels=8,
-        epochs=1,
-        dimension_tokens=True,
-        node_inputs="numeric+tiles+depths",
+    config = small_training(
+        features, tmp_path, epochs=1, dimension_tokens=True, node_inputs="numeric+tiles+depths"
     )
     train(config)
     predicted = read_predictions(tmp_path / "run")[VALID]

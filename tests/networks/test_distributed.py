@@ -16,9 +16,9 @@ from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import ConfigError
 from fastslow.evaluation.predictions import read_predictions
 from fastslow.networks import distributed
-from fastslow.networks.config import TrainConfig
 from fastslow.networks.train import train
 from helpers import rank_training
+from helpers.networks import into, small_training
 
 torch.set_num_threads(1)
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
@@ -27,23 +27,15 @@ TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--np
 @pytest.fixture
 def settings(features, tmp_path):
     """A small training: three graphs, two a step, so that the last step has a graph for one process alone."""
-    return TrainConfig(
-        features=[str(features.folder)],
-        runs=[str(tmp_path / "run")],
-        folder=str(tmp_path / "training"),
-        device="cpu",
-        hidden_channels=8,
+    return small_training(
+        features,
+        tmp_path,
         graphs_per_step=2,
         configs_per_step=8,
         epochs=3,
-        evaluate_every=1,
         average_last=2,
         learning_rate=3e-3,
     )
-
-
-def into(config, folder, **changes):
-    return config.replace(runs=[str(folder / "run")], folder=str(folder / "training"), **changes)
 
 
 def weights_of(folder):

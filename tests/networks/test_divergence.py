@@ -10,24 +10,14 @@ import torch
 from fastslow.core.errors import FastslowError
 from fastslow.evaluation.predictions import check_predictions, read_predictions
 from fastslow.networks import train as train_module
-from fastslow.networks.config import TrainConfig
 from fastslow.networks.divergence import Diverged, LossWatch, check_outputs, check_weights
 from fastslow.networks.train import Training, make_dataset, train
+from helpers.networks import small_training
 
 
 @pytest.fixture
 def settings(features, tmp_path):
-    return TrainConfig(
-        features=[str(features.folder)],
-        runs=[str(tmp_path / "run")],
-        folder=str(tmp_path / "training"),
-        device="cpu",
-        hidden_channels=8,
-        num_layers=1,
-        epochs=6,
-        evaluate_every=2,
-        average_last=2,
-    )
+    return small_training(features, tmp_path, num_layers=1, epochs=6, evaluate_every=2, average_last=2)
 
 
 def poison(monkeypatch, epoch, value=torch.nan):

@@ -21,7 +21,7 @@ cases = st.builds(Case, structures(min_nodes=2), st.integers(0, 1000))
 
 
 @given(st.integers(0, 5), st.integers(1, 5), st.integers(0, 99))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_sparse_operator_is_a_matrix_product_with_its_gradient(rows, columns, seed):
     rng = np.random.default_rng(seed)
     dense = rng.normal(size=(rows, columns)) * (rng.random((rows, columns)) < 0.4)
@@ -47,7 +47,7 @@ def test_sparse_operator_takes_columns_in_any_order_and_stays_float32_under_auto
 
 
 @given(cases, st.integers(0, 99))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_norm_is_that_over_all_pairs(case, seed):
     # the usual 1e-5 would blow rounding up where the pairs hardly differ
     norm = random_parameters(WeightedInstanceNorm(WIDTH, eps=0.05), seed)
@@ -76,14 +76,14 @@ def test_norm_keeps_a_channel_of_small_variance_finite():
 
 
 @given(cases, st.integers(0, 99))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_channel_attention_gates_each_channel(case, seed):
     channel = random_parameters(ChannelAttention(WIDTH, reduction=2), seed)
     case.agree(channel, channel, lambda x: dense_channel(x, double(channel)), below=True)
 
 
 @given(cases, st.integers(0, 99))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_cross_config_attention_is_a_softmax_over_the_configurations(case, seed):
     cross = CrossConfigAttention()
     torch.nn.init.uniform_(cross.temperature, 0.3, 1.5, generator=torch.Generator().manual_seed(seed))
@@ -122,7 +122,7 @@ parts = st.lists(st.integers(1, 9), min_size=1, max_size=5)
 
 
 @given(parts, st.integers(0, 99), st.floats(-100, 100))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_moments_merge_to_those_of_all_configurations(sizes, seed, offset):
     generator = torch.Generator().manual_seed(seed)
     values = [torch.randn((size, 3), generator=generator) * size + offset for size in sizes]
@@ -137,7 +137,7 @@ def test_moments_merge_to_those_of_all_configurations(sizes, seed, offset):
 
 
 @given(parts, st.integers(0, 99), st.sampled_from([0.1, 1.0, 1e4]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_softmax_means_merge_to_that_of_all_configurations(sizes, seed, scale):
     generator = torch.Generator().manual_seed(seed)
     values = [torch.randn((size, 2, 3), generator=generator) * scale for size in sizes]

@@ -42,7 +42,7 @@ def hinge_one_pair_at_a_time(prediction, runtime, margin):
 
 
 @given(rankings(), st.sampled_from([0.5, 1.0, 3.0]))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_pairwise_hinge_is_the_mean_over_ordered_pairs(ranking, margin):
     assert pairwise_hinge(*ranking, margin).item() == pytest.approx(
         hinge_one_pair_at_a_time(*ranking, margin)
@@ -76,7 +76,7 @@ def test_the_gradient_lowers_the_faster_and_raises_the_slower():
 
 
 @given(rankings(low=2))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_lowering_the_fastest_never_costs(ranking):
     prediction, runtime = ranking
     fastest = int(torch.argmin(runtime))
@@ -86,7 +86,7 @@ def test_lowering_the_fastest_never_costs(ranking):
 
 
 @given(ranking=rankings(low=2), data=st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_the_order_of_configurations_does_not_matter(ranking, data):
     prediction, runtime = ranking
     order = data.draw(st.permutations(range(len(prediction))))
@@ -165,7 +165,7 @@ def value_and_gradient(loss, prediction, *more):
 
 @pytest.mark.parametrize("name", SLOW)
 @given(rankings(), st.sampled_from([0.3, 1.0, 10.0]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_losses_equal_their_sums_written_out(name, ranking, parameter):
     more = () if LOSSES[name] is None else (parameter,)
     slow = SLOW[name](*(values.tolist() for values in ranking), *more)
@@ -174,7 +174,7 @@ def test_losses_equal_their_sums_written_out(name, ranking, parameter):
 
 @pytest.mark.parametrize("name", SLOW)
 @given(rankings())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_gradients_equal_differences_of_the_sums_written_out(name, ranking):
     prediction, runtime = ranking
     prediction = prediction + 0.001 * torch.arange(len(prediction)) + 0.0003  # off the corners of the hinge
@@ -192,7 +192,7 @@ def test_gradients_equal_differences_of_the_sums_written_out(name, ranking):
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS.keys() - {"cross_graph_hinge"}))
 @given(ranking=rankings(low=2), data=st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_no_loss_depends_on_the_order_of_configurations(name, ranking, data):
     order = data.draw(st.permutations(range(len(ranking[0]))))
     other = [values[order] for values in ranking]
@@ -226,7 +226,7 @@ def test_list_mle_separates_most_where_few_remain_to_be_drawn():
 
 
 @given(st.lists(rankings(), min_size=1, max_size=3), st.sampled_from([0.1, 1.0]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_cross_graph_hinge_is_half_within_and_half_across(graphs, margin):
     within = sum(hinge_one_pair_at_a_time(*graph, margin) for graph in graphs) / len(graphs)
     pooled = [torch.cat(values) for values in zip(*graphs, strict=True)]
@@ -236,7 +236,7 @@ def test_cross_graph_hinge_is_half_within_and_half_across(graphs, margin):
 
 
 @given(st.lists(rankings(), min_size=1, max_size=3))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_a_sum_weighs_its_terms_and_is_the_mean_over_graphs_of_any_length(graphs):
     loss = Loss("pairwise_hinge@0.5:1+mse_log:0.02+list_mle@10:3")
     expected = 0.0

@@ -13,7 +13,7 @@ from fastslow.networks.graph_batch import PreparedGraph, message_edges
 from fastslow.networks.head import Float64Linear, Head
 from fastslow.networks.terms import POOLS
 from helpers.dense_reference import dense_predictions
-from helpers.networks import all_configs, close, make_network, program
+from helpers.networks import all_configs, close, equals_reference, make_network, program
 from helpers.random_graphs import make_graph, make_scalers, structures
 
 torch.set_num_threads(1)
@@ -51,13 +51,13 @@ def predict(network, graph, configs=None, scalers=None, edges=None):
 
 
 @given(networks, graphs)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_predictions_and_gradients_equal_those_of_the_dense_network(network, graph):
     equal_to_the_dense_network(network, graph)
 
 
 @given(other_networks, graphs, st.randoms(use_true_random=False))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_every_architecture_equals_the_dense_network_with_some_edges_dropped(network, graph, random):
     edges = np.array([random.random() < 0.7 for _ in message_edges(graph)], bool)
     equal_to_the_dense_network(network, graph, edges)
@@ -68,22 +68,11 @@ def equal_to_the_dense_network(network, graph, edges=None):
     value = predict(network, graph, configs, edges=edges)
     kept = ... if edges is None else edges
     reference = dense_predictions(network, graph, *make_scalers(graph), configs, kept)
-    assert value.shape == (graph.num_configs,) and value.dtype == torch.float32
-    close(value, reference, 1e-5)
-
-    weight = torch.linspace(-1, 2, len(configs), dtype=torch.float64)
-    parameters = dict(network.named_parameters())
-    gradients = torch.autograd.grad(value.double() @ weight, parameters.values(), allow_unused=True)
-    references = torch.autograd.grad(reference @ weight, parameters.values(), allow_unused=True)
-    scale = max(0.01, max(float(g.abs().max()) for g in references if g is not None))
-    for name, gradient, expected in zip(parameters, gradients, references, strict=True):
-        expected = torch.zeros(parameters[name].shape) if expected is None else expected
-        gradient = torch.zeros(parameters[name].shape) if gradient is None else gradient
-        torch.testing.assert_close(gradient, expected, rtol=0, atol=1e-4 * scale, msg=name)
+    equals_reference(network, value, reference, 1e-5, 1e-4, least_scale=0.01)
 
 
 @given(networks, graphs, st.randoms(use_true_random=False))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_some_configurations_equal_the_dense_network(network, graph, random):
     prepared = PreparedGraph(graph, *make_scalers(graph))
     for _ in range(2):
@@ -125,14 +114,14 @@ def renumbered(graph, order):
 
 
 @given(networks, graphs, st.randoms(use_true_random=False))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_predictions_do_not_depend_on_the_numbering_of_nodes(network, graph, random):
     order = random.sample(range(graph.num_nodes), graph.num_nodes)
     close(predict(network, renumbered(graph, np.array(order))), predict(network, graph), 1e-5)
 
 
 @given(networks, graphs, st.randoms(use_true_random=False))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_predictions_do_not_depend_on_the_order_of_edges_and_configurable_nodes(network, graph, random):
     edges = random.sample(range(len(graph.edge_index)), len(graph.edge_index))
     rows = random.sample(range(len(graph.config_index)), len(graph.config_index))
@@ -150,7 +139,7 @@ def test_predictions_do_not_depend_on_the_order_of_edges_and_configurable_nodes(
 
 
 @given(networks, graphs)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_predictions_do_not_depend_on_the_numbering_of_layouts(network, graph):
     order = np.array([2, 0, 1])
     choices = factorise(np.argsort(order)[graph.choices.layout_codes()])
@@ -159,21 +148,21 @@ def test_predictions_do_not_depend_on_the_numbering_of_layouts(network, graph):
 
 
 @given(networks, graphs, st.randoms(use_true_random=False))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_predictions_follow_the_order_of_configurations(network, graph, random):
     order = random.sample(range(graph.num_configs), graph.num_configs)
     close(predict(network, graph, np.array(order)), predict(network, graph)[order], 1e-5)
 
 
 @given(networks, graphs, st.integers(2, 3))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_repeating_the_whole_set_of_configurations_leaves_the_predictions(network, graph, times):
     configs = np.tile(all_configs(graph), times)
     close(predict(network, graph, configs), predict(network, graph).repeat(times), 1e-5)
 
 
 @given(networks, graphs)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_equal_configurations_are_predicted_alike(network, graph):
     assume(graph.num_configs > 1)
     codes, config_feat = graph.choices.layout_codes(), graph.config_feat.copy()

@@ -24,7 +24,7 @@ CPU, BOUND = torch.device("cpu"), 1 << 30
     st.sampled_from([1, 3, 8, 1000]),
     st.randoms(use_true_random=False),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_blocks_of_nodes_equal_the_dense_network(graph, num_layers, cross_config, block_states, random):
     network = make_network(num_layers=num_layers, cross_config=cross_config)
     prepared = PreparedGraph(graph, *make_scalers(graph))

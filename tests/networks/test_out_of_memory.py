@@ -27,7 +27,7 @@ def test_the_size_is_halved_until_it_fits_and_stays(error, capsys):
     assert shrinking.run(limited(300, error)) == 250
     assert shrinking.run(limited(300, error)) == 250
     assert shrinking.run(limited(100, error)) == 62
-    assert capsys.readouterr().err == "memory ran out: carrying on with inference_configs 1000, or fewer\n"
+    assert capsys.readouterr().err == "memory ran out: continuing with inference_configs 1000, or fewer\n"
 
 
 def test_caches_are_cleared_before_each_new_attempt():
@@ -36,7 +36,7 @@ def test_caches_are_cleared_before_each_new_attempt():
     assert shrinking.run(limited(8, MemoryError())) == 8 and not cleared and not shrinking.warnings
     assert shrinking.run(limited(2, MemoryError())) == 2
     assert cleared == ["a", "b"] * 2
-    assert shrinking.warnings == ["memory ran out: went on with x 2"]
+    assert shrinking.warnings == ["memory ran out: continued with x 2"]
 
 
 def test_torch_itself_raises_what_is_recognised():

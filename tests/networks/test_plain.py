@@ -18,7 +18,7 @@ from fastslow.networks.node_blocks import computes_by_nodes
 from fastslow.networks.segment_settings import CUT
 from fastslow.networks.segments import SegmentedGraph
 from helpers.dense_plain import dense_plain_predictions, dense_plain_states
-from helpers.networks import all_configs, close, make_network, program
+from helpers.networks import all_configs, close, equals_reference, make_network, program
 from helpers.random_graphs import make_graph, make_scalers, structures
 
 torch.set_num_threads(1)
@@ -55,28 +55,18 @@ def equals_its_dense_form(network, graph, edges=None):
     value = network(prepare(network, graph).batch(configs, network.architecture.num_levels, edges))
     kept = ... if edges is None else edges
     reference = dense_plain_predictions(network, graph, *make_scalers(graph), configs, kept)
-    assert value.shape == (graph.num_configs,) and value.dtype == torch.float32
-    close(value, reference, 1e-4)
-    weight = torch.linspace(-1, 2, len(configs), dtype=torch.float64)
-    parameters = dict(network.named_parameters())
-    gradients = torch.autograd.grad(value.double() @ weight, parameters.values(), allow_unused=True)
-    references = torch.autograd.grad(reference @ weight, parameters.values(), allow_unused=True)
-    scale = max(0.1, max(float(g.abs().max()) for g in references if g is not None))
-    for name, gradient, expected in zip(parameters, gradients, references, strict=True):
-        expected = torch.zeros(parameters[name].shape) if expected is None else expected
-        gradient = torch.zeros(parameters[name].shape) if gradient is None else gradient
-        torch.testing.assert_close(gradient, expected, rtol=0, atol=1e-3 * scale, msg=name)
+    equals_reference(network, value, reference, 1e-4, 1e-3, least_scale=0.1)
 
 
 @given(networks(), graphs, st.randoms(use_true_random=False))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_published_structure_equals_its_dense_form_with_some_edges_dropped(network, graph, random):
     edges = np.array([random.random() < 0.7 for _ in message_edges(graph)], bool)
     equals_its_dense_form(network, graph, edges)
 
 
 @given(networks(joins_nodes=True, cross_config=False, readout="sum"), st.integers(1, 4), st.integers(0, 99))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_early_join_equals_one_dense_network_for_each_configuration(network, num_configs, seed):
     edges = np.array([[1, 0], [2, 1], [2, 0], [4, 3]])
     kernel = make_graph((edges, 5, np.zeros(0, int), np.zeros((num_configs, 0, 3), np.uint8)), seed)
@@ -86,7 +76,7 @@ def test_early_join_equals_one_dense_network_for_each_configuration(network, num
 
 
 @given(networks(cross_config=False), graphs, st.randoms(use_true_random=False))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_a_prediction_depends_on_its_own_configuration_alone(network, graph, random):
     """Without cross-config attention any chunks, and any order of nodes, give the same predictions."""
     assume(graph.num_configs > 1)
@@ -103,7 +93,7 @@ def test_a_prediction_depends_on_its_own_configuration_alone(network, graph, ran
     graphs,
     st.integers(1, 4),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_a_segment_that_is_cut_out_attends_to_its_own_nodes_alone(network, graph, first):
     """The kept nodes of the Harvard report."""
     assume(first < graph.num_nodes)

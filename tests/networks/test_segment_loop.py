@@ -13,6 +13,7 @@ from fastslow.evaluation.predictions import read_predictions
 from fastslow.networks.config import TrainConfig
 from fastslow.networks.segment_settings import PARTITIONS, SETTINGS, VARIANTS
 from fastslow.networks.train import Training, make_dataset, train
+from helpers.networks import into, small_training
 
 torch.set_num_threads(1)
 SEGMENTED = [name for name in VARIANTS if name != "none"]
@@ -21,15 +22,11 @@ SEGMENTED = [name for name in VARIANTS if name != "none"]
 @pytest.fixture
 def settings(features, tmp_path):
     """A small run, in segments of at most five nodes."""
-    return TrainConfig(
-        features=[str(features.folder)],
-        runs=[str(tmp_path / "run")],
-        folder=str(tmp_path / "training"),
-        device="cpu",
-        hidden_channels=8,
+    return small_training(
+        features,
+        tmp_path,
         num_layers=2,
         epochs=4,
-        evaluate_every=1,
         configs_per_step=5,
         segment_training="gst",
         segment_nodes=5,
@@ -39,10 +36,6 @@ def settings(features, tmp_path):
 def variant(settings, name):
     changes = {"head_epochs": 2} if VARIANTS[name].head else {}
     return settings.replace(segment_training=name, **changes)
-
-
-def into(config, folder):
-    return config.replace(runs=[str(folder / "run")], folder=str(folder / "training"))
 
 
 def interrupt(monkeypatch, calls):

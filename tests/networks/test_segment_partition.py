@@ -25,7 +25,7 @@ def divide(graph, how, max_nodes, seed=0):
 
 @pytest.mark.parametrize("how", PARTITIONS)
 @given(graph=graphs, max_nodes=st.integers(1, 13), seed=st.integers(0, 3))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_every_node_has_a_segment_and_none_is_empty_or_too_large(how, graph, max_nodes, seed):
     part = divide(graph, how, max_nodes, seed)
     size = np.bincount(part)

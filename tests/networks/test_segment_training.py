@@ -92,7 +92,7 @@ def equal(network, value, reference):
 
 
 @given(plain_networks, graphs, borders, st.integers(1, 3), st.integers(0, 9))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_gst_equals_the_dense_graph_with_all_but_the_live_nodes_detached(network, graph, border, live, seed):
     segments = make_segments(
         network, graph, segment_training="gst", segment_border=border, segments_per_step=live
@@ -102,7 +102,7 @@ def test_gst_equals_the_dense_graph_with_all_but_the_live_nodes_detached(network
 
 
 @given(plain_networks, graphs, borders, st.integers(1, 3), st.integers(0, 9))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_one_equals_the_dense_live_nodes_alone(network, graph, border, live, seed):
     segments = make_segments(
         network, graph, segment_training="one", segment_border=border, segments_per_step=live
@@ -112,7 +112,7 @@ def test_one_equals_the_dense_live_nodes_alone(network, graph, border, live, see
 
 
 @given(networks, graphs, st.sampled_from([p for p in PARTITIONS if p != "metis"]), st.integers(0, 9))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_with_halo_the_predictions_are_those_of_the_whole_graph(network, graph, how, seed):
     segments = make_segments(network, graph, segment_training="gst", segment_partition=how)
     configs = all_configs(graph)
@@ -121,7 +121,7 @@ def test_with_halo_the_predictions_are_those_of_the_whole_graph(network, graph, 
 
 
 @given(networks, graphs)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_with_all_segments_live_the_gradients_are_those_of_the_whole_graph(network, graph):
     segments = make_segments(network, graph, segment_training="gst", segments_per_step=9)
     configs = all_configs(graph)
@@ -130,7 +130,7 @@ def test_with_all_segments_live_the_gradients_are_those_of_the_whole_graph(netwo
 
 
 @given(plain_networks, graphs, st.integers(0, 9))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_cut_live_replaces_the_live_nodes_by_those_of_their_segment_alone(network, graph, seed):
     """With no layers between them there is no border to cut."""
     segments = make_segments(network, graph, segment_training="gst", segment_border=CUT_LIVE)
@@ -145,7 +145,7 @@ def test_cut_live_replaces_the_live_nodes_by_those_of_their_segment_alone(networ
 
 
 @given(plain_networks, graphs, st.integers(0, 9))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_edges_are_those_within_the_live_segments(network, graph, seed):
     segments = make_segments(network, graph, segment_training="edges")
     part = segments.graph("graph").part
@@ -176,7 +176,7 @@ def sweep(segments, graph, first):
 
 
 @given(plain_networks, graphs)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_the_table_of_weights_that_rest_gives_the_whole_graph(network, graph):
     """A sweep for the moments of each layer, and one for the sums."""
     segments = make_segments(network, graph, segment_training="gst+e")
@@ -189,7 +189,7 @@ def test_the_table_of_weights_that_rest_gives_the_whole_graph(network, graph):
 
 @pytest.mark.parametrize("variant", ["gst+e", "gst+ed"])
 @given(network=plain_networks, graph=graphs, seed=st.integers(0, 9))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_segments_that_were_never_written_count_as_left_out(variant, network, graph, seed):
     """The first step sees its own segment alone."""
     one, table = (

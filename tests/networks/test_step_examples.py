@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from fastslow.core.artifacts import read_manifest
 from fastslow.evaluation.predictions import check_predictions, read_predictions
-from fastslow.networks.config import TrainConfig
 from fastslow.networks.out_of_memory import Shrinking
 from fastslow.networks.step_examples import StepExamples
 from fastslow.networks.train import Training, make_dataset, train
+from helpers.networks import into, small_training
 
 torch.set_num_threads(1)
 
@@ -105,16 +105,12 @@ def test_what_never_fits_and_other_errors_are_raised():
 
 @pytest.fixture
 def settings(features, tmp_path):
-    return TrainConfig(
-        features=[str(features.folder)],
-        runs=[str(tmp_path / "run")],
-        folder=str(tmp_path / "training"),
-        device="cpu",
-        hidden_channels=8,
+    return small_training(
+        features,
+        tmp_path,
         configs_per_step=6,
         graphs_per_step=3,
         epochs=3,
-        evaluate_every=1,
         learning_rate=3e-3,
         average_last=0,
     )
@@ -143,15 +139,11 @@ def test_the_training_goes_on_with_fewer_configurations(settings, features, tmp_
     passed = fail_above(monkeypatch, 3, before=4)
     manifest = train(settings)
     assert max(passed[:4]) > 3 == max(passed[4:]) and len(passed) >= 3 * 3
-    assert capsys.readouterr().err.count("memory ran out: carrying on with configs_per_step 3, or fewer") == 1
+    assert capsys.readouterr().err.count("memory ran out: continuing with configs_per_step 3, or fewer") == 1
     (warning,) = manifest["warnings"]
-    assert warning == "memory ran out: went on with configs_per_step 3"
+    assert warning == "memory ran out: continued with configs_per_step 3"
     assert read_manifest(tmp_path / "run")["warnings"][0] == warning
     check_predictions(tmp_path, read_predictions(tmp_path / "run"), features)
-
-
-def into(settings, folder):
-    return settings.replace(runs=[str(folder / "run")], folder=str(folder / "training"))
 
 
 def test_gradients_of_the_failed_attempt_do_not_count(settings, tmp_path, monkeypatch):

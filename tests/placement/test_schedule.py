@@ -15,7 +15,7 @@ from helpers.cost_graphs import DEVICE, random_graph, slow_peak, slow_schedule
 CASES = st.tuples(st.integers(0, 10**6), st.integers(1, 9), st.integers(1, 3))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(CASES)
 def test_a_schedule_is_that_of_the_rules(case):
     seed, count, devices = case
@@ -32,7 +32,7 @@ def test_a_schedule_is_that_of_the_rules(case):
     assert peak_memory(graph, timeline).tolist() == pytest.approx(slow)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(CASES)
 def test_a_schedule_obeys_devices_links_and_dependencies(case):
     seed, count, devices = case
@@ -52,7 +52,7 @@ def test_a_schedule_obeys_devices_links_and_dependencies(case):
     assert np.all(peak_memory(graph, timeline) >= 0)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 10**6), st.permutations(range(3)))
 def test_the_names_of_devices_do_not_matter(seed, renamed):
     graph, rng = random_graph(seed), np.random.default_rng(seed)

@@ -127,13 +127,13 @@ def settings_of(**options):
 
 
 @given(graphs)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_sum_over_states_is_that_over_every_node_pair_and_configuration(graph):
     np.testing.assert_allclose(state_sums(graph), dense_sums(graph), atol=1e-6)
 
 
 @given(graphs)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_every_state_is_there_once_and_varies(graph):
     found = additive_rows(graph)
     share = state_matrix(found).sum(0)
@@ -153,7 +153,7 @@ def test_every_state_is_there_once_and_varies(graph):
 
 
 @given(graphs, st.integers(0, 100))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_predictions_know_neither_order_nor_frequency_of_configurations(graph, seed):
     rng = np.random.default_rng(seed)
     drawn = rng.permutation([*range(graph.num_configs), *rng.integers(0, graph.num_configs, 4)])
@@ -163,7 +163,7 @@ def test_predictions_know_neither_order_nor_frequency_of_configurations(graph, s
 
 
 @given(graphs, st.integers(0, 100))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_states_that_all_share_are_left_out_and_add_the_same_to_every_prediction(graph, seed):
     some = np.random.default_rng(seed).integers(0, graph.num_configs, 1 + seed % 3)
     difference = state_sums(graph)[some] - state_sums(with_configs(graph, some))
@@ -171,7 +171,7 @@ def test_states_that_all_share_are_left_out_and_add_the_same_to_every_prediction
 
 
 @given(st.integers(0, 1000))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_sums_and_counts_are_those_of_the_matrix_of_states(seed):
     problem, rng = toy([7, 12, 5], seed), np.random.default_rng(seed)
     matrix = sparse.block_diag([state_matrix(part) for part in problem.parts]).toarray()

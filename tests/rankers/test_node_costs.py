@@ -40,7 +40,7 @@ def arrays_of(tensor):
 
 
 @given(tensors())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_strides_lead_to_every_element(tensor):
     dims, _ = tensor
     found = strides(*arrays_of(tensor))[0, : len(dims)]
@@ -72,7 +72,7 @@ def reshapes(draw):
 
 
 @given(reshapes())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_a_bitcast_leaves_every_element_in_place(pair):
     before, after = pair
     stays = bool((in_memory(*before) == in_memory(*after)).all())

@@ -26,7 +26,7 @@ def draw_codes(seed, configs=7, nodes=3):
 
 
 @given(st.integers(0, 10**6))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_sums_are_those_of_plain_loops(seed):
     codes = draw_codes(seed)
     states = LayoutStates(factorise(codes), EVERY)
@@ -60,7 +60,7 @@ def test_only_the_nodes_asked_for_have_states():
 
 
 @given(st.integers(0, 10**6))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_order_and_frequency_of_configurations_change_no_state(seed):
     codes = draw_codes(seed)
     drawn = np.random.default_rng(seed).permutation([*range(7), 3, 3, 5])
@@ -72,7 +72,7 @@ def test_order_and_frequency_of_configurations_change_no_state(seed):
 
 
 @given(st.integers(0, 10**6))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_states_of_pairs_of_tensors(seed):
     codes = draw_codes(seed)
     producer, consumer, role = np.array([0, 2]), np.array([1, 0]), np.array([1, 2])

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from fastslow.features.scaling import log_labels, unit_ranks
 from fastslow.rankers import objectives
 from fastslow.rankers.objectives import (
     OBJECTIVES,
@@ -19,8 +20,6 @@ from fastslow.rankers.objectives import (
     pair_columns,
     pair_features,
     predict_table,
-    quantile_labels,
-    regression_labels,
     relevance_labels,
     split_queries,
 )
@@ -37,9 +36,8 @@ def toy(sizes, seed=0):
 
 
 @given(runtimes)
-@settings(deadline=None)
-def test_regression_labels_are_z_scores_of_log_runtime(runtime):
-    label, log = regression_labels(runtime), [math.log(r) for r in runtime]
+def test_log_labels_are_z_scores_of_log_runtime(runtime):
+    label, log = log_labels(runtime), [math.log(r) for r in runtime]
     mean = sum(log) / len(log)
     deviation = math.sqrt(sum((x - mean) ** 2 for x in log) / len(log))
     if deviation > 1e-9:
@@ -48,15 +46,13 @@ def test_regression_labels_are_z_scores_of_log_runtime(runtime):
 
 
 @given(runtimes)
-@settings(deadline=None)
-def test_quantile_labels_are_shares_of_faster_configurations(runtime):
+def test_unit_ranks_are_shares_of_faster_configurations(runtime):
     others = max(len(runtime) - 1, 1)
     wanted = [((runtime < r).sum() + ((runtime == r).sum() - 1) / 2) / others for r in runtime]
-    np.testing.assert_allclose(quantile_labels(runtime), wanted, atol=1e-12)
+    np.testing.assert_allclose(unit_ranks(runtime), wanted, atol=1e-12)
 
 
 @given(runtimes, st.integers(2, 31))
-@settings(deadline=None)
 def test_relevance_labels_fall_with_runtime(runtime, most):
     label = relevance_labels(runtime, most)
     levels = len(set(runtime.tolist()))
@@ -71,7 +67,7 @@ def test_relevance_labels_fall_with_runtime(runtime, most):
 def test_runtimes_that_float32_would_merge_keep_their_order():
     runtime = 2**24 + np.arange(4)
     assert relevance_labels(runtime).tolist() == [3, 2, 1, 0]
-    assert (np.diff(regression_labels(runtime)) > 0).all()
+    assert (np.diff(log_labels(runtime)) > 0).all()
 
 
 @pytest.mark.parametrize(("size", "queries"), [(1, 1), (10_000, 1), (10_001, 2), (25_000, 3)])
@@ -94,7 +90,6 @@ def test_every_graph_weighs_the_same_also_where_it_is_dealt_out(monkeypatch):
 
 
 @given(runtimes, st.integers(1, 5))
-@settings(deadline=None)
 def test_pairs_are_of_different_runtime(runtime, per_config):
     first, second = draw_pairs(runtime, per_config, np.random.default_rng(0))
     assert (runtime[first] != runtime[second]).all()
@@ -136,7 +131,7 @@ def test_the_hash_of_rows_is_that_of_pandas(rows):
 
 
 @given(st.integers(0, 10**6), st.integers(1, 6))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_opponents_know_neither_order_nor_frequency(seed, most):
     rng = np.random.default_rng(seed)
     rows = rng.integers(0, 2, (9, 3)).astype(np.float32)

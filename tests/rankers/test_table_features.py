@@ -74,7 +74,7 @@ def random_layout_graph(structure, seed):
 
 
 @given(structures(), st.integers(0, 10**6))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_sums_are_those_of_pandas_on_random_graphs(structure, seed):
     assert_as_pandas(random_layout_graph(structure, seed))
 
@@ -129,7 +129,7 @@ def test_the_largest_nodes_tell_their_layouts():
 
 
 @given(data=st.data())
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_a_row_knows_neither_order_nor_frequency_of_the_others(data):
     graph, config_columns = sample_graph(SAMPLE[0])
     table, _ = tabulate(graph, "layout", config_columns, largest_nodes=4)

@@ -49,6 +49,19 @@ def test_the_sign_of_the_prediction_is_learnt(space, rng, sign):
     assert kendalltau(mean, costs(space.listed[rest]))[0] > 0.6
 
 
+def test_after_one_value_the_prediction_decides(space):
+    prior = np.random.default_rng(3).normal(size=len(space.listed))
+
+    def pretrained(codes):
+        rows = space.rows(codes)
+        return prior[rows], np.zeros((len(rows), 0))
+
+    guide = Guide(space, pretrained)
+    model = Surrogate(guide.inputs(space.listed[:1]), np.array([7.0]))
+    improvement = model.improvement(guide.inputs(space.listed[1:]))
+    assert kendalltau(improvement, prior[1:])[0] < -0.9
+
+
 def test_expected_improvement_is_that_of_samples(space, rng):
     known = rng.permutation(len(space.listed))[:20]
     guide = Guide(space)

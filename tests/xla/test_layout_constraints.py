@@ -158,7 +158,7 @@ def drawn(module, seed):
     return layouts, constrain(module, layouts, nodes)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(seed=st.integers(0, 10**6), rich=st.booleans())
 def test_a_constrained_module_is_valid(seed, rich):
     module = (rich_module if rich else small_module)()

@@ -158,7 +158,7 @@ def shapes_of_size(primes, rank):
     return st.builds(shape, st.permutations(primes), dimensions)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(data=st.data())
 def test_a_reshape_offers_exactly_the_layouts_under_which_no_element_moves(data):
     primes = data.draw(st.lists(st.sampled_from([2, 2, 3]), min_size=1, max_size=4))

@@ -113,7 +113,7 @@ def test_layouts_of_a_configuration_reach_every_node():
     assert layouts_of((1, 4, 0, 1), choices)[6] == ((0, 1), (0, 1), (0, 1))
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(seed=SEEDS)
 def test_a_drawn_configuration_gives_each_node_one_of_its_options(seed):
     nodes = configurable_nodes(rich_module())
@@ -141,7 +141,7 @@ def test_options_are_drawn_by_their_weights():
     assert len(Counter(map(tuple, drawn.tolist()))) == 2 * 5 * 2 * 2
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(seed=SEEDS)
 def test_mutations_and_crossings_stay_in_the_space(seed):
     choices, rng = tie(configurable_nodes(rich_module())), random.Random(seed)
@@ -180,7 +180,7 @@ def test_equal_seeds_draw_equal_configurations():
     assert sequence("a") == sequence("a") != sequence("b")
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(seed=SEEDS)
 def test_features_tell_configurations_apart(seed):
     nodes, rng = configurable_nodes(small_module(layers=2)), random.Random(seed)

@@ -69,7 +69,7 @@ class KernelConfig(Config):
     seeds: NonNegative = 1
     """Seeds of each model; a session ends after 12 hours."""
     jobs: NonNegative = 0
-    """Number of notebooks that run in parallel; 0 for one per core."""
+    """Maximum number of notebooks that run in parallel; 0 for as many as memory, cores and GPUs allow."""
     set: list[str] = []
     """Settings of steps, each ``SECTION.NAME=VALUE``."""
 

@@ -6,9 +6,9 @@ CONVOLUTIONS = ("sage", "sage_sum", "sage_max", "gcn", "mlp_gcn", "mlp_gcn_direc
 NODE_ATTENTIONS = ("none", "linear")
 SKIPS = ("previous", "first")
 BLOCKS = ("attention", "residual", "unit")
-OPCODES = 128
+OPCODE_ROWS = 128
 """Rows of an embedding of opcodes."""
-HEADS = 4
+GAT_HEADS = 4
 """Attention heads of ``gat``; ``hidden_channels`` must be a multiple."""
 
 

@@ -23,7 +23,7 @@ from fastslow.networks import block_settings, segment_settings
 from fastslow.networks.architecture import (
     BLOCKS,
     CONVOLUTIONS,
-    HEADS,
+    GAT_HEADS,
     NODE_ATTENTIONS,
     SKIPS,
     Architecture,
@@ -199,14 +199,14 @@ class TrainConfig(KindConfig):
             self.require(len({*paths}) == len(paths) > 0, field, "a list of different paths")
         if len(self.runs) != len(self.features):
             raise ConfigError(f"runs: {len(self.runs)} folders for {len(self.features)} features")
-        compared = [t.name for t in parse_terms("loss", self.loss, LOSSES) if t.name in ACROSS_GRAPHS]
+        compared = self._losses_across_graphs()
         several = f"2 or more, as the loss {', '.join(compared)} needs"
         input_columns(self.node_inputs)
         chosen = any(part.configurable for part in parse_readout(self.readout))
         layout = "for tile, whose kernels have no configurable nodes"
         self.require(self.kind == "layout" or not chosen, "readout", layout)
-        heads = f"a multiple of {HEADS}, the heads of gat"
-        fits = self.convolution != "gat" or self.hidden_channels % HEADS == 0
+        heads = f"a multiple of {GAT_HEADS}, the heads of gat"
+        fits = self.convolution != "gat" or self.hidden_channels % GAT_HEADS == 0
         self.require(fits, "hidden_channels", heads)
         self.require(not compared or self.graphs_per_step > 1, "graphs_per_step", several)
         self.require_shares(self.processes)
@@ -222,9 +222,12 @@ class TrainConfig(KindConfig):
         if processes > 1:
             enough = f"{processes} or more, as each of {processes} processes takes a share of a step"
             self.require(self.graphs_per_step >= processes, "graphs_per_step", enough)
-            compared = [t.name for t in parse_terms("loss", self.loss, LOSSES) if t.name in ACROSS_GRAPHS]
+            compared = self._losses_across_graphs()
             self.require(not compared, "loss", f"for {processes} processes: it compares graphs of one step")
             self.require(":" not in self.device, "device", f"for {processes} processes; use 'auto'")
+
+    def _losses_across_graphs(self) -> list[str]:
+        return [t.name for t in parse_terms("loss", self.loss, LOSSES) if t.name in ACROSS_GRAPHS]
 
     def identity(self) -> dict[str, Any]:
         """Return the settings that change the result, and type and precision of ``device``.
@@ -273,18 +276,18 @@ class TrainConfig(KindConfig):
     def architecture(self) -> Architecture:
         """Return the settings of the layers."""
         return Architecture(
-            self.hidden_channels,
-            self.num_layers,
-            self.cross_config and self.kind == "layout",
-            self.dropout,
-            self.convolution,
-            self.node_attention,
-            self.skip,
-            self.readout,
-            self.block,
-            self.input_attention,
-            self.config_join == "nodes",
-            self.dimension_tokens,
+            hidden_channels=self.hidden_channels,
+            num_layers=self.num_layers,
+            cross_config=self.cross_config and self.kind == "layout",
+            dropout=self.dropout,
+            convolution=self.convolution,
+            node_attention=self.node_attention,
+            skip=self.skip,
+            readout=self.readout,
+            block=self.block,
+            input_attention=self.input_attention,
+            joins_nodes=self.config_join == "nodes",
+            dimension_tokens=self.dimension_tokens,
         )
 
     def joins_pairs(self) -> bool:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fastslow.networks.architecture import HEADS, Architecture
+from fastslow.networks.architecture import GAT_HEADS, Architecture
 from fastslow.networks.layers import LevelTensors
 
 
@@ -164,7 +164,7 @@ class GatConv(nn.Module):
         - **output:** states :math:`(S, D_{out})` of the level
     """
 
-    def __init__(self, in_channels: int, out_channels: int, heads: int = HEADS):
+    def __init__(self, in_channels: int, out_channels: int, heads: int = GAT_HEADS):
         super().__init__()
         self.heads = heads
         self.linear = nn.Linear(in_channels, out_channels)

@@ -62,9 +62,12 @@ class GraphDataset:
         self.sources = {source.collection.slug: source for source in sources}
         self.num_layers = num_layers
         self.device = device
-        self.pair_edges = pair_edges
-        self.whole_graph, self.joins_nodes = whole_graph, joins_nodes
-        self.dimension_tokens = dimension_tokens
+        self._graph_options = {
+            "pair_edges": pair_edges,
+            "whole_graph": whole_graph,
+            "joins_nodes": joins_nodes,
+            "dimension_tokens": dimension_tokens,
+        }
         for other in sources[1:]:
             if other.config_columns != sources[0].config_columns:
                 problem = f"columns other than those of {sources[0].folder.name}"
@@ -89,9 +92,7 @@ class GraphDataset:
     def _prepare(self, split: str, name: str) -> PreparedGraph:
         slug, _, stem = name.partition("/")
         graph = self.sources[slug].graph(split, stem)
-        scalers = self.node_scaler, self.config_scaler
-        wanted = self.whole_graph, self.joins_nodes, self.dimension_tokens
-        return PreparedGraph(graph, *scalers, self.pair_edges, *wanted)
+        return PreparedGraph(graph, self.node_scaler, self.config_scaler, **self._graph_options)
 
     def clear(self) -> None:
         """Drop the cached graphs."""

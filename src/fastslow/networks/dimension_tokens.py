@@ -5,22 +5,13 @@ import torch
 from torch import Tensor, nn
 
 from fastslow.competition import node_columns
+from fastslow.competition.list_columns import LISTS
 from fastslow.competition.schema import LAYOUT_WIDTH, ROLES
 from fastslow.features.scaling import TILES
 
 AXES = np.arange(LAYOUT_WIDTH)
 HEADS = 2
-_LISTS = (
-    node_columns.SHAPE,
-    node_columns.DIMENSIONS,
-    node_columns.WINDOW_SIZE,
-    node_columns.WINDOW_STRIDE,
-    node_columns.WINDOW_PADDING_LOW,
-    node_columns.WINDOW_PADDING_HIGH,
-    node_columns.WINDOW_DILATION,
-    node_columns.BASE_DILATION,
-    node_columns.WINDOW_REVERSAL,
-)
+_LISTS = (*LISTS["shape"], *LISTS["dimensions"], *LISTS["window"])
 _FIRST = [*(part.start for part in _LISTS), TILES.start, TILES.start + LAYOUT_WIDTH]
 _COLUMNS = np.array(_FIRST)[None, :] + AXES[:, None]  # (6, 11) of the expanded node features
 _NAMED = np.array(node_columns.CONVOLUTION_AXES).ravel()

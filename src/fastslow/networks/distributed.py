@@ -179,7 +179,7 @@ def launch(config: TrainConfig) -> None:
             for line in process.stdout:
                 print(line, end="", flush=True)
                 lines.append(line)
-        except BaseException:  # Ctrl-C, too, which goes on to whoever called
+        except BaseException:  # Ctrl-C too; it is raised again
             process.terminate()  # torchrun ends its processes
             raise
     if process.returncode:

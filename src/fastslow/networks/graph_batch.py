@@ -84,6 +84,9 @@ class PreparedGraph:
         joins_nodes: Whether the features of a tile configuration join on every node: each node then has a
             state for every configuration.
         dimension_tokens: Whether columns of the six dimensions are added, see ``dimension_tokens.py``.
+
+    Attributes:
+        configurable: ``(N,)`` bool, configurable nodes; all where there is none (tile).
     """
 
     def __init__(
@@ -113,7 +116,7 @@ class PreparedGraph:
         self._row = np.full(graph.num_nodes, -1)  # position in config_index of each node
         self._row[graph.config_index] = np.arange(len(graph.config_index))
         chosen = self._row >= 0
-        self._configurable = torch.from_numpy(chosen if chosen.any() else ~chosen)
+        self.configurable = torch.from_numpy(chosen if chosen.any() else ~chosen)
         # of every tensor under every option of its group
         layouts = graph.layouts[graph.choices.codes]
         self._layouts = layouts.astype(np.int64)
@@ -130,11 +133,6 @@ class PreparedGraph:
     def choices(self, configs: np.ndarray) -> np.ndarray:
         """Return the option ``(C, G)`` that each of some configurations chooses for each group."""
         return np.asarray(self.graph.choices.values[configs])
-
-    @property
-    def configurable(self) -> Tensor:
-        """``(N,)`` bool, configurable nodes; all where there is none (tile)."""
-        return self._configurable
 
     def reach(self, num_layers: int) -> Reach:
         """Return the sets of groups that each node sees, found once."""
@@ -176,7 +174,7 @@ class PreparedGraph:
             [level_tensors(level, states.num_configs, degrees) for level in states.levels],
             SparseOperator(*states.levels[-1].pooling()),
             self.config_features(configs),
-            self._configurable,
+            self.configurable,
             torch.from_numpy(states.levels[0].config) if self.joins_nodes else None,
         )
 
@@ -206,7 +204,7 @@ class PreparedGraph:
             tensors,
             SparseOperator(*levels[-1].pooling(), differentiable=gradients),
             self.config_features(configs),
-            self._configurable[wanted],
+            self.configurable[wanted],
         )
 
     @property

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from fastslow.competition.schema import LAYOUT_WIDTH, MAX_DIMENSION, ROLES
 from fastslow.features.tpu_tiling import TILING_FEATURES
-from fastslow.networks.architecture import OPCODES, Architecture
+from fastslow.networks.architecture import OPCODE_ROWS, Architecture
 from fastslow.networks.convolutions import make_convolution
 from fastslow.networks.dimension_tokens import TOKEN_COLUMNS, DimensionTokens
 from fastslow.networks.graph_batch import Batch
@@ -104,7 +104,7 @@ class Trunk(nn.Module):
         hidden_channels = architecture.hidden_channels
         self.skip = architecture.skip
         self.layout = nn.Embedding(LAYOUT_VALUES, LAYOUT_EMBEDDING)
-        self.opcode = nn.Embedding(OPCODES, OPCODE_EMBEDDING)
+        self.opcode = nn.Embedding(OPCODE_ROWS, OPCODE_EMBEDDING)
         in_channels = node_channels + LAYOUT_WIDTH * LAYOUT_EMBEDDING + OPCODE_EMBEDDING
         self.node = nn.Linear(in_channels, hidden_channels)
         layout_channels = len(ROLES) * (LAYOUT_WIDTH * LAYOUT_EMBEDDING + TILING_FEATURES)

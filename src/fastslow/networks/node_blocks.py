@@ -154,7 +154,7 @@ class _Sums:
 
 
 def _read_out(network: RankingNetwork, pooled: Tensor, config_feat: Tensor) -> Tensor:
-    joined = torch.cat([pooled, config_feat], 1)
+    joined = network.head.join(pooled, config_feat)
     mean = joined.mean(0)
     moments = Moments(len(joined), mean, (joined - mean).square().mean(0))
     complete = partial(_complete, moments)

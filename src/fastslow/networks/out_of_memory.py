@@ -1,4 +1,4 @@
-"""Carry on with less at a time when memory runs out."""
+"""Continue with less at a time when memory runs out."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ class Shrinking:
     @property
     def warnings(self) -> list[str]:
         """What happened and to which size it led, once it happened."""
-        return [f"memory ran out: went on with {self._what} {self.size}"] if self._said else []
+        return [f"memory ran out: continued with {self._what} {self.size}"] if self._said else []
 
     def run(self, work: Callable[[int], Result]) -> Result:
         """Return ``work(size)``; what the failed attempt held is freed before the next one.
@@ -52,5 +52,5 @@ class Shrinking:
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()
             if not self._said:
-                print(f"memory ran out: carrying on with {self._what} {self.size}, or fewer", file=sys.stderr)
+                print(f"memory ran out: continuing with {self._what} {self.size}, or fewer", file=sys.stderr)
                 self._said = True

@@ -10,15 +10,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fastslow.competition.schema import LAYOUT_WIDTH, MAX_DIMENSION, ROLES
-from fastslow.networks.architecture import OPCODES, Architecture
+from fastslow.networks.architecture import OPCODE_ROWS, Architecture
 from fastslow.networks.convolutions import plain_convolution
 from fastslow.networks.graph_batch import Batch
-from fastslow.networks.head import Float64Linear
+from fastslow.networks.head import Float64Linear, PooledHead
 from fastslow.networks.input_attention import InputAttention
 from fastslow.networks.layers import CrossConfigAttention, LevelTensors
-from fastslow.networks.readout import Readout
 from fastslow.networks.set_statistics import Complete, as_is
-from fastslow.networks.sparse import SparseOperator
 
 LAYOUT_CHANNELS = len(ROLES) * LAYOUT_WIDTH
 LAYOUT_SCALE = 100.0
@@ -109,7 +107,7 @@ class PlainTrunk(nn.Module):
     def __init__(self, node_channels: int, config_channels: int, architecture: Architecture):
         super().__init__()
         channels = architecture.hidden_channels
-        self.opcode = nn.Embedding(OPCODES, channels)
+        self.opcode = nn.Embedding(OPCODE_ROWS, channels)
         width = LAYOUT_CHANNELS + node_channels + LAYOUT_WIDTH + channels + config_channels
         self.encode = None
         if architecture.block == "residual":
@@ -149,7 +147,7 @@ def _scaled(shifted: Tensor) -> Tensor:
     return (shifted - 1).clamp(min=0) / (MAX_DIMENSION + 1)
 
 
-class PlainHead(nn.Module):
+class PlainHead(PooledHead):
     r"""Pool the nodes of each configuration, join its features, and apply a perceptron.
 
     .. math:: s_c = \operatorname{MLP}([\operatorname{pool}_n x_{n,c}, f_c])
@@ -165,11 +163,9 @@ class PlainHead(nn.Module):
     """
 
     def __init__(self, channels: int, config_channels: int, architecture: Architecture):
-        super().__init__()
-        self.readout = Readout(architecture.readout, channels)
-        self.joins = config_channels > 0
+        super().__init__(channels, config_channels, architecture.readout)
         hidden = architecture.hidden_channels
-        widths = [self.readout.channels + config_channels, hidden]
+        widths = [self.joined_channels, hidden]
         widths += [hidden] * (architecture.block == "unit")
         layers = [
             layer
@@ -178,24 +174,6 @@ class PlainHead(nn.Module):
         ]
         self.mlp = nn.Sequential(*layers, Float64Linear(hidden, 1))
 
-    def forward(
-        self,
-        x: Tensor,
-        pooling: SparseOperator,
-        level: LevelTensors,
-        config_feat: Tensor,
-        configurable: Tensor,
-        complete: Complete = as_is,
-    ) -> Tensor:
-        """Return a prediction per configuration, see :class:`fastslow.networks.head.Head`."""
-        # where no configuration changes a node (tile) there is one for all
-        pooled = self.readout(x, pooling, level, configurable).expand(len(config_feat), -1)
-        return self.read_out(self.join(pooled, config_feat), complete)
-
-    def join(self, pooled: Tensor, config_feat: Tensor) -> Tensor:
-        """Return the pooled nodes ``(C, P D)`` and the features ``(C, V)`` of each configuration, joined."""
-        return torch.cat([pooled, config_feat], 1) if self.joins else pooled
-
     def read_out(self, joined: Tensor, complete: Complete) -> Tensor:
-        """Return a prediction per configuration from its pooled nodes and its features, joined, float64."""
+        """Return a prediction per configuration ``(C,)`` from what is joined, ``(C, J)`` float64."""
         return self.mlp(joined).squeeze(1).float()

@@ -33,8 +33,8 @@ def write_runs(artifact: Artifact, training: Any) -> None:
         training: The finished :class:`fastslow.networks.train.Training`.
     """
     dataset, writes = training.dataset, distributed.rank() == 0
-    valid, told = {}, [*training.warnings, *training.fits.warnings]
-    warnings = list(told)
+    valid, of_training = {}, [*training.warnings, *training.fits.warnings]
+    warnings = list(of_training)
     for slug, run in zip(dataset.sources, artifact.parts, strict=True):
         valid[slug], predicted = training.validation.choose_weights(slug)
         together = training.config.inference_configs
@@ -46,7 +46,7 @@ def write_runs(artifact: Artifact, training: Any) -> None:
             write_scalers(run.folder / SCALERS, node=dataset.node_scaler, config=dataset.config_scaler)
             own = write_predictions(run.folder, {VALID: predicted, TEST: tested})
             facts = {"epochs": training.epoch, "features": dataset.sources[slug].recipe}
-            run.finish(OUTPUTS, valid=valid[slug], **facts, warnings=[*told, *own])
+            run.finish(OUTPUTS, valid=valid[slug], **facts, warnings=[*of_training, *own])
             warnings += [f"{slug}: {warning}" for warning in own]
     if writes:
         figure = plot_training(pd.DataFrame(training.validation.history), artifact.folder.name)

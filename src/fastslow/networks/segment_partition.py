@@ -4,10 +4,9 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse import csgraph
 
-from fastslow.competition.node_columns import COLUMN_NAMES
+from fastslow.competition.node_columns import IS_ROOT
 from fastslow.features.store import Graph
 
-_IS_ROOT = COLUMN_NAMES.index("is_root")
 _UNBALANCED = 1.03  # METIS makes parts up to 3 % larger than others
 
 
@@ -19,7 +18,7 @@ def partition(graph: Graph, edge_index: np.ndarray, how: str, max_nodes: int, se
       order; the published ``node_splits`` are some of these ends (a single one in the files of nlp).
     - ``metis``: few edges between segments (Karypis and Kumar 1998), by pymetis.
     - ``random``: nodes at random, the control.
-    - ``configurable``: each node with the configurable node that is fewest edges away.
+    - ``configurable``: each node with its nearest configurable node, in edges.
 
     Args:
         graph: The graph.
@@ -44,7 +43,7 @@ def partition(graph: Graph, edge_index: np.ndarray, how: str, max_nodes: int, se
 
 
 def _computations(graph: Graph, edge_index: np.ndarray, max_nodes: int) -> np.ndarray:
-    ends = graph.node_feat[:, _IS_ROOT] > 0
+    ends = graph.node_feat[:, IS_ROOT] > 0
     return np.concatenate([[0], np.cumsum(ends)[:-1]])
 
 

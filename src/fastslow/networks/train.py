@@ -62,10 +62,11 @@ def make_dataset(
     sources = config.sources() if sources is None else sources
     architecture = config.architecture()
     device = distributed.own_device(pick_device(config.device))
-    graphs = config.joins_pairs(), architecture.sees_whole_graph
-    inputs = config.node_inputs, config.config_inputs
-    reads = architecture.joins_nodes, architecture.dimension_tokens
-    return GraphDataset(sources, architecture.num_levels, device, *graphs, scalers, *inputs, *reads)
+    graphs = {"pair_edges": config.joins_pairs(), "whole_graph": architecture.sees_whole_graph}
+    inputs = {"node_inputs": config.node_inputs, "config_inputs": config.config_inputs}
+    reads = {"joins_nodes": architecture.joins_nodes, "dimension_tokens": architecture.dimension_tokens}
+    options = {"scalers": scalers, **graphs, **inputs, **reads}
+    return GraphDataset(sources, architecture.num_levels, device, **options)
 
 
 def make_network(config: TrainConfig, dataset: GraphDataset) -> RankingNetwork:

@@ -77,7 +77,7 @@ class Guided:
     def propose(self, history: History, count: int, rng: np.random.Generator) -> list[Proposal]:
         """Propose the candidates of the largest expected improvement, and a random share."""
         chosen = self.ranked(history, count, rng)[0]
-        chance = rng.binomial(count, self.explore if len(history.values) else 0.5)
+        chance = rng.binomial(count, self.explore)
         chosen = chosen[: count - chance]
         found = proposals(chosen, self.name)
         taken = history.taken | set(history.space.keys(chosen))
