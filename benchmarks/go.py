@@ -168,7 +168,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="only check that everything runs")
     parser.add_argument("--sections", nargs="+", choices=SECTIONS, default=[*SECTIONS])
     parser.add_argument("--programs", nargs="+", choices=PROGRAMS, default=[*PROGRAMS], metavar="NAME")
-    parser.add_argument("--updates", type=int, default=120, help="updates of PPO per program")
+    parser.add_argument("--updates", type=int, default=180, help="updates of PPO per program")
     parser.add_argument("--episodes", type=int, default=2000, help="episodes of HDP")
     parser.add_argument("--fine-tune", type=int, default=50, help="updates on a held-out program")
     parser.add_argument("--longer", type=int, default=10, help="how many times as many updates from scratch")

@@ -124,9 +124,9 @@ class Matching(Problem):
 
 def test_the_policy_learns_what_random_search_does_not_find():
     problem = Matching(12)
-    draws = problem.evaluate(problem.draw(1920, np.random.default_rng(0))).cost
+    draws = problem.evaluate(problem.draw(640, np.random.default_rng(0))).cost
     found = Trainer(seeded(Shape(hidden=16)), [problem], Schedule(lr=1e-2, updates=80)).run(80)[0]
-    assert found.evaluations == 1920 and found.cost < draws.min()
+    assert found.evaluations == 640 and found.cost < draws.min()
 
 
 def test_fifty_thousand_units_fit_in_memory():

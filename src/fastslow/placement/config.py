@@ -32,19 +32,19 @@ class LearningConfig(Config):
     """Device whose roofline and links give times: GO used P100; one TPU core has 61.5 bfloat16 TFLOP/s."""
     memory: NonNegativeFloat = 0.0
     """Memory limit of each device in bytes; 0 takes that of the device."""
-    updates: NonNegative = 60
+    updates: NonNegative = 180
     """Updates of PPO per program; 0 only applies a trained policy."""
-    samples: Positive = 24
+    samples: Positive = 8
     """Decisions evaluated per update, over all passes."""
-    epochs: Positive = 3
+    epochs: Positive = 2
     """Gradient steps per update."""
-    lr: PositiveFloat = 1e-2
+    lr: PositiveFloat = 3e-3
     """Learning rate of Adam."""
     clip: Fraction = 0.2
     """PPO's bound on the probability ratio of each unit."""
     entropy: NonNegativeFloat = 0.01
     """Weight of the entropy at the first update; it falls linearly to 0."""
-    imitation: NonNegativeFloat = 1.0
+    imitation: NonNegativeFloat = 0.0
     """Weight of the log-probability of the best decision so far (self-imitation); 0 leaves it out."""
     whole: bool = False
     """Draw all units in every sample and compare with the mean of earlier rewards, as in the paper."""

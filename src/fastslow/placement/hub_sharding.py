@@ -16,7 +16,6 @@ from fastslow.placement.public_problems import ShardingProblem
 from fastslow.placement.sharding_search import priced_start
 from fastslow.placement.tied_strategies import TiedStrategies
 
-_CERTAIN = 0.9  # probability of the first decision's options
 _LEVELS = (0.0, 0.2, 0.5, 0.75, 1.0, 1.5, 2.5, 5.0)  # of the prices, tried until the decision fits
 _RARE = 1e-9
 _ROUNDS = 60  # of pricing before the policy decides
@@ -85,12 +84,6 @@ class HubSharding(Problem):
             members=np.log1p([len(groups.nodes[hub]) for hub in self.hubs]) / 5,
             degree=np.log1p([len(groups.links[hub]) for hub in self.hubs]) / 5,
         )
-
-    def uniform(self) -> np.ndarray:
-        """Return what the first pass takes for the previous decision: the rule's, not quite certain."""
-        chances = np.repeat((1 - _CERTAIN) / self.choices, self.choices)
-        chances[self.first[:-1] + self.default] += _CERTAIN
-        return chances
 
     def decode(self, decision: np.ndarray) -> np.ndarray:
         """Return the strategies of all nodes, (N,), for options of the hubs."""

@@ -18,6 +18,7 @@ probabilities of the previous pass, so that one forward pass serves all samples.
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
@@ -163,16 +164,20 @@ class Policy(nn.Module):
                 self.direct[task].weight.data[0, feature] = weight
             nn.init.normal_(self.score[task].weight, std=0.01)
 
-    def passes(self, inputs: Inputs, count: int | None = None) -> list[list[torch.Tensor]]:
+    def passes(
+        self, inputs: Inputs, count: int | None = None, start: np.ndarray | None = None
+    ) -> list[list[torch.Tensor]]:
         """Return the log-probabilities of every pass and part, (U, largest choice) each, -inf where no
         option.
 
         Args:
             inputs: The problem.
             count: Number of passes; by default that of the shape.
+            start: (U,) decision that the first pass sees as the previous one; the problem's default if none.
         """
         base = self._embed(inputs)
-        previous, found = torch.from_numpy(inputs.problem.uniform()).float(), []
+        problem, found = inputs.problem, []
+        previous = torch.from_numpy(problem.chances(problem.default if start is None else start)).float()
         for _ in range(count or self.shape.passes):
             found.append(self._decide(inputs, base, inputs.options(previous), previous))
             chances = [logs.exp()[mask] for logs, mask in zip(found[-1], inputs.masks, strict=True)]

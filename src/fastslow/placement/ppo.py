@@ -1,9 +1,11 @@
 """Training of the policy with PPO (arXiv:1707.06347) against the cost of its decisions, with exact resume.
 
-The reward is that of GO, -sqrt(cost / baseline) or -10; the advantage is the reward minus the running mean of
-earlier rewards of the same problem, over their spread. The ratio is clipped per unit: that of a whole graph,
-a
-product over all units, would always be out of bounds.
+The reward is that of GO, -sqrt(cost / baseline) or -10. Every update starts from the best decision of the
+update before, or one a little worse at first: the first pass sees it as the previous decision, every sample
+changes a few units of it, and the advantage is the reward over that of the start, relative to its usual size.
+``whole`` is the paper's rule instead: all units are drawn, and the baseline is the running mean of earlier
+rewards. The ratio is clipped per unit: that of a whole graph, a product over all units, would always be out
+of bounds.
 """
 
 from collections.abc import Callable
@@ -17,9 +19,12 @@ from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path
 from fastslow.placement.local_search import Found
 from fastslow.placement.policy import Inputs, Policy, Shape
-from fastslow.placement.problem import Problem
+from fastslow.placement.problem import INVALID_REWARD, Problem
 
 _MEMORY = 0.9  # of the running mean of rewards
+_SHARE = 0.03  # of the units that a sample changes at most
+_BOLD = 0.3  # how much the policy's probabilities decide which units are changed
+_MARGIN = 0.02  # of the reward that a worse decision may lose at first
 
 
 @dataclass(frozen=True)
@@ -38,14 +43,14 @@ class Schedule:
         arXiv:1806.05635).
     """
 
-    samples: int = 24
-    epochs: int = 3
-    lr: float = 1e-2
+    samples: int = 8
+    epochs: int = 2
+    lr: float = 3e-3
     clip: float = 0.2
     entropy: float = 0.01
-    updates: int = 100
+    updates: int = 180
     whole: bool = False
-    imitation: float = 1.0
+    imitation: float = 0.0
 
 
 @dataclass
@@ -54,6 +59,8 @@ class _Standing:
 
     inputs: Inputs
     found: Found
+    current: np.ndarray
+    reward: float = -np.inf
     mean: float = 0.0
     spread: float = 0.0
     seen: int = 0
@@ -80,8 +87,8 @@ class Trainer:
         self.generator = torch.Generator().manual_seed(self.seed)
         self.update = 0
         self.standings = [
-            _Standing(Inputs(problem), Found(problem.default.copy(), np.inf, 0, []))
-            for problem in self.problems
+            _Standing(Inputs(p), Found(p.default.copy(), np.inf, 0, []), np.asarray(p.default).copy(), -1.0)
+            for p in self.problems
         ]
 
     def run(self, updates: int, report: Callable[["Trainer"], None] | None = None) -> list[Found]:
@@ -100,19 +107,22 @@ class Trainer:
 
     def _learn(self, standing: _Standing) -> None:
         inputs, plan = standing.inputs, self.schedule
+        start = inputs.problem.default if plan.whole else standing.current.copy()
         with torch.no_grad():
-            before = self.policy.passes(inputs)
+            before = self.policy.passes(inputs, start=start)
         share = max(plan.samples // len(before), 2)
-        drawn = [self._draw(logs, share) for logs in before]
+        draw = self._draw_all if plan.whole else self._draw_changes
+        drawn = [draw(logs, torch.from_numpy(start), share) for logs in before]
         decisions = torch.cat([choice for choice, _ in drawn]).numpy()
         outcome = inputs.problem.evaluate(decisions)
         standing.found.see(decisions, outcome.order)
-        rewards = torch.from_numpy(inputs.problem.rewards(outcome)).float().split(share)
-        gains = [self._advantages(standing, own) for own in rewards]
+        rewards = torch.from_numpy(inputs.problem.rewards(outcome)).float()
+        gains = self._advantages(standing, rewards).split(share)
+        self._accept(standing, decisions, rewards)
         old = [_log_probability(logs, choice) for logs, (choice, _) in zip(before, drawn, strict=True)]
-        entropy = plan.entropy * max(0.0, 1 - self.update / max(plan.updates * len(self.standings), 1))
+        entropy = plan.entropy * self._left()
         for _ in range(plan.epochs):
-            now = self.policy.passes(inputs)
+            now = self.policy.passes(inputs, start=start)
             loss = torch.zeros(())
             for logs, (choice, free), was, gain in zip(now, drawn, old, gains, strict=True):
                 ratio = (_log_probability(logs, choice) - was).exp()
@@ -120,7 +130,7 @@ class Trainer:
                 better = torch.minimum(ratio * gain[:, None], bounded * gain[:, None])
                 loss = loss - (better * free).sum() / free.sum().clamp(min=1)
                 loss = loss - entropy * sum(_entropy(one) for one in logs)
-                if np.isfinite(standing.found.cost):
+                if np.isfinite(standing.found.cost) and plan.imitation:
                     best = torch.from_numpy(standing.found.decision)[None]
                     loss = loss - plan.imitation * _log_probability(logs, best).mean()
             self.optimizer.zero_grad()
@@ -128,36 +138,64 @@ class Trainer:
             torch.nn.utils.clip_grad_norm_(self.policy.parameters(), 0.5)
             self.optimizer.step()
 
-    def _draw(self, logs: list[torch.Tensor], count: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return decisions (count, U) and which units were drawn; the others have their most probable option.
+    def _left(self) -> float:
+        """Return the share of the planned updates that is left, 1 to 0."""
+        return max(0.0, 1 - self.update / max(self.schedule.updates * len(self.standings), 1))
 
-        The first decision is the most probable one. Of the others each draws a share of the units, from two
-        of
-        them to all, uniformly in the logarithm.
-        """
-        likely = torch.cat([one.argmax(1) for one in logs])
+    def _draw_all(self, logs: list[torch.Tensor], start: torch.Tensor, count: int):
+        """Return decisions (count, U) with every unit drawn, as in the paper, and a mask of ones."""
         choice = torch.cat(sample(logs, count, self.generator), 1)
-        least = min(2 / len(likely), 1.0)
-        share = least ** torch.rand(count, 1, generator=self.generator)
-        if self.schedule.whole:
-            share = torch.ones(count, 1)
-        free = torch.rand(choice.shape, generator=self.generator) < share
-        free[0] = False
-        return torch.where(free, choice, likely), free
+        return choice, torch.ones_like(choice, dtype=torch.bool)
+
+    def _draw_changes(self, logs: list[torch.Tensor], start: torch.Tensor, count: int):
+        """Return decisions (count, U) that change some units of a start, and which.
+
+        How many is uniform in the logarithm, from one to a few. Units that the policy would rather change
+        are drawn first; their new options follow the policy.
+        """
+        stay = _log_probability(logs, start[None])[0]
+        noise = -torch.log(-torch.log(torch.rand(count, len(stay), generator=self.generator).clamp(1e-9)))
+        ranked = (noise + _BOLD * torch.log1p(-stay.exp().clamp(max=1 - 1e-6))).argsort(1, descending=True)
+        most = max(len(stay) * _SHARE, 3.0)
+        size = most ** torch.rand(count, 1, generator=self.generator)
+        free = torch.zeros(count, len(stay), dtype=torch.bool)
+        free.scatter_(1, ranked, torch.arange(len(stay))[None] < size)
+        others = []
+        for one, own in zip(logs, start.split([len(one) for one in logs]), strict=True):
+            left = one.exp().scatter(1, own[:, None], 0.0) + 1e-12 * torch.isfinite(one)
+            others.append(left)
+        free &= torch.cat([torch.isfinite(one).sum(1) > 1 for one in logs])
+        drawn = [
+            torch.multinomial(one, count, replacement=True, generator=self.generator).T for one in others
+        ]
+        return torch.where(free, torch.cat(drawn, 1), start), free
 
     def _advantages(self, standing: _Standing, rewards: torch.Tensor) -> torch.Tensor:
-        """Return rewards over that of the most probable decision, which is first, by their usual size."""
+        """Return rewards over that of the decision that was changed, by their usual size.
+
+        As in the paper over the mean of earlier ones where all units are drawn.
+        """
+        base = standing.reward
         if self.schedule.whole:
             base = standing.mean if standing.seen else float(rewards.mean())
-        else:
-            base = float(rewards[0])
+        elif not np.isfinite(base):
+            base = float(rewards.max())
         over = rewards - base
-        size = float(over.square().mean().sqrt())
+        size = float(over.clamp(-1, 1).square().mean().sqrt())
         keep = _MEMORY if standing.seen else 0.0
         standing.mean = keep * standing.mean + (1 - keep) * float(rewards.mean())
         standing.spread = keep * standing.spread + (1 - keep) * size
         standing.seen += len(rewards)
         return (over / max(standing.spread, 1e-6)).clamp(-1, 3)
+
+    def _accept(self, standing: _Standing, decisions: np.ndarray, rewards: torch.Tensor) -> None:
+        """Go on from the best of the drawn decisions if it is not much worse than the one before; the margin
+        falls to nothing.
+        """
+        best = int(rewards.argmax())
+        margin = _MARGIN * self._left() * float(torch.rand(1, generator=self.generator))
+        if float(rewards[best]) >= standing.reward - margin and bool(rewards[best] > INVALID_REWARD):
+            standing.current, standing.reward = decisions[best].copy(), float(rewards[best])
 
     def save(self, path: Path) -> None:
         """Write everything that the next update depends on, atomically."""
@@ -175,6 +213,8 @@ class Trainer:
                     "cost": s.found.cost,
                     "evaluations": s.found.evaluations,
                     "history": s.found.history,
+                    "current": torch.from_numpy(s.current),
+                    "reward": float(s.reward),
                     "mean": float(s.mean),
                     "spread": float(s.spread),
                     "seen": s.seen,
@@ -203,6 +243,7 @@ class Trainer:
         for standing, kept in zip(self.standings, state["standings"], strict=True):
             history = [(int(count), float(cost)) for count, cost in kept["history"]]
             standing.found = Found(kept["decision"].numpy(), kept["cost"], kept["evaluations"], history)
+            standing.current, standing.reward = kept["current"].numpy(), kept["reward"]
             standing.mean, standing.spread, standing.seen = kept["mean"], kept["spread"], kept["seen"]
 
 

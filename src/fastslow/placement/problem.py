@@ -8,6 +8,7 @@ import numpy as np
 INVALID_REWARD = -10.0
 NODE_FEATURES = 16
 OPTION_FEATURES = 8
+CERTAIN = 0.9  # probability of a decision that the policy starts from
 
 
 class Outcome(NamedTuple):
@@ -90,9 +91,11 @@ class Problem(ABC):
         """(sum of choices,) unit of each option."""
         return np.repeat(np.arange(len(self.choices)), self.choices)
 
-    def uniform(self) -> np.ndarray:
-        """Return the probabilities that the first pass sees, a unit's options alike: (sum of choices,)."""
-        return np.repeat(1.0 / self.choices, self.choices)
+    def chances(self, decision: np.ndarray) -> np.ndarray:
+        """Return probabilities of options that take a decision (U,) for nearly certain: (sum of choices,)."""
+        rest = np.repeat((1 - CERTAIN) / self.choices, self.choices)
+        rest[np.cumsum(self.choices) - self.choices + np.asarray(decision)] += CERTAIN
+        return rest
 
     def decode(self, decision: np.ndarray) -> np.ndarray:
         """Return what a decision (U,) means; itself but where a decoder stands between policy and problem."""
