@@ -160,14 +160,11 @@ class Trainer:
         size = most ** torch.rand(count, 1, generator=self.generator)
         free = torch.zeros(count, len(stay), dtype=torch.bool)
         free.scatter_(1, ranked, torch.arange(len(stay))[None] < size)
-        others = []
+        free &= torch.cat([torch.isfinite(one).sum(1) > 1 for one in logs])
+        drawn = []
         for one, own in zip(logs, start.split([len(one) for one in logs]), strict=True):
             left = one.exp().scatter(1, own[:, None], 0.0) + 1e-12 * torch.isfinite(one)
-            others.append(left)
-        free &= torch.cat([torch.isfinite(one).sum(1) > 1 for one in logs])
-        drawn = [
-            torch.multinomial(one, count, replacement=True, generator=self.generator).T for one in others
-        ]
+            drawn.append(torch.multinomial(left, count, replacement=True, generator=self.generator).T)
         return torch.where(free, torch.cat(drawn, 1), start), free
 
     def _advantages(self, standing: _Standing, rewards: torch.Tensor) -> torch.Tensor:
