@@ -95,17 +95,23 @@ def measured(options: argparse.Namespace) -> dict[str, dict]:
     return result
 
 
-def unseen(options: argparse.Namespace, pairs: list[Pair], title: str) -> dict:
-    """(b): evaluations needed by strategy and share, of every program and seed."""
-    counts: dict[str, dict] = {name: {str(w): [] for w in WITHIN} for name in options.strategies}
-    for pair in progress(pairs, desc=title, unit="program"):
-        found = curves(pair, counts, pair[0].space.size, options.small_batch, options.seeds)
-        for name, some in found.items():
-            for within in WITHIN:
-                counts[name][str(within)] += [needed(curve, within) for curve in some]
-    sizes = [pair[0].space.size for pair in pairs]
-    near = [float((p[0].labels <= 1.01 * p[0].labels.min()).mean()) for p in pairs]
-    return {"counts": counts, "sizes": sizes, "near": near}
+def unseen(options: argparse.Namespace, pair: Pair) -> dict:
+    """(b): evaluations needed by strategy and share, of every seed."""
+    target = pair[0]
+    found = curves(pair, options.strategies, target.space.size, options.small_batch, options.seeds)
+    counts = {n: {str(w): [needed(c, w) for c in own] for w in WITHIN} for n, own in found.items()}
+    near = float((target.labels <= 1.01 * target.labels.min()).mean())
+    return {"counts": counts, "size": target.space.size, "near": near}
+
+
+def join(programs: list[dict]) -> dict:
+    """Return what :func:`unseen` gave for several programs as one."""
+    names = programs[0]["counts"]
+    counts = {
+        name: {str(w): [n for program in programs for n in program["counts"][name][str(w)]] for w in WITHIN}
+        for name in names
+    }
+    return {"counts": counts, "sizes": [p["size"] for p in programs], "near": [p["near"] for p in programs]}
 
 
 def summarise(raw: dict) -> dict:
@@ -270,7 +276,13 @@ def main(arguments: list[str]) -> int:
     }
     with tempfile.TemporaryDirectory() as folder:
         pairs = groups(options, Path(folder))
-        raw = {name: kept.part(name, lambda n=name: unseen(options, pairs[n], n)) for name in pairs}
+        raw = {}
+        for name, own in pairs.items():
+            found = []
+            for pair in progress(own, desc=name, unit="program"):
+                made = kept.part(f"{name}: {pair[0].name}", lambda p=pair: unseen(options, p))
+                found.append(made)
+            raw[name] = join(found)
         result["unseen"] = {name: summarise(own) for name, own in raw.items()}
         speed_of = kept.part("speed", lambda: speed(options, Path(folder)))
         result["candidates per CPU second"] = speed_of
