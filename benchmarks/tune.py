@@ -29,9 +29,10 @@ from common import report
 from common.fleets import fleet_curves, fleet_page, fleet_tables, plot_fleet
 from common.graph_files import REAL
 from common.kept import Kept
+from common.needs import GUIDED, UNGUIDED, WITHIN, join, needed, summarise
 from common.options import make_parser
 from common.pools import LAYOUTS, kernel_pools, layout_config, layout_pools
-from common.searches import NEVERGRAD, replay_target, search, unseen_programs
+from common.searches import replay_target, search, unseen_programs
 from fastslow.core.errors import ConfigError, DataError
 from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path
@@ -43,11 +44,9 @@ from fastslow.tuning.target import Target, read_target
 from fastslow.tuning.tune import make_strategy, propose
 
 TABLE = Path(__file__).parent / "tables" / "tune.md"
-GUIDED = ("guided evolutionary", "guided random", "guided annealing")
 OWN = "guided evolutionary, no run"
-UNGUIDED = ("random", "evolutionary", "annealing", "tpe", "nsga2", NEVERGRAD)
 OF_REAL_FILES = (*GUIDED, OWN, "random", "evolutionary", "annealing")  # the others take minutes there
-BUDGETS, WITHIN = (16, 64, 256), (0.05, 0.01, 0.0)
+BUDGETS = (16, 64, 256)
 LABELS = "data/labels/labels.sqlite"
 Pair = tuple[Target, Target]  # a program with a run's prediction, and without
 
@@ -60,11 +59,6 @@ def curves(pair: Pair, names, budget, batch, seeds) -> dict[str, list[np.ndarray
         histories = [search(target, plain, budget, batch, seed) for seed in range(seeds)]
         found[name] = [history.curve / best - 1 for history in histories]
     return found
-
-
-def needed(curve: np.ndarray, within: float) -> int:
-    """Return the evaluations until a curve is within a share of the best; all of them where it never is."""
-    return int(min(len(curve), (curve > within).sum() + 1))
 
 
 def measured(options: argparse.Namespace) -> dict[str, dict]:
@@ -102,40 +96,6 @@ def unseen(options: argparse.Namespace, pair: Pair) -> dict:
     counts = {n: {str(w): [needed(c, w) for c in own] for w in WITHIN} for n, own in found.items()}
     near = float((target.labels <= 1.01 * target.labels.min()).mean())
     return {"counts": counts, "size": target.space.size, "near": near}
-
-
-def join(programs: list[dict]) -> dict:
-    """Return what :func:`unseen` gave for several programs as one."""
-    names = programs[0]["counts"]
-    counts = {
-        name: {str(w): [n for program in programs for n in program["counts"][name][str(w)]] for w in WITHIN}
-        for name in names
-    }
-    return {"counts": counts, "sizes": [p["size"] for p in programs], "near": [p["near"] for p in programs]}
-
-
-def summarise(raw: dict) -> dict:
-    """Return mean and quartiles of the evaluations needed, and the ratio to the best unguided strategy."""
-    needs = {
-        name: {
-            within: {"mean": float(np.mean(own)), "quartiles": np.quantile(own, [0.25, 0.5, 0.75]).tolist()}
-            for within, own in by_share.items()
-        }
-        for name, by_share in raw["counts"].items()
-    }
-    ratios = {}
-    for within in map(str, WITHIN):
-        peers = [needs[name][within]["mean"] for name in UNGUIDED if name in needs]
-        if peers and GUIDED[0] in needs:
-            ratios[within] = min(peers) / needs[GUIDED[0]][within]["mean"]
-    sizes = raw["sizes"]
-    return {
-        "programs": len(sizes),
-        "needed": needs,
-        "best unguided over guided": ratios,
-        "configurations": [int(np.median(sizes)), min(sizes), max(sizes)],
-        "within 1 %": float(np.median(raw["near"])),
-    }
 
 
 def groups(options: argparse.Namespace, folder: Path) -> dict[str, list[Pair]]:
