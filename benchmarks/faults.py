@@ -1,10 +1,11 @@
 """Faults of a run, counted: kill -9 at random moments, errors of the drive; then the same command.
 
 ``python benchmarks/faults.py [--quick] [--kills N] [--errors N] [--seed N] [--keep FOLDER --minutes N]``. A
-small made-up competition is run once undisturbed. Then, for every fault, a random step of one stage after the
+small made-up competition is run once undisturbed. Then, again and again, a random step of one stage after the
 other is taken away and the command is typed again:
 
 - kill: ``kill -9`` hits the command (two in three) or one of its notebooks and workers, at a random moment;
+  the same command follows and is killed as well, up to ``--chain`` times;
 - error: from a random write on, every write fails: disk full, quota, read-only, stale file handle, I/O error.
 
 The same command follows. It must complete, with the same bytes of features, weights, predictions and CSV as
@@ -29,6 +30,7 @@ from pathlib import Path
 import psutil
 
 from common import report
+from common.forked_command import ForkedCommand
 from common.made_competition import write_competition
 from common.options import make_parser
 
@@ -67,26 +69,27 @@ class Home:
 
     def __init__(self, root: Path):
         self.root = root
-        self.command = [
-            sys.executable,
-            "-m",
-            "fastslow",
-            "submission",
-            "preset=smoke",
-            "name=smoke",
-            "jobs=2",
-        ]
-        self.command += [f"data={root / 'data' / 'made'}", *SETTINGS]
+        self.words = ["submission", "preset=smoke", "name=smoke", "jobs=2"]
+        self.words += [f"data={root / 'data' / 'made'}", *SETTINGS]
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """Return the variables of the command's environment."""
+        return {**os.environ, "FASTSLOW_HOME": str(self.root), "OMP_NUM_THREADS": "1", **more}
 
     def start(self, **environment: str) -> subprocess.Popen:
-        """Start the command."""
-        own = {**os.environ, "FASTSLOW_HOME": str(self.root), "OMP_NUM_THREADS": "1", **environment}
+        """Start the command as typed."""
         pipe, text = subprocess.PIPE, {"text": True, "errors": "replace"}
-        return subprocess.Popen(self.command, env=own, stdout=pipe, stderr=subprocess.STDOUT, **text)
+        command = [sys.executable, "-m", "fastslow", *self.words]
+        own = self.environment(**environment)
+        return subprocess.Popen(command, env=own, stdout=pipe, stderr=subprocess.STDOUT, **text)
+
+    def fork(self) -> ForkedCommand:
+        """Start the command in a fork of this process."""
+        return ForkedCommand(self.words, self.environment())
 
     def finish(self) -> str:
         """Run the command and return what it says; empty where it completes."""
-        with self.start() as process:
+        with self.fork() as process:
             said = process.communicate()[0]
         return said if process.returncode else ""
 
@@ -110,7 +113,7 @@ class Home:
 
 
 def kill_at(
-    process: subprocess.Popen, seconds: float, rng: random.Random
+    process: subprocess.Popen | ForkedCommand, seconds: float, rng: random.Random
 ) -> tuple[str, list[psutil.Process]]:
     """Kill the command or one of its processes after some seconds; wait for its end.
 
@@ -157,13 +160,27 @@ def judge(home: Home, whole: dict[str, str]) -> dict:
     }
 
 
-def kill(home: Home, whole: dict[str, str], stage: str, seconds: float, rng: random.Random) -> dict:
-    """Take a step away, kill the command that makes it again, and repeat the command."""
-    step = home.take_away(stage, rng)
-    after = rng.uniform(0.3, 0.95) * seconds
-    victim, below = kill_at(home.start(), after, rng)
-    row = {"fault": f"kill {victim}", "stage": stage, "step": step, "after": after}
-    return row | {"survivors": survivors(below)} | judge(home, whole)
+def kill(
+    home: Home, whole: dict[str, str], stage: str, seconds: float, rng: random.Random, chain: int
+) -> list[dict]:
+    """Take a step away, kill the command that makes it again up to ``chain`` times, then let it complete.
+
+    Returns:
+        A row for each kill, with the verdict on what the last command made; one row where none hit. Their
+        ``seconds`` are those of the longest of the commands.
+    """
+    step, rows = home.take_away(stage, rng), []
+    while len(rows) < chain:
+        after = rng.uniform(0.1, 0.95) * seconds
+        victim, below = kill_at(home.fork(), after, rng)
+        rows.append({"fault": f"kill {victim}", "stage": stage, "step": step, "after": after})
+        rows[-1]["survivors"] = survivors(below)
+        if rows[-1]["fault"] == TOO_LATE:
+            break
+    rows = [row for row in rows if row["fault"] != TOO_LATE] or rows
+    verdict = judge(home, whole)
+    verdict["seconds"] = max(verdict["seconds"], *(row["after"] for row in rows))
+    return [row | verdict for row in rows]
 
 
 def fail(home: Home, whole: dict[str, str], stage: str, name: str, rng: random.Random) -> dict:
@@ -191,10 +208,11 @@ def next_fault(rows: list[dict], kills: int, errors: int) -> tuple[str, str, flo
 
     A kill that came too late does not count: it is tried again, earlier.
     """
-    kinds = [row["fault"].partition(" ")[0] for row in rows if row["fault"] != TOO_LATE]
     for fault, wanted in (("kill", kills), ("error", errors)):
-        if (done := kinds.count(fault)) < wanted:
-            stage = list(STAGES)[done % len(STAGES)]
+        hits = [row for row in rows if row["fault"].startswith(fault) and row["fault"] != TOO_LATE]
+        if len(hits) < wanted:
+            done = Counter(row["stage"] for row in hits)
+            stage = min(STAGES, key=lambda name: done[name])
             before = [row for row in rows if row.get("stage") == stage]
             if not before:  # a step taken away is two notebooks of a run, beside reading all the others
                 return fault, stage, 2 * rows[0]["seconds"] / 11
@@ -202,7 +220,7 @@ def next_fault(rows: list[dict], kills: int, errors: int) -> tuple[str, str, flo
     return None
 
 
-def run(kills: int, errors: int, seed: int, root: Path, minutes: float) -> list[dict]:
+def run(kills: int, errors: int, seed: int, root: Path, minutes: float, chain: int) -> list[dict]:
     """Run once undisturbed, then with every fault; return a row for each, the undisturbed run first.
 
     Every row is kept in a file; after so many minutes no fault begins, and the same call resumes.
@@ -228,12 +246,15 @@ def run(kills: int, errors: int, seed: int, root: Path, minutes: float) -> list[
         kind, stage, seconds = fault
         rng = random.Random(f"{seed} {len(rows)}")
         if kind == "kill":
-            row = kill(home, whole, stage, seconds, rng)
+            found = kill(home, whole, stage, seconds, rng, chain)
         else:
-            row = fail(home, whole, stage, rng.choice(ERRORS), rng)
-        keep(row)
-        verdict = "same bytes" if is_good(row) else f"NOT GOOD {row}"
-        print(f"{row['fault']} in {stage} ({row['step']}, {row['after']:.1f}): {verdict}", file=sys.stderr)
+            found = [fail(home, whole, stage, rng.choice(ERRORS), rng)]
+        for row in found:
+            keep(row)
+            verdict = "same bytes" if is_good(row) else f"NOT GOOD {row}"
+            print(
+                f"{row['fault']} in {stage} ({row['step']}, {row['after']:.1f}): {verdict}", file=sys.stderr
+            )
     return rows
 
 
@@ -244,6 +265,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--errors", type=int, default=10, help="number of failing drives (default 10, quick 1)"
     )
+    parser.add_argument("--chain", type=int, default=3, help="kills before the command may end (default 3)")
     parser.add_argument("--seed", type=int, default=0, help="seed of moments and steps (default 0)")
     parser.add_argument("--keep", metavar="FOLDER", help="where to work; the same command resumes there")
     parser.add_argument("--minutes", type=float, default=math.inf, help="begin no fault after so many")
@@ -251,7 +273,7 @@ def main(arguments: list[str]) -> int:
     kills, errors = (1, 1) if options.quick else (options.kills, options.errors)
     with tempfile.TemporaryDirectory() as folder:
         root = Path(options.keep or folder)
-        rows = run(kills, errors, options.seed, root.absolute(), options.minutes)[1:]
+        rows = run(kills, errors, options.seed, root.absolute(), options.minutes, options.chain)[1:]
     counts = Counter((row["fault"], row["stage"]) for row in rows)
     good = Counter((row["fault"], row["stage"]) for row in rows if is_good(row))
     shown = [

@@ -32,7 +32,7 @@ from fastslow.evaluation.ensemble import EnsembleConfig, build_ensemble
 from fastslow.evaluation.predictions import read_predictions
 from fastslow.features.build import build_features
 from fastslow.features.config import FeatureConfig
-from fastslow.kaggle.solution import read_solution
+from fastslow.kaggle.solution import read_solution, runtimes_of
 from fastslow.networks.config import TrainConfig
 from fastslow.networks.dataset import GraphDataset
 from fastslow.networks.train import Training, train
@@ -70,7 +70,7 @@ def measure_scores(root: Path, seeds: int, quick: bool) -> Scores:
         manifest = build_ensemble(EnsembleConfig(**features, runs=members, folder=str(folder / "ensemble")))
         runs["ensemble"] = [str(folder / "ensemble")]
         runs |= {rule: [own["folder"]] for rule, own in manifest["baselines"].items()}
-        truth = {i.removeprefix(f"{name}:"): t for i, t in solution.items() if i.startswith(f"{name}:")}
+        truth = runtimes_of(solution, collection)
         for model, own in runs.items():
             tests = [read_predictions(Path(run))["test"] for run in own]
             values = [collection_score(collection.kind, truth, test)["mean"] for test in tests]

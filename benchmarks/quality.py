@@ -119,7 +119,7 @@ class Comparison:
             self._build_features("winner", collection, {"hops": HOPS, "merge_duplicates": False})
 
     def _features(self, whose: str, collection: Collection) -> Path:
-        return self.place / "features" / whose / collection.slug
+        return self.place / "features" / whose / digest(self.options.data_root) / collection.slug
 
     def _build_features(self, whose: str, collection: Collection, settings: dict) -> None:
         where = {

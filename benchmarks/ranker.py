@@ -22,7 +22,7 @@ from fastslow.competition.catalog import COLLECTIONS, TEST, VALID, Collection
 from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import commit
 from fastslow.core.errors import DataError
-from fastslow.core.files import read_json, write_json
+from fastslow.core.files import digest, read_json, write_json
 from fastslow.core.settings import resolve
 from fastslow.evaluation.predictions import read_predictions
 from fastslow.features.build import build_features
@@ -86,7 +86,7 @@ class Quality:
         self.solution = read_solution(solution) if solution.is_file() else {}
         self.features = {}
         for collection in collections or COLLECTIONS:
-            folder = place / "features" / "ranker" / collection.slug
+            folder = place / "features" / "ranker" / digest(options.data_root) / collection.slug
             where = {"collection": collection.name, "folder": str(folder), "workers": 1}
             settings = preset_settings(options.preset, self.overrides, "features", collection.kind)
             build_features(FeatureConfig(**{**settings, **where, "data_root": options.data_root}))

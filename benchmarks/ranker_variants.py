@@ -29,10 +29,10 @@ from fastslow.core.artifacts import commit
 from fastslow.core.files import digest, read_json, write_json
 from fastslow.core.settings import resolve
 from fastslow.core.source import source_digest
-from fastslow.evaluation.baselines import Example, choose_column, fit_ridge, log_labels
+from fastslow.evaluation.baselines import Example, choose_column, fit_ridge
 from fastslow.evaluation.metric_table import graph_metrics
 from fastslow.features.build import FeatureConfig, build_graph
-from fastslow.features.scaling import standardise
+from fastslow.features.scaling import log_labels, standardise, unit_ranks
 from fastslow.features.store import Features
 from fastslow.features.train_graphs import draw_configs, trainable
 from fastslow.kaggle.solution import read_solution
@@ -40,7 +40,7 @@ from fastslow.presets import preset_settings
 from fastslow.rankers import config as ranker_config
 from fastslow.rankers.config import RankerConfig
 from fastslow.rankers.fit import Training, fit
-from fastslow.rankers.objectives import OBJECTIVES, quantile_labels
+from fastslow.rankers.objectives import OBJECTIVES
 from fastslow.rankers.table import Table, read_table
 from fastslow.rankers.table_features import ABOVE_LEAST, CONTEXT, tabulate
 from fastslow.steps import parse_overrides
@@ -194,7 +194,7 @@ def rules(options: Namespace, folder: Path) -> dict[str, dict[str, float]]:
 
 
 def _centred_ranks(runtime: np.ndarray) -> np.ndarray:
-    return quantile_labels(runtime) - 0.5
+    return unit_ranks(runtime) - 0.5
 
 
 def confirm(options: Namespace, folder: Path) -> list[dict]:

@@ -1,4 +1,4 @@
-"""CPU time and peak memory of each stage on one graph of the real competition's size.
+"""CPU time and peak memory of each stage at the real competition's size, of one graph or of all.
 
 ``python benchmarks/scale.py [--quick] [--file NPZ] [--nodes N] [--configurable K] [--configs C]``. A program
 is repeated side by side and its tied choices are drawn anew (``common/made_graphs.py``), so any size can be
@@ -6,6 +6,11 @@ made; without ``--file`` a program of the sample is repeated. Each stage is a pr
 thread, on the settings of the preset ``kaggle``: features from the npz, training steps of a network,
 its prediction of all configurations, and the ranker's table of all configurations. Seconds are CPU seconds.
 What a whole network costs is in ``hours.py``.
+
+``python benchmarks/scale.py --competition FOLDER [--quick] [--size KERNELS PROGRAMS SIZES]``: every stage of
+``make submit PRESET=kaggle`` on a competition made in the folder (``common/real_size.py``), by default with
+all 7,229 tile kernels and a 30th of the layout programs, and the extrapolation to the whole
+(``common/whole_run.py``). Interrupted, the same command resumes.
 """
 
 import json
@@ -25,6 +30,8 @@ from common import report
 from common.graph_files import SAMPLE, OneGraph, program_of
 from common.made_graphs import write_repeated
 from common.options import make_parser
+from common.real_size import Size
+from common.whole_run import WholeRun
 from fastslow.competition.reader import read_competition_file
 from fastslow.core.memory import FreedMemory, resident_bytes
 from fastslow.features.build import build_graph
@@ -64,7 +71,8 @@ def training(path: Path, folder: Path, options: Namespace) -> dict:
     total = dataset.graph("test", name).graph.num_configs
     for _ in range(options.steps):
         began = time.process_time()
-        size = min(total, int(rng.integers(config.configs_per_step // 2, config.configs_per_step + 1)))
+        most = options.configs_per_step or config.configs_per_step
+        size = min(total, int(rng.integers(most // 2, most + 1)))
         batch = dataset.batch("test", name, rng.choice(total, size, replace=False))
         optimizer.zero_grad(set_to_none=True)
         pairwise_hinge(network(batch), torch.rand(size)).backward()
@@ -77,12 +85,12 @@ def training(path: Path, folder: Path, options: Namespace) -> dict:
         "states": len(batch.levels[-1].node_ids),
         "GB held after the first half": max(held[: -(-len(held) // 2)]),
         "GB held after the second half": max(held[len(held) // 2 :]),
-        "GB held, by tenths of the steps": [max(part) for part in _tenths(held)],
+        "GB held, by twentieths of the steps": [max(part) for part in _twentieths(held)],
     }
 
 
-def _tenths(values: list[float]) -> list[list[float]]:
-    return [part.tolist() for part in np.array_split(values, min(10, len(values)))]
+def _twentieths(values: list[float]) -> list[list[float]]:
+    return [part.tolist() for part in np.array_split(values, min(20, len(values)))]
 
 
 def inference(path: Path, folder: Path, options: Namespace) -> dict:
@@ -102,14 +110,15 @@ def ranker(path: Path, folder: Path, options: Namespace) -> dict:
     return {"columns": table.shape[1], "table GB": table.nbytes / 2**30}
 
 
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+QUICK = (0.002, 0.002, 0.03)
 STAGES = {"features": features, "training": training, "inference": inference, "ranker": ranker}
 
 
 def measure(stage: str, path: Path, folder: Path) -> dict:
     """Run a stage in a process of its own with one thread."""
     command = [sys.executable, __file__, *sys.argv[1:], "--stage", stage, "--made", str(path), str(folder)]
-    threads = {key: "1" for key in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
-    run = subprocess.run(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **threads})
+    run = subprocess.run(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **_ONE_THREAD})
     if run.returncode:
         raise SystemExit(f"{' '.join(command)}: exit status {run.returncode}")
     return json.loads(run.stdout.splitlines()[-1])
@@ -146,18 +155,53 @@ def parse(arguments: list[str]) -> Namespace:
     parser.add_argument("--configurable", type=int, default=848, help="K of the made graph")
     parser.add_argument("--configs", type=int, default=100_040, help="C of the made graph")
     parser.add_argument("--steps", type=int, default=10, help="training steps")
+    parser.add_argument("--configs-per-step", type=int, help="most of a step (default that of the preset)")
     parser.add_argument("--only", nargs="+", choices=STAGES, default=[*STAGES], help="stages to measure")
     parser.add_argument("--stage", choices=STAGES, help="measure one stage of --made in this process only")
     parser.add_argument("--made", nargs=2, metavar=("NPZ", "FOLDER"), help="the made graph, and its features")
+    parser.add_argument(
+        "--competition", type=Path, metavar="FOLDER", help="measure a whole competition there"
+    )
+    shares = ("KERNELS", "PROGRAMS", "SIZES")
+    parser.add_argument("--size", nargs=3, type=float, metavar=shares, help="shares of the real competition")
     options = parser.parse_args(arguments)
     if options.quick:
+        options.size = options.size or QUICK
         options.nodes, options.configurable, options.configs, options.steps = 900, 40, 2500, 2
     return options
+
+
+def whole_competition(options: Namespace) -> None:
+    """Measure every stage on a made-up competition."""
+    torch.set_num_threads(1)
+    options.competition.mkdir(parents=True, exist_ok=True)
+    os.environ.update({"FASTSLOW_HOME": str(options.competition.absolute()), **_ONE_THREAD})
+    run = WholeRun(options.competition, Size(*options.size) if options.size else Size())
+    run.measure(notebooks=not options.quick)
+    stages = run.stages()
+    shown = [
+        {
+            "stage": row["stage"],
+            "CPU s": f"{row['CPU s']:.1f}",
+            "wall s": f"{row['wall s']:.0f}",
+            "peak GB": f"{row['peak GB']:.2f}",
+            "open files": row["open files"],
+            "whole, CPU h": f"{row['whole CPU s'] / 3600:.2f}",
+        }
+        for row in stages
+    ]
+    print(report.table(shown))
+    hours = sum(row["whole CPU s"] for row in stages) / 3600
+    found = {"size": vars(run.size), "stages": stages, "whole CPU h": hours, "costs": [*run.costs.values()]}
+    report.finish({"benchmark": "scale", "environment": report.environment(), **found})
 
 
 def main(arguments: list[str]) -> int:
     """Run from the command line and return the exit status."""
     options = parse(arguments)
+    if options.competition:
+        whole_competition(options)
+        return 0
     if options.stage:
         run_stage(options)
         return 0

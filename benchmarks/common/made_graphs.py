@@ -10,15 +10,24 @@ from fastslow.competition.reader import CompetitionFile
 from fastslow.competition.tied_choices import Choices
 
 _ROWS = 64  # configurations written at a time
+_NOISE = 0.03
 
 
 def write_repeated(
-    path: Path, file: CompetitionFile, num_nodes: int, num_configurable: int, num_configs: int
+    path: Path,
+    file: CompetitionFile,
+    num_nodes: int,
+    num_configurable: int,
+    num_configs: int,
+    rng: np.random.Generator | None = None,
+    families: int = 1,
+    hidden: bool = False,
 ) -> None:
     """Write copies of a program side by side as one competition file, streamed.
 
-    Tensors that are tied in the program are tied with those of every copy, as layers of equal shapes are in
-    the real files. Each group takes its choice from a random configuration of the file.
+    Tensors that are tied in the program are tied with those of every copy of its family, as layers of equal
+    shapes are in the real files. Each group takes its choice from a random configuration of the file; every
+    option of a group adds its own cost to the runtime, and there is noise of a few percent.
 
     Args:
         path: The npz file; its layouts are compressed as ``numpy.savez_compressed`` does it.
@@ -26,6 +35,9 @@ def write_repeated(
         num_nodes: N of the file written; the last copy is cut short.
         num_configurable: K, at most what the copies have.
         num_configs: C.
+        rng: Source of what is drawn; by default of seed 0.
+        families: Families of copies; each has groups of its own.
+        hidden: Write zeros as runtimes, as the competition's test files have them.
     """
     offset = np.arange(-(-num_nodes // len(file.node_opcode)))[:, None] * len(file.node_opcode)
     edges = (file.edge_index[None] + offset[:, :, None]).reshape(-1, 2)
@@ -33,19 +45,22 @@ def write_repeated(
     chosen = np.flatnonzero(ids < num_nodes)[:num_configurable]
     if len(chosen) < num_configurable:
         raise ValueError(f"{path}: the copies have {len(chosen)} configurable nodes, not {num_configurable}")
-    rng = np.random.default_rng(0)
+    rng = rng or np.random.default_rng(0)
+    copies, own = np.divmod(chosen, len(file.node_config_ids))
+    choices = _in_families(file.choices, own, copies % families, families)
+    choices = _draw(choices, num_configs, rng)
+    runtime = np.zeros(num_configs, np.int64) if hidden else _runtimes(choices, rng)
     arrays = {
         "node_feat": np.tile(file.node_feat, (len(offset), 1))[:num_nodes],
         "node_opcode": np.tile(file.node_opcode, len(offset))[:num_nodes],
         "edge_index": edges[(edges < num_nodes).all(1)],
         "node_config_ids": ids[chosen],
         "node_splits": np.array([[0, num_nodes]]),
-        "config_runtime": rng.integers(1, 10**6, num_configs),
+        "config_runtime": runtime,
     }
-    np.savez(path, **arrays)
-    choices = file.choices
-    own = chosen % len(file.node_config_ids)
-    choices = replace(choices, group=choices.group[own], codes=choices.codes[own])
+    with open(path, "wb") as handle:
+        np.savez(handle, **arrays)
+    layouts = file.layouts.astype(np.float32)
     with (
         zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive,
         archive.open("node_config_feat.npy", "w", force_zip64=True) as member,
@@ -53,8 +68,19 @@ def write_repeated(
         shape = (num_configs, num_configurable, 18)
         np.lib.format.write_array_header_1_0(member, {"descr": "<f4", "fortran_order": False, "shape": shape})
         for start in range(0, num_configs, _ROWS):
-            drawn = _draw(choices, min(_ROWS, num_configs - start), rng)
-            member.write(file.layouts.astype(np.float32)[drawn.layout_codes()].tobytes())
+            codes = choices.layout_codes(slice(start, start + _ROWS))
+            member.write(layouts[codes].tobytes())
+
+
+def _in_families(choices: Choices, own: np.ndarray, family: np.ndarray, families: int) -> Choices:
+    """Return the choices of nodes ``own`` of copies, with groups of their own for each family of copies."""
+    return replace(
+        choices,
+        group=choices.group[own] + (choices.num_groups * family)[:, None],
+        codes=choices.codes[own],
+        values=np.tile(choices.values, families),
+        options=np.tile(choices.options, families),
+    )
 
 
 def _draw(choices: Choices, count: int, rng: np.random.Generator) -> Choices:
@@ -63,3 +89,10 @@ def _draw(choices: Choices, count: int, rng: np.random.Generator) -> Choices:
     return replace(
         choices, values=choices.values[rng.integers(0, len(choices), (count, len(groups))), groups]
     )
+
+
+def _runtimes(choices: Choices, rng: np.random.Generator) -> np.ndarray:
+    """Return the runtime of each configuration: a cost of every group's option, and noise."""
+    costs = rng.exponential(1000, (choices.num_groups, choices.options.max()))
+    total = 10_000 + costs[np.arange(choices.num_groups), choices.values].sum(1)
+    return (total * np.exp(_NOISE * rng.standard_normal(len(choices)))).astype(np.int64)

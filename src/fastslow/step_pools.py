@@ -9,6 +9,7 @@ from typing import Any
 from fastslow.core.cluster import Cluster, open_cluster
 from fastslow.core.cluster_worker import GPU, MEMORY
 from fastslow.core.memory import machine_cores
+from fastslow.core.processes import ended_by_interrupt
 from fastslow.core.settings import PROJECT
 from fastslow.features.config import FeatureConfig
 from fastslow.job_plan import PlannedPool, machine_resources, step_need
@@ -77,13 +78,6 @@ def step_pool(jobs: int, cluster: str = "") -> Iterator[Executor]:
     if cluster:
         with open_cluster(cluster, jobs or machine_cores()) as workers:
             yield ClusterPool(workers)
-        return
-    pool = PlannedPool(machine_resources(), jobs)
-    wait_for_them = True
-    try:
-        yield pool
-    except KeyboardInterrupt:
-        wait_for_them = False
-        raise
-    finally:
-        pool.shutdown(wait=wait_for_them, cancel_futures=True)
+    else:
+        with ended_by_interrupt(PlannedPool(machine_resources(), jobs)) as pool:
+            yield pool

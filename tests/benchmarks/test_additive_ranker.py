@@ -9,8 +9,10 @@ import additive_ranker
 from common import folds
 from fastslow.competition.metrics import kendall_tau
 from fastslow.features.store import Features
+from helpers.workspace import cut_sample
 
 QUICK = ["--quick", "--threads", "1"]
+FEW = {"train": 4, "valid": 2, "test": 1}
 
 
 def last_line(capsys):
@@ -18,7 +20,9 @@ def last_line(capsys):
 
 
 def test_it_runs_and_repeats_no_training(tmp_path, monkeypatch, capsys):
-    options = additive_ranker.parse_arguments([*QUICK, "--gnn"])
+    options = additive_ranker.parse_arguments(
+        [*QUICK, "--gnn", "--data-root", str(cut_sample(tmp_path / "data", FEW))]
+    )
     additive_ranker.run(options, tmp_path)
     first = last_line(capsys)
     wanted = ["regression", "additive", "gnn", "ranker", "ranker + additive", "gnn + ranker"]

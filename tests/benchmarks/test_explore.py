@@ -19,17 +19,24 @@ from fastslow.networks.config import TrainConfig
 from fastslow.networks.train import make_dataset
 from fastslow.presets import network_settings, preset_settings
 from fastslow.steps import parse_overrides
+from helpers.workspace import cut_sample
 
 OWN, OTHER = get_collection("layout:xla:random"), get_collection("layout:xla:default")
 QUICK = ["--quick", "--threads", "1"]
 
 
 @pytest.fixture(scope="module")
-def features(tmp_path_factory):
+def data(tmp_path_factory):
+    """A part of the sample."""
+    return cut_sample(tmp_path_factory.mktemp("data"), {"train": 8, "valid": 4, "test": 1})
+
+
+@pytest.fixture(scope="module")
+def features(data, tmp_path_factory):
     """Features of both xla searches of the sample, side by side; read-only."""
-    folder = tmp_path_factory.mktemp("features")
+    folder, root = tmp_path_factory.mktemp("features"), str(data)
     for collection in (OWN, OTHER):
-        where = {"data_root": str(PROJECT / "data" / "sample"), "folder": str(folder / collection.slug)}
+        where = {"data_root": root, "folder": str(folder / collection.slug)}
         build_features(FeatureConfig(collection=collection.name, workers=1, hops=0, **where))
     return folder
 
@@ -103,8 +110,16 @@ def test_nothing_of_a_held_out_family_is_trained_on(features):
     assert not {folds.family_of(name.rpartition("/")[2]) for name in names} & families
 
 
-def test_collections_that_are_trained_on_together_share_a_run(tmp_path):
-    arguments = ["--set", "features.hops=0", "--variants", variants.BASE, "train on source, 40 epochs"]
+def test_collections_that_are_trained_on_together_share_a_run(data, tmp_path):
+    arguments = [
+        "--data-root",
+        str(data),
+        "--set",
+        "features.hops=0",
+        "--variants",
+        variants.BASE,
+        "train on source, 40 epochs",
+    ]
     options = explore.parse_arguments([*arguments, "--seeds", "1"])
     runs = held_out.plan(options, tmp_path, variants.VARIANTS)
     alone = [run for run in runs if run.variant != variants.BASE]
@@ -130,8 +145,8 @@ def last_line(capsys):
     return json.loads(capsys.readouterr().out.splitlines()[-1])
 
 
-def test_finished_runs_are_found_and_the_rest_is_made(tmp_path, monkeypatch, capsys):
-    options = explore.parse_arguments(QUICK)
+def test_finished_runs_are_found_and_the_rest_is_made(data, tmp_path, monkeypatch, capsys):
+    options = explore.parse_arguments([*QUICK, "--data-root", str(data)])
     explore.explore(options, tmp_path)
     first = last_line(capsys)
     assert first["runs"] == {"finished": 4, "of": 4}
@@ -155,9 +170,9 @@ def test_finished_runs_are_found_and_the_rest_is_made(tmp_path, monkeypatch, cap
         assert again["variants"][name]["by graph"] == first["variants"][name]["by graph"]
 
 
-def test_no_run_starts_after_the_time_is_up(tmp_path, monkeypatch, capsys):
+def test_no_run_starts_after_the_time_is_up(data, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(held_out, "Training", lambda *_: pytest.fail("trained"))
-    explore.explore(explore.parse_arguments([*QUICK, "--minutes", "0"]), tmp_path)
+    explore.explore(explore.parse_arguments([*QUICK, "--data-root", str(data), "--minutes", "0"]), tmp_path)
     assert last_line(capsys)["runs"] == {"finished": 0, "of": 4}
 
 

@@ -54,6 +54,26 @@ def test_a_kill_that_comes_too_late_is_said():
     assert faults.kill_at(process, 60, random.Random(0)) == ("too late", [])
 
 
+def test_a_chain_of_kills_has_one_verdict(tmp_path, monkeypatch):
+    ends = iter([("command", []), ("child", []), ("too late", [])])
+    monkeypatch.setattr(faults, "kill_at", lambda process, seconds, rng: next(ends))
+    monkeypatch.setattr(faults, "survivors", lambda processes: [])
+    monkeypatch.setattr(faults.Home, "fork", lambda home: None)
+    monkeypatch.setattr(faults.Home, "finish", lambda home: "")
+    (tmp_path / "features/smoke/a").mkdir(parents=True)
+    home = faults.Home(tmp_path)
+    rows = faults.kill(home, {"x.pt": "lost"}, "features", 9.0, random.Random(0), 3)
+    assert [row["fault"] for row in rows] == ["kill command", "kill child"]
+    assert all(row["different"] == ["x.pt"] and row["completed"] and row["seconds"] <= 9 for row in rows)
+
+
+def test_a_forked_command_is_a_process_of_its_own(tmp_path):
+    with faults.ForkedCommand(["submission", "jobs=-1"], {**faults.os.environ, "X": "1"}) as command:
+        said, _ = command.communicate()
+    assert (command.returncode, said) == (1, "error: jobs: -1 is not 0 or more, at most 4096\n")
+    command.kill()
+
+
 def test_a_step_is_taken_away_and_its_loss_is_seen(tmp_path):
     home = faults.Home(tmp_path)
     for name in ("ranker-a-s0", "ranker-b-s0", "training-tile-s0"):

@@ -8,6 +8,7 @@ import pytest
 import ranker
 from common import graph_files, ranker_scale
 from helpers.competition_files import needs_real
+from helpers.workspace import cut_sample
 from reference import ranker_pandas
 
 QUICK = ["--quick", "--threads", "1", "--parts"]
@@ -18,9 +19,9 @@ def result_of(capsys, *parts):
     return json.loads(capsys.readouterr().out.splitlines()[-1])
 
 
-def test_quality_of_every_objective(capsys, monkeypatch):
+def test_quality_of_every_objective(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(ranker, "COLLECTIONS", ranker.COLLECTIONS[1:3])  # both searches of xla
-    quality = result_of(capsys, "quality")["quality"]
+    quality = result_of(capsys, "quality", "--data-root", str(cut_sample(tmp_path)))["quality"]
     models = [*ranker.OBJECTIVES, ranker.CHOSEN]
     scopes = [*(c.name for c in ranker.COLLECTIONS), "mean of layouts", "mean of five"]
     rows = {(row["collection"], row["model"]): row for row in quality["table"]}

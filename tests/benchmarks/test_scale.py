@@ -26,6 +26,6 @@ def test_every_stage_runs_on_the_made_graph(tmp_path):
     table_bytes = 4 * features["configs"] * columns
     assert stages["ranker"]["table GB"] == pytest.approx(table_bytes / 2**30, rel=1e-3)
     assert all(found["peak GB"] > 0 for found in stages.values())
-    curve = training["GB held, by tenths of the steps"]
+    curve = training["GB held, by twentieths of the steps"]
     halves = [training[f"GB held after the {half} half"] for half in ("first", "second")]
     assert len(curve) == made["steps"] and max(curve) == max(halves)

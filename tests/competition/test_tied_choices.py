@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastslow.competition.tied_choices import distinct_rows, factorise
+from fastslow.competition.tied_choices import distinct_rows, factorise, no_choices
 
 
 def draw_codes(seed):
@@ -66,3 +66,10 @@ def test_distinct_rows_are_those_of_numpy(high, columns, rng):
         np.testing.assert_array_equal(kind, wanted_kind.ravel())
     else:
         assert (first.tolist(), kind.tolist()) == ([0], [0] * 100)
+
+
+def test_without_tensors_there_is_nothing_to_choose():
+    found, wanted = vars(no_choices(5)), vars(factorise(np.zeros((5, 0, 3), np.uint8)))
+    for name, values in wanted.items():
+        assert found[name].dtype == values.dtype
+        np.testing.assert_array_equal(found[name], values)

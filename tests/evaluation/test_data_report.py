@@ -40,7 +40,7 @@ def test_a_configuration_in_words(program):
     assert [(row["tensor"], row["shape"], row["layout"]) for row in rows] == [
         ("output", "f32[8,16]", "{0,1}"),
         ("input", "f32[8,4]", "{1,0}"),
-        ("kernel", "f32[4,16]", "{}"),
+        ("kernel", "f32[4,16]", "compiler"),
     ]
     assert rows[0]["in words"] == "dimension 0 (size 8) is contiguous in memory, then 1 (size 16)"
     assert rows[2]["in words"] == "left to the compiler"

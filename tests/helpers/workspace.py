@@ -16,12 +16,12 @@ SERIAL = "features.workers=1"  # for a few small files, starting processes takes
 TILE_FILES = {"train": 4, "valid": 2, "test": 2}
 
 
-def cut_sample(root: Path) -> Path:
+def cut_sample(root: Path, layout_files: dict[str, int] = LAYOUT_FILES) -> Path:
     """Copy the smallest files of every collection and split, with their rows of the two CSVs."""
     ids = set()
     for collection in COLLECTIONS:
         for split in SPLITS:
-            most = (LAYOUT_FILES if collection.kind == "layout" else TILE_FILES)[split]
+            most = (layout_files if collection.kind == "layout" else TILE_FILES)[split]
             programs = list_programs(SAMPLE, collection, split)
             for program in sorted(programs, key=lambda p: p.path.stat().st_size)[:most]:
                 target = collection.folder(root, split) / program.path.name

@@ -311,7 +311,7 @@ def test_a_disk_that_runs_full_is_named(stub, root, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(archives, "_receive", full)
-    with pytest.raises(DataError, match="the disk is full. Free some space"):
+    with pytest.raises(DataError, match="the disk is full. Free space"):
         fetch_google(stub, root, VALID)
 
 

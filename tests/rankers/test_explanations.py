@@ -63,7 +63,7 @@ def test_layout_effects_against_plain_means(explanation):
         node = graph.config_index.tolist().index(row.node)
         role = ("output", "input", "kernel").index(row.tensor)
         layouts = graph.layouts[graph.expand(graph.choices.layout_codes())[:, node, role]]
-        wanted = [-1] * 6 if row.layout == "default" else [int(a) for a in row.layout.split(",")]
+        wanted = [-1] * 6 if row.layout == "compiler" else [int(a) for a in row.layout.strip("{}").split(",")]
         has = np.array([[a for a in layout if a >= 0] == [a for a in wanted if a >= 0] for layout in layouts])
         assert row.configs == has.sum()
         assert row.effect == pytest.approx(score[has].mean() - score[~has].mean())

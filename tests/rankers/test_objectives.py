@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from fastslow.features.scaling import log_labels, unit_ranks
 from fastslow.rankers import objectives
 from fastslow.rankers.objectives import (
     OBJECTIVES,
@@ -19,8 +20,6 @@ from fastslow.rankers.objectives import (
     pair_columns,
     pair_features,
     predict_table,
-    quantile_labels,
-    regression_labels,
     relevance_labels,
     split_queries,
 )
@@ -37,8 +36,8 @@ def toy(sizes, seed=0):
 
 
 @given(runtimes)
-def test_regression_labels_are_z_scores_of_log_runtime(runtime):
-    label, log = regression_labels(runtime), [math.log(r) for r in runtime]
+def test_log_labels_are_z_scores_of_log_runtime(runtime):
+    label, log = log_labels(runtime), [math.log(r) for r in runtime]
     mean = sum(log) / len(log)
     deviation = math.sqrt(sum((x - mean) ** 2 for x in log) / len(log))
     if deviation > 1e-9:
@@ -47,10 +46,10 @@ def test_regression_labels_are_z_scores_of_log_runtime(runtime):
 
 
 @given(runtimes)
-def test_quantile_labels_are_shares_of_faster_configurations(runtime):
+def test_unit_ranks_are_shares_of_faster_configurations(runtime):
     others = max(len(runtime) - 1, 1)
     wanted = [((runtime < r).sum() + ((runtime == r).sum() - 1) / 2) / others for r in runtime]
-    np.testing.assert_allclose(quantile_labels(runtime), wanted, atol=1e-12)
+    np.testing.assert_allclose(unit_ranks(runtime), wanted, atol=1e-12)
 
 
 @given(runtimes, st.integers(2, 31))
@@ -68,7 +67,7 @@ def test_relevance_labels_fall_with_runtime(runtime, most):
 def test_runtimes_that_float32_would_merge_keep_their_order():
     runtime = 2**24 + np.arange(4)
     assert relevance_labels(runtime).tolist() == [3, 2, 1, 0]
-    assert (np.diff(regression_labels(runtime)) > 0).all()
+    assert (np.diff(log_labels(runtime)) > 0).all()
 
 
 @pytest.mark.parametrize(("size", "queries"), [(1, 1), (10_000, 1), (10_001, 2), (25_000, 3)])

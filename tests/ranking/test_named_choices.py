@@ -5,7 +5,8 @@ import pytest
 
 from fastslow.competition.reader import read_competition_file
 from fastslow.competition.schema import ROLES
-from fastslow.ranking.named_choices import COMPILER, differences, in_words, name_choices
+from fastslow.competition.tensors import LEFT_TO_COMPILER
+from fastslow.ranking.named_choices import differences, in_words, name_choices
 from helpers.competition_files import layout_arrays, tile_arrays, write_npz
 
 
@@ -21,7 +22,7 @@ def layout(tmp_path):
 
 def worded(layout):
     named = [str(int(d)) for d in layout if d >= 0]
-    return "{" + ",".join(named) + "}" if named else COMPILER
+    return "{" + ",".join(named) + "}" if named else LEFT_TO_COMPILER
 
 
 def test_every_varying_tensor_is_told_by_its_choice(layout):

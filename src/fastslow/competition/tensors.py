@@ -1,9 +1,14 @@
-"""Sizes and layouts of tensors: elements, bytes and the minor-most dimension.
+"""Sizes and layouts of tensors: elements, bytes, the minor-most dimension, a layout as text.
 
 Sizes are 0-padded to six dimensions, layouts are minor-to-major and -1 padded, as in the competition's files.
 """
 
+from collections.abc import Iterable
+
 import numpy as np
+
+LEFT_TO_COMPILER = "compiler"
+"""In place of a layout that the compiler chooses."""
 
 
 def num_elements(dims: np.ndarray) -> np.ndarray:
@@ -42,3 +47,13 @@ def minor_dimension(dims: np.ndarray, layouts: np.ndarray) -> np.ndarray:
         (...) dimension, 0 to 5, of the broadcast leading shape; -1 for a scalar left to the compiler.
     """
     return np.where(layouts[..., 0] < 0, (dims > 0).sum(-1) - 1, layouts[..., 0])
+
+
+def format_layout(layout: Iterable[int]) -> str:
+    """Return a layout as HLO text has it, ``{1,0}``; :data:`LEFT_TO_COMPILER` where it names no axis.
+
+    Args:
+        layout: Axes minor to major, -1 padded or not.
+    """
+    named = ",".join(str(axis) for axis in layout if axis >= 0)
+    return f"{{{named}}}" if named else LEFT_TO_COMPILER

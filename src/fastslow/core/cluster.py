@@ -22,6 +22,7 @@ from fastslow.core.cluster_worker import (
     run_call,
 )
 from fastslow.core.errors import ConfigError
+from fastslow.core.processes import ended_by_interrupt
 from fastslow.core.settings import resolve
 
 SLURM = "slurm"
@@ -161,15 +162,8 @@ def open_cluster(address: str, jobs: int = 8) -> Iterator[Cluster]:
     """
     with _client(address, jobs) as client:
         _first_worker(client)
-        cluster = Cluster(client)
-        wait_for_them = True
-        try:
+        with ended_by_interrupt(Cluster(client)) as cluster:
             yield cluster
-        except KeyboardInterrupt:
-            wait_for_them = False
-            raise
-        finally:
-            cluster.shutdown(wait=wait_for_them, cancel_futures=True)
 
 
 @contextlib.contextmanager

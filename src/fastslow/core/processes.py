@@ -1,8 +1,14 @@
-"""Worker processes that do not outlive the process they work for."""
+"""Workers that do not outlive what they work for, and executors that Ctrl-C ends."""
 
+import contextlib
 import os
 import threading
 import time
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from typing import TypeVar
+
+Pool = TypeVar("Pool", bound=Executor)
 
 _PAUSE_SECONDS = 0.2
 
@@ -23,3 +29,16 @@ def _watch(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(_PAUSE_SECONDS)
     os._exit(1)
+
+
+@contextlib.contextmanager
+def ended_by_interrupt(pool: Pool) -> Iterator[Pool]:
+    """Give an executor and shut it down; after Ctrl-C calls that run are not waited for."""
+    wait_for_them = True
+    try:
+        yield pool
+    except KeyboardInterrupt:
+        wait_for_them = False
+        raise
+    finally:
+        pool.shutdown(wait=wait_for_them, cancel_futures=True)

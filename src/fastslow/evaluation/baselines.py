@@ -23,7 +23,7 @@ from fastslow.competition.catalog import TRAIN, VALID
 from fastslow.competition.metrics import kendall_tau, kendall_taus
 from fastslow.competition.schema import TILE_ROLES
 from fastslow.evaluation.predictions import PREDICTED_SPLITS, write_run
-from fastslow.features.scaling import standardise
+from fastslow.features.scaling import log_labels, standardise
 from fastslow.features.store import Features, Graph
 from fastslow.features.train_graphs import draw_graphs, trainable
 
@@ -128,11 +128,6 @@ def choose_column(examples: Sequence[Example]) -> Columns:
     tau = np.mean([kendall_taus(runtime, values) for values, runtime in examples], 0)
     best = int(np.abs(tau).argmax())
     return Columns((best,), 1 if tau[best] >= 0 else -1)
-
-
-def log_labels(runtime: np.ndarray) -> np.ndarray:
-    """Return the standardised log runtimes ``(n,)`` of a graph."""
-    return standardise(np.log(runtime))
 
 
 def fit_ridge(examples: Sequence[Example], labels: Callable[[np.ndarray], np.ndarray] = log_labels) -> Linear:

@@ -13,13 +13,13 @@ from fastslow.competition.opcodes import opcode_name
 from fastslow.competition.reader import CompetitionFile, read_competition_file
 from fastslow.competition.schema import ROLES
 from fastslow.competition.survey import SurveyConfig
+from fastslow.competition.tensors import LEFT_TO_COMPILER, format_layout
 from fastslow.core.npz_io import read_headers
 from fastslow.core.progress import progress
 from fastslow.core.settings import NonNegative, Positive, resolve
 from fastslow.features.config_tensors import config_tensors
 
 _LAYOUT_COLLECTIONS = tuple(c.name for c in COLLECTIONS if c.kind == "layout")
-_UNSET = "{}"
 _REAL, _HERE = "TpuGraphs", "this data, medians"
 _CHOICE_COLUMNS = (["nodes", "columns", "groups", "largest_1", "layouts"], ["left", "commonest", "hamming"])
 _REPEATED, _DISTINCT, _RANGE = "#e69f00", "#0072b2", "0.6"
@@ -73,8 +73,8 @@ def describe_configuration(program: CompetitionFile, configuration: int) -> pd.D
 
     Returns:
         One row per tensor, those that the configuration sets first: ``node`` (opcode and number), ``tensor``
-        (output, input, kernel), ``shape``, ``layout`` (dimensions minor to major, as XLA prints them) and the
-        same ``in words``.
+        (output, input, kernel), ``shape``, ``layout`` (dimensions minor to major, as XLA prints them, or
+        ``compiler``) and the same ``in words``.
     """
     ids = program.node_config_ids
     tensors = config_tensors(program.node_feat, program.node_opcode, program.edge_index, ids)
@@ -89,11 +89,11 @@ def describe_configuration(program: CompetitionFile, configuration: int) -> pd.D
                 "node": f"{opcode_name(int(program.node_opcode[ids[position]]))} #{ids[position]}",
                 "tensor": ROLES[role],
                 "shape": _shape(program.node_feat[tensors.source_ids[position, role]], sizes),
-                "layout": f"{{{','.join(map(str, order))}}}",
+                "layout": format_layout(order),
                 "in words": _in_words(order, sizes),
             }
         )
-    rows.sort(key=lambda row: row["layout"] == _UNSET)
+    rows.sort(key=lambda row: row["layout"] == LEFT_TO_COMPILER)
     return pd.DataFrame(rows, columns=["node", "tensor", "shape", "layout", "in words"])
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
-from scipy.stats import rankdata
 
 from fastslow.competition.catalog import VALID
 from fastslow.competition.metrics import collection_score
@@ -30,6 +29,7 @@ from fastslow.evaluation.predictions import (
     read_run_manifest,
     write_predictions,
 )
+from fastslow.features.scaling import unit_ranks
 from fastslow.features.store import Features
 
 
@@ -39,17 +39,12 @@ def min_max(prediction: np.ndarray) -> np.ndarray:
     return (prediction - prediction.min()) / span if span > 0 else np.zeros_like(prediction)
 
 
-def rank_mean(prediction: np.ndarray) -> np.ndarray:
-    """Replace the predictions ``(C,)`` of one graph by ranks from 0 to 1; ties share their mean rank."""
-    return (rankdata(prediction) - 1) / max(len(prediction) - 1, 1)
-
-
 def raw(prediction: np.ndarray) -> np.ndarray:
     """Return predictions unchanged."""
     return prediction
 
 
-NORMALISATIONS = {"min_max": min_max, "rank": rank_mean, "raw": raw}
+NORMALISATIONS = {"min_max": min_max, "rank": unit_ranks, "raw": raw}
 
 ENTRY = "fastslow.evaluation.ensemble:build_ensemble"
 

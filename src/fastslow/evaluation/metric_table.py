@@ -10,9 +10,9 @@ from fastslow.competition.catalog import TEST, VALID
 from fastslow.competition.metrics import ALL_METRICS, mean_metrics
 from fastslow.core.settings import resolve
 from fastslow.evaluation.predictions import read_predictions
-from fastslow.evaluation.results import SOLUTION, SubmissionConfig, list_runs
+from fastslow.evaluation.results import SOLUTION, SubmissionConfig, list_runs, short_name
 from fastslow.features.store import Features
-from fastslow.kaggle.solution import read_solution
+from fastslow.kaggle.solution import read_solution, runtimes_of
 
 Truth = dict[str, np.ndarray]  # graph -> (C_file,) runtimes
 
@@ -27,10 +27,9 @@ def true_runtimes(features: Features, data_root: Path) -> dict[str, Truth]:
     Returns:
         Runtimes per split and graph, unit as in the features store.
     """
-    truth, prefix = {VALID: features.labels(VALID)}, f"{features.collection.name}:"
-    if (data_root / SOLUTION).is_file():
-        solution = read_solution(data_root / SOLUTION)
-        truth[TEST] = {i.removeprefix(prefix): r for i, r in solution.items() if i.startswith(prefix)}
+    truth, solution = {VALID: features.labels(VALID)}, data_root / SOLUTION
+    if solution.is_file():
+        truth[TEST] = runtimes_of(read_solution(solution), features.collection)
     return truth
 
 
@@ -87,7 +86,7 @@ def _rows(features: Features, ensemble: Path, truth: Mapping[str, Truth]) -> lis
     rows = []
     for model, _, _, run in list_runs(ensemble):
         predictions = read_predictions(run)
-        name = {"collection": features.collection.name, "model": _short(model, features)}
+        name = {"collection": features.collection.name, "model": short_name(model, features.collection)}
         for split, runtimes in truth.items():
             rows.append({**name, "split": split, **mean_metrics(runtimes, predictions[split])})
     return rows
@@ -95,10 +94,6 @@ def _rows(features: Features, ensemble: Path, truth: Mapping[str, Truth]) -> lis
 
 def _mean_over_seeds(rows: list[dict], keys: list[str]) -> pd.DataFrame:
     return pd.DataFrame(rows).groupby(keys, sort=False).mean(numeric_only=True).reset_index()
-
-
-def _short(model: str, features: Features) -> str:
-    return model.replace(f"-{features.collection.slug}", "").replace("-", " ")
 
 
 def format_metrics(table: pd.DataFrame) -> str:

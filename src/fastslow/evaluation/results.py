@@ -23,7 +23,7 @@ from fastslow.evaluation.predictions import (
 )
 from fastslow.features.store import Features
 from fastslow.kaggle.ledger import read_record, write_record
-from fastslow.kaggle.solution import read_solution, score_submission
+from fastslow.kaggle.solution import read_solution, runtimes_of, score_submission
 from fastslow.kaggle.submission import SAMPLE, check_submission, format_submission, ranking
 
 SOLUTION = "solution.csv"
@@ -166,13 +166,12 @@ def score_table(pairs: list[tuple[Features, Path]], solution: dict | None) -> pd
     """
     rows = []
     for features, folder in pairs:
-        collection, prefix = features.collection, f"{features.collection.name}:"
-        truth = {VALID: features.labels(VALID)}
+        collection, truth = features.collection, {VALID: features.labels(VALID)}
         if solution:
-            truth[TEST] = {i.removeprefix(prefix): r for i, r in solution.items() if i.startswith(prefix)}
+            truth[TEST] = runtimes_of(solution, collection)
         for model, run, weight, path in list_runs(folder):
-            row = {"collection": collection.name, "model": _short(model, collection)}
-            row |= {"run": _short(run, collection), "weight": weight}
+            row = {"collection": collection.name, "model": short_name(model, collection)}
+            row |= {"run": short_name(run, collection), "weight": weight}
             row |= _spread(VALID, read_run_manifest(path)["valid"])
             predictions = read_predictions(path)
             if solution:
@@ -222,7 +221,7 @@ def _as_submitted(predictions: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {graph: np.argsort(ranking(values, "layout")) for graph, values in predictions.items()}
 
 
-def _short(name: str, collection: Collection) -> str:
+def short_name(name: str, collection: Collection) -> str:
     """Return ``gnn s0`` for ``gnn-layout-xla-random-s0``, ``ensemble`` for ``ensemble-layout-xla-random``."""
     return name.replace(f"-{collection.slug}", "").replace("-", " ")
 

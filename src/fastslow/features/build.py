@@ -10,7 +10,7 @@ import pandas as pd
 
 from fastslow.competition.catalog import TEST, TRAIN, Program
 from fastslow.competition.reader import CompetitionFile, read_competition_file
-from fastslow.competition.tied_choices import distinct_rows, factorise
+from fastslow.competition.tied_choices import distinct_rows, no_choices
 from fastslow.core.cluster import map_on_cluster
 from fastslow.core.files import atomic_path, digest
 from fastslow.core.memory import step_cores, step_memory
@@ -32,8 +32,8 @@ from fastslow.features.store import (
     Features,
     Graph,
     expand_nodes,
+    files_of,
     graph_files,
-    graph_name,
     is_written,
     read_graph,
     write_graph,
@@ -60,7 +60,7 @@ def merge_duplicates(graph: Graph) -> Graph:
     """
     columns = graph.choices.values.T
     if not len(graph.config_index):
-        columns = [np.unique(column, return_inverse=True)[1] for column in graph.config_feat.T]
+        columns = [pd.factorize(column)[0] for column in graph.config_feat.T]
     group, _ = pd.factorize(distinct_rows(columns, graph.num_configs)[1])
     _, kept, count = np.unique(group, return_index=True, return_counts=True)
     return replace(
@@ -126,7 +126,7 @@ def _tile_graph(
         pairs=np.zeros((0, 3), np.int32),
         pair_axes=np.zeros((0, 6), np.int8),
         layouts=np.full((1, 6), -1, np.int8),
-        choices=factorise(np.zeros((num_configs, 0, 3), np.uint8)),
+        choices=no_choices(num_configs),
         config_feat=values,
         runtime=runtime,
         config_row=np.arange(num_configs, dtype=np.int32),
@@ -231,10 +231,9 @@ def _planned_workers() -> int:
 
 def _drop_foreign_graphs(folder: Path, programs: list[Program]) -> None:
     """Remove graphs of programs that are no longer in the data."""
-    known = {(p.split, p.name) for p in programs}
-    for path in graph_files(folder):
-        if (path.parent.name, graph_name(path)) not in known:
-            path.unlink()
+    known = {path for p in programs for path in files_of(folder, p.split, p.name)}
+    for path in {*graph_files(folder)} - known:
+        path.unlink()
 
 
 def _write_index(programs: list[Program], config: FeatureConfig) -> pd.DataFrame:

@@ -9,9 +9,9 @@ from fastslow.competition.catalog import SPLITS, Program, get_collection, list_p
 from fastslow.competition.reader import file_fingerprint
 from fastslow.core.artifacts import Artifact
 from fastslow.core.errors import ConfigError
-from fastslow.core.files import digest
+from fastslow.core.files import digest, file_digest
 from fastslow.core.settings import Config, NonNegative, resolve, unkeyed
-from fastslow.features.protobuf import find_protobuf, protobuf_fingerprint, require_protobufs
+from fastslow.features.protobuf import find_protobuf, require_protobufs
 from fastslow.features.pruning import DIRECTIONS, WHOLE_GRAPH
 from fastslow.features.violation import DEFAULT_LAYOUTS
 
@@ -107,7 +107,7 @@ class FeatureConfig(KindConfig):
     def sources(self, program: Program) -> list[str]:
         """Return the fingerprint of each file that a program's features are built from."""
         protobuf = self.protobuf(program)
-        return [file_fingerprint(program.path)] + ([protobuf_fingerprint(protobuf)] if protobuf else [])
+        return [file_fingerprint(program.path)] + ([file_digest(protobuf)] if protobuf else [])
 
     def protobuf(self, program: Program) -> Path | None:
         """Return the path of a program's protobuf; None where there is none or none is wanted."""

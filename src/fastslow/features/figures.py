@@ -10,9 +10,10 @@ from matplotlib.ticker import LogLocator, NullFormatter
 from fastslow.competition.catalog import TRAIN
 from fastslow.competition.metrics import kendall_tau
 from fastslow.competition.opcodes import opcode_name
-from fastslow.competition.reader import read_headers
 from fastslow.competition.schema import ROLES, check_schema
+from fastslow.competition.tensors import format_layout
 from fastslow.core.errors import ConfigError
+from fastslow.core.npz_io import read_headers
 from fastslow.core.settings import resolve
 from fastslow.features.config import FeatureConfig
 from fastslow.features.store import Features, Graph
@@ -135,17 +136,12 @@ def _draw_layouts(axes: Axes, graph: Graph, order: np.ndarray, _: list[str]) -> 
     axes.set_yticks(range(len(varying)), tensors, fontsize=6)
     named = {}
     for number, code in zip(rank.tolist(), common, strict=True):
-        named[number] = _layout_name(graph.layouts[code])
+        named[number] = format_layout(graph.layouts[code])
     if np.count_nonzero(rank == len(_LAYOUTS)) > 1:
         named[len(_LAYOUTS)] = "others"
     bar = axes.figure.colorbar(image, ax=axes, ticks=sorted(named), pad=0.01, aspect=40)
     bar.ax.set_yticklabels([named[number] for number in sorted(named)], fontsize=7)
     bar.set_label("layout, minor to major")
-
-
-def _layout_name(layout: np.ndarray) -> str:
-    axes = ",".join(str(axis) for axis in layout if axis >= 0)
-    return f"{{{axes}}}" if axes else "left to compiler"
 
 
 def _draw_values(axes: Axes, graph: Graph, order: np.ndarray, columns: list[str]) -> None:

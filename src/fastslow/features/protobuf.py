@@ -9,7 +9,6 @@ from fastslow.competition.catalog import Program
 from fastslow.competition.node_columns import COLUMN_NAMES
 from fastslow.competition.reader import CompetitionFile
 from fastslow.core.errors import DataError
-from fastslow.core.files import file_digest
 from fastslow.features.list_padding import PADDING
 from fastslow.xla.graph_arrays import graph_arrays, operand_nodes
 from fastslow.xla.reader import read_program
@@ -57,11 +56,6 @@ def require_protobufs(folder: Path) -> None:
     if next(folder.rglob("*.pb"), None) is None:
         remedy = "Set hlo_folder to a folder of TpuGraphs' .pb files, or leave it empty"
         raise DataError(folder, "contains no .pb file", remedy)
-
-
-def protobuf_fingerprint(path: Path) -> str:
-    """Return a digest of the content of a protobuf, 16 hexadecimal digits."""
-    return file_digest(path)
 
 
 def read_exact_graph(path: Path, file: CompetitionFile) -> ExactGraph:

@@ -1,4 +1,4 @@
-"""Scaling of node and configuration features, fitted on the train split alone."""
+"""Scaling of node and configuration features, fitted on the train split alone, and of a graph's labels."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+from scipy.stats import rankdata
 
 from fastslow.competition import node_columns
 from fastslow.core.errors import DataError
@@ -60,6 +61,16 @@ def standardise(values: np.ndarray) -> np.ndarray:
     values = np.asarray(values, np.float64)
     deviation = values.std(0)
     return (values - values.mean(0)) / np.maximum(deviation, 1e-6)  # a smaller deviation is rounding error
+
+
+def log_labels(runtime: np.ndarray) -> np.ndarray:
+    """Return the standardised log runtimes ``(C,)`` of a graph; lower is faster."""
+    return standardise(np.log(runtime))
+
+
+def unit_ranks(values: np.ndarray) -> np.ndarray:
+    """Return the rank ``(C,)`` of each value of a graph, from 0 (lowest) to 1; ties share their mean rank."""
+    return (rankdata(values) - 1) / max(len(values) - 1, 1)
 
 
 def expand_node_features(node_feat: np.ndarray, node_extra: np.ndarray) -> np.ndarray:

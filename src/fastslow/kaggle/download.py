@@ -6,7 +6,6 @@ loopback server only. Not tested: the two real hosts, their speed, their true si
 Kaggle's zip, which is why a member is identified by the ``npz/...`` part of its path.
 """
 
-import errno
 import os
 import re
 import shutil
@@ -23,6 +22,7 @@ from fastslow.competition.catalog import COLLECTIONS, SPLITS, Collection, get_co
 from fastslow.core.errors import ConfigError, DataError
 from fastslow.core.files import writer_lock
 from fastslow.core.settings import Config, resolve
+from fastslow.core.storage_errors import explain_storage
 from fastslow.kaggle import archives, client
 from fastslow.kaggle.submission import SAMPLE
 
@@ -129,20 +129,15 @@ def download(config: DownloadConfig) -> list[Path]:
     root = resolve(config.root)
     collections = {get_collection(name) for name in config.collections}
     selected = [Split(c, s) for c in COLLECTIONS if c in collections for s in SPLITS if s in config.splits]
-    try:
-        with writer_lock(root):
-            for left_over in root.glob(f"{_SCRATCH}*"):
-                shutil.rmtree(left_over)
-            missing = [split for split in selected if _is_missing(root, split)]
-            from_kaggle = config.source == "kaggle" or (config.source == "auto" and _has_kaggle(root))
-            if missing and from_kaggle:
-                _from_kaggle(root, missing, config.keep_archives)
-            elif missing:
-                _from_google(root, missing, config.keep_archives, config.base_url)
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        raise DataError(root, "the disk is full", "Free some space and run it again: it resumes") from error
+    with explain_storage(root), writer_lock(root):
+        for left_over in root.glob(f"{_SCRATCH}*"):
+            shutil.rmtree(left_over)
+        missing = [split for split in selected if _is_missing(root, split)]
+        from_kaggle = config.source == "kaggle" or (config.source == "auto" and _has_kaggle(root))
+        if missing and from_kaggle:
+            _from_kaggle(root, missing, config.keep_archives)
+        elif missing:
+            _from_google(root, missing, config.keep_archives, config.base_url)
     new = [split.folder(root) for split in missing]
     print("\n".join(f"new: {folder}" for folder in new) or f"{root}: the data is complete", flush=True)
     return new

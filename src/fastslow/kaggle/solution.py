@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fastslow.competition.catalog import COLLECTIONS
+from fastslow.competition.catalog import COLLECTIONS, Collection
 from fastslow.competition.metrics import collection_score
 from fastslow.core.errors import DataError
 from fastslow.kaggle.submission import collection_of, read_lines, read_submission
@@ -45,6 +45,12 @@ def read_solution(path: Path) -> dict[str, np.ndarray]:
     if not runtimes:
         raise DataError(path, "no rows", "Take the solution file that came with the data")
     return {row_id: np.array(values, dtype=np.int64) for row_id, values in runtimes.items()}
+
+
+def runtimes_of(solution: Mapping[str, np.ndarray], collection: Collection) -> dict[str, np.ndarray]:
+    """Return the true runtimes ``(C,)`` of a collection's test graphs, by file stem instead of by ID."""
+    prefix = f"{collection.name}:"
+    return {i.removeprefix(prefix): own for i, own in solution.items() if i.startswith(prefix)}
 
 
 def score_submission(

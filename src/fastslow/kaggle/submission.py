@@ -10,11 +10,11 @@ from numpy.typing import ArrayLike
 
 from fastslow.competition.catalog import COLLECTIONS, TEST, Collection, list_programs
 from fastslow.competition.metrics import TOP_K
-from fastslow.competition.reader import read_headers
 from fastslow.competition.schema import check_schema
 from fastslow.core.errors import ConfigError, DataError
 from fastslow.core.files import atomic_path
 from fastslow.core.input_files import MAX_TEXT_BYTES, check_regular
+from fastslow.core.npz_io import read_headers
 
 HEADER = "ID,TopConfigs"
 SAMPLE = "sample_submission.csv"

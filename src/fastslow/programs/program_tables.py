@@ -9,6 +9,7 @@ import pandas as pd
 
 from fastslow.competition.opcodes import OPCODES
 from fastslow.competition.schema import LAYOUT_WIDTH, ROLES
+from fastslow.competition.tensors import format_layout
 from fastslow.xla.layout_space import ConfigurableNode
 from fastslow.xla.messages import PRIMITIVE_TYPES, Module
 from fastslow.xla.tied_choices import TiedChoice, tie
@@ -105,10 +106,5 @@ def list_layouts(arrays: Mapping[str, np.ndarray], config: int = -1) -> pd.DataF
         ``compiler`` where the compiler decides or the node has no such tensor.
     """
     layouts = arrays["node_config_feat"][config].reshape(-1, len(ROLES), LAYOUT_WIDTH).astype(int)
-    rows = [map(_format_layout, tensors) for tensors in layouts]
+    rows = [map(format_layout, tensors) for tensors in layouts]
     return pd.DataFrame(rows, pd.Index(arrays["node_config_ids"], name="node"), ROLES)
-
-
-def _format_layout(layout: np.ndarray) -> str:
-    named = [str(dimension) for dimension in layout if dimension >= 0]
-    return "{" + ",".join(named) + "}" if named else "compiler"

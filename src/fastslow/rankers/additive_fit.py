@@ -23,10 +23,10 @@ import numpy as np
 from scipy import sparse
 
 from fastslow.core.progress import Report
+from fastslow.features.scaling import log_labels
 from fastslow.rankers.additive_states import AdditiveRows
 from fastslow.rankers.boosting import History, best_iteration, boost, predict_trees
 from fastslow.rankers.config import AdditiveRankerConfig
-from fastslow.rankers.objectives import regression_labels
 from fastslow.rankers.table import PerGraph
 
 _MIN_PENALTY = 1e-9
@@ -99,7 +99,7 @@ class Problem(PerGraph):
 
 def targets(problem: Problem) -> np.ndarray:
     """Return the z-scored log runtimes ``(C,)`` of every graph."""
-    return np.concatenate([regression_labels(runtime) for runtime in problem.runtimes])
+    return np.concatenate([log_labels(runtime) for runtime in problem.runtimes])
 
 
 def loss(problem: Problem, target: np.ndarray, costs: np.ndarray) -> float:

@@ -17,7 +17,6 @@ from fastslow.features.copies import disagreements
 from fastslow.features.store import Graph
 from fastslow.features.tpu_tiling import LANES, tile
 from fastslow.rankers.node_costs import (
-    CONVOLUTION_AXES,
     KINDS,
     is_bitcast,
     is_reordered,
@@ -152,7 +151,7 @@ def _node_columns(graph: Graph, sizes: _Sizes, node: np.ndarray, codes: np.ndarr
         element_bytes = graph.tensor_bytes[node, role].astype(np.float64)
         own = _tensor_columns(dims[:, role], layouts[:, role], element_bytes)
         padded += np.nan_to_num(np.expm1(own["log_padded_bytes"]))
-        for place, axis in zip(("first", "second"), CONVOLUTION_AXES[role], strict=True):
+        for place, axis in zip(("first", "second"), node_columns.CONVOLUTION_AXES[role], strict=True):
             own[f"minor_is_{place}"] = np.where(is_convolution, minor[:, role] == features[:, axis], np.nan)
         own["log_bytes"] = np.log1p(sizes.tensor_bytes[node, role])
         own["paired"] = sizes.paired[node, role]

@@ -64,7 +64,7 @@ def plot_layout_effects(explanation: Explanation) -> Figure:
     half = min(explanation.config.columns, len(effects) // 2)
     shown = pd.concat([effects.head(half), effects.tail(half)])[::-1]
     names = [
-        f"{row.opcode} {row.node} {row.tensor} [{row.sizes}]  {{{row.layout}}}" for row in shown.itertuples()
+        f"{row.opcode} {row.node} {row.tensor} [{row.sizes}]  {row.layout}" for row in shown.itertuples()
     ]
     figure = Figure(figsize=(9, 1.6 + 0.25 * len(shown)), layout="constrained")
     axes = figure.subplots()

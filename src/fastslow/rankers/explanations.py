@@ -8,6 +8,7 @@ import pandas as pd
 from fastslow.competition.metrics import collection_score
 from fastslow.competition.opcodes import opcode_name
 from fastslow.competition.schema import ROLES
+from fastslow.competition.tensors import format_layout
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.settings import AtLeastTwo, Config, Positive, resolve, unkeyed
 from fastslow.features.store import Features, Graph
@@ -132,7 +133,7 @@ class Explanation:
 
         Returns:
             One row per node, tensor and layout, slowest first: ``node``, ``opcode``, ``tensor``, ``sizes``,
-            ``layout`` (minor to major, ``default`` where left to the compiler), ``configs`` that have it and
+            ``layout`` (minor to major, ``compiler`` where left to it), ``configs`` that have it and
             ``effect``, mean prediction with it minus without it, in standard deviations of the predictions.
         """
         graph = self.features.graph("valid", self.name)
@@ -155,11 +156,10 @@ class Explanation:
 
 def _describe(graph: Graph, node: int, role: int, code: int) -> dict:
     """Describe a tensor and a layout in words."""
-    layout = [str(axis) for axis in graph.layouts[code] if axis >= 0]
     return {
         "node": int(graph.config_index[node]),
         "opcode": opcode_name(graph.node_opcode[graph.config_index[node]]),
         "tensor": ROLES[role],
         "sizes": " x ".join(str(size) for size in graph.tensor_sizes[node, role] if size),
-        "layout": ",".join(layout) or "default",
+        "layout": format_layout(graph.layouts[code]),
     }

@@ -7,7 +7,7 @@ configurations that agree on the tied choices of a node, and then per configurat
 
 import numpy as np
 
-from fastslow.competition import node_columns
+from fastslow.competition import node_columns, tensors
 from fastslow.competition.opcodes import CONVOLUTION, DOT, RESHAPE
 from fastslow.competition.schema import LAYOUT_WIDTH, ROLES
 from fastslow.features.store import Graph
@@ -25,12 +25,6 @@ BINS = {
     "second_minor": {"1": (1, 1), "2_to_7": (2, 7), "8_up": (8, np.inf)},
 }
 """Minimum and maximum size of the minor-most and of the second-minor dimension, by name of the bin."""
-CONVOLUTION_AXES = (
-    (node_columns.OUTPUT_BATCH, node_columns.OUTPUT_FEATURE),
-    (node_columns.INPUT_BATCH, node_columns.INPUT_FEATURE),
-    (node_columns.KERNEL_INPUT_FEATURE, node_columns.KERNEL_OUTPUT_FEATURE),
-)
-"""Columns of ``node_feat`` that name the first and second special axis of a convolution's three tensors."""
 _FEATURE_AXES = ("minor_batch", "minor_feature", "minor_spatial")
 _KERNEL_AXES = ("minor_input_feature", "minor_output_feature", "minor_spatial")
 _PLAIN_AXES = ("minor_last", "minor_second_last", "minor_other")
@@ -38,8 +32,7 @@ _PLAIN_AXES = ("minor_last", "minor_second_last", "minor_other")
 
 def tensor_bytes(graph: Graph) -> np.ndarray:
     """Return the bytes ``(K, 3)`` int64 of each configurable tensor, unpadded; 0 where there is none."""
-    dims = graph.tensor_sizes.astype(np.int64)
-    return np.where(dims > 0, dims, 1).prod(2) * (dims[..., 0] > 0) * graph.tensor_bytes
+    return tensors.tensor_bytes(graph.tensor_sizes.astype(np.int64), graph.tensor_bytes)
 
 
 def paired_tensors(graph: Graph) -> np.ndarray:
@@ -61,7 +54,7 @@ def node_flops(graph: Graph) -> np.ndarray:
     """
     dims = graph.tensor_sizes.astype(np.float64)
     kind = graph.node_opcode[graph.config_index]
-    volume = np.where(dims > 0, dims, 1).prod(2)
+    volume = tensors.num_elements(dims)
     axis = graph.node_feat[graph.config_index, node_columns.KERNEL_OUTPUT_FEATURE].astype(np.int64)
     features = np.take_along_axis(dims[:, 2], axis.clip(0, LAYOUT_WIDTH - 1)[:, None], 1)[:, 0].clip(1)
     rank = (dims > 0).sum(2)
@@ -153,7 +146,7 @@ def is_bitcast(
 def _minor_axis_role(graph: Graph, nodes: np.ndarray, role: int, kind: str, minor: np.ndarray) -> np.ndarray:
     """Return what the minor-most axis is to the operation: 0, 1 or 2, in the order of :func:`axis_names`."""
     if kind == "convolution":
-        first, second = graph.node_feat[graph.config_index[nodes]][:, CONVOLUTION_AXES[role]].T
+        first, second = graph.node_feat[graph.config_index[nodes]][:, node_columns.CONVOLUTION_AXES[role]].T
     else:
         rank = (graph.tensor_sizes[nodes, role] > 0).sum(-1)
         first, second = rank - 1, rank - 2

@@ -23,9 +23,8 @@ from dataclasses import dataclass
 import lightgbm
 import numpy as np
 import pandas as pd
-from scipy.stats import rankdata
 
-from fastslow.features.scaling import standardise
+from fastslow.features.scaling import log_labels, unit_ranks
 from fastslow.rankers.table import Table
 
 BEST = "best"
@@ -34,16 +33,6 @@ OWN = "_own"
 """Suffix of the first configuration's own features beside the differences."""
 QUERY_ROWS = 10_000  # LightGBM's maximum rows of a query
 _DIFFERENCE_ROWS = 1 << 16  # rows of differences in memory at a time
-
-
-def regression_labels(runtime: np.ndarray) -> np.ndarray:
-    """Return the z-scored log runtimes ``(C,)`` of a graph; lower is faster."""
-    return standardise(np.log(runtime))
-
-
-def quantile_labels(runtime: np.ndarray) -> np.ndarray:
-    """Return the rank ``(C,)`` of each runtime from 0 (fastest) to 1; ties share their mean rank."""
-    return (rankdata(runtime) - 1) / max(len(runtime) - 1, 1)
 
 
 def relevance_labels(runtime: np.ndarray, levels: int = 31) -> np.ndarray:
@@ -76,8 +65,8 @@ class Objective:
 
 
 OBJECTIVES = {
-    "regression": Objective("regression", regression_labels),
-    "quantile": Objective("regression", quantile_labels),
+    "regression": Objective("regression", log_labels),
+    "quantile": Objective("regression", unit_ranks),
     "lambdarank": Objective(
         "lambdarank",
         relevance_labels,

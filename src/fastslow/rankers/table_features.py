@@ -9,6 +9,7 @@ import numpy as np
 from fastslow.competition import node_columns
 from fastslow.competition.opcodes import OPCODES, opcode_name
 from fastslow.competition.schema import LAYOUT_WIDTH, ROLES
+from fastslow.competition.tensors import num_elements
 from fastslow.features.config_tensors import config_chunks
 from fastslow.features.copies import CopyPairs, disagreements
 from fastslow.features.store import Graph
@@ -117,7 +118,7 @@ def config_pairs(graph: Graph) -> CopyPairs:
         producer_index=producer,
         consumer_index=consumer,
         consumer_role=role,
-        elements=np.where(dims > 0, dims, 1).prod(1),
+        elements=num_elements(dims),
         element_bytes=graph.tensor_bytes[consumer, role].astype(np.int64),
         axes=graph.pair_axes.astype(np.int64),
     )

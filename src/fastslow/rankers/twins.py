@@ -17,10 +17,10 @@ from fastslow.competition.catalog import TRAIN
 from fastslow.core.artifacts import finished_file
 from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path, digest
+from fastslow.features.scaling import unit_ranks
 from fastslow.features.store import Features, Graph
 from fastslow.features.train_graphs import draw_graphs
 from fastslow.rankers.config import RankerConfig
-from fastslow.rankers.objectives import quantile_labels
 
 TWINS = "twins.jsonl"
 
@@ -117,7 +117,7 @@ def fit_twins(config: RankerConfig, sources: Mapping[str, Features], names: Iter
     """
     groups: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
     for key, rows, runtime in _read(config, sources, names):
-        groups.setdefault(key, []).append((rows, quantile_labels(runtime)))
+        groups.setdefault(key, []).append((rows, unit_ranks(runtime)))
     known = {}
     for key, parts in groups.items():
         rows = np.concatenate([rows for rows, _ in parts])

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-from scipy.stats import rankdata
 
+from fastslow.features.scaling import unit_ranks
 from fastslow.ranking.named_choices import NamedChoice
 
 COLUMNS = (
@@ -42,7 +42,7 @@ def effects(choices: Sequence[NamedChoice], prediction: np.ndarray) -> pd.DataFr
         ``explained``: the share of the variance of the places that the choice alone explains, 0 to 1,
         adjusted for its number of options (epsilon squared; Kelley, PNAS 21, 1935).
     """
-    place = 100 * (rankdata(prediction) - 1) / max(len(prediction) - 1, 1)
+    place = 100 * unit_ranks(prediction)
     rows = []
     for number, choice in enumerate(choices):
         groups = [place[choice.values == option] for option in range(len(choice.options))]

@@ -8,9 +8,7 @@ import numpy as np
 from fastslow.competition.opcodes import opcode_name
 from fastslow.competition.reader import CompetitionFile
 from fastslow.competition.schema import ROLES, TILE_DIMENSIONS, TILE_ROLES, TILE_WIDTH
-
-COMPILER = "compiler"
-"""In place of a layout that is left to the compiler."""
+from fastslow.competition.tensors import format_layout
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ def _default_of(values: np.ndarray, default: int | None) -> int:
 
 def _layout_choices(file: CompetitionFile, names: Sequence[str] | None):
     choices, ids = file.choices, file.node_config_ids
-    words = [_format(layout) for layout in file.layouts.tolist()]
+    words = [format_layout(layout) for layout in file.layouts.tolist()]
     for group in choices.varying:
         rows, roles = np.nonzero(choices.group == group)
         first = rows[0]
@@ -86,11 +84,6 @@ def _tile_choices(file: CompetitionFile):
                 yield ("kernel", 0, f"{tensor} bound {dimension}"), options, values
 
 
-def _format(layout: Sequence[int]) -> str:
-    named = ",".join(str(dimension) for dimension in layout if dimension >= 0)
-    return f"{{{named}}}" if named else COMPILER
-
-
 def differences(choices: Sequence[NamedChoice], config: int) -> list[NamedChoice]:
     """Return the choices in which a configuration differs from the default."""
     return [choice for choice in choices if choice.values[config] != choice.default]
@@ -106,9 +99,9 @@ def in_words(choices: Sequence[NamedChoice], config: int, most: int, weight: Map
         weight: By :attr:`NamedChoice.where`, how much a choice matters; the largest come first.
     """
     own = sorted(differences(choices, config), key=lambda choice: -weight.get(choice.where, 0.0))
-    told = [
+    spelled_out = [
         f"{choice.where} {choice.options[choice.values[config]]} instead of {choice.options[choice.default]}"
         for choice in own[:most]
     ]
     rest = [f"and {len(own) - most} more"] if len(own) > most else []
-    return "; ".join(told + rest) or "as the default"
+    return "; ".join(spelled_out + rest) or "as the default"

@@ -14,7 +14,6 @@ import resource
 import signal
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -24,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fastslow.core.errors import ConfigError
+from fastslow.core.processes import end_with_parent
 from fastslow.core.progress import progress
 from fastslow.xla.cycle_estimates import estimate
 from fastslow.xla.label_cache import CyclesRecord, KernelsRecord, LabelRecord, ModuleRecord, open_cache
@@ -91,17 +91,11 @@ _RECORDS = {layout_label: CyclesRecord, tile_label: KernelsRecord, program_befor
 _worker: tuple[Compiler, Path]  # of a worker process
 
 
-def _end_with_parent() -> None:
-    """End this process as soon as its parent has ended, for whatever reason, even during a compile."""
-    multiprocessing.parent_process().join()
-    os._exit(1)
-
-
 def _start_worker(
     generation: str, environment: dict[str, str], memory: int, folder: str, compiler: type[Compiler]
 ) -> None:
     global _worker
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent(multiprocessing.parent_process().pid)
     os.environ.update(environment)
     tempfile.tempdir = folder  # files of a killed compile are removed with the run's folder
     if memory:

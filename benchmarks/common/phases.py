@@ -1,0 +1,107 @@
+"""What a function costs, in a process of its own: CPU by phase, peak memory, open files."""
+
+import contextlib
+import functools
+import multiprocessing
+import os
+import resource
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from unittest import mock
+
+_PAUSE = 0.2  # seconds between two looks at the open files
+
+
+def measure(work: Callable[[], None], phases: Mapping[str, tuple[tuple[object, str], ...]]) -> dict:
+    """Run a function in a fork of this process, so that it starts with what is imported here.
+
+    Args:
+        work: What to run, in the fork.
+        phases: Functions, as owner and attribute, whose time is a phase; a call within another counts once.
+
+    Returns:
+        ``CPU s`` and ``peak GB`` (resident), with those of processes that it starts, ``wall s``, ``open
+        files`` (maximum), and ``phases``: CPU seconds and calls of each phase that was called.
+
+    Raises:
+        SystemExit: It failed; its error was printed.
+    """
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_run, args=(work, phases, sender))
+    process.start()
+    sender.close()
+    try:
+        found = receiver.recv()
+    except EOFError:
+        process.join()
+        raise SystemExit(f"a measured step ended with exit status {process.exitcode}") from None
+    process.join()
+    return found
+
+
+def _run(work: Callable[[], None], phases: Mapping, sender) -> None:
+    began, cpu = time.monotonic(), time.process_time()
+    with contextlib.ExitStack() as open_:
+        files = open_.enter_context(_watched_files())
+        spent = open_.enter_context(_timed(phases))
+        work()
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    sender.send(
+        {
+            "CPU s": time.process_time() - cpu + used[1].ru_utime + used[1].ru_stime,
+            "wall s": time.monotonic() - began,
+            "peak GB": max(one.ru_maxrss for one in used) / 2**20,
+            "open files": max(files),
+            "phases": {name: {"CPU s": seconds, "calls": calls} for name, (seconds, calls) in spent.items()},
+        }
+    )
+
+
+@contextlib.contextmanager
+def _watched_files() -> Iterator[list[int]]:
+    """Give a list that grows by the number of open files, until the block ends."""
+    counts, stop = [0], threading.Event()
+
+    def look() -> None:
+        while not stop.wait(_PAUSE):
+            counts.append(len(os.listdir("/proc/self/fd")))
+
+    watcher = threading.Thread(target=look, daemon=True)
+    watcher.start()
+    try:
+        yield counts
+    finally:
+        stop.set()
+        watcher.join()
+
+
+@contextlib.contextmanager
+def _timed(phases: Mapping[str, tuple[tuple[object, str], ...]]) -> Iterator[dict[str, list]]:
+    """Give a dictionary that grows by the CPU seconds and calls of each phase, until the block ends."""
+    spent: dict[str, list] = defaultdict(lambda: [0.0, 0])
+    inside = []
+
+    def wrap(name: str, function: Callable) -> Callable:
+        @functools.wraps(function)
+        def timed(*arguments, **options):
+            began = time.process_time()
+            inside.append(name)
+            try:
+                return function(*arguments, **options)
+            finally:
+                inside.pop()
+                if not inside:
+                    spent[name][0] += time.process_time() - began
+                    spent[name][1] += 1
+
+        return timed
+
+    with contextlib.ExitStack() as patches:
+        for name, places in phases.items():
+            for owner, attribute in places:
+                replaced = wrap(name, getattr(owner, attribute))
+                patches.enter_context(mock.patch.object(owner, attribute, replaced))
+        yield spent

@@ -1,0 +1,156 @@
+"""Every stage of ``make submit PRESET=kaggle`` on a made-up competition, measured and extrapolated.
+
+Models take a few epochs or iterations. The function of every notebook is called as the notebook calls it, in
+a process of its own; then the product's own command runs all notebooks on what is finished, and writes and
+checks the CSV. Whole = preset's number x (an epoch, an evaluation, an iteration) + the rest, each times the
+real number of graphs over the made one.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from common.phases import measure
+from common.real_size import REAL, Size, write_real_size
+from fastslow.competition.catalog import SPLITS, TRAIN, VALID, get_collection
+from fastslow.evaluation.ensemble import EnsembleConfig, build_ensemble
+from fastslow.evaluation.results import SubmissionConfig, make_submission
+from fastslow.features.build import build_features
+from fastslow.features.config import FeatureConfig
+from fastslow.networks.config import TrainConfig
+from fastslow.networks.train import Training, train
+from fastslow.networks.validation import Validation
+from fastslow.rankers import additive_fit
+from fastslow.rankers import fit as ranker_fit
+from fastslow.rankers.additive_train import train_additive_ranker
+from fastslow.rankers.config import AdditiveRankerConfig, BoostingConfig, RankerConfig
+from fastslow.rankers.train import train_ranker
+from fastslow.steps import Step
+from fastslow.workflow import RunConfig, make_plan, run
+
+DATA, NOTEBOOKS = "making the data", "all notebooks again, CSV checked"
+BOUNDED = ["gnn.tile.epochs=1", "gnn.layout.epochs=2", "gnn.layout.evaluate_every=2"]
+BOUNDED += ["ranker.num_iterations=40", "additive.num_iterations=40", "features.workers=2"]
+FUNCTIONS = {
+    FeatureConfig: build_features,
+    TrainConfig: train,
+    RankerConfig: train_ranker,
+    AdditiveRankerConfig: train_additive_ranker,
+    EnsembleConfig: build_ensemble,
+    SubmissionConfig: make_submission,
+}
+"""What the notebook of a step calls."""
+EPOCH, EVALUATION, TREES = "epoch", "evaluation", "trees"
+PHASES = {
+    EPOCH: ((Training, "run_epoch"),),
+    EVALUATION: ((Validation, "evaluate"),),
+    TREES: tuple((own, name) for own in (ranker_fit, additive_fit) for name in ("boost", "predict_trees")),
+}
+
+
+class WholeRun:
+    """A made-up competition and what its stages cost, both kept in a folder, which is FASTSLOW_HOME.
+
+    Args:
+        folder: The folder; the same call resumes.
+        size: Size of the competition.
+    """
+
+    def __init__(self, folder: Path, size: Size):
+        self.folder, self.size = folder.absolute(), size
+        self._kept = self.folder / "costs.jsonl"
+        lines = self._kept.read_text().splitlines() if self._kept.is_file() else []
+        self.costs: dict[str, dict] = {row["step"]: row for row in map(json.loads, lines)}
+
+    def config(self, *settings: str) -> RunConfig:
+        """Return the settings of the run, with one seed where it is bounded by settings."""
+        own = {"seeds": 1, "set": list(settings)} if settings else {}
+        data = str(self.folder / "data")
+        return RunConfig(target="submission", data=data, preset="kaggle", name="scale", jobs=1, **own)
+
+    def measure(self, notebooks: bool = True) -> None:
+        """Make the competition and measure every step that is not measured yet.
+
+        Args:
+            notebooks: Whether the product's command runs all notebooks at the end.
+        """
+        self._cost(DATA, lambda: write_real_size(self.folder / "data", self.size))
+        bounded = self.config(*BOUNDED)
+        for step in make_plan(bounded).steps():
+            self._cost(step_name(step), lambda own=step.config: FUNCTIONS[type(own)](own))
+        if notebooks:
+            self._cost(NOTEBOOKS, lambda: run(bounded))
+
+    def _cost(self, name: str, work: Callable) -> None:
+        if name in self.costs:
+            return
+        print(name, file=sys.stderr, flush=True)
+        self.costs[name] = {"step": name, **measure(work, PHASES)}
+        with self._kept.open("a") as stream:
+            stream.write(json.dumps(self.costs[name]) + "\n")
+
+    def stages(self) -> list[dict]:
+        """Return the cost of every stage as measured, and ``whole CPU s``: of all seeds on the real data."""
+        steps = make_plan(self.config(*BOUNDED)).steps()
+        found = {DATA: {**self.costs[DATA], "whole CPU s": 0.0}}
+        for step in steps:
+            cost, stage = self.costs[step_name(step)], stage_of(step)
+            before = found.get(stage, {"CPU s": 0, "wall s": 0, "peak GB": 0, "open files": 0})
+            added = {key: before[key] + cost[key] for key in ("CPU s", "wall s")}
+            most = {key: max(before[key], cost[key]) for key in ("peak GB", "open files")}
+            found[stage] = {**added, **most, "whole CPU s": 0.0}
+        for step in make_plan(self.config()).steps():  # of every seed
+            found[stage_of(step)]["whole CPU s"] += self.whole_seconds(step)
+        if NOTEBOOKS in self.costs:
+            found[NOTEBOOKS] = {**self.costs[NOTEBOOKS], "whole CPU s": self.costs[NOTEBOOKS]["CPU s"]}
+        return [{"stage": stage, **cost} for stage, cost in found.items()]
+
+    def whole_seconds(self, step: Step) -> float:
+        """Return the CPU seconds of a step with the preset's settings on the whole competition."""
+        cost, config = self.costs[step_name(step)], step.config
+        once = cost["CPU s"] - sum(phase["CPU s"] for phase in cost["phases"].values())
+        seconds = self._ratio(step, *SPLITS) * once
+        if isinstance(config, TrainConfig):
+            epoch, evaluation = (cost["phases"][name] for name in (EPOCH, EVALUATION))
+            one = self._ratio(step, TRAIN) * epoch["CPU s"] / epoch["calls"]
+            look = self._ratio(step, VALID) * evaluation["CPU s"] / evaluation["calls"]
+            seconds += config.epochs * (one + look / config.evaluate_every)
+        elif isinstance(config, BoostingConfig):
+            took = {type(own.config): own.config for own in make_plan(self.config(*BOUNDED)).steps()}
+            one = cost["phases"][TREES]["CPU s"] / took[type(config)].num_iterations
+            seconds += self._ratio(step, TRAIN) * config.num_iterations * one
+        return seconds
+
+    def _ratio(self, step: Step, *splits: str) -> float:
+        """Return real over made number of graphs of a step's collections and some splits."""
+        places = [SPLITS.index(split) for split in splits]
+        names = [get_collection(Path(folder).name).name for folder in folders_of(step)]
+        real = sum(REAL[name].graphs[place] for name in names for place in places)
+        return real / sum(self.size.graphs(name)[split] for name in names for split in splits)
+
+
+def folders_of(step: Step) -> list[str]:
+    """Return the features folders that a step makes or reads."""
+    if isinstance(step.config, FeatureConfig):
+        return [step.config.folder]
+    folders = step.config.features
+    return folders if isinstance(folders, list) else [folders]
+
+
+def step_name(step: Step) -> str:
+    """Return a step's name, the same for all seeds."""
+    return re.sub(r"-s\d+$", "", step.name)
+
+
+def stage_of(step: Step) -> str:
+    """Return the row of the table that a step belongs to."""
+    kind = "tile" if "tile" in step.name else "layout"
+    if isinstance(step.config, FeatureConfig):
+        return f"features, {kind}"
+    if isinstance(step.config, TrainConfig):
+        return f"network, {step_name(step).removeprefix('training-')}"
+    if isinstance(step.config, BoostingConfig):
+        return f"{step.name.split('-')[0]}, {kind}"
+    return step.stage

@@ -1,0 +1,77 @@
+"""The made-up competition of real size, and what a whole run is said to cost."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from common.phases import measure
+from common.real_size import REAL, Size, spread, write_real_size
+from common.whole_run import BOUNDED, EPOCH, EVALUATION, TREES, WholeRun, step_name
+from fastslow.competition.catalog import COLLECTIONS, SPLITS, list_programs
+from fastslow.competition.reader import read_competition_file
+from fastslow.kaggle.submission import check_ids
+from fastslow.workflow import make_plan
+
+TINY = Size(kernels=1e-9, programs=1e-9, sizes=0.01)
+
+
+@given(st.integers(1, 300), st.integers(1, 50), st.integers(1, 1000), st.integers(1, 5000))
+def test_sizes_stay_within_their_range_and_near_their_mean(count, minimum, more, most):
+    mean, maximum = minimum + more, minimum + more + most
+    found = spread(count, minimum, mean, maximum)
+    assert len(found) == count and minimum <= found.min() and found.max() <= maximum
+    assert found.mean() <= mean + 0.5 and (np.diff(found) >= 0).all()
+    assert count > 1 or found[0] == mean
+
+
+def test_the_whole_of_it_is_read_and_kept(tmp_path):
+    write_real_size(tmp_path, TINY)
+    times = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.npz")}
+    assert len(times) == sum(TINY.graphs(name)[split] for name in REAL for split in SPLITS) == 15
+    for collection in COLLECTIONS:
+        for split in SPLITS:
+            (program,) = list_programs(tmp_path, collection, split)
+            file = read_competition_file(program.path, collection.kind, labelled=split != "test")
+            assert (file.runtime.max() == 0) == (split == "test")
+            if collection.kind == "layout":
+                assert len(file.node_config_ids) >= 20 and file.choices.num_groups > 10
+    check_ids(tmp_path)
+    lost = next(iter(times))
+    lost.unlink()
+    write_real_size(tmp_path, TINY)
+    assert {path: path.stat().st_mtime_ns for path in times if path != lost}.items() <= times.items()
+    assert lost.is_file()
+    with pytest.raises(ValueError, match="another size"):
+        write_real_size(tmp_path, Size())
+
+
+def test_a_step_is_extrapolated_by_its_phases(tmp_path):
+    run = WholeRun(tmp_path, Size(1.0, 0.1, 1.0))
+    cost = {"wall s": 9, "peak GB": 1, "open files": 5}
+    two = {EPOCH: {"CPU s": 8.0, "calls": 2}, EVALUATION: {"CPU s": 3.0, "calls": 1}}
+    trees = {TREES: {"CPU s": 4.0, "calls": 3}}
+    for step in make_plan(run.config(*BOUNDED)).steps():
+        phases = two if step.name.startswith("training") else trees if step.stage == "train" else {}
+        run.costs[step_name(step)] = {**cost, "CPU s": 20.0, "phases": phases}
+    found = {step_name(step): run.whole_seconds(step) for step in make_plan(run.config()).steps()}
+    assert found["features tile-xla"] == 20  # all of it was made
+    graphs, made = 61 + 7 + 8, 6 + 1 + 1
+    assert found["features layout-xla-default"] == pytest.approx(20 * graphs / made)
+    train, valid, every = 130 / 13, 14 / 2, 160 / 17
+    wanted = 150 * (train * 4 + valid * 3 / 10) + every * 9
+    assert found["training-layout-xla"] == pytest.approx(wanted)
+    assert found["ranker-tile-xla"] == pytest.approx(2000 * 4 / 40 + 16)
+
+
+def test_a_phase_counts_once_where_it_calls_another():
+    class Work:
+        def inner(self):
+            return sum(range(400_000))
+
+        def outer(self):
+            return self.inner() + self.inner()
+
+    found = measure(lambda: Work().outer(), {"one": ((Work, "outer"), (Work, "inner"))})
+    assert found["phases"]["one"]["calls"] == 1
+    assert 0 < found["phases"]["one"]["CPU s"] <= found["CPU s"]
