@@ -95,7 +95,10 @@ def step_need(step: Step, has_gpu: bool | None = None) -> Need:
 
 def _network_bytes(config: TrainConfig) -> int:
     nodes = max(Features(resolve(folder)).index["nodes"].max() for folder in config.features)
-    states = 1 if config.kind == "tile" else math.ceil(config.configs_per_step / _CONFIGS_PER_STATE)
+    layers = config.architecture()
+    dense = layers.sees_whole_graph or layers.joins_nodes
+    configs = math.ceil(config.configs_per_step / (1 if dense else _CONFIGS_PER_STATE))
+    states = configs if config.kind == "layout" or layers.joins_nodes else 1
     step = int(nodes) * states * config.hidden_channels * 4 * _STATE_TENSORS
     return step * (config.graphs_per_step if config.kind == "tile" else 1)
 
@@ -105,7 +108,8 @@ def _ranker_bytes(config: BoostingConfig) -> int:
     configs = [source.index.loc[source.index["split"] == "train", "configs"] for source in sources]
     rows = sum(int(own.clip(upper=config.configs_per_graph).sum()) for own in configs)
     pairs = isinstance(config, RankerConfig) and config.objective in (BEST, "pairwise")
-    return rows * _COLUMNS * 4 * (1 + (config.pairs_per_config if pairs else 0))
+    each = config.pairs_per_config * (1 + config.own_features) if pairs else 0
+    return rows * _COLUMNS * 4 * (1 + each)
 
 
 class PlannedKernel(AsyncKernelManager):
