@@ -11,6 +11,7 @@ from typing import Any
 
 from jupyter_client import AsyncKernelManager
 
+from fastslow.competition.catalog import TRAIN
 from fastslow.core.memory import STEP_CORES, STEP_MEMORY, machine_cores, machine_memory
 from fastslow.core.settings import resolve
 from fastslow.features.config import FeatureConfig
@@ -105,7 +106,7 @@ def _network_bytes(config: TrainConfig) -> int:
 
 def _ranker_bytes(config: BoostingConfig) -> int:
     sources = [Features(resolve(config.features)), *config.also().values()]
-    configs = [source.index.loc[source.index["split"] == "train", "configs"] for source in sources]
+    configs = [source.index.loc[source.index["split"] == TRAIN, "configs"] for source in sources]
     rows = sum(int(own.clip(upper=config.configs_per_graph).sum()) for own in configs)
     pairs = isinstance(config, RankerConfig) and config.objective in (BEST, "pairwise")
     each = config.pairs_per_config * (1 + config.own_features) if pairs else 0
