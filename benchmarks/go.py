@@ -9,151 +9,24 @@ Sections: ``sharding`` (iopddl), ``partition`` (dnn-partitioning), ``zoo`` (the 
 import argparse
 import dataclasses
 import json
-import time
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
 
-from fastslow.core.errors import DataError
-from fastslow.core.settings import PROJECT
-from fastslow.placement.baselines import PLACEMENT_RULES, best_random, metis, one_device
+from common.public_placement import learn, partition, sharding
+from fastslow.placement.baselines import PLACEMENT_RULES, best_random
 from fastslow.placement.compiler_problems import FusionProblem, PlacementProblem, SchedulingProblem
-from fastslow.placement.contiguous_split import contiguous_optimum
 from fastslow.placement.fusion import contract, single_consumer_clusters
 from fastslow.placement.hierarchical import train_hierarchical
 from fastslow.placement.joint import JointProblem
-from fastslow.placement.local_search import Found, anneal, improve
-from fastslow.placement.partition import read_split, read_workload
+from fastslow.placement.local_search import anneal, improve
 from fastslow.placement.policy import Policy, Shape
 from fastslow.placement.ppo import Schedule, Trainer, zero_shot
-from fastslow.placement.public_problems import PartitionProblem, ShardingProblem
 from fastslow.placement.roofline import DEVICES
-from fastslow.placement.sharding import read_sharding
-from fastslow.placement.sharding_search import greedy, search
 from fastslow.placement.zoo_graphs import PROGRAMS, read_zoo_graph
 
-PUBLIC = PROJECT.parent / "shared" / "placement"
 DEVICE = DEVICES["p100"]
-BEST_KNOWN = {
-    "A": 6548641531,
-    "B": 532843,
-    "C": 84102445260,
-    "G": 217039,
-    "M": 49928460991,
-    "S": 1534613444,
-    "V": 1632051,
-}
-"""Best contest team (asplos-contest/2025, misc/iopddl_final_results.csv)."""
-XLA = {"A": 13214846074, "B": 990205, "C": 4195881092919, "G": 1264777}
-"""XLA's own solver (same source; it gave no solution for M, S and V)."""
-AUTHORS = {  # measured with the authors' dp.cpp: PipeDream, contiguous optimum over all ideals
-    ("LayerGraphs", "bert24_inference"): (17.79, 17.790),
-    ("LayerGraphs", "bert24_training"): (None, 41.746),
-    ("LayerGraphs", "gnmt_inference"): (33.03, 32.911),
-    ("LayerGraphs", "gnmt_training"): (None, 107.00),
-    ("LayerGraphs", "resnet50_inference"): (39.40, 33.775),
-    ("LayerGraphs", "resnet50_training"): (None, 78.632),
-    ("LayerGraphs", "inceptionv3_inference"): (60.42, None),
-    ("OperatorGraphs", "bert_l-3_inference"): (37.46, 27.919),
-    ("OperatorGraphs", "bert_l-3_training"): (None, 65.303),
-    ("OperatorGraphs", "bert_l-6_inference"): (65.56, 29.580),
-    ("OperatorGraphs", "bert_l-12_inference"): (642.8, 147.48),
-    ("OperatorGraphs", "bert_L-12_training"): (None, 438.00),
-    ("OperatorGraphs", "resnet50_inference"): (129.2, 124.35),
-    ("OperatorGraphs", "resnet50_training"): (None, 255.19),
-}
-AUTHORS_LATENCY = {"bert24_inference": 100.2, "inceptionv3_inference": 2485.0, "bert_l-3_inference": 416.2}
-AUTHORS_LATENCY |= {"bert_l-12_inference": 867.8}  # greedy.cpp; resnet50: 4197 by layer, 839.5 by operator
-
-
-def learn(problem, updates: int, seed: int = 0, shape: Shape | None = None, policy=None, **schedule) -> Found:
-    """Train a policy on one problem; return the best decision that it sampled."""
-    torch.manual_seed(seed)
-    policy = policy or Policy(shape or Shape())
-    return Trainer(policy, [problem], Schedule(updates=updates, **schedule), seed).run(updates)[0]
-
-
-def sharding(options) -> list[dict]:
-    """The contest's problems: cost over the best known, within a budget of CPU seconds."""
-    rows = []
-    for path in sorted((PUBLIC / "iopddl").glob("*.json.gz")):
-        if options.instances and not path.name.endswith(tuple(f"-{i}.json.gz" for i in options.instances)):
-            continue
-        instance = read_sharding(path)
-        known = BEST_KNOWN.get(instance.name, np.nan)
-        begin = time.process_time()
-        first = greedy(instance)
-        row = {"instance": instance.name, "nodes": len(instance), "best known": known}
-        row["XLA"] = XLA.get(instance.name, np.nan) / known
-        row["greedy"] = float(ShardingProblem(instance, first).evaluate(first[None]).order[0]) / known
-        problem = ShardingProblem(instance, first)
-        found = learn(problem, options.updates // 3, options.seed, samples=16)
-        row["GO"] = found.cost / known
-        start = found.decision if np.isfinite(found.cost) else first
-        state = search(instance, options.seconds, options.seed, start)
-        row["GO, then search"] = state.best_cost / known
-        row["bound"] = state.bound / known
-        row["CPU s of search"] = options.seconds
-        row["CPU s"] = round(time.process_time() - begin, 1)
-        rows.append(row)
-        print(row, flush=True)
-    return rows
-
-
-def _expert(workload, units: str):
-    """Return the human expert's split, that for inference where there is none for training, or None."""
-    folder = PUBLIC / "dnn-partitioning" / "human-experts"
-    names = (workload.name, workload.name.replace("training", "inference"))
-    files = [folder / f"{name}_expert.json" for name in names if (folder / f"{name}_expert.json").is_file()]
-    if not files or units != "LayerGraphs":
-        return None
-    try:
-        return read_split(files[0], workload)
-    except DataError:  # it uses more accelerators than the instance has
-        return None
-
-
-def partition(options) -> list[dict]:
-    """Every dnn-partitioning instance: human, PipeDream and optimum of the authors, our rules, searches
-    and GO.
-    """
-    rows = []
-    for objective in ("throughput", "latency"):
-        for path in sorted((PUBLIC / "dnn-partitioning" / f"{objective}-inputs").glob("*/*.json")):
-            if options.quick and path.stem != "bert24_inference":
-                continue
-            rows.append(_partition(path, objective, options))
-            print(rows[-1], flush=True)
-    return rows
-
-
-def _partition(path: Path, objective: str, options) -> dict:
-    workload = read_workload(path)
-    problem = PartitionProblem(workload, objective)
-    units = len(problem.choices)
-    row = {"objective": objective, "graph": path.parent.name, "instance": workload.name, "units": units}
-    row |= {"k": workload.devices, "bound": problem.bound}
-
-    def cost(decision) -> float:
-        return float(problem.evaluate(np.asarray(decision)[None]).order[0])
-
-    expert = _expert(workload, path.parent.name)
-    row["human"] = cost(problem.decision(expert)) if expert is not None else np.nan
-    if objective == "throughput":
-        pipedream, optimum = AUTHORS.get((path.parent.name, workload.name), (None, None))
-        row |= {"PipeDream": pipedream, "DP optimum": optimum, "one device": cost(one_device(problem))}
-        row["contiguous, one order"] = cost(contiguous_optimum(problem))
-    row["METIS"] = cost(metis(problem))
-    found = learn(problem, max(options.updates // 2, 1), options.seed)
-    row["GO"], row["evaluations"] = found.cost, found.evaluations
-    row["SA"] = anneal(problem, found.evaluations, options.seed).cost
-    start = found.decision if np.isfinite(found.cost) else problem.default
-    # a latency takes 20 times as long to evaluate
-    search = options.search if objective == "throughput" else options.search // 20
-    row["GO, then search"] = improve(problem, start, search, options.seed).cost
-    return row
 
 
 def placement_of(name: str, devices: int = 0) -> PlacementProblem:
@@ -276,6 +149,17 @@ def ablation(options) -> list[dict]:
 SECTIONS = {f.__name__: f for f in (sharding, partition, zoo, transfer, tasks, ablation)}
 
 
+def finite(value):
+    """Return a value for JSON, which has no word for infinity: None where nothing valid was found."""
+    if isinstance(value, dict):
+        return {key: finite(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [finite(one) for one in value]
+    if isinstance(value, (float, np.floating)):
+        return float(value) if np.isfinite(value) else None
+    return value.item() if isinstance(value, np.generic) else value
+
+
 def main() -> None:
     """Run the chosen sections, print their tables and one JSON object."""
     parser = argparse.ArgumentParser(
@@ -288,7 +172,7 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=2000, help="episodes of HDP")
     parser.add_argument("--fine-tune", type=int, default=50, help="updates on a held-out program")
     parser.add_argument("--longer", type=int, default=10, help="how many times as many updates from scratch")
-    parser.add_argument("--search", type=int, default=50_000, help="evaluations of the local search")
+    parser.add_argument("--search", type=int, default=2000, help="evaluations of the search after GO")
     parser.add_argument("--seconds", type=float, default=60.0, help="CPU seconds per sharding problem")
     parser.add_argument("--instances", nargs="+", metavar="LETTER", help="sharding problems; all by default")
     parser.add_argument("--seed", type=int, default=0)
@@ -301,7 +185,7 @@ def main() -> None:
     for name, rows in result.items():
         print(f"\n## {name}\n")
         print(pd.DataFrame(rows).to_markdown(index=False, floatfmt=".4g") if rows else "no instances found")
-    print(json.dumps({"options": vars(options), **result}, default=float))
+    print(json.dumps(finite({"options": vars(options), **result})))
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ from fastslow.features.scaling import standardise
 from fastslow.features.store import Features, Graph
 from fastslow.features.unseen import UnseenGraphs, read_unseen
 from fastslow.rankers.table_features import tabulate
-from fastslow.ranking.inference import predict_members
+from fastslow.ranking.inference import FinishedRun, newest_run
 
 TABLE = Path(__file__).parent / "tables" / "zero_shot.md"
 SHOTS = (16, 64, 256)
@@ -47,18 +47,6 @@ _KEY = (
     " train and valid; in hindsight: chosen on the runtimes that are scored. After some runtimes are known,"
     " ridge and trees are fitted to their ranks, on the ranker's table alone or with pre-trained predictions."
 )
-
-
-def newest_run() -> Path:
-    """Return the folder of the run of ``make submit`` that was finished last.
-
-    Raises:
-        DataError: There is none.
-    """
-    folders = [path.parents[1] for path in resolve("runs").glob("*/submission/manifest.json")]
-    if not folders:
-        raise DataError(resolve("runs"), "no finished run", "Run `make submit`, or name one with --runs")
-    return max(folders, key=lambda folder: read_manifest(folder / "submission")["created"])
 
 
 def labelled_files(root: Path) -> Iterator[tuple[Collection, Path]]:
@@ -101,7 +89,8 @@ class Pretrained:
             standardised predictions for each distinct configuration, and the ensemble's.
         """
         unseen = UnseenGraphs(self.features.folder, [graph])
-        predictions = {run: own[graph.name] for run, own in predict_members(self.ensemble, unseen).items()}
+        members = FinishedRun(self.ensemble).predict_members(unseen)
+        predictions = {run: own[graph.name] for run, own in members.items()}
         by_model: dict[str, list[np.ndarray]] = {}
         for run, values in predictions.items():
             by_model.setdefault(self.models.get(run, "ensemble"), []).append(values[graph.config_ids])

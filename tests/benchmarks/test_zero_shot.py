@@ -12,7 +12,7 @@ from fastslow.competition.metrics import kendall_tau, tile_score
 from fastslow.core.errors import DataError
 from fastslow.core.settings import resolve
 from fastslow.features.unseen import read_unseen
-from fastslow.ranking.inference import predict_run
+from fastslow.ranking.inference import FinishedRun
 from helpers.competition_files import layout_arrays, tile_arrays, write_npz
 
 
@@ -57,7 +57,7 @@ def test_every_labelled_file_is_scored(home, real, tmp_path, capsys):
             assert list(few) == ["16"] and list(few["16"]) == list(PREDICTORS)
             assert all(len(taus) == 2 and np.abs(taus).max() <= 1 for taus in few["16"].values())
             continue
-        prediction = predict_run(resolve(f"runs/smoke/ensemble-{collection.slug}"), unseen)[name]
+        prediction = FinishedRun(resolve(f"runs/smoke/ensemble-{collection.slug}")).predict(unseen)[name]
         with np.load(path) as npz:
             runtime = npz["config_runtime"]
         assert found["ensemble"]["tau"] == pytest.approx(kendall_tau(runtime, prediction), abs=1e-4)
@@ -67,13 +67,6 @@ def test_every_labelled_file_is_scored(home, real, tmp_path, capsys):
                 assert found["ensemble"][f"top {k}"] == pytest.approx(wanted, abs=1e-4)
             assert {"gnn", "ranker", "product of bounds"} <= set(found)
         assert found["in hindsight"]["tau"] >= found["best single feature"]["tau"] - 1e-4
-
-
-def test_the_newest_finished_run_is_taken(home):
-    assert zero_shot.newest_run() == home / "runs" / "smoke"
-    (home / "runs" / "smoke" / "submission" / "manifest.json").unlink()
-    with pytest.raises(DataError, match="no finished run"):
-        zero_shot.newest_run()
 
 
 def test_a_folder_without_labelled_files_is_refused(home, tmp_path):

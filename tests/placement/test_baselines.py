@@ -7,7 +7,6 @@ import pytest
 
 from fastslow.placement.baselines import PLACEMENT_RULES, best_random, m_etf
 from fastslow.placement.compiler_problems import PlacementProblem
-from fastslow.placement.contiguous_split import contiguous_optimum, run_loads
 from fastslow.placement.exact import partition_optimum, placement_bound, sharding_optimum
 from fastslow.placement.hierarchical import train_hierarchical
 from fastslow.placement.local_search import anneal, improve
@@ -61,17 +60,6 @@ def test_the_exact_partition_is_the_best_of_all(seed):
     solution = partition_optimum(problem)
     assert solution.cost == outcome.order.min() and solution.gap == pytest.approx(0, abs=1e-6)
     assert outcome.order.min() >= problem.bound
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_the_contiguous_split_is_the_best_of_the_contiguous_ones(seed):
-    problem = PartitionProblem(random_workload(seed, count=7, devices=3, memory=30.0))
-    decisions = every(problem)
-    contiguous = decisions[(np.diff(decisions, axis=1) >= 0).all(1)]
-    best = problem.evaluate(contiguous).order.min()
-    assert problem.evaluate(contiguous_optimum(problem)[None]).order[0] == pytest.approx(best)
-    loads, whole = run_loads(problem), problem.evaluate(np.zeros((1, len(problem.choices)), int)).order[0]
-    assert loads[0, -1] == pytest.approx(whole)
 
 
 @pytest.mark.parametrize("seed", range(6))

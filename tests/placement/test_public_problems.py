@@ -11,11 +11,13 @@ import pytest
 
 from fastslow.core.errors import ConfigError, DataError
 from fastslow.placement.environment import DecisionEnvironment
+from fastslow.placement.hub_sharding import HubSharding
 from fastslow.placement.partition import latency, read_split, read_workload
 from fastslow.placement.partition_loads import Loads
 from fastslow.placement.public_problems import PartitionProblem, ShardingProblem
 from fastslow.placement.sharding import FORBIDDEN, read_sharding
-from fastslow.placement.sharding_search import ForestSearch, local_costs, search
+from fastslow.placement.sharding_search import ForestSearch, search
+from fastslow.placement.tied_strategies import TiedStrategies
 from helpers.competition_files import ROOT
 from helpers.cost_graphs import random_sharding, random_workload, slow_cost, slow_loads, slow_usage
 
@@ -88,10 +90,13 @@ def test_a_wrong_instance_is_refused_by_name(tmp_path, changed, said):
 
 
 def test_an_instance_without_valid_split_is_refused(tmp_path):
-    path = written(tmp_path / "x.json", {**instance(), "maxSizePerFPGA": 1.0})
+    path = written(tmp_path / "x.json", {**instance(), "maxSizePerFPGA": 1.0, "maxCPUs": 0})
     with pytest.raises(ConfigError, match="no valid split of 'x': '5' does not fit"):
         PartitionProblem(read_workload(path))
-    assert PartitionProblem(read_workload(path), "latency").choices[0] == 3  # a CPU holds it
+    held = read_workload(written(path, {**instance(), "maxSizePerFPGA": 1.0}))
+    for objective in ("throughput", "latency"):  # a CPU holds it
+        problem = PartitionProblem(held, objective)
+        assert problem.choices[0] == 3 and problem.evaluate(problem.default[None]).valid[0]
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -101,21 +106,6 @@ def test_sharding_cost_and_memory_are_those_of_the_definition(seed):
     assert problem.cost(decisions).tolist() == [slow_cost(problem, d) for d in decisions]
     peaks = np.array([slow_usage(problem, d) for d in decisions])
     assert problem.excess(decisions).tolist() == np.maximum(peaks - problem.limit, 0).tolist()
-    one = ShardingProblem(problem, default=decisions[0])
-    chances = np.concatenate([np.eye(c)[k] for c, k in zip(problem.choices, decisions[0], strict=True)])
-    for option, (node, cost) in enumerate(zip(one.owners, local_costs(problem, chances), strict=True)):
-        changed = decisions[0].copy()
-        changed[node] = option - problem.first[node]
-        rest = (
-            problem.costs[problem.first[:-1] + decisions[0]].sum()
-            - problem.costs[problem.first[node] + decisions[0][node]]
-        )
-        far = sum(
-            m[decisions[0][u], decisions[0][v]]
-            for (u, v), m in zip(problem.edges.tolist(), problem.matrices, strict=True)
-            if node not in (u, v)
-        )
-        assert cost == pytest.approx(slow_cost(problem, changed) - rest - far)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -131,7 +121,7 @@ def test_the_search_finds_the_optimum_of_small_problems_and_its_bound_holds(seed
     state.improve(lambda: next(rounds, None) is not None)
     assert state.bound <= optimum + 1e-6
     assert state.best_cost == optimum
-    assert state.record(state.best) == (optimum, 0)
+    assert problem.cost(state.best[None])[0] == optimum and problem.excess(state.best[None])[0] == 0
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -139,20 +129,76 @@ def test_a_forest_move_is_the_best_of_all(seed):
     problem = random_sharding(seed, count=5, limit=np.inf)
     state = ForestSearch(problem, seed)
     order, parent = state.forest(4)
-    state.rng = np.random.default_rng(seed)
     assert len(order) == len(set(order)) and set(order) == set(parent)
-    for node in order:  # at most one neighbour came before
-        assert len({*state._links[node]} & {*order[: order.index(node)]}) <= 1
+    for group in order:  # at most one neighbour came before
+        assert len({*state.groups.links[group]} & {*order[: order.index(group)]}) <= 1
     state.forest = lambda size: (order, parent)
     result = state.move(state.decision, 4, state.tolls(state.price))
-    best = min(
-        slow_cost(problem, changed)
-        for options in product(*(range(problem.choices[n]) for n in order))
-        for changed in [
-            np.array([dict(zip(order, options, strict=True)).get(n, d) for n, d in enumerate(state.decision)])
-        ]
+    options = [[one] for one in state.decision]
+    for group in order:
+        options[group] = range(state.groups.choices[group])
+    best = min(slow_cost(problem, state.groups.expand(np.array(changed))) for changed in product(*options))
+    assert slow_cost(problem, state.groups.expand(result)) == best
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_tied_strategies_lose_no_valid_decision(seed):
+    problem = random_sharding(seed, count=6)
+    rng = np.random.default_rng(seed)
+    for matrix in problem.matrices:  # some ties, some forbidden pairs
+        matrix[rng.random(matrix.shape) < 0.4] = FORBIDDEN
+    decisions = np.array([*product(*map(range, problem.choices))])
+    allowed = decisions[problem.cost(decisions) < FORBIDDEN]
+    if not len(allowed):
+        return
+    groups = TiedStrategies(problem)
+    assert len(groups) <= len(problem)
+    every = groups.expand(np.array([*product(*map(range, groups.choices))]))
+    kept = every[problem.cost(every) < FORBIDDEN]
+    assert {*map(tuple, kept)} == {*map(tuple, allowed)} and len(kept) == len(allowed)
+    for decision in allowed[:5]:
+        one = groups.compress(decision)
+        assert np.array_equal(groups.expand(one), decision)
+        toll = rng.random(len(problem))
+        links = sum(
+            t[one[g], one[o]] for g, link in enumerate(groups.links) for o, t in link.items() if g < o
+        )
+        own = sum(cost[k] for cost, k in zip(groups.priced(toll), one, strict=True))
+        paid = (problem.usages[problem.first[:-1] + decision] * toll).sum()
+        assert own + links == pytest.approx(slow_cost(problem, decision) + paid)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_hubs_leave_a_forest_and_what_fits_is_completed_at_the_least_cost(seed):
+    problem = random_sharding(seed, count=6, limit=np.inf)
+    space = HubSharding(ShardingProblem(problem))
+    every = np.array([*product(*map(range, problem.choices))])
+    costs = problem.cost(every)
+    for options in product(*map(range, space.choices)):
+        found = space.decode(np.array(options))
+        chosen = space.groups.compress(found)
+        assert np.array_equal(chosen[space.hubs], options)
+        same = [np.array_equal(space.groups.compress(d)[space.hubs], options) for d in every]
+        assert problem.cost(found[None])[0] == costs[same].min()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_memory_is_repaired_where_it_can_be(seed):
+    problem = random_sharding(seed, count=6)
+    space = HubSharding(ShardingProblem(problem))
+    drawn = space.draw(10, np.random.default_rng(seed))
+    assert (space.evaluate(drawn).excess <= problem.excess(np.stack([*map(space.decode, drawn)]))).all()
+    most = space.groups.expand(space._repaired(np.zeros(len(space.groups), np.int64)))
+    assert problem.excess(most[None])[0] <= problem.excess(
+        space.groups.expand(np.zeros((1, len(space.groups)), int))
     )
-    assert slow_cost(problem, result) == best
+
+
+def test_a_node_without_allowed_strategy_is_named():
+    problem = random_sharding(0)
+    problem.costs[problem.first[3] : problem.first[4]] = FORBIDDEN
+    with pytest.raises(ConfigError, match="no valid decision: every strategy of node 3"):
+        TiedStrategies(problem)
 
 
 def test_a_sharding_problem_is_read_and_its_faults_named(tmp_path):

@@ -14,7 +14,7 @@ from fastslow.features.build import build_features
 from fastslow.features.config import FeatureConfig
 from fastslow.features.store import Features
 from fastslow.features.unseen import read_unseen
-from fastslow.ranking.inference import FinishedRun, find_run, newest_run, predict_members, predict_run
+from fastslow.ranking.inference import FinishedRun, find_run, newest_run
 from fastslow.steps import MODELS
 
 
@@ -29,7 +29,7 @@ def unseen(slug):
 )
 def test_on_its_own_test_files_a_run_says_what_is_stored(home, collection):
     slug = collection.slug
-    members = predict_members(resolve(f"runs/smoke/ensemble-{slug}"), unseen(slug))
+    members = FinishedRun(resolve(f"runs/smoke/ensemble-{slug}")).predict_members(unseen(slug))
     models = [f"{model}-{slug}-s0" for model in MODELS[collection.kind]]
     assert list(members) == [*models, f"ensemble-{slug}"]
     for name, predictions in members.items():
@@ -51,7 +51,7 @@ def test_what_a_file_says_of_runtimes_changes_nothing(home, tmp_path):
     arrays["config_runtime"] = np.arange(1, len(arrays["config_runtime"]) + 1)
     np.savez(tmp_path / "other.npz", **arrays)
     both = read_unseen(folder, [program.path, tmp_path / "other.npz"])
-    predictions = predict_run(run, both)
+    predictions = FinishedRun(run).predict(both)
     np.testing.assert_array_equal(predictions[program.name], predictions["other"])
     assert both.graph(TEST, "other").file_runtime.max() == len(arrays["config_runtime"])
 
@@ -61,7 +61,7 @@ def test_a_split_of_the_features_themselves(home):
     run, features = resolve(f"runs/smoke/ranker-{slug}-s0"), Features(resolve(f"features/smoke/{slug}"))
     stored = read_predictions(run)
     for split in ("valid", "test"):
-        for graph, values in predict_run(run, features, split).items():
+        for graph, values in FinishedRun(run).predict(features, split).items():
             np.testing.assert_array_equal(values, stored[split][graph])
 
 
@@ -72,7 +72,7 @@ def test_other_features_are_refused(home):
     other = FeatureConfig(**{**settings, "hops": 1}, folder="elsewhere/layout-xla-random", workers=1)
     build_features(other)
     with pytest.raises(DataError, match="trained on features other than .*elsewhere"):
-        predict_run(resolve(f"runs/smoke/ranker-{slug}-s0"), Features(resolve(other.folder)))
+        FinishedRun(resolve(f"runs/smoke/ranker-{slug}-s0")).predict(Features(resolve(other.folder)))
 
 
 def test_a_run_folder_is_enough(home, tmp_path):
@@ -136,4 +136,4 @@ def test_a_run_without_a_model_is_refused(home, tmp_path):
     }
     write_run(tmp_path / "mine", features, predictions, model="mine")
     with pytest.raises(DataError, match="a run of 'mine', whose model is not kept"):
-        predict_run(tmp_path / "mine", features)
+        FinishedRun(tmp_path / "mine").predict(features)

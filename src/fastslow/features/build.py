@@ -32,8 +32,8 @@ from fastslow.features.store import (
     Features,
     Graph,
     expand_nodes,
+    files_of,
     graph_files,
-    graph_name,
     is_written,
     read_graph,
     write_graph,
@@ -231,10 +231,9 @@ def _planned_workers() -> int:
 
 def _drop_foreign_graphs(folder: Path, programs: list[Program]) -> None:
     """Remove graphs of programs that are no longer in the data."""
-    known = {(p.split, p.name) for p in programs}
-    for path in graph_files(folder):
-        if (path.parent.name, graph_name(path)) not in known:
-            path.unlink()
+    known = {path for p in programs for path in files_of(folder, p.split, p.name)}
+    for path in {*graph_files(folder)} - known:
+        path.unlink()
 
 
 def _summarise(programs: list[Program], config: FeatureConfig) -> None:

@@ -37,7 +37,7 @@ class Graph:
     """One program with its distinct configurations, ready for a model.
 
     Letters in shapes: N nodes, E edges, K configurable nodes, P pairs, L distinct layouts, C distinct
-    configurations, V configuration features, F configurations of the competition file.
+    configurations, C_file configurations of the competition file, V configuration features.
 
     Args:
         name: File stem of the competition file.
@@ -143,21 +143,15 @@ _COLUMNS = ("values", "sizes")  # of PackedColumns
 _TABLES = (*(f"choices_{key}" for key in _CHOICES), *(f"config_feat_{key}" for key in _COLUMNS))
 
 
-def _path(folder: Path, split: str, name: str, array: str | None = None) -> Path:
-    return Path(folder) / split / (f"{name}.{array}.npy" if array else f"{name}.npz")
+def files_of(folder: Path, split: str, name: str) -> list[Path]:
+    """Return the files of one graph: the npz of small arrays, then those that are read row by row."""
+    stems = [f"{name}.npz", *(f"{name}.{array}.npy" for array in _ROWS)]
+    return [Path(folder) / split / stem for stem in stems]
 
 
 def graph_files(folder: Path) -> list[Path]:
     """Return every file of every graph in a features folder, sorted within each split."""
     return [path for split in SPLITS for path in sorted((Path(folder) / split).glob("*.np[yz]"))]
-
-
-def graph_name(path: Path) -> str:
-    """Return the name of the graph that a file of the store is part of."""
-    for array in _ROWS:
-        if path.name.endswith(f".{array}.npy"):
-            return path.name.removesuffix(f".{array}.npy")
-    return path.name.removesuffix(".npz")
 
 
 def write_graph(folder: Path, split: str, graph: Graph, fingerprint: str) -> None:
@@ -169,27 +163,25 @@ def write_graph(folder: Path, split: str, graph: Graph, fingerprint: str) -> Non
         graph: The graph to write.
         fingerprint: Digest of what the graph was made from, see :func:`is_written`.
     """
-    _path(folder, split, graph.name).unlink(missing_ok=True)
+    path, *rows = files_of(folder, split, graph.name)
+    path.unlink(missing_ok=True)
     columns = PackedColumns.pack(graph.config_feat)
-    for array, values in zip(_ROWS, (graph.choices.values, columns.packed), strict=True):
-        with (
-            atomic_path(_path(folder, split, graph.name, array)) as temporary,
-            open(temporary, "wb") as handle,
-        ):
+    for file, values in zip(rows, (graph.choices.values, columns.packed), strict=True):
+        with atomic_path(file) as temporary, open(temporary, "wb") as handle:
             np.save(handle, np.ascontiguousarray(values))
     small = {key: getattr(graph, key) for key in _SMALL}
     tables = [getattr(graph.choices, key) for key in _CHOICES] + [getattr(columns, key) for key in _COLUMNS]
     small |= dict(zip(_TABLES, tables, strict=True))
-    write_arrays(_path(folder, split, graph.name), {"fingerprint": np.array(fingerprint), **small})
+    write_arrays(path, {"fingerprint": np.array(fingerprint), **small})
 
 
 def is_written(folder: Path, split: str, name: str, fingerprint: str) -> bool:
     """Check whether a graph is there, complete, and carries this fingerprint."""
-    path = _path(folder, split, name)
-    if not path.is_file() or not all(_path(folder, split, name, array).is_file() for array in _ROWS):
+    files = files_of(folder, split, name)
+    if not all(file.is_file() for file in files):
         return False
     try:
-        return str(read_arrays(path, ["fingerprint"])["fingerprint"]) == fingerprint
+        return str(read_arrays(files[0], ["fingerprint"])["fingerprint"]) == fingerprint
     except DataError:
         return False
 
@@ -205,13 +197,12 @@ def read_graph(folder: Path, split: str, name: str) -> Graph:
     Raises:
         DataError: A file is missing, the files do not belong together, or an array has a value out of range.
     """
-    path = _path(folder, split, name)
+    path, *rows = files_of(folder, split, name)
     arrays = read_arrays(path, [*_SMALL, *_TABLES], _AGAIN)
-    for array in _ROWS:
-        rows = _path(folder, split, name, array)
-        check_regular(rows)
-        with readable(rows, _AGAIN):
-            arrays[array] = StoredRows(rows)
+    for array, file in zip(_ROWS, rows, strict=True):
+        check_regular(file)
+        with readable(file, _AGAIN):
+            arrays[array] = StoredRows(file)
     check_stored(path, arrays, split != TEST, _AGAIN)
     tables = [arrays.pop(key) for key in _TABLES]
     arrays["choices"] = Choices(arrays["choices"], *tables[: len(_CHOICES)])
@@ -281,7 +272,7 @@ class Features:
         wanted = len(self.manifest["config_columns"])
         if graph.config_feat.shape[1] != wanted:
             problem = f"config_feat has {graph.config_feat.shape[1]} columns, {wanted} wanted"
-            raise DataError(_path(self.folder, split, name), problem, _AGAIN)
+            raise DataError(files_of(self.folder, split, name)[0], problem, _AGAIN)
         return graph
 
     def scaler(self, name: str) -> Scaler:

@@ -56,10 +56,13 @@ def write_record(
 
 
 def _uploaded(path: Path, sha256: str) -> dict:
-    """Return what the former record says of the upload of the same CSV."""
+    """Return the upload of the same CSV and its scores, from the record that is replaced."""
+    if not path.with_suffix(".json").is_file():
+        return {}
     try:
         before = read_record(path)
-    except DataError:
+    except DataError as error:  # the new record is sound; only what Kaggle answered is lost
+        print(f"replaced, and with it any upload that it recorded: {error}", file=sys.stderr)
         return {}
     return {key: before[key] for key in ("upload", "kaggle") if key in before and before["sha256"] == sha256}
 

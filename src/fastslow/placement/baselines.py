@@ -40,7 +40,7 @@ def metis(problem: Problem) -> np.ndarray:
     """Return METIS' k-way partition: vertices weigh their work, edges their transfer time.
 
     Args:
-        problem: A problem whose units choose devices, with attributes ``work`` and ``weight``.
+        problem: A problem whose units choose devices, with attributes ``devices``, ``work`` and ``weight``.
 
     Raises:
         ConfigError: pymetis is not installed.
@@ -49,7 +49,7 @@ def metis(problem: Problem) -> np.ndarray:
         import pymetis
     except ImportError:
         raise ConfigError("pymetis is not installed: pip install -e '.[placement]'") from None
-    count, parts = len(problem.choices), int(problem.choices[0])
+    count, parts = len(problem.choices), problem.devices
     weights: list[dict[int, float]] = [{} for _ in range(count)]
     for (u, v), weight in zip(problem.edges.tolist(), problem.weight, strict=True):
         for one, other in ((u, v), (v, u)):

@@ -114,7 +114,10 @@ class PlaceConfig(LearningConfig):
     policy: str = ""
     """Checkpoint of a trained policy (``policy.pt`` of notebook 60) to start from; a new policy if empty."""
     search: NonNegative = 1000
-    """Evaluations of the local search that follows the policy, as a row of its own."""
+    """Evaluations of the search that follows the policy, as a row of its own; 0 leaves it out. Splits of a
+    dnn-partitioning instance are cheap and come 100 times as often (latency: twice)."""
+    seconds: PositiveFloat = 60.0
+    """CPU seconds of that search on an instance of iopddl, instead of ``search``."""
     unroll: NonNegative = 32
     """Loops of at most this many iterations are unrolled; longer ones are one operator."""
     allow_unknown: bool = False

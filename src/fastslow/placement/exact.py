@@ -91,11 +91,14 @@ def partition_optimum(problem: PartitionProblem, seconds: float = 60.0) -> Solut
     for unit in range(count):
         programme.add(dict.fromkeys(chosen[unit].tolist(), 1.0), 1, 1)
     rows: list[dict[int, float]] = []
+    cpu = np.bincount(units, workload.cpu, count)
     for device in range(k):
-        row = {int(v): float(w) for v, w in zip(chosen[:, device], problem.work, strict=True)}
-        programme.add(
-            {int(v): float(s) for v, s in zip(chosen[:, device], size, strict=True)}, high=workload.memory
-        )
+        accelerator = device < workload.devices
+        time = problem.work if accelerator else cpu
+        row = {int(v): float(w) for v, w in zip(chosen[:, device], time, strict=True)}
+        if accelerator:
+            sizes = {int(v): float(s) for v, s in zip(chosen[:, device], size, strict=True)}
+            programme.add(sizes, high=workload.memory)
         rows.append({**row, int(top): -1.0})
     touched: dict[int, set[int]] = {}
     for producer, consumer in workload.edges.tolist():
@@ -103,7 +106,7 @@ def partition_optimum(problem: PartitionProblem, seconds: float = 60.0) -> Solut
             touched.setdefault(producer, set()).add(int(units[consumer]))
     for producer, others in touched.items():
         own = int(units[producer])
-        for device in range(k):
+        for device in range(workload.devices):
             (cut,) = programme.variables(1)
             rows[device][int(cut)] = float(workload.transfer[producer])
             for other in others:

@@ -1,6 +1,6 @@
 """Sequential tree-reweighted message passing (TRW-S, Kolmogorov 2006) for sharding problems.
 
-Messages along the edges approximate what the rest of the graph costs, given a node's strategy. They give a
+Messages along the edges approximate what the rest of the graph costs, given a group's option. They give a
 lower
 bound, and a decision that sees far more of the graph than a local move: on graphs that are close to trees it
 is
@@ -9,52 +9,43 @@ close to the optimum. Memory enters through prices, as in :mod:`fastslow.placeme
 
 import numpy as np
 
-from fastslow.placement.sharding import Sharding
+from fastslow.placement.tied_strategies import TiedStrategies
 
 CEILING = 1e14  # forbidden pairs count as this, which double precision can still add up
 
 
 class MessagePassing:
-    """Messages of one problem.
+    """Messages between the groups of one problem.
 
     Args:
-        problem: The problem.
-        links: For each node its neighbours and the matrices (neighbour's strategies, own strategies).
+        groups: The groups.
     """
 
-    def __init__(self, problem: Sharding, links: list[dict[int, np.ndarray]]):
-        self.problem = problem
-        first = problem.first
-        self._own = [np.minimum(problem.costs[a:b], CEILING) for a, b in zip(first, first[1:], strict=False)]
-        self._use = [problem.usages[a:b] for a, b in zip(first, first[1:], strict=False)]
-        self._links = [{o: np.minimum(m, CEILING) for o, m in link.items()} for link in links]
+    def __init__(self, groups: TiedStrategies):
+        self._links = groups.tables(CEILING)
         self._messages = [
-            {other: np.zeros(len(own)) for other in link} for own, link in zip(self._own, links, strict=True)
+            {other: np.zeros(count) for other in link}
+            for count, link in zip(groups.choices.tolist(), groups.links, strict=True)
         ]
         self._weight = [
             1.0 / max(1, sum(o > node for o in link), sum(o < node for o in link))
-            for node, link in enumerate(links)
+            for node, link in enumerate(groups.links)
         ]
 
-    def sweep(self, toll: np.ndarray, noise: np.ndarray | None = None) -> tuple[np.ndarray, float]:
-        """Pass messages forward and back; return a decision and a lower bound of the priced cost.
+    def sweep(self, own: list[np.ndarray]) -> tuple[np.ndarray, float]:
+        """Pass messages forward and back; return a decision (G,) and a lower bound of its cost.
 
         Args:
-            toll: (N,) price of a byte over each node's lifetime.
-            noise: (S,) added to the strategies' costs, for other decisions; the bound is then that of the
-                changed problem.
+            own: Costs of each group's options.
         """
-        own = self._priced(toll, noise)
+        own = [np.minimum(cost, CEILING) for cost in own]
         self._forward(own)
         bound = self._backward(own)
         return self._decide(own), bound
 
-    def _priced(self, toll: np.ndarray, noise: np.ndarray | None) -> list[np.ndarray]:
-        priced = [cost + use * t for cost, use, t in zip(self._own, self._use, toll.tolist(), strict=True)]
-        if noise is not None:
-            first = self.problem.first
-            priced = [cost + noise[first[n] : first[n + 1]] for n, cost in enumerate(priced)]
-        return priced
+    def to(self, group: int) -> dict[int, np.ndarray]:
+        """Return the messages to a group by sender: what its options cost there, up to a constant."""
+        return self._messages[group]
 
     def _forward(self, own: list[np.ndarray]) -> None:
         for node in range(len(own)):

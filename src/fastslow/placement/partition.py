@@ -166,15 +166,19 @@ def excess_memory(workload: Workload, memory: np.ndarray) -> np.ndarray:
     return np.maximum(memory - workload.memory, 0).sum(1)
 
 
-def latency(workload: Workload, split: np.ndarray) -> float:
+def latency(workload: Workload, split: np.ndarray, several: bool = True) -> float:
     """Return the latency of one sample; infinite where two steps would wait for each other.
 
     Args:
         workload: The instance.
         split: (U,) device of each unit.
+        several: Whether an accelerator may run in several steps; if not, its latency is infinite.
     """
     device = workload.device_of(split)
     steps = _steps(workload, device)
+    on = device < workload.devices
+    if not several and len(np.unique(steps[on])) > len(np.unique(device[on])):
+        return np.inf
     finish = np.zeros(len(workload))
     producers = workload.producers
     sends = np.zeros(len(workload), bool)

@@ -60,29 +60,53 @@ class Loads:
         return np.einsum("bsd,s->bd", needs, work.transfer[senders])
 
 
-def contiguous_order(workload: Workload) -> np.ndarray:
-    """Return the units from the input to the output of the network: (U,) int64.
+def depth_first_order(workload: Workload) -> np.ndarray:
+    """Return the units such that each stands right before what needs it: (U,) int64.
 
-    A forward node stands at its distance to the end of the forward pass, so that weights and constants come
-    just
-    before what needs them, a backward node at its distance from the start of the backward pass; a unit at the
-    mean of its forward nodes, or of its backward nodes if it has no others.
+    The postorder of a depth-first walk from the last units to what they need, the deepest first, so that few
+    outputs are in use between two neighbours and a weight stands just before its use. The backward pass,
+    whose nodes share units with the forward pass, is walked the other way. Without cycles between units the
+    order is topological.
     """
-    count, backward = int(workload.units.max()) + 1, workload.backward
-    time = np.where(np.isfinite(workload.accelerator), workload.accelerator, workload.cpu)
-    time = time + 1e-9 * max(time.max(), 1.0)
-    distance = time.copy()
-    for producer, consumer in workload.edges[::-1].tolist():  # sorted by producer: the last ones first
-        if not backward[consumer]:
-            distance[producer] = max(distance[producer], time[producer] + distance[consumer])
-    for producer, consumer in workload.edges.tolist():
-        if backward[producer]:
-            distance[consumer] = max(distance[consumer], distance[producer] + time[consumer])
-    for kind in (backward, ~backward):
-        distance[kind] /= distance[kind].max() if kind.any() else 1.0
-    place = np.zeros(count)
-    for kind in (backward, ~backward):
-        members = np.bincount(workload.units[kind], minlength=count)
-        mean = np.bincount(workload.units[kind], distance[kind], count) / np.maximum(members, 1)
-        place = np.where(members > 0, mean, place)
-    return np.argsort(-place, kind="stable")
+    units, backward = workload.units, workload.backward
+    count = int(units.max()) + 1
+    ahead = workload.edges[~backward[workload.edges].any(1)]
+    back = workload.edges[backward[workload.edges].all(1)][::-1, ::-1]
+    depth = np.zeros(len(workload), np.int64)
+    for before, after in [*ahead[np.argsort(ahead[:, 1], kind="stable")].tolist(), *_by_last(back)]:
+        depth[after] = max(depth[after], depth[before] + 1)
+    deepest = np.zeros(count, np.int64)
+    np.maximum.at(deepest, units, depth)
+    pairs = units[np.concatenate([ahead, back])]
+    pairs = np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0).reshape(-1, 2)
+    needs: list[list[int]] = [[] for _ in range(count)]
+    for before, after in pairs[np.argsort(-deepest[pairs[:, 0]], kind="stable")].tolist():
+        needs[after].append(before)
+    last = np.bincount(pairs[:, 0], minlength=count) == 0
+    return _postorder(needs, np.lexsort((deepest, ~last)).tolist())
+
+
+def _by_last(back: np.ndarray) -> list[list[int]]:
+    """Return reversed edges of the backward pass, those into later nodes first."""
+    return back[np.argsort(-back[:, 1], kind="stable")].tolist()
+
+
+def _postorder(needs: list[list[int]], roots: list[int]) -> np.ndarray:
+    """Return all nodes, each after those that it needs (but for cycles)."""
+    seen, order = [False] * len(needs), []
+    for root in roots:
+        if seen[root]:
+            continue
+        seen[root] = True
+        stack = [(root, iter(needs[root]))]
+        while stack:
+            node, rest = stack[-1]
+            for other in rest:
+                if not seen[other]:
+                    seen[other] = True
+                    stack.append((other, iter(needs[other])))
+                    break
+            else:
+                order.append(node)
+                stack.pop()
+    return np.array(order, np.int64)

@@ -4,7 +4,7 @@ import gzip
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -19,17 +19,17 @@ from fastslow.core.settings import resolve
 from fastslow.placement.baselines import PLACEMENT_RULES, best_random, metis, one_device
 from fastslow.placement.compiler_problems import FusionProblem, PlacementProblem, SchedulingProblem
 from fastslow.placement.config import ZOO, PlaceConfig
-from fastslow.placement.contiguous_split import contiguous_optimum
+from fastslow.placement.decision_space import decision_space, refine
 from fastslow.placement.figures import plot_decision, plot_learning, plot_memory
 from fastslow.placement.fusion import contract, single_consumer_clusters
 from fastslow.placement.joint import JointProblem
-from fastslow.placement.local_search import Found, anneal, improve
+from fastslow.placement.local_search import Found, anneal
 from fastslow.placement.partition import read_workload
 from fastslow.placement.policy import Policy
 from fastslow.placement.ppo import Trainer, load_policy, zero_shot
 from fastslow.placement.problem import Problem
 from fastslow.placement.program_graph import read_cost_graph
-from fastslow.placement.public_problems import PartitionProblem, ShardingProblem
+from fastslow.placement.public_problems import PartitionProblem, ShardingProblem, contiguous_optimum
 from fastslow.placement.roofline import DEVICES
 from fastslow.placement.sharding import read_sharding
 from fastslow.placement.zoo_graphs import read_zoo_graph
@@ -113,7 +113,7 @@ def compare(config: PlaceConfig, problem: Problem) -> Placed:
     keep("simulated annealing", lambda: anneal(problem, budget, config.seed))
     if config.search:
         start = found[POLICY].decision
-        keep(SEARCHED, lambda: improve(problem, start, config.search, config.seed))
+        keep(SEARCHED, lambda: refine(problem, start, config.search, config.seconds, config.seed))
     return Placed(problem, found, seconds)
 
 
@@ -122,9 +122,7 @@ def _rules(problem: Problem) -> dict[str, Callable]:
     if isinstance(problem, PlacementProblem):
         rules = dict(PLACEMENT_RULES)
     elif isinstance(problem, PartitionProblem):
-        rules = {"one device": one_device, "METIS": metis}
-        if problem.objective == "throughput":
-            rules["contiguous optimum"] = contiguous_optimum
+        rules = {"one device": one_device, "METIS": metis, "contiguous, one order": contiguous_optimum}
     else:
         rules = {"default": lambda problem: problem.default}
     try:
@@ -135,19 +133,27 @@ def _rules(problem: Problem) -> dict[str, Callable]:
 
 
 def _learned(config: PlaceConfig, problem: Problem) -> Found:
+    """Return the best decision that the policy sampled, as a decision of the problem."""
+    space = decision_space(problem)
     if config.policy:
         policy = load_policy(resolve(config.policy))
     else:
         torch.manual_seed(config.seed)
         policy = Policy(config.shape)
-    if not config.updates:
-        return zero_shot(policy, problem, config.samples, config.seed)
-    trainer = Trainer(policy, [problem], config.schedule, config.seed)
+    if config.updates:
+        found = _trained(config, policy, space)
+    else:
+        found = zero_shot(policy, space, config.samples, config.seed)
+    return replace(found, decision=space.decode(found.decision))
+
+
+def _trained(config: PlaceConfig, policy: Policy, space: Problem) -> Found:
+    trainer = Trainer(policy, [space], config.schedule, config.seed)
     with progress(total=config.updates, desc="GO", unit="update") as bar:
 
         def report(trainer: Trainer) -> None:
             bar.update()
-            ratio = trainer.standings[0].found.cost / problem.baseline
+            ratio = trainer.standings[0].found.cost / space.baseline
             bar.set_postfix(best=f"{ratio:.3f} of baseline", refresh=False)
 
         return trainer.run(config.updates, report)[0]

@@ -27,8 +27,8 @@ from fastslow.competition.opcodes import OPCODES
 from fastslow.placement.problem import NODE_FEATURES, OPTION_FEATURES, Problem
 
 TASKS = ("fusion", "placement", "scheduling", "partition", "sharding")
-_PRIOR = {"sharding": (1, -8.0)}  # option feature and weight that the first decision follows
-_SLOT = (1, -1.0)  # by default the squared distance from the slot of a contiguous split
+_PRIOR = {"sharding": {0: -4.0, 4: 3.0}}  # option features and weights that the first decision follows
+_SLOT = {1: -1.0}  # by default the squared distance from the slot of a contiguous split
 
 
 @dataclass(frozen=True)
@@ -158,9 +158,9 @@ class Policy(nn.Module):
         self.score = nn.ModuleDict({task: nn.Linear(hidden, 1) for task in TASKS})
         self.direct = nn.ModuleDict({task: nn.Linear(OPTION_FEATURES, 1, bias=False) for task in TASKS})
         for task in TASKS:
-            feature, weight = _PRIOR.get(task, _SLOT)
             nn.init.zeros_(self.direct[task].weight)
-            self.direct[task].weight.data[0, feature] = weight
+            for feature, weight in _PRIOR.get(task, _SLOT).items():
+                self.direct[task].weight.data[0, feature] = weight
             nn.init.normal_(self.score[task].weight, std=0.01)
 
     def passes(self, inputs: Inputs, count: int | None = None) -> list[list[torch.Tensor]]:

@@ -91,8 +91,12 @@ class Problem(ABC):
         return np.repeat(np.arange(len(self.choices)), self.choices)
 
     def uniform(self) -> np.ndarray:
-        """Return equal probabilities of a unit's options: (sum of choices,)."""
+        """Return the probabilities that the first pass sees, a unit's options alike: (sum of choices,)."""
         return np.repeat(1.0 / self.choices, self.choices)
+
+    def decode(self, decision: np.ndarray) -> np.ndarray:
+        """Return what a decision (U,) means; itself but where a decoder stands between policy and problem."""
+        return np.asarray(decision)
 
     def rewards(self, outcome: Outcome) -> np.ndarray:
         """Return -sqrt(cost / baseline), and -10 for what is invalid (GO, arXiv:2010.12438): (B,)."""

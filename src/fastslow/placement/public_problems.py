@@ -3,29 +3,28 @@
 import numpy as np
 
 from fastslow.core.errors import ConfigError
+from fastslow.placement.contiguous_split import ContiguousSplit
 from fastslow.placement.partition import Workload, excess_memory, latency
-from fastslow.placement.partition_loads import Loads, contiguous_order
+from fastslow.placement.partition_loads import Loads, depth_first_order
 from fastslow.placement.problem import (
     OPTION_FEATURES,
     Outcome,
     Problem,
-    contiguous,
     device_options,
     midpoints,
     scaled,
     unit_columns,
 )
 from fastslow.placement.sharding import FORBIDDEN, Sharding
-from fastslow.placement.sharding_search import greedy, local_costs
-
-_SCALE = 1e-9  # of the smallest difference that counts
+from fastslow.placement.sharding_search import greedy
 
 
 class PartitionProblem(Problem):
-    """Which accelerator runs each co-location class of a workload; a CPU is the last option where it is of
-    use.
+    """Which device runs each co-location class of a workload: an accelerator or, the last options, a CPU.
 
-    It is of use for latency, and for throughput where an accelerator does not support a node.
+    For latency an accelerator runs one contiguous set, as in the published problem, and all CPUs are one
+    option, as nodes on CPUs do not wait for each other there. The default is the best split of
+    :func:`depth_first_order` into runs.
 
     Args:
         workload: The instance.
@@ -40,23 +39,22 @@ class PartitionProblem(Problem):
     def __init__(self, workload: Workload, objective: str = "throughput"):
         self.workload, self.objective, self.name = workload, objective, workload.name
         self.loads = Loads(workload)
-        self.order = contiguous_order(workload)  # units in the order of their first node
+        self.order = depth_first_order(workload)
         self._position_of = np.argsort(self.order)
-        use_cpu = workload.cpus > 0 and (
-            objective == "latency" or not np.isfinite(workload.accelerator).all()
-        )
-        self.devices = workload.devices + use_cpu
+        self.runs = ContiguousSplit(workload, objective)
+        self.devices = workload.devices
+        cpus = min(workload.cpus, 1) if objective == "latency" else workload.cpus
         count = self.loads.count
         size = np.bincount(workload.units, workload.size, count)
         work = np.bincount(workload.units, workload.accelerator, count)
         fits = (size <= workload.memory) & np.isfinite(work)
-        if not use_cpu and (not fits.all() or size.sum() > workload.memory * workload.devices):
+        if not cpus and (not fits.all() or size.sum() > workload.memory * workload.devices):
             bad = workload.labels[int((~fits[workload.units]).argmax())] if not fits.all() else "all classes"
             raise ConfigError(
                 f"no valid split of {workload.name!r}: {bad!r} does not fit on {workload.devices}"
                 f" accelerators of {workload.memory:.3g} bytes and there is no CPU; raise the limit"
             )
-        self.choices = np.full(count, self.devices, np.int64)
+        self.choices = np.full(count, workload.devices + cpus, np.int64)
         self.kinds = np.zeros(count, np.int64)
         self.work = np.where(np.isfinite(work), work, 0)[self.order]
         pairs = self._position_of[workload.units[workload.edges]]
@@ -76,8 +74,8 @@ class PartitionProblem(Problem):
             members=np.log1p(np.bincount(workload.units, minlength=count)[self.order]) / 5,
             backward=np.bincount(workload.units, workload.backward, count)[self.order] > 0,
         )
-        self.default = contiguous(self.work, workload.devices)
-        if objective == "latency" or not self.evaluate(self.default[None]).valid[0]:
+        self.default = contiguous_optimum(self)
+        if not self.evaluate(self.default[None]).valid[0]:
             self.default = _filled(size[self.order], fits[self.order], workload)
 
     def split(self, decision: np.ndarray) -> np.ndarray:
@@ -95,7 +93,8 @@ class PartitionProblem(Problem):
         excess = excess_memory(self.workload, memory)
         if self.objective == "throughput":
             return Outcome(loads.max(1), excess)
-        return Outcome(np.array([latency(self.workload, split) for split in splits]), excess)
+        cost = [latency(self.workload, split, several=False) for split in splits]
+        return Outcome(np.array(cost), excess)
 
     def guide(self, decisions: np.ndarray) -> np.ndarray:
         """Return a smooth form of the largest load, the 12-norm of all loads: it also sees the second
@@ -124,6 +123,11 @@ class PartitionProblem(Problem):
         for node, producers in enumerate(workload.producers):
             end[node] = fastest[node] + max((end[p] for p in producers), default=0.0)
         return float(end.max())
+
+
+def contiguous_optimum(problem: PartitionProblem) -> np.ndarray:
+    """Return the best split of the problem's order into runs: (U,)."""
+    return problem.decision(problem.runs.split(problem.order))
 
 
 def _filled(size: np.ndarray, fits: np.ndarray, workload: Workload) -> np.ndarray:
@@ -179,28 +183,11 @@ class ShardingProblem(Problem):
         return Outcome(np.where(cost >= FORBIDDEN, np.inf, cost), self.sharding.excess(decisions))
 
     def options(self, probabilities: np.ndarray) -> np.ndarray:
-        """Return features of every strategy.
-
-        Its cost, its cost with what the neighbours did before, its memory and that memory where memory is
-        scarce, each relative to the best of the node's strategies, and its previous probability.
+        """Return the previous probability as the only feature: the policy decides in
+        :class:`fastslow.placement.hub_sharding.HubSharding`.
         """
-        problem, starts = self.sharding, self.sharding.first[:-1]
-        owners = self.owners
-        local = local_costs(problem, probabilities)
-        usage = np.add.reduceat(problem.usages * probabilities, starts)
-        change = np.zeros(len(problem.times) + 1)
-        np.add.at(change, problem.spans[:, 0], usage)
-        np.add.at(change, problem.spans[:, 1], -usage)
-        pressure = change.cumsum()[:-1] / problem.limit if np.isfinite(problem.limit) else np.zeros(1)
-        peak = np.array([pressure[a:b].max() if a < b else 0.0 for a, b in problem.spans])
-        features = np.zeros((len(owners), OPTION_FEATURES), np.float32)
-        features[:, 0] = _relative(problem.costs, starts, owners)
-        features[:, 1] = _relative(local, starts, owners)
-        features[:, 2] = _relative(problem.usages, starts, owners)
-        features[:, 3] = features[:, 2] * np.clip(peak - 0.8, 0, 2)[owners]
+        features = np.zeros((len(probabilities), OPTION_FEATURES), np.float32)
         features[:, 4] = probabilities
-        features[:, 5] = peak[owners] - 1
-        features[:, 6] = local >= FORBIDDEN * 1e-3
         return features
 
     @property
@@ -211,11 +198,3 @@ class ShardingProblem(Problem):
             np.minimum.reduceat(problem.costs, problem.first[:-1]).sum()
             + sum(m.min() for m in problem.matrices)
         )
-
-
-def _relative(values: np.ndarray, starts: np.ndarray, owners: np.ndarray) -> np.ndarray:
-    """Return log(1 + excess over the node's smallest value / the median of such) / 8, cut at 2."""
-    over = values - np.minimum.reduceat(values, starts)[owners]
-    positive = over[(over > _SCALE) & (over < FORBIDDEN * 1e-3)]
-    scale = np.median(positive) if len(positive) else 1.0
-    return np.minimum(np.log1p(over / scale) / 8, 2)

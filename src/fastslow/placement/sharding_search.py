@@ -1,11 +1,9 @@
-"""Search for sharding problems: exact moves of whole forests of nodes, memory priced by Lagrange multipliers.
+"""Search for sharding problems: exact moves of forests of groups, memory priced by Lagrange multipliers.
 
-A move frees a random set of nodes that induces a forest, keeps all others, and finds the best strategies of
-the
-freed ones together by dynamic programming. Memory enters as a price per byte at each time, raised where the
-limit is exceeded (subgradient method, Held and Karp 1971), so that a move sees the memory of all nodes at
-once.
-Decisions to start from, and the lower bound, come from message passing.
+A move frees a random set of groups of tied nodes that induces a forest, keeps all others, and finds the best
+options of the freed ones together by dynamic programming. Memory enters as a price per byte at each time,
+raised where the limit is exceeded (subgradient method, Held and Karp 1971), so that a move sees the memory of
+all nodes at once. Decisions to start from, and the lower bound, come from message passing.
 """
 
 import time
@@ -15,52 +13,61 @@ import numpy as np
 
 from fastslow.placement.message_passing import MessagePassing
 from fastslow.placement.sharding import FORBIDDEN, Sharding
+from fastslow.placement.tied_strategies import TiedStrategies
 
-_PRICED_SHARE = 0.6  # of the budget goes to finding prices, the rest to improving valid decisions
+_PRICED_SHARE = 0.3  # of the budget goes to finding prices, the rest to improving valid decisions
+_LEVELS = (4.0, 2.0, 1.4)  # factors of the prices' level from try to try
 
 
 class ForestSearch:
     """State of a search: a decision, the prices, and the best valid decision so far.
 
-    ``best`` and ``best_cost`` are the best valid decision and its cost, ``bound`` a lower bound of every
-    valid
-    decision's cost.
+    Decisions are of the groups of :class:`TiedStrategies`, (G,). ``best`` and ``best_cost`` are the best
+    valid decision of all nodes, (N,), and its cost, ``bound`` a lower bound of every valid decision's cost,
+    ``evaluations`` and ``history`` as in :class:`fastslow.placement.local_search.Found`.
 
     Args:
         problem: The problem.
         seed: Seed of the random sets.
-        start: (N,) first decision; by default each node's strategy of least memory.
+        start: (N,) first decision; by default each group's option of least memory.
+        groups: The groups of the problem; found by default.
     """
 
-    def __init__(self, problem: Sharding, seed: int = 0, start: np.ndarray | None = None):
+    def __init__(self, problem: Sharding, seed: int = 0, start: np.ndarray | None = None, groups=None):
         self.problem, self.rng = problem, np.random.default_rng(seed)
-        first = problem.first
-        self._own = [problem.costs[a:b] for a, b in zip(first, first[1:], strict=False)]
-        self._use = [problem.usages[a:b] for a, b in zip(first, first[1:], strict=False)]
-        self._links = _neighbour_matrices(problem)
-        least = np.array([use.argmin() for use in self._use])
-        self.decision = least if start is None else np.asarray(start).copy()
+        self.groups = groups or TiedStrategies(problem)
+        self._links = self.groups.tables()
         self.price = np.zeros(len(problem.times))  # per byte, from each time on
         self.bound, self._step, self._since = -np.inf, 1.0, 0
-        self._best_price = self.price
-        self._messages = MessagePassing(problem, self._links)
-        self.best, self.best_cost = None, np.inf
+        self.best_price = self.price
+        self._messages = MessagePassing(self.groups)
+        self.best, self.best_cost, self._best = None, np.inf, None
+        self.evaluations, self.history = 0, []
+        if start is None:
+            life = problem.spans[:, 1] - problem.spans[:, 0]
+            parts = zip(self.groups.nodes, self.groups.memory, strict=True)
+            self.decision = np.array([(life[nodes] @ memory).argmin() for nodes, memory in parts])
+        else:
+            self.decision = self.groups.compress(np.asarray(start))
         self.record(self.decision)
 
     def record(self, decision: np.ndarray) -> tuple[float, float]:
         """Return cost and excess of a decision, and keep it if it is the best valid one."""
-        cost = float(self.problem.cost(decision[None])[0])
-        excess = float(self.problem.excess(decision[None])[0])
+        full = self.groups.expand(decision)
+        self.evaluations += 1
+        cost = float(self.problem.cost(full[None])[0])
+        excess = float(self.problem.excess(full[None])[0])
         if excess <= 0 and cost < min(self.best_cost, FORBIDDEN):
-            self.best, self.best_cost = decision.copy(), cost
+            self.best, self.best_cost, self._best = full, cost, decision.copy()
+            self.history.append((self.evaluations, cost))
         return cost, excess
 
     def forest(self, size: int) -> tuple[list[int], dict[int, int]]:
-        """Return up to ``size`` random nodes that induce a forest, parents first, and their parents.
+        """Return up to ``size`` random groups that induce a forest, parents first, and their parents.
 
         The set grows from random roots along edges, so that it is connected where possible.
         """
-        count, links = len(self.problem), self._links
+        count, links = len(self.groups), self._links
         order, parent = [], {}
         blocked = np.zeros(count, np.int64)  # neighbours inside: two make a cycle (or join two trees)
         for root in self.rng.permutation(count).tolist():
@@ -82,33 +89,46 @@ class ForestSearch:
         return order, parent
 
     def move(self, decision: np.ndarray, size: int, toll: np.ndarray) -> np.ndarray:
-        """Return the decision with a random forest of nodes chosen best under prices.
+        """Return the decision with a random forest of groups chosen best under prices.
 
         Args:
-            decision: (N,) the decision to start from; not changed.
-            size: Maximum number of nodes to free.
+            decision: (G,) the decision to start from; not changed.
+            size: Maximum number of groups to free.
             toll: (N,) price of a byte over each node's lifetime, see :meth:`tolls`.
         """
-        order, parent = self.forest(size)
-        total = {}
-        for node in order:
-            cost = self._own[node] + self._use[node] * toll[node]
-            for other, matrix in self._links[node].items():
+        return self.solve(decision, self.freed(decision, *self.forest(size)), toll)
+
+    def freed(self, decision: np.ndarray, order: list[int], parent: dict[int, int]) -> tuple:
+        """Return a forest, its parents, and the costs of its options without tolls, all others as decided."""
+        costs = []
+        for group in order:
+            cost = self.groups.costs[group]
+            for other, table in self._links[group].items():
                 if other not in parent:
-                    cost = cost + matrix[decision[other]]
-            total[node] = cost
-        chosen = {}
-        for node in reversed(order):
-            above = parent[node]
+                    cost = cost + table[decision[other]]
+            costs.append(cost)
+        return order, parent, costs
+
+    def solve(self, decision: np.ndarray, forest: tuple, toll: np.ndarray) -> np.ndarray:
+        """Return the decision with the groups of a forest chosen best under prices."""
+        order, parent, costs = forest
+        nodes, memory, chosen = self.groups.nodes, self.groups.memory, {}
+        total = {g: cost + toll[nodes[g]] @ memory[g] for g, cost in zip(order, costs, strict=True)}
+        for group in reversed(order):
+            above = parent[group]
             if above >= 0:
-                table = self._links[above][node] + total[node][:, None]  # (own, parent's)
-                chosen[node] = table.argmin(0)
+                table = self._links[above][group] + total[group][:, None]  # (own, parent's)
+                chosen[group] = table.argmin(0)
                 total[above] = total[above] + table.min(0)
         result = decision.copy()
-        for node in order:
-            above = parent[node]
-            result[node] = total[node].argmin() if above < 0 else chosen[node][result[above]]
+        for group in order:
+            above = parent[group]
+            result[group] = total[group].argmin() if above < 0 else chosen[group][result[above]]
         return result
+
+    def messages_to(self, group: int) -> np.ndarray:
+        """Return what message passing says that the rest costs, given each option of a group."""
+        return sum(self._messages.to(group).values(), np.zeros(self.groups.choices[group]))
 
     def tolls(self, price: np.ndarray) -> np.ndarray:
         """Return the price of a byte over each node's lifetime: (N,)."""
@@ -120,10 +140,10 @@ class ForestSearch:
         limit = self.problem.limit if np.isfinite(self.problem.limit) else 0.0
         while more():
             toll = self.tolls(self.price)
-            found, bound = self._messages.sweep(toll)
+            found, bound = self._messages.sweep(self.groups.priced(toll))
             self.record(found)
             for _ in range(2):
-                found = self.move(found, len(self.problem), toll)
+                found = self.move(found, len(self.groups), toll)
                 self.record(found)
             self.decision = found
             self._reprice(bound - float(self.price.sum()) * limit)
@@ -136,12 +156,13 @@ class ForestSearch:
         """
         self._since += 1
         if bound > self.bound:
-            self.bound, self._best_price, self._since = bound, self.price, 0
+            self.bound, self.best_price, self._since = bound, self.price, 0
         if not len(self.price) or not np.isfinite(self.problem.limit):
             return
         if self._since >= 15:
-            self.price, self._since, self._step = self._best_price, 0, self._step / 2
-        over = np.clip(self.problem.usage(self.decision[None])[0] / self.problem.limit - 1, -0.1, 1)
+            self.price, self._since, self._step = self.best_price, 0, self._step / 2
+        used = self.problem.usage(self.groups.expand(self.decision)[None])[0]
+        over = np.clip(used / self.problem.limit - 1, -0.1, 1)
         scale = 2 * max(self.bound, 1.0) / self.problem.limit
         self.price = np.maximum(self.price + self._step * scale * over, 0)
 
@@ -149,38 +170,36 @@ class ForestSearch:
         """Improve the best valid decision until ``more()`` is false: moves under perturbed prices,
         in turn the same factor for all nodes and one for each.
 
-        A move is kept where it is valid and not much worse (simulated annealing).
+        For each forest the level of the prices is bisected: lower while the result fits in memory, higher
+        while it does not. The cheapest that fits is kept if it is not much worse (simulated annealing).
         """
         if self.best is None:
             return
-        current, cost = self.best.copy(), self.best_cost
+        current, cost = self._best.copy(), self.best_cost
         rounds, count = 0, len(self.problem)
-        toll = np.broadcast_to(self.tolls(self._best_price), count) + 1e-3 * cost / max(
-            self.problem.usages.sum(), 1
-        )
+        toll = self.tolls(self.best_price) + 1e-3 * cost / max(self.problem.usages.sum(), 1)
         while more():
-            noise = self.rng.normal(0.1, 0.5, 1 if rounds % 2 else count)
-            size = int(count * self.rng.random() ** 3) + 2
-            candidate = self.move(current, size, toll * np.exp(noise))
-            found, excess = self.record(candidate)
+            size = int(len(self.groups) * self.rng.random() ** 3) + 2
+            forest = self.freed(current, *self.forest(size))
+            noisy = toll * np.exp(self.rng.normal(0.1, 0.5, 1 if rounds % 2 else count))
+            candidate, found = self._bisected(current, forest, noisy)
             slack = cost * temperature * self.rng.exponential() / (1 + rounds / 100)
-            if excess <= 0 and found <= cost + slack:
+            if found <= cost + slack:
                 current, cost = candidate, found
             elif rounds % 50 == 49:
-                current, cost = self.best.copy(), self.best_cost
+                current, cost = self._best.copy(), self.best_cost
             rounds += 1
 
-
-def _neighbour_matrices(problem: Sharding) -> list[dict[int, np.ndarray]]:
-    """Return for each node and neighbour the (neighbour's strategies, own strategies) costs of their
-    edges.
-    """
-    links: list[dict[int, np.ndarray]] = [{} for _ in range(len(problem))]
-    for (u, v), matrix in zip(problem.edges.tolist(), problem.matrices, strict=True):
-        for one, other, table in ((u, v, matrix.T), (v, u, matrix)):
-            own = links[one].get(other)
-            links[one][other] = np.ascontiguousarray(table) if own is None else own + table
-    return links
+    def _bisected(self, decision: np.ndarray, forest: tuple, toll: np.ndarray) -> tuple[np.ndarray, float]:
+        """Return the cheapest decision that fits in memory over levels of the tolls, and its cost."""
+        best, lowest, level = decision, np.inf, 1.0
+        for step in _LEVELS:
+            candidate = self.solve(decision, forest, toll * level)
+            cost, excess = self.record(candidate)
+            if excess <= 0 and cost < lowest:
+                best, lowest = candidate, cost
+            level *= step if excess > 0 else 1 / step
+        return best, lowest
 
 
 def search(problem: Sharding, seconds: float, seed: int = 0, start: np.ndarray | None = None) -> ForestSearch:
@@ -206,26 +225,15 @@ def search(problem: Sharding, seconds: float, seed: int = 0, start: np.ndarray |
     return state
 
 
-def greedy(problem: Sharding, rounds: int = 3) -> np.ndarray:
-    """Return a first decision: forest moves from least memory under no price, then a few priced rounds.
-
-    Where none is valid, the last one.
-    """
+def priced_start(problem: Sharding, rounds: int = 10) -> ForestSearch:
+    """Return a search after a few rounds of pricing, or after up to 200 where no valid decision was found."""
     state = ForestSearch(problem)
-    for _ in range(rounds):
-        start = state.decision if state.best is None else state.best
-        state.record(state.move(start, len(problem), state.tolls(state.price)))
     left = iter(range(200))
-    if state.best is None:
-        state.find_prices(lambda: state.best is None and next(left, None) is not None)
-    return state.decision if state.best is None else state.best
+    state.find_prices(lambda: next(left, 200) < (rounds if state.best is not None else 200))
+    return state
 
 
-def local_costs(problem: Sharding, probabilities: np.ndarray) -> np.ndarray:
-    """Return each strategy's cost if the neighbours choose with these probabilities: (S,)."""
-    total, first = problem.costs.copy(), problem.first
-    for (u, v), matrix in zip(problem.edges.tolist(), problem.matrices, strict=True):
-        a, b = slice(first[u], first[u + 1]), slice(first[v], first[v + 1])
-        total[a] += matrix @ probabilities[b]
-        total[b] += probabilities[a] @ matrix
-    return total
+def greedy(problem: Sharding) -> np.ndarray:
+    """Return the best decision of a few rounds of pricing, (N,); where none is valid, the last one."""
+    state = priced_start(problem)
+    return state.groups.expand(state.decision) if state.best is None else state.best

@@ -127,16 +127,6 @@ class FinishedRun:
             raise DataError(self.folder, problem, "Give the features of the same run, or train it again")
 
 
-def predict_run(run: Path, features: Features, split: str = TEST) -> dict[str, np.ndarray]:
-    """Predict the graphs of a split with a finished run, see :meth:`FinishedRun.predict`."""
-    return FinishedRun(run).predict(features, split)
-
-
-def predict_members(run: Path, features: Features, split: str = TEST) -> dict[str, dict[str, np.ndarray]]:
-    """Predict a split with a finished run and its members, see :meth:`FinishedRun.predict_members`."""
-    return FinishedRun(run).predict_members(features, split)
-
-
 def newest_run() -> Path:
     """Return the folder of runs whose ensembles were finished last, such as ``runs/sample``.
 

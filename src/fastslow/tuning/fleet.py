@@ -1,8 +1,8 @@
 """Tune many programs with one budget: the next evaluations go where they are expected to save most per cost.
 
 The saving of a program is weight x (default - tuned). What the next batch is expected to save is the model's
-expected improvement of its best candidates; before a program has values, the share that the fleet's programs
-saved so far on average. Programs of equal content share one study and the sum of their weights.
+expected improvement of its best candidates; before a program has values, what the first evaluations of the
+others saved on average. Programs of equal content share one study and the sum of their weights.
 """
 
 import contextlib
@@ -94,23 +94,34 @@ def expected_saving(member: Member, members: Sequence[Member], batch: int, rng) 
     if member.hopeless:
         return 0.0
     best, values = member.history.best, len(member.history.values)
-    if not best:  # the default failed: another configuration is hoped to be as good as the others' are
-        return 0.0 if not any(m.history.best for m in members) else _hoped(members) * member.weight
-    if values < FEW:
+    guided = isinstance(member.strategy, Guided)
+    value, cost = (best[1], member.cost) if best else _typical(members)
+    if values < (1 if guided and member.strategy.guide.pretrained else FEW):
         share = _hoped(members)
-    elif isinstance(member.strategy, Guided):
+    elif guided:
         gain = member.strategy.ranked(member.history, batch, rng)[1]
-        share = float(gain.mean()) if len(gain) else 0.0
+        share = float(-np.expm1(-gain).mean()) if len(gain) else 0.0
     else:  # without a model: what its last evaluations brought
         recent = member.history.curve[-2 * FEW :]
         share = float(np.log(recent[0] / recent[-1])) / FEW if np.isfinite(recent[0]) else HOPED
-    return share * member.weight * best[1] / member.cost
+    return share * member.weight * value / cost
+
+
+def _typical(members: Sequence[Member]) -> tuple[float, float]:
+    """Return the value and the cost that a program without any is taken to have: the mean of the others."""
+    known = [(m.history.best[1], m.cost) for m in members if m.history.best]
+    return tuple(np.mean(known, 0)) if known else (1.0, 1.0)
 
 
 def _hoped(members: Sequence[Member]) -> float:
     """Return the share that an early evaluation is hoped to save: the fleet's experience so far."""
-    known = [m for m in members if m.default and len(m.history.values) >= FEW]
-    return float(np.mean([HOPED, *(m.saved / m.weight / m.default for m in known)])) / FEW
+    shares, counts = [HOPED], [FEW]
+    for member in members:
+        values = member.history.values[: 1 + FEW]
+        if member.default and len(values) > 1:
+            shares.append(1.0 - min(values) / values[0])
+            counts.append(len(values) - 1)
+    return sum(shares) / sum(counts)
 
 
 def next_member(members: Sequence[Member], config: FleetConfig, rng) -> Member | None:
@@ -120,9 +131,6 @@ def next_member(members: Sequence[Member], config: FleetConfig, rng) -> Member |
         return None
     if config.allocation == "even":
         return min(open_members, key=lambda member: len(member.history))
-    new = [member for member in open_members if not len(member.history)]
-    if new:  # every default is needed to know what is saved
-        return max(new, key=lambda member: member.weight)
     savings = []
     for member in open_members:
         key = len(member.history.taken)
@@ -189,7 +197,7 @@ def tune_members(members: list[Member], config: FleetConfig, advance) -> list[fl
         if member is None:
             break
         before = len(member.history)
-        # the default alone comes first: what it costs is needed to decide
+        # the default alone comes first: what it is and costs is needed to decide
         advance(member, min(config.batch, left) if before or config.allocation == "even" else 1)
         done = len(member.history) - before
         member.exhausted |= done == 0

@@ -1,9 +1,8 @@
 """Compile HLO ahead of time with the TPU compiler (libtpu), on a machine without a TPU.
 
 libtpu is an optional requirement, ``pip install -e '.[compiler]'``, with its own terms. It is called through
-the public PJRT C API (``pjrt_c_api.h`` of OpenXLA), which compiles for a topology description, without a
-device. An abort inside the compiler ends the process, so :mod:`fastslow.xla.compile_pool` compiles in worker
-processes.
+the public PJRT C API (``pjrt.py``), which compiles for a topology description, without a device. An abort
+inside the compiler ends the process, so :mod:`fastslow.xla.compile_pool` compiles in worker processes.
 """
 
 import ctypes
@@ -16,6 +15,7 @@ import threading
 from pathlib import Path
 
 from fastslow.core.errors import ConfigError
+from fastslow.xla import pjrt
 from fastslow.xla.layout_space import CONFIGURABLE
 from fastslow.xla.messages import HloProto, Module, message_classes
 
@@ -41,17 +41,6 @@ _ENVIRONMENT = {
     "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
     "TPU_MIN_LOG_LEVEL": "3",
     "JAX_PLATFORMS": "cpu",
-}
-
-# index of each function in the table of pjrt_c_api.h, which is only ever extended at its end
-_FUNCTIONS = {
-    "Error_Destroy": 0,
-    "Error_Message": 1,
-    "Plugin_Initialize": 3,
-    "Executable_Destroy": 40,
-    "Executable_OptimizedProgram": 48,
-    "TopologyDescription_Create": 82,
-    "Compile": 89,
 }
 
 _OPTION_MESSAGES = message_classes(
@@ -106,41 +95,6 @@ def _set_environment() -> None:
         os.environ.setdefault(name, value)
 
 
-def _struct(struct: str, /, **fields: type) -> type:
-    """Return the type of a PJRT argument struct: its size, a pointer to extensions, then the given fields."""
-    common = [("struct_size", ctypes.c_size_t), ("extension", ctypes.c_void_p)]
-    return type(struct, (ctypes.Structure,), {"_fields_": common + list(fields.items())})
-
-
-_pointer, _text, _size = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t
-_Version = _struct("Version", major=ctypes.c_int, minor=ctypes.c_int)
-_Table = _pointer * (max(_FUNCTIONS.values()) + 1)
-_Api = _struct("Api", version=_Version, functions=_Table)
-_Initialize = _struct("Initialize")
-_Error = _struct("Error", error=_pointer)
-_Message = _struct("Message", error=_pointer, text=_text, text_size=_size)
-_Topology = _struct(
-    "Topology", name=_text, name_size=_size, options=_pointer, option_count=_size, topology=_pointer
-)
-_Program = _struct("Program", code=_pointer, code_size=_size, format=_text, format_size=_size)
-_Compile = _struct(
-    "Compile",
-    topology=_pointer,
-    program=ctypes.POINTER(_Program),
-    options=_text,
-    options_size=_size,
-    client=_pointer,
-    executable=_pointer,
-)
-_Optimized = _struct("Optimized", executable=_pointer, program=ctypes.POINTER(_Program))
-_Executable = _struct("Executable", executable=_pointer)
-
-
-def _sized(struct: ctypes.Structure) -> ctypes.Structure:
-    struct.struct_size = ctypes.sizeof(struct)
-    return struct
-
-
 class Compiler:
     """The TPU compiler for one generation.
 
@@ -157,13 +111,15 @@ class Compiler:
         _set_environment()
         folder = importlib.util.find_spec("libtpu").submodule_search_locations[0]
         library = ctypes.CDLL(str(Path(folder) / "libtpu.so"))
-        library.GetPjrtApi.restype = ctypes.POINTER(_Api)
+        library.GetPjrtApi.restype = ctypes.POINTER(pjrt.Api)
         self._api = library.GetPjrtApi().contents
-        if self._api.version.major != 0 or self._api.struct_size < ctypes.sizeof(_Api):
+        if self._api.version.major != 0 or self._api.struct_size < ctypes.sizeof(pjrt.Api):
             version = f"{self._api.version.major}.{self._api.version.minor}"
             raise ConfigError(f"libtpu {self.version()}: its PJRT API {version} is not supported")
-        self._call("Plugin_Initialize", _Initialize())
-        created = self._call("TopologyDescription_Create", _Topology(name=topology, name_size=len(topology)))
+        self._call("Plugin_Initialize", pjrt.Initialize())
+        created = self._call(
+            "TopologyDescription_Create", pjrt.Topology(name=topology, name_size=len(topology))
+        )
         self._topology = created.topology
 
     @staticmethod
@@ -176,16 +132,16 @@ class Compiler:
         require_compiler()
         return importlib.metadata.version("libtpu")
 
-    def _function(self, name: str, result: type | None = _pointer):
-        return ctypes.CFUNCTYPE(result, _pointer)(self._api.functions[_FUNCTIONS[name]])
+    def _function(self, name: str, result: type | None = pjrt.pointer):
+        return ctypes.CFUNCTYPE(result, pjrt.pointer)(self._api.functions[pjrt.FUNCTIONS[name]])
 
     def _call(self, name: str, arguments: ctypes.Structure) -> ctypes.Structure:
-        error = self._function(name)(ctypes.addressof(_sized(arguments)))
+        error = self._function(name)(ctypes.addressof(pjrt.sized(arguments)))
         if error:
-            message = _sized(_Message(error=error))
+            message = pjrt.sized(pjrt.Message(error=error))
             self._function("Error_Message", None)(ctypes.addressof(message))
             text = ctypes.string_at(message.text, message.text_size).decode(errors="replace")
-            self._function("Error_Destroy", None)(ctypes.addressof(_sized(_Error(error=error))))
+            self._function("Error_Destroy", None)(ctypes.addressof(pjrt.sized(pjrt.Error(error=error))))
             raise CompilerError(text)
         return arguments
 
@@ -201,10 +157,10 @@ class Compiler:
         """
         settings = _compile_options(options or {})
         code = ctypes.create_string_buffer(module, len(module))
-        program = _sized(
-            _Program(code=ctypes.addressof(code), code_size=len(module), format=b"hlo", format_size=3)
+        program = pjrt.sized(
+            pjrt.Program(code=ctypes.addressof(code), code_size=len(module), format=b"hlo", format_size=3)
         )
-        arguments = _Compile(
+        arguments = pjrt.Compile(
             topology=self._topology,
             program=ctypes.pointer(program),
             options=settings,
@@ -214,12 +170,12 @@ class Compiler:
         try:
             return HloProto.FromString(self._optimized(executable)).hlo_module
         finally:
-            self._call("Executable_Destroy", _Executable(executable=executable))
+            self._call("Executable_Destroy", pjrt.Executable(executable=executable))
 
     def _optimized(self, executable: int) -> bytes:
         """Return a ``HloModuleProtoWithConfig``; its first field is the module, as in ``HloProto``."""
-        program = _sized(_Program())
-        arguments = _Optimized(executable=executable, program=ctypes.pointer(program))
+        program = pjrt.sized(pjrt.Program())
+        arguments = pjrt.Optimized(executable=executable, program=ctypes.pointer(program))
         self._call("Executable_OptimizedProgram", arguments)  # the first call returns the size
         code = ctypes.create_string_buffer(program.code_size)
         program.code = ctypes.addressof(code)

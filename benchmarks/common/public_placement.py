@@ -1,0 +1,166 @@
+"""GO on the public problem sets: the sections ``sharding`` and ``partition`` of ``go.py``."""
+
+import multiprocessing
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from fastslow.core.errors import DataError
+from fastslow.core.settings import PROJECT
+from fastslow.placement.baselines import metis, one_device
+from fastslow.placement.decision_space import decision_space, refine
+from fastslow.placement.local_search import Found, anneal
+from fastslow.placement.partition import read_split, read_workload
+from fastslow.placement.policy import Policy, Shape
+from fastslow.placement.ppo import Schedule, Trainer
+from fastslow.placement.public_problems import PartitionProblem, ShardingProblem, contiguous_optimum
+from fastslow.placement.sharding import read_sharding
+from fastslow.placement.sharding_search import greedy, search
+
+PUBLIC = PROJECT.parent / "shared" / "placement"
+BEST_KNOWN = {
+    "A": 6548641531,
+    "B": 532843,
+    "C": 84102445260,
+    "G": 217039,
+    "M": 49928460991,
+    "S": 1534613444,
+    "V": 1632051,
+}
+"""Best contest team (asplos-contest/2025, misc/iopddl_final_results.csv)."""
+XLA = {"A": 13214846074, "B": 990205, "C": 4195881092919, "G": 1264777}
+"""XLA's own solver (same source; it gave no solution for M, S and V)."""
+AUTHORS = {  # measured with the authors' dp.cpp: PipeDream, contiguous optimum over all ideals
+    ("LayerGraphs", "bert24_inference"): (17.79, 17.790),
+    ("LayerGraphs", "bert24_training"): (None, 41.746),
+    ("LayerGraphs", "gnmt_inference"): (33.03, 32.911),
+    ("LayerGraphs", "gnmt_training"): (None, 107.00),
+    ("LayerGraphs", "resnet50_inference"): (39.40, 33.775),
+    ("LayerGraphs", "resnet50_training"): (None, 78.632),
+    ("LayerGraphs", "inceptionv3_inference"): (60.42, None),
+    ("OperatorGraphs", "bert_l-3_inference"): (37.46, 27.919),
+    ("OperatorGraphs", "bert_l-3_training"): (None, 65.303),
+    ("OperatorGraphs", "bert_l-6_inference"): (65.56, 29.580),
+    ("OperatorGraphs", "bert_l-12_inference"): (642.8, 147.48),
+    ("OperatorGraphs", "bert_L-12_training"): (None, 438.00),
+    ("OperatorGraphs", "resnet50_inference"): (129.2, 124.35),
+    ("OperatorGraphs", "resnet50_training"): (None, 255.19),
+}
+AUTHORS_LATENCY = {  # measured with the authors' greedy.cpp
+    ("LayerGraphs", "bert24_inference"): 100.2,
+    ("LayerGraphs", "gnmt_inference"): 268.5,
+    ("LayerGraphs", "inceptionv3_inference"): 2485.0,
+    ("LayerGraphs", "resnet50_inference"): 4197.0,
+    ("OperatorGraphs", "bert_l-3_inference"): 416.2,
+    ("OperatorGraphs", "bert_l-6_inference"): 494.1,
+    ("OperatorGraphs", "bert_l-12_inference"): 867.8,
+    ("OperatorGraphs", "resnet50_inference"): 839.5,
+}
+
+
+def learn(problem, updates: int, seed: int = 0, shape: Shape | None = None, policy=None, **schedule) -> Found:
+    """Train a policy on one problem; return the best decision that it sampled."""
+    torch.manual_seed(seed)
+    policy = policy or Policy(shape or Shape())
+    return Trainer(policy, [problem], Schedule(updates=updates, **schedule), seed).run(updates)[0]
+
+
+def sharding(options) -> list[dict]:
+    """The contest's problems: cost over the best known; the search has a budget of CPU seconds a process."""
+    rows = []
+    for path in sorted((PUBLIC / "iopddl").glob("*.json.gz")):
+        if options.instances and not path.name.endswith(tuple(f"-{i}.json.gz" for i in options.instances)):
+            continue
+        instance = read_sharding(path)
+        known = BEST_KNOWN.get(instance.name, np.nan)
+        begin = time.process_time()
+        first = greedy(instance)
+        row = {"instance": instance.name, "nodes": len(instance), "best known": known}
+        row["XLA"] = XLA.get(instance.name, np.nan) / known
+        row["greedy"] = float(ShardingProblem(instance, first).evaluate(first[None]).order[0]) / known
+        space = decision_space(ShardingProblem(instance, first))
+        row |= {"groups": len(space.groups), "hubs": len(space.hubs)}
+        row["message passing"] = float(instance.cost(space.rule[None])[0]) / known
+        found = learn(space, options.updates, options.seed)
+        row["GO"], row["evaluations"] = found.cost / known, found.evaluations
+        row["SA"] = anneal(space, found.evaluations, options.seed).cost / known
+        row["CPU s of GO and SA"] = round(time.process_time() - begin, 1)
+        start = space.decode(found.decision)
+        best, bound = _searched(instance, start, options)
+        row |= {"GO, then search": best / known, "bound": bound / known}
+        rows.append(row)
+        print(row, flush=True)
+    return rows
+
+
+def _searched(instance, start, options) -> tuple[float, float]:
+    """Return the best cost and bound of searches with one seed each, at the same time in two processes."""
+    seeds = [options.seed, options.seed + 1]
+    with ProcessPoolExecutor(len(seeds), mp_context=multiprocessing.get_context("spawn")) as pool:
+        jobs = [pool.submit(_search_once, instance, options.seconds, seed, start) for seed in seeds]
+        costs, bounds = zip(*(job.result() for job in jobs), strict=True)
+    return min(costs), max(bounds)
+
+
+def _search_once(instance, seconds: float, seed: int, start) -> tuple[float, float]:
+    state = search(instance, seconds, seed, start)
+    return state.best_cost, state.bound
+
+
+def _expert(workload, units: str):
+    """Return the human expert's split, that for inference where there is none for training, or None."""
+    folder = PUBLIC / "dnn-partitioning" / "human-experts"
+    names = (workload.name, workload.name.replace("training", "inference"))
+    files = [folder / f"{name}_expert.json" for name in names if (folder / f"{name}_expert.json").is_file()]
+    if not files or units != "LayerGraphs":
+        return None
+    try:
+        return read_split(files[0], workload)
+    except DataError:  # it uses more accelerators than the instance has
+        return None
+
+
+def partition(options) -> list[dict]:
+    """Every dnn-partitioning instance: human, PipeDream and optimum of the authors, our rules, searches
+    and GO.
+    """
+    rows = []
+    for objective in ("throughput", "latency"):
+        for path in sorted((PUBLIC / "dnn-partitioning" / f"{objective}-inputs").glob("*/*.json")):
+            if options.quick and path.stem != "bert24_inference":
+                continue
+            rows.append(_partition(path, objective, options))
+            print(rows[-1], flush=True)
+    return rows
+
+
+def _partition(path: Path, objective: str, options) -> dict:
+    workload = read_workload(path)
+    problem = PartitionProblem(workload, objective)
+    units = len(problem.choices)
+    row = {"objective": objective, "graph": path.parent.name, "instance": workload.name, "units": units}
+    row |= {"k": workload.devices, "bound": problem.bound}
+
+    def cost(decision) -> float:
+        return float(problem.evaluate(np.asarray(decision)[None]).order[0])
+
+    expert = _expert(workload, path.parent.name)
+    row["human"] = cost(problem.decision(expert)) if expert is not None else np.nan
+    if objective == "throughput":
+        pipedream, optimum = AUTHORS.get((path.parent.name, workload.name), (None, None))
+        row |= {"PipeDream": pipedream, "DP optimum": optimum, "one device": cost(one_device(problem))}
+    else:
+        row["greedy"] = AUTHORS_LATENCY.get((path.parent.name, workload.name))
+    row["contiguous, one order"] = cost(contiguous_optimum(problem))
+    row["METIS"] = cost(metis(problem))
+    space = decision_space(problem)
+    found = learn(space, max(options.updates // 2, 1), options.seed)
+    row["GO"], row["evaluations"] = found.cost, found.evaluations
+    row["SA of the order"] = anneal(space, found.evaluations, options.seed).cost
+    row["SA of devices"] = anneal(problem, found.evaluations, options.seed).cost
+    start = space.decode(found.decision)
+    row["GO, then search"] = refine(problem, start, options.search, options.seconds, options.seed).cost
+    return row

@@ -1,0 +1,41 @@
+"""What the policy decides, and the search that follows it, for each kind of problem."""
+
+import numpy as np
+
+from fastslow.placement.hub_sharding import HubSharding
+from fastslow.placement.local_search import Found, improve
+from fastslow.placement.ordered_split import OrderedSplit
+from fastslow.placement.problem import Problem
+from fastslow.placement.public_problems import PartitionProblem, ShardingProblem
+from fastslow.placement.sharding_search import search
+from fastslow.placement.split_search import anneal_split
+
+CANDIDATES = {"throughput": 100, "latency": 2}
+"""Splits that the annealing looks at in about the time of one other evaluation."""
+
+
+def decision_space(problem: Problem) -> Problem:
+    """Return the problem as the policy decides it; its ``decode`` gives decisions of ``problem``."""
+    if isinstance(problem, PartitionProblem):
+        return OrderedSplit(problem)
+    return HubSharding(problem) if isinstance(problem, ShardingProblem) else problem
+
+
+def refine(problem: Problem, start: np.ndarray, evaluations: int, seconds: float, seed: int = 0) -> Found:
+    """Return the best decision of the search that fits the problem, from a start; no worse than a valid one.
+
+    Args:
+        problem: The problem.
+        start: (U,) first decision.
+        evaluations: Budget; splits of a workload come ``CANDIDATES`` times as often.
+        seconds: Budget of CPU time on a sharding problem instead.
+        seed: Seed.
+    """
+    if isinstance(problem, PartitionProblem):
+        return anneal_split(problem, start, evaluations * CANDIDATES[problem.objective], seed)
+    if isinstance(problem, ShardingProblem):
+        state = search(problem.sharding, seconds, seed, start)
+        if state.best is None:
+            return Found.of(problem, start)
+        return Found(state.best, state.best_cost, state.evaluations, state.history)
+    return improve(problem, start, evaluations, seed)

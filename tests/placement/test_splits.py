@@ -1,0 +1,111 @@
+"""Splits of an order, of the policy's order, and annealed ones, against enumeration and the definition."""
+
+from itertools import permutations, product
+
+import numpy as np
+import pytest
+
+from fastslow.placement.contiguous_split import ContiguousSplit
+from fastslow.placement.ordered_split import OrderedSplit
+from fastslow.placement.partition import latency
+from fastslow.placement.partition_loads import depth_first_order
+from fastslow.placement.public_problems import PartitionProblem, contiguous_optimum
+from fastslow.placement.split_search import anneal_split
+from fastslow.placement.split_state import SplitState
+from helpers.cost_graphs import random_workload, slow_loads
+
+
+def runs_of(count, devices):
+    """Every split of a sequence into runs, one a device, in any order of the devices."""
+    for order in permutations(range(devices)):
+        for ranks in product(range(devices), repeat=count):
+            if list(ranks) == sorted(ranks):
+                yield [order[rank] for rank in ranks]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_contiguous_split_is_the_best_of_the_contiguous_ones(seed):
+    problem = PartitionProblem(random_workload(seed, devices=2, memory=25.0))
+    every = np.unique([*runs_of(len(problem.choices), 3)], axis=0)
+    best = problem.evaluate(every).order.min()
+    assert problem.evaluate(contiguous_optimum(problem)[None]).order[0] == pytest.approx(best)
+
+
+def serial(workload, order, split):
+    """The sum of the runs' times, infinite where a run is over the limit or a device has two."""
+    devices = split[order]
+    starts = np.concatenate([[True], np.diff(devices) != 0])
+    first = devices[starts]
+    if len({*first[first < workload.devices]}) < (first < workload.devices).sum():
+        return np.inf
+    node = workload.device_of(split)
+    sizes = [workload.size[node == d].sum() for d in range(workload.devices)]
+    loads = slow_loads(workload, node)
+    return np.inf if max(sizes) > workload.memory else sum(loads)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_serial_split_is_the_best_of_all_and_bounds_the_latency(seed):
+    workload = random_workload(seed, devices=2, memory=25.0)
+    order = depth_first_order(workload)
+    found = ContiguousSplit(workload, "latency").split(order)
+    every = [serial(workload, order, np.array(s)) for s in product(range(3), repeat=len(order))]
+    assert serial(workload, order, found) == pytest.approx(min(every))
+    assert latency(workload, found) <= serial(workload, order, found) + 1e-9 or not topological(
+        workload, order
+    )
+
+
+def topological(workload, order):
+    place = np.argsort(order)
+    pairs = place[workload.units[workload.edges]]
+    return (pairs[:, 0] <= pairs[:, 1]).all()
+
+
+def test_a_long_order_is_cut_where_little_crosses():
+    workload = random_workload(3, count=40, devices=3)
+    order = depth_first_order(workload)
+    coarse, fine = ContiguousSplit(workload, most=8), ContiguousSplit(workload)
+    loads = PartitionProblem(workload).loads
+    best, bounded = (loads.loads(c.split(order)[None])[0].max() for c in (fine, coarse))
+    assert best <= bounded < loads.loads(np.zeros((1, len(order)), int))[0].max()
+
+
+def test_the_depth_first_order_is_topological_where_classes_are_single():
+    workload = random_workload(5, count=12)
+    workload = workload.__class__(**{**workload.__dict__, "units": np.arange(12)})
+    assert topological(workload, depth_first_order(workload))
+
+
+@pytest.mark.parametrize("objective", ["throughput", "latency"])
+def test_levels_of_the_order_reach_every_split_and_the_default_is_the_rule(objective):
+    problem = PartitionProblem(random_workload(2, devices=2), objective)
+    space = OrderedSplit(problem)
+    assert np.array_equal(space.order(space.default), np.arange(len(space.choices)))
+    assert space.baseline == problem.baseline
+    if objective == "throughput":
+        for split in product(range(3), repeat=len(problem.choices)):
+            found = problem.evaluate(space.decode(np.array(split))[None]).order[0]
+            assert found <= problem.evaluate(np.array(split)[None]).order[0] + 1e-9
+    drawn = space.draw(20, np.random.default_rng(0))
+    assert space.evaluate(drawn).valid.all(), "runs of one order never wait for each other"
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_loads_are_kept_up_to_date(seed):
+    workload, rng = random_workload(seed, count=9, devices=3), np.random.default_rng(seed)
+    count = int(workload.units.max()) + 1
+    state = SplitState(workload, rng.integers(0, 4, count))
+    for _ in range(40):
+        state.move(int(rng.integers(count)), int(rng.integers(4)))
+        assert state.load == pytest.approx(slow_loads(workload, workload.device_of(state.device)))
+
+
+@pytest.mark.parametrize("objective", ["throughput", "latency"])
+def test_annealing_finds_the_optimum_of_small_problems(objective):
+    problem = PartitionProblem(random_workload(4, devices=2, memory=25.0), objective)
+    every = np.array([*product(range(3), repeat=len(problem.choices))])
+    found = anneal_split(problem, problem.default, 3000)
+    assert found.cost == pytest.approx(problem.evaluate(every).order.min())
+    assert found.evaluations == 3000
+    assert found.cost == problem.evaluate(found.decision[None]).cost[0]
