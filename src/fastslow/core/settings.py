@@ -96,8 +96,7 @@ class Config(BaseModel):
         try:
             super().__init__(**settings)
         except ValidationError as error:
-            problem = self._explain(error.errors()[0])
-            raise ConfigError(problem) from None
+            raise ConfigError(self._explain(error.errors()[0])) from None
         self.check()
 
     @classmethod
@@ -118,10 +117,9 @@ class Config(BaseModel):
     @classmethod
     def describe(cls) -> list[Setting]:
         """Return the main fields, then the others as declared; one with a new default keeps its sentence."""
-        fields = {name: cls.model_fields[name] for name in (*cls.main, *cls.model_fields)}
+        fields = [(name, cls.model_fields[name]) for name in dict.fromkeys((*cls.main, *cls.model_fields))]
         return [
-            Setting(name, _kind(field).__name__, field.get_default(), _allowed(field), cls._sentence(name))
-            for name, field in fields.items()
+            Setting(n, _kind(f).__name__, f.get_default(), _allowed(f), cls._sentence(n)) for n, f in fields
         ]
 
     @classmethod
