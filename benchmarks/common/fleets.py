@@ -12,7 +12,7 @@ from fastslow.tuning.tune import make_strategy, propose
 
 SHARES = (0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0)  # budgets as shares of the exhaustive one
 PER_COST = "per cost over an even split without a model"
-LEVELS = (0.5, 0.9, 0.99)  # shares of the possible saving whose cost is told
+LEVELS = (0.5, 0.9, 0.99)  # shares of the possible saving whose cost is reported
 _DEFAULT = 0.1  # share of the configurations that are as fast as a default or faster
 _SIMULATED = 0.15  # share up to which searches with a model are run: their last evaluations bring nothing
 GUIDED, NO_RUN, EVEN_GUIDED, EVEN_RANDOM, EXHAUSTIVE = (

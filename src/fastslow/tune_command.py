@@ -6,8 +6,8 @@ from fastslow.core.artifacts import read_manifest
 from fastslow.notebook_command import print_facts, run_notebook, with_absolute_paths
 from fastslow.programs.user_program import Source
 from fastslow.tuning.config import TuneConfig
-from fastslow.tuning.fleet import TABLE, TOTALS
 from fastslow.tuning.fleet_config import FleetConfig
+from fastslow.tuning.fleet_report import TABLE, TOTALS
 from fastslow.tuning.result import BEST, CURVE, EVALUATIONS, PROGRAM
 from fastslow.workflow import NOTEBOOK
 

@@ -8,8 +8,9 @@ import pytest
 
 from fastslow.core.errors import ConfigError, DataError
 from fastslow.tuning import fleet as fleet_module
-from fastslow.tuning.fleet import fleet_table, plot_savings, summarise_fleet, tune_fleet, write_fleet
+from fastslow.tuning.fleet import tune_fleet
 from fastslow.tuning.fleet_config import FleetConfig
+from fastslow.tuning.fleet_report import fleet_table, plot_savings, summarise_fleet, write_fleet
 from helpers.competition_files import layout_arrays, write_npz
 
 pytest.importorskip("optuna", reason="optuna is not installed (pip install -e '.[test]')")

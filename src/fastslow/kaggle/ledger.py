@@ -134,7 +134,7 @@ def write_ledger(folder: Path) -> Path:
 
     It is always rebuilt from the records: nothing is lost where two submissions are written at once, and a
     submission that is written again has one row. Unknown scores are blank; the mean needs all five
-    collections. A JSON file beside a CSV that is no record is left out, which is said.
+    collections. A JSON file beside a CSV that is no record is left out with a message.
 
     Args:
         folder: The folder of the CSVs and their records.
