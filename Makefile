@@ -112,7 +112,7 @@ place: $(PLACER) ## A program on several devices, all methods compared: SRC=prog
 kernel: $(READY) ## A notebook for Kaggle's GPUs, pushed where there are credentials (SEEDS, JOBS, SET, PRESET)
 	@$(FASTSLOW) kernel $${PRESET:+"preset=$$PRESET"} $${SEEDS:+"seeds=$$SEEDS"} $${JOBS:+"jobs=$$JOBS"} $$SET
 
-sample: $(COMPILER) ## The sample competition anew, with the TPU compiler: an hour or two (SIZE=large: days)
+sample: $(COMPILER) ## Rebuild the sample competition with the TPU compiler: an hour or two (SIZE=large: days)
 	@$(FASTSLOW) sample "size=$$SIZE" $$SET
 
 data: $(READY) ## Download the real competition into data/raw (resumes where it stopped)
@@ -121,7 +121,7 @@ data: $(READY) ## Download the real competition into data/raw (resumes where it 
 test: $(TESTED) ## Run the tests
 	@"$$PY" -m pytest -n 2 --dist loadfile
 
-guard: $(READY) ## A recorded small run: scores and speed must be as before (SET=--record: record anew)
+guard: $(READY) ## A recorded small run: scores and speed must be as before (SET=--record: record again)
 	@set -f; "$$PY" benchmarks/guard.py $$SET
 
 lint: $(TESTED) ## Check style of code and notebooks, and that notebooks carry no outputs

@@ -6,7 +6,7 @@ three seeds and scored on test. Two ratios compare a training step of the networ
 densely, every pair of node and configuration: CPU seconds in the same process, and the number of rows.
 ``guard.json`` holds what was recorded; a mean score may fall by 3 standard errors of the recorded seeds, at
 least by .01, a ratio to 60 %.
-After a change that is meant to move them, ``make guard SET=--record`` records anew.
+After a change that is meant to move them, ``make guard SET=--record`` records again.
 """
 
 import math

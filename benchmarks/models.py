@@ -57,7 +57,12 @@ GROUPS: dict[str, dict[str, list[str]]] = {
         # the 16th place's, and that of TpuGraphs' layout baseline
         **_each("readout", ["mean+max", "mean+sum+sum@configurable"]),
     },
-    "node inputs": _each("node_inputs", ["numeric", "numeric+tiles+more_tiles", "picked+tiles"]),
+    "node inputs": {
+        **_each("node_inputs", ["numeric", "numeric+tiles+more_tiles", "picked+tiles"]),
+        **_each("node_inputs", ["numeric+tiles+depths"]),
+        **_each("node_inputs", ["numeric+tiles+walks"], "features.random_walks=True"),  # the 3rd place's
+        **_each("dimension_tokens", ["True"]),  # the 5th's
+    },
 }
 VARIANTS = {BASE: [], **{name: own for group in GROUPS.values() for name, own in group.items()}}
 Member = dict[tuple[str, str], np.ndarray]  # (collection, graph) -> predictions, min-max normalised

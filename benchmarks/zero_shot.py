@@ -1,7 +1,7 @@
 """Score models trained on the sample on measured programs, before and after some of their runtimes are known.
 
 ``python benchmarks/zero_shot.py [--quick] [--runs runs/sample] [--real ../shared/real]``, after ``make
-submit``. Nothing is trained anew but small models on a program's own runtimes: the networks, the rankers and
+submit``. Nothing is trained again but small models on a program's own runtimes: the networks, the rankers and
 the ensembles of a finished run are applied to every labelled file, beside the baselines of its sample.
 
 Zero-shot: no runtime of the program is known; the score is the competition's, over every configuration of the

@@ -1,4 +1,4 @@
-"""Layout files of any size made by repeating a real program and drawing its tied choices anew."""
+"""Layout files of any size made by repeating a real program and redrawing its tied choices."""
 
 import zipfile
 from dataclasses import replace

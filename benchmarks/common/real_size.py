@@ -1,7 +1,7 @@
 """A made-up competition with the sizes of the real one, from programs of the sample alone.
 
 A layout program of the sample is repeated side by side to the wanted size, and its tied choices are drawn
-anew (``made_graphs.py``): every second copy has groups of its own, which makes 32 to 48 of them (real 17 to
+again (``made_graphs.py``): every second copy has groups of its own, which makes 32 to 48 of them (real 17 to
 55). A tile kernel keeps its graph; the bounds of its configurations are drawn. Runtimes follow from the
 choices, with noise, so that there is something to learn. Every file is written whole or not at all: the same
 call resumes.

@@ -115,7 +115,7 @@ def _refuse_another(program: Program, module: Module, nodes: list[ConfigurableNo
     file, arrays = read_competition_file(program.path, "layout"), graph_arrays(module)
     same = [node.node for node in nodes] == file.node_config_ids.tolist()
     if not (same and np.array_equal(arrays["node_feat"], file.node_feat)):
-        raise DataError(program.path, "is not the program of the zoo any more", "Make the sample anew")
+        raise DataError(program.path, "is not the program of the zoo any more", "Rebuild the sample")
 
 
 def _missing(records: list[dict]) -> float:

@@ -79,7 +79,7 @@ COMMANDS = {
         first="source",
     ),
     "compare": Command(
-        "Compare two runs of a collection graph by graph, with the standard error of their difference",
+        "Compare two runs of a collection per graph, with the standard error of their difference",
         "fastslow.evaluation.compare:CompareConfig",
         "fastslow.evaluation.compare:compare_runs",
         first="one other",
@@ -103,7 +103,7 @@ COMMANDS = {
         first="source",
     ),
     "sample": Command(
-        "Make the sample competition anew with the TPU compiler (an hour or two; size=large: days)",
+        "Rebuild the sample competition with the TPU compiler (an hour or two; size=large: days)",
         "fastslow.programs.sample:SampleConfig",
         "fastslow.programs.sample:make_sample",
     ),

@@ -3,11 +3,9 @@
 from pathlib import Path
 
 from fastslow.core.artifacts import read_manifest
-from fastslow.core.settings import PROJECT, resolve
+from fastslow.notebook_command import print_facts, run_notebook, with_absolute_paths
 from fastslow.programs.convert import PICTURE, TABLE, ConvertConfig
-from fastslow.programs.program_config import ProgramConfig
-from fastslow.steps import Step
-from fastslow.workflow import NOTEBOOK, run_step
+from fastslow.workflow import NOTEBOOK
 
 
 def convert_program(config: ConvertConfig) -> Path:
@@ -27,22 +25,8 @@ def convert_program(config: ConvertConfig) -> Path:
     """
     config = with_absolute_paths(config, "source", "data_root")
     npz = config.npz  # refuses a missing source before a notebook is started
-    run_step(Step("convert", PROJECT / "notebooks" / "50_convert.ipynb", config))
-    folder = resolve(config.folder)
+    folder = run_notebook("50_convert", config)
     facts = read_manifest(folder)["summary"] | {"npz": npz}
     facts |= {"picture": folder / PICTURE, "table": folder / TABLE, "notebook": folder / NOTEBOOK}
-    for name, value in facts.items():
-        print(f"{name:24} {value}")
+    print_facts(facts)
     return npz
-
-
-def with_absolute_paths(config: ProgramConfig, *fields: str) -> ProgramConfig:
-    """Return settings whose paths start at the working folder where a user typed them.
-
-    Args:
-        config: The settings.
-        *fields: Names of fields that are paths; one that has its default stays.
-    """
-    defaults = {name: type(config).model_fields[name].default for name in fields}
-    typed = {name: getattr(config, name) for name in fields if getattr(config, name) != defaults[name]}
-    return config.replace(**{name: str(Path(path).expanduser().absolute()) for name, path in typed.items()})

@@ -11,6 +11,7 @@ from typing import Any
 
 from jupyter_client import AsyncKernelManager
 
+from fastslow.competition.catalog import TRAIN
 from fastslow.core.memory import STEP_CORES, STEP_MEMORY, machine_cores, machine_memory
 from fastslow.core.settings import resolve
 from fastslow.features.config import FeatureConfig
@@ -95,17 +96,21 @@ def step_need(step: Step, has_gpu: bool | None = None) -> Need:
 
 def _network_bytes(config: TrainConfig) -> int:
     nodes = max(Features(resolve(folder)).index["nodes"].max() for folder in config.features)
-    states = 1 if config.kind == "tile" else math.ceil(config.configs_per_step / _CONFIGS_PER_STATE)
+    layers = config.architecture()
+    dense = layers.sees_whole_graph or layers.joins_nodes
+    configs = math.ceil(config.configs_per_step / (1 if dense else _CONFIGS_PER_STATE))
+    states = configs if config.kind == "layout" or layers.joins_nodes else 1
     step = int(nodes) * states * config.hidden_channels * 4 * _STATE_TENSORS
     return step * (config.graphs_per_step if config.kind == "tile" else 1)
 
 
 def _ranker_bytes(config: BoostingConfig) -> int:
     sources = [Features(resolve(config.features)), *config.also().values()]
-    configs = [source.index.loc[source.index["split"] == "train", "configs"] for source in sources]
+    configs = [source.index.loc[source.index["split"] == TRAIN, "configs"] for source in sources]
     rows = sum(int(own.clip(upper=config.configs_per_graph).sum()) for own in configs)
     pairs = isinstance(config, RankerConfig) and config.objective in (BEST, "pairwise")
-    return rows * _COLUMNS * 4 * (1 + (config.pairs_per_config if pairs else 0))
+    each = config.pairs_per_config * (1 + config.own_features) if pairs else 0
+    return rows * _COLUMNS * 4 * (1 + each)
 
 
 class PlannedKernel(AsyncKernelManager):

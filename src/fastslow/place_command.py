@@ -4,12 +4,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from fastslow.convert_command import with_absolute_paths
-from fastslow.core.settings import PROJECT, resolve
+from fastslow.notebook_command import run_notebook, with_absolute_paths
 from fastslow.placement.config import ZOO, PlaceConfig
 from fastslow.placement.place import DECISION, TABLE
-from fastslow.steps import Step
-from fastslow.workflow import NOTEBOOK, run_step
+from fastslow.workflow import NOTEBOOK
 
 
 def place_program(config: PlaceConfig) -> Path:
@@ -30,8 +28,7 @@ def place_program(config: PlaceConfig) -> Path:
     paths = ["policy", "out"] + ([] if config.source.startswith(ZOO) else ["source"])
     config = with_absolute_paths(config, *paths)
     _ = config.path  # refuses a missing source before a notebook is started
-    run_step(Step("place", PROJECT / "notebooks" / "61_place.ipynb", config))
-    folder = resolve(config.folder)
+    folder = run_notebook("61_place", config)
     print(pd.read_csv(folder / TABLE).to_string(index=False, float_format=lambda value: f"{value:.6g}"), "\n")
     for name in (TABLE, DECISION, "decision.png", "memory.png", "learning.png", NOTEBOOK):
         print(folder / name)

@@ -52,8 +52,8 @@ _RESMODEL = {
 }
 _PAPER = "TpuGraphs, arXiv 2308.13490; google-research-datasets/tpu_graphs"
 _TILE_DEPARTS = (
-    "columns standardised, bounds and loss on logarithms; no L2 penalty on kernels; gradients clipped by"
-    " their joint norm, not per tensor"
+    "columns standardised, bounds and loss on logarithms; no L2 penalty on kernels and embeddings;"
+    " gradients clipped by their joint norm, not per tensor"
 )
 _LAYOUT_DEPARTS = "columns standardised; configurations drawn uniformly, not the fast ones more often"
 
@@ -95,18 +95,13 @@ _BACKPROP_DROPOUT = {"segment_training": "gst", "segment_border": "cut_live"}
 _BATCH = {"graphs_per_step": 8, "configs_per_step": 16, "epochs": 50, "patience": 25}
 _DENSE = "; a state for each node and configuration: dense"
 _TWO_WEIGHTS = "; a weight for each direction of the edges"
-_ACTIVATIONS = (
-    "; leaky ReLUs of slope .01 in the blocks, there .2; one more before the first block, none before pooling"
-)
 
 PUBLISHED: dict[str, Published] = {
     "tpugraphs-mlp": _tile("tile MLP", block="unit", num_layers=0),
     "tpugraphs-early-join": _tile("tile SAGE, early join", _TWO_WEIGHTS + _DENSE, **_SAGE, **_EARLY),
     "tpugraphs-late-join": _tile("tile SAGE, late join", _TWO_WEIGHTS, **_SAGE),
-    "tpugraphs-early-join-resgcn": _tile(
-        "tile ResGCN, early join", _ACTIVATIONS + _DENSE, **_RESGCN, **_EARLY
-    ),
-    "tpugraphs-late-join-resgcn": _tile("tile ResGCN, late join", _ACTIVATIONS, **_RESGCN),
+    "tpugraphs-early-join-resgcn": _tile("tile ResGCN, early join", _DENSE, **_RESGCN, **_EARLY),
+    "tpugraphs-late-join-resgcn": _tile("tile ResGCN, late join", **_RESGCN),
     "tpugraphs-resmodel": _layout(
         "layout ResModel",
         f"{_PAPER}, baselines/layout",

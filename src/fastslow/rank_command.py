@@ -4,14 +4,12 @@ from pathlib import Path
 
 import pandas as pd
 
-from fastslow.convert_command import with_absolute_paths
 from fastslow.core.artifacts import read_manifest
-from fastslow.core.settings import PROJECT, resolve
+from fastslow.notebook_command import print_facts, run_notebook, with_absolute_paths
 from fastslow.programs.user_program import Source
 from fastslow.ranking.config import RankConfig
 from fastslow.ranking.rank import EFFECTS, ENDS, TABLE
-from fastslow.steps import Step
-from fastslow.workflow import NOTEBOOK, run_step
+from fastslow.workflow import NOTEBOOK
 
 _SHOWN = ["rank", "config", "prediction", "runtime", "estimated_cycles"]
 _ROWS = 10
@@ -32,17 +30,14 @@ def rank_program(config: RankConfig) -> Path:
         DataError: The source does not exist, no run was trained, or the run is of another collection.
         StepError: The notebook failed; the message holds the cause and where the executed notebook is stored.
     """
-    paths = ["source", "data_root", "hlo_folder"] + (["run"] if Path(config.run).is_dir() else [])
-    config = with_absolute_paths(config, *paths)
+    config = with_absolute_paths(config, "source", "data_root", "hlo_folder", "run")
     Source.of(config.source)  # refused before a notebook is started, as is a missing or a wrong run
     config.find_run()
-    run_step(Step("rank", PROJECT / "notebooks" / "52_rank.ipynb", config))
-    folder = resolve(config.folder)
+    folder = run_notebook("52_rank", config)
     table = pd.read_csv(folder / TABLE)
     print(table[[name for name in _SHOWN if name in table]].head(_ROWS).to_string(index=False), "\n")
     facts = read_manifest(folder)["summary"]
     facts |= {"ranking": folder / TABLE, "effects of the choices": folder / EFFECTS}
     facts |= {"fastest and slowest": folder / ENDS, "notebook": folder / NOTEBOOK}
-    for name, value in facts.items():
-        print(f"{name:26} {value}")
+    print_facts(facts)
     return folder / TABLE

@@ -2,16 +2,14 @@
 
 from pathlib import Path
 
-from fastslow.convert_command import with_absolute_paths
 from fastslow.core.artifacts import read_manifest
-from fastslow.core.settings import PROJECT, resolve
+from fastslow.notebook_command import print_facts, run_notebook, with_absolute_paths
 from fastslow.programs.user_program import Source
-from fastslow.steps import Step
 from fastslow.tuning.config import TuneConfig
-from fastslow.tuning.fleet import TABLE, TOTALS
 from fastslow.tuning.fleet_config import FleetConfig
+from fastslow.tuning.fleet_report import TABLE, TOTALS
 from fastslow.tuning.result import BEST, CURVE, EVALUATIONS, PROGRAM
-from fastslow.workflow import NOTEBOOK, run_step
+from fastslow.workflow import NOTEBOOK
 
 
 def tune_program(config: TuneConfig) -> Path:
@@ -29,18 +27,15 @@ def tune_program(config: TuneConfig) -> Path:
         DataError: The source does not exist, no run was trained, or the run is of another collection.
         StepError: The notebook failed; the message holds the cause and where the executed notebook is stored.
     """
-    paths = ["source", "data_root"] + (["run"] if Path(config.run).is_dir() else [])
-    config = with_absolute_paths(config, *paths)
+    config = with_absolute_paths(config, "source", "data_root", "run")
     Source.of(config.source)  # refused before a notebook is started, as is a missing or a wrong run
     config.find_run()
-    run_step(Step("tune", PROJECT / "notebooks" / "54_tune.ipynb", config))
-    folder = resolve(config.folder)
+    folder = run_notebook("54_tune", config)
     facts = read_manifest(folder)["summary"]
     files = {"best configuration": BEST, "its HLO, to compile": PROGRAM, "every evaluation": EVALUATIONS}
     files |= {"curve": CURVE, "study": config.ledger.name, "notebook": NOTEBOOK}
     facts |= {what: folder / name for what, name in files.items() if (folder / name).exists()}
-    for name, value in facts.items():
-        print(f"{name:22} {value}")
+    print_facts(facts)
     return folder
 
 
@@ -58,12 +53,9 @@ def tune_fleet(config: FleetConfig) -> Path:
         DataError: The list cannot be read.
         StepError: The notebook failed; the message holds the cause and where the executed notebook is stored.
     """
-    paths = ["fleet", "data_root"] + (["run"] if Path(config.run).is_dir() else [])
-    config = with_absolute_paths(config, *paths)
+    config = with_absolute_paths(config, "fleet", "data_root", "run")
     config.read()
-    run_step(Step("fleet", PROJECT / "notebooks" / "55_fleet.ipynb", config))
-    folder = resolve(config.folder)
+    folder = run_notebook("55_fleet", config)
     facts = read_manifest(folder)["summary"] | {"table": folder / TABLE, "curve": folder / TOTALS}
-    for name, value in (facts | {"notebook": folder / NOTEBOOK}).items():
-        print(f"{name:22} {value}")
+    print_facts(facts | {"notebook": folder / NOTEBOOK})
     return folder

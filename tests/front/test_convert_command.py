@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fastslow import convert_command
+from fastslow import convert_command, notebook_command
 from fastslow.competition.reader import read_competition_file
 from fastslow.convert_command import convert_program
 from fastslow.core.errors import ConfigError, DataError
@@ -73,7 +73,7 @@ def test_a_missing_source_is_refused_before_the_notebook_starts(home, source, er
 def test_relative_paths_start_at_the_working_folder(home, monkeypatch, given, source, data_root):
     (home / "net.py").write_text("")
     ran = []
-    monkeypatch.setattr(convert_command, "run_step", lambda step: ran.append(step.config))
+    monkeypatch.setattr(notebook_command, "run_step", lambda step: ran.append(step.config))
     monkeypatch.setattr(convert_command, "read_manifest", lambda folder: {"summary": {}})
     convert_program(ConvertConfig(seed=3, **given))
     where = {"data_root": f"{home}/{data_root}"} if data_root else {}

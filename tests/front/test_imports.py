@@ -14,6 +14,8 @@ MODULES = {
     for path in ROOT.rglob("*.py")
 }
 FRONT = "front door"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+MAX_LINES = 300
 BASE = {"core", "competition"}
 ALLOWED = {
     "core": {"core"},
@@ -78,5 +80,12 @@ def test_modules_do_not_import_each_other_in_a_circle():
 def test_the_top_of_the_package_is_the_front_door_alone():
     front = "__init__ __main__ cli workflow steps presets readme_figures convert_command rank_command"
     front += " published_presets step_pools job_plan tune_command network_command place_command"
-    front += " kernel_command"
+    front += " kernel_command notebook_command"
     assert {path.stem for path in ROOT.glob("*.py")} <= set(front.split())
+
+
+def test_no_module_is_longer_than_a_reader_takes_in():
+    """Scripts of ``benchmarks`` and what they share count; the rivals of ``benchmarks/reference`` do not."""
+    paths = [*MODULES.values(), *BENCHMARKS.glob("*.py"), *BENCHMARKS.glob("common/*.py")]
+    lines = {path.name: len(path.read_text(encoding="utf-8").splitlines()) for path in paths}
+    assert {name: count for name, count in lines.items() if count > MAX_LINES} == {}

@@ -4,6 +4,7 @@ import threading
 import time
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ from fastslow import job_plan
 from fastslow.core.memory import STEP_MEMORY
 from fastslow.features.config import FeatureConfig
 from fastslow.job_plan import Need, PlannedPool, Resources, environment, step_need
+from fastslow.networks.config import TrainConfig
 
 GB = 1 << 30
 
@@ -113,6 +115,24 @@ def test_steps_that_did_not_begin_are_dropped():
 def test_features_need_memory_for_their_processes():
     few, many = (step_need(SimpleNamespace(config=FeatureConfig(workers=n))) for n in (1, 8))
     assert few.memory < many.memory and not few.gpu
+
+
+@pytest.mark.parametrize(
+    ("changes", "times"),
+    [
+        ({"node_attention": "linear"}, 8),  # every configuration is a state of every node
+        ({"kind": "tile"}, 1 / 16),  # a kernel has one state per node
+        ({"kind": "tile", "config_join": "nodes", "block": "unit"}, 8),
+        ({"kind": "tile", "graphs_per_step": 4}, 1 / 4),
+    ],
+)
+def test_a_dense_network_needs_memory_for_every_configuration(monkeypatch, changes, times):
+    index = pd.DataFrame({"nodes": [1 << 20]})
+    monkeypatch.setattr(job_plan, "Features", lambda folder: SimpleNamespace(index=index))
+    plain, changed = (
+        step_need(SimpleNamespace(config=TrainConfig(**own)), False).memory - GB // 2 for own in ({}, changes)
+    )
+    assert changed == plain * times
 
 
 def test_visible_gpus_are_those_that_the_user_left(monkeypatch):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fastslow import rank_command
+from fastslow import notebook_command, rank_command
 from fastslow.core.errors import ConfigError, DataError
 from fastslow.rank_command import rank_program
 from fastslow.ranking.config import RankConfig
@@ -54,7 +54,7 @@ def test_the_error_of_a_failed_ranking_names_its_notebook(home, dots):
 
 def test_a_run_starts_at_the_working_folder_or_at_the_repository(home, dots, monkeypatch):
     ran = []
-    monkeypatch.setattr(rank_command, "run_step", lambda step: ran.append(step.config.run))
+    monkeypatch.setattr(notebook_command, "run_step", lambda step: ran.append(step.config.run))
     monkeypatch.setattr(rank_command.pd, "read_csv", lambda path: rank_command.pd.DataFrame())
     monkeypatch.setattr(rank_command, "read_manifest", lambda folder: {"summary": {}})
     rank_program(RankConfig(source=dots, run="runs/smoke"))

@@ -12,11 +12,12 @@ from fastslow.core.errors import DataError
 from fastslow.evaluation.predictions import check_predictions, read_predictions
 from fastslow.features.build import FeatureConfig, build_features, build_graph
 from fastslow.features.store import Features
-from fastslow.kaggle.submission import check_submission, write_submission
+from fastslow.kaggle.submission import check_submission
 from fastslow.networks.config import TrainConfig
 from fastslow.networks.graph_batch import PreparedGraph
 from fastslow.networks.train import make_dataset, make_network, train
 from helpers.competition_files import REAL, needs_real
+from helpers.submission_files import write_submission
 
 pytestmark = needs_real
 PROGRAMS = [

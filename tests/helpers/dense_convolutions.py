@@ -45,16 +45,16 @@ def dense_gcn(x: Tensor, edge_index, p: Parameters) -> Tensor:
     return linear(scale @ matrix @ scale @ x, p["linear.weight"], p["linear.bias"])
 
 
-def dense_mlp_gcn(x: Tensor, edge_index, p: Parameters) -> Tensor:
+def dense_mlp_gcn(x: Tensor, edge_index, p: Parameters, slope: float) -> Tensor:
     """``(C, N, D)``: MLP(M u + M' u + u), or a perceptron for each term, u = leaky(x)."""
-    u = leaky_relu(x)
+    u = leaky_relu(x, slope)
     matrix = adjacency(edge_index, x.shape[1]).T + torch.eye(x.shape[1])
     matrix = matrix / matrix.sum(1, keepdim=True)
     terms = matrix @ u, matrix.T @ u, u
 
     def mlp(number: int, value: Tensor) -> Tensor:
         inner = linear(value, p[f"mlps.{number}.0.weight"], p[f"mlps.{number}.0.bias"])
-        return linear(leaky_relu(inner), p[f"mlps.{number}.2.weight"], p[f"mlps.{number}.2.bias"])
+        return linear(leaky_relu(inner, slope), p[f"mlps.{number}.2.weight"], p[f"mlps.{number}.2.bias"])
 
     directed = "mlps.1.0.weight" in p
     return sum(mlp(number, term) for number, term in enumerate(terms)) if directed else mlp(0, sum(terms))
@@ -84,17 +84,19 @@ def dense_convolution(x: Tensor, edge_index, p: Parameters, architecture) -> Ten
     """``(C, N, D)``: the convolution of an architecture, with linear attention beside it if it has that."""
     if architecture.node_attention == "linear":
         parts = {part: _sub(p, f"{part}.") for part in ("conv", "attention", "join")}
-        local = _local(x, edge_index, parts["conv"], architecture.convolution)
+        local = _local(x, edge_index, parts["conv"], architecture)
         both = torch.cat([local, dense_linear_attention(x, parts["attention"])], -1)
         return silu(linear(both, parts["join"]["weight"], parts["join"]["bias"]))
-    return _local(x, edge_index, p, architecture.convolution)
+    return _local(x, edge_index, p, architecture)
 
 
-def _local(x: Tensor, edge_index, p: Parameters, name: str) -> Tensor:
+def _local(x: Tensor, edge_index, p: Parameters, architecture) -> Tensor:
+    name = architecture.convolution
     if name.startswith("sage"):
         return dense_sage(x, edge_index, p, {"sage": "mean"}.get(name, name.removeprefix("sage_")))
-    forms = {"gcn": dense_gcn, "mlp_gcn": dense_mlp_gcn, "mlp_gcn_directed": dense_mlp_gcn, "gat": dense_gat}
-    return forms[name](x, edge_index, p)
+    if name.startswith("mlp_gcn"):
+        return dense_mlp_gcn(x, edge_index, p, slope=0.2 if architecture.block == "residual" else 0.01)
+    return {"gcn": dense_gcn, "gat": dense_gat}[name](x, edge_index, p)
 
 
 def _sub(p: Parameters, prefix: str) -> Parameters:

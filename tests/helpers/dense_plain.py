@@ -44,12 +44,14 @@ def dense_plain_states(p, layers, graph, node_scaler, configs, edge_index, joine
     if layers.block == "residual":
         for number in (0, 2):
             own = trunk[f"encode.{number}.weight"], trunk[f"encode.{number}.bias"]
-            x = leaky_relu(linear(x, *own), SLOPE)
+            x = linear(x, *own)
+            x = x if number and layers.convolution.startswith("mlp_gcn") else leaky_relu(x, SLOPE)
     if layers.input_attention:
         x = dense_input_attention(x, edge_index, sub(trunk, "attend."))
     for number in range(layers.num_layers):
         x = dense_plain_block(x, layouts, edge_index, sub(trunk, f"blocks.{number}."), layers)
-    return x
+    resgcn = layers.block == "residual" and layers.convolution.startswith("mlp_gcn")
+    return leaky_relu(x, SLOPE) if resgcn else x
 
 
 def dense_input(graph, node_scaler, configs, p) -> tuple[Tensor, Tensor]:

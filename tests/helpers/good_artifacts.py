@@ -13,13 +13,13 @@ from fastslow.features.build import build_features
 from fastslow.features.config import FeatureConfig
 from fastslow.features.store import Features
 from fastslow.kaggle.ledger import write_record
-from fastslow.kaggle.submission import write_submission
 from fastslow.networks.config import TrainConfig
 from fastslow.networks.train import Training, make_dataset, train
 from fastslow.rankers.config import RankerConfig
 from fastslow.rankers.train import train_ranker
 from helpers.competition_files import layout_arrays, tile_arrays, write_data_root, write_npz
 from helpers.hlo_message import Program
+from helpers.submission_files import write_submission
 
 COLLECTION = "layout:xla:random"
 COUNTS = {"tile:xla:k": 7, f"{COLLECTION}:t": 4}

@@ -51,13 +51,22 @@ def _assignment(name: str, value) -> str:
     return f"{name} = {json.dumps(value) if isinstance(value, str) else repr(value)}"
 
 
-def render(settings: type[Config]) -> str:
-    """Source of the parameters cell: sentence and assignment of each field, in order of declaration."""
-    return "\n".join(
-        textwrap.fill(s.sentence, WIDTH, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False)
-        + f"\n{_assignment(s.name, s.default)}"
-        for s in settings.describe()
+def _field(setting) -> str:
+    wrapped = {"initial_indent": "# ", "subsequent_indent": "# ", "break_on_hyphens": False}
+    return (
+        f"{textwrap.fill(setting.sentence, WIDTH, **wrapped)}\n{_assignment(setting.name, setting.default)}"
     )
+
+
+def render(settings: type[Config]) -> str:
+    """Source of the parameters cell: sentence and assignment of each field, main fields above a heading.
+
+    A single cell: papermill injects values behind the cell with the tag, and knows its names alone.
+    """
+    fields = [_field(setting) for setting in settings.describe()]
+    if settings.main:
+        fields.insert(len(settings.main), f"\n# {' Seldom changed '.center(WIDTH - 2, '-')}\n")
+    return "\n".join(fields)
 
 
 def sentences(source: str) -> dict[str, str]:

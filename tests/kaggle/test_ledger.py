@@ -80,6 +80,17 @@ def test_a_record_made_again_keeps_the_upload_of_the_same_csv_alone(tmp_path):
     assert "upload" not in record and "kaggle" not in record
 
 
+def test_a_damaged_record_is_replaced_and_that_is_said(tmp_path, capsys):
+    path = tmp_path / "first.csv"
+    path.write_text("ID,TopConfigs\n")
+    write_record(path, ["a"], {}, {})
+    assert not capsys.readouterr().err
+    path.with_suffix(".json").write_text("{")
+    write_record(path, ["a"], {}, {})
+    assert "replaced, and with it any upload that it recorded" in capsys.readouterr().err
+    assert read_record(path)["members"] == ["a"]
+
+
 def test_scores_of_another_file_are_not_recorded(tmp_path):
     path = submission(tmp_path, "first")
     before = write_record(path, ["a"], {}, SCORES)

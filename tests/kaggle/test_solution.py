@@ -8,7 +8,7 @@ from scipy.stats import kendalltau
 
 from fastslow.core.errors import DataError
 from fastslow.kaggle.solution import read_solution, score_submission
-from fastslow.kaggle.submission import write_submission
+from helpers.submission_files import write_submission
 
 SAMPLE = Path(__file__).parents[2] / "data" / "sample"
 SOLUTION = {

@@ -15,8 +15,8 @@ from fastslow.kaggle.submission import (
     expected_counts,
     ranking,
     read_submission,
-    write_submission,
 )
+from helpers.submission_files import write_submission
 
 SAMPLE = Path(__file__).parents[2] / "data" / "sample"
 REAL = Path(__file__).parents[3] / "shared" / "real"

@@ -106,6 +106,10 @@ def test_predictions_continue_in_smaller_chunks_when_memory_runs_out(monkeypatch
     whole = predict(network, dataset, "layout-xla-random", "test", 100)["random"]
     by_nodes = predict(network, dataset, "layout-xla-random", "test", 12)["random"]
     np.testing.assert_allclose(by_nodes, whole, rtol=1e-4, atol=1e-5)
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_PAIRS", 16 * graph.num_nodes)
+        large = predict(network, dataset, "layout-xla-random", "test", 100)["random"]
+    np.testing.assert_array_equal(large, by_nodes, "a large graph is predicted node by node at once")
     batch, sizes = dataset.batch, []
 
     def no_memory(*_):

@@ -32,8 +32,11 @@ FORMS = {
     "sage_sum": (partial(SageConv, aggregation="sum"), partial(dense_sage, aggregation="sum")),
     "sage_max": (partial(SageConv, aggregation="max"), partial(dense_sage, aggregation="max")),
     "gcn": (GcnConv, dense_gcn),
-    "mlp_gcn": (MlpGcnConv, dense_mlp_gcn),
-    "mlp_gcn_directed": (partial(MlpGcnConv, directed=True), dense_mlp_gcn),
+    "mlp_gcn": (MlpGcnConv, partial(dense_mlp_gcn, slope=0.01)),
+    "mlp_gcn_directed": (
+        partial(MlpGcnConv, directed=True, slope=0.2),
+        partial(dense_mlp_gcn, slope=0.2),
+    ),
     "gat": (partial(GatConv, heads=2), dense_gat),
 }
 

@@ -1,6 +1,6 @@
 """The competition's metrics, in one place: nothing else computes Kendall's tau or a slowdown.
 
-A model gives out a *prediction* per configuration, lower = predicted faster, like a runtime; only the order
+A model returns a *prediction* per configuration, lower = predicted faster, like a runtime; only the order
 of the predictions of one graph counts. A *score* is better when higher.
 """
 

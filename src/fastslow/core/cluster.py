@@ -84,16 +84,16 @@ class Cluster(Executor):
         for worker in self.workers():
             slots[worker["host"]] = slots.get(worker["host"], 0) + worker["nthreads"]
         call = Call(
-            pickle.dumps((function, args)),
-            label,
-            self._identity,
-            str(resolve("")),
-            str(self._witness),
-            self._topic,
-            GPU in resources,
-            int(resources.get(MEMORY, 0)),
-            slots,
-            options.get("waits", False),
+            pickled=pickle.dumps((function, args)),
+            label=label,
+            identity=self._identity,
+            home=str(resolve("")),
+            witness=str(self._witness),
+            topic=self._topic,
+            gpu=GPU in resources,
+            memory=int(resources.get(MEMORY, 0)),
+            slots=slots,
+            waits=options.get("waits", False),
         )
         key = f"{label.replace(' ', '-')}-{uuid.uuid4().hex}"
         future = self._futures[key] = Future()

@@ -23,7 +23,7 @@ def check_regular(path: Path, max_bytes: int | None = None) -> None:
     """Refuse what is no regular file, before it is opened; links are followed.
 
     Args:
-        path: The file; one that is missing passes, as whoever opens it says so.
+        path: The file; one that is missing passes, as opening it raises the error.
         max_bytes: Maximum size, for a file that is read whole; by default any.
 
     Raises:

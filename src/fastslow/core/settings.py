@@ -87,6 +87,8 @@ class Config(BaseModel):
     )
     renamed: ClassVar[Mapping[str, str]] = {}
     """Fields that were called otherwise before: old name to new name, for the error message."""
+    main: ClassVar[tuple[str, ...]] = ()
+    """Fields that people change most, which documentation shows first."""
 
     def __init__(self, **settings: Any):
         for name, value in settings.items():
@@ -94,8 +96,7 @@ class Config(BaseModel):
         try:
             super().__init__(**settings)
         except ValidationError as error:
-            problem = self._explain(error.errors()[0])
-            raise ConfigError(problem) from None
+            raise ConfigError(self._explain(error.errors()[0])) from None
         self.check()
 
     @classmethod
@@ -115,10 +116,10 @@ class Config(BaseModel):
 
     @classmethod
     def describe(cls) -> list[Setting]:
-        """Return the fields in order of declaration; one with a new default keeps its sentence."""
+        """Return the main fields, then the others as declared; one with a new default keeps its sentence."""
+        fields = [(name, cls.model_fields[name]) for name in dict.fromkeys((*cls.main, *cls.model_fields))]
         return [
-            Setting(name, _kind(field).__name__, field.get_default(), _allowed(field), cls._sentence(name))
-            for name, field in cls.model_fields.items()
+            Setting(n, _kind(f).__name__, f.get_default(), _allowed(f), cls._sentence(n)) for n, f in fields
         ]
 
     @classmethod

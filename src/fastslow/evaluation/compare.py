@@ -1,4 +1,4 @@
-"""Paired comparison of two runs of one collection, graph by graph."""
+"""Paired comparison of two runs of one collection, per graph."""
 
 import math
 from pathlib import Path

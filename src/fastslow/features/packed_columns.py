@@ -31,7 +31,7 @@ class PackedColumns:
         """Pack a matrix ``(C, V)`` float32, C at least 1."""
         parts, tables = [np.zeros((len(matrix), 0), np.uint8)], []
         for column in np.asarray(matrix, np.float32).T:
-            bits = np.ascontiguousarray(column).view(np.uint32)  # tells -0 and every NaN apart
+            bits = np.ascontiguousarray(column).view(np.uint32)  # as bits -0 and every NaN are distinct
             varies = (bits != bits[0]).any()
             table, index = np.unique(bits, return_inverse=True) if varies else (bits[:1], bits[:0])
             if len(table) > _MAX_TABLE:

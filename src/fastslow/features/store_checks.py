@@ -1,6 +1,7 @@
 """What a features folder must hold: types, shapes and ranges. A damaged file is named, never computed with.
 
-A checksum shows that a file changed; these checks show that what it holds makes sense, whoever wrote it.
+A checksum shows that a file changed; these checks show that its content makes sense, whichever
+program wrote it.
 """
 
 from collections.abc import Mapping

@@ -56,10 +56,13 @@ def write_record(
 
 
 def _uploaded(path: Path, sha256: str) -> dict:
-    """Return what the former record says of the upload of the same CSV."""
+    """Return the upload of the same CSV and its scores, from the record that is replaced."""
+    if not path.with_suffix(".json").is_file():
+        return {}
     try:
         before = read_record(path)
-    except DataError:
+    except DataError as error:  # the new record is sound; only what Kaggle answered is lost
+        print(f"replaced, and with it any upload that it recorded: {error}", file=sys.stderr)
         return {}
     return {key: before[key] for key in ("upload", "kaggle") if key in before and before["sha256"] == sha256}
 
@@ -131,7 +134,7 @@ def write_ledger(folder: Path) -> Path:
 
     It is always rebuilt from the records: nothing is lost where two submissions are written at once, and a
     submission that is written again has one row. Unknown scores are blank; the mean needs all five
-    collections. A JSON file beside a CSV that is no record is left out, which is said.
+    collections. A JSON file beside a CSV that is no record is left out with a message.
 
     Args:
         folder: The folder of the CSVs and their records.

@@ -1,4 +1,4 @@
-"""Write, read and check a submission: a CSV with the ranking of every test graph."""
+"""Format, read and check a submission: a CSV with the ranking of every test graph."""
 
 import re
 from collections import Counter
@@ -12,7 +12,6 @@ from fastslow.competition.catalog import COLLECTIONS, TEST, Collection, list_pro
 from fastslow.competition.metrics import TOP_K
 from fastslow.competition.schema import check_schema
 from fastslow.core.errors import ConfigError, DataError
-from fastslow.core.files import atomic_path
 from fastslow.core.input_files import MAX_TEXT_BYTES, check_regular
 from fastslow.core.npz_io import read_headers
 
@@ -52,16 +51,10 @@ def collection_of(row_id: str) -> Collection | None:
     return next((c for c in COLLECTIONS if row_id.startswith(f"{c.name}:")), None)
 
 
-def write_submission(path: Path, predictions: Mapping[str, ArrayLike], data_root: Path | None = None) -> None:
-    """Write the CSV of :func:`format_submission`; call :func:`check_submission` before it is uploaded."""
-    with atomic_path(path) as temporary:
-        temporary.write_bytes(format_submission(path, predictions, data_root))
-
-
 def format_submission(
     path: Path, predictions: Mapping[str, ArrayLike], data_root: Path | None = None
 ) -> bytes:
-    """Return the content of a submission.
+    """Return the content of a submission; check it with :func:`check_submission` before it is uploaded.
 
     Args:
         path: Where it will be stored, for messages.

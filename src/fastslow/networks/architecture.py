@@ -50,6 +50,11 @@ class Architecture:
         return self.num_layers + self.input_attention
 
     @property
+    def preactivates(self) -> bool:
+        """Whether blocks start with their activation and one follows the last: TpuGraphs' tile ResGCN."""
+        return self.block == "residual" and self.convolution.startswith("mlp_gcn")
+
+    @property
     def sees_whole_graph(self) -> bool:
         """Whether a layer lets each node see the whole graph, not its neighbours alone."""
         return self.node_attention != "none" or self.input_attention

@@ -55,6 +55,10 @@ class TrainConfig(KindConfig):
         "depth": "num_layers",
         "clip": "max_grad_norm",
     }
+    main: ClassVar[tuple[str, ...]] = (
+        *("kind", "features", "runs", "folder", "device", "seed", "epochs", "learning_rate", "loss"),
+        *("hidden_channels", "num_layers", "graphs_per_step", "configs_per_step"),
+    )
 
     kind: Literal["layout", "tile"] = "layout"
     """Kind of the collections to train on. The graph of a ``tile`` kernel is the same for all configurations

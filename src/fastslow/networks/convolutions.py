@@ -100,12 +100,12 @@ class MlpGcnConv(nn.Module):
     r"""Apply the convolution of TpuGraphs' ResGCN (tpu_graphs/baselines/tiles; arXiv 2308.13490).
 
     .. math::
-        u &= \operatorname{leaky}(x), \quad M = \operatorname{rownorm}(A^T + I) \\
+        u &= \operatorname{leaky}_s(x), \quad M = \operatorname{rownorm}(A^T + I) \\
         y &= \operatorname{MLP}(M u + M^T u + u) \quad \text{or, directed,} \quad
              \operatorname{MLP}_1(M u) + \operatorname{MLP}_2(M^T u) + \operatorname{MLP}_3(u)
 
-    with :math:`A^T` the sum over users, and MLP two linear layers with a leaky ReLU between. The block around
-    it adds the residual.
+    with :math:`A^T` the sum over users, and MLP two linear layers with a leaky ReLU between, of slope s too.
+    The block around it adds the residual.
 
     Deduplication costs nothing: the perceptrons run once per state.
 
@@ -113,24 +113,28 @@ class MlpGcnConv(nn.Module):
         in_channels: Channels of x.
         out_channels: Channels of y.
         directed: Whether each term has a perceptron of its own.
+        slope: Slope s of the leaky ReLUs for negative numbers: PyTorch's default; the baseline has .2.
 
     Shapes:
         - **input:** states :math:`(S_{below}, D_{in})` of the level below
         - **output:** states :math:`(S, D_{out})` of the level
     """
 
-    def __init__(self, in_channels: int, out_channels: int, directed: bool = False):
+    def __init__(self, in_channels: int, out_channels: int, directed: bool = False, slope: float = 0.01):
         super().__init__()
+        self.slope = slope
         self.mlps = nn.ModuleList(
             nn.Sequential(
-                nn.Linear(in_channels, out_channels), nn.LeakyReLU(), nn.Linear(out_channels, out_channels)
+                nn.Linear(in_channels, out_channels),
+                nn.LeakyReLU(slope),
+                nn.Linear(out_channels, out_channels),
             )
             for _ in range(3 if directed else 1)
         )
 
     def forward(self, x: Tensor, level: LevelTensors, below: LevelTensors) -> Tensor:
         """Return the states of ``level`` from those of the level ``below``."""
-        u = functional.leaky_relu(x)
+        u = functional.leaky_relu(x, self.slope)
         own = u[level.own]
         share, own_share = (1 / (each.degrees[:, 1:] + 1)[each.node_ids] for each in (below, level))
         from_operands, from_users = neighbour_sums(u * share, u, level)
@@ -256,7 +260,7 @@ class GpsConv(nn.Module):
         return functional.silu(self.join(both))
 
 
-_CONVOLUTIONS: dict[str, Callable[[int, int], nn.Module]] = {
+_CONVOLUTIONS: dict[str, Callable[..., nn.Module]] = {
     "sage": SageConv,
     "sage_sum": partial(SageConv, aggregation="sum"),
     "sage_max": partial(SageConv, aggregation="max"),
@@ -274,6 +278,9 @@ def make_convolution(architecture: Architecture) -> nn.Module:
     return GpsConv(conv, channels) if architecture.node_attention == "linear" else conv
 
 
-def plain_convolution(architecture: Architecture, in_channels: int) -> nn.Module:
-    """Return the convolution alone, from ``in_channels`` to the channels of a layer."""
-    return _CONVOLUTIONS[architecture.convolution](in_channels, architecture.hidden_channels)
+def plain_convolution(architecture: Architecture, in_channels: int, **details) -> nn.Module:
+    """Return the convolution alone, from ``in_channels`` to the channels of a layer.
+
+    ``details`` are arguments of the convolution that the name leaves open.
+    """
+    return _CONVOLUTIONS[architecture.convolution](in_channels, architecture.hidden_channels, **details)

@@ -23,6 +23,8 @@ from fastslow.networks.node_blocks import computes_by_nodes, predict_by_nodes
 from fastslow.networks.node_inputs import input_columns, require_inputs
 from fastslow.networks.out_of_memory import Shrinking, ran_out_of_memory
 
+_PAIRS = 1 << 20  # (node, configuration) pairs of a graph from which node by node is faster than one batch
+
 
 class GraphDataset:
     """Graphs of several collections, scaled, of which those used last are cached.
@@ -139,9 +141,10 @@ def predict(
         dataset: Its graphs.
         slug: Slug of one of the dataset's collections.
         split: ``train``, ``valid`` or ``test``.
-        configs_together: Maximum number of configurations of a batch. A layout graph with more is predicted
-            node by node (``node_blocks.py``) or, where that does not fit, in chunks, in several passes, with
-            the same result up to rounding; a tile kernel's graph is embedded once anyway and never chunked.
+        configs_together: Maximum number of configurations of a batch. A layout graph with more, or a large
+            one, is predicted node by node (``node_blocks.py``) or, where that does not fit, in chunks, in
+            several passes, with the same result up to rounding; a tile kernel's graph is embedded once anyway
+            and never chunked.
             Where memory runs out, the number is halved.
         only: Positions in the competition file of the configurations to predict, per graph; by default all.
 
@@ -168,8 +171,9 @@ def _predict_rows(
     """Predict distinct configurations ``(n,)`` of a graph, at most ``together`` in a batch."""
     prepared = dataset.graph(split, path)
     parts = math.ceil(len(rows) / together) if prepared.varies else 1
+    large = parts > 1 or (prepared.varies and len(rows) * prepared.graph.num_nodes >= _PAIRS)
     with autocast(dataset.device):
-        if parts > 1 and (found := _predict_by_nodes(network, prepared, rows, dataset.device)) is not None:
+        if large and (found := _predict_by_nodes(network, prepared, rows, dataset.device)) is not None:
             return found
         chunks = np.array_split(rows, parts)
         return predict_chunks(network, partial(dataset.batch, split, path), chunks)

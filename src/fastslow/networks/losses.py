@@ -65,7 +65,9 @@ def difference_matrix(prediction: Tensor, runtime: Tensor, margin: float = 0.01)
               \max(0, m - (s_i - s_j) \operatorname{sign}(y_i - y_j))
 
     The hinge with a small margin, as a mean over all pairs: a pair of equal runtime counts as one that costs
-    nothing. (``torch.nn.MarginRankingLoss`` adds the constant m for it, which has no gradient.)
+    nothing. (``torch.nn.MarginRankingLoss`` adds the constant m for it, which has no gradient.) So small a
+    margin makes equal predictions nearly free: with the readout ``sum`` a network may end there. On the
+    sample, where it did, the readout ``mean`` or ``difference_matrix@0.1`` learns (``benchmarks/models.py``).
 
     Args:
         prediction: ``(C,)`` predictions s.

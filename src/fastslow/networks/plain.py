@@ -59,9 +59,11 @@ class PlainBlock(nn.Module):
         channels, name = architecture.hidden_channels, architecture.convolution
         self.unit = architecture.block == "unit"
         self.rejoins = not self.unit and name == "gcn"
-        self.activates = self.unit or not name.startswith("mlp_gcn")
+        self.activates = not architecture.preactivates
         self.cross = CrossConfigAttention() if architecture.cross_config else None
-        self.conv = plain_convolution(architecture, in_channels + LAYOUT_CHANNELS * self.rejoins)
+        width = in_channels + LAYOUT_CHANNELS * self.rejoins
+        details = {"slope": SLOPE} if architecture.preactivates else {}
+        self.conv = plain_convolution(architecture, width, **details)
         self.linear = nn.Linear(channels, channels) if self.rejoins else None
         self.dropout = nn.Dropout(architecture.dropout)
 
@@ -89,7 +91,8 @@ class PlainTrunk(nn.Module):
     """Embed nodes with raw layouts, then pass messages: see :class:`PlainBlock`.
 
     The residual form starts with a perceptron of two layers; the unit form with the numbers themselves, so
-    that without blocks it is TpuGraphs' tile MLP, which sums them over the nodes.
+    that without blocks it is TpuGraphs' tile MLP, which sums them over the nodes. In the tile ResGCN blocks
+    start with their activation: the perceptron ends without one, and one follows the last block.
 
     Args:
         node_channels: Columns F of the scaled node features.
@@ -110,12 +113,13 @@ class PlainTrunk(nn.Module):
         self.opcode = nn.Embedding(OPCODE_ROWS, channels)
         width = LAYOUT_CHANNELS + node_channels + LAYOUT_WIDTH + channels + config_channels
         self.encode = None
+        self.activates = architecture.preactivates
         if architecture.block == "residual":
             self.encode = nn.Sequential(
                 nn.Linear(width, channels),
                 nn.LeakyReLU(SLOPE),
                 nn.Linear(channels, channels),
-                nn.LeakyReLU(SLOPE),
+                nn.Identity() if self.activates else nn.LeakyReLU(SLOPE),
                 nn.Dropout(architecture.dropout),
             )
             width = channels
@@ -139,7 +143,7 @@ class PlainTrunk(nn.Module):
             x, layouts, below = self.attend(x, below, level), layouts[level.own], level
         for block, level in zip(self.blocks, levels, strict=True):
             x, layouts, below = block(x, layouts, below, level, complete), layouts[level.own], level
-        return x
+        return leaky(x) if self.activates else x
 
 
 def _scaled(shifted: Tensor) -> Tensor:

@@ -58,7 +58,7 @@ def load_weights(network: nn.Module, path: Path, remedy: str) -> None:
 def read_checkpoint(path: Path, mark: str, training: Any) -> dict | None:
     """Read the state of an interrupted training, if it can be resumed.
 
-    A damaged checkpoint is renamed to ``<name>.damaged``, which is said, and the training starts anew.
+    A damaged checkpoint is renamed to ``<name>.damaged`` with a message, and the training restarts.
 
     Args:
         path: The checkpoint.
@@ -85,7 +85,7 @@ def read_checkpoint(path: Path, mark: str, training: Any) -> dict | None:
     aside = path.with_name(path.name + SET_ASIDE)
     with explain_storage(aside):
         os.replace(path, aside)
-    print(f"{path}: damaged, {problem}. It is kept as {aside.name}; the training starts anew", flush=True)
+    print(f"{path}: damaged, {problem}. It is kept as {aside.name}; the training restarts", flush=True)
     return None
 
 

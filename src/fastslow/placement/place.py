@@ -84,7 +84,7 @@ def read_problem(config: PlaceConfig) -> Problem:
 
 
 def _public(path, objective: str) -> Problem:
-    """Return the problem of a public instance, whose format is told by its fields."""
+    """Return the problem of a public instance, whose format follows from its fields."""
     opened = gzip.open if path.name.endswith(".gz") else open
     try:
         with opened(path, "rt") as handle:

@@ -1,7 +1,7 @@
 """Programs of the zoo at the sizes of GO's experiments, stored as HLO in ``data/placement``.
 
 They are training steps (float32) of the families of GO's table: recurrent networks are stored as loops and
-unrolled when they are read. ``python -m fastslow.placement.zoo_graphs`` makes the files anew; it needs jax.
+unrolled when they are read. ``python -m fastslow.placement.zoo_graphs`` makes the files again; it needs jax.
 """
 
 import functools

@@ -84,7 +84,7 @@ class SampleConfig(Config):
     """Time limit of one compile in seconds; a configuration that exceeds it has no label."""
     hours: NonNegativeFloat = unkeyed(0.0)
     """Stop compiling after this many hours and leave out the programs that are not fully labelled by then; a
-    later run goes on from there. 0 for no limit."""
+    later run resumes there. 0 for no limit."""
     memory_gb: PositiveFloat = 6.0
     """Memory limit of one compile in GB; a configuration that exceeds it has no label."""
     seed: NonNegative = 0

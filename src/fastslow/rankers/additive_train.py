@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fastslow.competition.catalog import TRAIN, VALID
 from fastslow.competition.metrics import collection_score, mean_metrics
 from fastslow.core.artifacts import MANIFEST, read_manifest
 from fastslow.core.errors import DataError
@@ -68,10 +69,10 @@ def fit(config: AdditiveRankerConfig, features: Features, also: Mapping[str, Fea
         DataError: No train graph can be learned from.
     """
     names = trainable({"": features, **also})
-    train = read_problem(features, "train", names, also, config.configs_per_graph, config.seed)
+    train = read_problem(features, TRAIN, names, also, config.configs_per_graph, config.seed)
     if not len(train.rows):
         raise DataError(features.folder, "no train graph with different layouts", "Train on other programs")
-    valid = read_problem(features, "valid", max_configs=config.valid_configs)
+    valid = read_problem(features, VALID, max_configs=config.valid_configs)
     with boosting_progress(config.num_iterations, title) as report:
         return additive_fit.fit(config, train, valid, report)
 
@@ -122,11 +123,11 @@ def _train(config: AdditiveRankerConfig, folder: Path) -> dict:
     features = Features(resolve(config.features))
     fitted = fit(config, features, config.also(), folder.name)
     predictions = {split: predict_split(fitted, features, split) for split in PREDICTED_SPLITS}
-    labels = features.labels("valid")
-    metrics = {"additive": mean_metrics(labels, predictions["valid"])}
+    labels = features.labels(VALID)
+    metrics = {"additive": mean_metrics(labels, predictions[VALID])}
     write_trees(folder, {"additive": fitted.history}, metrics, fitted.booster, fitted.best_iteration)
     warnings = write_predictions(folder, predictions)
-    valid = collection_score("layout", labels, predictions["valid"])
+    valid = collection_score("layout", labels, predictions[VALID])
     rounds = fitted.best_iteration
     return {
         "valid": {**valid, "weights": f"{rounds} rounds"},

@@ -110,6 +110,11 @@ class RankerConfig(BoostingConfig):
     ``configs_per_graph``, a larger graph is split at random into several queries.
     """
 
+    main: ClassVar[tuple[str, ...]] = (
+        *("features", "folder", "num_threads", "seed", "objective", "num_iterations"),
+        *("early_stopping_rounds", "learning_rate", "num_leaves", "min_data_in_leaf", "largest_nodes"),
+    )
+
     machines: str = unkeyed("")
     """Machines that train one model together, ``host:port,host:port,...``; empty for this one alone. Each
     needs the features. Start the notebook on each within ten minutes, with the same settings and a single

@@ -5,6 +5,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
+from fastslow.competition.catalog import VALID
 from fastslow.competition.metrics import collection_score
 from fastslow.competition.opcodes import opcode_name
 from fastslow.competition.schema import ROLES
@@ -52,9 +53,9 @@ class Explanation:
         self.features = Features(resolve(config.features))
         self.fitted: Fitted = read_ranker(resolve(config.run))
         nodes = read_manifest(resolve(config.run))["settings"]["largest_nodes"]
-        table = read_table(self.features, "valid", max_configs=config.configs, largest_nodes=nodes)
+        table = read_table(self.features, VALID, max_configs=config.configs, largest_nodes=nodes)
         self.table: Table = table.select(self.fitted.columns)
-        known = self.features.names("valid")
+        known = self.features.names(VALID)
         self.name = config.graph or known[0]
         config.require(self.name in known, "graph", f"one of {', '.join(known)}")
 
@@ -136,7 +137,7 @@ class Explanation:
             ``layout`` (minor to major, ``compiler`` where left to it), ``configs`` that have it and
             ``effect``, mean prediction with it minus without it, in standard deviations of the predictions.
         """
-        graph = self.features.graph("valid", self.name)
+        graph = self.features.graph(VALID, self.name)
         chosen = draw_configs(len(graph.config_row), self.config.configs, 0, self.name)
         predicted = (self.predictions - self.predictions.mean()) / max(self.predictions.std(), 1e-12)
         codes = graph.choices.layout_codes(graph.config_row[chosen])

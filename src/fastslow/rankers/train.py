@@ -83,7 +83,7 @@ def fit_objectives(config: RankerConfig, training: Training, title: str) -> dict
 def _train(config: RankerConfig, folder: Path) -> dict:
     """Fit, write all but the manifest, and return the facts for it."""
     features = Features(resolve(config.features))
-    kind, labels = features.collection.kind, features.labels("valid")
+    kind, labels = features.collection.kind, features.labels(VALID)
     fits = fit_objectives(config, read_training(config), folder.name)
     sources = {"": features, **config.also()}
     twins = fit_twins(config, sources, trainable(sources)) if config.twins else Twins({})

@@ -24,7 +24,7 @@ from fastslow.xla.libtpu import TOPOLOGIES
 EVALUATORS = ("compiler", "replay", "command")
 INNER = ("evolutionary", "random", "annealing")
 STRATEGIES = (*(f"guided {name}" for name in INNER), *INNER, "tpe", "nsga2")
-PROGRAM_ONLY, NO_RUN = ("compiler", "command"), "none"
+NO_RUN = "none"
 
 
 class SearchConfig(Config):

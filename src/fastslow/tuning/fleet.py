@@ -1,25 +1,18 @@
 """Tune many programs with one budget: the next evaluations go where they are expected to save most per cost.
 
 The saving of a program is weight x (default - tuned). What the next batch is expected to save is the model's
-expected improvement of its best candidates; before a program has values, the share that the fleet's programs
-saved so far on average. Programs of equal content share one study and the sum of their weights.
+expected improvement of its best candidates; before a program has values, what the first evaluations of the
+others saved on average. Programs of equal content share one study and the sum of their weights.
 """
 
 import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
-import pandas as pd
-from matplotlib.figure import Figure
 
-from fastslow.core.artifacts import MANIFEST, commit
-from fastslow.core.figures import save_figure
-from fastslow.core.files import atomic_path, write_json
 from fastslow.core.progress import progress
-from fastslow.core.settings import resolve
 from fastslow.tuning.fleet_config import FleetConfig
 from fastslow.tuning.guided import Guided
 from fastslow.tuning.history import History
@@ -28,7 +21,6 @@ from fastslow.tuning.strategies import Strategy
 from fastslow.tuning.target import Target, read_target
 from fastslow.tuning.tune import evaluate_started, make_strategy, open_ledger, start
 
-TABLE, TOTALS, BEST = "programs.csv", "savings.png", "best.json"
 HOPED = 0.1  # share that a program is hoped to save while the fleet has no experience
 FEW = 4  # values of a program below which the fleet's experience counts for it
 _WORTHLESS = 3  # failures of a program that has no value, after which it gets nothing more
@@ -94,23 +86,34 @@ def expected_saving(member: Member, members: Sequence[Member], batch: int, rng) 
     if member.hopeless:
         return 0.0
     best, values = member.history.best, len(member.history.values)
-    if not best:  # the default failed: another configuration is hoped to be as good as the others' are
-        return 0.0 if not any(m.history.best for m in members) else _hoped(members) * member.weight
-    if values < FEW:
+    guided = isinstance(member.strategy, Guided)
+    value, cost = (best[1], member.cost) if best else _typical(members)
+    if values < (1 if guided and member.strategy.guide.pretrained else FEW):
         share = _hoped(members)
-    elif isinstance(member.strategy, Guided):
+    elif guided:
         gain = member.strategy.ranked(member.history, batch, rng)[1]
-        share = float(gain.mean()) if len(gain) else 0.0
+        share = float(-np.expm1(-gain).mean()) if len(gain) else 0.0
     else:  # without a model: what its last evaluations brought
         recent = member.history.curve[-2 * FEW :]
         share = float(np.log(recent[0] / recent[-1])) / FEW if np.isfinite(recent[0]) else HOPED
-    return share * member.weight * best[1] / member.cost
+    return share * member.weight * value / cost
+
+
+def _typical(members: Sequence[Member]) -> tuple[float, float]:
+    """Return the value and the cost that a program without any is taken to have: the mean of the others."""
+    known = [(m.history.best[1], m.cost) for m in members if m.history.best]
+    return tuple(np.mean(known, 0)) if known else (1.0, 1.0)
 
 
 def _hoped(members: Sequence[Member]) -> float:
     """Return the share that an early evaluation is hoped to save: the fleet's experience so far."""
-    known = [m for m in members if m.default and len(m.history.values) >= FEW]
-    return float(np.mean([HOPED, *(m.saved / m.weight / m.default for m in known)])) / FEW
+    shares, counts = [HOPED], [FEW]
+    for member in members:
+        values = member.history.values[: 1 + FEW]
+        if member.default and len(values) > 1:
+            shares.append(1.0 - min(values) / values[0])
+            counts.append(len(values) - 1)
+    return sum(shares) / sum(counts)
 
 
 def next_member(members: Sequence[Member], config: FleetConfig, rng) -> Member | None:
@@ -120,9 +123,6 @@ def next_member(members: Sequence[Member], config: FleetConfig, rng) -> Member |
         return None
     if config.allocation == "even":
         return min(open_members, key=lambda member: len(member.history))
-    new = [member for member in open_members if not len(member.history)]
-    if new:  # every default is needed to know what is saved
-        return max(new, key=lambda member: member.weight)
     savings = []
     for member in open_members:
         key = len(member.history.taken)
@@ -189,7 +189,7 @@ def tune_members(members: list[Member], config: FleetConfig, advance) -> list[fl
         if member is None:
             break
         before = len(member.history)
-        # the default alone comes first: what it costs is needed to decide
+        # the default alone comes first: what it is and costs is needed to decide
         advance(member, min(config.batch, left) if before or config.allocation == "even" else 1)
         done = len(member.history) - before
         member.exhausted |= done == 0
@@ -225,71 +225,3 @@ def tune_fleet(config: FleetConfig) -> Fleet:
 
         savings = tune_members(members, config, advance)
     return Fleet(config, members, savings)
-
-
-def fleet_table(members: Sequence[Member]) -> pd.DataFrame:
-    """Return per program: weight, rows that share it, default, best, saved, evaluations, failed, seconds."""
-    rows = [
-        {
-            "program": member.target.name,
-            "copies": len(member.rows),
-            "weight": member.weight,
-            "default": member.default,
-            "best": member.history.best[1] if member.history.best else None,
-            "saved": member.saved,
-            "evaluations": len(member.history),
-            "failed": len(member.history.failures),
-            "seconds": sum(outcome.seconds for _, outcome in member.history.done),
-        }
-        for member in members
-    ]
-    return pd.DataFrame(rows).sort_values("saved", ascending=False, ignore_index=True)
-
-
-def summarise_fleet(fleet: Fleet) -> pd.Series:
-    """Return what the fleet saved at which cost, one value per fact."""
-    table = fleet_table(fleet.members)
-    total = (table["weight"] * table["default"]).sum()
-    cost = int(table["evaluations"].sum())
-    facts = {
-        "programs": f"{len(table)} different ones of {int(table['copies'].sum())}",
-        "value": "; ".join(dict.fromkeys(m.target.evaluator.identity for m in fleet.members)),
-        "evaluations": f"{cost}, {int(table['failed'].sum())} of them failed",
-        "seconds of evaluation": f"{table['seconds'].sum():.0f}",
-        "saved": f"{table['saved'].sum():.6g}, {table['saved'].sum() / total:.2%} of all defaults"
-        if total
-        else "0",
-        "saved per evaluation": f"{table['saved'].sum() / max(cost, 1):.4g}",
-    }
-    sizes = [m.target.space.size for m in fleet.members if m.target.labels is not None]
-    if len(sizes) == len(fleet.members):
-        possible = sum(
-            m.weight * (m.default - m.target.labels.min()) for m in fleet.members if m.default is not None
-        )
-        share = f"{table['saved'].sum() / possible:.1%}" if possible else "all"
-        facts["of an exhaustive search"] = f"{share} of its saving for {cost / sum(sizes):.1%} of its cost"
-    return pd.Series(facts, name=fleet.config.fleet_name)
-
-
-def plot_savings(fleet: Fleet) -> Figure:
-    """Plot the total saving over the evaluations of this process."""
-    figure = Figure(figsize=(7, 3.5), layout="constrained")
-    axes = figure.subplots()
-    axes.step(np.arange(1, len(fleet.savings) + 1), fleet.savings, where="post")
-    axes.set(xlabel="evaluations", ylabel="saved: sum of weight x (default - tuned)", ylim=(0, None))
-    axes.set_title(fleet.config.fleet_name)
-    return figure
-
-
-def write_fleet(fleet: Fleet) -> Path:
-    """Write the table of programs, the best configuration of each, and the curve; return the folder."""
-    folder = resolve(fleet.config.folder)
-    with atomic_path(folder / TABLE) as temporary:
-        fleet_table(fleet.members).to_csv(temporary, index=False)
-    save_figure(plot_savings(fleet), folder / TOTALS)
-    best = [m for m in fleet.members if m.history.best]
-    write_json(folder / BEST, [m.target.as_json(m.history.best[0].codes) for m in best])
-    summary = {name: str(value) for name, value in summarise_fleet(fleet).items()}
-    facts = {"settings": fleet.config.asdict(), "commit": commit(), "summary": summary}
-    write_json(folder / MANIFEST, facts)
-    return folder

@@ -8,6 +8,7 @@ import numpy as np
 
 from fastslow.competition.reader import CompetitionFile, file_fingerprint, read_competition_file
 from fastslow.competition.schema import LAYOUT_WIDTH, ROLES
+from fastslow.competition.tensors import format_layout
 from fastslow.competition.tied_choices import factorise
 from fastslow.core.errors import DataError
 from fastslow.core.files import digest
@@ -167,12 +168,8 @@ def _of_program(config: TuneConfig, run: FinishedRun | None) -> Target:
 def _choice(tied: TiedChoice, names: list[str]) -> Choice:
     more = f" and {len(tied.nodes) - 1} alike" if len(tied.nodes) > 1 else ""
     where = f"{names[tied.nodes[0]]}{more}: {' and '.join(ROLES[role] for role in tied.roles)}"
-    options = tuple(" and ".join(_words(layout) for layout in option) for option in tied.options)
+    options = tuple(" and ".join(map(format_layout, option)) for option in tied.options)
     return Choice(where, options, tied.default, tuple(map(float, tied.weights)))
-
-
-def _words(layout: Layout) -> str:
-    return "{" + ",".join(map(str, layout)) + "}" if layout else "compiler"
 
 
 def _pretrained_of_program(

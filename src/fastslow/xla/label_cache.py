@@ -25,7 +25,7 @@ class LabelRecord(Record):
 
 
 class FailureRecord(LabelRecord):
-    """A program without a label: the kind of failure and what was said."""
+    """A program without a label: the kind of failure and its message."""
 
     failure: str
     message: str
@@ -79,7 +79,7 @@ class LabelCache:
         Raises:
             DataError: It is no JSON object with the keys that are wanted; or the file is damaged.
         """
-        remedy = f"Delete the file, or this record (DELETE FROM labels WHERE key = '{key}'): it is made anew"
+        remedy = f"Delete the file, or this record (DELETE FROM labels WHERE key = '{key}'): it is made again"
         try:
             row = self._connection.execute("SELECT record FROM labels WHERE key = ?", (key,)).fetchone()
             value = json.loads(row[0]) if row else None

@@ -1,0 +1,46 @@
+"""What the commands share that run one notebook for a program of the user and print what it found."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from fastslow.core.settings import PROJECT, Config, resolve
+from fastslow.steps import Step
+from fastslow.workflow import run_step
+
+_WIDTH = 26  # of a fact's name
+Settings = TypeVar("Settings", bound=Config)
+
+
+def with_absolute_paths(config: Settings, *fields: str) -> Settings:
+    """Return settings whose paths start at the working folder where a user typed them.
+
+    Args:
+        config: The settings.
+        *fields: Names of fields that are paths; one that has its default stays, and so does a ``run`` that is
+            no folder here: it starts at the repository.
+    """
+    typed = {
+        name: value
+        for name in fields
+        if (value := getattr(config, name)) != type(config).model_fields[name].default
+        and (name != "run" or Path(value).is_dir())
+    }
+    return config.replace(**{name: str(Path(path).expanduser().absolute()) for name, path in typed.items()})
+
+
+def run_notebook(notebook: str, config: Config) -> Path:
+    """Execute a notebook of the repository, such as ``50_convert``, and return the folder that it wrote.
+
+    Raises:
+        StepError: The notebook failed; the message holds the cause and where the executed notebook is stored.
+    """
+    _, _, stage = notebook.partition("_")
+    run_step(Step(stage, PROJECT / "notebooks" / f"{notebook}.ipynb", config))
+    return resolve(config.folder)
+
+
+def print_facts(facts: Mapping[str, Any]) -> None:
+    """Print one fact a line, the values below each other."""
+    for name, value in facts.items():
+        print(f"{name:{_WIDTH}} {value}")
