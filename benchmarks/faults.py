@@ -171,7 +171,7 @@ def kill(
     """
     step, rows = home.take_away(stage, rng), []
     while len(rows) < chain:
-        after = rng.uniform(0.1, 0.95) * seconds
+        after = rng.uniform(0.05, 0.95 if chain == 1 else 0.6) * seconds  # the next one begins further on
         victim, below = kill_at(home.fork(), after, rng)
         rows.append({"fault": f"kill {victim}", "stage": stage, "step": step, "after": after})
         rows[-1]["survivors"] = survivors(below)
@@ -215,7 +215,7 @@ def next_fault(rows: list[dict], kills: int, errors: int) -> tuple[str, str, flo
             stage = min(STAGES, key=lambda name: done[name])
             before = [row for row in rows if row.get("stage") == stage]
             if not before:  # a step taken away is two notebooks of a run, beside reading all the others
-                return fault, stage, 2 * rows[0]["seconds"] / 11
+                return fault, stage, (2 * rows[0]["seconds"] / 11 if len(rows) == 1 else rows[-1]["seconds"])
             return fault, stage, before[-1]["after" if before[-1]["fault"] == TOO_LATE else "seconds"]
     return None
 

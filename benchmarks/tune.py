@@ -246,7 +246,10 @@ def main(arguments: list[str]) -> int:
         result["unseen"] = {name: summarise(own) for name, own in raw.items()}
         speed_of = kept.part("speed", lambda: speed(options, Path(folder)))
         result["candidates per CPU second"] = speed_of
-        savings = kept.part("fleet", lambda: fleet_curves(next(iter(pairs.values())), options.seeds))
+        kernels, fleets = next(iter(pairs.values())), []
+        for seed in progress(range(options.seeds), desc="fleets", unit="fleet"):
+            fleets.append(kept.part(f"fleet {seed}", lambda s=seed: fleet_curves(kernels, s)))
+        savings = {name: [fleet[name] for fleet in fleets] for name in fleets[0]}
     result["fleet"] = fleet_tables(savings)
     real = options.real.is_dir()
     result["measured"] = kept.part("measured", lambda: measured(options)) if real else {}

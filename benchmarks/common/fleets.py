@@ -4,7 +4,6 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from common import report
-from fastslow.core.progress import progress
 from fastslow.tuning.fleet import Member, tune_members
 from fastslow.tuning.fleet_config import FleetConfig
 from fastslow.tuning.history import History, Outcome
@@ -31,38 +30,35 @@ _KINDS = {
 }
 
 
-def fleet_curves(targets: list[list[Target]], seeds: int) -> dict[str, list[list[float]]]:
+def fleet_curves(targets: list[tuple[Target, Target]], seed: int) -> dict[str, list[float]]:
     """Tune a fleet whose weights follow Zipf's law, with a default among the fastest tenth of each program.
 
     Args:
         targets: Each program with a run's prediction, and without.
-        seeds: Fleets: each has its own weights and defaults.
+        seed: Draws weights and defaults.
 
     Returns:
-        By who decides, ``(seeds, evaluations)`` share of the possible saving after each evaluation.
+        By who decides, share of the possible saving after each evaluation of an exhaustive search.
     """
-    found: dict[str, list] = {name: [] for name in (*_KINDS, EXHAUSTIVE)}
     total = sum(target.space.size for target, _ in targets)
-    for seed in progress(range(seeds), desc="fleets", unit="fleet"):
-        rng = np.random.default_rng([seed, 7])
-        weights = rng.permutation(1.0 / np.arange(1, len(targets) + 1))
-        starts = [target.space.listed[_fast_row(target.labels, rng)] for target, _ in targets]
-        for name, (strategy, allocation, which) in _KINDS.items():
-            budget = total if strategy == "random" else int(_SIMULATED * total)
-            config = FleetConfig(
-                strategy=strategy, allocation=allocation, evaluations=budget, seed=seed, batch=2
-            )
-            members = []
-            for pair, weight, start in zip(targets, weights, starts, strict=True):
-                target = pair[which]
-                target.space.default = start
-                strategy_of = make_strategy(config, target)[0]
-                members.append(Member(target, float(weight), [0], strategy_of, None, History(target.space)))
-            savings = tune_members(members, config, lambda m, count, s=seed: _look_up(m, count, s))
-            savings += savings[-1:] * (total - len(savings))
-            found[name].append(np.array(savings) / _possible(targets, weights, starts))
-        found[EXHAUSTIVE].append(_exhaustive(targets, weights, starts, rng))
-    return {name: np.round(curves, 5).tolist() for name, curves in found.items()}
+    rng = np.random.default_rng([seed, 7])
+    weights = rng.permutation(1.0 / np.arange(1, len(targets) + 1))
+    starts = [target.space.listed[_fast_row(target.labels, rng)] for target, _ in targets]
+    possible, found = _possible(targets, weights, starts), {}
+    for name, (strategy, allocation, which) in _KINDS.items():
+        budget = total if strategy == "random" else int(_SIMULATED * total)
+        config = FleetConfig(strategy=strategy, allocation=allocation, evaluations=budget, seed=seed, batch=2)
+        members = []
+        for pair, weight, start in zip(targets, weights, starts, strict=True):
+            target = pair[which]
+            target.space.default = start
+            strategy_of = make_strategy(config, target)[0]
+            members.append(Member(target, float(weight), [0], strategy_of, None, History(target.space)))
+        savings = tune_members(members, config, lambda member, count: _look_up(member, count, seed))
+        savings += savings[-1:] * (total - len(savings))
+        found[name] = np.array(savings) / possible
+    found[EXHAUSTIVE] = _exhaustive(targets, weights, starts, rng) / possible
+    return {name: np.round(curve, 5).tolist() for name, curve in found.items()}
 
 
 def _fast_row(labels: np.ndarray, rng) -> int:
@@ -82,7 +78,7 @@ def _possible(targets, weights, starts) -> float:
 
 
 def _exhaustive(targets, weights, starts, rng) -> np.ndarray:
-    """Return the curve of evaluating everything in a random order, one program after the other."""
+    """Return what evaluating everything in a random order saves, one program after the other."""
     saved, before = [], 0.0
     for place in np.argsort(-weights):
         target, start = targets[place][0], starts[place]
@@ -92,7 +88,7 @@ def _exhaustive(targets, weights, starts, rng) -> np.ndarray:
         gains = weights[place] * (values[0] - np.minimum.accumulate(values))
         saved.append(before + gains)
         before += gains[-1]
-    return np.concatenate(saved) / _possible(targets, weights, starts)
+    return np.concatenate(saved)
 
 
 def at_share(curves: np.ndarray, share: float) -> np.ndarray:

@@ -11,7 +11,7 @@ from sklearn.model_selection import GroupKFold
 from fastslow.competition.catalog import COLLECTIONS, TRAIN, VALID, get_collection, trained_together
 from fastslow.core.errors import DataError
 from fastslow.features.build import FeatureConfig, build_features
-from fastslow.features.scaling import Scaler
+from fastslow.features.scaling import NODE_BLOCKS, Scaler
 from fastslow.features.store import Features, Graph, expand_nodes
 
 POOLED = (TRAIN, VALID)
@@ -120,5 +120,5 @@ class HeldOut(Features):
         graphs = (self.graph(TRAIN, graph) for graph in self.names(TRAIN))
         if name == "node":
             graphs = list(graphs)
-            return Scaler.fit_nodes(lambda: (expand_nodes(graph) for graph in graphs))
+            return Scaler.fit((expand_nodes(graph) for graph in graphs), *NODE_BLOCKS)
         return Scaler.fit(graph.config_feat for graph in graphs)

@@ -11,7 +11,7 @@ from fastslow.competition.catalog import TEST, TRAIN, VALID, Collection, Program
 from fastslow.core.errors import DataError
 from fastslow.core.settings import PROJECT
 from fastslow.features.build import FeatureConfig, build_graph
-from fastslow.features.scaling import Scaler
+from fastslow.features.scaling import NODE_BLOCKS, Scaler
 from fastslow.features.store import Features, Graph, expand_nodes
 
 REAL = PROJECT.parent / "shared" / "real"
@@ -69,7 +69,7 @@ class OneGraph(Features):
         self.program, self.only = program, graph
         self._columns = [*columns] or [str(number) for number in range(graph.config_feat.shape[1])]
         self._scalers = {
-            "node": Scaler.fit_nodes(lambda: [expand_nodes(graph)]),
+            "node": Scaler.fit([expand_nodes(graph)], *NODE_BLOCKS),
             "config": Scaler.fit([graph.config_feat]),
         }
 

@@ -32,7 +32,7 @@ from fastslow.workflow import RunConfig, make_plan, run
 
 DATA, NOTEBOOKS = "making the data", "all notebooks again, CSV checked"
 BOUNDED = ["gnn.tile.epochs=1", "gnn.layout.epochs=2", "gnn.layout.evaluate_every=2"]
-BOUNDED += ["ranker.num_iterations=40", "additive.num_iterations=40", "features.workers=2"]
+BOUNDED += ["ranker.num_iterations=40", "additive.num_iterations=40", "features.workers=1"]
 FUNCTIONS = {
     FeatureConfig: build_features,
     TrainConfig: train,

@@ -12,6 +12,7 @@ from fastslow.core.errors import DataError
 from fastslow.features.node_encodings import EXTRA_COLUMNS
 from fastslow.features.scaling import (
     CLIP,
+    NODE_BLOCKS,
     Scaler,
     expand_node_features,
     read_scaler,
@@ -56,7 +57,7 @@ def test_expanded_features_match_a_loop(rng):
 
 def test_the_scaler_of_nodes_is_that_of_each_block_of_columns(rng):
     matrices = [rng.normal(3, 2, (rows, 200)).astype(np.float32) for rows in (5, 30)]
-    scaler, first = Scaler.fit_nodes(lambda: matrices), Scaler.fit(m[:, :146].copy() for m in matrices)
+    scaler, first = Scaler.fit(matrices, *NODE_BLOCKS), Scaler.fit(m[:, :146].copy() for m in matrices)
     np.testing.assert_array_equal(scaler.mean[:146], first.mean)
     np.testing.assert_array_equal(scaler.std[:146], first.std)
     np.testing.assert_allclose(scaler.mean, Scaler.fit(matrices).mean)

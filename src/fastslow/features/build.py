@@ -25,7 +25,7 @@ from fastslow.features.list_padding import pad
 from fastslow.features.node_encodings import node_extras
 from fastslow.features.protobuf import ExactGraph, read_exact_graph
 from fastslow.features.pruning import prune
-from fastslow.features.scaling import Scaler, write_scalers
+from fastslow.features.scaling import NODE_BLOCKS, ScalerFit, write_scalers
 from fastslow.features.store import (
     INDEX,
     SCALERS,
@@ -204,7 +204,7 @@ def build_features(config: FeatureConfig) -> pd.DataFrame:
             programs = config.programs()
             _drop_foreign_graphs(artifact.folder, programs)
             names = _build_all(programs, config)
-            _fit_scalers(artifact.folder, _write_index(programs, config))
+            _summarise(programs, config)
             files = [INDEX, SCALERS, *graph_files(artifact.folder)]
             artifact.finish(files, config_columns=names, graphs=len(programs))
     return Features(artifact.folder).index
@@ -236,9 +236,11 @@ def _drop_foreign_graphs(folder: Path, programs: list[Program]) -> None:
         path.unlink()
 
 
-def _write_index(programs: list[Program], config: FeatureConfig) -> pd.DataFrame:
+def _summarise(programs: list[Program], config: FeatureConfig) -> None:
+    """Write the index and the scalers; every graph is read once for both."""
     folder, rows = resolve(config.folder), []
-    for program in programs:
+    nodes, configs = ScalerFit(*NODE_BLOCKS), ScalerFit()
+    for program in progress(programs, desc="index and scalers", unit="graph"):
         graph = read_graph(folder, program.split, program.name)
         known = graph.runtime.min() > 0
         rows.append(
@@ -254,16 +256,9 @@ def _write_index(programs: list[Program], config: FeatureConfig) -> pd.DataFrame
                 "exact": config.protobuf(program) is not None,
             }
         )
-    index = pd.DataFrame(rows)
+        if program.split == TRAIN:
+            nodes.add(expand_nodes(graph))
+            configs.add(graph.config_feat)
     with atomic_path(folder / INDEX) as temporary:
-        index.to_csv(temporary, index=False)
-    return index
-
-
-def _fit_scalers(folder: Path, index: pd.DataFrame) -> None:
-    train = index.loc[index["split"] == TRAIN, "name"]
-    write_scalers(
-        folder / SCALERS,
-        node=Scaler.fit_nodes(lambda: (expand_nodes(read_graph(folder, TRAIN, name)) for name in train)),
-        config=Scaler.fit(read_graph(folder, TRAIN, name).config_feat for name in train),
-    )
+        pd.DataFrame(rows).to_csv(temporary, index=False)
+    write_scalers(folder / SCALERS, node=nodes.scaler(), config=configs.scaler())

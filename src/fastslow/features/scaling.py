@@ -1,6 +1,6 @@
 """Scaling of node and configuration features, fitted on the train split alone, and of a graph's labels."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -34,6 +34,8 @@ _ENDS = np.cumsum(
 NUMERIC, TILES, MORE_TILES, DEPTHS, WALKS, ATTRIBUTES = (slice(*ends) for ends in pairwise(_ENDS))
 """Columns of :func:`expand_node_features`: the 134 numbers, the six dimensions by 128, 24 more by 128, then
 those of ``node_encodings.EXTRA_COLUMNS``."""
+NODE_BLOCKS = (slice(MORE_TILES.start), MORE_TILES, slice(MORE_TILES.stop, None))
+"""Blocks of expanded node features whose moments are computed apart, see :class:`ScalerFit`."""
 EXPANDED_NODE_FEATURES = _ENDS[-1]
 """Columns of :func:`expand_node_features`."""
 CLIP = 8.0  # in standard deviations: an unseen program must not saturate the network
@@ -119,44 +121,22 @@ class Scaler:
         return np.flatnonzero(self.std > 0)
 
     @classmethod
-    def fit(cls, matrices: Iterable[np.ndarray]) -> "Scaler":
-        """Fit the moments of matrices, each weighing the same.
-
-        One program with many nodes or configurations must not set the scale alone.
+    def fit(cls, matrices: Iterable[np.ndarray], *blocks: slice) -> "Scaler":
+        """Fit the moments of matrices, see :class:`ScalerFit`.
 
         Args:
             matrices: ``(rows, F)`` each, 1 row or more; read one at a time.
+            *blocks: Columns whose moments are computed apart.
         """
-        from sklearn.preprocessing import StandardScaler  # takes most of a second; needed for fitting alone
-
-        scaler = StandardScaler()
-        with np.errstate(invalid="ignore"):  # rounding may leave a constant column a negative variance
-            for matrix in matrices:
-                weight = np.full(len(matrix), 1 / len(matrix))
-                scaler.partial_fit(np.asarray(matrix, np.float64), sample_weight=weight)
-        return cls._of_moments(scaler.mean_, scaler.var_)
+        fit = ScalerFit(*blocks)
+        for matrix in matrices:
+            fit.add(matrix)
+        return fit.scaler()
 
     @classmethod
     def _of_moments(cls, mean: np.ndarray, variance: np.ndarray) -> "Scaler":
         constant = variance <= _ROUNDING * np.maximum(1.0, mean**2)
         return cls(mean, np.where(constant, 0.0, np.sqrt(np.maximum(variance, 0))))
-
-    @classmethod
-    def fit_nodes(cls, matrices: Callable[[], Iterable[np.ndarray]]) -> "Scaler":
-        """Fit the moments of expanded node features.
-
-        The columns of :data:`MORE_TILES` apart, and those after it: the rounding of a column's moments
-        depends on how many are beside it, and the others keep theirs.
-
-        Args:
-            matrices: Gives ``(rows, EXPANDED_NODE_FEATURES)`` each; called once for each block.
-        """
-        blocks = slice(MORE_TILES.start), MORE_TILES, slice(MORE_TILES.stop, None)
-        parts = [cls.fit(np.ascontiguousarray(m[:, block]) for m in matrices()) for block in blocks]
-        mean, std = (
-            np.concatenate(moments) for moments in zip(*((p.mean, p.std) for p in parts), strict=True)
-        )
-        return cls(mean, std)
 
     def select(self, columns: Iterable[int]) -> "Scaler":
         """Return the scaler that drops every other column as well."""
@@ -184,6 +164,37 @@ class Scaler:
         kept = self.kept
         scaled = (np.asarray(matrix, np.float64)[:, kept] - self.mean[kept]) / self.std[kept]
         return np.clip(scaled, -CLIP, CLIP).astype(np.float32)
+
+
+class ScalerFit:
+    """Fits a scaler matrix by matrix, each weighing the same.
+
+    One program with many nodes or configurations must not set the scale alone.
+
+    Args:
+        *blocks: Columns whose moments are computed apart, :data:`NODE_BLOCKS` for expanded node features;
+            by default all together. The rounding of a column's moments depends on how many are beside it.
+    """
+
+    def __init__(self, *blocks: slice):
+        from sklearn.preprocessing import StandardScaler  # takes most of a second; needed for fitting alone
+
+        self._blocks = [(block, StandardScaler()) for block in blocks or (slice(None),)]
+
+    def add(self, matrix: np.ndarray) -> None:
+        """Add a matrix ``(rows, F)``, 1 row or more."""
+        values, weight = np.asarray(matrix, np.float64), np.full(len(matrix), 1 / len(matrix))
+        with np.errstate(invalid="ignore"):  # rounding may leave a constant column a negative variance
+            for block, moments in self._blocks:
+                moments.partial_fit(np.array(values[:, block]), sample_weight=weight)
+
+    def scaler(self) -> Scaler:
+        """Return the scaler of what was added."""
+        mean, variance = (
+            np.concatenate([getattr(moments, name) for _, moments in self._blocks])
+            for name in ("mean_", "var_")
+        )
+        return Scaler._of_moments(mean, variance)
 
 
 def write_scalers(path: Path, **scalers: Scaler) -> None:

@@ -189,7 +189,7 @@ class Command:
                     _kill_group(process)
                 said = [_tail(stream) for stream in (out, err)]
         if status:
-            return None, f"failed: it ended with {status}: {(said[1] or said[0])[-_SHOWN:]}"
+            return None, f"failed: it ended with {status}: {(said[1] or said[0] or 'no output')[-_SHOWN:]}"
         return _number(said[0])
 
 
