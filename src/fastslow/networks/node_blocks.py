@@ -15,7 +15,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from fastslow.networks.config_states import Level
+from fastslow.networks.config_states import Level, Reach
 from fastslow.networks.graph_batch import PreparedGraph, level_tensors
 from fastslow.networks.layers import LevelTensors
 from fastslow.networks.model import RankingNetwork
@@ -59,22 +59,18 @@ def predict_by_nodes(
     """
     reach, trunk = prepared.reach(network.num_layers), network.trunk
     levels = reach.unlinked(np.asarray(prepared.graph.choices.values[configs]))
-    rows = len(levels[-1].classes) + 2 * max(map(len, levels[:-1]), default=0)
-    if 4 * rows * network.architecture.hidden_channels > max_bytes:
+    if _held_bytes(levels, network.architecture.hidden_channels) > max_bytes:
         return None
     degrees, block_states = prepared.degrees(), block_states or BLOCK_STATES[device.type]
-    graph = (prepared.numeric, prepared.node_layout, prepared.opcode)
-    states = prepared.state_features(levels[0], configs)
     below = level_tensors(levels[0], len(configs), degrees, differentiable=False).to(device)
-    x, embedding = trunk.embed(*(part.to(device) for part in (*graph, *states)), below.node_ids)
+    x, embedding = _embed(network, prepared, prepared.state_features(levels[0], configs), below)
     first = x if trunk.skip == "first" else None
     root = np.arange(len(x))  # of each state the state of level 0 below it
     for number, block in enumerate(trunk.blocks):
         lower, level = levels[number : number + 2]
         moments, last = block.norm.moments(x, below), number + 1 == network.num_layers
         sums, above, above_root = _Sums(level, len(configs)), None, np.empty(len(level), np.int64)
-        for nodes in _node_blocks(level, block_states):
-            part, needed = _only_needed(reach.link(level, lower, nodes))
+        for nodes, part, needed in _parts(reach, level, lower, block_states):
             own_root = root[needed[part.own]]
             tensors = level_tensors(part, len(configs), degrees[nodes], differentiable=False).to(device)
             chosen = torch.from_numpy(needed).to(device)
@@ -95,6 +91,17 @@ def predict_by_nodes(
     return _read_out(network, sums.per_config(), prepared.config_features(configs).to(device))
 
 
+def _held_bytes(levels: list[Level], channels: int) -> int:
+    """Return the bytes of two levels of float32 states and of the sums of classes."""
+    return 4 * channels * (len(levels[-1].classes) + 2 * max(map(len, levels[:-1]), default=0))
+
+
+def _embed(network: RankingNetwork, prepared: PreparedGraph, states, level: LevelTensors):
+    """Return the embeddings of the states of level 0, and those of their configuration."""
+    parts = (prepared.numeric, prepared.node_layout, prepared.opcode, *states)
+    return network.trunk.embed(*(part.to(level.node_ids.device) for part in parts), level.node_ids)
+
+
 def _complete(moments: Moments, part: Statistic) -> Statistic:
     """Return the moments of the whole level below; a softmax of whole nodes is complete as it is."""
     return moments if isinstance(part, Moments) else part
@@ -105,6 +112,14 @@ def _node_blocks(level: Level, block_states: int) -> Iterator[np.ndarray]:
     order = np.argsort(level.set_index, kind="stable")
     block = (np.cumsum(np.diff(level.start)[order]) - 1) // block_states
     yield from np.split(order, np.flatnonzero(np.diff(block)) + 1)
+
+
+def _parts(
+    reach: Reach, level: Level, below: Level, block_states: int
+) -> Iterator[tuple[np.ndarray, Level, np.ndarray]]:
+    """Yield blocks of nodes, their part of the level, and the states below that it needs."""
+    for nodes in _node_blocks(level, block_states):
+        yield nodes, *_only_needed(reach.link(level, below, nodes))
 
 
 def _only_needed(part: Level) -> tuple[Level, np.ndarray]:
