@@ -9,7 +9,8 @@
     all their tiles, the layouts of whole programs as the sample has them, and larger pools of layouts, drawn
     at random and compiled (``--minutes`` of compiles, kept in ``data/labels``);
 (c) candidates scored per second;
-(d) the kernels as a fleet with weights: what is saved, by budget and by who decides.
+(d) the kernels as a fleet with weights: what is saved, by budget and by who decides;
+(e) what trivial rules need on the test programs, whose configurations are evaluated in their order.
 
 Every search starts from the same random configuration of its seed, not from the compiler's default, which is
 the best known of most programs by the compiler's own estimate. It counts as the first evaluation.
@@ -28,6 +29,7 @@ from matplotlib.figure import Figure
 from common import report
 from common.fleets import fleet_curves, fleet_page, fleet_tables, plot_fleet
 from common.graph_files import REAL
+from common.in_order import rules_in_order
 from common.kept import Kept
 from common.needs import GUIDED, UNGUIDED, WITHIN, join, needed, summarise
 from common.options import make_parser
@@ -38,6 +40,7 @@ from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
+from fastslow.ranking.inference import newest_run
 from fastslow.tuning.config import TuneConfig
 from fastslow.tuning.history import History, Outcome
 from fastslow.tuning.target import Target, read_target
@@ -182,6 +185,9 @@ def make_page(result: dict) -> str:
     )
     for name, group in result["unseen"].items():
         parts += [f"## Unseen {name}", _group_page(group)]
+    if result["rules"]:
+        said = "Evaluations in the order of a rule's predictions, after the random start; means."
+        parts += ["## Trivial rules, in their order", said, report.table(result["rules"])]
     for name, file in result["measured"].items():
         title = f"## {name}: {file['configurations']} configurations, {file['within 1 %']:.0%} within 1 %"
         rows = [
@@ -253,6 +259,8 @@ def main(arguments: list[str]) -> int:
     result["fleet"] = fleet_tables(savings)
     real = options.real.is_dir()
     result["measured"] = kept.part("measured", lambda: measured(options)) if real else {}
+    run = resolve(options.run) if options.run else newest_run()
+    result["rules"] = rules_in_order(run, options.seeds) if (run / "ensemble-tile-xla").is_dir() else []
     page = make_page(result)
     print(page)
     if options.table:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from common.in_order import KERNEL
 from common.searches import replay_target
 from fastslow.competition.catalog import TEST, get_collection, list_programs
 from fastslow.core.npz_io import read_arrays
@@ -44,7 +45,6 @@ LAYOUTS = (
 _DRAWN = 4096
 _TOGETHER = 16  # compiles after which the time is looked at
 _WORTH = 32  # labels of a program that make a search worth while
-_KERNEL = 100  # tiles of a kernel that make a search worth while
 
 
 def layout_pools(names, folder: Path, runs, size: int, minutes: float, labels: Path) -> list[list[Target]]:
@@ -114,12 +114,12 @@ def _pool(target: Target, codes: np.ndarray, values: np.ndarray, name: str) -> T
 
 
 def kernel_pools(folder: Path, runs) -> list[list[Target]]:
-    """Return the sample's test kernels with at least ``_KERNEL`` tiles, one target per run."""
+    """Return the sample's test kernels with at least ``KERNEL`` tiles, one target per run."""
     data, collection = resolve("data/sample"), get_collection("tile:xla")
     solution, found = read_solution(data / "solution.csv"), []
     for program in list_programs(data, collection, TEST):
         labels = solution[f"{collection.name}:{program.name}"]
-        if len(labels) < _KERNEL:
+        if len(labels) < KERNEL:
             continue
         with np.load(program.path, allow_pickle=False) as file:
             names = file.files

@@ -6,6 +6,7 @@ import pytest
 pytest.importorskip("optuna", reason="optuna is not installed (pip install -e '.[test]')")
 
 import tune  # noqa: E402
+from common.in_order import curve  # noqa: E402
 from common.searches import replay_target, search  # noqa: E402
 from helpers.competition_files import layout_arrays, write_npz  # noqa: E402
 
@@ -23,3 +24,10 @@ def test_searches_of_a_seed_start_alike_and_see_the_labels(tmp_path, strategy):
     assert len(history) == 9 and history.done[0] == search(target, "random", 1, 4, seed=2).done[0]
     rows = target.space.rows(history.codes)
     np.testing.assert_array_equal(history.values, target.labels[rows])
+
+
+def test_a_rule_is_followed_in_its_order_after_the_start():
+    runtime = np.array([4.0, 1.0, 2.0, 3.0])
+    start = runtime[np.random.default_rng([5, 1]).integers(4)]
+    best = np.minimum.accumulate([start, 3.0, 2.0, 1.0, 4.0]) - 1
+    np.testing.assert_allclose(curve(np.array([9.0, 3.0, 2.0, 1.0]), runtime, seed=5), best)

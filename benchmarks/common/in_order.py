@@ -1,0 +1,54 @@
+"""What trivial rules need where a search is measured: the configurations of a test file in a rule's order."""
+
+from pathlib import Path
+
+import numpy as np
+
+from common.needs import WITHIN, needed
+from fastslow.competition.catalog import COLLECTIONS, TEST
+from fastslow.core.settings import resolve
+from fastslow.evaluation.predictions import read_predictions
+from fastslow.kaggle.solution import read_solution
+
+KERNEL = 100
+"""Tiles of a kernel that make a search worth while."""
+
+
+def curve(predicted: np.ndarray, runtime: np.ndarray, seed: int) -> np.ndarray:
+    """Return the best value over the best of all, minus 1, after a random start and then each of the order.
+
+    Args:
+        predicted: ``(C,)`` predictions, the lowest first.
+        runtime: ``(C,)`` labels, positive.
+        seed: Of the start.
+    """
+    start = np.random.default_rng([seed, 1]).integers(len(runtime))
+    values = np.r_[runtime[start], runtime[np.argsort(predicted, kind="stable")]]
+    return np.minimum.accumulate(values) / runtime.min() - 1
+
+
+def rules_in_order(run: Path, seeds: int) -> list[dict]:
+    """Return the mean evaluations that every trivial rule, and the ensemble itself, needs without learning.
+
+    Args:
+        run: Folder of runs of ``make submit`` on the sample.
+        seeds: Random starts of each program.
+
+    Returns:
+        One row per collection and rule, means over its test programs (kernels: of ``KERNEL`` tiles or more).
+    """
+    solution, rows = read_solution(resolve("data/sample/solution.csv")), []
+    for collection in COLLECTIONS:
+        ensemble = run / f"ensemble-{collection.slug}"
+        rules = {path.name.replace("-", " "): path for path in sorted((ensemble / "baselines").iterdir())}
+        for rule, folder in {**rules, "ensemble": ensemble}.items():
+            counts = []
+            for name, predicted in read_predictions(folder)[TEST].items():
+                runtime = solution[f"{collection.name}:{name}"]
+                if collection.kind == "layout" or len(runtime) >= KERNEL:
+                    curves = [curve(predicted, runtime, seed) for seed in range(seeds)]
+                    counts += [[needed(own, within) for within in WITHIN] for own in curves]
+            titles = [f"within {within:.0%}" if within else "the best known" for within in WITHIN]
+            means = dict(zip(titles, np.mean(counts, 0).round(1).tolist(), strict=True))
+            rows.append({"collection": collection.name, "in the order of": rule} | means)
+    return rows
