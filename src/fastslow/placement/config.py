@@ -64,9 +64,6 @@ class LearningConfig(Config):
     """Seed of weights, samples and searches."""
     threads: NonNegative = unkeyed(1)
     """Threads of torch; 0 leaves them to torch. On small programs two only wait for each other."""
-    threads: NonNegative = unkeyed(1)
-    """Threads of torch. Those of small programs only wait for each other: with another process on the machine,
-    two take twice as long as one. 0 leaves it to torch."""
 
     def check(self) -> None:
         """Check what the types of the fields do not express."""
