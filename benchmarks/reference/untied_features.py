@@ -20,7 +20,7 @@ from fastslow.features.config_tensors import ConfigTensors, config_chunks, confi
 from fastslow.features.copies import CopyPairs, copy_pairs, disagreements
 from fastslow.features.list_padding import pad
 from fastslow.features.pruning import prune
-from fastslow.features.violation import CELLS, features_of_sums, terms_of_shapes
+from fastslow.features.violation import CELLS, features_of_sums, shape_rows, terms_of_shapes
 
 _CHUNK = 8_000_000  # bytes of the file's array held at a time
 _WORKING = 1 << 27  # bytes of working memory of one chunk of configurations
@@ -60,9 +60,8 @@ def violation_features(
     sums = []
     for _, opcode, role in CELLS:
         nodes = np.flatnonzero((kinds == opcode) & tensors.known[:, role] & (tensors.rank[:, role] > 0))
-        rows = np.column_stack([tensors.dims[nodes, role], tensors.element_bytes[nodes, role]])
-        shapes, shape_index = np.unique(rows, axis=0, return_inverse=True)
-        terms = terms_of_shapes(shapes[:, :6], shapes[:, 6], layouts.astype(np.int64), default_layout)
+        shapes, shape_index = np.unique(shape_rows(tensors, role)[nodes], axis=0, return_inverse=True)
+        terms = terms_of_shapes(shapes, layouts.astype(np.int64), default_layout)
         first_row = (shape_index.ravel() * len(layouts)).astype(np.int32)
         sums.append(_sum_rows(terms.reshape(-1, terms.shape[2]), first_row, codes, nodes, role))
     return features_of_sums(sums)

@@ -1,7 +1,7 @@
 """Violation ratio and its refinements, held against plain loops written from their definitions."""
 
 from dataclasses import fields
-from math import log1p, prod
+from math import ceil, log1p, prod, sqrt
 from pathlib import Path
 
 import numpy as np
@@ -61,6 +61,13 @@ def random_case(seed, configs=7):
 
 def reference(tensors, kinds, layouts, codes, default_layout):
     """The features of one configuration (K, 3) by the words of features/README.md: {name: value}."""
+    weights = {"bytes": [], "work": []}
+    for dims, known, element_bytes in zip(tensors.dims, tensors.known, tensors.element_bytes, strict=True):
+        sizes = [prod(own[own > 0].tolist()) if k else 0 for own, k in zip(dims, known, strict=True)]
+        weights["bytes"].append(sum(size * int(b) for size, b in zip(sizes, element_bytes, strict=True)))
+        weights["work"].append(sqrt(prod(sizes)) if known.all() else sizes[0])
+    # in units of 2**-36 of the largest
+    weights = {k: [ceil(value / max(*own, 1) * 2**36) for value in own] for k, own in weights.items()}
     rows = []
     for node, role in np.ndindex(codes.shape):
         if not tensors.known[node, role] or tensors.rank[node, role] == 0:
@@ -85,6 +92,8 @@ def reference(tensors, kinds, layouts, codes, default_layout):
                 "volume": prod(sizes),
                 "padded": prod(padded),
                 "bytes": prod(padded) * int(tensors.element_bytes[node, role]),
+                "padding": prod(padded) / prod(sizes),
+                **{f"node_{name}": own[node] for name, own in weights.items()},
             }
         )
 
@@ -115,6 +124,15 @@ def reference(tensors, kinds, layouts, codes, default_layout):
             features[f"{kind}_{role_name}_violation_ratio"] = share(counted, "violation")
             features[f"{kind}_{role_name}_padded_over_volume"] = padding(counted)
             features[f"{kind}_{role_name}_default_share"] = share(cell, "default")
+    outputs = [row for row in rows if row["counted"] and row["cell"][1] == 0]
+    features["output_violation_ratio"] = share(outputs, "violation")
+    features["output_padded_over_volume"] = padding(outputs)
+    for weight in ("bytes", "work"):
+        features[f"output_violation_ratio_by_{weight}"] = share(outputs, "violation", f"node_{weight}")
+    for weight in ("bytes", "work"):
+        padded = sum(round(row["padding"] * row[f"node_{weight}"]) for row in outputs)
+        counts = sum(row[f"node_{weight}"] for row in outputs)
+        features[f"output_padding_by_{weight}"] = padded / max(1, counts)
     return features
 
 

@@ -8,6 +8,10 @@ the largest is no violation.
 Tensors with a known shape and at least one dimension are counted. A one-dimensional tensor is counted though
 it has only one layout (never a violation); a scalar and a tensor of unknown shape are not. Nor is a tensor
 whose layout names an axis that it does not have: then the shape found is not the tensor's own.
+
+The outputs of all configurable nodes have columns of their own, for they decide the runtime: on the
+measured AlexNet the layouts of inputs and kernels change nothing. Weighted by the node's work, the gradient
+of a filter counts by what it costs, not by its few elements.
 """
 
 import functools
@@ -53,12 +57,22 @@ _RATIOS = {
     "second_minor_unaligned_share": ("second_minor_unaligned", "counted"),
 }
 _CELL_RATIOS = ("violation_ratio", "padded_over_volume", "default_share")
+_OUTPUT_RATIOS = ("violation_ratio", "padded_over_volume")
+_WEIGHTS = ("bytes", "work")
+_WEIGHTED_TERMS = tuple(f"{what}_by_{w}" for w in _WEIGHTS for what in ("count", "violation", "padding"))
+_WEIGHTED_RATIOS = {
+    f"{ratio}_by_{weight}": (f"{what}_by_{weight}", f"count_by_{weight}")
+    for ratio, what in (("violation_ratio", "violation"), ("padding", "padding"))
+    for weight in _WEIGHTS
+}
 VIOLATION_NAMES = (
     *_RATIOS,
     "log_padded_bytes",
     *(f"{cell}_{ratio}" for cell, _, _ in CELLS for ratio in _CELL_RATIOS),
+    *(f"output_{ratio}" for ratio in (*_OUTPUT_RATIOS, *_WEIGHTED_RATIOS)),
 )
-"""Column names of :func:`violation_features`, the same for every program: all tensors, then each cell."""
+"""Column names of :func:`violation_features`, the same for every program: all tensors, then each cell, then
+all outputs."""
 
 
 def violation_features(
@@ -93,20 +107,50 @@ def violation_features(
             (np.asarray(kinds) == opcode) & tensors.known[:, role] & (tensors.rank[:, role] > 0)
         )
         # One row of terms per distinct (shape, layout), shared by the many tensors of one shape.
-        rows = np.column_stack([tensors.dims[nodes, role], tensors.element_bytes[nodes, role]])
+        rows = shape_rows(tensors, role)[nodes]
         shapes, shape_index = np.unique(rows, axis=0, return_inverse=True)
-        table = terms_of_shapes(shapes[:, :6], shapes[:, 6], np.asarray(layouts, np.int64), default_layout)
+        table = terms_of_shapes(shapes, np.asarray(layouts, np.int64), default_layout)
         terms = functools.partial(_look_up, table, shape_index.ravel())
         sums.append(choice_sums(choices, nodes[:, None], np.full((len(nodes), 1), role), terms))
     return features_of_sums(sums), list(VIOLATION_NAMES)
 
 
-def terms_of_shapes(dims, element_bytes, layouts, default_layout) -> np.ndarray:
-    """Return the terms of a tensor of each shape ``(S, 6)`` under each layout ``(L, 6)``.
+def shape_rows(tensors: ConfigTensors, role: int) -> np.ndarray:
+    """Return what the terms of each node's tensor depend on: six sizes, bytes per element, and of an output
+    the weights of its node.
+
+    The weights are the bytes of the node's tensors, and its work: the square root of the product of their
+    elements, which for the ``m x k`` and ``k x n`` operands of a dot is its ``m n k`` multiplications, and
+    for a convolution, also one that gives a small filter's gradient, grows with its own.
+
+    Returns:
+        ``(K, 7)`` or ``(K, 9)`` int64; the weights are fractions of the largest, in units of 2**-36.
+    """
+    rows = np.column_stack([tensors.dims[:, role], tensors.element_bytes[:, role]])
+    if role:
+        return rows
+    elements = np.where(tensors.known, np.maximum(tensors.dims, 1).prod(2, dtype=np.float64), 0.0)
+    weights = np.stack([(elements * tensors.element_bytes).sum(1), _work(elements)], 1)
+    return np.column_stack([rows, np.ceil(weights / np.maximum(weights.max(0, initial=0), 1) * 2**36)])
+
+
+def _work(elements: np.ndarray) -> np.ndarray:
+    """Square root of the product of three tensors' elements (K, 3); the output's where one is unknown."""
+    return np.where((elements > 0).all(1), np.sqrt(elements.prod(1)), elements[:, 0])
+
+
+def terms_of_shapes(shapes: np.ndarray, layouts: np.ndarray, default_layout: str) -> np.ndarray:
+    """Return the terms of a tensor of each shape under each layout.
+
+    Args:
+        shapes: ``(S, 7)`` or ``(S, 9)`` distinct rows of :func:`shape_rows`.
+        layouts: ``(L, 6)`` as for :func:`violation_features`.
+        default_layout: As there.
 
     Returns:
         ``(S, L, terms)`` float64, whole numbers; what a configuration's columns are made of, once summed.
     """
+    dims, element_bytes, weights = shapes[:, :6].astype(np.int64), shapes[:, 6], shapes[:, 7:]
     tiling = tile(dims[:, None], layouts[None])
     counted = tiling.fits & ~(tiling.is_default & (default_layout == "leave_out"))
     terms = {
@@ -121,8 +165,12 @@ def terms_of_shapes(dims, element_bytes, layouts, default_layout) -> np.ndarray:
     }
     terms = {name: value * counted for name, value in terms.items()}
     terms |= {"tensors": tiling.fits, "default": tiling.fits & tiling.is_default}
+    found = [terms[name] for name in _TERMS]
+    for weight in weights.T[:, :, None]:
+        padded = np.rint(weight * (tiling.padded_volume / np.maximum(tiling.volume, 1)))
+        found += [weight * counted, weight * terms["violation"], padded * counted]
     # Whole numbers: their float64 sums are exact, so features do not depend on the order of summation.
-    return np.stack([terms[name] for name in _TERMS], axis=2).astype(np.float64)
+    return np.stack(found, axis=2).astype(np.float64)
 
 
 def _look_up(table, shape_index, items, codes) -> np.ndarray:
@@ -136,14 +184,17 @@ def features_of_sums(cell_sums: list[np.ndarray]) -> np.ndarray:
     Args:
         cell_sums: For each cell ``(C, terms)`` of :func:`terms_of_shapes`, summed over its tensors.
     """
-    total = sum(cell_sums)
+    total = sum(sums[:, : len(_TERMS)] for sums in cell_sums)
+    outputs = sum(sums for (_, _, role), sums in zip(CELLS, cell_sums, strict=True) if role == 0)
     columns = [_ratio(total, name) for name in _RATIOS]
     columns.append(np.log1p(total[:, _TERMS.index("padded_bytes")]))
     columns += [_ratio(sums, name) for sums in cell_sums for name in _CELL_RATIOS]
+    columns += [_ratio(outputs, name) for name in (*_OUTPUT_RATIOS, *_WEIGHTED_RATIOS)]
     return np.stack(columns, axis=1, dtype=np.float32, casting="same_kind")
 
 
 def _ratio(sums: np.ndarray, name: str) -> np.ndarray:
-    """One of ``_RATIOS`` from (C, terms) sums, (C,); 0 where the denominator is 0."""
-    numerator, denominator = (sums[:, _TERMS.index(term)] for term in _RATIOS[name])
+    """One of the ratios from (C, terms) sums, (C,); 0 where the denominator is 0."""
+    terms = _TERMS + _WEIGHTED_TERMS
+    numerator, denominator = (sums[:, terms.index(t)] for t in (_RATIOS | _WEIGHTED_RATIOS)[name])
     return np.divide(numerator, denominator, out=np.zeros(len(sums)), where=denominator > 0)
