@@ -24,7 +24,7 @@ from fastslow.core.errors import DataError
 from fastslow.core.settings import resolve
 from fastslow.features.unseen import build_unseen
 from fastslow.ranking.config import RankConfig
-from fastslow.ranking.inference import FinishedRun, find_run, newest_run
+from fastslow.ranking.inference import FinishedRun, find_run, runs_folder
 
 
 def measure(path: Path, runs: Path, clock: Callable[[], float]) -> dict:
@@ -86,7 +86,7 @@ def main(arguments: list[str]) -> int:
     options = parse_options(arguments)
     torch.set_num_threads(options.threads)
     clock = time.perf_counter if options.wall else time.process_time
-    runs = resolve(str(options.runs)) if options.runs else newest_run()
+    runs = runs_folder(options.runs)
     root = REAL if (REAL / "npz_all").is_dir() else resolve("data/sample")
     files = options.files or sorted(p for split in SPLITS for p in (root / "npz_all").rglob(f"{split}/*.npz"))
     if not files:

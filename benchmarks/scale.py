@@ -192,7 +192,7 @@ def whole_competition(options: Namespace) -> None:
     ]
     print(report.table(shown))
     hours = sum(row["whole CPU s"] for row in stages) / 3600
-    found = {"size": vars(run.size), "stages": stages, "whole CPU h": hours, "costs": [*run.costs.values()]}
+    found = {"size": vars(run.size), "stages": stages, "whole CPU h": hours, "costs": run.costs}
     report.finish({"benchmark": "scale", "environment": report.environment(), **found})
 
 

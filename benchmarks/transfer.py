@@ -34,7 +34,7 @@ from fastslow.rankers.fit import Fitted
 from fastslow.rankers.objectives import OBJECTIVES, make_dataset
 from fastslow.rankers.table import Table, read_table
 from fastslow.rankers.train import read_ranker
-from fastslow.ranking.inference import FinishedRun, newest_run
+from fastslow.ranking.inference import FinishedRun, runs_folder
 from fastslow.xla.compile_pool import Labeller
 from fastslow.xla.libtpu import TOPOLOGIES, require_compiler
 
@@ -260,7 +260,7 @@ def main(arguments: list[str]) -> int:
     options = parse_options(arguments)
     require_compiler()
     torch.set_num_threads(1)
-    runs = resolve(str(options.runs)) if options.runs else newest_run()
+    runs = runs_folder(options.runs)
     run = FinishedRun(runs / f"ensemble-{get_collection(COLLECTION).slug}")
     features = Features(runs.parents[1] / "features" / runs.name / run.collection.slug)
     single = fit_baselines(features)["best single feature"]

@@ -40,7 +40,7 @@ from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
-from fastslow.ranking.inference import newest_run
+from fastslow.ranking.inference import runs_folder
 from fastslow.tuning.config import TuneConfig
 from fastslow.tuning.history import History, Outcome
 from fastslow.tuning.target import Target, read_target
@@ -259,7 +259,7 @@ def main(arguments: list[str]) -> int:
     result["fleet"] = fleet_tables(savings)
     real = options.real.is_dir()
     result["measured"] = kept.part("measured", lambda: measured(options)) if real else {}
-    run = resolve(options.run) if options.run else newest_run()
+    run = runs_folder(options.run)
     result["rules"] = rules_in_order(run, options.seeds) if (run / "ensemble-tile-xla").is_dir() else []
     page = make_page(result)
     print(page)

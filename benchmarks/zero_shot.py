@@ -29,13 +29,12 @@ from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path
 from fastslow.core.npz_io import read_arrays
 from fastslow.core.progress import progress
-from fastslow.core.settings import resolve
 from fastslow.evaluation.baselines import Baseline, fit_baselines, predict_configs
 from fastslow.features.scaling import standardise
 from fastslow.features.store import Features, Graph
 from fastslow.features.unseen import UnseenGraphs, read_unseen
 from fastslow.rankers.table_features import tabulate
-from fastslow.ranking.inference import FinishedRun, newest_run
+from fastslow.ranking.inference import FinishedRun, runs_folder
 
 TABLE = Path(__file__).parent / "tables" / "zero_shot.md"
 SHOTS = (16, 64, 256)
@@ -241,7 +240,7 @@ def main(arguments: list[str]) -> int:
     """Run from the command line and return the exit status."""
     options = parse_options(arguments)
     torch.set_num_threads(options.threads)
-    runs = resolve(str(options.runs)).resolve() if options.runs else newest_run()
+    runs = runs_folder(options.runs).resolve()
     files = list(labelled_files(options.real))
     if not files:
         raise DataError(options.real, "no labelled competition file", "Name a folder that holds npz_all/")

@@ -4,14 +4,11 @@ from pathlib import Path
 
 import numpy as np
 
-from common.needs import WITHIN, needed
+from common.needs import KERNEL, WITHIN, needed
 from fastslow.competition.catalog import COLLECTIONS, TEST
 from fastslow.core.settings import resolve
 from fastslow.evaluation.predictions import read_predictions
 from fastslow.kaggle.solution import read_solution
-
-KERNEL = 100
-"""Tiles of a kernel that make a search worth while."""
 
 
 def curve(predicted: np.ndarray, runtime: np.ndarray, seed: int) -> np.ndarray:

@@ -7,6 +7,7 @@ from common.searches import NEVERGRAD
 GUIDED = ("guided evolutionary", "guided random", "guided annealing")
 UNGUIDED = ("random", "evolutionary", "annealing", "tpe", "nsga2", NEVERGRAD)
 WITHIN = (0.05, 0.01, 0.0)  # shares of the best known; 0 is that itself
+KERNEL = 100  # tiles of a kernel that make a search worth while
 
 
 def needed(curve: np.ndarray, within: float) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from common.in_order import KERNEL
+from common.needs import KERNEL
 from common.searches import replay_target
 from fastslow.competition.catalog import TEST, get_collection, list_programs
 from fastslow.core.npz_io import read_arrays

@@ -6,12 +6,12 @@ checks the CSV. Whole = preset's number x (an epoch, an evaluation, an iteration
 real number of graphs over the made one.
 """
 
-import json
 import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from common.kept import Kept
 from common.phases import measure
 from common.real_size import REAL, Size, write_real_size
 from fastslow.competition.catalog import SPLITS, TRAIN, VALID, get_collection
@@ -60,9 +60,7 @@ class WholeRun:
 
     def __init__(self, folder: Path, size: Size):
         self.folder, self.size = folder.absolute(), size
-        self._kept = self.folder / "costs.jsonl"
-        lines = self._kept.read_text().splitlines() if self._kept.is_file() else []
-        self.costs: dict[str, dict] = {row["step"]: row for row in map(json.loads, lines)}
+        self._kept, self.costs = Kept(self.folder / "costs.json"), {}
 
     def config(self, *settings: str) -> RunConfig:
         """Return the settings of the run, with one seed where it is bounded by settings."""
@@ -84,12 +82,11 @@ class WholeRun:
             self._cost(NOTEBOOKS, lambda: run(bounded))
 
     def _cost(self, name: str, work: Callable) -> None:
-        if name in self.costs:
-            return
-        print(name, file=sys.stderr, flush=True)
-        self.costs[name] = {"step": name, **measure(work, PHASES)}
-        with self._kept.open("a") as stream:
-            stream.write(json.dumps(self.costs[name]) + "\n")
+        def cost() -> dict:
+            print(name, file=sys.stderr, flush=True)
+            return measure(work, PHASES)
+
+        self.costs[name] = self._kept.part(name, cost)
 
     def stages(self) -> list[dict]:
         """Return the cost of every stage as measured, and ``whole CPU s``: of all seeds on the real data."""

@@ -7,7 +7,7 @@ import torch
 from fastslow.core.errors import DataError
 from fastslow.placement.compiler_problems import PlacementProblem
 from fastslow.placement.joint import JointProblem
-from fastslow.placement.policy import Inputs, Policy, RecurrentAttention, Sage, Shape
+from fastslow.placement.policy import Inputs, Policy, RecurrentAttention, Sage, Shape, torch_threads
 from fastslow.placement.ppo import Schedule, Trainer, load_policy, zero_shot
 from fastslow.placement.problem import OPTION_FEATURES, Outcome, Problem, unit_columns
 from fastslow.placement.proposals import Changes
@@ -179,3 +179,12 @@ def test_fifty_thousand_units_fit_in_memory():
     logs = policy.passes(Inputs(Matching(50_000)))[0][0]
     logs[:, 0].sum().backward()
     assert torch.isfinite(policy.node.weight.grad).all() and logs.shape == (50_000, 3)
+
+
+def test_threads_are_as_set_inside_and_as_before_after_an_error():
+    before = torch.get_num_threads()
+    for count, expected in [(1, 1), (3, 3), (0, before)]:
+        with pytest.raises(ValueError), torch_threads(count):
+            assert torch.get_num_threads() == expected
+            raise ValueError
+        assert torch.get_num_threads() == before

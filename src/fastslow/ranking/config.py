@@ -12,7 +12,7 @@ from fastslow.core.settings import NonNegative, Positive, resolve, unkeyed
 from fastslow.programs.convert import ConvertConfig
 from fastslow.programs.program_config import ProgramConfig
 from fastslow.programs.user_program import Source
-from fastslow.ranking.inference import find_run, newest_run
+from fastslow.ranking.inference import find_run, runs_folder
 
 _LAYOUT, _TILE = "layout:xla:random", "tile:xla"  # of a file whose folder does not tell
 _CONVERSION = tuple(ProgramConfig.model_fields)
@@ -91,7 +91,7 @@ class RankConfig(ProgramConfig):
         Raises:
             DataError: There is none, it is not finished, or it is of another collection.
         """
-        return find_run(resolve(self.run) if self.run else newest_run(), self.find_collection())
+        return find_run(runs_folder(self.run), self.find_collection())
 
     def conversion(self) -> ConvertConfig:
         """Return the settings that convert the source, where it is not an npz."""

@@ -127,6 +127,15 @@ class FinishedRun:
             raise DataError(self.folder, problem, "Give the features of the same run, or train it again")
 
 
+def runs_folder(named: str | Path = "") -> Path:
+    """Return the folder of runs that a setting names; the newest (:func:`newest_run`) if it is empty.
+
+    Raises:
+        DataError: Nothing is named and no ensemble was trained.
+    """
+    return resolve(str(named)) if named else newest_run()
+
+
 def newest_run() -> Path:
     """Return the folder of runs whose ensembles were finished last, such as ``runs/sample``.
 
