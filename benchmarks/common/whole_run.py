@@ -59,7 +59,7 @@ PHASES = {
     PREDICT: ((ranker_fit, "predict_trees"), (additive_fit, "predict_trees")),
 }
 
-PARALLEL = 0.9  # share of a layout step's CPU time that two threads divide (benchmarks/tables/scale.md)
+PARALLEL = 0.75  # share of a layout step that threads divide: of two, each has 60 % (tables/scale.md)
 Graphs = TypeVar("Graphs", ranker_fit.Training, Table, Problem)
 
 
