@@ -1,12 +1,12 @@
-"""Compare every convolution, loss, readout and node input of our layout network, and what variety adds.
+"""Compare every part and setting of our layout network by cross-validation, and what variety adds.
 
-``python benchmarks/models.py [--quick] [--minutes M] [--variants NAME ...]``. Each variant changes one
-setting of the base; half of the architectures of train and valid are held out in turn
-(``common/held_out.py``), over three seeds. So that all of them fit into about an hour of one core, a
-training is cut to ``EPOCHS`` epochs without averaging of weights (that of ``make submit``: ``--set
-gnn.layout.epochs=20 gnn.layout.average_last=5
-gnn.layout.evaluate_every=2``). Time is the processor time of a training over that
-of the base with the same seed and fold. Stop it at any time, and the next call resumes.
+``python benchmarks/models.py [--quick] [--minutes M] [--variants NAME ...]``. Each variant
+(``common/variants.py``) changes one setting of the base; half of the architectures of train and valid are
+held out in turn (``common/held_out.py``), over three seeds. So that all of them fit into about an hour of
+one core, a training is cut to ``EPOCHS`` epochs without averaging of weights (that of ``make submit``:
+``--set gnn.layout.epochs=20 gnn.layout.average_last=5 gnn.layout.evaluate_every=2``). Time is the processor
+time of a training over that of the base with the same seed and fold. Stop it at any time, and the next call
+resumes.
 """
 
 import sys
@@ -19,52 +19,15 @@ import numpy as np
 from common import comparison, held_out, report, rules
 from common.folds import HeldOut
 from common.held_out import BASE, Run
+from common.variants import CUT, GROUPS, LEFT_OUT, VARIANTS
 from fastslow.competition.catalog import VALID
 from fastslow.competition.metrics import kendall_tau
 from fastslow.evaluation.ensemble import min_max
-from fastslow.networks.architecture import CONVOLUTIONS, NODE_ATTENTIONS, SKIPS
-from fastslow.networks.config import TrainConfig
-from fastslow.networks.terms import ACROSS_GRAPHS, LOSSES, POOLS
 
-EPOCHS = 6
-CUT = [f"gnn.layout.epochs={EPOCHS}", "gnn.layout.average_last=0", f"gnn.layout.evaluate_every={EPOCHS}"]
-TWO = "gnn.layout.graphs_per_step=2"
 DRAWS = 20  # random ensembles of different variants
 SIZE = 3  # members of an ensemble
 
 
-def _each(field: str, values: Iterable[str], *also: str) -> dict[str, list[str]]:
-    """Return a variant for each value of a setting; the default is the base."""
-    default = TrainConfig.model_fields[field].get_default()
-    return {f"{field} {v}": [f"gnn.layout.{field}={v}", *also] for v in values if v != default}
-
-
-GROUPS: dict[str, dict[str, list[str]]] = {
-    "convolution": {
-        **_each("convolution", CONVOLUTIONS),
-        **_each("node_attention", NODE_ATTENTIONS),
-        **_each("skip", SKIPS),
-        **_each("edge_dropout", ["0.1"]),
-    },
-    "loss": {
-        **_each("loss", [name for name in LOSSES if name not in ACROSS_GRAPHS]),
-        **_each("loss", ["list_mle@10:1+mse_log:0.02"]),  # TpuGraphs' tile baseline
-        "2 graphs a step": [TWO],  # what losses across graphs are to be compared with
-        **_each("loss", ACROSS_GRAPHS, TWO),
-    },
-    "readout": {
-        **_each("readout", POOLS),
-        # the 16th place's, and that of TpuGraphs' layout baseline
-        **_each("readout", ["mean+max", "mean+sum+sum@configurable"]),
-    },
-    "node inputs": {
-        **_each("node_inputs", ["numeric", "numeric+tiles+more_tiles", "picked+tiles"]),
-        **_each("node_inputs", ["numeric+tiles+depths"]),
-        **_each("node_inputs", ["numeric+tiles+walks"], "features.random_walks=True"),  # the 3rd place's
-        **_each("dimension_tokens", ["True"]),  # the 5th's
-    },
-}
-VARIANTS = {BASE: [], **{name: own for group in GROUPS.values() for name, own in group.items()}}
 Member = dict[tuple[str, str], np.ndarray]  # (collection, graph) -> predictions, min-max normalised
 
 
@@ -166,7 +129,7 @@ def show_groups(rows: list[dict], ratios: Mapping[str, float]) -> None:
 
 def run(options: Namespace, place: Path) -> None:
     """Do every training that there is time for, then print the tables and the JSON object."""
-    runs = held_out.plan(options, place, VARIANTS)
+    runs = held_out.plan(options, place, VARIANTS, LEFT_OUT)
     results = list(held_out.finished(runs, options, place))
     print(f"\n{len(results)} of {len(runs)} runs are finished")
     first = [r for r in runs if (r.variant, r.seed) == (BASE, 0)]
@@ -188,7 +151,10 @@ def run(options: Namespace, place: Path) -> None:
             "runs": {"finished": len(results), "of": len(runs)},
             "set": options.set,
             "rules": simple,
-            "variants": {v: {"set": VARIANTS[v], "time": ratios.get(v), **own} for v, own in summary.items()},
+            "variants": {
+                v: {"set": VARIANTS[v], "left out": LEFT_OUT.get(v, ()), "time": ratios.get(v), **own}
+                for v, own in summary.items()
+            },
             "variety": variety,
         }
     )

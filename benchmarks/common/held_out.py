@@ -1,6 +1,6 @@
 """Train variants of our layout network without some architectures, and evaluate them on these, over seeds.
 
-What ``explore.py``, ``models.py`` and ``ablations.py`` share. Train and valid of the sample competition are
+What ``models.py`` and ``ablations.py`` share. Train and valid of the sample competition are
 split into folds grouped by architecture; each fold is held out in turn, and test is never read. The evaluated
 weights are the last ones, averaged as configured: nothing is selected on the held-out programs. Finished
 runs are kept in ``benchmarks/results/held_out`` by settings, data and code, and are not repeated.

@@ -1,44 +1,82 @@
-"""The variants that ``explore.py`` compares: the settings that each changes, and the columns it leaves out.
+"""The variants of our layout network that ``models.py`` compares.
 
-Settings are written as for ``--set``; all others are the preset's.
+Each changes settings or leaves out columns. Settings are written as for ``--set``; all others are those of
+the preset, cut to a few epochs.
 """
+
+from collections.abc import Iterable
 
 from common.held_out import BASE
 from fastslow.features.violation import VIOLATION_NAMES
+from fastslow.networks.architecture import CONVOLUTIONS, NODE_ATTENTIONS, SKIPS
+from fastslow.networks.config import TrainConfig
+from fastslow.networks.terms import ACROSS_GRAPHS, LOSSES, POOLS
 
-VARIANTS = {
-    BASE: [],
-    "depth 2": ["gnn.layout.num_layers=2"],
-    "depth 3, hops 3": ["gnn.layout.num_layers=3", "features.hops=3"],
-    "train on source, 40 epochs": ["gnn.layout.train_on=source", "gnn.layout.epochs=40"],
-    "train on collection, 80 epochs": ["gnn.layout.train_on=collection", "gnn.layout.epochs=80"],
-    "10 epochs": ["gnn.layout.epochs=10"],
-    "30 epochs": ["gnn.layout.epochs=30"],
-    "width 32": ["gnn.hidden_channels=32"],
-    "width 128": ["gnn.hidden_channels=128"],
-    "dropout .1": ["gnn.dropout=0.1"],
-    "dropout .4": ["gnn.dropout=0.4"],
-    "no cross-config": ["gnn.layout.cross_config=False"],
-    "no edges of pairs": ["gnn.layout.pair_edges=False"],
-    "width 128, depth 2, no edges of pairs": [  # the network of the kaggle preset
-        "gnn.hidden_channels=128",
-        "gnn.layout.num_layers=2",
-        "gnn.layout.pair_edges=False",
-    ],
-    "no averaging": ["gnn.average_last=0"],
-    "hops 0": ["features.hops=0"],
-    "hops 1": ["features.hops=1"],
-    "hops 3": ["features.hops=3"],
-    "hops 5": ["features.hops=5"],
-    "whole graph": ["features.hops=-1"],
-    "no violation features": [],
-    "copies of neighbours": ["features.copies_through=0"],
-    "padding 0": ["features.padding=0"],
-    "weight decay .05": ["gnn.weight_decay=0.05"],
-    "learning rate 5e-4": ["gnn.learning_rate=5e-4"],
-    "learning rate 2e-3": ["gnn.learning_rate=2e-3"],
-    "4 graphs a step": ["gnn.graphs_per_step=4"],
-    "16 configurations a step": ["gnn.configs_per_step=16"],
+EPOCHS = 6
+CUT = [f"gnn.layout.epochs={EPOCHS}", "gnn.layout.average_last=0", f"gnn.layout.evaluate_every={EPOCHS}"]
+TWO = "gnn.layout.graphs_per_step=2"
+
+
+def _each(field: str, values: Iterable[str], *also: str) -> dict[str, list[str]]:
+    """Return a variant for each value of a setting; the default is the base."""
+    default = TrainConfig.model_fields[field].get_default()
+    return {f"{field} {v}": [f"gnn.layout.{field}={v}", *also] for v in values if v != default}
+
+
+GROUPS: dict[str, dict[str, list[str]]] = {
+    "convolution": {
+        **_each("convolution", CONVOLUTIONS),
+        **_each("node_attention", NODE_ATTENTIONS),
+        **_each("skip", SKIPS),
+        **_each("edge_dropout", ["0.1"]),
+    },
+    "loss": {
+        **_each("loss", [name for name in LOSSES if name not in ACROSS_GRAPHS]),
+        **_each("loss", ["list_mle@10:1+mse_log:0.02"]),  # TpuGraphs' tile baseline
+        "2 graphs a step": [TWO],  # what losses across graphs are to be compared with
+        **_each("loss", ACROSS_GRAPHS, TWO),
+    },
+    "readout": {
+        **_each("readout", POOLS),
+        # the 16th place's, and that of TpuGraphs' layout baseline
+        **_each("readout", ["mean+max", "mean+sum+sum@configurable"]),
+    },
+    "node inputs": {
+        **_each("node_inputs", ["numeric", "numeric+tiles+more_tiles", "picked+tiles"]),
+        **_each("node_inputs", ["numeric+tiles+depths"]),
+        **_each("node_inputs", ["numeric+tiles+walks"], "features.random_walks=True"),  # the 3rd place's
+        **_each("dimension_tokens", ["True"]),  # the 5th's
+    },
+    "size": {
+        **_each("num_layers", ["2"]),
+        "num_layers 3, hops 3": ["gnn.layout.num_layers=3", "features.hops=3"],
+        **_each("hidden_channels", ["32", "128"]),
+        "the network of PRESET=kaggle": [
+            "gnn.hidden_channels=128",
+            "gnn.layout.num_layers=2",
+            "gnn.layout.pair_edges=False",
+        ],
+        **_each("cross_config", ["False"]),
+        **_each("pair_edges", ["False"]),
+    },
+    "training": {
+        # as many steps as the base, on fewer graphs
+        "train_on source": ["gnn.layout.train_on=source", f"gnn.layout.epochs={2 * EPOCHS}"],
+        "train_on collection": ["gnn.layout.train_on=collection", f"gnn.layout.epochs={4 * EPOCHS}"],
+        **_each("dropout", ["0.1", "0.4"]),
+        **_each("learning_rate", ["5e-4", "2e-3"]),
+        **_each("weight_decay", ["0.05"]),
+        **_each("configs_per_step", ["16"]),
+    },
+    "features": {
+        "hops 0": ["features.hops=0"],
+        "hops 3": ["features.hops=3"],
+        "whole graph": ["features.hops=-1"],
+        "no violation features": [],
+        "copies of neighbours": ["features.copies_through=0"],
+        "padding 0": ["features.padding=0"],
+    },
 }
+VARIANTS = {BASE: [], **{name: own for group in GROUPS.values() for name, own in group.items()}}
 LEFT_OUT = {"no violation features": VIOLATION_NAMES}
 """Columns of ``config_feat`` that a variant leaves out: here violation ratios, padding and alignment."""

@@ -1,6 +1,9 @@
 """Calls on two worker processes: results, errors, lost workers, other code, a folder not shared, SLURM."""
 
+import operator
 import os
+import shutil
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -158,3 +161,39 @@ def test_a_scheduler_that_does_not_answer(monkeypatch, address):
     monkeypatch.setattr(cluster, "_CONNECT_SECONDS", 1)
     with pytest.raises(ConfigError, match=f"no Dask scheduler answers at '{address}'"), open_cluster(address):
         pass
+
+
+@pytest.fixture
+def certificate(tmp_path):
+    """Dask's settings of a certificate that signs itself."""
+    if not shutil.which("openssl"):
+        pytest.skip("openssl is not installed")
+    key, cert = str(tmp_path / "key.pem"), str(tmp_path / "cert.pem")
+    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=fastslow"]
+    subprocess.run([*made, "-days", "2", "-keyout", key, "-out", cert], check=True, capture_output=True)
+    roles = ("scheduler", "worker", "client")
+    tls = {f"{role}.{part}": path for role in roles for part, path in (("key", key), ("cert", cert))}
+    tls = {f"distributed.comm.tls.{name}": path for name, path in {**tls, "ca-file": cert}.items()}
+    return {**tls, "distributed.comm.require-encryption": True}
+
+
+def test_with_tls_only_who_has_the_certificate_reaches_the_scheduler(certificate, tmp_path, monkeypatch):
+    import dask
+    from distributed import LocalCluster, Security
+
+    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
+    options = {"processes": False, "protocol": "tls://", "dashboard_address": None, "n_workers": 1}
+    with dask.config.set(certificate):
+        security = Security()
+        with LocalCluster(**options, security=security) as tls:
+            address = tls.scheduler_address
+            assert address.startswith("tls://")
+            with open_cluster(address) as opened:
+                assert opened.submit(operator.neg, 4).result() == -4
+            monkeypatch.setattr(cluster, "_CONNECT_SECONDS", 2)
+            plain, none = address.replace("tls", "tcp"), dict.fromkeys(certificate)
+            for stranger, said in ((address, "do not allow 'tls:"), (plain, "no Dask scheduler answers")):
+                with dask.config.set(none), pytest.raises(ConfigError, match=said), open_cluster(stranger):
+                    pass
+            with pytest.raises(ConfigError, match="do not allow 'tcp:"), open_cluster(plain):
+                pass

@@ -190,6 +190,9 @@ def _client(address: str, jobs: int) -> Iterator[Any]:
         except (OSError, TimeoutError, ValueError) as error:
             problem = f"cluster: no Dask scheduler answers at {address!r} ({error})"
             raise ConfigError(f"{problem}; start one with `.venv/bin/dask scheduler`") from None
+        except (TypeError, RuntimeError) as error:  # as Dask says that certificates are missing
+            problem = f"cluster: Dask's settings do not allow {address!r} ({error})"
+            raise ConfigError(f"{problem}; see TLS in docs/many_machines.md") from None
         yield stack.enter_context(client)
 
 

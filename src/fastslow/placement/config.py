@@ -62,6 +62,8 @@ class LearningConfig(Config):
     """How often the decision is made, each time seeing the one before."""
     seed: NonNegative = 0
     """Seed of weights, samples and searches."""
+    threads: NonNegative = unkeyed(1)
+    """Threads of torch; 0 leaves them to torch. On small programs two only wait for each other."""
 
     def check(self) -> None:
         """Check what the types of the fields do not express."""

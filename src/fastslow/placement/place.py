@@ -25,7 +25,7 @@ from fastslow.placement.fusion import contract, single_consumer_clusters
 from fastslow.placement.joint import JointProblem
 from fastslow.placement.local_search import Found, anneal
 from fastslow.placement.partition import read_workload
-from fastslow.placement.policy import Policy
+from fastslow.placement.policy import Policy, torch_threads
 from fastslow.placement.ppo import Trainer, load_policy, zero_shot
 from fastslow.placement.problem import Problem
 from fastslow.placement.program_graph import read_cost_graph
@@ -140,10 +140,11 @@ def _learned(config: PlaceConfig, problem: Problem) -> Found:
     else:
         torch.manual_seed(config.seed)
         policy = Policy(config.shape)
-    if config.updates:
-        found = _trained(config, policy, space)
-    else:
-        found = zero_shot(policy, space, config.samples, config.seed)
+    with torch_threads(config.threads):
+        if config.updates:
+            found = _trained(config, policy, space)
+        else:
+            found = zero_shot(policy, space, config.samples, config.seed)
     return replace(found, decision=space.decode(found.decision))
 
 

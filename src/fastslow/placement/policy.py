@@ -1,21 +1,18 @@
 """The policy of GO (Zhou et al., "Transferable graph optimizers for ML compilers", NeurIPS 2020).
 
 Every unit of a problem decides at once. GraphSAGE with max pooling embeds the graph (arXiv:1706.02216),
-segments of
-the topologically ordered units attend to themselves and to the cached states of the segment before
-(Transformer-XL,
-arXiv:1901.02860, without positional encoding), the input features modulate the states, and the decision is
-made in
-several passes, each of which sees the one before. Each task has a recurrent attention layer of its own with a
-residual connection and sees the actions of the tasks before it.
+segments of the topologically ordered units attend to themselves and to the cached states of the segment
+before (Transformer-XL, arXiv:1901.02860, without positional encoding), the input features modulate the
+states, and the decision is made in several passes, each of which sees the one before. Each task has a
+recurrent attention layer of its own with a residual connection and sees the actions of the tasks before it.
 
 What differs from the paper: options have features of their own (such as the share of a unit's neighbours
-that the
-previous pass put there), so one set of weights serves any number of devices or strategies; what is fed back
-are the
-probabilities of the previous pass, so that one forward pass serves all samples.
+that the previous pass put there), so one set of weights serves any number of devices or strategies; what is
+fed back are the probabilities of the previous pass, so that one forward pass serves all samples.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,6 +26,7 @@ from fastslow.placement.problem import NODE_FEATURES, OPTION_FEATURES, Problem
 
 TASKS = ("fusion", "placement", "scheduling", "partition", "sharding")
 _PRIOR = {"sharding": {0: -4.0, 4: 3.0}}  # option features and weights that the first decision follows
+_KEPT = 16  # segments whose intermediate states are kept for the gradient; those of more are computed again
 _SLOT = {1: -1.0}  # by default the squared distance from the slot of a contiguous split
 
 
@@ -101,7 +99,7 @@ class RecurrentAttention(nn.Module):
         """Return the states after attention and a feed-forward layer, each with a residual connection."""
         segments = states.split(self.segment)
         cached = [states[:0], *(segment.detach() for segment in segments[:-1])]
-        if len(segments) == 1 or not torch.is_grad_enabled():
+        if len(segments) <= _KEPT or not torch.is_grad_enabled():
             return torch.cat([self._one(*pair) for pair in zip(segments, cached, strict=True)])
         return torch.cat(
             [checkpoint(self._one, *pair, use_reentrant=False) for pair in zip(segments, cached, strict=True)]
@@ -221,3 +219,18 @@ class Policy(nn.Module):
 def _expected(options: torch.Tensor, owners: torch.Tensor, chances: torch.Tensor, count: int) -> torch.Tensor:
     """Return the mean of each unit's option embeddings under probabilities: (count, H)."""
     return torch.zeros(count, options.shape[1]).index_add(0, owners, options * chances[:, None])
+
+
+@contextmanager
+def torch_threads(count: int) -> Iterator[None]:
+    """Compute with this many threads of torch inside the block; 0 changes nothing.
+
+    The tensors of a small program are small: two threads gain nothing on an idle machine, and take 2.2 times
+    as long beside another process, for they wait for each other after each operation.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(count or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

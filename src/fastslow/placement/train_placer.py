@@ -16,7 +16,7 @@ from fastslow.placement.config import PolicyConfig
 from fastslow.placement.figures import plot_training
 from fastslow.placement.fusion import contract, single_consumer_clusters
 from fastslow.placement.local_search import Found
-from fastslow.placement.policy import Policy
+from fastslow.placement.policy import Policy, torch_threads
 from fastslow.placement.ppo import Trainer, zero_shot
 from fastslow.placement.program_graph import graph_digest
 from fastslow.placement.roofline import DEVICES
@@ -65,7 +65,7 @@ def train_placer(config: PolicyConfig) -> Trained:
     torch.manual_seed(config.seed)
     trainer = Trainer(Policy(config.shape), problems, config.schedule, config.seed)
     path = artifact.folder / CHECKPOINT
-    with artifact.building():
+    with artifact.building(), torch_threads(config.threads):
         if path.is_file():
             trainer.resume(path)
         _run(trainer, config.updates * len(problems), path)

@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-import explore
+import models
 from common import comparison, folds, held_out, variants
 from common.graph_files import SAMPLE
 from fastslow.competition.catalog import COLLECTIONS, get_collection
@@ -118,9 +118,9 @@ def test_collections_that_are_trained_on_together_share_a_run(data, tmp_path):
         "features.hops=0",
         "--variants",
         variants.BASE,
-        "train on source, 40 epochs",
+        "train_on source",
     ]
-    options = explore.parse_arguments([*arguments, "--seeds", "1"])
+    options = models.parse_arguments([*arguments, "--seeds", "1"])
     runs = held_out.plan(options, tmp_path, variants.VARIANTS)
     alone = [run for run in runs if run.variant != variants.BASE]
     assert len(runs) - len(alone) == 2 and len(alone) == 4
@@ -146,11 +146,11 @@ def last_line(capsys):
 
 
 def test_finished_runs_are_found_and_the_rest_is_made(data, tmp_path, monkeypatch, capsys):
-    options = explore.parse_arguments([*QUICK, "--data-root", str(data)])
-    explore.explore(options, tmp_path)
+    options = models.parse_arguments([*QUICK, "--data-root", str(data)])
+    models.run(options, tmp_path)
     first = last_line(capsys)
-    assert first["runs"] == {"finished": 4, "of": 4}
-    base, other = (first["variants"][name] for name in options.variants)
+    assert first["runs"] == {"finished": 6, "of": 6}
+    base, other, _ = (first["variants"][name] for name in options.variants)
     gain = [other["tau"]["0"] - base["tau"]["0"]]
     assert other["gain over base"] == pytest.approx(gain, abs=1e-4)
     graphs = base["by graph"]["layout:xla:random"]
@@ -159,11 +159,11 @@ def test_finished_runs_are_found_and_the_rest_is_made(data, tmp_path, monkeypatc
     assert sorted(graphs) == sorted(name for split in folds.POOLED for name in whole.names(split))
 
     results = sorted((tmp_path / "held_out").glob("*.json"))
-    assert sorted((tmp_path / "held_out").iterdir()) == results and len(results) == 4
+    assert sorted((tmp_path / "held_out").iterdir()) == results and len(results) == 6
     results[0].unlink()
     trained, train = [], held_out.Training
     monkeypatch.setattr(held_out, "Training", lambda *args: trained.append(1) or train(*args))
-    explore.explore(options, tmp_path)
+    models.run(options, tmp_path)
     again = last_line(capsys)
     assert len(trained) == 1
     for name in options.variants:
@@ -172,8 +172,8 @@ def test_finished_runs_are_found_and_the_rest_is_made(data, tmp_path, monkeypatc
 
 def test_no_run_starts_after_the_time_is_up(data, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(held_out, "Training", lambda *_: pytest.fail("trained"))
-    explore.explore(explore.parse_arguments([*QUICK, "--data-root", str(data), "--minutes", "0"]), tmp_path)
-    assert last_line(capsys)["runs"] == {"finished": 0, "of": 4}
+    models.run(models.parse_arguments([*QUICK, "--data-root", str(data), "--minutes", "0"]), tmp_path)
+    assert last_line(capsys)["runs"] == {"finished": 0, "of": 6}
 
 
 def test_only_seeds_of_which_every_run_is_there_count():
@@ -216,8 +216,8 @@ def test_the_standard_error_pairs_graphs_and_seeds_and_counts_architectures():
 
 def test_an_unknown_variant_is_refused():
     with pytest.raises(ConfigError, match="deeper.*is not one of base"):
-        explore.parse_arguments(["--variants", "deeper"])
+        models.parse_arguments(["--variants", "deeper"])
 
 
-def test_all_layout_collections_are_explored_by_default():
-    assert explore.parse_arguments([]).collections == [c.slug for c in COLLECTIONS if c.kind == "layout"]
+def test_all_layout_collections_are_compared_by_default():
+    assert models.parse_arguments([]).collections == [c.slug for c in COLLECTIONS if c.kind == "layout"]
