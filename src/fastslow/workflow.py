@@ -165,7 +165,7 @@ def run_steps(steps: list[Step], jobs: int, cluster: str = "") -> None:
 
 def _run_stage(steps: list[Step], pool: Executor, bar) -> None:
     if isinstance(pool, PlannedPool):
-        pool.expect(len(steps))
+        pool.expect(steps)
     running = {pool.submit(run_step, step): step for step in steps}
     pause = LOG_SECONDS if bar.disable else PAUSE_SECONDS
     try:
