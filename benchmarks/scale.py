@@ -192,7 +192,9 @@ def whole_competition(options: Namespace) -> None:
     ]
     print(report.table(shown))
     hours = sum(row["whole CPU s"] for row in stages) / 3600
-    found = {"size": vars(run.size), "stages": stages, "whole CPU h": hours, "costs": run.costs}
+    planned = {f"{cores} cores, hours": run.planned_hours(cores) for cores in (2, 16)}
+    print(" ".join(f"{name}: {value:.1f}" for name, value in planned.items()))
+    found = {**planned, "size": vars(run.size), "stages": stages, "whole CPU h": hours, "costs": run.costs}
     report.finish({"benchmark": "scale", "environment": report.environment(), **found})
 
 

@@ -19,7 +19,8 @@ def measure(work: Callable[[], None], phases: Mapping[str, tuple[tuple[object, s
 
     Args:
         work: What to run, in the fork.
-        phases: Functions, as owner and attribute, whose time is a phase; a call within another counts once.
+        phases: Functions, as owner and attribute, whose time is a phase. What a phase calls of another one
+            counts there alone.
 
     Returns:
         ``CPU s`` and ``peak GB`` (resident), with those of processes that it starts, ``wall s``, ``open
@@ -82,20 +83,26 @@ def _watched_files() -> Iterator[list[int]]:
 def _timed(phases: Mapping[str, tuple[tuple[object, str], ...]]) -> Iterator[dict[str, list]]:
     """Give a dictionary that grows by the CPU seconds and calls of each phase, until the block ends."""
     spent: dict[str, list] = defaultdict(lambda: [0.0, 0])
-    inside = []
+    inside, since = [], time.process_time()
+
+    def switch() -> None:
+        """Count the seconds since the last call for the innermost phase."""
+        nonlocal since
+        before, since = since, time.process_time()
+        if inside:
+            spent[inside[-1]][0] += since - before
 
     def wrap(name: str, function: Callable) -> Callable:
         @functools.wraps(function)
         def timed(*arguments, **options):
-            began = time.process_time()
+            switch()
+            spent[name][1] += name not in inside
             inside.append(name)
             try:
                 return function(*arguments, **options)
             finally:
+                switch()
                 inside.pop()
-                if not inside:
-                    spent[name][0] += time.process_time() - began
-                    spent[name][1] += 1
 
         return timed
 

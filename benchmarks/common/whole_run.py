@@ -3,18 +3,24 @@
 Models take a few epochs or iterations. The function of every notebook is called as the notebook calls it, in
 a process of its own; then the product's own command runs all notebooks on what is finished, and writes and
 checks the CSV. Whole = preset's number x (an epoch, an evaluation, an iteration) + the rest, each times the
-real number of graphs over the made one.
+real number of graphs over the made one. Growing a tree is not proportional to the rows, so rankers are
+fitted on the train graphs repeated to their real number.
 """
 
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
+from unittest import mock
 
 from common.kept import Kept
 from common.phases import measure
+from common.planned_hours import amdahl, planned_seconds
 from common.real_size import REAL, Size, write_real_size
-from fastslow.competition.catalog import SPLITS, TRAIN, VALID, get_collection
+from fastslow.competition.catalog import SPLITS, TEST, TRAIN, VALID, get_collection
 from fastslow.evaluation.ensemble import EnsembleConfig, build_ensemble
 from fastslow.evaluation.results import SubmissionConfig, make_submission
 from fastslow.features.build import build_features
@@ -24,9 +30,11 @@ from fastslow.networks.train import Training, train
 from fastslow.networks.validation import Validation
 from fastslow.rankers import additive_fit
 from fastslow.rankers import fit as ranker_fit
+from fastslow.rankers import train as ranker_train
+from fastslow.rankers.additive_fit import Problem
 from fastslow.rankers.additive_train import train_additive_ranker
 from fastslow.rankers.config import AdditiveRankerConfig, BoostingConfig, RankerConfig
-from fastslow.rankers.train import train_ranker
+from fastslow.rankers.table import Table
 from fastslow.steps import Step
 from fastslow.workflow import RunConfig, make_plan, run
 
@@ -36,18 +44,23 @@ BOUNDED += ["ranker.num_iterations=40", "additive.num_iterations=40", "features.
 FUNCTIONS = {
     FeatureConfig: build_features,
     TrainConfig: train,
-    RankerConfig: train_ranker,
+    RankerConfig: ranker_train.train_ranker,
     AdditiveRankerConfig: train_additive_ranker,
     EnsembleConfig: build_ensemble,
     SubmissionConfig: make_submission,
 }
 """What the notebook of a step calls."""
-EPOCH, EVALUATION, TREES = "epoch", "evaluation", "trees"
+EPOCH, EVALUATION, FIT, GROW, PREDICT = "epoch", "evaluation", "fit", "grow", "predict"
 PHASES = {
     EPOCH: ((Training, "run_epoch"),),
     EVALUATION: ((Validation, "evaluate"),),
-    TREES: tuple((own, name) for own in (ranker_fit, additive_fit) for name in ("boost", "predict_trees")),
+    FIT: ((ranker_train, "fit"), (additive_fit, "fit")),
+    GROW: ((ranker_fit, "boost"), (additive_fit, "boost")),
+    PREDICT: ((ranker_fit, "predict_trees"), (additive_fit, "predict_trees")),
 }
+
+PARALLEL = 0.75  # share of a layout step that threads divide: of two, each has 60 % (tables/scale.md)
+Graphs = TypeVar("Graphs", ranker_fit.Training, Table, Problem)
 
 
 class WholeRun:
@@ -77,9 +90,23 @@ class WholeRun:
         self._cost(DATA, lambda: write_real_size(self.folder / "data", self.size))
         bounded = self.config(*BOUNDED)
         for step in make_plan(bounded).steps():
-            self._cost(step_name(step), lambda own=step.config: FUNCTIONS[type(own)](own))
+            self._cost(step_name(step), lambda own=step: self._run(own))
         if notebooks:
             self._cost(NOTEBOOKS, lambda: run(bounded))
+
+    def _run(self, step: Step) -> None:
+        times = round(self._ratio(step, TRAIN)) if isinstance(step.config, BoostingConfig) else 1
+        fit_ranker, fit_additive = ranker_train.fit, additive_fit.fit
+
+        def ranker(config, objective, training, report):
+            return fit_ranker(config, objective, repeated(training, times), report)
+
+        def additive(config, train, valid, report):
+            return fit_additive(config, repeated(train, times), valid, report)
+
+        replace_fit = partial(mock.patch.object, attribute="fit")
+        with replace_fit(ranker_train, new=ranker), replace_fit(additive_fit, new=additive):
+            FUNCTIONS[type(step.config)](step.config)
 
     def _cost(self, name: str, work: Callable) -> None:
         def cost() -> dict:
@@ -104,6 +131,16 @@ class WholeRun:
             found[NOTEBOOKS] = {**self.costs[NOTEBOOKS], "whole CPU s": self.costs[NOTEBOOKS]["CPU s"]}
         return [{"stage": stage, **cost} for stage, cost in found.items()]
 
+    def planned_hours(self, cores: int) -> float:
+        """Return the wall hours of the whole by the plan of jobs, on cores such as this machine's."""
+        stages: dict[str, list] = {}
+        for step in make_plan(self.config()).steps():
+            long = isinstance(step.config, TrainConfig) and step.config.kind == "layout"
+            stages.setdefault(step.stage, []).append((self.whole_seconds(step), long))
+        features = sum(seconds for seconds, _ in stages.pop("features")) / cores  # by a process for each
+        rest = (planned_seconds(steps, cores, amdahl(PARALLEL)) for steps in stages.values())
+        return (features + sum(rest)) / 3600
+
     def whole_seconds(self, step: Step) -> float:
         """Return the CPU seconds of a step with the preset's settings on the whole competition."""
         cost, config = self.costs[step_name(step)], step.config
@@ -116,8 +153,9 @@ class WholeRun:
             seconds += config.epochs * (one + look / config.evaluate_every)
         elif isinstance(config, BoostingConfig):
             took = {type(own.config): own.config for own in make_plan(self.config(*BOUNDED)).steps()}
-            one = cost["phases"][TREES]["CPU s"] / took[type(config)].num_iterations
-            seconds += self._ratio(step, TRAIN) * config.num_iterations * one
+            fit, grow, predict = (cost["phases"][name]["CPU s"] for name in (FIT, GROW, PREDICT))
+            each = (grow + self._ratio(step, VALID, TEST) * predict) / took[type(config)].num_iterations
+            seconds += fit + config.num_iterations * each
         return seconds
 
     def _ratio(self, step: Step, *splits: str) -> float:
@@ -126,6 +164,19 @@ class WholeRun:
         names = [get_collection(Path(folder).name).name for folder in folders_of(step)]
         real = sum(REAL[name].graphs[place] for name in names for place in places)
         return real / sum(self.size.graphs(name)[split] for name in names for split in splits)
+
+
+def repeated(graphs: Graphs, times: int) -> Graphs:
+    """Return what a ranker learns from with every train graph so many times, under as many names.
+
+    Rows are shared, so that the table itself takes no more memory; what is made of it does.
+    """
+    if isinstance(graphs, ranker_fit.Training):
+        return replace(graphs, train=repeated(graphs.train, times))
+    names = [f"{name} {number}" for number in range(times) for name in graphs.names]
+    if isinstance(graphs, Problem):
+        return Problem(names, [*graphs.parts] * times, [*graphs.runtimes] * times)
+    return Table(names, graphs.rows * times, graphs.runtimes * times, graphs.columns)
 
 
 def folders_of(step: Step) -> list[str]:

@@ -4,7 +4,7 @@ import contextvars
 import math
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +28,7 @@ _COLUMNS = 256  # of a ranker's table, rounded up
 _STATE_TENSORS = 20  # tensors of a state that a training step keeps for its gradient, per layer together
 _CONFIGS_PER_STATE = 8  # measured on published files: 4 to 12 configurations of a node share a state
 _USABLE = 0.9  # share of the memory that is planned with
+_LONG_SHARE = 0.8  # of the cores; of the CPU time of the preset kaggle too (benchmarks/tables/scale.md)
 
 environment: contextvars.ContextVar[dict[str, str] | None] = contextvars.ContextVar(
     "environment", default=None
@@ -52,10 +53,51 @@ class Resources:
 
 @dataclass(frozen=True)
 class Need:
-    """What a step needs: bytes of memory, and whether it takes a GPU where there is one."""
+    """What a step needs.
+
+    Args:
+        memory: Bytes.
+        gpu: Whether it takes a GPU where there is one.
+        long: Whether it takes many times as long as most others: a layout network without a GPU.
+    """
 
     memory: int
     gpu: bool = False
+    long: bool = False
+
+
+@dataclass(frozen=True)
+class Cores:
+    """How the cores are shared by the steps that wait.
+
+    Args:
+        long: Cores of a long step.
+        short: Cores of another one.
+        together: Number of steps that may run at once.
+    """
+
+    long: int
+    short: int
+    together: int
+
+
+def share_cores(cores: int, most: int, long: int, short: int) -> Cores:
+    """Share cores evenly, or most of them by the long steps where these can have several each.
+
+    Args:
+        cores: Number of cores.
+        most: Maximum number of steps at a time.
+        long: Number of long steps that wait.
+        short: Number of other steps that wait.
+    """
+    now = min(long, most)
+    each = int(_LONG_SHARE * cores) // now if short and 0 < now < most else 0
+    if each <= 1:
+        together = max(1, min(long + short, most))
+        return Cores(cores // together, cores // together, together)
+    rest = cores - each * now
+    beside = max(1, min(short, most - now, rest))
+    return Cores(each, min(each, rest // beside), now + beside)
 
 
 def machine_resources() -> Resources:
@@ -87,8 +129,9 @@ def step_need(step: Step, has_gpu: bool | None = None) -> Need:
     if isinstance(config, TrainConfig):
         # GPUs that are named by number, or several for one network, are not chosen here
         gpu = config.device in ("auto", "cuda") and config.processes == 1
-        base = _GPU_BASE if gpu and (bool(_gpus()) if has_gpu is None else has_gpu) else _BASE
-        return Need(config.processes * base + _network_bytes(config), gpu)
+        on_gpu = gpu and (bool(_gpus()) if has_gpu is None else has_gpu)
+        memory = config.processes * (_GPU_BASE if on_gpu else _BASE) + _network_bytes(config)
+        return Need(memory, gpu, long=config.kind == "layout" and not on_gpu)
     if isinstance(config, BoostingConfig):
         return Need(_BASE + _ranker_bytes(config))
     return Need(_BASE)
@@ -124,8 +167,8 @@ class PlannedKernel(AsyncKernelManager):
 class PlannedPool(Executor):
     """Runs steps in threads, each when the memory, cores and GPUs that it needs are free.
 
-    A step that needs more than the machine has runs alone. The cores are shared evenly by the steps that may
-    run at once; a network takes a GPU of its own where there are any.
+    A step that needs more than the machine has runs alone. How the cores are shared says :func:`share_cores`;
+    a network takes a GPU of its own where there are any.
 
     Args:
         resources: What there is.
@@ -139,12 +182,13 @@ class PlannedPool(Executor):
         self._memory, self._gpus = int(resources.memory * _USABLE), list(resources.gpus)
         self._pool, self._lock = ThreadPoolExecutor(self._most), threading.RLock()
         self._pending: list[tuple[Future, Callable[[Step], Any], Step, Need]] = []
-        self._running = 0
-        self._expected = self._most
+        self._running, self._free = 0, resources.cores
+        self._cores = share_cores(resources.cores, self._most, 0, self._most)
 
-    def expect(self, count: int) -> None:
-        """Say how many steps will be submitted together, before they are: they share the cores."""
-        self._expected = max(1, min(count, self._most))
+    def expect(self, steps: Sequence[Step]) -> None:
+        """Say which steps will be submitted together, the long ones first: they share the cores."""
+        long = sum(self._need(step).long for step in steps)
+        self._cores = share_cores(self._resources.cores, self._most, long, len(steps) - long)
 
     def submit(self, function: Callable[[Step], Any], step: Step) -> Future:
         """Run ``function(step)`` in a thread, with its share in :data:`environment`."""
@@ -171,7 +215,8 @@ class PlannedPool(Executor):
             for entry in list(self._pending):
                 future, function, step, need = entry
                 gpu = need.gpu and bool(self._resources.gpus)
-                fits = need.memory <= self._memory and (self._gpus or not gpu)
+                cores = self._cores.long if need.long else self._cores.short
+                fits = need.memory <= self._memory and cores <= self._free and (self._gpus or not gpu)
                 if self._running >= self._most or not (fits or not self._running):
                     continue
                 self._pending.remove(entry)
@@ -180,11 +225,12 @@ class PlannedPool(Executor):
                 device = self._gpus.pop(0) if gpu else None
                 self._running += 1
                 self._memory -= need.memory
-                self._pool.submit(self._run, future, function, step, need, device)
+                self._free -= cores
+                self._pool.submit(self._run, future, function, step, need, cores, device)
 
-    def _run(self, future: Future, function, step: Step, need: Need, device: str | None) -> None:
+    def _run(self, future: Future, function, step: Step, need: Need, cores: int, device: str | None) -> None:
         try:
-            environment.set(self._share(need, device))
+            environment.set(self._share(need, cores, device))
             result, error = function(step), None
         # as in concurrent.futures' own threads: what is not handed over ends the thread, and the run waits
         except BaseException as caught:
@@ -192,6 +238,7 @@ class PlannedPool(Executor):
         with self._lock:
             self._running -= 1
             self._memory += need.memory
+            self._free += cores
             if device is not None:
                 self._gpus.append(device)
         self._start()
@@ -200,10 +247,9 @@ class PlannedPool(Executor):
         else:
             future.set_exception(error)
 
-    def _share(self, need: Need, device: str | None) -> dict[str, str]:
+    def _share(self, need: Need, cores: int, device: str | None) -> dict[str, str]:
         """Return the environment of a step: its threads, the memory it may hold, and its GPU."""
-        threads = max(1, self._resources.cores // self._expected)
-        memory = max(need.memory, int(self._resources.memory * _USABLE) // self._expected)
-        share = {STEP_CORES: str(threads), STEP_MEMORY: str(memory)}
-        share["OMP_NUM_THREADS"] = os.environ.get("OMP_NUM_THREADS", str(threads))
+        memory = max(need.memory, int(self._resources.memory * _USABLE) // self._cores.together)
+        share = {STEP_CORES: str(cores), STEP_MEMORY: str(memory)}
+        share["OMP_NUM_THREADS"] = os.environ.get("OMP_NUM_THREADS", str(cores))
         return share if device is None else share | {"CUDA_VISIBLE_DEVICES": device}

@@ -6,11 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.phases import measure
+from common.planned_hours import amdahl, planned_seconds
 from common.real_size import REAL, Size, spread, write_real_size
-from common.whole_run import BOUNDED, EPOCH, EVALUATION, TREES, WholeRun, step_name
+from common.whole_run import BOUNDED, EPOCH, EVALUATION, FIT, GROW, PREDICT, WholeRun, repeated, step_name
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, list_programs
 from fastslow.competition.reader import read_competition_file
 from fastslow.kaggle.submission import check_ids
+from fastslow.rankers.fit import Training
+from fastslow.rankers.objectives import make_dataset
+from fastslow.rankers.table import Table
 from fastslow.workflow import make_plan
 
 TINY = Size(kernels=1e-9, programs=1e-9, sizes=0.01)
@@ -50,7 +54,8 @@ def test_a_step_is_extrapolated_by_its_phases(tmp_path):
     run = WholeRun(tmp_path, Size(1.0, 0.1, 1.0))
     cost = {"wall s": 9, "peak GB": 1, "open files": 5}
     two = {EPOCH: {"CPU s": 8.0, "calls": 2}, EVALUATION: {"CPU s": 3.0, "calls": 1}}
-    trees = {TREES: {"CPU s": 4.0, "calls": 3}}
+    trees = {FIT: 3.0, GROW: 4.0, PREDICT: 2.0}
+    trees = {name: {"CPU s": seconds, "calls": 1} for name, seconds in trees.items()}
     for step in make_plan(run.config(*BOUNDED)).steps():
         phases = two if step.name.startswith("training") else trees if step.stage == "train" else {}
         run.costs[step_name(step)] = {**cost, "CPU s": 20.0, "phases": phases}
@@ -61,7 +66,40 @@ def test_a_step_is_extrapolated_by_its_phases(tmp_path):
     train, valid, every = 130 / 13, 14 / 2, 160 / 17
     wanted = 150 * (train * 4 + valid * 3 / 10) + every * 9
     assert found["training-layout-xla"] == pytest.approx(wanted)
-    assert found["ranker-tile-xla"] == pytest.approx(2000 * 4 / 40 + 16)
+    assert found["ranker-tile-xla"] == pytest.approx(2000 * (4 + 2) / 40 + 3 + 11)
+    unseen, every = (7 + 8) / (1 + 1), graphs / made  # train graphs are repeated
+    wanted = 2000 * (4 + unseen * 2) / 40 + 3 + every * 11
+    assert found["ranker-layout-xla-default"] == pytest.approx(wanted)
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.1, 10), st.booleans()), min_size=1, max_size=40),
+    st.integers(1, 40),
+    st.floats(0, 1),
+)
+def test_planned_hours_are_between_all_cores_at_work_and_one(steps, cores, parallel):
+    steps = sorted(steps, key=lambda step: not step[1])
+    total = sum(seconds for seconds, _ in steps)
+    found = planned_seconds(steps, cores, amdahl(parallel))
+    assert total / cores <= found * (1 + 1e-9) and found <= total * (1 + 1e-9)
+
+
+def test_planned_hours_of_a_known_case():
+    steps = [(8.0, True)] * 6 + [(1.0, False)] * 8
+    assert planned_seconds(steps, 1, amdahl(1)) == 56
+    assert planned_seconds(steps, 16, amdahl(0)) == 8  # two cores each, no use of the second
+    assert planned_seconds(steps, 16, amdahl(1)) == 4
+
+
+def test_train_graphs_are_repeated_and_learned_from_as_such():
+    rng = np.random.default_rng(0)
+    rows = [rng.random((size, 2)).astype(np.float32) for size in (3, 5)]
+    table = Table(["a", "b"], rows, [rng.random(len(own)) for own in rows], ["x", "y"])
+    training = Training("tile", table, table, table)
+    found = repeated(training, 3)
+    assert found.valid is table and found.train.sizes == [3, 5] * 3 and len(set(found.train.names)) == 6
+    data = make_dataset(found.train, "regression").construct()
+    assert data.num_data() == 3 * make_dataset(table, "regression").construct().num_data()
 
 
 def test_a_phase_counts_once_where_it_calls_another():
@@ -75,3 +113,16 @@ def test_a_phase_counts_once_where_it_calls_another():
     found = measure(lambda: Work().outer(), {"one": ((Work, "outer"), (Work, "inner"))})
     assert found["phases"]["one"]["calls"] == 1
     assert 0 < found["phases"]["one"]["CPU s"] <= found["CPU s"]
+
+
+def test_what_a_phase_calls_of_another_one_counts_there():
+    class Work:
+        def inner(self):
+            return sum(range(3_000_000))
+
+        def outer(self):
+            return self.inner() + self.inner()
+
+    found = measure(lambda: Work().outer(), {"in": ((Work, "inner"),), "out": ((Work, "outer"),)})["phases"]
+    assert found["in"]["calls"] == 2 and found["out"]["calls"] == 1
+    assert found["out"]["CPU s"] < found["in"]["CPU s"]

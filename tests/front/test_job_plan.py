@@ -2,6 +2,7 @@
 
 import threading
 import time
+from itertools import product
 from types import SimpleNamespace
 
 import pandas as pd
@@ -10,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastslow import job_plan
-from fastslow.core.memory import STEP_MEMORY
+from fastslow.core.memory import STEP_CORES, STEP_MEMORY
 from fastslow.features.config import FeatureConfig
-from fastslow.job_plan import Need, PlannedPool, Resources, environment, step_need
+from fastslow.job_plan import Need, PlannedPool, Resources, environment, share_cores, step_need
 from fastslow.networks.config import TrainConfig
 
 GB = 1 << 30
@@ -25,7 +26,7 @@ class Trace:
         self.lock, self.using, self.most = threading.Lock(), [], []
         self.shares, self.order = {}, []
         pool = PlannedPool(resources, jobs, need=lambda step: needs[step])
-        pool.expect(len(needs))
+        pool.expect(range(len(needs)))
         self.needs = needs
         done = [pool.submit(self.run, step) for step in range(len(needs))]
         self.results = [future.result(timeout=20) for future in done]
@@ -74,17 +75,60 @@ def test_machines_of_every_size(machine, needs, together, threads, monkeypatch):
         assert len({*own}) == len(own)  # one network per GPU
 
 
+LONG = Need(5 * GB, long=True)
+
+
+@pytest.mark.parametrize(
+    ("cores", "needs", "threads"),
+    [
+        (16, [LONG] * 6 + [RANKER] * 30, {LONG: "2", RANKER: "1"}),  # the preset kaggle with three seeds
+        (64, [LONG] * 6 + [RANKER] * 30, {LONG: "8", RANKER: "1"}),
+        (64, [LONG] * 6 + [RANKER] * 4, {LONG: "8", RANKER: "4"}),
+        (64, [LONG] * 3, {LONG: "21"}),
+        (4, [LONG] * 6 + [RANKER] * 30, {LONG: "1", RANKER: "1"}),
+        (8, [LONG, RANKER], {LONG: "6", RANKER: "2"}),
+    ],
+)
+def test_long_steps_have_most_of_many_cores(cores, needs, threads, monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    trace = Trace(Resources(cores, 512 * GB), needs)
+    given = {(need, trace.shares[step]["OMP_NUM_THREADS"]) for step, need in enumerate(needs)}
+    assert given == set(threads.items())
+    assert trace.order[0] == 0, "they are first in the plan, so that nothing shorter is in their way"
+
+
+def test_a_layout_network_without_a_gpu_is_long(monkeypatch):
+    index = pd.DataFrame({"nodes": [8]})
+    monkeypatch.setattr(job_plan, "Features", lambda folder: SimpleNamespace(index=index))
+    for kind, has_gpu in product(("layout", "tile"), (False, True)):
+        step = SimpleNamespace(config=TrainConfig(kind=kind))
+        assert step_need(step, has_gpu).long == (kind == "layout" and not has_gpu)
+
+
+@given(*[st.integers(1, 80)] * 2, *[st.integers(0, 40)] * 2)
+def test_cores_suffice_for_what_is_planned_together(cores, most, long, short):
+    most = min(most, cores)
+    found = share_cores(cores, most, long, short)
+    now = min(long, most)
+    assert found.long >= 1 and found.short >= 1 and found.together >= 1
+    assert now * found.long + min(short, found.together - now) * found.short <= cores
+    assert found.long >= found.short or not now
+
+
 def test_jobs_are_a_cap():
     assert Trace(Resources(64, 512 * GB), [RANKER] * 6, jobs=2).together() <= 2
     assert Trace(Resources(2, 512 * GB), [RANKER] * 6, jobs=64).together() <= 2
 
 
+NEEDS = st.builds(Need, st.integers(1, 12).map(GB.__mul__), st.booleans(), st.booleans())
+
+
 @settings(max_examples=25)
 @given(
-    st.integers(1, 5),
+    st.integers(1, 9),
     st.integers(1, 20),
     st.integers(0, 3),
-    st.lists(st.builds(Need, st.integers(1, 12).map(GB.__mul__), st.booleans()), min_size=1, max_size=8),
+    st.lists(NEEDS, min_size=1, max_size=8),
     st.integers(0, 4),
 )
 def test_nothing_is_overcommitted(cores, memory, gpus, needs, jobs):
@@ -94,6 +138,7 @@ def test_nothing_is_overcommitted(cores, memory, gpus, needs, jobs):
         assert len(now) <= min(cores, jobs or cores)
         assert len(now) == 1 or sum(needs[step].memory for step in now) <= memory * GB
         assert not gpus or sum(needs[step].gpu for step in now) <= gpus
+        assert sum(int(trace.shares[step][STEP_CORES]) for step in now) <= cores
     assert all(int(share[STEP_MEMORY]) > 0 for share in trace.shares.values())
 
 

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from fastslow.placement.contiguous_split import ContiguousSplit
-from fastslow.placement.ordered_split import OrderedSplit
+from fastslow.placement.ordered_split import OrderedSplit, start_orders
 from fastslow.placement.partition import latency
 from fastslow.placement.partition_loads import depth_first_order
 from fastslow.placement.public_problems import PartitionProblem, contiguous_optimum
+from fastslow.placement.spectral_order import spectral_order, topological_by
 from fastslow.placement.split_search import anneal_split
 from fastslow.placement.split_state import SplitState
 from helpers.cost_graphs import random_workload, slow_loads
@@ -77,12 +78,49 @@ def test_the_depth_first_order_is_topological_where_classes_are_single():
     assert topological(workload, depth_first_order(workload))
 
 
+@pytest.mark.parametrize("count", [60, 400])
+def test_spectral_bisection_keeps_together_what_exchanges_much(count):
+    """Four rings of units dealt out in turn: with one vector or by halves, each ring is one run."""
+    ring = np.arange(count) % 4
+    edges = np.stack([np.arange(count), (np.arange(count) + 4) % count], 1)
+    bridges = np.array([[0, 1], [1, 2], [2, 3]])
+    weight = np.concatenate([np.ones(count), np.full(3, 1e-3)])
+    for halvings in (0, 2):
+        order = spectral_order(np.ones(count), np.concatenate([edges, bridges]), weight, 1.0, halvings)
+        assert sorted(order) == [*range(count)]
+        assert (np.diff(ring[order]) != 0).sum() == 3
+
+
+def test_spectral_order_of_graphs_without_edges_or_work():
+    nothing = np.zeros((0, 2), np.int64)
+    for count in (1, 2, 5):
+        order = spectral_order(np.zeros(count), nothing, np.zeros(0), 1.0, 3)
+        assert sorted(order) == [*range(count)]
+
+
+def test_the_topological_order_takes_the_lowest_rank_that_is_ready():
+    edges = np.array([[0, 2], [1, 2], [2, 3], [0, 4]])
+    assert topological_by(np.array([4, 3, 2, 1, 0]), edges).tolist() == [1, 0, 4, 2, 3]
+    circle = np.array([[0, 1], [1, 2], [2, 1]])
+    assert topological_by(np.zeros(3), circle).tolist() == [0], "units in a circle are left out"
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("objective", ["throughput", "latency"])
+def test_the_policy_starts_from_the_best_cut_of_the_orders(objective, seed):
+    problem = PartitionProblem(random_workload(seed, count=12, devices=3), objective)
+    space, orders = OrderedSplit(problem), start_orders(problem)
+    assert all(sorted(order) == [*range(len(space.choices))] for order in orders)
+    cuts = [problem.decision(problem.runs.split(problem.order[order])) for order in orders]
+    assert space.baseline == problem.evaluate(np.stack(cuts)).order.min()
+
+
 @pytest.mark.parametrize("objective", ["throughput", "latency"])
 def test_levels_of_the_order_reach_every_split_and_the_default_is_the_rule(objective):
     problem = PartitionProblem(random_workload(2, devices=2), objective)
     space = OrderedSplit(problem)
-    assert np.array_equal(space.order(space.default), np.arange(len(space.choices)))
-    assert space.baseline == problem.baseline
+    assert np.array_equal(space.order(space.default), space.rule)
+    assert space.baseline <= problem.baseline and space.tried == len(start_orders(problem))
     if objective == "throughput":
         for split in product(range(3), repeat=len(problem.choices)):
             found = problem.evaluate(space.decode(np.array(split))[None]).order[0]

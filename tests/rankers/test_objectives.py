@@ -13,7 +13,7 @@ from fastslow.features.scaling import log_labels, unit_ranks
 from fastslow.rankers import objectives
 from fastslow.rankers.objectives import (
     OBJECTIVES,
-    choose_opponents,
+    distinct_rows,
     draw_pairs,
     hash_rows,
     make_dataset,
@@ -136,20 +136,24 @@ def test_opponents_know_neither_order_nor_frequency(seed, most):
     rng = np.random.default_rng(seed)
     rows = rng.integers(0, 2, (9, 3)).astype(np.float32)
     drawn = rng.permutation([*range(9), *rng.integers(0, 9, 5)])
-    chosen = choose_opponents(rows, most)
-    np.testing.assert_array_equal(chosen, choose_opponents(rows[drawn], most))
-    np.testing.assert_array_equal(chosen, choose_opponents(-0.0 + rows, most))
+    chosen, position = distinct_rows(rows)
+    again, places = distinct_rows(rows[drawn])
+    np.testing.assert_array_equal(chosen[:most], again[:most])
+    np.testing.assert_array_equal(chosen, distinct_rows(-0.0 + rows)[0])
+    np.testing.assert_array_equal(chosen[position], rows)
+    np.testing.assert_array_equal(again[places], rows[drawn])
     distinct = {tuple(row) for row in rows.tolist()}
-    assert len(chosen) == len({tuple(row) for row in chosen.tolist()}) == min(most, len(distinct))
+    assert len(chosen) == len({tuple(row) for row in chosen.tolist()}) == len(distinct)
 
 
 def test_a_pairwise_score_is_the_mean_against_the_opponents(monkeypatch):
     table = toy([7, 3])
+    table.rows[0] = table.rows[0][[0, 1, 2, 3, 4, 5, 6, 2, 0]]  # a repeated row is predicted once
     weights = np.array([1.0, 10.0, -2.0])
     monkeypatch.setattr(objectives, "_DIFFERENCE_ROWS", 8)
     scores = predict_table("pairwise", table, lambda rows: rows @ weights, 4)
     for name, rows in zip(table.names, table.rows, strict=True):
-        others = choose_opponents(rows, 4)
+        others = distinct_rows(rows)[0][:4]
         wanted = [
             np.mean([(row - o)[[0, 2]] @ weights[[0, 2]] + 10 * row[1] for o in others]) for row in rows
         ]

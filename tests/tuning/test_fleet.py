@@ -8,9 +8,11 @@ import pytest
 
 from fastslow.core.errors import ConfigError, DataError
 from fastslow.tuning import fleet as fleet_module
-from fastslow.tuning.fleet import tune_fleet
+from fastslow.tuning.fleet import tune_fleet, tune_members
 from fastslow.tuning.fleet_config import FleetConfig
 from fastslow.tuning.fleet_report import fleet_table, plot_savings, summarise_fleet, write_fleet
+from fastslow.tuning.history import Outcome
+from fastslow.tuning.tune import propose
 from helpers.competition_files import layout_arrays, write_npz
 
 pytest.importorskip("optuna", reason="optuna is not installed (pip install -e '.[test]')")
@@ -60,6 +62,19 @@ def test_an_even_split_is_even(fleet):
     assert max(counts) - min(counts) <= 3 and sum(counts) == 30
 
 
+def test_a_program_gets_as_many_evaluations_as_it_has_up_to_a_batch(fleet):
+    calls, config = [], settings(fleet, evaluations=24)
+    member = fleet_module.read_fleet(config)[0]
+
+    def advance(own, count):
+        calls.append(count)
+        for proposal in propose(own.history, own.strategy, count, 0):
+            own.history.add(proposal, Outcome(1.0 + len(own.history)))
+
+    assert len(tune_members([member], config, advance)) == 24
+    assert calls == [1, 1, 2, 4, 4, 4, 4, 4]
+
+
 def test_it_resumes(fleet):
     first = tune_fleet(settings(fleet, evaluations=10))
     again = tune_fleet(settings(fleet, evaluations=20))
@@ -74,7 +89,7 @@ def test_the_budget_of_seconds_ends_it_between_batches(fleet, monkeypatch):
     clock = itertools.count(step=10.0)  # ten seconds pass from one look to the next
     monkeypatch.setattr(fleet_module, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     first = tune_fleet(settings(fleet, budget_seconds=35.0))
-    assert sum(len(m.history) for m in first.members) == 1 + 4 + 4, "a default and two batches"
+    assert sum(len(m.history) for m in first.members) == 1 + 1 + 2, "three batches, the first ones small"
     assert sum(len(m.history) for m in tune_fleet(settings(fleet)).members) == 30, "without it, it resumes"
 
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fastslow.competition import node_columns
 from fastslow.competition.schema import LAYOUT_WIDTH, MAX_DIMENSION, ROLES
+from fastslow.features.derived import derived
 from fastslow.features.scaling import Scaler
 from fastslow.features.store import Graph, expand_nodes
 from fastslow.features.tpu_tiling import TILING_FEATURES, tiling_features
@@ -111,8 +112,7 @@ class PreparedGraph:
         self.opcode = torch.from_numpy(graph.node_opcode.astype(np.int64))
         self.config_scaler = config_scaler
         self.edge_index = message_edges(graph) if pair_edges else graph.edge_index
-        self.whole_graph, self.joins_nodes = whole_graph, joins_nodes
-        self._reach: dict[int, Reach] = {}  # by num_layers
+        self.pair_edges, self.whole_graph, self.joins_nodes = pair_edges, whole_graph, joins_nodes
         self._row = np.full(graph.num_nodes, -1)  # position in config_index of each node
         self._row[graph.config_index] = np.arange(len(graph.config_index))
         chosen = self._row >= 0
@@ -136,9 +136,8 @@ class PreparedGraph:
 
     def reach(self, num_layers: int) -> Reach:
         """Return the sets of groups that each node sees, found once."""
-        if num_layers not in self._reach:
-            self._reach[num_layers] = self._make_reach(self.edge_index, num_layers)
-        return self._reach[num_layers]
+        key = "reach", self.pair_edges, self.whole_graph, self.joins_nodes, num_layers
+        return derived(self.graph, key, lambda: self._make_reach(self.edge_index, num_layers))
 
     def reach_along(self, edges: np.ndarray, num_layers: int) -> Reach:
         """Return the sets of groups that each node sees along some edges, ``(E',)`` bool."""

@@ -5,21 +5,32 @@ policy moves classes along the order of the network, to one of some levels, and 
 order into runs, one a device, is found by dynamic programming (:mod:`fastslow.placement.contiguous_split`).
 So the policy decides what stays together, and the programme where to cut. With at least as many levels as
 devices every split can be had: classes of one device on one level.
+
+It starts from the order of the best cut: the depth-first one, or one by spectral bisection
+(:mod:`fastslow.placement.spectral_order`), whose runs need not be contiguous in the graph.
 """
+
+from itertools import product
 
 import numpy as np
 
-from fastslow.placement.problem import Outcome, Problem, device_options
+from fastslow.placement.problem import Outcome, Problem, device_options, midpoints
 from fastslow.placement.public_problems import PartitionProblem
+from fastslow.placement.spectral_order import spectral_order, topological_by
 
 _LEVELS_PER_DEVICE = 4
+_EXPONENTS, _FLOORS, _HALVINGS = (1.0, 0.5), (0.01, 1.0), (0, 2, 3)
+"""Of the transfers, of the work, of the bisection: each combination gives an order."""
 
 
 class OrderedSplit(Problem):
     """Which level of the order each class of a :class:`PartitionProblem` stands on.
 
-    The order is by level, on a level as in the depth-first order. For latency, where runs have to follow each
-    other, a class stands no lower than what it needs.
+    The order is by level, on a level as in the rule's order. For latency, where runs have to follow each
+    other, that is topological, and a class stands no lower than what it needs.
+
+    Attributes:
+        rule: (U,) the rule's order: that of the best cut of :func:`start_orders`.
 
     Args:
         splits: The problem.
@@ -34,21 +45,32 @@ class OrderedSplit(Problem):
         self.choices = np.full(count, self.levels, np.int64)
         self.kinds, self.features, self.edges = splits.kinds, splits.features, splits.edges
         self._topological = splits.objective == "latency"
-        self.default = np.minimum((splits.position * self.levels).astype(np.int64), self.levels - 1)
+        orders = start_orders(splits)
+        self.tried = len(orders)
+        costs = splits.evaluate(np.stack([self._cut(order) for order in orders])).order
+        self.rule = orders[int(costs.argmin())]
+        self.position = np.empty(count)
+        self.position[self.rule] = midpoints(splits.work[self.rule])
+        self.default = np.minimum((self.position * self.levels).astype(np.int64), self.levels - 1)
+
+    def _cut(self, order: np.ndarray) -> np.ndarray:
+        """Return the best split of an order (U,) into runs: (U,)."""
+        return self.splits.decision(self.splits.runs.split(self.splits.order[order]))
 
     def order(self, decision: np.ndarray) -> np.ndarray:
         """Return the units of the split in the order of a decision: (U,)."""
-        level = np.asarray(decision)
+        level = np.asarray(decision)[self.rule]
         if self._topological:
+            place = np.argsort(self.rule)[self.edges]
             level = level.tolist()
-            for before, after in self.edges[np.argsort(self.edges[:, 1], kind="stable")].tolist():
+            for before, after in place[np.argsort(place[:, 1], kind="stable")].tolist():
                 if before < after:
                     level[after] = max(level[after], level[before])
-        return np.argsort(level, kind="stable")
+        return self.rule[np.argsort(level, kind="stable")]
 
     def decode(self, decision: np.ndarray) -> np.ndarray:
         """Return the split of a decision, as :class:`PartitionProblem` numbers units and devices: (U,)."""
-        return self.splits.decision(self.splits.runs.split(self.splits.order[self.order(decision)]))
+        return self._cut(self.order(decision))
 
     def evaluate(self, decisions: np.ndarray) -> Outcome:
         """Return objective and excess of the splits."""
@@ -57,9 +79,25 @@ class OrderedSplit(Problem):
     def options(self, probabilities: np.ndarray) -> np.ndarray:
         """Return features of every (class, level)."""
         splits, table = self.splits, probabilities.reshape(len(self.choices), -1)
-        return device_options(table, splits.position, splits.work, splits.edges, splits.weight)
+        return device_options(table, self.position, splits.work, splits.edges, splits.weight)
 
     @property
     def bound(self) -> float:
         """That of the splits."""
         return self.splits.bound
+
+
+def start_orders(splits: PartitionProblem) -> list[np.ndarray]:
+    """Return orders of a problem's classes that may be cut well, the depth-first one first: (U,) each.
+
+    For latency they are topological: of the classes that are ready, the first of the order comes next.
+    """
+    orders = [np.arange(len(splits.choices))]
+    for exponent, floor, halvings in product(_EXPONENTS, _FLOORS, _HALVINGS):
+        weight = splits.weight**exponent
+        order = spectral_order(splits.work, splits.edges, weight, floor, halvings)
+        if splits.objective == "latency":
+            order = topological_by(np.argsort(order), splits.edges)
+        if len(order) == len(orders[0]):  # shorter where classes need each other in a circle
+            orders.append(order)
+    return orders

@@ -26,6 +26,7 @@ from fastslow.placement.problem import NODE_FEATURES, OPTION_FEATURES, Problem
 
 TASKS = ("fusion", "placement", "scheduling", "partition", "sharding")
 _PRIOR = {"sharding": {0: -4.0, 4: 3.0}}  # option features and weights that the first decision follows
+_KEPT = 16  # segments whose intermediate states are kept for the gradient; those of more are computed again
 _SLOT = {1: -1.0}  # by default the squared distance from the slot of a contiguous split
 
 
@@ -98,7 +99,7 @@ class RecurrentAttention(nn.Module):
         """Return the states after attention and a feed-forward layer, each with a residual connection."""
         segments = states.split(self.segment)
         cached = [states[:0], *(segment.detach() for segment in segments[:-1])]
-        if len(segments) == 1 or not torch.is_grad_enabled():
+        if len(segments) <= _KEPT or not torch.is_grad_enabled():
             return torch.cat([self._one(*pair) for pair in zip(segments, cached, strict=True)])
         return torch.cat(
             [checkpoint(self._one, *pair, use_reentrant=False) for pair in zip(segments, cached, strict=True)]

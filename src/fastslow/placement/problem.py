@@ -46,6 +46,7 @@ class Problem(ABC):
         features: (U, 16) float32, about 0 to 1.
         edges: (M, 2) int64 distinct pairs of units (producer, consumer).
         default: (U,) int64 the decision whose cost rewards are relative to; a valid one.
+        tried: Number of decisions that were evaluated to choose the default, itself included.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Problem(ABC):
     features: np.ndarray
     edges: np.ndarray
     default: np.ndarray
+    tried: int = 1
     _baseline: float | None = None
 
     @abstractmethod

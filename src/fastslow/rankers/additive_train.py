@@ -14,6 +14,7 @@ from fastslow.core.progress import boosting_progress
 from fastslow.core.records import Record, check_record
 from fastslow.core.settings import NonNegative, resolve
 from fastslow.evaluation.predictions import PREDICTED_SPLITS, Predictor, write_predictions
+from fastslow.features.derived import derived
 from fastslow.features.store import Features, Graph
 from fastslow.features.train_graphs import draw_graphs, trainable
 from fastslow.rankers import additive_fit
@@ -95,7 +96,7 @@ def read_additive_predictor(folder: Path) -> Predictor:
 
 def predict_graph(fitted: Fitted, graph: Graph) -> np.ndarray:
     """Predict the configurations ``(C,)`` of a layout graph."""
-    return fitted.predict(additive_rows(graph))
+    return fitted.predict(derived(graph, "additive rows", lambda: additive_rows(graph)))
 
 
 def train_additive_ranker(config: AdditiveRankerConfig) -> dict:

@@ -32,7 +32,7 @@ BEST = "best"
 OWN = "_own"
 """Suffix of the first configuration's own features beside the differences."""
 QUERY_ROWS = 10_000  # LightGBM's maximum rows of a query
-_DIFFERENCE_ROWS = 1 << 16  # rows of differences in memory at a time
+_DIFFERENCE_ROWS = 1 << 14  # rows of differences in memory at a time
 
 
 def relevance_labels(runtime: np.ndarray, levels: int = 31) -> np.ndarray:
@@ -124,18 +124,21 @@ def pair_features(first: np.ndarray, second: np.ndarray, shared: np.ndarray, own
     """Return the features of pairs.
 
     Args:
-        first: Features ``(n, F)`` of the first configuration of each pair.
-        second: Features of the second.
+        first: Features ``(..., F)`` of the first configuration of each pair.
+        second: Features of the second; the two are broadcast.
         shared: Positions of the H columns that describe the graph, equal for both.
         own: Whether the first configuration's own features are joined.
 
     Returns:
-        ``(n, F)`` differences, with the common value in the ``shared`` columns; with ``own``
-        ``(n, 2 F - H)``: then the columns that are not shared, as they are.
+        ``(..., F)`` differences, with the common value in the ``shared`` columns; with ``own``
+        ``(..., 2 F - H)``: then the columns that are not shared, as they are.
     """
     result = first - second
-    result[:, shared] = first[:, shared]
-    return np.concatenate([result, np.delete(first, shared, 1)], 1) if own else result
+    result[..., shared] = first[..., shared]
+    if not own:
+        return result
+    plain = np.delete(np.broadcast_to(first, result.shape), shared, -1)
+    return np.concatenate([result, plain], -1)
 
 
 def pair_columns(columns: list[str], shared: np.ndarray, own: bool) -> list[str]:
@@ -194,13 +197,17 @@ def make_dataset(
     )
 
 
-def choose_opponents(rows: np.ndarray, max_opponents: int) -> np.ndarray:
-    """Choose distinct rows ``(n, F)`` by a hash of their values, at most ``max_opponents``.
+def distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distinct ones of rows ``(n, F)`` in the order of a hash of their values.
 
-    The choice depends neither on the order of the rows nor on how often one occurs.
+    That depends neither on the order of the rows nor on how often one occurs, so the first few are a fixed
+    choice of opponents.
+
+    Returns:
+        ``(D, F)`` distinct rows, and ``(n,)`` the position of each row among them.
     """
-    _, first = np.unique(hash_rows(rows), return_index=True)
-    return rows[first[:max_opponents]]
+    _, first, position = np.unique(hash_rows(rows), return_index=True, return_inverse=True)
+    return rows[first], position
 
 
 def hash_rows(rows: np.ndarray) -> np.ndarray:
@@ -245,15 +252,16 @@ def predict_table(
         }
     predictions = {}
     for name, rows in zip(table.names, table.rows, strict=True):
-        others = choose_opponents(rows, opponents)
-        parts = np.array_split(rows, -(-len(rows) * len(others) // _DIFFERENCE_ROWS))
+        distinct, position = distinct_rows(rows)
+        others = distinct[:opponents]
+        parts = np.array_split(distinct, -(-len(distinct) * len(others) // _DIFFERENCE_ROWS))
         means = [_mean_log_odds(part, others, table.shared, own_features, raw_output) for part in parts]
-        predictions[name] = np.concatenate(means)
+        predictions[name] = np.concatenate(means)[position]
     return predictions
 
 
 def _mean_log_odds(rows, others, shared, own_features, raw_output) -> np.ndarray:
     """Return the mean log-odds that each row is slower than the others."""
-    first, second = np.repeat(rows, len(others), 0), np.tile(others, (len(rows), 1))
-    odds = raw_output(pair_features(first, second, shared, own_features))
+    pairs = pair_features(rows[:, None], others, shared, own_features)
+    odds = raw_output(pairs.reshape(-1, pairs.shape[-1]))
     return odds.reshape(len(rows), len(others), *odds.shape[1:]).mean(1)

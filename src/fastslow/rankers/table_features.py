@@ -12,6 +12,7 @@ from fastslow.competition.schema import LAYOUT_WIDTH, ROLES
 from fastslow.competition.tensors import num_elements
 from fastslow.features.config_tensors import config_chunks
 from fastslow.features.copies import CopyPairs, disagreements
+from fastslow.features.derived import derived
 from fastslow.features.store import Graph
 from fastslow.features.tpu_tiling import tile
 from fastslow.rankers.node_costs import KINDS, node_flops, roles_of, state_terms, tensor_bytes
@@ -56,7 +57,7 @@ def tabulate(
     blocks, names = [np.asarray(graph.config_feat)], list(config_columns)
     context, context_names = context_features(graph)
     if kind == "layout":
-        sums, sum_names = physical_sums(graph)
+        sums, sum_names = derived(graph, "physical sums", lambda: physical_sums(graph))
         blocks.append(sums)
         names += sum_names
         totals, total_names = layout_context_features(graph)

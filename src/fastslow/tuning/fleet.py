@@ -170,6 +170,15 @@ class Fleet:
     savings: list[float]
 
 
+def _step(known: int, config: FleetConfig) -> int:
+    """Return how many evaluations a program gets after ``known`` ones: 1, 1, 2, 4 up to a batch.
+
+    The default alone comes first, what it is and costs is needed to decide. The first proposals bring most,
+    and each value tells whether more are worth while: a whole batch would be spent before it is known.
+    """
+    return min(config.batch, max(1, known))
+
+
 def tune_members(members: list[Member], config: FleetConfig, advance) -> list[float]:
     """Spend the budget of evaluations, or of seconds, on the members.
 
@@ -189,8 +198,7 @@ def tune_members(members: list[Member], config: FleetConfig, advance) -> list[fl
         if member is None:
             break
         before = len(member.history)
-        # the default alone comes first: what it is and costs is needed to decide
-        advance(member, min(config.batch, left) if before or config.allocation == "even" else 1)
+        advance(member, min(left, config.batch if config.allocation == "even" else _step(before, config)))
         done = len(member.history) - before
         member.exhausted |= done == 0
         savings += [sum(m.saved for m in members)] * done

@@ -24,7 +24,8 @@ class FleetConfig(SearchConfig):
     evaluations: int = 256
     """Budget: evaluations of all programs together, failed ones and those of other processes included."""
     batch: int = 4
-    """Evaluations that one program gets before the fleet decides again."""
+    """Maximum number of evaluations that one program gets before the fleet decides again. With ``expected
+    saving`` a program begins with one, and then gets as many as it has."""
     allocation: Literal[*ALLOCATIONS] = "expected saving"
     """Who gets the next batch: the program of which the model expects the largest saving per cost, or every
     program in turn (``even``), to compare with."""

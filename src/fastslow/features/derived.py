@@ -1,0 +1,26 @@
+"""What several models compute from the same graph, computed once while the graph is in memory."""
+
+from collections.abc import Callable, Hashable
+from typing import TypeVar
+
+from fastslow.features.store import Graph
+
+Value = TypeVar("Value")
+
+
+def derived(graph: Graph, key: Hashable, make: Callable[[], Value]) -> Value:
+    """Return what a key names of a graph, made where the graph does not have it yet.
+
+    The members of an ensemble read a graph of their own from a features folder, and share those of
+    :class:`~fastslow.features.unseen.UnseenGraphs`. Values last as long as the graph; they are not in copies
+    of it (``dataclasses.replace``).
+
+    Args:
+        graph: The graph.
+        key: Names the value, with every setting that it depends on.
+        make: Computes it; nobody may change it afterwards.
+    """
+    kept = vars(graph).setdefault("derived", {})
+    if key not in kept:
+        kept[key] = make()
+    return kept[key]

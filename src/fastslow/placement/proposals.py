@@ -1,0 +1,121 @@
+"""Decisions that the trainer tries next, drawn with the policy's probabilities.
+
+Either every unit is drawn, as in the paper, or a few units of a given decision change: single units anywhere,
+or a connected region of units that have one option and take another one together.
+"""
+
+import numpy as np
+import torch
+
+from fastslow.placement.problem import Problem
+
+_SHARE = 0.03  # of the units that change at most by themselves
+_LARGEST = 32  # units of a region
+_REGIONS = 0.5  # share of the changes that are of a region
+_FOLLOW = 0.5  # how often the new option is that of a neighbour
+_BOLD = 0.3  # how much the policy's probabilities decide which units are changed
+
+
+def draw(logs: list[torch.Tensor], count: int, generator: torch.Generator) -> torch.Tensor:
+    """Return decisions drawn from log-probabilities (U, C) of each part: (count, U) int64."""
+    parts = [torch.multinomial(one.exp(), count, replacement=True, generator=generator).T for one in logs]
+    return torch.cat(parts, 1)
+
+
+def log_probability(logs: list[torch.Tensor], choice: torch.Tensor) -> torch.Tensor:
+    """Return the log-probability of each unit's choice, (count, units of all parts), for choices alike."""
+    drawn = choice.split([len(one) for one in logs], 1)
+    return torch.cat([one.gather(1, own.T).T for one, own in zip(logs, drawn, strict=True)], 1)
+
+
+class Changes:
+    """Changes of a decision of one problem.
+
+    Args:
+        problem: The problem; its edges are between the units of each part.
+    """
+
+    def __init__(self, problem: Problem):
+        self.choices = problem.choices.tolist()
+        self.movable = torch.from_numpy(problem.choices > 1)
+        self.most = max(len(self.choices) * _SHARE, 3.0)
+        self.begins = [units.start for _, units in problem.parts]
+        both = np.concatenate([problem.edges, problem.edges[:, ::-1]])
+        both = both[np.argsort(both[:, 0], kind="stable")]
+        self._nodes = both[:, 1]
+        units = max(units.stop - units.start for _, units in problem.parts)
+        self._first = np.searchsorted(both[:, 0], np.arange(units + 1))
+
+    def draw(
+        self, logs: list[torch.Tensor], start: np.ndarray, generator: torch.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return a decision (U,) that changes some units of a start (U,), and which: (U,) bool.
+
+        How many is uniform in the logarithm. Units that the policy would rather change are drawn first, and
+        new options follow the policy, or a neighbour.
+
+        Args:
+            logs: Log-probabilities of each part, (units, largest choice).
+            start: The decision.
+            generator: Where randomness comes from.
+        """
+        own = torch.from_numpy(start)
+        stay = log_probability(logs, own[None])[0]
+        noise = -torch.log(-torch.log(torch.rand(len(own), generator=generator).clamp(1e-9, 1 - 1e-7)))
+        keys = noise + _BOLD * torch.log1p(-stay.exp().clamp(max=1 - 1e-6))
+        keys = keys.masked_fill(~self.movable, -torch.inf)
+        kind, extent, follow = torch.rand(3, generator=generator).tolist()
+        decision, free = start.copy(), np.zeros(len(start), bool)
+        if kind < _REGIONS:
+            seed = int(keys.argmax())
+            target = self._target(logs, start, seed, follow < _FOLLOW, generator)
+            changed = self._region(start, seed, target, int(_LARGEST**extent), generator)
+            decision[changed] = target
+        else:
+            count = min(int(self.most**extent), int(self.movable.sum()))
+            changed = keys.topk(count).indices.tolist()
+            for unit in changed:
+                decision[unit] = self._target(logs, start, unit, follow < _FOLLOW, generator)
+        free[changed] = True
+        return decision, free
+
+    def _part(self, unit: int) -> int:
+        """Return the part of a unit."""
+        return int(np.searchsorted(self.begins, unit, "right")) - 1
+
+    def _around(self, unit: int, begin: int) -> list[int]:
+        """Return the neighbours of a unit, in a part whose first unit is given."""
+        node = unit - begin
+        return (self._nodes[self._first[node] : self._first[node + 1]] + begin).tolist()
+
+    def _target(self, logs, start: np.ndarray, unit: int, follow: bool, generator) -> int:
+        """Return another option for a unit: that of a neighbour if possible, or one that the policy draws."""
+        part = self._part(unit)
+        begin, own = self.begins[part], int(start[unit])
+        if follow:
+            there = [int(start[other]) for other in self._around(unit, begin)]
+            there = [option for option in there if option != own and option < self.choices[unit]]
+            if there:
+                return there[int(torch.randint(len(there), (1,), generator=generator))]
+        chances = logs[part][unit - begin].exp() + 1e-12 * torch.isfinite(logs[part][unit - begin])
+        chances[own] = 0.0
+        return int(torch.multinomial(chances, 1, generator=generator))
+
+    def _region(self, start: np.ndarray, seed: int, target: int, size: int, generator) -> list[int]:
+        """Return a connected set of at most this many units with the seed's option that may take another."""
+        begin, own = self.begins[self._part(seed)], start[seed]
+        inside, rim = {seed}, []
+        picks = iter(torch.rand(size, generator=generator).tolist())
+        newest = seed
+        while len(inside) < size:
+            rim += [
+                other
+                for other in self._around(newest, begin)
+                if other not in inside and start[other] == own and target < self.choices[other]
+            ]
+            rim = [unit for unit in rim if unit != newest]
+            if not rim:
+                break
+            newest = rim[int(next(picks) * len(rim))]
+            inside.add(newest)
+        return [*inside]
