@@ -1,19 +1,22 @@
 """GO (placement, scheduling, fusion) against rules, searches and HDP; the public problem sets.
 
-Sections: ``sharding`` (iopddl), ``partition`` (dnn-partitioning), ``zoo`` (the shape of GO's table),
-``transfer``,
-``tasks`` (multi-task against single tasks) and ``ablation``. The public instances are looked for in
-``../shared/placement``. Runtimes and loads are of the models, not measured. The last line is one JSON object.
+Sections: ``sharding`` (iopddl), ``partition`` (dnn-partitioning), ``zoo`` (the shape of GO's table), ``hdp``,
+``transfer``, ``tasks`` (multi-task against single tasks) and ``ablation``. The public instances are those of
+``../shared/placement``. Runtimes and loads are of the models, not measured. With ``--keep FILE`` every row is
+kept as soon as it is there, and a second call goes on. The last line is one JSON object.
 """
 
 import argparse
 import dataclasses
 import json
+from pathlib import Path
+from statistics import fmean, median
 
 import numpy as np
 import pandas as pd
 import torch
 
+from common.kept import Kept, finite
 from common.public_placement import learn, partition, sharding
 from fastslow.placement.baselines import PLACEMENT_RULES, best_random
 from fastslow.placement.compiler_problems import FusionProblem, PlacementProblem, SchedulingProblem
@@ -37,127 +40,143 @@ def placement_of(name: str, devices: int = 0) -> PlacementProblem:
 
 
 def zoo(options) -> list[dict]:
-    """The shape of GO's table on zoo programs."""
-    rows = []
-    for name in options.programs:
-        problem = placement_of(name)
-        row = {
-            "program": name,
-            "devices": problem.devices,
-            "groups": len(problem.choices),
-            "bound": problem.bound,
-        }
-        for rule, method in PLACEMENT_RULES.items():
-            row[rule] = float(problem.evaluate(method(problem)[None]).order[0])
-        found = learn(problem, options.updates, options.seed)
-        row["GO-one"], row["evaluations"] = found.cost, found.evaluations
-        row["SA"] = anneal(problem, found.evaluations, options.seed).cost
-        draws = best_random(problem, found.evaluations, np.random.default_rng(options.seed))
-        row["random"] = float(problem.evaluate(draws[None]).order[0])
-        row["GO, then search"] = improve(problem, found.decision, found.evaluations, options.seed).cost
-        other = train_hierarchical(problem, options.episodes, options.seed)
-        row["HDP"], row["HDP evaluations"] = other.cost, other.evaluations
-        reached = [count for count, cost in found.history if cost <= other.cost]
-        row["evaluations to HDP's best"] = reached[0] if reached else np.nan
-        rows.append(row)
-        print(row, flush=True)
-    return rows
+    """The shape of GO's table on zoo programs; means over the seeds."""
+    return options.kept.rows("zoo", options.programs, lambda name: _zoo(name, options))
+
+
+def _zoo(name: str, options) -> dict:
+    problem, seeds = placement_of(name), options.seeds
+    row = {"program": name, "devices": problem.devices, "groups": len(problem.choices)}
+    row["bound"] = problem.bound
+    for rule, method in PLACEMENT_RULES.items():
+        row[rule] = float(problem.evaluate(method(problem)[None]).order[0])
+    found = [learn(problem, options.updates, seed) for seed in seeds]
+    row["GO-one"], row["evaluations"] = fmean([f.cost for f in found]), found[0].evaluations
+    row["untrained"] = fmean([learn(problem, options.updates, seed, epochs=0).cost for seed in seeds])
+    row["SA"] = fmean([anneal(problem, found[0].evaluations, seed).cost for seed in seeds])
+    draws = best_random(problem, found[0].evaluations, np.random.default_rng(seeds[0]))
+    row["random"] = float(problem.evaluate(draws[None]).order[0])
+    row["GO, then search"] = improve(problem, found[0].decision, found[0].evaluations, seeds[0]).cost
+    row["seeds"] = [[f.cost for f in found]]
+    return row
+
+
+def hdp(options) -> list[dict]:
+    """HDP's best, and how many evaluations it and GO needed for it, GO as the median over the seeds."""
+    return options.kept.rows("hdp", options.programs, lambda name: _hdp(name, options))
+
+
+def _hdp(name: str, options) -> dict:
+    problem = placement_of(name)
+    other = train_hierarchical(problem, options.episodes, options.seeds[0])
+    needed, costs = [], []
+    for seed in options.seeds:
+        found = learn(problem, options.updates, seed)
+        costs.append(found.cost)
+        needed.append(next((count for count, cost in found.history if cost <= other.cost), np.inf))
+    return {
+        "program": name,
+        "devices": problem.devices,
+        "human": problem.baseline,
+        "HDP": other.cost,
+        "HDP's evaluations": other.evaluations,
+        "HDP's best at": other.history[-1][0] if other.history else np.nan,
+        "GO-one": fmean(costs),
+        "GO's evaluations to HDP's best": median(needed),
+    }
 
 
 def transfer(options) -> list[dict]:
     """Leave one architecture out: zero-shot, 50 updates from the pre-trained policy, 50 and 500 from
     scratch.
     """
-    rows = []
-    for name in options.programs:
-        family = PROGRAMS[name].family
-        others = [placement_of(other) for other in options.programs if PROGRAMS[other].family != family]
-        if not others:
-            continue
-        problem, few = placement_of(name), options.fine_tune
-        torch.manual_seed(options.seed)
-        trainer = Trainer(Policy(Shape()), others, Schedule(updates=options.updates), options.seed)
+    families = {PROGRAMS[name].family for name in options.programs}
+    return (
+        options.kept.rows("transfer", options.programs, lambda name: _transfer(name, options))
+        if len(families) > 1
+        else []
+    )
+
+
+def _transfer(name: str, options) -> dict:
+    family, rows = PROGRAMS[name].family, []
+    others = [placement_of(other) for other in options.programs if PROGRAMS[other].family != family]
+    problem, few = placement_of(name), options.fine_tune
+    for seed in options.seeds:
+        torch.manual_seed(seed)
+        trainer = Trainer(Policy(Shape()), others, Schedule(updates=options.updates), seed)
         trainer.run(options.updates * len(others))
-        row = {"held out": name, "human": problem.baseline, "updates": few}
-        row["zero-shot"] = zero_shot(trainer.policy, problem).cost
-        row["fine-tuned"] = learn(problem, few, options.seed, policy=trainer.policy).cost
-        row["from scratch"] = learn(problem, few, options.seed).cost
-        row["from scratch, longer"] = learn(problem, few * options.longer, options.seed).cost
-        row["times"] = options.longer
-        rows.append(row)
-        print(row, flush=True)
-    return rows
+        rows.append(
+            {
+                "zero-shot": zero_shot(trainer.policy, problem, seed=seed).cost,
+                "applied without learning": learn(problem, few, seed, policy=trainer.policy, epochs=0).cost,
+                "fine-tuned": learn(problem, few, seed, policy=trainer.policy).cost,
+                "from scratch": learn(problem, few, seed).cost,
+                "from scratch, longer": learn(problem, few * options.longer, seed).cost,
+            }
+        )
+    row = {"held out": name, "human": problem.baseline, "updates": few, "times": options.longer}
+    return row | {column: fmean([own[column] for own in rows]) for column in rows[0]}
 
 
 def tasks(options) -> list[dict]:
     """Fusion, placement and scheduling decided together, against one task after the other."""
-    rows = []
-    for name in options.programs[:1]:
-        graph, devices = read_zoo_graph(name, DEVICE), PROGRAMS[name].devices
-        updates = max(options.updates // 3, 1)
-        joint = JointProblem(graph, devices, DEVICE)
-        together = learn(joint, updates * 3, options.seed, samples=12)
-        fusion = learn(FusionProblem(graph, DEVICE), updates, options.seed, samples=12)
-        problem = FusionProblem(graph, DEVICE)
-        parts = np.split(joint.default.copy(), 3)
-        small = contract(graph, single_consumer_clusters(graph), DEVICE)
-        place = PlacementProblem(small, devices, DEVICE)
-        placed = learn(place, updates, options.seed, samples=12)
-        where = place.place(placed.decision)
-        ordered = SchedulingProblem(small, where, devices, DEVICE)
-        scheduled = learn(ordered, updates, options.seed, samples=12)
-        rows.append(
-            {
-                "program": name,
-                "operators": len(graph),
-                "devices": devices,
-                "joint default": joint.baseline,
-                "joint GO": together.cost,
-                "no fusion": problem.baseline,
-                "compiler-like fusion": problem.compiler_like(),
-                "every operator once": float(problem.evaluate(parts[0][None]).cost[0]),
-                "fusion GO": fusion.cost,
-                "placement GO": placed.cost,
-                "then scheduling GO": scheduled.cost,
-                "topological order": ordered.baseline,
-                "longest path first": float(ordered.scheduler.run(where).seconds),
-            }
-        )
-        print(rows[-1], flush=True)
-    return rows
+    return options.kept.rows("tasks", options.programs[:2], lambda name: _tasks(name, options))
+
+
+def _tasks(name: str, options) -> dict:
+    seed = options.seeds[0]
+    graph, devices = read_zoo_graph(name, DEVICE), PROGRAMS[name].devices
+    updates = max(options.updates // 3, 1)
+    joint = JointProblem(graph, devices, DEVICE)
+    together = learn(joint, updates * 3, seed, samples=12)
+    fusion = learn(FusionProblem(graph, DEVICE), updates, seed, samples=12)
+    problem = FusionProblem(graph, DEVICE)
+    parts = np.split(joint.default.copy(), 3)
+    small = contract(graph, single_consumer_clusters(graph), DEVICE)
+    place = PlacementProblem(small, devices, DEVICE)
+    placed = learn(place, updates, seed, samples=12)
+    where = place.place(placed.decision)
+    ordered = SchedulingProblem(small, where, devices, DEVICE)
+    scheduled = learn(ordered, updates, seed, samples=12)
+    return {
+        "program": name,
+        "operators": len(graph),
+        "devices": devices,
+        "joint default": joint.baseline,
+        "joint GO": together.cost,
+        "no fusion": problem.baseline,
+        "compiler-like fusion": problem.compiler_like(),
+        "every operator once": float(problem.evaluate(parts[0][None]).cost[0]),
+        "fusion GO": fusion.cost,
+        "placement GO": placed.cost,
+        "then scheduling GO": scheduled.cost,
+        "topological order": ordered.baseline,
+        "longest path first": float(ordered.scheduler.run(where).seconds),
+    }
 
 
 def ablation(options) -> list[dict]:
-    """Each part of the policy removed in turn."""
+    """Each part of the policy removed in turn; means over the seeds."""
+    return options.kept.rows("ablation", options.programs[:3], lambda name: _ablation(name, options))
+
+
+def _ablation(name: str, options) -> dict:
     variants = {"whole": {}, "no attention": {"attention": False}, "no modulation": {"modulation": False}}
     variants |= {"one pass": {"passes": 1}, "mean pooling": {"pooling": False}}
-    rows = []
-    for name in options.programs[:2]:
-        problem = placement_of(name)
-        row = {"program": name, "human": problem.baseline}
-        for variant, changes in variants.items():
-            shape = dataclasses.replace(Shape(), **changes)
-            row[variant] = learn(problem, options.updates, options.seed, shape).cost
-        row["samples of all units"] = learn(
-            problem, options.updates, options.seed, whole=True, imitation=0.0
-        ).cost
-        rows.append(row)
-        print(row, flush=True)
-    return rows
+    plans = {"untrained": {"epochs": 0}, "samples of all units": {"whole": True}}
+    problem = placement_of(name)
+
+    def cost(changes: dict, plan: dict) -> float:
+        shape = dataclasses.replace(Shape(), **changes)
+        return fmean([learn(problem, options.updates, seed, shape, **plan).cost for seed in options.seeds])
+
+    row = {"program": name, "human": problem.baseline}
+    row |= {variant: cost(changes, {}) for variant, changes in variants.items()}
+    return row | {variant: cost({}, plan) for variant, plan in plans.items()}
 
 
-SECTIONS = {f.__name__: f for f in (sharding, partition, zoo, transfer, tasks, ablation)}
-
-
-def finite(value):
-    """Return a value for JSON, which has no word for infinity: None where nothing valid was found."""
-    if isinstance(value, dict):
-        return {key: finite(one) for key, one in value.items()}
-    if isinstance(value, list):
-        return [finite(one) for one in value]
-    if isinstance(value, (float, np.floating)):
-        return float(value) if np.isfinite(value) else None
-    return value.item() if isinstance(value, np.generic) else value
+SECTIONS = {f.__name__: f for f in (sharding, partition, zoo, hdp, transfer, tasks, ablation)}
 
 
 def main() -> None:
@@ -175,17 +194,21 @@ def main() -> None:
     parser.add_argument("--search", type=int, default=2000, help="evaluations of the search after GO")
     parser.add_argument("--seconds", type=float, default=60.0, help="CPU seconds per sharding problem")
     parser.add_argument("--instances", nargs="+", metavar="LETTER", help="sharding problems; all by default")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--keep", type=Path, help="file of the rows, from which a second call goes on")
     options = parser.parse_args()
     if options.quick:
         options.updates, options.episodes, options.fine_tune, options.longer = 2, 3, 1, 2
         options.search, options.seconds, options.programs = 200, 2.0, ["inception_b32", "transformer_2"]
+        options.seeds = [0]
+    options.kept = Kept(options.keep)
     torch.set_num_threads(1)
     result = {name: SECTIONS[name](options) for name in options.sections}
     for name, rows in result.items():
         print(f"\n## {name}\n")
         print(pd.DataFrame(rows).to_markdown(index=False, floatfmt=".4g") if rows else "no instances found")
-    print(json.dumps(finite({"options": vars(options), **result})))
+    settings = {key: value for key, value in vars(options).items() if key not in ("keep", "kept")}
+    print(json.dumps(finite({"options": settings, **result})))
 
 
 if __name__ == "__main__":

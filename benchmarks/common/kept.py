@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+
 from fastslow.core.files import read_json, write_json
 
 
@@ -24,3 +26,22 @@ class Kept:
             if self._path:
                 write_json(self._path, self._parts)
         return self._parts[name]
+
+    def rows(self, section: str, names: list[str], make: Callable[[str], dict]) -> list[dict]:
+        """Return a row of a table for each name, printed as it is there; None where not finite."""
+        found = []
+        for name in names:
+            found.append(self.part(f"{section} {name}", lambda name=name: finite(make(name))))
+            print(found[-1], flush=True)
+        return found
+
+
+def finite(value):
+    """Return a value for JSON, which has no word for infinity: None where a number is not finite."""
+    if isinstance(value, dict):
+        return {key: finite(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [finite(one) for one in value]
+    if isinstance(value, (float, np.floating)):
+        return float(value) if np.isfinite(value) else None
+    return value.item() if isinstance(value, np.generic) else value

@@ -4,6 +4,7 @@ import multiprocessing
 import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 import torch
@@ -70,35 +71,34 @@ def learn(problem, updates: int, seed: int = 0, shape: Shape | None = None, poli
 
 def sharding(options) -> list[dict]:
     """The contest's problems: cost over the best known; the search has a budget of CPU seconds a process."""
-    rows = []
-    for path in sorted((PUBLIC / "iopddl").glob("*.json.gz")):
-        if options.instances and not path.name.endswith(tuple(f"-{i}.json.gz" for i in options.instances)):
-            continue
-        instance = read_sharding(path)
-        known = BEST_KNOWN.get(instance.name, np.nan)
-        begin = time.process_time()
-        first = greedy(instance)
-        row = {"instance": instance.name, "nodes": len(instance), "best known": known}
-        row["XLA"] = XLA.get(instance.name, np.nan) / known
-        row["greedy"] = float(ShardingProblem(instance, first).evaluate(first[None]).order[0]) / known
-        space = decision_space(ShardingProblem(instance, first))
-        row |= {"groups": len(space.groups), "hubs": len(space.hubs)}
-        row["message passing"] = float(instance.cost(space.rule[None])[0]) / known
-        found = learn(space, options.updates, options.seed)
-        row["GO"], row["evaluations"] = found.cost / known, found.evaluations
-        row["SA"] = anneal(space, found.evaluations, options.seed).cost / known
-        row["CPU s of GO and SA"] = round(time.process_time() - begin, 1)
-        start = space.decode(found.decision)
-        best, bound = _searched(instance, start, options)
-        row |= {"GO, then search": best / known, "bound": bound / known}
-        rows.append(row)
-        print(row, flush=True)
-    return rows
+    files = {path.name.rpartition("-")[2][0]: path for path in (PUBLIC / "iopddl").glob("*.json.gz")}
+    letters = [letter for letter in sorted(files) if letter in (options.instances or files)]
+    return options.kept.rows("sharding", letters, lambda letter: _sharding(files[letter], options))
+
+
+def _sharding(path: Path, options) -> dict:
+    instance, seed = read_sharding(path), options.seeds[0]
+    known = BEST_KNOWN.get(instance.name, np.nan)
+    first = greedy(instance)
+    row = {"instance": instance.name, "nodes": len(instance), "best known": known}
+    row["XLA"] = XLA.get(instance.name, np.nan) / known
+    row["greedy"] = float(ShardingProblem(instance, first).evaluate(first[None]).order[0]) / known
+    begin = time.process_time()
+    space = decision_space(ShardingProblem(instance, first))
+    row |= {"groups": len(space.groups), "hubs": len(space.hubs)}
+    row["message passing"] = float(instance.cost(space.rule[None])[0]) / known
+    found = learn(space, options.updates, seed)
+    row["GO"], row["evaluations"] = found.cost / known, found.evaluations
+    row["CPU s of GO"] = round(time.process_time() - begin, 1)
+    row["untrained"] = learn(space, options.updates, seed, epochs=0).cost / known
+    row["SA"] = anneal(space, found.evaluations, seed).cost / known
+    best, bound = _searched(instance, space.decode(found.decision), options)
+    return row | {"GO, then search": best / known, "bound": bound / known}
 
 
 def _searched(instance, start, options) -> tuple[float, float]:
     """Return the best cost and bound of searches with one seed each, at the same time in two processes."""
-    seeds = [options.seed, options.seed + 1]
+    seeds = [options.seeds[0], options.seeds[0] + 1]
     with ProcessPoolExecutor(len(seeds), mp_context=multiprocessing.get_context("spawn")) as pool:
         jobs = [pool.submit(_search_once, instance, options.seconds, seed, start) for seed in seeds]
         costs, bounds = zip(*(job.result() for job in jobs), strict=True)
@@ -127,19 +127,22 @@ def partition(options) -> list[dict]:
     """Every dnn-partitioning instance: human, PipeDream and optimum of the authors, our rules, searches
     and GO.
     """
-    rows = []
+    folder, rows = PUBLIC / "dnn-partitioning", []
     for objective in ("throughput", "latency"):
-        for path in sorted((PUBLIC / "dnn-partitioning" / f"{objective}-inputs").glob("*/*.json")):
-            if options.quick and path.stem != "bert24_inference":
-                continue
-            rows.append(_partition(path, objective, options))
-            print(rows[-1], flush=True)
+        files = sorted((folder / f"{objective}-inputs").glob("*/*.json"))
+        files = {f"{path.parent.name} {path.stem}": path for path in files}
+        names = [name for name in files if not options.quick or name.endswith("bert24_inference")]
+
+        def row(name: str, objective=objective, files=files) -> dict:
+            return _partition(files[name], objective, options)
+
+        rows += options.kept.rows(f"partition {objective}", names, row)
     return rows
 
 
 def _partition(path: Path, objective: str, options) -> dict:
     workload = read_workload(path)
-    problem = PartitionProblem(workload, objective)
+    problem, seeds = PartitionProblem(workload, objective), options.seeds
     units = len(problem.choices)
     row = {"objective": objective, "graph": path.parent.name, "instance": workload.name, "units": units}
     row |= {"k": workload.devices, "bound": problem.bound}
@@ -154,13 +157,16 @@ def _partition(path: Path, objective: str, options) -> dict:
         row |= {"PipeDream": pipedream, "DP optimum": optimum, "one device": cost(one_device(problem))}
     else:
         row["greedy"] = AUTHORS_LATENCY.get((path.parent.name, workload.name))
-    row["contiguous, one order"] = cost(contiguous_optimum(problem))
     row["METIS"] = cost(metis(problem))
-    space = decision_space(problem)
-    found = learn(space, max(options.updates // 2, 1), options.seed)
-    row["GO"], row["evaluations"] = found.cost, found.evaluations
-    row["SA of the order"] = anneal(space, found.evaluations, options.seed).cost
-    row["SA of devices"] = anneal(problem, found.evaluations, options.seed).cost
-    start = space.decode(found.decision)
-    row["GO, then search"] = refine(problem, start, options.search, options.seconds, options.seed).cost
+    row["depth-first order"] = cost(contiguous_optimum(problem))
+    space, updates = decision_space(problem), max(options.updates // 2, 1)
+    row["best order"] = space.baseline
+    found = [learn(space, updates, seed) for seed in seeds]
+    costs = [one.cost for one in found]
+    row |= {"GO": fmean(costs), "GO, worst seed": max(costs), "evaluations": found[0].evaluations}
+    row["untrained"] = fmean([learn(space, updates, seed, epochs=0).cost for seed in seeds])
+    row["SA of the order"] = anneal(space, found[0].evaluations, seeds[0]).cost
+    row["SA of devices"] = anneal(problem, found[0].evaluations, seeds[0]).cost
+    start = space.decode(found[0].decision)
+    row["GO, then search"] = refine(problem, start, options.search, options.seconds, seeds[0]).cost
     return row

@@ -5,7 +5,6 @@ import os
 import sys
 import time
 from concurrent.futures import FIRST_COMPLETED, Executor, wait
-from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
 
@@ -25,7 +24,7 @@ from fastslow.evaluation.metric_table import format_metrics, metric_table
 from fastslow.evaluation.results import format_table
 from fastslow.evaluation.training_files import METRICS
 from fastslow.job_plan import PlannedKernel, PlannedPool
-from fastslow.kaggle.client import SubmissionResult, submit, wait_for_score
+from fastslow.kaggle.client import SubmissionResult, find_submission, submit, wait_for_score
 from fastslow.kaggle.credentials import credentials
 from fastslow.kaggle.ledger import read_record, update_record
 from fastslow.kaggle.submission import check_ids, check_submission
@@ -202,7 +201,8 @@ def _score_of(step: Step) -> str:
 def upload(csv: Path, data_root: Path) -> None:
     """Check a submission once more, send it to Kaggle and wait for its score.
 
-    A file that Kaggle already took is not sent again: only its score is asked for.
+    A file that Kaggle already took is not sent again, even where a kill left only the record of the attempt:
+    its score is asked for.
 
     Raises:
         DataError: The CSV is not as it must be, or not the one its record was written for.
@@ -215,14 +215,14 @@ def upload(csv: Path, data_root: Path) -> None:
 def _upload(csv: Path, data_root: Path) -> None:
     check_submission(csv, data_root)
     record = update_record(csv)
-    if "upload" in record:
-        result = SubmissionResult(
-            **{**record["upload"], "earlier_refs": frozenset(record["upload"]["earlier_refs"])}
-        )
+    before = record.get("upload") or record.get("attempt")
+    result = before and SubmissionResult.from_record(before)
+    if "upload" in record or (result and find_submission(result)):
         print(f"{csv.name}: uploaded before; asking for its score")
     else:
-        result = submit(csv, f"fastslow {record['name']} {commit()}, valid mean {record['valid_mean']:.4f}")
-        update_record(csv, upload={**asdict(result), "earlier_refs": sorted(result.earlier_refs)})
+        message = f"fastslow {record['name']} {commit()}, valid mean {record['valid_mean']:.4f}"
+        result = submit(csv, message, begin=lambda begun: update_record(csv, attempt=begun.as_record()))
+        update_record(csv, upload=result.as_record())
         print(f"{csv.name}: uploaded; waiting for its score")
     score = wait_for_score(result)
     update_record(csv, kaggle={"public": score.public_score, "private": score.private_score})

@@ -65,6 +65,17 @@ def test_a_run_stopped_while_waiting_only_asks_for_the_score(stub, csv, capsys, 
     assert read_record(csv)["kaggle"] == {"public": 0.694, "private": 0.705}
 
 
+def test_an_upload_that_was_cut_off_is_looked_for_before_another(stub, csv, capsys):
+    stub.answers = {"CreateSubmission": [500]}  # it arrived; the answer did not
+    assert cli.main([*COMMAND, "data=kaggle"]) == 1
+    record = read_record(csv)
+    assert "upload" not in record and len(stub.uploads) == 1
+    stub.scored = stub.add(csv.name, record["attempt"]["message"], "PENDING")
+    assert cli.main([*COMMAND, "data=kaggle"]) == 0
+    assert stub.calls["CreateSubmission"] == 1 and len(stub.uploads) == 1
+    assert read_record(csv)["kaggle"] == {"public": 0.694, "private": 0.705}
+
+
 def test_a_failed_upload_is_an_error(stub, csv, capsys):
     stub.answers = {f"/upload/blob-{n}": [500] for n in range(5)}
     assert cli.main([*COMMAND, "data=kaggle"]) == 1

@@ -39,6 +39,48 @@ def test_earliest_task_first_uses_free_devices_and_respects_memory():
     assert problem.evaluate(m_etf(problem)[None]).valid[0]
 
 
+def slow_etf(problem, favourite):
+    """Earliest task first by looking at every operator that is ready and every device."""
+    graph, devices = problem.graph, range(problem.devices)
+    memory = np.bincount(problem.units, graph.parameter_bytes + graph.output_bytes)
+    transfer = problem.device.transfer_seconds(graph.output_bytes)
+    left, free, finish, device = [problem.memory] * len(devices), [0.0] * len(devices), {}, {}
+    while len(finish) < len(graph):
+        entries = []
+        for node in set(range(len(graph))) - {*finish}:
+            producers, unit = graph.producers[node], problem.units[node]
+            if not {*producers} <= {*finish}:
+                continue
+            start, ranked = [], []
+            for d in devices:
+                inputs = [finish[p] + transfer[p] * (device[problem.units[p]] != d) for p in producers]
+                start.append(max([free[d], *inputs]))
+                parent = favourite[node]
+                spared = parent >= 0 and device[problem.units[parent]] == d
+                ranked.append(start[d] - (transfer[parent] if spared else 0.0))
+            fits = [d for d in devices if left[d] >= memory[unit]]
+            own = [device[unit]] if unit in device else fits or [0]
+            chosen = min(own, key=lambda d: (ranked[d], d))
+            entries.append((ranked[chosen], -graph.upward_rank[node], node, chosen, start[chosen]))
+        _, _, node, chosen, begin = min(entries)
+        if problem.units[node] not in device:
+            device[problem.units[node]] = chosen
+            left[chosen] -= memory[problem.units[node]]
+        free[chosen] = finish[node] = begin + graph.seconds[node]
+    return [device[unit] for unit in range(len(memory))]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_earliest_task_first_is_that_of_the_definition(seed):
+    graph = random_graph(seed, 14, 0.25, grouped=seed % 2 == 0)
+    sizes = float((graph.parameter_bytes + graph.output_bytes).sum())
+    problem = PlacementProblem(graph, 3, DEVICE, memory=max(sizes / 2, 1.0))
+    rng = np.random.default_rng(seed)
+    favourite = np.array([rng.choice(p) if p and rng.random() < 0.5 else -1 for p in graph.producers])
+    assert m_etf(problem).tolist() == slow_etf(problem, np.full(len(graph), -1))
+    assert m_etf(problem, favourite).tolist() == slow_etf(problem, favourite)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_searches_keep_the_best_and_count(seed):
     problem = PlacementProblem(random_graph(seed, 7), 2, DEVICE)

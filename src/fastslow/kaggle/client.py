@@ -8,9 +8,10 @@ service words a refusal is known from public reports only, so its own words are 
 import re
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Self
 
 from fastslow.core.errors import ConfigError, DataError
 from fastslow.kaggle.api_process import HOW_TO_AUTHENTICATE, CallError, KaggleError, address, call
@@ -64,14 +65,29 @@ class SubmissionResult:
     earlier_refs: frozenset[int]
     remaining_today: int | None
 
+    @classmethod
+    def from_record(cls, record: Mapping) -> Self:
+        """Return what :meth:`as_record` gave."""
+        return cls(**{**record, "earlier_refs": frozenset(record["earlier_refs"])})
 
-def submit(csv: Path, message: str, competition: str = COMPETITION) -> SubmissionResult:
+    def as_record(self) -> dict:
+        """Return plain values, for a JSON file."""
+        return {**asdict(self), "earlier_refs": sorted(self.earlier_refs)}
+
+
+def submit(
+    csv: Path,
+    message: str,
+    competition: str = COMPETITION,
+    begin: Callable[[SubmissionResult], None] = lambda _: None,
+) -> SubmissionResult:
     """Upload a submission file.
 
     Args:
         csv: The file; check it before with :func:`fastslow.kaggle.submission.check_submission`.
         message: Description that Kaggle shows beside the submission.
         competition: The competition's slug, the last part of its address.
+        begin: Called just before the upload with what finds it again, should this process be killed.
 
     Raises:
         DataError: The file is missing or empty.
@@ -83,6 +99,8 @@ def submit(csv: Path, message: str, competition: str = COMPETITION) -> Submissio
         raise DataError(csv, "no such file, or an empty one", "Run `make submission` first")
     earlier = frozenset(row.ref for row in submissions(competition))
     target = {"file_name": str(csv.absolute()), "message": message}
+    result = SubmissionResult(competition, csv.name, message, earlier, None)
+    begin(result)
     try:
         answer = call("competition_submit", competition=competition, quiet=False, **target)["message"] or ""
     except CallError as error:
@@ -91,7 +109,7 @@ def submit(csv: Path, message: str, competition: str = COMPETITION) -> Submissio
         raise
     if SUCCESS not in answer:
         raise CallError("upload" if answer == _UPLOAD_FAILED else "unconfirmed", answer, competition)
-    return SubmissionResult(competition, csv.name, message, earlier, _remaining_today(competition))
+    return replace(result, remaining_today=_remaining_today(competition))
 
 
 def submissions(competition: str = COMPETITION) -> list[Submission]:

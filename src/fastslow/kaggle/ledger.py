@@ -64,7 +64,11 @@ def _uploaded(path: Path, sha256: str) -> dict:
     except DataError as error:  # the new record is sound; only what Kaggle answered is lost
         print(f"replaced, and with it any upload that it recorded: {error}", file=sys.stderr)
         return {}
-    return {key: before[key] for key in ("upload", "kaggle") if key in before and before["sha256"] == sha256}
+    return {
+        key: before[key]
+        for key in ("attempt", "upload", "kaggle")
+        if key in before and before["sha256"] == sha256
+    }
 
 
 class _Kaggle(Record):

@@ -17,6 +17,7 @@ from fastslow.core.errors import ConfigError
 from fastslow.placement.compiler_problems import PlacementProblem
 from fastslow.placement.problem import Problem
 
+_BATCH = 32  # random decisions evaluated at once
 _FAVOURITE = 0.1  # an edge whose variable is below this joins a node with its favourite child
 
 
@@ -32,8 +33,13 @@ def by_hand(problem: Problem) -> np.ndarray:
 
 def best_random(problem: Problem, evaluations: int, rng: np.random.Generator) -> np.ndarray:
     """Return the best of random decisions; the first where none is valid."""
-    decisions = problem.draw(evaluations, rng)
-    return decisions[problem.evaluate(decisions).order.argmin()]
+    best, cost = None, np.inf
+    for begin in range(0, evaluations, _BATCH):
+        decisions = problem.draw(min(_BATCH, evaluations - begin), rng)
+        costs = problem.evaluate(decisions).order
+        if best is None or costs.min() < cost:
+            best, cost = decisions[costs.argmin()], costs.min()
+    return best
 
 
 def metis(problem: Problem) -> np.ndarray:
@@ -92,37 +98,39 @@ def m_etf(problem: PlacementProblem, favourite: np.ndarray | None = None) -> np.
     memory = np.bincount(problem.units, graph.parameter_bytes + graph.output_bytes)
     left = np.full(k, problem.memory)
     decision = np.full(len(problem.choices), -1)
-    free, finish = np.zeros(k), np.zeros(len(graph))
+    free, finish, arrived = np.zeros(k), np.zeros(len(graph)), np.zeros((len(graph), k))
+    spared = np.zeros((len(graph), k))  # what the favourite's device saves
     waiting = [len(p) for p in graph.producers]
-    arrival = {n: np.zeros(k) for n in range(len(graph)) if not waiting[n]}  # of ready operators, per device
-    while arrival:
-        best = None
-        for node, arrived in arrival.items():
-            unit = problem.units[node]
-            start = np.maximum(free, arrived)
-            ranked = start.copy()
-            if favourite is not None and favourite[node] >= 0:
-                parent = int(favourite[node])
-                ranked[decision[problem.units[parent]]] -= transfer[parent]
-            if decision[unit] >= 0:
-                device = int(decision[unit])
-            else:
-                device = int(np.where(left >= memory[unit], ranked, np.inf).argmin())
-            key = (ranked[device], -graph.upward_rank[node], node)
-            if best is None or key < best[0]:
-                best = key, node, device, start[device]
-        _, node, device, begin = best
-        unit = problem.units[node]
+    ready = np.flatnonzero(np.array(waiting) == 0)
+    while len(ready):
+        units = problem.units[ready]
+        start = np.maximum(free, arrived[ready])
+        ranked = start - spared[ready]
+        own = decision[units][:, None]
+        allowed = np.where(own >= 0, own == np.arange(k), left >= memory[units][:, None])
+        device = np.where(allowed, ranked, np.inf).argmin(1)
+        keys = ranked[np.arange(len(ready)), device]
+        ties = np.flatnonzero(keys == keys.min())
+        row = ties[np.lexsort((ready[ties], -graph.upward_rank[ready[ties]]))[0]]
+        node, unit, chosen = int(ready[row]), units[row], int(device[row])
         if decision[unit] < 0:
-            decision[unit] = device
-            left[device] -= memory[unit]
-        free[device] = finish[node] = begin + graph.seconds[node]
-        del arrival[node]
-        for consumer in graph.consumers[node]:
-            waiting[consumer] -= 1
-            if not waiting[consumer]:
-                arrival[consumer] = _arrival(problem, consumer, decision, finish, transfer)
+            decision[unit] = chosen
+            left[chosen] -= memory[unit]
+        free[chosen] = finish[node] = start[row, chosen] + graph.seconds[node]
+        released = [consumer for consumer in graph.consumers[node] if _last_input(waiting, consumer)]
+        for consumer in released:
+            arrived[consumer] = _arrival(problem, consumer, decision, finish, transfer)
+            parent = -1 if favourite is None else int(favourite[consumer])
+            if parent >= 0:
+                spared[consumer, decision[problem.units[parent]]] = transfer[parent]
+        ready = np.concatenate([np.delete(ready, row), np.array(released, np.int64)])
     return decision
+
+
+def _last_input(waiting: list[int], node: int) -> bool:
+    """Count one input of an operator as there; return whether it was the last."""
+    waiting[node] -= 1
+    return not waiting[node]
 
 
 def _arrival(problem: PlacementProblem, node: int, decision, finish, transfer) -> np.ndarray:

@@ -158,8 +158,8 @@ class Trainer:
     def _begin(self, standing: _Standing) -> None:
         """Evaluate the default and what the policy decides without learning; go on from the best."""
         problem = standing.inputs.problem
-        standing.found = Found.of(problem, problem.default)
-        standing.found.evaluations = problem.tried
+        start = Found.of(problem, problem.default)
+        standing.found = Found(start.decision, start.cost, problem.tried, [(problem.tried, start.cost)])
         decisions = unlearned(self.policy, standing.inputs, self.schedule.samples, self.seed)
         standing.found.see(decisions, problem.evaluate(decisions).order)
         standing.current = standing.found.decision.copy()
