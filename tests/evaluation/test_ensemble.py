@@ -89,6 +89,20 @@ def test_the_search_stops_at_the_best_mixture_it_saw():
     assert weights == pytest.approx({"a": 0.7, "b": 0.3})
 
 
+def test_the_search_scores_what_is_combined_and_normalises_each_prediction_once(monkeypatch, rng):
+    members = {name: {"valid": {g: rng.standard_normal(5) for g in "gh"}} for name in "abc"}
+    scored, calls, rank = [], [], NORMALISATIONS["rank"]
+    search_weights(members, "rank", 4, lambda predictions: scored.append(predictions) or -len(scored))
+    monkeypatch.setitem(NORMALISATIONS, "rank", lambda values: calls.append(1) or rank(values))
+    search_weights(members, "rank", 4, lambda predictions: 0.0)
+    assert len(calls) == 3 * 2
+    shares = [{"a": 1.0, "b": 0.0, "c": 0.0}, {"a": 0.0, "b": 1.0, "c": 0.0}, {"a": 0.0, "b": 0.0, "c": 1.0}]
+    shares += [{"a": 1.0, "b": 0.0, "c": 0.0}, {"a": 0.5, "b": 0.5, "c": 0.0}, {"a": 0.5, "b": 0.0, "c": 0.5}]
+    for weights, found in zip(shares, scored, strict=False):
+        for graph, wanted in combine(members, "valid", "rank", weights).items():
+            np.testing.assert_array_equal(found[graph], wanted)
+
+
 @given(data=st.data(), max_models=st.integers(1, 6))
 @settings(max_examples=20)
 def test_members_of_a_model_share_its_weight_and_it_is_never_worse_than_one_model(data, max_models):

@@ -210,11 +210,21 @@ def search_weights(
         Weights by member, adding up to 1.
     """
     models = [[name] for name in members] if models is None else list(models)
+    normalise = NORMALISATIONS[normalisation]
+    scaled = {
+        name: {VALID: {graph: normalise(values) for graph, values in own[VALID].items()}}
+        for name, own in members.items()
+    }
+
+    def value(weights: Mapping[str, float]) -> float:
+        alone = sum(weight > 0 for weight in weights.values()) == 1
+        return valid_score(combine(members if alone else scaled, VALID, "raw", weights))
+
     chosen: Counter[int] = Counter()
     best, best_weights = -math.inf, {}
     for total in range(1, max_models + 1):
         trials = [_shares(models, chosen + Counter([tried]), total) for tried in range(len(models))]
-        values = [valid_score(combine(members, VALID, normalisation, weights)) for weights in trials]
+        values = [*map(value, trials)]
         added = int(np.argmax(values))
         chosen[added] += 1
         if values[added] > best:
