@@ -68,6 +68,12 @@ class Member:
         return float(np.mean(seconds)) if seconds and max(seconds) > 0 else 1.0
 
     @property
+    def unknown(self) -> bool:
+        """Whether it has so few values that the fleet's experience counts for it."""
+        guided = isinstance(self.strategy, Guided) and self.strategy.guide.pretrained
+        return len(self.history.values) < (1 if guided else FEW)
+
+    @property
     def hopeless(self) -> bool:
         """Whether nothing more is to be had of it."""
         failed = len(self.history.failures)
@@ -85,12 +91,11 @@ def expected_saving(member: Member, members: Sequence[Member], batch: int, rng) 
     """
     if member.hopeless:
         return 0.0
-    best, values = member.history.best, len(member.history.values)
-    guided = isinstance(member.strategy, Guided)
+    best = member.history.best
     value, cost = (best[1], member.cost) if best else _typical(members)
-    if values < (1 if guided and member.strategy.guide.pretrained else FEW):
+    if member.unknown:
         share = _hoped(members)
-    elif guided:
+    elif isinstance(member.strategy, Guided):
         gain = member.strategy.ranked(member.history, batch, rng)[1]
         share = float(-np.expm1(-gain).mean()) if len(gain) else 0.0
     else:  # without a model: what its last evaluations brought
@@ -126,7 +131,8 @@ def next_member(members: Sequence[Member], config: FleetConfig, rng) -> Member |
     savings = []
     for member in open_members:
         key = len(member.history.taken)
-        if not member.waiting or member.waiting[0] != key:  # nothing new of it: the same expectation
+        # with nothing new of it the expectation is the same, unless it rests on what is new of the others
+        if member.unknown or not member.waiting or member.waiting[0] != key:
             member.waiting = key, expected_saving(member, members, config.batch, rng)
         savings.append(member.waiting[1])
     return open_members[int(np.argmax(savings))]
