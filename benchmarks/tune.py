@@ -33,7 +33,7 @@ from common.in_order import rules_in_order
 from common.kept import Kept
 from common.needs import GUIDED, UNGUIDED, WITHIN, join, needed, summarise
 from common.options import make_parser
-from common.pools import LAYOUTS, kernel_pools, layout_config, layout_pools
+from common.pools import LARGE, LAYOUTS, kernel_pools, layout_config, layout_pools
 from common.searches import replay_target, search, unseen_programs
 from fastslow.core.errors import ConfigError, DataError
 from fastslow.core.figures import save_figure
@@ -64,32 +64,31 @@ def curves(pair: Pair, names, budget, batch, seeds) -> dict[str, list[np.ndarray
     return found
 
 
-def measured(options: argparse.Namespace) -> dict[str, dict]:
-    """(a): excess over the best after each budget, mean and maximum over seeds, by file and strategy."""
-    result = {}
-    for path in sorted((options.real / "npz_all").rglob("*.npz")):
-        try:
-            targets = tuple(replay_target(path, run) for run in (options.run, "none"))
-        except DataError as error:
-            print(f"left out: {path.name}: {error.args[1]}")
-            continue
-        budget = min(options.budgets[-1], targets[0].space.size)
-        names = [name for name in options.strategies if name in OF_REAL_FILES]
-        found = curves(targets, names, budget, options.batch, options.real_seeds)
-        result[f"{path.parent.parent.name}:{path.stem}"] = {
-            "configurations": targets[0].space.size,
-            "within 1 %": float((targets[0].labels <= 1.01 * targets[0].labels.min()).mean()),
-            "excess": {
-                name: {
-                    str(b): [float(np.mean(at)), float(np.max(at))]
-                    for b in options.budgets
-                    for at in [[curve[min(b, len(curve)) - 1] for curve in own]]
-                }
-                for name, own in found.items()
-            },
-        }
-        print(path.name, flush=True)
-    return result
+def measured(options: argparse.Namespace, path: Path) -> dict | None:
+    """(a): excess over the best after each budget, mean and maximum over seeds, by strategy.
+
+    None for a file that cannot be searched, such as one without runtimes.
+    """
+    try:
+        targets = tuple(replay_target(path, run) for run in (options.run, "none"))
+    except DataError as error:
+        print(f"left out: {path.name}: {error.args[1]}")
+        return None
+    budget = min(options.budgets[-1], targets[0].space.size)
+    names = [name for name in options.strategies if name in OF_REAL_FILES]
+    found = curves(targets, names, budget, options.batch, options.real_seeds)
+    return {
+        "configurations": targets[0].space.size,
+        "within 1 %": float((targets[0].labels <= 1.01 * targets[0].labels.min()).mean()),
+        "excess": {
+            name: {
+                str(b): [float(np.mean(at)), float(np.max(at))]
+                for b in options.budgets
+                for at in [[curve[min(b, len(curve)) - 1] for curve in own]]
+            }
+            for name, own in found.items()
+        },
+    }
 
 
 def unseen(options: argparse.Namespace, pair: Pair) -> dict:
@@ -138,7 +137,7 @@ def plot(found: dict[str, dict]) -> Figure:
 def speed(options: argparse.Namespace, folder: Path) -> float | None:
     """(c): candidates scored per CPU second of a program's open space, the run's predictions included."""
     try:
-        target = read_target(layout_config(LAYOUTS[4], folder, options.run, resolve(LABELS)))
+        target = read_target(layout_config(LARGE, folder, options.run, resolve(LABELS)))
     except ConfigError as error:
         print(f"candidates per second: {error}")
         return None
@@ -246,8 +245,8 @@ def main(arguments: list[str]) -> int:
         for name, own in pairs.items():
             found = []
             for pair in progress(own, desc=name, unit="program"):
-                made = kept.part(f"{name}: {pair[0].name}", lambda p=pair: unseen(options, p))
-                found.append(made)
+                key = f"{name}: {pair[0].name}, {pair[0].space.size}"
+                found.append(kept.part(key, lambda p=pair: unseen(options, p)))
             raw[name] = join(found)
         result["unseen"] = {name: summarise(own) for name, own in raw.items()}
         speed_of = kept.part("speed", lambda: speed(options, Path(folder)))
@@ -257,8 +256,13 @@ def main(arguments: list[str]) -> int:
             fleets.append(kept.part(f"fleet {seed}", lambda s=seed: fleet_curves(kernels, s)))
         savings = {name: [fleet[name] for fleet in fleets] for name in fleets[0]}
     result["fleet"] = fleet_tables(savings)
-    real = options.real.is_dir()
-    result["measured"] = kept.part("measured", lambda: measured(options)) if real else {}
+    files = sorted((options.real / "npz_all").rglob("*.npz"), key=lambda path: path.stat().st_size)
+    files = files[: 2 if options.quick else None]
+    result["measured"] = {}
+    for path in progress(files, desc="real files", unit="file"):
+        name = f"{path.parent.parent.name}:{path.stem}"
+        if found := kept.part(f"measured {name}", lambda p=path: measured(options, p)):
+            result["measured"][name] = found
     run = runs_folder(options.run)
     result["rules"] = rules_in_order(run, options.seeds) if (run / "ensemble-tile-xla").is_dir() else []
     page = make_page(result)

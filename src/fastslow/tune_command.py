@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from fastslow.core.artifacts import read_manifest
+from fastslow.core.artifacts import MANIFEST
+from fastslow.core.files import read_json
 from fastslow.notebook_command import print_facts, run_notebook, with_absolute_paths
 from fastslow.programs.user_program import Source
 from fastslow.tuning.config import TuneConfig
@@ -31,7 +32,7 @@ def tune_program(config: TuneConfig) -> Path:
     Source.of(config.source)  # refused before a notebook is started, as is a missing or a wrong run
     config.find_run()
     folder = run_notebook("54_tune", config)
-    facts = read_manifest(folder)["summary"]
+    facts = read_json(folder / MANIFEST)["summary"]
     files = {"best configuration": BEST, "its HLO, to compile": PROGRAM, "every evaluation": EVALUATIONS}
     files |= {"curve": CURVE, "study": config.ledger.name, "notebook": NOTEBOOK}
     facts |= {what: folder / name for what, name in files.items() if (folder / name).exists()}
@@ -56,6 +57,6 @@ def tune_fleet(config: FleetConfig) -> Path:
     config = with_absolute_paths(config, "fleet", "data_root", "run")
     config.read()
     folder = run_notebook("55_fleet", config)
-    facts = read_manifest(folder)["summary"] | {"table": folder / TABLE, "curve": folder / TOTALS}
+    facts = read_json(folder / MANIFEST)["summary"] | {"table": folder / TABLE, "curve": folder / TOTALS}
     print_facts(facts | {"notebook": folder / NOTEBOOK})
     return folder

@@ -128,9 +128,9 @@ print(1)
 
 
 @pytest.mark.parametrize("command", ["no-such-program-anywhere x", "./nothing here", "'unclosed", ""])
-def test_a_command_that_cannot_be_is_refused_before_anything_runs(command):
+def test_a_command_that_cannot_be_is_refused_before_there_is_a_study(command):
     with pytest.raises(ConfigError, match="command: "):
-        outcomes(Command(command, module_of, lambda c: {}))
+        Command(command, module_of, lambda c: {})
 
 
 def test_the_json_is_what_describe_gives(script):

@@ -122,3 +122,20 @@ def test_a_missing_list_and_an_empty_budget(fleet):
         tune_fleet(settings(fleet.with_name("none.csv")))
     with pytest.raises(ConfigError, match="evaluations: 0 is not 1 or more"):
         settings(fleet, evaluations=0)
+
+
+def test_what_the_others_saved_counts_for_a_program_without_values(fleet):
+    """Its value, too, is taken from theirs: before any is known, 1 would be next to nothing."""
+    config = settings(fleet)
+    first, second = fleet_module.read_fleet(config)
+    rng = np.random.default_rng(0)
+    first.weight = 1.01
+    assert fleet_module.next_member([first, second], config, rng) is first, "the heavier one, of equal ones"
+    for proposal, value in zip(
+        propose(first.history, first.strategy, 4, 0), (1e6, 8e5, 8e5, 8e5), strict=True
+    ):
+        first.history.add(proposal, Outcome(value))
+    while len(first.history.values) < first.target.space.size - 1:
+        (proposal,) = propose(first.history, first.strategy, 1, 0)
+        first.history.add(proposal, Outcome(8e5))
+    assert fleet_module.next_member([first, second], config, rng) is second

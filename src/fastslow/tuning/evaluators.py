@@ -109,6 +109,9 @@ class Command:
         seconds: Time limit of one run; then the command and all that it started are killed.
         attempts: How often a failing run is tried.
         processes: Runs side by side.
+
+    Raises:
+        ConfigError: The command line cannot be read, or its program does not exist.
     """
 
     command: str
@@ -117,6 +120,9 @@ class Command:
     seconds: float = 600.0
     attempts: int = 2
     processes: int = 1
+
+    def __post_init__(self):
+        self._words()  # refused before there is a study of it
 
     @property
     def name(self) -> str:
@@ -130,11 +136,7 @@ class Command:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Evaluate]:
-        """See :class:`Evaluator`.
-
-        Raises:
-            ConfigError: The command line cannot be read, or its program does not exist.
-        """
+        """See :class:`Evaluator`."""
         words = self._words()
         with ThreadPoolExecutor(max(1, self.processes)) as pool:
 
