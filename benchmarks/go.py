@@ -53,6 +53,10 @@ def _zoo(name: str, options) -> dict:
     found = [learn(problem, options.updates, seed) for seed in seeds]
     row["GO-one"], row["evaluations"] = fmean([f.cost for f in found]), found[0].evaluations
     row["untrained"] = fmean([learn(problem, options.updates, seed, epochs=0).cost for seed in seeds])
+    starts = problem.evaluate(problem.starts).order
+    row["best start"], start = float(starts.min()), problem.starts[starts.argmin()]
+    same = [anneal(problem, found[0].evaluations, seed, start).cost for seed in seeds]
+    row["SA from it"] = fmean(same)
     row["SA"] = fmean([anneal(problem, found[0].evaluations, seed).cost for seed in seeds])
     draws = best_random(problem, found[0].evaluations, np.random.default_rng(seeds[0]))
     row["random"] = float(problem.evaluate(draws[None]).order[0])

@@ -17,6 +17,7 @@ from fastslow.placement.problem import (
 )
 from fastslow.placement.roofline import Device
 from fastslow.placement.schedule import Scheduler, Timeline, lower_bound, peak_memory
+from fastslow.placement.spectral_order import spectral_orders
 
 LEVELS = 8  # priorities to choose from
 ANCHOR = 16_384  # bytes of weights from which on a unit marks a layer
@@ -78,12 +79,6 @@ class _OfGraph(Problem):
         for _ in range(rounds):
             place = np.where(fixed, own, np.bincount(one, place[other], count) / total)
         return np.lexsort((self.first, place))
-
-    def _split_by_layers(self, work: np.ndarray, parts: int) -> np.ndarray:
-        """Return a contiguous split of the layers into runs of equal work: (U,)."""
-        decision = np.empty(len(work), np.int64)
-        decision[self.sequence] = contiguous(work[self.sequence], parts)
-        return decision
 
     def _heaviest_kinds(self, count: int) -> np.ndarray:
         """Return the opcode number of each unit's longest operator."""
@@ -149,10 +144,16 @@ class PlacementProblem(_OfGraph):
                 f"memory: no placement of {graph.name!r} on {devices} devices of {self.memory:.3g} bytes is"
                 f" valid, its parameters take {problem}; raise memory or devices"
             )
-        self.default = self._split_by_layers(self.work, devices)
+        self.default = _runs(self.sequence, self.work, devices)
         if not self.evaluate(self.default[None]).valid[0]:
             held = np.bincount(self.units, graph.parameter_bytes + graph.output_bytes)
-            self.default = self._split_by_layers(held, devices)
+            self.default = _runs(self.sequence, held, devices)
+
+    @property
+    def starts(self) -> np.ndarray:
+        """The split by layers, and the orders of spectral bisection in runs of equal work: (13, U)."""
+        orders = spectral_orders(self.work, self.edges, self.weight)
+        return np.stack([self.default, *(_runs(order, self.work, self.devices) for order in orders)])
 
     def place(self, decision: np.ndarray) -> np.ndarray:
         """Return the device of each operator: (N,)."""
@@ -188,6 +189,13 @@ class PlacementProblem(_OfGraph):
     def bound(self) -> float:
         """The longest path, and all work spread evenly."""
         return lower_bound(self.graph, self.devices)
+
+
+def _runs(order: np.ndarray, work: np.ndarray, parts: int) -> np.ndarray:
+    """Return the split of an order of units (U,) into runs of equal work: (U,)."""
+    decision = np.empty(len(work), np.int64)
+    decision[order] = contiguous(work[order], parts)
+    return decision
 
 
 class SchedulingProblem(_OfGraph):

@@ -10,17 +10,13 @@ It starts from the order of the best cut: the depth-first one, or one by spectra
 (:mod:`fastslow.placement.spectral_order`), whose runs need not be contiguous in the graph.
 """
 
-from itertools import product
-
 import numpy as np
 
 from fastslow.placement.problem import Outcome, Problem, device_options, midpoints
 from fastslow.placement.public_problems import PartitionProblem
-from fastslow.placement.spectral_order import spectral_order, topological_by
+from fastslow.placement.spectral_order import spectral_orders, topological_by
 
 _LEVELS_PER_DEVICE = 4
-_EXPONENTS, _FLOORS, _HALVINGS = (1.0, 0.5), (0.01, 1.0), (0, 2, 3)
-"""Of the transfers, of the work, of the bisection: each combination gives an order."""
 
 
 class OrderedSplit(Problem):
@@ -93,9 +89,7 @@ def start_orders(splits: PartitionProblem) -> list[np.ndarray]:
     For latency they are topological: of the classes that are ready, the first of the order comes next.
     """
     orders = [np.arange(len(splits.choices))]
-    for exponent, floor, halvings in product(_EXPONENTS, _FLOORS, _HALVINGS):
-        weight = splits.weight**exponent
-        order = spectral_order(splits.work, splits.edges, weight, floor, halvings)
+    for order in spectral_orders(splits.work, splits.edges, splits.weight):
         if splits.objective == "latency":
             order = topological_by(np.argsort(order), splits.edges)
         if len(order) == len(orders[0]):  # shorter where classes need each other in a circle

@@ -1,6 +1,6 @@
 """Training of the policy with PPO (arXiv:1707.06347) against the cost of its decisions, with exact resume.
 
-The reward is that of GO, -sqrt(cost / baseline) or -10. First come the problem's default and the decisions
+The reward is that of GO, -sqrt(cost / baseline) or -10. First come the problem's starts and the decisions
 of the policy as it is, so that training ends with nothing worse. From the best of them on, every sample
 changes a few units of the current decision, which the first pass of the update saw as the previous one, and
 takes its place if it is better, or by the rule of simulated annealing; the advantage is the reward over that
@@ -156,12 +156,12 @@ class Trainer:
         return max(0.0, 1 - self.update / max(self.schedule.updates * len(self.standings), 1))
 
     def _begin(self, standing: _Standing) -> None:
-        """Evaluate the default and what the policy decides without learning; go on from the best."""
-        problem = standing.inputs.problem
-        start = Found.of(problem, problem.default)
-        standing.found = Found(start.decision, start.cost, problem.tried, [(problem.tried, start.cost)])
-        decisions = unlearned(self.policy, standing.inputs, self.schedule.samples, self.seed)
-        standing.found.see(decisions, problem.evaluate(decisions).order)
+        """Evaluate the starts and what the policy decides without learning; go on from the best."""
+        problem, found = standing.inputs.problem, standing.found
+        found.evaluations = problem.tried - 1
+        likely = unlearned(self.policy, standing.inputs, self.schedule.samples, self.seed)
+        for decisions in (problem.starts, likely):
+            found.see(decisions, problem.evaluate(decisions).order)
         standing.current = standing.found.decision.copy()
         standing.reward = self._reward(standing, standing.current, count=False)
 

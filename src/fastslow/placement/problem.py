@@ -84,6 +84,11 @@ class Problem(ABC):
         return self._baseline
 
     @property
+    def starts(self) -> np.ndarray:
+        """Decisions that training may start from, the default first: (S, U)."""
+        return np.asarray(self.default)[None]
+
+    @property
     def parts(self) -> list[tuple[str, slice]]:
         """Tasks that are decided one after the other, and their units in a decision; one task by default."""
         return [(self.task, slice(0, len(self.choices)))]

@@ -7,14 +7,24 @@ pass of a layer stand together, and what is used in two far layers may stand by 
 """
 
 import heapq
+from itertools import product
 
 import numpy as np
 from scipy.linalg import eigh
 from scipy.sparse import coo_array, diags_array
 from scipy.sparse.linalg import eigsh
 
+_EXPONENTS, _FLOORS, _HALVINGS = (1.0, 0.5), (0.01, 1.0), (0, 2, 3)
 _DENSE = 300  # units up to which the dense solver is faster
 _WEAK = 1e-6  # weight between neighbours of the given order, of the mean, so that the graph is connected
+
+
+def spectral_orders(work: np.ndarray, edges: np.ndarray, weight: np.ndarray) -> list[np.ndarray]:
+    """Return twelve orders of the units, (U,) each: the exchange as it is and its root, two floors of the
+    work, and none, two or three halvings; for the arguments see :func:`spectral_order`.
+    """
+    settings = product(_EXPONENTS, _FLOORS, _HALVINGS)
+    return [spectral_order(work, edges, weight**exponent, *rest) for exponent, *rest in settings]
 
 
 def spectral_order(

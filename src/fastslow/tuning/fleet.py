@@ -9,6 +9,7 @@ import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -80,21 +81,35 @@ class Member:
         return self.exhausted or (not len(self.history.values) and failed >= _WORTHLESS)
 
 
-def expected_saving(member: Member, members: Sequence[Member], batch: int, rng) -> float:
+class Experience(NamedTuple):
+    """What a fleet's evaluations so far say of a program without any.
+
+    Args:
+        value: Mean of the best values.
+        cost: Mean seconds of an evaluation.
+        hoped: Share of the default that an early evaluation saved on average.
+    """
+
+    value: float
+    cost: float
+    hoped: float
+
+
+def expected_saving(member: Member, experience: Experience, batch: int, rng) -> float:
     """Return what the next evaluations of a program are expected to save, per second.
 
     Args:
         member: The program.
-        members: The whole fleet, whose experience counts for programs with few values.
+        experience: That of the fleet, which counts for programs with few values.
         batch: Number of evaluations.
         rng: Random generator of the candidates.
     """
     if member.hopeless:
         return 0.0
     best = member.history.best
-    value, cost = (best[1], member.cost) if best else _typical(members)
+    value, cost = (best[1], member.cost) if best else (experience.value, experience.cost)
     if member.unknown:
-        share = _hoped(members)
+        share = experience.hoped
     elif isinstance(member.strategy, Guided):
         gain = member.strategy.ranked(member.history, batch, rng)[1]
         share = float(-np.expm1(-gain).mean()) if len(gain) else 0.0
@@ -123,7 +138,7 @@ def _hoped(members: Sequence[Member]) -> float:
 
 def next_member(members: Sequence[Member], config: FleetConfig, rng) -> Member | None:
     """Return the program that gets the next batch; None where nothing is left to do."""
-    open_members = [member for member in members if not member.hopeless]
+    open_members, experience = [member for member in members if not member.hopeless], None
     if not open_members:
         return None
     if config.allocation == "even":
@@ -133,7 +148,8 @@ def next_member(members: Sequence[Member], config: FleetConfig, rng) -> Member |
         key = len(member.history.taken)
         # with nothing new of it the expectation is the same, unless it rests on what is new of the others
         if member.unknown or not member.waiting or member.waiting[0] != key:
-            member.waiting = key, expected_saving(member, members, config.batch, rng)
+            experience = experience or Experience(*_typical(members), _hoped(members))
+            member.waiting = key, expected_saving(member, experience, config.batch, rng)
         savings.append(member.waiting[1])
     return open_members[int(np.argmax(savings))]
 
