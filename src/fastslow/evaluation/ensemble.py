@@ -149,14 +149,11 @@ def combine(
         ``(C,)`` float64 per graph, lower = predicted faster.
     """
     used = {name: weight for name, weight in weights.items() if weight}
+    first = members[next(iter(used))][split]
     if len(used) == 1:  # rounding in a normalisation could only create ties
-        return dict(members[next(iter(used))][split])
+        return dict(first)
     normalise = NORMALISATIONS[normalisation]
-    graphs = next(iter(members.values()))[split]
-    return {
-        graph: sum(weight * normalise(members[name][split][graph]) for name, weight in used.items())
-        for graph in graphs
-    }
+    return {g: sum(w * normalise(members[name][split][g]) for name, w in used.items()) for g in first}
 
 
 def models_of(manifests: Mapping[str, dict]) -> dict[str, list[str]]:
