@@ -32,11 +32,11 @@ from fastslow.placement.zoo_graphs import PROGRAMS, read_zoo_graph
 DEVICE = DEVICES["p100"]
 
 
-def placement_of(name: str, devices: int = 0) -> PlacementProblem:
-    """Return the placement of a zoo program."""
+def placement_of(name: str) -> PlacementProblem:
+    """Return the placement of a zoo program on its own number of devices."""
     graph = read_zoo_graph(name, DEVICE)
     small = contract(graph, single_consumer_clusters(graph), DEVICE)
-    return PlacementProblem(small, devices or PROGRAMS[name].devices, DEVICE)
+    return PlacementProblem(small, PROGRAMS[name].devices, DEVICE)
 
 
 def zoo(options) -> list[dict]:
@@ -134,14 +134,13 @@ def _tasks(name: str, options) -> dict:
     updates = max(options.updates // 3, 1)
     joint = JointProblem(graph, devices, DEVICE)
     together = learn(joint, updates * 3, seed, samples=12)
-    fusion = learn(FusionProblem(graph, DEVICE), updates, seed, samples=12)
     problem = FusionProblem(graph, DEVICE)
+    fusion = learn(problem, updates, seed, samples=12)
     parts = np.split(joint.default.copy(), 3)
-    small = contract(graph, single_consumer_clusters(graph), DEVICE)
-    place = PlacementProblem(small, devices, DEVICE)
+    place = placement_of(name)
     placed = learn(place, updates, seed, samples=12)
     where = place.place(placed.decision)
-    ordered = SchedulingProblem(small, where, devices, DEVICE)
+    ordered = SchedulingProblem(place.graph, where, devices, DEVICE)
     scheduled = learn(ordered, updates, seed, samples=12)
     return {
         "program": name,
