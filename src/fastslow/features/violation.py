@@ -20,6 +20,7 @@ import numpy as np
 
 from fastslow.competition.opcodes import CONVOLUTION, DOT, RESHAPE
 from fastslow.competition.schema import ROLES
+from fastslow.competition.tensors import num_elements
 from fastslow.competition.tied_choices import Choices
 from fastslow.core.errors import ConfigError
 from fastslow.features.choice_sums import choice_sums
@@ -101,14 +102,13 @@ def violation_features(
     """
     if default_layout not in DEFAULT_LAYOUTS:
         raise ConfigError(f"default_layout: {default_layout!r} is none of {', '.join(DEFAULT_LAYOUTS)}")
-    sums = []
+    sums, of_role = [], [shape_rows(tensors, role) for role in range(len(ROLES))]
     for _, opcode, role in CELLS:
         nodes = np.flatnonzero(
             (np.asarray(kinds) == opcode) & tensors.known[:, role] & (tensors.rank[:, role] > 0)
         )
         # One row of terms per distinct (shape, layout), shared by the many tensors of one shape.
-        rows = shape_rows(tensors, role)[nodes]
-        shapes, shape_index = np.unique(rows, axis=0, return_inverse=True)
+        shapes, shape_index = np.unique(of_role[role][nodes], axis=0, return_inverse=True)
         table = terms_of_shapes(shapes, np.asarray(layouts, np.int64), default_layout)
         terms = functools.partial(_look_up, table, shape_index.ravel())
         sums.append(choice_sums(choices, nodes[:, None], np.full((len(nodes), 1), role), terms))
@@ -129,9 +129,10 @@ def shape_rows(tensors: ConfigTensors, role: int) -> np.ndarray:
     rows = np.column_stack([tensors.dims[:, role], tensors.element_bytes[:, role]])
     if role:
         return rows
-    elements = np.where(tensors.known, np.maximum(tensors.dims, 1).prod(2, dtype=np.float64), 0.0)
+    elements = np.where(tensors.known, num_elements(tensors.dims.astype(np.float64)), 0.0)
     weights = np.stack([(elements * tensors.element_bytes).sum(1), _work(elements)], 1)
-    return np.column_stack([rows, np.ceil(weights / np.maximum(weights.max(0, initial=0), 1) * 2**36)])
+    shares = np.ceil(weights / np.maximum(weights.max(0, initial=0), 1) * 2**36)
+    return np.column_stack([rows, shares.astype(np.int64)])
 
 
 def _work(elements: np.ndarray) -> np.ndarray:
@@ -150,7 +151,7 @@ def terms_of_shapes(shapes: np.ndarray, layouts: np.ndarray, default_layout: str
     Returns:
         ``(S, L, terms)`` float64, whole numbers; what a configuration's columns are made of, once summed.
     """
-    dims, element_bytes, weights = shapes[:, :6].astype(np.int64), shapes[:, 6], shapes[:, 7:]
+    dims, element_bytes, weights = shapes[:, :6], shapes[:, 6], shapes[:, 7:]
     tiling = tile(dims[:, None], layouts[None])
     counted = tiling.fits & ~(tiling.is_default & (default_layout == "leave_out"))
     terms = {
