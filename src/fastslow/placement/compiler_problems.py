@@ -1,5 +1,7 @@
 """Placement, scheduling and fusion of a cost graph as decision problems."""
 
+from functools import cached_property
+
 import numpy as np
 
 from fastslow.competition.opcodes import OPCODES
@@ -149,7 +151,7 @@ class PlacementProblem(_OfGraph):
             held = np.bincount(self.units, graph.parameter_bytes + graph.output_bytes)
             self.default = _runs(self.sequence, held, devices)
 
-    @property
+    @cached_property
     def starts(self) -> np.ndarray:
         """The split by layers, and the orders of spectral bisection in runs of equal work: (13, U)."""
         orders = spectral_orders(self.work, self.edges, self.weight)

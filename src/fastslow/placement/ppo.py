@@ -60,6 +60,7 @@ class _Standing:
 
     Args:
         inputs: The problem.
+        changes: What draws changes of its decisions.
         found: Best decision so far.
         current: (U,) decision that is changed next.
         reward: Its reward.
@@ -160,27 +161,25 @@ class Trainer:
         problem, found = standing.inputs.problem, standing.found
         found.evaluations = problem.tried - 1
         likely = unlearned(self.policy, standing.inputs, self.schedule.samples, self.seed)
-        for decisions in (problem.starts, likely):
-            found.see(decisions, problem.evaluate(decisions).order)
-        standing.current = standing.found.decision.copy()
-        standing.reward = self._reward(standing, standing.current, count=False)
+        standing.reward = max(self._reward(standing, decisions) for decisions in (problem.starts, likely))
+        standing.current = found.decision.copy()
 
-    def _reward(self, standing: _Standing, decision: np.ndarray, count: bool = True) -> float:
-        outcome = standing.inputs.problem.evaluate(decision[None])
-        if count:
-            standing.found.see(decision[None], outcome.order)
-        return float(standing.inputs.problem.rewards(outcome)[0])
+    def _reward(self, standing: _Standing, decisions: np.ndarray) -> float:
+        """Evaluate decisions (B, U) and return the best reward."""
+        outcome = standing.inputs.problem.evaluate(decisions)
+        standing.found.see(decisions, outcome.order)
+        return float(standing.inputs.problem.rewards(outcome).max())
 
     def _try(self, standing: _Standing, logs: list[torch.Tensor]) -> tuple[np.ndarray, np.ndarray, float]:
         """Return a decision (U,) that was drawn and evaluated, which units were free, and its advantage."""
         if self.schedule.whole:
             decision = draw(logs, 1, self.generator)[0].numpy()
-            reward = self._reward(standing, decision)
+            reward = self._reward(standing, decision[None])
             gain = reward - (standing.mean or reward)
             standing.mean = _MEMORY * (standing.mean or reward) + (1 - _MEMORY) * reward
             return decision, np.ones(len(decision), bool), gain
         decision, free = standing.changes.draw(logs, standing.current, self.generator)
-        reward = self._reward(standing, decision)
+        reward = self._reward(standing, decision[None])
         gain = reward - standing.reward
         heat = standing.heat * _COOLING ** (1 - self._left())
         chance = float(torch.rand(1, generator=self.generator))
