@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from fastslow.placement.contiguous_split import ContiguousSplit
+from fastslow.placement.cost_graph import topological_by
 from fastslow.placement.ordered_split import OrderedSplit, start_orders
 from fastslow.placement.partition import latency
 from fastslow.placement.partition_loads import depth_first_order
 from fastslow.placement.public_problems import PartitionProblem, contiguous_optimum
-from fastslow.placement.spectral_order import spectral_order, topological_by
+from fastslow.placement.spectral_order import spectral_order
 from fastslow.placement.split_search import anneal_split
 from fastslow.placement.split_state import SplitState
 from helpers.cost_graphs import random_workload, slow_loads
@@ -80,7 +81,7 @@ def test_the_depth_first_order_is_topological_where_classes_are_single():
 
 @pytest.mark.parametrize("count", [60, 400])
 def test_spectral_bisection_keeps_together_what_exchanges_much(count):
-    """Four rings of units dealt out in turn: with one vector or by halves, each ring is one run."""
+    """Units numbered in turn over four rings: each ring is contiguous in the order, halved or not."""
     ring = np.arange(count) % 4
     edges = np.stack([np.arange(count), (np.arange(count) + 4) % count], 1)
     bridges = np.array([[0, 1], [1, 2], [2, 3]])

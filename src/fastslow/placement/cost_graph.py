@@ -125,19 +125,35 @@ def topological_order(edges: np.ndarray, count: int, source: str | Path, names: 
     Raises:
         DataError: The graph has a cycle; the message names a node on it.
     """
-    consumers, waiting = neighbours(edges, count), np.bincount(edges[:, 1], minlength=count)
-    ready = [node for node in range(count) if not waiting[node]]
+    order = topological_by(np.arange(count), edges)
+    if len(order) < count:
+        node = _on_a_cycle(neighbours(edges[:, ::-1], count), {*range(count)} - {*order.tolist()})
+        raise DataError(source, f"its edges form a cycle through {names[node]!r}", "A program is acyclic")
+    return order
+
+
+def topological_by(rank: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """Return the topological order that always takes the free node of the lowest rank.
+
+    Args:
+        rank: (N,).
+        edges: (E, 2) rows (producer, consumer).
+
+    Returns:
+        (N,) int64; shorter where there are cycles: what is on or behind one is left out.
+    """
+    consumers, rank = neighbours(edges, len(rank)), rank.tolist()
+    waiting = np.bincount(edges[:, 1], minlength=len(rank)).tolist()
+    ready = [(rank[node], node) for node, count in enumerate(waiting) if not count]
+    heapq.heapify(ready)
     order = []
     while ready:
-        node = heapq.heappop(ready)
+        _, node = heapq.heappop(ready)
         order.append(node)
         for consumer in consumers[node]:
             waiting[consumer] -= 1
             if not waiting[consumer]:
-                heapq.heappush(ready, consumer)
-    if len(order) < count:
-        node = _on_a_cycle(neighbours(edges[:, ::-1], count), {*range(count)} - {*order})
-        raise DataError(source, f"its edges form a cycle through {names[node]!r}", "A program is acyclic")
+                heapq.heappush(ready, (rank[consumer], consumer))
     return np.array(order, np.int64)
 
 

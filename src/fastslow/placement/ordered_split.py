@@ -12,9 +12,10 @@ It starts from the order of the best cut: the depth-first one, or one by spectra
 
 import numpy as np
 
+from fastslow.placement.cost_graph import topological_by
 from fastslow.placement.problem import Outcome, Problem, device_options, midpoints
 from fastslow.placement.public_problems import PartitionProblem
-from fastslow.placement.spectral_order import spectral_orders, topological_by
+from fastslow.placement.spectral_order import spectral_orders
 
 _LEVELS_PER_DEVICE = 4
 
@@ -40,14 +41,20 @@ class OrderedSplit(Problem):
         self.levels = _LEVELS_PER_DEVICE * int(splits.choices[0])
         self.choices = np.full(count, self.levels, np.int64)
         self.kinds, self.features, self.edges = splits.kinds, splits.features, splits.edges
-        self._topological = splits.objective == "latency"
         orders = start_orders(splits)
         self.tried = len(orders)
         costs = splits.evaluate(np.stack([self._cut(order) for order in orders])).order
         self.rule = orders[int(costs.argmin())]
+        self._needs = self._later_needs() if splits.objective == "latency" else []
         self.position = np.empty(count)
         self.position[self.rule] = midpoints(splits.work[self.rule])
         self.default = np.minimum((self.position * self.levels).astype(np.int64), self.levels - 1)
+
+    def _later_needs(self) -> list[list[int]]:
+        """Return pairs of places in the rule's order: a class, a later one that needs it; by the latter."""
+        place = np.argsort(self.rule)[self.edges]
+        place = place[place[:, 0] < place[:, 1]]
+        return place[np.argsort(place[:, 1], kind="stable")].tolist()
 
     def _cut(self, order: np.ndarray) -> np.ndarray:
         """Return the best split of an order (U,) into runs: (U,)."""
@@ -56,12 +63,10 @@ class OrderedSplit(Problem):
     def order(self, decision: np.ndarray) -> np.ndarray:
         """Return the units of the split in the order of a decision: (U,)."""
         level = np.asarray(decision)[self.rule]
-        if self._topological:
-            place = np.argsort(self.rule)[self.edges]
+        if self._needs:
             level = level.tolist()
-            for before, after in place[np.argsort(place[:, 1], kind="stable")].tolist():
-                if before < after:
-                    level[after] = max(level[after], level[before])
+            for before, after in self._needs:
+                level[after] = max(level[after], level[before])
         return self.rule[np.argsort(level, kind="stable")]
 
     def decode(self, decision: np.ndarray) -> np.ndarray:

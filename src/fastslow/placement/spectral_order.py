@@ -6,7 +6,6 @@ vector of its own (Pothen, Simon, Liou 1990). Direction counts for nothing, so t
 pass of a layer stand together, and what is used in two far layers may stand by itself.
 """
 
-import heapq
 from itertools import product
 
 import numpy as np
@@ -81,27 +80,3 @@ def _fiedler_order(mass: np.ndarray, edges: np.ndarray, weight: np.ndarray, weak
     line = vectors[:, 1] * scale
     order = np.argsort(line, kind="stable")
     return order if order @ np.arange(count) >= order[::-1] @ np.arange(count) else order[::-1]
-
-
-def topological_by(rank: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """Return the topological order that always takes the ready unit of the lowest rank: (U,) int64.
-
-    Args:
-        rank: (U,).
-        edges: (M, 2) pairs (producer, consumer) without cycles.
-    """
-    consumers: list[list[int]] = [[] for _ in rank]
-    for producer, consumer in edges.tolist():
-        consumers[producer].append(consumer)
-    waiting = np.bincount(edges[:, 1], minlength=len(rank)).tolist()
-    ready = [(rank[unit], unit) for unit, count in enumerate(waiting) if not count]
-    heapq.heapify(ready)
-    order = []
-    while ready:
-        _, unit = heapq.heappop(ready)
-        order.append(unit)
-        for consumer in consumers[unit]:
-            waiting[consumer] -= 1
-            if not waiting[consumer]:
-                heapq.heappush(ready, (rank[consumer], consumer))
-    return np.array(order, np.int64)
