@@ -1,9 +1,10 @@
 """GO (placement, scheduling, fusion) against rules, searches and HDP; the public problem sets.
 
 Sections: ``sharding`` (iopddl), ``partition`` (dnn-partitioning), ``zoo`` (the shape of GO's table), ``hdp``,
-``transfer``, ``tasks`` (multi-task against single tasks) and ``ablation``. The public instances are those of
-``../shared/placement``. Runtimes and loads are of the models, not measured. With ``--keep FILE`` every row is
-kept as soon as it is there, and a second call goes on. The last line is one JSON object.
+``transfer``, ``tasks`` (multi-task against single tasks), ``ablation`` and ``large`` (50,000 nodes). The
+public instances are those of ``../shared/placement``. Runtimes and loads are of the models, not measured.
+With ``--keep FILE`` every row is kept as soon as it is there, and a second call goes on. The last line is one
+JSON object.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import pandas as pd
 import torch
 
 from common.kept import Kept, finite
+from common.large_graphs import large
 from common.public_placement import learn, partition, sharding
 from fastslow.placement.baselines import PLACEMENT_RULES, best_random
 from fastslow.placement.compiler_problems import FusionProblem, PlacementProblem, SchedulingProblem
@@ -179,7 +181,7 @@ def _ablation(name: str, options) -> dict:
     return row | {variant: cost({}, plan) for variant, plan in plans.items()}
 
 
-SECTIONS = {f.__name__: f for f in (sharding, partition, zoo, hdp, transfer, tasks, ablation)}
+SECTIONS = {f.__name__: f for f in (sharding, partition, zoo, hdp, transfer, tasks, ablation, large)}
 
 
 def main() -> None:
