@@ -45,7 +45,7 @@ STAGES = {
 """Where the folders of each stage's steps are, below the name of the run."""
 RESULTS = ("*.npz", "*.npy", "*.pt", "*.csv", "model.txt", "metrics.jsonl")
 ERRORS = ("ENOSPC", "EDQUOT", "EROFS", "ESTALE", "EIO")
-SETTINGS = ("gnn.epochs=6", "gnn.evaluate_every=1", "ranker.early_stopping_rounds=1000", "features.workers=2")
+SETTINGS = ("gnn.epochs=6", "gnn.evaluate_every=1", "features.workers=2")
 UNDISTURBED, TOO_LATE = "none", "kill too late"
 _LEFT_SECONDS = 20.0
 # every file that is written is flushed once, so that is where a drive fails; read by every Python process

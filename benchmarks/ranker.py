@@ -121,7 +121,7 @@ class Quality:
             fitted = fit(config, objective, training)
             predictions = {split: fitted.predict(table) for split, table in tables.items()}
             result = {s: collection_score(collection.kind, labels[s], predictions[s]) for s in labels}
-            facts = {"model": objective, "rounds": fitted.best_iteration}
+            facts = {"model": objective, "rounds": fitted.num_trees}
             rows.append({**facts, "collection": collection.name, "seed": config.seed, **result})
         return rows
 

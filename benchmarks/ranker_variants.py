@@ -4,9 +4,9 @@
 Train and valid of the sample are split into three folds grouped by architecture, and each is held out in
 turn. Every variant grows all of its rounds: nothing is selected on the held-out programs. Beside them stand
 the best single feature, and ridge regressions of log runtimes or ranks on the features of configurations or
-on the ranker's own table. ``--confirm`` trains variants on train, with early stopping on valid, and scores
-them on test and, where ``../shared/real`` has them, on measured programs: to be read once, after the choice.
-Finished trainings are kept in ``benchmarks/results/ranker_variants``.
+on the ranker's own table. ``--confirm`` trains variants on train as ``make submit`` does and scores them on
+test and, where ``../shared/real`` has them, on measured programs: to be read once, after the choice. Finished
+trainings are kept in ``benchmarks/results/ranker_variants``.
 """
 
 import sys
@@ -55,7 +55,10 @@ VARIANTS: dict[str, list[str]] = {
     "config features alone": [],
     "7 leaves": ["ranker.num_leaves=7"],
     "31 leaves": ["ranker.num_leaves=31"],
-    "1000 rounds": ["ranker.num_iterations=1000"],
+    "500 rounds at .03": ["ranker.num_iterations=500", "ranker.learning_rate=0.03"],
+    "15 % of columns": ["ranker.feature_fraction=0.15"],
+    "8 opponents": ["ranker.opponents=8"],
+    "32 opponents": ["ranker.opponents=32"],
     "3 largest nodes": ["ranker.layout.largest_nodes=3"],
 }
 FEW_COLUMNS = "config features alone"

@@ -29,7 +29,7 @@ from matplotlib.figure import Figure
 from common import report
 from common.fleets import fleet_curves, fleet_page, fleet_tables, plot_fleet
 from common.graph_files import REAL
-from common.in_order import rules_in_order
+from common.in_order import pools_in_order, rules_in_order
 from common.kept import Kept
 from common.needs import GUIDED, UNGUIDED, WITHIN, join, needed, summarise
 from common.options import make_parser
@@ -51,6 +51,7 @@ OWN = "guided evolutionary, no run"
 OF_REAL_FILES = (*GUIDED, OWN, "random", "evolutionary", "annealing")  # the others take minutes there
 BUDGETS = (16, 64, 256)
 LABELS = "data/labels/labels.sqlite"
+DRAWN = "layouts, drawn at random"
 Pair = tuple[Target, Target]  # a program with a run's prediction, and without
 
 
@@ -111,7 +112,7 @@ def groups(options: argparse.Namespace, folder: Path) -> dict[str, list[Pair]]:
     labels = resolve(LABELS)
     if not options.quick and options.pool and labels.is_file():
         pools = layout_pools(LAYOUTS, folder, runs, options.pool, options.minutes, labels)
-        found["layouts, drawn at random"] = pools
+        found[DRAWN] = pools
     return {name: pairs for name, pairs in found.items() if pairs}
 
 
@@ -264,7 +265,10 @@ def main(arguments: list[str]) -> int:
         if found := kept.part(f"measured {name}", lambda p=path: measured(options, p)):
             result["measured"][name] = found
     run = runs_folder(options.run)
-    result["rules"] = rules_in_order(run, options.seeds) if (run / "ensemble-tile-xla").is_dir() else []
+    trained = (run / "ensemble-tile-xla").is_dir()  # a run of `make submit`, not of one collection
+    result["rules"] = rules_in_order(run, options.seeds) if trained else []
+    if trained and DRAWN in pairs:
+        result["rules"] += pools_in_order(run, [pair[0] for pair in pairs[DRAWN]], options.seeds)
     page = make_page(result)
     print(page)
     if options.table:

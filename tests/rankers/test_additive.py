@@ -229,10 +229,12 @@ def test_leaf_values_minimise_the_loss_of_the_tree():
 
 def test_it_learns_a_product_from_sums_alone():
     fitted = fit(
-        settings_of(num_iterations=80, evaluate_every=4), toy([80, 80, 60, 50]), toy([50, 60], seed=5)
+        settings_of(num_iterations=80, evaluate_every=4, early_stopping_rounds=80),
+        toy([80, 80, 60, 50]),
+        toy([50, 60], seed=5),
     )
     rounds, values = zip(*fitted.history, strict=True)
-    assert max(values) > 0.6 and fitted.best_iteration == rounds[np.argmax(values)]
+    assert max(values) > 0.6 and fitted.num_trees == rounds[np.argmax(values)]
     valid = toy([50, 60], seed=5)
     predictions = {name: fitted.predict(part) for name, part in zip(valid.names, valid.parts, strict=True)}
     found = collection_score("layout", valid.labels(), predictions)["mean"]
@@ -257,9 +259,9 @@ def test_early_stopping_and_states_too_few_to_split_end_training():
     wrong = Problem(valid.names, valid.parts, [1 / valid.runtimes[0]])
     config = settings_of(num_iterations=200, evaluate_every=1, early_stopping_rounds=5)
     fitted = fit(config, toy([60]), wrong)
-    assert len(fitted.history) == fitted.best_iteration + 5 < 200
+    assert len(fitted.history) == fitted.num_trees + 5 < 200
     stuck = fit(settings_of(min_data_in_leaf=100, num_iterations=50), toy([20]), valid)
-    assert stuck.best_iteration == 0 and not stuck.predict(valid.parts[0]).any()
+    assert stuck.num_trees == 0 and not stuck.predict(valid.parts[0]).any()
 
 
 def run_config(features, folder, **options):

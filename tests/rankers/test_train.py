@@ -57,10 +57,11 @@ def test_it_learns_a_column_that_tells_the_runtime(objective, kind):
         learning_rate=0.1,
         num_threads=1,
         evaluate_every=1,
+        early_stopping_rounds=100,
     )
     fitted = fit(config, objective, training)
     rounds, values = zip(*fitted.history, strict=True)
-    assert max(values) > 0.8 and fitted.best_iteration == rounds[np.argmax(values)]
+    assert max(values) > 0.8 and fitted.num_trees == rounds[np.argmax(values)]
     predictions = fitted.predict(training.valid)
     assert collection_score(kind, training.valid.labels(), predictions)["mean"] == pytest.approx(max(values))
 
@@ -95,7 +96,7 @@ def test_early_stopping():
         "regression",
         training,
     )
-    assert len(fitted.history) == fitted.best_iteration + 5 < 200
+    assert len(fitted.history) == fitted.num_trees + 5 < 200
 
 
 def test_own_features_let_a_column_count_that_pairs_share():
@@ -121,7 +122,7 @@ def test_tables_too_small_to_split_give_equal_predictions(objective):
     training = toy_training([6], [5])
     config = RankerConfig(num_iterations=9, min_data_in_leaf=10_000, num_threads=1)
     fitted = fit(config, objective, training)
-    assert fitted.best_iteration == 0 and fitted.history == [(0, 0.0)]
+    assert fitted.num_trees == 0 and fitted.history == [(0, 0.0)]
     assert not fitted.predict(training.valid)["g0"].any()
 
 
@@ -146,7 +147,7 @@ def test_a_run_records_every_objective_and_keeps_the_best(features, tmp_path):
         predictions["test"]["t"], fitted.predict(read_table(features, "test"))["t"], rtol=1e-6, atol=1e-12
     )
     history = pd.read_json(tmp_path / "metrics.jsonl", lines=True)
-    assert history.groupby("objective")["valid"].max().to_dict() == pytest.approx(manifest["objectives"])
+    assert history.groupby("objective")["valid"].last().to_dict() == pytest.approx(manifest["objectives"])
     kept = history[history["tau"].notna()].set_index("objective")
     assert kept["tau"].to_dict() == pytest.approx(manifest["objectives"])
     assert set(ALL_METRICS) <= set(kept.columns) and len(kept) == len(OBJECTIVES)
@@ -275,7 +276,7 @@ def test_presets_set_nothing_that_is_not_read(preset, kind, tmp_path):
         ({"relevance_levels": 32}, "relevance_levels: 32 is not 2 or more, at most 31"),
         ({"opponents": 0}, "opponents"),
         ({"num_iterations": 0}, "num_iterations"),
-        ({"early_stopping_rounds": 0}, "early_stopping_rounds"),
+        ({"early_stopping_rounds": -1}, "early_stopping_rounds"),
         ({"min_data_in_leaf": 0}, "min_data_in_leaf"),
         ({"seed": -1}, "seed"),
         ({"num_threads": -1}, "num_threads"),

@@ -25,7 +25,7 @@ from scipy import sparse
 from fastslow.core.progress import Report
 from fastslow.features.scaling import log_labels
 from fastslow.rankers.additive_states import AdditiveRows
-from fastslow.rankers.boosting import History, best_iteration, boost, predict_trees
+from fastslow.rankers.boosting import History, boost, kept_trees, predict_trees
 from fastslow.rankers.config import AdditiveRankerConfig
 from fastslow.rankers.table import PerGraph
 
@@ -155,27 +155,27 @@ class Fitted:
     """A trained additive ranker.
 
     Args:
-        booster: The trees, those after the best iteration included.
-        best_iteration: Number of trees that are used.
+        booster: The trees, those that are not used included.
+        num_trees: Number of trees that are used.
         history: (iteration, valid score) of every evaluation.
     """
 
     booster: lightgbm.Booster
-    best_iteration: int
+    num_trees: int
     history: History
 
     def predict(self, part: AdditiveRows) -> np.ndarray:
         """Return predictions ``(C,)`` float64 of a graph, lower = predicted faster; comparable within it."""
-        return part.sum(predict_trees(self.booster, part.rows, 0, self.best_iteration))
+        return part.sum(predict_trees(self.booster, part.rows, 0, self.num_trees))
 
 
 def fit(config: AdditiveRankerConfig, train: Problem, valid: Problem, report: Report | None = None) -> Fitted:
-    """Boost trees until the valid score stops improving.
+    """Boost trees; with ``early_stopping_rounds``, until the valid score stops improving.
 
     Args:
         config: Settings.
         train: Graphs to fit.
-        valid: Graphs for early stopping.
+        valid: Graphs to evaluate on.
         report: Called with the iteration and the latest valid score after every iteration.
     """
     target = targets(train)
@@ -199,7 +199,7 @@ def fit(config: AdditiveRankerConfig, train: Problem, valid: Problem, report: Re
         return valid.per_graph(valid.sum(costs))
 
     history = boost(config, update, predict_valid, "layout", valid.labels(), report)
-    return Fitted(booster, best_iteration(history), history)
+    return Fitted(booster, kept_trees(config, history), history)
 
 
 def _replace_leaves(

@@ -58,7 +58,7 @@ def read_problem(
 
 
 def fit(config: AdditiveRankerConfig, features: Features, also: Mapping[str, Features], title: str) -> Fitted:
-    """Boost on the train graphs, with early stopping on the valid ones.
+    """Boost on the train graphs, evaluated on the valid ones.
 
     Args:
         config: Settings.
@@ -126,13 +126,12 @@ def _train(config: AdditiveRankerConfig, folder: Path) -> dict:
     predictions = {split: predict_split(fitted, features, split) for split in PREDICTED_SPLITS}
     labels = features.labels(VALID)
     metrics = {"additive": mean_metrics(labels, predictions[VALID])}
-    write_trees(folder, {"additive": fitted.history}, metrics, fitted.booster, fitted.best_iteration)
+    write_trees(folder, {"additive": fitted}, metrics, "additive")
     warnings = write_predictions(folder, predictions)
     valid = collection_score("layout", labels, predictions[VALID])
-    rounds = fitted.best_iteration
     return {
-        "valid": {**valid, "weights": f"{rounds} rounds"},
-        "trees": rounds,
+        "valid": {**valid, "weights": f"{fitted.num_trees} rounds"},
+        "trees": fitted.num_trees,
         "warnings": warnings,
         "features": features.recipe,
     }

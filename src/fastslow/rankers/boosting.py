@@ -1,4 +1,4 @@
-"""The boosting loop of both rankers: grow a tree, evaluate on valid, stop early."""
+"""The boosting loop of both rankers: grow a tree, evaluate on valid, stop early where that is wanted."""
 
 from collections.abc import Callable, Mapping
 
@@ -21,7 +21,7 @@ def boost(
     labels: Mapping[str, np.ndarray],
     report: Report | None = None,
 ) -> History:
-    """Grow trees until the valid score stops improving.
+    """Grow trees, until the valid score stops improving where ``early_stopping_rounds`` is not 0.
 
     Args:
         config: Settings; of these ``num_iterations``, ``evaluate_every`` and ``early_stopping_rounds``.
@@ -48,13 +48,16 @@ def boost(
             history.append((grown, collection_score(kind, labels, predictions)["mean"]))
         if report:
             report(iteration, history[-1][1] if history else np.nan)
-        if stuck or (history and evaluated - best_iteration(history) >= config.early_stopping_rounds):
+        patience = config.early_stopping_rounds
+        if stuck or (patience and history and evaluated - kept_trees(config, history) >= patience):
             break
     return history
 
 
-def best_iteration(history: History) -> int:
-    """Return the iteration of the best valid score, the first one of several."""
+def kept_trees(config: BoostingConfig, history: History) -> int:
+    """Return how many trees a model has: all, or those up to the (first) best valid score."""
+    if not config.early_stopping_rounds:
+        return history[-1][0]
     return max(history, key=lambda entry: entry[1])[0]
 
 

@@ -52,19 +52,20 @@ class BoostingConfig(Config):
     """Collections whose train graphs are learned from: the ``collection`` alone, both searches of its
     ``source`` (xla or nlp), or every ``layout`` collection. The features folders of the others are expected
     beside its own; layout only."""
-    num_iterations: Positive = 500
+    num_iterations: Positive = 150
     """Maximum number of boosting iterations."""
-    early_stopping_rounds: Positive = 100
-    """Stop after this many iterations without a better valid score."""
+    early_stopping_rounds: NonNegative = 0
+    """Stop after this many iterations without a better valid score, and keep the trees up to the best one; 0
+    keeps all. A few valid programs, as the sample has, choose worse than no choice."""
     evaluate_every: Positive = 5
     """Iterations between two evaluations on valid."""
-    learning_rate: PositiveFloat = 0.03
+    learning_rate: PositiveFloat = 0.1
     """Shrinkage of each tree."""
     num_leaves: Annotated[int, Ge(2), Le(131_072)] = 15
     """Maximum leaves of a tree; more fit finer and overfit sooner."""
     min_data_in_leaf: Positive = 20
     """Minimum rows in a leaf."""
-    feature_fraction: Fraction = 0.15
+    feature_fraction: Fraction = 0.3
     """Fraction of the columns sampled for each tree."""
     bagging_fraction: Fraction = 0.8
     """Fraction of the rows sampled for each tree."""
@@ -215,10 +216,9 @@ class AdditiveRankerConfig(BoostingConfig):
     """
 
     folder: str = unkeyed("runs/sample/additive-layout-xla-random-s0")
-    num_iterations: Positive = 300
+    num_iterations: Positive = 200
     evaluate_every: Positive = 10
     learning_rate: Fraction = 0.1
-    feature_fraction: Fraction = 0.3
     configs_per_graph: AtLeastTwo = 1000
     ridge: NonNegativeFloat = 1.0
     """Penalty on a leaf's squared value, in units of its own curvature; more is smoother."""

@@ -12,7 +12,7 @@ from fastslow.core.progress import Report
 from fastslow.core.settings import resolve
 from fastslow.features.store import Features
 from fastslow.features.train_graphs import trainable
-from fastslow.rankers.boosting import History, best_iteration, boost, predict_trees
+from fastslow.rankers.boosting import History, boost, kept_trees, predict_trees
 from fastslow.rankers.config import RankerConfig
 from fastslow.rankers.objectives import OBJECTIVES, OWN, make_dataset, predict_table
 from fastslow.rankers.table import Table, read_table, read_tables
@@ -29,7 +29,7 @@ class Training:
         kind: ``layout`` or ``tile``.
         train: Rows to fit; with several machines, those of this machine's graphs.
         bins: Rows of all train graphs from which the feature bins are made, the same on every machine.
-        valid: Rows for early stopping.
+        valid: Rows to evaluate on.
     """
 
     kind: str
@@ -70,23 +70,21 @@ class Fitted:
 
     Args:
         objective: One of ``OBJECTIVES``.
-        booster: The trees, those after the best iteration included.
-        best_iteration: Number of trees that are used.
+        booster: The trees, those that are not used included.
+        num_trees: Number of trees that are used.
         history: (iteration, valid score) of every evaluation.
         opponents: Configurations that each predicted one is compared with (``pairwise``).
     """
 
     objective: str
     booster: lightgbm.Booster
-    best_iteration: int
+    num_trees: int
     history: History
     opponents: int
 
     def predict(self, table: Table) -> dict[str, np.ndarray]:
         """Return predictions ``(C,)`` float64 per graph, lower = predicted faster."""
-        return booster_predictions(
-            self.objective, self.booster, table, self.opponents, 0, self.best_iteration
-        )
+        return booster_predictions(self.objective, self.booster, table, self.opponents, 0, self.num_trees)
 
     def predict_split(self, features: Features, split: str, largest_nodes: int) -> dict[str, np.ndarray]:
         """Predict a split, see :func:`predict_split`."""
@@ -108,7 +106,7 @@ class Fitted:
         joined = np.eye(len(columns))[place]
 
         def shap_values(rows: np.ndarray) -> np.ndarray:
-            values = self.booster.predict(rows, pred_contrib=True, num_iteration=self.best_iteration)
+            values = self.booster.predict(rows, pred_contrib=True, num_iteration=self.num_trees)
             return values[:, :-1] @ joined
 
         own_features = len(names) > len(columns)
@@ -165,12 +163,12 @@ def columns_for(objective: str, columns: list[str]) -> list[str]:
 
 
 def fit(config: RankerConfig, objective: str, training: Training, report: Report | None = None) -> Fitted:
-    """Boost trees until the valid score stops improving.
+    """Boost trees; with ``early_stopping_rounds``, until the valid score stops improving.
 
     Args:
         config: Settings.
         objective: One of ``OBJECTIVES``.
-        training: Rows to fit, and rows for early stopping.
+        training: Rows to fit, and rows to evaluate on.
         report: Called with the iteration and the latest valid score after every iteration.
     """
     columns = columns_for(objective, training.train.columns)
@@ -196,4 +194,4 @@ def fit(config: RankerConfig, objective: str, training: Training, report: Report
         )
 
     history = boost(config, booster.update, predict_valid, training.kind, valid.labels(), report)
-    return Fitted(objective, booster, best_iteration(history), history, config.opponents)
+    return Fitted(objective, booster, kept_trees(config, history), history, config.opponents)

@@ -1,8 +1,9 @@
 """Train the LightGBM ranker of one collection, layout or tile, and write or read its run folder."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 import lightgbm
 import numpy as np
@@ -23,7 +24,6 @@ from fastslow.evaluation.training_files import IMPORTANCE, METRICS
 from fastslow.features.store import Features
 from fastslow.features.train_graphs import trainable
 from fastslow.rankers.boosting import History
-from fastslow.rankers.boosting import best_iteration as best_iteration_of
 from fastslow.rankers.config import RankerConfig
 from fastslow.rankers.fit import Fitted, Training, fit, predict_split, read_training
 from fastslow.rankers.objectives import BEST, OBJECTIVES
@@ -33,6 +33,14 @@ MODEL = "model.txt"
 _AGAIN = "Train this model again"
 PLOT = "training.png"
 OUTPUTS = (METRICS, PLOT, MODEL, IMPORTANCE, PREDICTIONS)
+
+
+class Boosted(Protocol):
+    """Trees that were fitted: the LightGBM ranker's or the additive ranker's."""
+
+    booster: lightgbm.Booster
+    num_trees: int
+    history: History
 
 
 class _Settings(Record):
@@ -96,51 +104,46 @@ def _train(config: RankerConfig, folder: Path) -> dict:
     others = [split for split in PREDICTED_SPLITS if split != VALID]
     predict = make_predictor(fitted, config.largest_nodes, twins)
     stored = {split: predict(features, split) for split in others}
-    histories = {objective: each.history for objective, each in fits.items()}
     metrics = {objective: mean_metrics(labels, own) for objective, own in predictions.items()}
-    write_trees(folder, histories, metrics, fitted.booster, fitted.best_iteration)
+    write_trees(folder, fits, metrics, best)
     if config.twins:
         twins.write(folder)
     warnings = write_predictions(folder, {VALID: predictions[best], **stored})
     return {
-        "valid": {**valid[best], "weights": f"{best}, {fitted.best_iteration} rounds"},
+        "valid": {**valid[best], "weights": f"{best}, {fitted.num_trees} rounds"},
         "objectives": {objective: valid[objective]["mean"] for objective in fits},
         "objective": best,
         "features": features.recipe,
         "warnings": warnings,
-        "trees": fitted.best_iteration,  # LightGBM's file holds a constant tree where none is kept
+        "trees": fitted.num_trees,  # LightGBM's file holds a constant tree where none is kept
     }
 
 
 def write_trees(
-    folder: Path,
-    histories: dict[str, History],
-    metrics: dict[str, dict[str, float]],
-    booster: lightgbm.Booster,
-    best_iteration: int,
+    folder: Path, fits: Mapping[str, Boosted], metrics: Mapping[str, Mapping[str, float]], best: str
 ) -> None:
     """Write the trees of a run, their importances, and the history as a file and as a plot.
 
     Args:
         folder: Run folder.
-        histories: Evaluations by objective.
-        metrics: Every metric on valid after the best round, by objective.
-        booster: The trees.
-        best_iteration: Number of trees that are kept.
+        fits: What was boosted, by objective.
+        metrics: Every metric on valid of the trees that are used, by objective.
+        best: The objective whose trees are kept.
     """
     rows = [
         {"objective": objective, "round": iteration, "valid": score}
-        | (metrics[objective] if iteration == best_iteration_of(history) else {})
-        for objective, history in histories.items()
-        for iteration, score in history
+        | (metrics[objective] if iteration == each.num_trees else {})
+        for objective, each in fits.items()
+        for iteration, score in each.history
     ]
+    booster, num_trees = fits[best].booster, fits[best].num_trees
     save_figure(plot_training(pd.DataFrame(rows), folder.name), folder / PLOT)
     with atomic_path(folder / METRICS) as temporary:
         temporary.write_text("".join(json.dumps(row) + "\n" for row in rows))
     with atomic_path(folder / MODEL) as temporary:
-        booster.save_model(temporary, num_iteration=best_iteration)
+        booster.save_model(temporary, num_iteration=num_trees)
     with atomic_path(folder / IMPORTANCE) as temporary:
-        importance(booster, best_iteration).to_csv(temporary, index=False)
+        importance(booster, num_trees).to_csv(temporary, index=False)
 
 
 def read_booster(folder: Path) -> lightgbm.Booster:
