@@ -1,12 +1,14 @@
 """Predictors of a program from some of its own measured configurations, with and without a trained model."""
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import lightgbm
 import numpy as np
 from scipy.stats import rankdata
 
-from fastslow.competition.metrics import kendall_tau
+from fastslow.competition.metrics import kendall_tau, kendall_taus
 from fastslow.evaluation.baselines import Columns, Example, choose_column, fit_ridge
 from fastslow.features.scaling import standardise
 
@@ -101,3 +103,23 @@ def best_in_hindsight(config_feat: np.ndarray, runtime: np.ndarray) -> Columns:
     taus = np.array([kendall_tau(runtime, column) for column in config_feat.T])
     best = int(np.abs(taus).argmax())
     return Columns((best,), 1 if taus[best] >= 0 else -1)
+
+
+def redrawn_columns(examples: Sequence[Example], draws: int, seed: int = 0) -> list[tuple[Columns, int]]:
+    """Choose the best column again on graphs drawn with replacement: how firm the choice is.
+
+    Args:
+        examples: The graphs that the best single feature is chosen on.
+        draws: Number of draws.
+        seed: Seed of the draws.
+
+    Returns:
+        The columns chosen, with their signs, and how often each was, the most frequent first.
+    """
+    taus = np.array([kendall_taus(runtime, values) for values, runtime in examples])
+    rng, chosen = np.random.default_rng(seed), Counter()
+    for _ in range(draws):
+        mean = taus[rng.integers(0, len(taus), len(taus))].mean(0)
+        best = int(np.abs(mean).argmax())
+        chosen[Columns((best,), 1 if mean[best] >= 0 else -1)] += 1
+    return chosen.most_common()
