@@ -1,12 +1,14 @@
 """GO (placement, scheduling, fusion) against rules, searches and HDP; the public problem sets.
 
 Sections: ``sharding`` (iopddl), ``partition`` (dnn-partitioning), ``zoo`` (the shape of GO's table), ``hdp``,
-``transfer``, ``tasks`` (multi-task against single tasks) and ``ablation``. The public instances are those of
-``../shared/placement``. Runtimes and loads are of the models, not measured. With ``--keep FILE`` every row is
-kept as soon as it is there, and a second call goes on. The last line is one JSON object.
+``transfer``, ``tasks`` (multi-task against single tasks), ``ablation`` and ``large`` (50,000 nodes). The
+public instances are those of ``../shared/placement``. Runtimes and loads are of the models, not measured.
+With ``--keep FILE`` every row is kept as soon as it is there, and a second call goes on. The last line is one
+JSON object.
 """
 
 import argparse
+import copy
 import dataclasses
 import json
 from pathlib import Path
@@ -17,6 +19,7 @@ import pandas as pd
 import torch
 
 from common.kept import Kept, finite
+from common.large_graphs import large
 from common.public_placement import learn, partition, sharding
 from fastslow.placement.baselines import PLACEMENT_RULES, best_random
 from fastslow.placement.compiler_problems import FusionProblem, PlacementProblem, SchedulingProblem
@@ -25,8 +28,9 @@ from fastslow.placement.hierarchical import train_hierarchical
 from fastslow.placement.joint import JointProblem
 from fastslow.placement.local_search import anneal, improve
 from fastslow.placement.policy import Policy, Shape
-from fastslow.placement.ppo import Schedule, Trainer, zero_shot
+from fastslow.placement.ppo import Schedule, Trainer
 from fastslow.placement.roofline import DEVICES
+from fastslow.placement.zero_shot import zero_shot
 from fastslow.placement.zoo_graphs import PROGRAMS, read_zoo_graph
 
 DEVICE = DEVICES["p100"]
@@ -94,33 +98,43 @@ def transfer(options) -> list[dict]:
     """Leave one architecture out: zero-shot, 50 updates from the pre-trained policy, 50 and 500 from
     scratch.
     """
-    families = {PROGRAMS[name].family for name in options.programs}
-    return (
-        options.kept.rows("transfer", options.programs, lambda name: _transfer(name, options))
-        if len(families) > 1
-        else []
-    )
+    pool = options.pool or options.programs
+    names = [
+        name
+        for name in options.programs
+        if any(PROGRAMS[other].family != PROGRAMS[name].family for other in pool)
+    ]
+    return options.kept.rows("transfer", names, lambda name: _transfer(name, pool, options))
 
 
-def _transfer(name: str, options) -> dict:
+def _transfer(name: str, pool: list[str], options) -> dict:
     family, rows = PROGRAMS[name].family, []
-    others = [placement_of(other) for other in options.programs if PROGRAMS[other].family != family]
+    others = [placement_of(other) for other in pool if PROGRAMS[other].family != family]
     problem, few = placement_of(name), options.fine_tune
     for seed in options.seeds:
         torch.manual_seed(seed)
         trainer = Trainer(Policy(Shape()), others, Schedule(updates=options.updates), seed)
         trainer.run(options.updates * len(others))
+        learned = trainer.policy
+
+        def again(updates: int, known: bool, seed=seed, learned=learned, **plan) -> float:
+            policy = copy.deepcopy(learned) if known else None
+            return learn(problem, updates, seed, policy=policy, **plan).cost
+
         rows.append(
             {
-                "zero-shot": zero_shot(trainer.policy, problem, seed=seed).cost,
-                "applied without learning": learn(problem, few, seed, policy=trainer.policy, epochs=0).cost,
-                "fine-tuned": learn(problem, few, seed, policy=trainer.policy).cost,
-                "from scratch": learn(problem, few, seed).cost,
-                "from scratch, longer": learn(problem, few * options.longer, seed).cost,
+                "best start": float(problem.evaluate(problem.starts).order.min()),
+                "zero-shot": zero_shot(learned, problem, seed=seed).cost,
+                "untrained": again(few, False, epochs=0),
+                "applied without learning": again(few, True, epochs=0),
+                "fine-tuned": again(few, True),
+                "from scratch": again(few, False),
+                "from scratch, longer": again(few * options.longer, False),
             }
         )
     row = {"held out": name, "human": problem.baseline, "updates": few, "times": options.longer}
-    return row | {column: fmean([own[column] for own in rows]) for column in rows[0]}
+    row |= {column: fmean([own[column] for own in rows]) for column in rows[0]}
+    return row | {"learned on": len(others), "seeds": [[own["fine-tuned"] for own in rows]]}
 
 
 def tasks(options) -> list[dict]:
@@ -179,7 +193,7 @@ def _ablation(name: str, options) -> dict:
     return row | {variant: cost({}, plan) for variant, plan in plans.items()}
 
 
-SECTIONS = {f.__name__: f for f in (sharding, partition, zoo, hdp, transfer, tasks, ablation)}
+SECTIONS = {f.__name__: f for f in (sharding, partition, zoo, hdp, transfer, tasks, ablation, large)}
 
 
 def main() -> None:
@@ -190,6 +204,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="only check that everything runs")
     parser.add_argument("--sections", nargs="+", choices=SECTIONS, default=[*SECTIONS])
     parser.add_argument("--programs", nargs="+", choices=PROGRAMS, default=[*PROGRAMS], metavar="NAME")
+    parser.add_argument("--pool", nargs="+", choices=PROGRAMS, metavar="NAME", help="to pre-train on")
     parser.add_argument("--updates", type=int, default=180, help="updates of PPO per program")
     parser.add_argument("--episodes", type=int, default=2000, help="episodes of HDP")
     parser.add_argument("--fine-tune", type=int, default=50, help="updates on a held-out program")

@@ -26,12 +26,13 @@ from fastslow.placement.joint import JointProblem
 from fastslow.placement.local_search import Found, anneal
 from fastslow.placement.partition import read_workload
 from fastslow.placement.policy import Policy, torch_threads
-from fastslow.placement.ppo import Trainer, load_policy, zero_shot
+from fastslow.placement.ppo import Trainer, load_policy
 from fastslow.placement.problem import Problem
 from fastslow.placement.program_graph import read_cost_graph
 from fastslow.placement.public_problems import PartitionProblem, ShardingProblem, contiguous_optimum
 from fastslow.placement.roofline import DEVICES
 from fastslow.placement.sharding import read_sharding
+from fastslow.placement.zero_shot import zero_shot
 from fastslow.placement.zoo_graphs import read_zoo_graph
 
 TABLE, DECISION = "comparison.csv", "decision.json"

@@ -25,7 +25,10 @@ from fastslow.competition.opcodes import OPCODES
 from fastslow.placement.problem import NODE_FEATURES, OPTION_FEATURES, Problem
 
 TASKS = ("fusion", "placement", "scheduling", "partition", "sharding")
-_PRIOR = {"sharding": {0: -4.0, 4: 3.0}}  # option features and weights that the first decision follows
+_PRIOR = {  # option features and weights that the first decision follows
+    "sharding": {0: -4.0, 4: 3.0},
+    "placement": {1: -1.0, 2: 4.0},  # the slot, and where the neighbours are
+}
 _KEPT = 16  # segments whose intermediate states are kept for the gradient; those of more are computed again
 _SLOT = {1: -1.0}  # by default the squared distance from the slot of a contiguous split
 

@@ -3,10 +3,12 @@
 The reward is that of GO, -sqrt(cost / baseline) or -10. First come the problem's starts and the decisions
 of the policy as it is, so that training ends with nothing worse. From the best of them on, every sample
 changes a few units of the current decision, which the first pass of the update saw as the previous one, and
-takes its place if it is better, or by the rule of simulated annealing; the advantage is the reward over that
-of what was changed, relative to its usual size. ``whole`` is the paper's rule instead: all units are drawn,
-and the baseline is the running mean of earlier rewards. The ratio is clipped per unit: that of a whole graph,
-a product over all units, would always be out of bounds.
+takes its place if it is better, or by the rule of simulated annealing. What is learned is which units are
+drawn to change, and to what: their probability among all units, which cannot vanish for all of them, as that
+of any change at all would, most changes being for the worse. The advantage is the gain over what was changed,
+less its running mean, relative to its usual size. ``whole`` is the paper's rule instead: all units are drawn,
+and the gain is the reward. The ratio is clipped per unit: that of a whole graph, a product over all units,
+would always be out of bounds.
 """
 
 from collections.abc import Callable
@@ -20,11 +22,13 @@ from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path
 from fastslow.placement.local_search import Found
 from fastslow.placement.policy import Inputs, Policy, Shape
-from fastslow.placement.problem import INVALID_REWARD, Problem
-from fastslow.placement.proposals import Changes, draw, log_probability
+from fastslow.placement.problem import INVALID_REWARD, Outcome, Problem
+from fastslow.placement.proposals import Changes, draw, log_chance, log_probability
+from fastslow.placement.zero_shot import zero_shot
 
-_FORMAT = 2  # of checkpoints
-_MEMORY = 0.9  # of the running mean of rewards
+_FORMAT = 3  # of checkpoints
+_MEMORY = 0.9  # of the running mean of gains
+_WORST = -2.0  # gains below, of invalid decisions, count as this
 _HOT, _COOLING = 0.05, 1e-3  # first temperature over the mean loss of the first changes; last over first
 
 
@@ -65,7 +69,7 @@ class _Standing:
         current: (U,) decision that is changed next.
         reward: Its reward.
         heat: First temperature.
-        mean: Running mean of rewards.
+        mean: Running mean of gains.
         spread: Running size of advantages.
     """
 
@@ -130,16 +134,17 @@ class Trainer:
             before = self.policy.passes(inputs, start=start)
         share = max(plan.samples // len(before), 2)
         tried = [[self._try(standing, logs) for _ in range(share)] for logs in before]
-        over = torch.tensor([gain for part in tried for _, _, gain in part])
+        over = torch.tensor([gain for part in tried for *_, gain in part])
         gains = self._advantages(standing, over, fresh).split(share)
-        drawn = [[torch.from_numpy(np.stack(c)) for c in list(zip(*part, strict=True))[:2]] for part in tried]
-        old = [log_probability(logs, choice) for logs, (choice, _) in zip(before, drawn, strict=True)]
+        drawn = [[torch.from_numpy(np.stack(c)) for c in list(zip(*part, strict=True))[:3]] for part in tried]
+        old = [self._chance(standing, logs, *own[:2]) for logs, own in zip(before, drawn, strict=True)]
         entropy = plan.entropy * self._left()
         for _ in range(plan.epochs):
             now = self.policy.passes(inputs, start=start)
             loss = torch.zeros(())
-            for logs, (choice, free), was, gain in zip(now, drawn, old, gains, strict=True):
-                ratio = (log_probability(logs, choice) - was).exp()
+            for logs, (origin, choice, free), was, gain in zip(now, drawn, old, gains, strict=True):
+                change = self._chance(standing, logs, origin, choice) - was
+                ratio = torch.where(free, change, 0.0).exp()
                 bounded = ratio.clamp(1 - plan.clip, 1 + plan.clip)
                 better = torch.minimum(ratio * gain[:, None], bounded * gain[:, None])
                 loss = loss - (better * free).sum() / free.sum().clamp(min=1)
@@ -157,11 +162,10 @@ class Trainer:
         return max(0.0, 1 - self.update / max(self.schedule.updates * len(self.standings), 1))
 
     def _begin(self, standing: _Standing) -> None:
-        """Evaluate the starts and what the policy decides without learning; go on from the best."""
-        problem, found = standing.inputs.problem, standing.found
-        found.evaluations = problem.tried - 1
-        likely = unlearned(self.policy, standing.inputs, self.schedule.samples, self.seed)
-        standing.reward = max(self._reward(standing, decisions) for decisions in (problem.starts, likely))
+        """Go on from the best of the starts and of what the policy decides without learning."""
+        problem = standing.inputs.problem
+        standing.found = found = zero_shot(self.policy, problem, self.schedule.samples, self.seed)
+        standing.reward = float(problem.rewards(Outcome(np.array([found.cost]), np.zeros(1)))[0])
         standing.current = found.decision.copy()
 
     def _reward(self, standing: _Standing, decisions: np.ndarray) -> float:
@@ -170,31 +174,42 @@ class Trainer:
         standing.found.see(decisions, outcome.order)
         return float(standing.inputs.problem.rewards(outcome).max())
 
-    def _try(self, standing: _Standing, logs: list[torch.Tensor]) -> tuple[np.ndarray, np.ndarray, float]:
-        """Return a decision (U,) that was drawn and evaluated, which units were free, and its advantage."""
+    def _chance(
+        self, standing: _Standing, logs: list[torch.Tensor], origin: torch.Tensor, choice: torch.Tensor
+    ) -> torch.Tensor:
+        """Return the log-probability with which each unit of the choices (B, U) was drawn: (B, U)."""
+        if self.schedule.whole:
+            return log_probability(logs, choice)
+        return log_chance(logs, origin, choice, standing.changes.movable)
+
+    def _try(
+        self, standing: _Standing, logs: list[torch.Tensor]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+        """Return what was changed (U,), the decision that was evaluated, which units were drawn, and the
+        gain.
+        """
+        origin = standing.current
         if self.schedule.whole:
             decision = draw(logs, 1, self.generator)[0].numpy()
-            reward = self._reward(standing, decision[None])
-            gain = reward - (standing.mean or reward)
-            standing.mean = _MEMORY * (standing.mean or reward) + (1 - _MEMORY) * reward
-            return decision, np.ones(len(decision), bool), gain
-        decision, free = standing.changes.draw(logs, standing.current, self.generator)
+            return origin, decision, np.ones(len(decision), bool), self._reward(standing, decision[None])
+        decision, free = standing.changes.draw(logs, origin, self.generator)
         reward = self._reward(standing, decision[None])
         gain = reward - standing.reward
         heat = standing.heat * _COOLING ** (1 - self._left())
         chance = float(torch.rand(1, generator=self.generator))
         if reward > INVALID_REWARD and (gain >= 0 or chance < np.exp(gain / max(heat, 1e-300))):
             standing.current, standing.reward = decision, reward
-        return decision, free, gain
+        return origin, decision, free, gain
 
     def _advantages(self, standing: _Standing, over: torch.Tensor, fresh: bool) -> torch.Tensor:
-        """Return advantages by their usual size; the first ones give the first temperature."""
+        """Return advantages by their usual size; the first gains give the first temperature."""
         if fresh:
             losses = -over[(over < 0) & (over > INVALID_REWARD / 2)]
             standing.heat = _HOT * float(losses.mean()) if len(losses) else 0.0
-        size = float(over.clamp(-1, 1).square().mean().sqrt())
-        keep = 0.0 if fresh else _MEMORY
-        standing.spread = keep * standing.spread + (1 - keep) * size
+        keep, over = 0.0 if fresh else _MEMORY, over.clamp(min=_WORST)
+        standing.mean = keep * standing.mean + (1 - keep) * float(over.mean())
+        over = over - standing.mean
+        standing.spread = keep * standing.spread + (1 - keep) * float(over.square().mean().sqrt())
         return (over / max(standing.spread, 1e-6)).clamp(-1, 3)
 
     def save(self, path: Path) -> None:
@@ -279,19 +294,3 @@ def _entropy(logs: torch.Tensor) -> torch.Tensor:
     """Return the mean entropy of a unit's options."""
     finite = torch.where(torch.isfinite(logs), logs, 0.0)
     return -(finite.exp() * torch.isfinite(logs) * finite).sum(1).mean()
-
-
-@torch.no_grad()
-def unlearned(policy: Policy, inputs: Inputs, samples: int, seed: int) -> np.ndarray:
-    """Return the policy's most probable decision and samples: (1 + samples, U) int64."""
-    last = policy.passes(inputs)[-1]
-    likely = torch.cat([one.argmax(1) for one in last])[None]
-    return torch.cat([likely, draw(last, samples, torch.Generator().manual_seed(seed))]).numpy()
-
-
-def zero_shot(policy: Policy, problem: Problem, samples: int = 8, seed: int = 0) -> Found:
-    """Return the best of the policy's most probable decision and of samples, without learning."""
-    found = Found(problem.default.copy(), np.inf, 0, [])
-    decisions = unlearned(policy, Inputs(problem), samples, seed)
-    found.see(decisions, problem.evaluate(decisions).order)
-    return found

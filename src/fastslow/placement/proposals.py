@@ -13,7 +13,8 @@ _SHARE = 0.03  # of the units that change at most by themselves
 _LARGEST = 32  # units of a region
 _REGIONS = 0.5  # share of the changes that are of a region
 _FOLLOW = 0.5  # how often the new option is that of a neighbour
-_BOLD = 0.3  # how much the policy's probabilities decide which units are changed
+_CLIP = 2.0  # bound of the logits of the units to change
+_NEVER = -1e4  # in place of the logarithm of 0, for units of one option
 
 
 def draw(logs: list[torch.Tensor], count: int, generator: torch.Generator) -> torch.Tensor:
@@ -26,6 +27,40 @@ def log_probability(logs: list[torch.Tensor], choice: torch.Tensor) -> torch.Ten
     """Return the log-probability of each unit's choice, (count, units of all parts), for choices alike."""
     drawn = choice.split([len(one) for one in logs], 1)
     return torch.cat([one.gather(1, own.T).T for one, own in zip(logs, drawn, strict=True)], 1)
+
+
+def log_chance(
+    logs: list[torch.Tensor], origin: torch.Tensor, choice: torch.Tensor, movable: torch.Tensor
+) -> torch.Tensor:
+    """Return for each unit the log-probability that it is drawn to change, and to its choice: (count, U).
+
+    Args:
+        logs: Log-probabilities of each part, (units, largest choice).
+        origin: (count, U) decisions that are changed.
+        choice: (count, U) decisions after the change; the result means nothing where a unit stays.
+        movable: (U,) whether a unit has more than one option.
+    """
+    keys = _eagerness(logs, origin).masked_fill(~movable, -torch.inf)
+    return torch.log_softmax(keys, 1) + log_probability(logs, choice) - _log_change(logs, origin)
+
+
+def _eagerness(logs: list[torch.Tensor], origin: torch.Tensor) -> torch.Tensor:
+    """Return the logits with which units are drawn to change in each of the origins: (count, U).
+
+    They are the log-odds of another option over their mean, so that a policy that is sure to keep everything
+    still says where to begin, within a hyperbolic tangent (arXiv:1611.09940), so that no unit is left out.
+    """
+    odds = _log_change(logs, origin) - log_probability(logs, origin)
+    return _CLIP * torch.tanh((odds - odds.mean(1, keepdim=True)) / _CLIP)
+
+
+def _log_change(logs: list[torch.Tensor], origin: torch.Tensor) -> torch.Tensor:
+    """Return the log-probability that each unit takes another option than in the origins: (count, U)."""
+    found = []
+    for one, own in zip(logs, origin.split([len(one) for one in logs], 1), strict=True):
+        others = one.expand(len(own), *one.shape).scatter(2, own[..., None], -torch.inf)
+        found.append(torch.logsumexp(others.clamp(min=_NEVER), 2))
+    return torch.cat(found, 1)
 
 
 class Changes:
@@ -49,10 +84,10 @@ class Changes:
     def draw(
         self, logs: list[torch.Tensor], start: np.ndarray, generator: torch.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return a decision (U,) that changes some units of a start (U,), and which: (U,) bool.
+        """Return a decision (U,) that changes some units of a start (U,), and which were drawn: (U,) bool.
 
         How many is uniform in the logarithm. Units that the policy would rather change are drawn first, and
-        new options follow the policy, or a neighbour.
+        new options follow the policy, or a neighbour. Of a region only the first unit is drawn.
 
         Args:
             logs: Log-probabilities of each part, (units, largest choice).
@@ -60,9 +95,8 @@ class Changes:
             generator: Where randomness comes from.
         """
         own = torch.from_numpy(start)
-        stay = log_probability(logs, own[None])[0]
         noise = -torch.log(-torch.log(torch.rand(len(own), generator=generator).clamp(1e-9, 1 - 1e-7)))
-        keys = noise + _BOLD * torch.log1p(-stay.exp().clamp(max=1 - 1e-6))
+        keys = noise + _eagerness(logs, own[None])[0]
         keys = keys.masked_fill(~self.movable, -torch.inf)
         kind, extent, follow = torch.rand(3, generator=generator).tolist()
         decision, free = start.copy(), np.zeros(len(start), bool)
@@ -71,12 +105,13 @@ class Changes:
             target = self._target(logs, start, seed, follow < _FOLLOW, generator)
             changed = self._region(start, seed, target, int(_LARGEST**extent), generator)
             decision[changed] = target
+            free[seed] = True
         else:
             count = min(int(self.most**extent), int(self.movable.sum()))
             changed = keys.topk(count).indices.tolist()
             for unit in changed:
                 decision[unit] = self._target(logs, start, unit, follow < _FOLLOW, generator)
-        free[changed] = True
+            free[changed] = True
         return decision, free
 
     def _part(self, unit: int) -> int:

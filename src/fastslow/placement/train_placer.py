@@ -17,9 +17,10 @@ from fastslow.placement.figures import plot_training
 from fastslow.placement.fusion import contract, single_consumer_clusters
 from fastslow.placement.local_search import Found
 from fastslow.placement.policy import Policy, torch_threads
-from fastslow.placement.ppo import Trainer, zero_shot
+from fastslow.placement.ppo import Trainer
 from fastslow.placement.program_graph import graph_digest
 from fastslow.placement.roofline import DEVICES
+from fastslow.placement.zero_shot import zero_shot
 from fastslow.placement.zoo_graphs import PROGRAMS, read_zoo_graph
 
 CHECKPOINT, PROGRAM_TABLE = "policy.pt", "programs.csv"

@@ -1,0 +1,166 @@
+"""GO on graphs of about 50,000 nodes: the section ``large`` of ``go.py``.
+
+A public instance or a zoo program is repeated, the copies one after the other. Each is read and decided in a
+process of its own, whose peak memory is its own.
+"""
+
+import dataclasses
+import gzip
+import json
+import multiprocessing
+import resource
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from common.public_placement import PUBLIC
+from fastslow.placement.compiler_problems import PlacementProblem
+from fastslow.placement.cost_graph import CostGraph
+from fastslow.placement.decision_space import decision_space
+from fastslow.placement.fusion import contract, single_consumer_clusters
+from fastslow.placement.partition import read_workload
+from fastslow.placement.policy import Policy, Shape
+from fastslow.placement.ppo import Schedule, Trainer
+from fastslow.placement.problem import Problem
+from fastslow.placement.public_problems import PartitionProblem, ShardingProblem
+from fastslow.placement.roofline import DEVICES
+from fastslow.placement.sharding import read_sharding
+from fastslow.placement.zoo_graphs import PROGRAMS, read_zoo_graph
+
+GRAPHS = {
+    "bert_L-12_training": (24, PUBLIC / "dnn-partitioning/throughput-inputs/OperatorGraphs"),
+    "asplos-2025-iopddl-G": (62, PUBLIC / "iopddl"),
+    "transformer_8": (21, None),
+}
+"""Copies that give about 50,000 nodes, and the folder of the instance; none for a zoo program."""
+
+
+def large(options) -> list[dict]:
+    """Size, seconds and peak memory of two updates, at half the copies and at all of them."""
+    graphs = {}
+    for name, (copies, folder) in GRAPHS.items():
+        path = _file(name, folder) if folder else None
+        if path or not folder:
+            counts = (2,) if options.quick else (copies // 2, copies)
+            graphs |= {f"{name} x {count}": (name, path, count) for count in counts}
+    return options.kept.rows("large", [*graphs], lambda name: {"graph": name} | _large(*graphs[name]))
+
+
+def _file(name: str, folder: Path) -> Path | None:
+    return next(folder.glob(f"{name}.json*"), None)
+
+
+def _large(name: str, path: Path | None, copies: int) -> dict:
+    with tempfile.TemporaryDirectory() as folder:
+        repeated = Path(folder) / f"{name}.json"
+        if path:
+            _alone(_write, path, repeated, copies)
+        return _alone(_decide, name, repeated if path else None, copies)
+
+
+def _alone(work, *arguments):
+    """Return what a function returns in a process of its own."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(work, *arguments).result()
+
+
+def _write(path: Path, target: Path, copies: int) -> None:
+    data = path.read_bytes()
+    data = json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
+    repeat = repeated_sharding if "problem" in data else repeated_workload
+    target.write_text(json.dumps(repeat(data, copies)))
+
+
+def repeated_workload(data: dict, copies: int) -> dict:
+    """Return an instance of dnn-partitioning whose copies follow each other, with memory for all."""
+    nodes, edges, numbers = [], [], ("id", "colorClass", "layerId")
+    step = {key: 1 + max(node.get(key, 0) for node in data["nodes"]) for key in numbers}
+    first = data["nodes"][0]["id"]
+    last = ({node["id"] for node in data["nodes"]} - {edge["sourceId"] for edge in data["edges"]}).pop()
+    for copy in range(copies):
+        nodes += [n | {key: n[key] + copy * step[key] for key in numbers if key in n} for n in data["nodes"]]
+        shift = copy * step["id"]
+        ends = ("sourceId", "destId")
+        edges += [edge | {end: edge[end] + shift for end in ends} for edge in data["edges"]]
+        if copy:
+            edges.append({"sourceId": last + shift - step["id"], "destId": first + shift, "cost": 0.0})
+    memory = data["maxSizePerFPGA"] * copies
+    return data | {"nodes": nodes, "edges": edges, "maxSizePerFPGA": memory}
+
+
+def repeated_sharding(data: dict, copies: int) -> dict:
+    """Return a problem of iopddl whose copies live one after the other, under the limit of one."""
+    nodes, edges = data["problem"]["nodes"], data["problem"]["edges"]
+    count, end = len(nodes["costs"]), max(max(own) for own in nodes["intervals"] if own)
+    intervals = [[t + copy * end for t in own or ()] for copy in range(copies) for own in nodes["intervals"]]
+    pairs = [[u + copy * count, v + copy * count] for copy in range(copies) for u, v in edges["nodes"]]
+    link = [0.0] * len(nodes["costs"][0]) ** 2
+    return {
+        "problem": data["problem"]
+        | {
+            "nodes": {
+                "intervals": intervals,
+                "costs": nodes["costs"] * copies,
+                "usages": nodes["usages"] * copies,
+            },
+            "edges": {
+                "nodes": pairs + [[copy * count, (copy + 1) * count] for copy in range(copies - 1)],
+                "costs": edges["costs"] * copies + [link] * (copies - 1),
+            },
+        }
+    }
+
+
+def repeated_graph(graph: CostGraph, copies: int) -> CostGraph:
+    """Return copies of a program, each after the other: its last operator feeds the next one's first."""
+    count, groups = len(graph), int(graph.groups.max()) + 1
+    shift = np.arange(copies)
+    edges = (graph.edges[None] + shift[:, None, None] * count).reshape(-1, 2)
+    links = np.stack([shift[1:] * count - 1, shift[1:] * count], 1)
+    alike = ("shapes", "seconds", "flops", "output_bytes", "parameter_bytes", "read_bytes")
+    return dataclasses.replace(
+        graph,
+        opcodes=graph.opcodes * copies,
+        edges=np.unique(np.concatenate([edges, links]), axis=0),
+        groups=(graph.groups[None] + shift[:, None] * groups).ravel(),
+        **{name: np.concatenate([getattr(graph, name)] * copies) for name in alike},
+    )
+
+
+def _problem(name: str, path: Path | None, copies: int) -> tuple[int, Problem]:
+    """Return the number of nodes and the problem as the policy decides it."""
+    if path is None:
+        device = dataclasses.replace(DEVICES["p100"], memory=DEVICES["p100"].memory * copies)
+        graph = repeated_graph(read_zoo_graph(name, device), copies)
+        small = contract(graph, single_consumer_clusters(graph), device)
+        return len(graph), PlacementProblem(small, PROGRAMS[name].devices, device)
+    if "iopddl" in name:
+        sharding = read_sharding(path)
+        return len(sharding), decision_space(ShardingProblem(sharding))
+    workload = read_workload(path)
+    return len(workload), decision_space(PartitionProblem(workload, "throughput"))
+
+
+def _decide(name: str, path: Path | None, copies: int) -> dict:
+    torch.set_num_threads(1)
+    times = [time.process_time()]
+    nodes, problem = _problem(name, path, copies)
+    row = {"nodes": nodes, "units": len(problem.choices), "options": int(problem.choices.sum())}
+    times.append(time.process_time())
+    row["read GB"] = _peak()
+    trainer = Trainer(Policy(Shape()), [problem], Schedule(updates=2), 0)
+    for update in (1, 2):
+        best = trainer.run(update)[0]
+        times.append(time.process_time())
+    names = ("read s", "first update s", "second update s")
+    row |= dict(zip(names, np.diff(times).round(1).tolist(), strict=True))
+    return row | {"peak GB": _peak(), "of start": best.cost / problem.baseline}
+
+
+def _peak() -> float:
+    """Return the peak memory of this process in GB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
