@@ -66,9 +66,9 @@ def test_a_step_is_extrapolated_by_its_phases(tmp_path):
     train, valid, every = 130 / 13, 14 / 2, 160 / 17
     wanted = 150 * (train * 4 + valid * 3 / 10) + every * 9
     assert found["training-layout-xla"] == pytest.approx(wanted)
-    assert found["ranker-tile-xla"] == pytest.approx(2000 * (4 + 2) / 40 + 3 + 11)
+    assert found["ranker-tile-xla"] == pytest.approx(600 * (4 + 2) / 40 + 3 + 11)
     unseen, every = (7 + 8) / (1 + 1), graphs / made  # train graphs are repeated
-    wanted = 2000 * (4 + unseen * 2) / 40 + 3 + every * 11
+    wanted = 600 * (4 + unseen * 2) / 40 + 3 + every * 11
     assert found["ranker-layout-xla-default"] == pytest.approx(wanted)
 
 
