@@ -9,7 +9,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from fastslow.competition.metrics import kendall_tau, kendall_taus
-from fastslow.evaluation.baselines import Columns, Example, choose_column, fit_ridge
+from fastslow.evaluation.baselines import Columns, Example, best_column, choose_column, fit_ridge
 from fastslow.features.scaling import standardise
 
 ROUNDS = 200
@@ -100,9 +100,7 @@ def boosted_trees(table: np.ndarray, drawn: np.ndarray, known: np.ndarray, threa
 
 def best_in_hindsight(config_feat: np.ndarray, runtime: np.ndarray) -> Columns:
     """Return the column that ranks a program best, chosen on the runtimes that it is scored on."""
-    taus = np.array([kendall_tau(runtime, column) for column in config_feat.T])
-    best = int(np.abs(taus).argmax())
-    return Columns((best,), 1 if taus[best] >= 0 else -1)
+    return best_column(np.array([kendall_tau(runtime, column) for column in config_feat.T]))
 
 
 def redrawn_columns(examples: Sequence[Example], draws: int, seed: int = 0) -> list[tuple[Columns, int]]:
@@ -119,7 +117,5 @@ def redrawn_columns(examples: Sequence[Example], draws: int, seed: int = 0) -> l
     taus = np.array([kendall_taus(runtime, values) for values, runtime in examples])
     rng, chosen = np.random.default_rng(seed), Counter()
     for _ in range(draws):
-        mean = taus[rng.integers(0, len(taus), len(taus))].mean(0)
-        best = int(np.abs(mean).argmax())
-        chosen[Columns((best,), 1 if mean[best] >= 0 else -1)] += 1
+        chosen[best_column(taus[rng.integers(0, len(taus), len(taus))].mean(0))] += 1
     return chosen.most_common()

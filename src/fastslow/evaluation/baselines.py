@@ -125,9 +125,13 @@ def read_examples(features: Features) -> list[Example]:
 
 def choose_column(examples: Sequence[Example]) -> Columns:
     """Choose the column, with its sign, that has the best mean Kendall's tau over graphs."""
-    tau = np.mean([kendall_taus(runtime, values) for values, runtime in examples], 0)
-    best = int(np.abs(tau).argmax())
-    return Columns((best,), 1 if tau[best] >= 0 else -1)
+    return best_column(np.mean([kendall_taus(runtime, values) for values, runtime in examples], 0))
+
+
+def best_column(taus: np.ndarray) -> Columns:
+    """Return the column whose Kendall's tau, of those of all columns ``(V,)``, is largest either way."""
+    best = int(np.abs(taus).argmax())
+    return Columns((best,), 1 if taus[best] >= 0 else -1)
 
 
 def fit_ridge(examples: Sequence[Example], labels: Callable[[np.ndarray], np.ndarray] = log_labels) -> Linear:
