@@ -30,8 +30,8 @@ from fastslow.features.config import FeatureConfig
 from fastslow.features.store import Features
 from fastslow.networks.config import TrainConfig
 from fastslow.networks.train import train
-from fastslow.published_presets import PUBLISHED
-from fastslow.steps import Plan, parse_overrides
+from fastslow.workflow.published_presets import PUBLISHED
+from fastslow.workflow.steps import Plan, parse_overrides
 
 OURS = "sample"
 SINGLE = "best single feature"

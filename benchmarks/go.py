@@ -76,7 +76,7 @@ def hdp(options) -> list[dict]:
 
 def _hdp(name: str, options) -> dict:
     problem = placement_of(name)
-    other = train_hierarchical(problem, options.episodes, options.seeds[0])
+    other = train_hierarchical(problem, options.episodes, options.seeds[0], options.width)
     needed, costs = [], []
     for seed in options.seeds:
         found = learn(problem, options.updates, seed)
@@ -208,6 +208,7 @@ def main() -> None:
     parser.add_argument("--pool", nargs="+", choices=PROGRAMS, metavar="NAME", help="to pre-train on")
     parser.add_argument("--updates", type=int, default=180, help="updates of PPO per program")
     parser.add_argument("--episodes", type=int, default=2000, help="episodes of HDP")
+    parser.add_argument("--width", type=int, default=64, help="of HDP's LSTMs; 512 as published")
     parser.add_argument("--fine-tune", type=int, default=50, help="updates on a held-out program")
     parser.add_argument("--longer", type=int, default=10, help="how many times as many updates from scratch")
     parser.add_argument("--search", type=int, default=2000, help="evaluations of the search after GO")

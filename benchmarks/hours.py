@@ -28,7 +28,7 @@ from fastslow.networks.config import TrainConfig
 from fastslow.networks.dataset import GraphDataset, predict
 from fastslow.networks.losses import Loss
 from fastslow.networks.train import make_network
-from fastslow.presets import network_settings, preset_settings
+from fastslow.workflow.presets import network_settings, preset_settings
 
 MEAN_NODES = {"xla": 14_105, "nlp": 5_659}
 """Mean nodes of a program, from the slides of TpuGraphs' authors ("ML for ML Compilers at Google")."""

@@ -42,8 +42,8 @@ from fastslow.kaggle.solution import read_solution
 from fastslow.networks.config import TrainConfig
 from fastslow.networks.devices import pick_device
 from fastslow.networks.train import make_dataset, train
-from fastslow.presets import network_settings
-from fastslow.steps import parse_overrides
+from fastslow.workflow.presets import network_settings
+from fastslow.workflow.steps import parse_overrides
 from reference.winner import HOPS, INITS
 from reference.winner_recipe import train_winner
 

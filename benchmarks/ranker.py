@@ -29,13 +29,13 @@ from fastslow.features.build import build_features
 from fastslow.features.config import FeatureConfig
 from fastslow.features.store import Features
 from fastslow.kaggle.solution import read_solution
-from fastslow.presets import preset_settings
 from fastslow.rankers.config import RankerConfig
 from fastslow.rankers.fit import fit
 from fastslow.rankers.objectives import OBJECTIVES
 from fastslow.rankers.table import read_table
 from fastslow.rankers.train import read_training
-from fastslow.steps import parse_overrides
+from fastslow.workflow.presets import preset_settings
+from fastslow.workflow.steps import parse_overrides
 
 PARTS = ("quality", "features", "halves", "scale")
 EVALUATED = (VALID, TEST)

@@ -36,14 +36,14 @@ from fastslow.features.scaling import log_labels, standardise, unit_ranks
 from fastslow.features.store import Features
 from fastslow.features.train_graphs import draw_configs, trainable
 from fastslow.kaggle.solution import read_solution
-from fastslow.presets import preset_settings
 from fastslow.rankers import config as ranker_config
 from fastslow.rankers.config import RankerConfig
 from fastslow.rankers.fit import Training, fit
 from fastslow.rankers.objectives import OBJECTIVES
 from fastslow.rankers.table import Table, read_table
 from fastslow.rankers.table_features import ABOVE_LEAST, CONTEXT, tabulate
-from fastslow.steps import parse_overrides
+from fastslow.workflow.presets import preset_settings
+from fastslow.workflow.steps import parse_overrides
 
 DEFAULT = RankerConfig().objective
 VARIANTS: dict[str, list[str]] = {

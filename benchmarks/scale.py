@@ -41,8 +41,8 @@ from fastslow.networks.config import TrainConfig
 from fastslow.networks.dataset import GraphDataset, predict
 from fastslow.networks.losses import pairwise_hinge
 from fastslow.networks.train import make_network
-from fastslow.presets import network_settings
 from fastslow.rankers.table_features import tabulate
+from fastslow.workflow.presets import network_settings
 
 
 def features(path: Path, folder: Path, options: Namespace) -> dict:

@@ -8,7 +8,8 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 
-from fastslow import cli, workflow  # noqa: F401  what a fork must find imported
+from fastslow import cli  # noqa: F401  what a fork must find imported
+from fastslow.workflow import run  # noqa: F401
 
 _PAUSE = 0.02
 

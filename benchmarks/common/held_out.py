@@ -30,8 +30,8 @@ from fastslow.features.store import Features
 from fastslow.networks.config import ENTRY, TrainConfig
 from fastslow.networks.dataset import predict
 from fastslow.networks.train import Training, make_dataset
-from fastslow.presets import network_settings, preset_settings
-from fastslow.steps import parse_overrides
+from fastslow.workflow.presets import network_settings, preset_settings
+from fastslow.workflow.steps import parse_overrides
 
 BASE = "base"
 """Name of the variant that all others are compared with."""

@@ -3,8 +3,8 @@
 import argparse
 from pathlib import Path
 
-from fastslow.presets import network_settings, preset_settings
-from fastslow.steps import parse_overrides
+from fastslow.workflow.presets import network_settings, preset_settings
+from fastslow.workflow.steps import parse_overrides
 
 
 def make_parser(description: str) -> argparse.ArgumentParser:

@@ -3,7 +3,7 @@
 import heapq
 from collections.abc import Callable, Sequence
 
-from fastslow.job_plan import share_cores
+from fastslow.workflow.job_plan import share_cores
 
 
 def amdahl(parallel: float) -> Callable[[int], float]:

@@ -35,8 +35,8 @@ from fastslow.rankers.additive_fit import Problem
 from fastslow.rankers.additive_train import train_additive_ranker
 from fastslow.rankers.config import AdditiveRankerConfig, BoostingConfig, RankerConfig
 from fastslow.rankers.table import Table
-from fastslow.steps import Step
-from fastslow.workflow import RunConfig, make_plan, run
+from fastslow.workflow.run import RunConfig, make_plan, run
+from fastslow.workflow.steps import Step
 
 DATA, NOTEBOOKS = "making the data", "all notebooks again, CSV checked"
 BOUNDED = ["gnn.tile.epochs=1", "gnn.layout.epochs=2", "gnn.layout.evaluate_every=2"]

@@ -16,14 +16,6 @@ from fastslow.features.store import Graph
 
 ROLES = ("output", "input", "kernel")
 KINDS = ("convolution", "dot", "reshape")
-MINOR_BINS = {
-    "1": (1, 1),
-    "2_to_7": (2, 7),
-    "8_to_31": (8, 31),
-    "32_to_127": (32, 127),
-    "128_up": (128, 2**62),
-}
-SECOND_BINS = {"1": (1, 1), "2_to_7": (2, 7), "8_up": (8, 2**62)}
 
 
 def tabulate(graph: Graph, config_columns: list[str], add_up=None) -> pd.DataFrame:
@@ -58,8 +50,8 @@ def graph_context(graph: Graph) -> dict[str, float]:
     )
     facts |= {f"output_size_{axis}": max(size, 0) for axis, size in enumerate(output)}
     configurable = pd.DataFrame(node_table(graph), columns=["kind", "dims", "bytes", "flops"])
-    pairs = zip(configurable["dims"], configurable["bytes"], strict=True)
-    configurable["size"] = [sum(prod(d) * b for d, b in zip(*own, strict=True) if d) for own in pairs]
+    tensors = zip(configurable["dims"], configurable["bytes"], strict=True)
+    configurable["size"] = [whole_bytes(*own) for own in tensors]
     for kind in KINDS:
         own = configurable[configurable["kind"] == kind]
         facts[f"elements_{kind}"] = elements.get(numbers[kind], 0)
@@ -77,9 +69,13 @@ def physical_sums(graph: Graph, add_up) -> pd.DataFrame:
     table = pd.concat(parts, axis=1).reindex(range(graph.num_configs)).fillna(0.0)
     moved = [name for name in table if name.endswith(("copied_bytes", "reshape_moved_bytes"))]
     table["moved_bytes"] = table[moved].sum(axis=1)
-    sizes = [name for name in table if name.endswith(("_bytes", "_flops"))]
-    table[sizes] = np.log1p(table[sizes])
-    return table.rename(columns={name: f"log_{name}" for name in sizes})
+    whole = {"bytes": sum(whole_bytes(node["dims"], node["bytes"]) for node in nodes)}
+    whole["flops"] = sum(node["flops"] for node in nodes)
+    for unit, total in whole.items():
+        sizes = [name for name in table if name.endswith(f"_{unit}")]
+        table[sizes] /= max(1, total)
+        table = table.rename(columns={name: f"{name}_share" for name in sizes})
+    return table
 
 
 def long_table(graph: Graph) -> pd.DataFrame:
@@ -122,6 +118,11 @@ def node_table(graph: Graph) -> list[dict]:
             }
         )
     return nodes
+
+
+def whole_bytes(dims: list[list[int]], element_bytes: list[int]) -> int:
+    """Return the bytes of a node's tensors without padding."""
+    return sum(prod(sizes) * size for sizes, size in zip(dims, element_bytes, strict=True) if sizes)
 
 
 def flops(kind: str, dims: list[list[int]], feat: np.ndarray) -> float:
@@ -177,10 +178,6 @@ def tensor_terms(node: dict, role: int, layout: list[int]) -> dict | None:
         "reordered_bytes": size * reordered,
         "unpaired_reordered_bytes": size * (reordered and not node["paired"][role]),
     }
-    for label, (lowest, highest) in MINOR_BINS.items():
-        terms[f"minor_{label}_bytes"] = size * (lowest <= minor <= highest)
-    for label, (lowest, highest) in SECOND_BINS.items():
-        terms[f"second_minor_{label}_bytes"] = size * (lowest <= (second or 1) <= highest)
     for axis in axis_names(node["kind"], role):
         terms[axis] = name == axis
         if node["kind"] != "reshape":

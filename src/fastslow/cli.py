@@ -40,7 +40,7 @@ class Command(NamedTuple):
 
 def _stage(target: str, summary: str, **fixed) -> Command:
     fixed = {"target": target, **fixed}
-    return Command(summary, "fastslow.workflow:RunConfig", "fastslow.workflow:run", fixed)
+    return Command(summary, "fastslow.workflow.run:RunConfig", "fastslow.workflow.run:run", fixed)
 
 
 COMMANDS = {
@@ -52,14 +52,14 @@ COMMANDS = {
     "smoke": _stage("submission", "Run every stage with next to no training", preset="smoke"),
     "train-network": Command(
         "Train one network of a run; started by torchrun, in several processes, GPUs or machines",
-        "fastslow.network_command:NetworkRunConfig",
-        "fastslow.network_command:train_network",
+        "fastslow.commands.network:NetworkRunConfig",
+        "fastslow.commands.network:train_network",
         first="network",
     ),
     "kernel": Command(
         "Write a notebook for Kaggle's GPUs that trains and predicts there, and push it",
         "fastslow.kaggle.kernel:KernelConfig",
-        "fastslow.kernel_command:write_kernel",
+        "fastslow.commands.kernel:write_kernel",
     ),
     "report": Command(
         "Render the executed notebooks of a run to HTML with an index page",
@@ -69,13 +69,13 @@ COMMANDS = {
     "convert": Command(
         "Convert a program (HLO file or JAX function) to a competition file",
         "fastslow.programs.convert:ConvertConfig",
-        "fastslow.convert_command:convert_program",
+        "fastslow.commands.convert:convert_program",
         first="source",
     ),
     "rank": Command(
         "Rank the configurations of a program (npz, HLO file or JAX function) with a trained run",
         "fastslow.ranking.config:RankConfig",
-        "fastslow.rank_command:rank_program",
+        "fastslow.commands.rank:rank_program",
         first="source",
     ),
     "compare": Command(
@@ -87,19 +87,19 @@ COMMANDS = {
     "tune": Command(
         "Search for a program's fastest configuration with few compiles or measurements",
         "fastslow.tuning.config:TuneConfig",
-        "fastslow.tune_command:tune_program",
+        "fastslow.commands.tune:tune_program",
         first="source",
     ),
     "fleet": Command(
         "Tune many programs with one budget, spent where it saves most",
         "fastslow.tuning.fleet_config:FleetConfig",
-        "fastslow.tune_command:tune_fleet",
+        "fastslow.commands.tune:tune_fleet",
         first="fleet",
     ),
     "place": Command(
         "Place, schedule or fuse a program on several devices with GO and compare it with other methods",
         "fastslow.placement.config:PlaceConfig",
-        "fastslow.place_command:place_program",
+        "fastslow.commands.place:place_program",
         first="source",
     ),
     "sample": Command(
@@ -114,8 +114,8 @@ COMMANDS = {
     ),
     "figures": Command(
         "Draw the figures of the README from a finished run",
-        "fastslow.readme_figures:FiguresConfig",
-        "fastslow.readme_figures:make_figures",
+        "fastslow.commands.readme_figures:FiguresConfig",
+        "fastslow.commands.readme_figures:make_figures",
     ),
 }
 
@@ -185,12 +185,12 @@ class _Parser(argparse.ArgumentParser):
         command = COMMANDS[name]
         text = super().format_help() + "\nsettings, each as NAME=VALUE:\n"
         text += describe(_load(command.config), hidden=command.fixed)
-        if command.config == "fastslow.workflow:RunConfig":
-            for section, config in _load("fastslow.steps:sections")().items():
+        if command.config == "fastslow.workflow.run:RunConfig":
+            for section, config in _load("fastslow.workflow.steps:sections")().items():
                 text += f"\nsettings of {section}, each as {section}.NAME=VALUE:\n"
                 text += describe(config, hidden=SET_BY_THE_WORKFLOW)
             text += "\npublished baselines, each as preset=NAME (docs/baselines.md):\n"
-            for preset, published in _load("fastslow.published_presets:PUBLISHED").items():
+            for preset, published in _load("fastslow.workflow.published_presets:PUBLISHED").items():
                 text += f"  {preset}  ({', '.join(published.kinds)})\n      {published.what}\n"
         return text
 

@@ -62,7 +62,7 @@ def test_credentials_are_read_in_one_package_alone():
     readers = {
         path.parent.name for path in SOURCES if re.search(r"KAGGLE_(API_TOKEN|KEY)\W", path.read_text())
     }
-    assert readers <= {"kaggle", "fastslow"}  # the front door names the variable in a remedy
+    assert readers <= {"kaggle", "workflow"}  # a remedy names the variable
 
 
 @pytest.fixture

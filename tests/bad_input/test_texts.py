@@ -12,8 +12,8 @@ from fastslow.kaggle.solution import read_solution
 from fastslow.kaggle.submission import check_ids, read_submission
 from fastslow.networks.config import TrainConfig
 from fastslow.rankers.config import RankerConfig
-from fastslow.steps import parse_overrides
-from fastslow.workflow import RunConfig, make_plan
+from fastslow.workflow.run import RunConfig, make_plan
+from fastslow.workflow.steps import parse_overrides
 from helpers.bad_files import ANY_FILE, replace
 from helpers.competition_files import write_data_root
 from helpers.good_artifacts import COUNTS, change_json

@@ -7,8 +7,8 @@ import ablations
 from common.held_out import BASE, Run
 from fastslow.core.settings import PROJECT
 from fastslow.networks.config import TrainConfig
-from fastslow.presets import network_settings
-from fastslow.steps import parse_overrides
+from fastslow.workflow.presets import network_settings
+from fastslow.workflow.steps import parse_overrides
 
 ROWS = [(table, row) for table, own in ablations.TABLES.items() for row in own.variants()]
 

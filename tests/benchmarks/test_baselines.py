@@ -6,7 +6,7 @@ import pytest
 
 import baselines
 from fastslow.core.errors import ConfigError
-from fastslow.published_presets import PUBLISHED
+from fastslow.workflow.published_presets import PUBLISHED
 from helpers.workspace import cut_sample
 
 

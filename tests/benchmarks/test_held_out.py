@@ -17,8 +17,8 @@ from fastslow.features.scaling import Scaler
 from fastslow.features.store import Features
 from fastslow.networks.config import TrainConfig
 from fastslow.networks.train import make_dataset
-from fastslow.presets import network_settings, preset_settings
-from fastslow.steps import parse_overrides
+from fastslow.workflow.presets import network_settings, preset_settings
+from fastslow.workflow.steps import parse_overrides
 from helpers.workspace import cut_sample
 
 OWN, OTHER = get_collection("layout:xla:random"), get_collection("layout:xla:default")

@@ -13,8 +13,8 @@ from fastslow.features.build import FeatureConfig, build_features
 from fastslow.networks.architecture import CONVOLUTIONS
 from fastslow.networks.config import TrainConfig
 from fastslow.networks.terms import LOSSES, POOLS
-from fastslow.presets import network_settings
-from fastslow.steps import parse_overrides
+from fastslow.workflow.presets import network_settings
+from fastslow.workflow.steps import parse_overrides
 
 OWN = get_collection("layout:xla:random")
 

@@ -15,7 +15,7 @@ from fastslow.kaggle.submission import check_ids
 from fastslow.rankers.fit import Training
 from fastslow.rankers.objectives import make_dataset
 from fastslow.rankers.table import Table
-from fastslow.workflow import make_plan
+from fastslow.workflow.run import make_plan
 
 TINY = Size(kernels=1e-9, programs=1e-9, sizes=0.01)
 

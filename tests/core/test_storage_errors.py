@@ -10,13 +10,14 @@ import zipfile
 import numpy as np
 import pytest
 
-from fastslow import cli, workflow
+from fastslow import cli
 from fastslow.core import files
 from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path, read_json, write_json, writer_lock
 from fastslow.core.npz_io import read_arrays, write_arrays
 from fastslow.core.settings import PROJECT
 from fastslow.core.storage_errors import StorageError, describe, explain_storage
+from fastslow.workflow import run as workflow
 
 SAID = {
     errno.ENOSPC: "the disk is full. Free space, or set FASTSLOW_HOME",

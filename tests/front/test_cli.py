@@ -8,9 +8,9 @@ from fastslow import cli
 from fastslow.core.errors import ConfigError
 from fastslow.core.settings import Config
 from fastslow.evaluation.compare import CompareConfig
-from fastslow.published_presets import PUBLISHED
-from fastslow.steps import sections
-from fastslow.workflow import RunConfig
+from fastslow.workflow.published_presets import PUBLISHED
+from fastslow.workflow.run import RunConfig
+from fastslow.workflow.steps import sections
 
 CONFIGS = {name: cli._load(command.config) for name, command in cli.COMMANDS.items()}
 
@@ -86,7 +86,7 @@ def test_ctrl_c_says_that_the_command_resumes(capsys, monkeypatch):
     def interrupted(config):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fastslow.workflow.run", interrupted)
+    monkeypatch.setattr("fastslow.workflow.run.run", interrupted)
     assert cli.main(["train"]) == cli.INTERRUPTED == 130
     assert "the same command resumes where it stopped" in capsys.readouterr().err
 

@@ -12,11 +12,12 @@ import numpy as np
 import psutil
 import pytest
 
-from fastslow import cli, workflow
+from fastslow import cli
 from fastslow.core.files import file_digest
 from fastslow.core.settings import resolve
 from fastslow.kaggle.submission import check_submission
-from fastslow.steps import Plan, Step
+from fastslow.workflow import run as workflow
+from fastslow.workflow.steps import Plan, Step
 from helpers.workspace import SERIAL, command, environment
 
 RESULTS = ("*.npz", "*.npy", "*.pt", "*.csv", "model.txt", "metrics.jsonl")

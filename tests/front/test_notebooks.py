@@ -14,8 +14,8 @@ from papermill.exceptions import PapermillExecutionError
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.core.artifacts import read_manifest
 from fastslow.kaggle.submission import check_submission
-from fastslow.presets import PRESETS
-from fastslow.steps import SECTIONS, Plan
+from fastslow.workflow.presets import PRESETS
+from fastslow.workflow.steps import SECTIONS, Plan
 from helpers.competition_files import ROOT
 from helpers.dot_module import small_module
 from helpers.notebook_parameters import (

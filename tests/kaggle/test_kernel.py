@@ -85,8 +85,8 @@ def test_the_code_in_the_notebook_runs(config, tmp_path):
     script = f"""{source.split("found = ")[0]}
 import pathlib
 pathlib.Path({str(made)!r}).write_text('''
-import os, sys, pathlib, fastslow.workflow
-assert fastslow.workflow.__file__.startswith({str(tmp_path)!r})
+import os, sys, pathlib, fastslow.workflow.run
+assert fastslow.workflow.run.__file__.startswith({str(tmp_path)!r})
 home = pathlib.Path(os.environ["FASTSLOW_HOME"])
 for name in ("runs", "submissions"):
     (home / name).mkdir(parents=True)

@@ -5,10 +5,11 @@ import shutil
 
 import pytest
 
-from fastslow import cli, workflow
+from fastslow import cli
 from fastslow.core.errors import DataError
 from fastslow.kaggle.client import KaggleError
 from fastslow.kaggle.ledger import read_record
+from fastslow.workflow import run as workflow
 from helpers.kaggle_stub import KaggleStub, clean_environment
 
 COMMAND = ("submit", "preset=smoke", "jobs=2")

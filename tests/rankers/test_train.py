@@ -10,13 +10,13 @@ from fastslow.core.errors import ConfigError, DataError
 from fastslow.evaluation.predictions import read_predictions
 from fastslow.features.build import FeatureConfig, build_features
 from fastslow.features.store import Features
-from fastslow.presets import PRESETS, preset_settings
 from fastslow.rankers import train
 from fastslow.rankers.config import AdditiveRankerConfig, RankerConfig
 from fastslow.rankers.fit import Training, fit, read_training
 from fastslow.rankers.objectives import OBJECTIVES, readers
 from fastslow.rankers.table import Table, read_table
 from fastslow.rankers.train import read_ranker
+from fastslow.workflow.presets import PRESETS, preset_settings
 from helpers.competition_files import write_data_root
 
 QUICK = {

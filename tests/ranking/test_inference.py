@@ -15,7 +15,7 @@ from fastslow.features.config import FeatureConfig
 from fastslow.features.store import Features
 from fastslow.features.unseen import read_unseen
 from fastslow.ranking.inference import FinishedRun, find_run, newest_run
-from fastslow.steps import MODELS
+from fastslow.workflow.steps import MODELS
 
 
 def unseen(slug):

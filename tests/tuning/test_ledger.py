@@ -45,7 +45,7 @@ def test_what_is_kept_comes_back_in_order(path, space):
 def test_what_is_running_is_taken_and_not_an_evaluation(path, space):
     first, second = Ledger(path, IDENTITY, space), Ledger(path, IDENTITY, space)
     first.start(Proposal((0, 1), "a"))
-    assert len(second.read()) == 0 and len(second.read().taken) == 1 and second.running() == 1
+    assert len(second.read()) == 0 and len(second.read().taken) == 1 and second.read().running == 1
     assert second.release_dead() == 0, "its process, this one, lives"
 
 
@@ -60,8 +60,8 @@ Ledger(Path({str(path)!r}), {IDENTITY!r}, space).start(Proposal((1, 1), 'a'))
 """
     subprocess.run([sys.executable, "-c", code], check=True, env=os.environ)
     ledger = Ledger(path, IDENTITY, space)
-    assert ledger.running() == 1 and ledger.release_dead() == 1
-    assert ledger.running() == 0 and not ledger.read().taken and not len(ledger.read())
+    assert ledger.read().running == 1 and ledger.release_dead() == 1
+    assert ledger.read().running == 0 and not ledger.read().taken and not len(ledger.read())
 
 
 def test_an_interrupted_evaluation_is_no_failure(path, space):

@@ -13,9 +13,11 @@ from fastslow.core.errors import ConfigError, DataError
 from fastslow.core.settings import resolve
 from fastslow.tuning import target as target_module
 from fastslow.tuning.config import STRATEGIES, TuneConfig
+from fastslow.tuning.history import Outcome
 from fastslow.tuning.result import list_evaluations, plot_curve, proposers, summarise, top_k, write_result
+from fastslow.tuning.strategies import Random
 from fastslow.tuning.target import read_target
-from fastslow.tuning.tune import tune
+from fastslow.tuning.tune import open_ledger, start, tune
 from fastslow.xla.messages import HloProto, Module
 from helpers.competition_files import layout_arrays, write_npz
 from helpers.dot_module import add, small_module
@@ -104,6 +106,21 @@ tune(TuneConfig.from_texts({given!r}))
     study = tune(settings(npz, tmp_path, evaluations=17))
     codes = [proposal.codes for proposal, _ in study.history.done]
     assert len(codes) == len(set(codes)) == 17, "no process repeats another's, nor exceeds the budget"
+
+
+def test_an_evaluation_that_ends_while_another_process_counts_is_counted(npz, tmp_path, monkeypatch):
+    config = settings(npz, tmp_path, evaluations=1)
+    first, second = (open_ledger(config, read_target(config)) for _ in range(2))
+    _, [(number, _)] = start(first, Random(), config)
+    read = second.read
+
+    def read_just_before_it_ends():
+        history = read()
+        first.finish(number, Outcome(1.0))
+        return history
+
+    monkeypatch.setattr(second, "read", read_just_before_it_ends)
+    assert start(second, Random(), config)[1] == [], "the budget of one evaluation was under way"
 
 
 def test_a_budget_of_seconds_ends_it(npz, tmp_path):

@@ -16,7 +16,7 @@ import numpy as np
 
 from fastslow.core.errors import DataError
 from fastslow.core.files import read_json
-from fastslow.placement.cost_graph import check_sizes, neighbours, topological_order
+from fastslow.placement.cost_graph import check_sizes, neighbours, topological_by, topological_order
 
 _FORMAT = "The format is that of github.com/msr-fiddle/dnn-partitioning"
 
@@ -187,10 +187,11 @@ def latency(workload: Workload, split: np.ndarray, several: bool = True) -> floa
     members: dict[int, list[int]] = {}
     for node, step in enumerate(steps.tolist()):
         members.setdefault(step, []).append(node)
-    order = _in_order(workload, steps, members)
+    waits = np.unique(steps[workload.edges].reshape(-1, 2), axis=0)
+    order = topological_by(np.zeros(len(members)), waits[waits[:, 0] != waits[:, 1]])
     if len(order) < len(members):
         return np.inf
-    for nodes in order:
+    for nodes in (members[step] for step in order.tolist()):
         outside = {p for node in nodes for p in producers[node] if steps[p] != steps[nodes[0]]}
         begin = max((finish[p] for p in outside), default=0.0)
         if device[nodes[0]] >= workload.devices:
@@ -219,22 +220,3 @@ def _steps(workload: Workload, device: np.ndarray) -> np.ndarray:
     piece = pieces[np.arange(len(workload)), np.minimum(device, workload.devices - 1)]
     keys = np.where(on_cpu, -1 - np.arange(len(workload)), device * (len(workload) + 1) + piece)
     return np.unique(keys, return_inverse=True)[1]
-
-
-def _in_order(workload: Workload, steps: np.ndarray, members: dict[int, list[int]]) -> list[list[int]]:
-    """Return the nodes of the steps in topological order of the steps; those on or behind a cycle are
-    left out.
-    """
-    edges = np.unique(steps[workload.edges].reshape(-1, 2), axis=0)
-    edges = edges[edges[:, 0] != edges[:, 1]].reshape(-1, 2)
-    consumers, waiting = neighbours(edges, len(members)), np.bincount(edges[:, 1], minlength=len(members))
-    ready = np.flatnonzero(waiting == 0).tolist()
-    order = []
-    while ready:
-        step = ready.pop()
-        order.append(members[step])
-        for consumer in consumers[step]:
-            waiting[consumer] -= 1
-            if not waiting[consumer]:
-                ready.append(consumer)
-    return order

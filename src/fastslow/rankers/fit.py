@@ -14,7 +14,6 @@ from fastslow.features.store import Features
 from fastslow.features.train_graphs import trainable
 from fastslow.rankers.boosting import History, boost, kept_trees, predict_trees
 from fastslow.rankers.config import RankerConfig
-from fastslow.rankers.node_costs import BINS
 from fastslow.rankers.objectives import OBJECTIVES, OWN, make_dataset, predict_table
 from fastslow.rankers.table import Table, read_table, read_tables
 from fastslow.rankers.table_features import ABOVE_LEAST
@@ -156,14 +155,11 @@ def table_columns(booster: lightgbm.Booster) -> list[str]:
 def columns_for(objective: str, columns: list[str]) -> list[str]:
     """Return the columns that an objective uses.
 
-    Drop min-subtracted columns from pairwise tables: differences make them redundant. Drop bytes by size of a
-    dimension too: a difference from an empty bin is the same large step of the logarithm however little it
-    weighs, which carries over to no program of another size (``benchmarks/tables/zero_shot.md``).
+    Drop min-subtracted columns from pairwise tables: differences make them redundant.
     """
     if OBJECTIVES[objective].label is not None:
         return columns
-    bins = tuple(f"_{axis}_{label}_bytes" for axis, labels in BINS.items() for label in labels)
-    return [column for column in columns if not column.endswith((ABOVE_LEAST, *bins))]
+    return [column for column in columns if not column.endswith(ABOVE_LEAST)]
 
 
 def fit(config: RankerConfig, objective: str, training: Training, report: Report | None = None) -> Fitted:

@@ -14,17 +14,6 @@ from fastslow.features.store import Graph
 from fastslow.features.tpu_tiling import LANES, Tiling, tile
 
 KINDS = {"convolution": CONVOLUTION, "dot": DOT, "reshape": RESHAPE}
-BINS = {
-    "minor": {
-        "1": (1, 1),
-        "2_to_7": (2, 7),
-        "8_to_31": (8, 31),
-        "32_to_127": (32, 127),
-        "128_up": (128, np.inf),
-    },
-    "second_minor": {"1": (1, 1), "2_to_7": (2, 7), "8_up": (8, np.inf)},
-}
-"""Minimum and maximum size of the minor-most and of the second-minor dimension, by name of the bin."""
 _FEATURE_AXES = ("minor_batch", "minor_feature", "minor_spatial")
 _KERNEL_AXES = ("minor_input_feature", "minor_output_feature", "minor_spatial")
 _PLAIN_AXES = ("minor_last", "minor_second_last", "minor_other")
@@ -216,7 +205,7 @@ def _tensor_terms(
     ratio = tiling.padded_volume / tiling.volume
     size = tiling.volume * element_bytes
     lanes, sublanes = tiling.minor_size % LANES != 0, tiling.second_padded != tiling.second_size
-    terms = {
+    return {
         "default": tiling.is_default,
         "lane_violations": lanes,
         "sublane_violations": sublanes,
@@ -229,10 +218,6 @@ def _tensor_terms(
         "reordered_bytes": size * reordered,
         "unpaired_reordered_bytes": size * reordered * unpaired,
     }
-    for axis, sizes in (("minor", tiling.minor_size), ("second_minor", tiling.second_size)):
-        for label, (lower, upper) in BINS[axis].items():
-            terms[f"{axis}_{label}_bytes"] = size * ((sizes >= lower) & (sizes <= upper))
-    return terms
 
 
 def _node_terms(kind, dims, layouts, output_bytes, flops, minor_roles) -> dict[str, np.ndarray]:

@@ -215,13 +215,19 @@ def hash_rows(rows: np.ndarray) -> np.ndarray:
 
     That calls several functions for each column, which takes longer than all else where rows are few.
     """
-    # adding 0 turns -0.0 into 0.0: the two are equal but hash differently
-    hashed = pd.util.hash_array((rows + 0).ravel(), categorize=False).reshape(rows.shape)
+    varies = (rows != rows[:1]).any(0)
+    first, other = _hash_values(rows[:1]), iter(_hash_values(rows[:, varies]).T)
     combined, factor = np.full(len(rows), 0x345678, np.uint64), 1000003
-    for left, column in zip(range(rows.shape[1], 0, -1), hashed.T, strict=True):
-        combined = (combined ^ column) * np.uint64(factor)
-        factor += 82520 + 2 * left
+    for place, vary in enumerate(varies):
+        combined = (combined ^ (next(other) if vary else first[:, place])) * np.uint64(factor)
+        factor += 82520 + 2 * (rows.shape[1] - place)
     return combined + np.uint64(97531)
+
+
+def _hash_values(rows: np.ndarray) -> np.ndarray:
+    """Return the hash of every value, ``(n, F)`` uint64."""
+    # adding 0 turns -0.0 into 0.0: the two are equal but hash differently
+    return pd.util.hash_array((rows + 0).ravel(), categorize=False).reshape(rows.shape)
 
 
 def predict_table(

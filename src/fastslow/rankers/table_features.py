@@ -85,7 +85,9 @@ def physical_sums(graph: Graph, chunk_bytes: int = 1 << 22) -> tuple[np.ndarray,
         chunk_bytes: Working memory for one chunk of configurations; changes no value.
 
     Returns:
-        ``(C, V)`` float32, bytes and FLOPs as log(1 + x), and the V names.
+        ``(C, V)`` float32 and the V names. Bytes and FLOPs are shares of those of all configurable tensors,
+        unpadded, and nodes: a difference of two configurations then weighs the same in a program of any size.
+        (That of log(1 + x) is the same large step from nothing to something, however little it is.)
     """
     kinds = graph.node_opcode[graph.config_index]
     parts, names = [], []
@@ -100,15 +102,13 @@ def physical_sums(graph: Graph, chunk_bytes: int = 1 << 22) -> tuple[np.ndarray,
     names += term_names
     moved = [i for i, name in enumerate(names) if name.endswith(("copied_bytes", "reshape_moved_bytes"))]
     names.append("moved_bytes")
-    is_log = np.array([name.endswith(("_bytes", "_flops")) for name in names])
+    totals = {"_bytes": tensor_bytes(graph).sum(), "_flops": node_flops(graph).sum()}
+    whole = np.array([max(1, totals.get(name[-len("_bytes") :], 0)) for name in names])
     sums = np.empty((graph.num_configs, len(names)), np.float32)
     for chunk in config_chunks(graph.num_configs, 24 * len(names), chunk_bytes):
         block = np.concatenate([classes.sum(table, chunk) for classes, table in parts], 1)
-        block = np.column_stack([block, block[:, moved].sum(1)])
-        grows = np.flatnonzero(is_log & block.any(0))  # log1p(0) is 0
-        block[:, grows] = np.log1p(block[:, grows])
-        sums[chunk] = block
-    return sums, [f"log_{name}" if log else name for name, log in zip(names, is_log, strict=True)]
+        sums[chunk] = np.column_stack([block, block[:, moved].sum(1)]) / whole
+    return sums, [f"{name}_share" if name.endswith(tuple(totals)) else name for name in names]
 
 
 def config_pairs(graph: Graph) -> CopyPairs:

@@ -40,6 +40,9 @@ class Outcome:
 class History:
     """Evaluations of one program in their order, and the proposals that are being evaluated.
 
+    Attributes:
+        running: Number of evaluations that are under way, in any process.
+
     Args:
         space: Space of the program.
     """
@@ -48,6 +51,7 @@ class History:
         self.space = space
         self.done: list[tuple[Proposal, Outcome]] = []
         self.taken: set[bytes] = set()
+        self.running = 0
 
     def __len__(self) -> int:
         """Return the number of evaluations, failed ones included."""

@@ -68,7 +68,10 @@ class Ledger:
         return f"{socket.gethostname()}:{os.getpid()}"
 
     def read(self) -> History:
-        """Return the study's evaluations, those of other processes included; running ones are taken."""
+        """Return the study's evaluations, those of other processes included; those under way are taken.
+
+        All is of one moment: another process may end an evaluation at any time.
+        """
         history = History(self.space)
         for trial in self._study.get_trials(deepcopy=False):
             if _PROPOSAL not in trial.user_attrs:
@@ -79,11 +82,8 @@ class Ledger:
                 history.add(proposal, Outcome(**outcome))
             elif not trial.state.is_finished():
                 history.take(proposal)
+                history.running += 1
         return history
-
-    def running(self) -> int:
-        """Return the number of evaluations that are under way, in any process."""
-        return len(self._study.get_trials(deepcopy=False, states=(self._states.RUNNING,)))
 
     @contextlib.contextmanager
     def proposing(self) -> Iterator[History]:

@@ -142,7 +142,7 @@ def start(
         The history, and what was started: nothing where the budget is spent or the space exhausted.
     """
     with ledger.proposing() as history:
-        count = count or min(config.batch, config.evaluations - len(history) - ledger.running())
+        count = count or min(config.batch, config.evaluations - len(history) - history.running)
         found = propose(history, strategy, count, config.seed) if count > 0 else []
         return history, [(ledger.start(proposal), proposal) for proposal in found]
 

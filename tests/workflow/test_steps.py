@@ -4,10 +4,10 @@ import pytest
 
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.core.errors import ConfigError
-from fastslow.presets import BASE, PRESETS, preset_settings
-from fastslow.published_presets import PUBLISHED
 from fastslow.rankers.config import RankerConfig
-from fastslow.steps import MODELS, SECTIONS, STAGES, Plan, parse_overrides, sections
+from fastslow.workflow.presets import BASE, PRESETS, preset_settings
+from fastslow.workflow.published_presets import PUBLISHED
+from fastslow.workflow.steps import MODELS, SECTIONS, STAGES, Plan, parse_overrides, sections
 
 LAYOUTS = [c.slug for c in COLLECTIONS if c.kind == "layout"]
 

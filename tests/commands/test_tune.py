@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("optuna", reason="optuna is not installed (pip install -e '.[test]')")
 
-from fastslow import tune_command  # noqa: E402
+from fastslow.commands import tune as tune_command  # noqa: E402
 from fastslow.tuning import fleet as fleet_module  # noqa: E402
 from fastslow.tuning.config import TuneConfig  # noqa: E402
 from fastslow.tuning.fleet_config import FleetConfig  # noqa: E402

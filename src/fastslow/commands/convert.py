@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from fastslow.commands.notebook import print_facts, run_notebook, with_absolute_paths
 from fastslow.core.artifacts import read_manifest
-from fastslow.notebook_command import print_facts, run_notebook, with_absolute_paths
 from fastslow.programs.convert import PICTURE, TABLE, ConvertConfig
-from fastslow.workflow import NOTEBOOK
+from fastslow.workflow.run import NOTEBOOK
 
 
 def convert_program(config: ConvertConfig) -> Path:

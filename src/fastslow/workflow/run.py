@@ -23,15 +23,15 @@ from fastslow.core.settings import PROJECT, Config, Count, resolve
 from fastslow.evaluation.metric_table import format_metrics, metric_table
 from fastslow.evaluation.results import format_table
 from fastslow.evaluation.training_files import METRICS
-from fastslow.job_plan import PlannedKernel, PlannedPool
 from fastslow.kaggle.client import SubmissionResult, find_submission, submit, wait_for_score
 from fastslow.kaggle.credentials import credentials
 from fastslow.kaggle.ledger import read_record, update_record
 from fastslow.kaggle.submission import check_ids, check_submission
-from fastslow.presets import PRESETS
-from fastslow.published_presets import PUBLISHED
-from fastslow.step_pools import step_pool
-from fastslow.steps import DATA_ROOTS, STAGES, Plan, Step, parse_overrides
+from fastslow.workflow.job_plan import PlannedKernel, PlannedPool
+from fastslow.workflow.presets import PRESETS
+from fastslow.workflow.published_presets import PUBLISHED
+from fastslow.workflow.step_pools import step_pool
+from fastslow.workflow.steps import DATA_ROOTS, STAGES, Plan, Step, parse_overrides
 
 NOTEBOOK = "notebook.ipynb"
 FAILED = "failed.ipynb"

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import torch
 
+from fastslow.commands.network import NetworkRunConfig
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.settings import resolve
 from fastslow.evaluation.predictions import read_predictions
 from fastslow.features.build import build_features
 from fastslow.features.config import FeatureConfig
-from fastslow.network_command import NetworkRunConfig
 from fastslow.networks.train import train
-from fastslow.workflow import make_plan
+from fastslow.workflow.run import make_plan
 from helpers.competition_files import write_data_root
 from helpers.workspace import environment
 

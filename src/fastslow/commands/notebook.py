@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fastslow.core.settings import PROJECT, Config, resolve
-from fastslow.steps import Step
-from fastslow.workflow import run_step
+from fastslow.workflow.run import run_step
+from fastslow.workflow.steps import Step
 
 _WIDTH = 26  # of a fact's name
 Settings = TypeVar("Settings", bound=Config)

@@ -12,9 +12,9 @@ from fastslow.core.memory import machine_cores
 from fastslow.core.processes import ended_by_interrupt
 from fastslow.core.settings import PROJECT
 from fastslow.features.config import FeatureConfig
-from fastslow.job_plan import PlannedPool, machine_resources, step_need
 from fastslow.networks.config import TrainConfig
-from fastslow.steps import Step
+from fastslow.workflow.job_plan import PlannedPool, machine_resources, step_need
+from fastslow.workflow.steps import Step
 
 
 class ClusterPool(Executor):

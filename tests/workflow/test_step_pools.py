@@ -5,15 +5,16 @@ import shutil
 import numpy as np
 import pytest
 
-from fastslow import cli, step_pools
+from fastslow import cli
 from fastslow.core.cluster_worker import ClusterError
 from fastslow.core.settings import PROJECT
 from fastslow.features.build import build_features
 from fastslow.features.config import FeatureConfig
-from fastslow.job_plan import Need
-from fastslow.step_pools import ClusterPool
-from fastslow.steps import Step
-from fastslow.workflow import RunConfig, look, make_plan, run_steps
+from fastslow.workflow import step_pools
+from fastslow.workflow.job_plan import Need
+from fastslow.workflow.run import RunConfig, look, make_plan, run_steps
+from fastslow.workflow.step_pools import ClusterPool
+from fastslow.workflow.steps import Step
 from helpers.cluster_calls import scheduler  # noqa: F401 (fixture)
 from helpers.competition_files import write_data_root
 from helpers.workspace import SERIAL

@@ -11,7 +11,7 @@ import numpy as np
 import psutil
 import pytest
 
-from fastslow import cli, workflow
+from fastslow import cli
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.competition.metrics import competition_score
 from fastslow.competition.survey import SurveyConfig
@@ -19,7 +19,8 @@ from fastslow.core.settings import resolve
 from fastslow.kaggle.ledger import read_record
 from fastslow.kaggle.solution import read_solution, score_submission
 from fastslow.kaggle.submission import check_submission
-from fastslow.steps import MODELS, Plan, Step
+from fastslow.workflow import run as workflow
+from fastslow.workflow.steps import MODELS, Plan, Step
 from helpers.workspace import SERIAL, command, environment
 
 LAYOUTS = [c.slug for c in COLLECTIONS if c.kind == "layout"]

@@ -2,15 +2,15 @@
 
 from pathlib import Path
 
+from fastslow.commands.notebook import print_facts, run_notebook, with_absolute_paths
 from fastslow.core.artifacts import MANIFEST
 from fastslow.core.files import read_json
-from fastslow.notebook_command import print_facts, run_notebook, with_absolute_paths
 from fastslow.programs.user_program import Source
 from fastslow.tuning.config import TuneConfig
 from fastslow.tuning.fleet_config import FleetConfig
 from fastslow.tuning.fleet_report import TABLE, TOTALS
 from fastslow.tuning.result import BEST, CURVE, EVALUATIONS, PROGRAM
-from fastslow.workflow import NOTEBOOK
+from fastslow.workflow.run import NOTEBOOK
 
 
 def tune_program(config: TuneConfig) -> Path:

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastslow import job_plan
 from fastslow.core.memory import STEP_CORES, STEP_MEMORY
 from fastslow.features.config import FeatureConfig
-from fastslow.job_plan import Need, PlannedPool, Resources, environment, share_cores, step_need
 from fastslow.networks.config import TrainConfig
+from fastslow.workflow import job_plan
+from fastslow.workflow.job_plan import Need, PlannedPool, Resources, environment, share_cores, step_need
 
 GB = 1 << 30
 

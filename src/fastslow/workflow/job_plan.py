@@ -19,7 +19,7 @@ from fastslow.features.store import Features
 from fastslow.networks.config import TrainConfig
 from fastslow.rankers.config import BoostingConfig, RankerConfig
 from fastslow.rankers.objectives import BEST
-from fastslow.steps import Step
+from fastslow.workflow.steps import Step
 
 _GB = 1 << 30
 _BASE = _GB // 2  # a kernel with its libraries

@@ -4,7 +4,7 @@ from fastslow.core.errors import ConfigError
 from fastslow.networks.config import TrainConfig
 from fastslow.networks.distributed import is_first
 from fastslow.networks.train import train
-from fastslow.workflow import RunConfig, make_plan
+from fastslow.workflow.run import RunConfig, make_plan
 
 
 class NetworkRunConfig(RunConfig):

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from fastslow.notebook_command import run_notebook, with_absolute_paths
+from fastslow.commands.notebook import run_notebook, with_absolute_paths
 from fastslow.placement.config import ZOO, PlaceConfig
 from fastslow.placement.place import DECISION, TABLE
-from fastslow.workflow import NOTEBOOK
+from fastslow.workflow.run import NOTEBOOK
 
 
 def place_program(config: PlaceConfig) -> Path:

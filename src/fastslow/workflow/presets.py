@@ -11,9 +11,9 @@ from typing import ClassVar, Literal
 from fastslow.competition.catalog import TRAIN_ON
 from fastslow.core.errors import ConfigError
 from fastslow.networks.config import TrainConfig
-from fastslow.published_presets import PUBLISHED
 from fastslow.rankers.config import RankerConfig
 from fastslow.rankers.objectives import BEST, readers
+from fastslow.workflow.published_presets import PUBLISHED
 
 BASE: dict[str, dict] = {
     # a kernel is small and its graph is embedded once: more layers and graphs a step are affordable;

@@ -12,8 +12,8 @@ from fastslow.features.store import Features
 from fastslow.networks.figures import plot_network
 from fastslow.networks.train import train
 from fastslow.networks.trained import TrainedNetwork
-from fastslow.published_presets import PUBLISHED
-from fastslow.steps import Plan, parse_overrides
+from fastslow.workflow.published_presets import PUBLISHED
+from fastslow.workflow.steps import Plan, parse_overrides
 from helpers.workspace import cut_sample
 
 torch.set_num_threads(1)

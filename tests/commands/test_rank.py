@@ -4,11 +4,12 @@ import json
 
 import pytest
 
-from fastslow import notebook_command, rank_command
+from fastslow.commands import notebook as notebook_command
+from fastslow.commands import rank as rank_command
+from fastslow.commands.rank import rank_program
 from fastslow.core.errors import ConfigError, DataError
-from fastslow.rank_command import rank_program
 from fastslow.ranking.config import RankConfig
-from fastslow.workflow import StepError
+from fastslow.workflow.run import StepError
 from helpers.dot_module import small_module
 
 

@@ -3,9 +3,9 @@
 import pytest
 from PIL import Image
 
+from fastslow.commands.readme_figures import FiguresConfig, make_figures
 from fastslow.core.errors import ConfigError, DataError
 from fastslow.core.settings import PROJECT
-from fastslow.readme_figures import FiguresConfig, make_figures
 
 NAMES = ["scores.png", "states.png", "feature.png"]
 LIMIT = 60_000  # bytes

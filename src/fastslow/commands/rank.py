@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pandas as pd
 
+from fastslow.commands.notebook import print_facts, run_notebook, with_absolute_paths
 from fastslow.core.artifacts import read_manifest
-from fastslow.notebook_command import print_facts, run_notebook, with_absolute_paths
 from fastslow.programs.user_program import Source
 from fastslow.ranking.config import RankConfig
 from fastslow.ranking.rank import EFFECTS, ENDS, TABLE
-from fastslow.workflow import NOTEBOOK
+from fastslow.workflow.run import NOTEBOOK
 
 _SHOWN = ["rank", "config", "prediction", "runtime", "estimated_cycles"]
 _ROWS = 10

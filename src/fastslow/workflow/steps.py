@@ -10,8 +10,14 @@ from fastslow.evaluation.ensemble import EnsembleConfig
 from fastslow.evaluation.results import SubmissionConfig
 from fastslow.features.config import FeatureConfig
 from fastslow.networks.config import TrainConfig
-from fastslow.presets import MODELS, NetworkSection, network_settings, preset_settings, trained_models
 from fastslow.rankers.config import AdditiveRankerConfig, RankerConfig
+from fastslow.workflow.presets import (
+    MODELS,
+    NetworkSection,
+    network_settings,
+    preset_settings,
+    trained_models,
+)
 
 STAGES = ("features", "train", "ensemble", "submission")
 DATA_ROOTS = {"sample": "data/sample", "kaggle": "data/raw"}

@@ -4,12 +4,13 @@ import json
 
 import pytest
 
-from fastslow import convert_command, notebook_command
+from fastslow.commands import convert as convert_command
+from fastslow.commands import notebook as notebook_command
+from fastslow.commands.convert import convert_program
 from fastslow.competition.reader import read_competition_file
-from fastslow.convert_command import convert_program
 from fastslow.core.errors import ConfigError, DataError
 from fastslow.programs.convert import ConvertConfig
-from fastslow.workflow import StepError
+from fastslow.workflow.run import StepError
 from fastslow.xla.messages import HloProto
 from helpers.dot_module import small_module
 from helpers.workspace import environment
