@@ -65,7 +65,7 @@ def _zoo(name: str, options) -> dict:
     draws = best_random(problem, found[0].evaluations, np.random.default_rng(seeds[0]))
     row["random"] = float(problem.evaluate(draws[None]).order[0])
     row["GO, then search"] = improve(problem, found[0].decision, found[0].evaluations, seeds[0]).cost
-    row["seeds"] = [[f.cost for f in found]]
+    row["seeds"] = [f.cost for f in found]
     return row
 
 
@@ -134,7 +134,7 @@ def _transfer(name: str, pool: list[str], options) -> dict:
         )
     row = {"held out": name, "human": problem.baseline, "updates": few, "times": options.longer}
     row |= {column: fmean([own[column] for own in rows]) for column in rows[0]}
-    return row | {"learned on": len(others), "seeds": [[own["fine-tuned"] for own in rows]]}
+    return row | {"learned on": len(others), "seeds": [own["fine-tuned"] for own in rows]}
 
 
 def tasks(options) -> list[dict]:
@@ -168,8 +168,8 @@ def _tasks(name: str, options) -> dict:
         "fusion GO": fusion.cost,
         "placement GO": placed.cost,
         "then scheduling GO": scheduled.cost,
-        "topological order": ordered.baseline,
-        "longest path first": float(ordered.scheduler.run(where).seconds),
+        "topological order": ordered.scheduler.run(where, np.zeros(len(where))).seconds,
+        "longest path first": ordered.baseline,
     }
 
 
@@ -181,6 +181,7 @@ def ablation(options) -> list[dict]:
 def _ablation(name: str, options) -> dict:
     variants = {"whole": {}, "no attention": {"attention": False}, "no modulation": {"modulation": False}}
     variants |= {"one pass": {"passes": 1}, "mean pooling": {"pooling": False}}
+    variants["no feedback"] = {"feedback": False}
     plans = {"untrained": {"epochs": 0}, "samples of all units": {"whole": True}}
     problem = placement_of(name)
 

@@ -8,7 +8,7 @@ from fastslow.placement.fusion import contract, fuse, ordered_clusters
 from fastslow.placement.joint import JointProblem
 from fastslow.placement.policy import Inputs, Policy, Shape
 from fastslow.placement.ppo import Schedule, Trainer
-from fastslow.placement.schedule import Scheduler
+from fastslow.placement.schedule import Scheduler, refined
 from helpers.cost_graphs import DEVICE, random_graph
 
 
@@ -24,7 +24,7 @@ def test_the_cost_is_that_of_the_three_steps(seed):
     for cluster, nodes in enumerate(members):
         assert fused.flops[cluster] == graph.flops[nodes].sum()
     place = [placement[nodes[0]] for nodes in members]
-    highest = [priority[nodes].max() for nodes in members]
+    highest = refined(fused, np.array([priority[nodes].max() for nodes in members]))
     assert problem.evaluate(decision[None]).cost[0] == Scheduler(fused, 2, DEVICE).run(place, highest).seconds
     assert problem.bound <= problem.evaluate(problem.draw(5, np.random.default_rng(0))).cost.min()
 

@@ -59,7 +59,7 @@ def test_probabilities_are_of_the_options_that_a_unit_has():
         assert ((chances > 0).sum(1).numpy() == problem.choices).all()
 
 
-@pytest.mark.parametrize("part", ["attention", "modulation", "pooling"])
+@pytest.mark.parametrize("part", ["attention", "modulation", "pooling", "feedback"])
 def test_each_part_of_the_policy_can_be_left_out(part):
     inputs = Inputs(small_problem())
     whole = seeded().passes(inputs)[-1][0]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fastslow.core.errors import ConfigError
 from fastslow.placement.compiler_problems import PlacementProblem, SchedulingProblem
-from fastslow.placement.schedule import Scheduler, lower_bound, peak_memory
+from fastslow.placement.schedule import Scheduler, lower_bound, peak_memory, refined
 from helpers.cost_graphs import DEVICE, random_graph, slow_peak, slow_schedule
 
 CASES = st.tuples(st.integers(0, 10**6), st.integers(1, 9), st.integers(1, 3))
@@ -92,6 +92,20 @@ def test_no_valid_placement_is_an_error_that_names_the_limit():
         PlacementProblem(graph, 2, DEVICE, memory=1.0)
     with pytest.raises(ConfigError, match="devices: 0"):
         Scheduler(graph, 0, DEVICE)
+
+
+@settings(max_examples=30)
+@given(CASES)
+def test_levels_come_before_the_longest_path_and_it_is_the_default(case):
+    seed, count, devices = case
+    graph, rng = random_graph(seed, count), np.random.default_rng(seed)
+    problem = SchedulingProblem(graph, rng.integers(0, devices, count), devices, DEVICE, levels=3)
+    assert problem.baseline == problem.scheduler.run(problem.placement).seconds
+    levels = problem.draw(1, rng)[0]
+    keys = list(zip(levels, graph.upward_rank, strict=True))
+    expected = [sorted(set(keys)).index(key) for key in keys]
+    _, found = np.unique(refined(graph, levels), return_inverse=True)
+    assert found.tolist() == expected
 
 
 def test_priorities_matter_and_ties_keep_the_order():

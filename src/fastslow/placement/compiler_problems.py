@@ -7,6 +7,7 @@ import numpy as np
 from fastslow.competition.opcodes import OPCODES
 from fastslow.core.errors import ConfigError
 from fastslow.placement.cost_graph import CostGraph
+from fastslow.placement.criticality import device_feedback
 from fastslow.placement.fusion import contract, fuse, single_consumer_clusters
 from fastslow.placement.problem import (
     Outcome,
@@ -18,7 +19,7 @@ from fastslow.placement.problem import (
     unit_columns,
 )
 from fastslow.placement.roofline import Device
-from fastslow.placement.schedule import Scheduler, Timeline, lower_bound, peak_memory
+from fastslow.placement.schedule import Scheduler, Timeline, lower_bound, peak_memory, refined
 from fastslow.placement.spectral_order import spectral_orders
 
 LEVELS = 8  # priorities to choose from
@@ -187,6 +188,11 @@ class PlacementProblem(_OfGraph):
         """Return features of every (group, device)."""
         return self._options(probabilities, self.position)
 
+    def feedback(self, decision: np.ndarray) -> np.ndarray:
+        """Return whether each group would fit into the schedule on each device."""
+        send = self.device.transfer_seconds(self.graph.output_bytes)
+        return device_feedback(self.graph, self.timeline(decision), self.units, send)
+
     @property
     def bound(self) -> float:
         """The longest path, and all work spread evenly."""
@@ -203,6 +209,8 @@ def _runs(order: np.ndarray, work: np.ndarray, parts: int) -> np.ndarray:
 class SchedulingProblem(_OfGraph):
     """Which priority each operator has in the list schedule, at a fixed placement.
 
+    Within a priority the longest path to the end is first, so that this is the default.
+
     Args:
         graph: The operators.
         placement: (N,) device of each operator.
@@ -218,12 +226,12 @@ class SchedulingProblem(_OfGraph):
     ):
         super().__init__(graph, device, np.arange(len(graph)), levels)
         self.placement, self.scheduler = np.asarray(placement), Scheduler(graph, devices, device)
-        self.default = np.zeros(len(graph), np.int64)  # all alike: topological order
+        self.default = np.zeros(len(graph), np.int64)  # all alike: longest path first
         self._rank = graph.upward_rank / max(graph.critical_path, 1e-300)
 
     def timeline(self, decision: np.ndarray) -> Timeline:
         """Return the schedule of one decision."""
-        return self.scheduler.run(self.placement, decision)
+        return self.scheduler.run(self.placement, refined(self.graph, decision))
 
     def evaluate(self, decisions: np.ndarray) -> Outcome:
         """Return runtime in seconds; every decision is valid."""

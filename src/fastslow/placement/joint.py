@@ -7,7 +7,7 @@ from fastslow.placement.cost_graph import CostGraph
 from fastslow.placement.fusion import contract, fuse, ordered_clusters
 from fastslow.placement.problem import Outcome, Problem
 from fastslow.placement.roofline import Device
-from fastslow.placement.schedule import Scheduler, peak_memory
+from fastslow.placement.schedule import Scheduler, peak_memory, refined
 
 
 class JointProblem(Problem):
@@ -18,7 +18,7 @@ class JointProblem(Problem):
     with
     all that must be on one device with it, goes where its first operator was placed, at the highest priority
     of
-    its operators.
+    its operators, the longest path first within a priority.
 
     Args:
         graph: Operators before fusion.
@@ -63,9 +63,9 @@ class JointProblem(Problem):
         leader = np.full(int(fused.groups.max()) + 1, len(self.graph))
         np.minimum.at(leader, fused.groups, first)
         chosen = placement[leader[fused.groups]]
-        highest = np.zeros(len(fused))
+        highest = np.zeros(len(fused), np.int64)
         np.maximum.at(highest, of, priority)
-        timeline = Scheduler(fused, self.devices, self.device).run(chosen, highest)
+        timeline = Scheduler(fused, self.devices, self.device).run(chosen, refined(fused, highest))
         over = np.maximum(peak_memory(fused, timeline) - self.memory, 0).sum() if self._tight(fused) else 0.0
         return timeline.seconds, float(over)
 

@@ -8,7 +8,8 @@ recurrent attention layer of its own with a residual connection and sees the act
 
 What differs from the paper: options have features of their own (such as the share of a unit's neighbours
 that the previous pass put there), so one set of weights serves any number of devices or strategies; what is
-fed back are the probabilities of the previous pass, so that one forward pass serves all samples.
+fed back are the probabilities of the previous pass, so that one forward pass serves all samples, and what the
+outcome of the decision that is changed says of the options (:meth:`Problem.feedback`).
 """
 
 from collections.abc import Iterator
@@ -22,12 +23,12 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from fastslow.competition.opcodes import OPCODES
-from fastslow.placement.problem import NODE_FEATURES, OPTION_FEATURES, Problem
+from fastslow.placement.problem import FEEDBACK_FEATURES, NODE_FEATURES, OPTION_FEATURES, Problem
 
 TASKS = ("fusion", "placement", "scheduling", "partition", "sharding")
 _PRIOR = {  # option features and weights that the first decision follows
     "sharding": {0: -4.0, 4: 3.0},
-    "placement": {1: -1.0, 2: 4.0},  # the slot, and where the neighbours are
+    "placement": {1: -1.0, 2: 4.0, 8: 10.0},  # the slot, where the neighbours are, what fits the schedule
 }
 _KEPT = 16  # segments whose intermediate states are kept for the gradient; those of more are computed again
 _SLOT = {1: -1.0}  # by default the squared distance from the slot of a contiguous split
@@ -47,6 +48,8 @@ class Shape:
         attention: Whether there is attention.
         modulation: Whether the input features modulate the states.
         pooling: Whether neighbours are pooled by maximum; by mean if not.
+        feedback: Whether the policy sees what the outcome of the decision that is changed says of the
+            options.
     """
 
     hidden: int = 32
@@ -58,6 +61,7 @@ class Shape:
     attention: bool = True
     modulation: bool = True
     pooling: bool = True
+    feedback: bool = True
 
 
 class Inputs:
@@ -77,11 +81,23 @@ class Inputs:
         self.choices = [torch.from_numpy(problem.choices[units]) for _, units in self.parts]
         self.owners = [torch.repeat_interleave(torch.arange(len(c)), c) for c in self.choices]
         self.masks = [torch.arange(int(c.max()))[None] < c[:, None] for c in self.choices]
+        self._last: tuple[np.ndarray, torch.Tensor] | None = None
 
-    def options(self, probabilities: torch.Tensor) -> list[torch.Tensor]:
-        """Return the option features of each part, given the previous probabilities (sum of choices,)."""
+    def options(self, probabilities: torch.Tensor, feedback: torch.Tensor) -> list[torch.Tensor]:
+        """Return the option features of each part.
+
+        Args:
+            probabilities: (sum of choices,) previous ones.
+            feedback: (sum of choices, 4) of the decision that is changed.
+        """
         features = torch.from_numpy(self.problem.options(probabilities.numpy().astype("float64")))
-        return list(features.split([len(owners) for owners in self.owners]))
+        return list(torch.cat([features, feedback], 1).split([len(owners) for owners in self.owners]))
+
+    def feedback(self, decision: np.ndarray) -> torch.Tensor:
+        """Return the feedback on a decision (U,); that on the last one is kept, for several passes see it."""
+        if self._last is None or not np.array_equal(self._last[0], decision):
+            self._last = np.array(decision), torch.from_numpy(self.problem.feedback(decision))
+        return self._last[1]
 
 
 class RecurrentAttention(nn.Module):
@@ -155,10 +171,11 @@ class Policy(nn.Module):
         attention = (hidden, shape.heads, shape.segment)
         self.shared = nn.ModuleList(RecurrentAttention(*attention) for _ in range(shape.attention_layers))
         self.recurrent = nn.ModuleDict({task: RecurrentAttention(*attention) for task in TASKS})
-        self.option = nn.ModuleDict({task: nn.Linear(OPTION_FEATURES, hidden) for task in TASKS})
+        seen = OPTION_FEATURES + FEEDBACK_FEATURES
+        self.option = nn.ModuleDict({task: nn.Linear(seen, hidden) for task in TASKS})
         self.state = nn.ModuleDict({task: nn.Linear(hidden, hidden) for task in TASKS})
         self.score = nn.ModuleDict({task: nn.Linear(hidden, 1) for task in TASKS})
-        self.direct = nn.ModuleDict({task: nn.Linear(OPTION_FEATURES, 1, bias=False) for task in TASKS})
+        self.direct = nn.ModuleDict({task: nn.Linear(seen, 1, bias=False) for task in TASKS})
         for task in TASKS:
             nn.init.zeros_(self.direct[task].weight)
             for feature, weight in _PRIOR.get(task, _SLOT).items():
@@ -178,9 +195,13 @@ class Policy(nn.Module):
         """
         base = self._embed(inputs)
         problem, found = inputs.problem, []
-        previous = torch.from_numpy(problem.chances(problem.default if start is None else start)).float()
+        start = problem.default if start is None else start
+        previous = torch.from_numpy(problem.chances(start)).float()
+        feedback = inputs.feedback(start)
+        if not self.shape.feedback:
+            feedback = torch.zeros_like(feedback)
         for _ in range(count or self.shape.passes):
-            found.append(self._decide(inputs, base, inputs.options(previous), previous))
+            found.append(self._decide(inputs, base, inputs.options(previous, feedback), previous))
             chances = [logs.exp()[mask] for logs, mask in zip(found[-1], inputs.masks, strict=True)]
             previous = torch.cat(chances).detach()
         return found

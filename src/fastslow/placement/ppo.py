@@ -26,7 +26,7 @@ from fastslow.placement.problem import INVALID_REWARD, Outcome, Problem
 from fastslow.placement.proposals import Changes, draw, log_chance, log_probability
 from fastslow.placement.zero_shot import zero_shot
 
-_FORMAT = 3  # of checkpoints
+_FORMAT = 4  # of checkpoints
 _MEMORY = 0.9  # of the running mean of gains
 _WORST = -2.0  # gains below, of invalid decisions, count as this
 _HOT, _COOLING = 0.05, 1e-3  # first temperature over the mean loss of the first changes; last over first

@@ -8,6 +8,7 @@ import numpy as np
 INVALID_REWARD = -10.0
 NODE_FEATURES = 16
 OPTION_FEATURES = 8
+FEEDBACK_FEATURES = 4
 CERTAIN = 0.9  # probability of a decision that the policy starts from
 
 
@@ -70,6 +71,13 @@ class Problem(ABC):
         Args:
             probabilities: (sum of choices,) of each option, which sum to 1 over a unit's options.
         """
+
+    def feedback(self, decision: np.ndarray) -> np.ndarray:
+        """Return what the outcome of a decision (U,) says of every option: (sum of choices, 4) float32.
+
+        Columns are about -1 to 1, larger where the option promises more; zeros where nothing is known.
+        """
+        return np.zeros((int(self.choices.sum()), FEEDBACK_FEATURES), np.float32)
 
     @property
     @abstractmethod

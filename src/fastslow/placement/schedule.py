@@ -36,6 +36,7 @@ class Timeline:
         finish: (N,) seconds.
         transfers: Transfers in order of their start.
         devices: Number of devices.
+        order: (N,) operators in the order in which they start.
     """
 
     placement: np.ndarray
@@ -43,6 +44,7 @@ class Timeline:
     finish: np.ndarray
     transfers: list[Transfer]
     devices: int
+    order: np.ndarray
 
     @property
     def seconds(self) -> float:
@@ -80,7 +82,7 @@ class Scheduler:
         rank = np.empty(count, np.int64)  # position by decreasing priority, ties in topological order
         rank[np.lexsort((np.arange(count), -priority))] = np.arange(count)
         order, rank = np.argsort(rank).tolist(), rank.tolist()
-        start, finish = [0.0] * count, [0.0] * count
+        start, finish, begun = [0.0] * count, [0.0] * count, []
         waiting = self._inputs.copy()
         ready: list[list[int]] = [[] for _ in range(self.devices)]
         for node in range(count):
@@ -95,6 +97,7 @@ class Scheduler:
                 if idle[device] and ready[device]:
                     node = order[heapq.heappop(ready[device])]
                     idle[device] = False
+                    begun.append(node)
                     start[node] = now
                     finish[node] = now + seconds[node]
                     heapq.heappush(events, (finish[node], 0, node, device))
@@ -112,7 +115,8 @@ class Scheduler:
                         waiting[consumer] -= 1
                         if not waiting[consumer]:
                             heapq.heappush(ready[device], rank[consumer])
-        return Timeline(np.asarray(placement), np.array(start), np.array(finish), transfers, self.devices)
+        times = np.array(start), np.array(finish)
+        return Timeline(np.asarray(placement), *times, transfers, self.devices, np.array(begun, np.int64))
 
     def _send(self, node, device, now, place, links, transfers, events) -> None:
         """Queue the node's output on the links to the other devices of its consumers."""
@@ -122,6 +126,12 @@ class Scheduler:
             end = links[device, target] = begin + self._transfer[node]
             transfers.append(Transfer(node, device, target, begin, end))
             heapq.heappush(events, (end, 1, node, target))
+
+
+def refined(graph: CostGraph, levels: np.ndarray) -> np.ndarray:
+    """Return priorities of levels (N,), the longest path to the end first within a level: (N,) int64."""
+    _, path = np.unique(graph.upward_rank, return_inverse=True)
+    return np.asarray(levels) * len(graph) + path
 
 
 def memory_profile(graph: CostGraph, timeline: Timeline) -> list[tuple[np.ndarray, np.ndarray]]:

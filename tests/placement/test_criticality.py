@@ -1,0 +1,97 @@
+"""Slack of schedules by a fixed point over all constraints; what fits elsewhere by the definition."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastslow.placement.compiler_problems import PlacementProblem
+from fastslow.placement.criticality import latest_starts
+from fastslow.placement.schedule import Scheduler
+from helpers.cost_graphs import DEVICE, random_graph
+
+CASES = st.tuples(st.integers(0, 10**6), st.integers(1, 9), st.integers(1, 3))
+
+
+def slow_latest(graph, timeline):
+    """Lower the latest starts of operators, then transfers, until every constraint holds."""
+    place, order, count = timeline.placement, timeline.order.tolist(), len(graph)
+    pairs = [(u, v) for u, v in graph.edges.tolist() if place[u] == place[v]]
+    pairs += [(u, v) for i, u in enumerate(order) for v in order[i + 1 :] if place[u] == place[v]]
+    for number, one in enumerate(timeline.transfers, count):
+        pairs.append((one.producer, number))
+        pairs += [(number, v) for v in graph.consumers[one.producer] if place[v] == one.target]
+        later = timeline.transfers[number - count + 1 :]
+        link = (one.source, one.target)
+        pairs += [(number, n) for n, t in enumerate(later, number + 1) if (t.source, t.target) == link]
+    length = np.array([*graph.seconds, *(t.finish - t.start for t in timeline.transfers)])
+    latest = timeline.seconds - length
+    for _ in range(len(latest)):
+        for before, after in pairs:
+            latest[before] = min(latest[before], latest[after] - length[before])
+    return latest
+
+
+@settings(max_examples=80)
+@given(CASES)
+def test_the_latest_starts_are_those_of_all_constraints(case):
+    seed, count, devices = case
+    graph, rng = random_graph(seed, count), np.random.default_rng(seed)
+    timeline = Scheduler(graph, devices, DEVICE).run(rng.integers(0, devices, count))
+    assert sorted(timeline.order) == list(range(count))
+    assert (np.diff(timeline.start[timeline.order]) >= 0).all()
+    operators, transfers = latest_starts(graph, timeline)
+    assert np.array_equal([*operators, *transfers], slow_latest(graph, timeline))
+    slack = np.array([*operators - timeline.start, *transfers - [t.start for t in timeline.transfers]])
+    assert slack.min() == 0, "something is critical, and nothing is late"
+
+
+def slow_feedback(problem, decision):
+    """What the docstring of device_feedback says, for one operator and device at a time."""
+    graph, timeline, of = problem.graph, problem.timeline(decision), problem.units
+    place, end = timeline.placement, timeline.seconds
+    latest, _ = latest_starts(graph, timeline)
+    sent = {(t.producer, t.target): t.finish for t in timeline.transfers}
+    send = problem.device.transfer_seconds(graph.output_bytes)
+    rows = np.full((len(problem.choices), problem.devices, 4), end)
+    for node, device in np.ndindex(len(graph), problem.devices):
+        begin, due = 0.0, end
+        for u, v in graph.edges.tolist():
+            if v == node and (of[u] == of[v] or place[u] == device):
+                begin = max(begin, timeline.finish[u])
+            elif v == node:
+                begin = max(begin, sent.get((u, device), timeline.finish[u] + send[u]))
+            if u == node:
+                due = min(due, latest[v] - send[u] * (of[u] != of[v] and place[v] != device))
+        low, high = sorted([min(begin, end), max(due, 0.0)])
+        own = np.flatnonzero(place == device)
+        busy = np.minimum(timeline.finish[own], high) - np.maximum(timeline.start[own], low)
+        room = np.sign(max(due, 0.0) - begin) * (high - low - np.maximum(busy, 0).sum())
+        work = graph.seconds[node] * (place[node] != device)
+        row = rows[of[node], device]
+        row[3] = 1 - graph.seconds[place == device].sum() / end
+        if graph.seconds[node] > 0:
+            row[1] = min(row[1], due - begin - graph.seconds[node])
+            row[2] = min(row[2], room - work)
+    rows[..., 0] = np.minimum(rows[..., 1], rows[..., 2])
+    rows[..., :3] = np.tanh(rows[..., :3] / (0.1 * end))
+    return rows.reshape(-1, 4)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_fits_elsewhere_is_that_of_the_definition(seed):
+    graph = random_graph(seed, 8, 0.3, grouped=seed % 2 == 1)
+    graph.seconds[0] += 1  # some work
+    problem = PlacementProblem(graph, 3, DEVICE)
+    decision = problem.draw(1, np.random.default_rng(seed))[0]
+    assert np.allclose(problem.feedback(decision), slow_feedback(problem, decision), atol=1e-6)
+
+
+def test_a_critical_transfer_makes_the_producers_device_fit():
+    graph = random_graph(0, 2, 1.0)  # one producer, one consumer
+    graph.seconds[:], graph.output_bytes[:] = 3, 16
+    problem = PlacementProblem(graph, 2, DEVICE)
+    apart = problem.feedback(np.array([0, 1]))[:, 0].reshape(2, 2)
+    assert apart[1, 0] > apart[1, 1] == 0 and apart[0, 1] > apart[0, 0] == 0
+    together = problem.feedback(np.array([0, 0]))[:, 0].reshape(2, 2)
+    assert (together[:, 0] == 0).all() and (together[:, 1] < 0).all()
