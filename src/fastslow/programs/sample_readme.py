@@ -40,7 +40,7 @@ no graph with the published data. Every file here, including this one, was made 
   `solution.csv` (ID, config_index, runtime). `sample_submission.csv` ranks by index (tile: the first five).
 - Accuracy: tile estimates of the same compiler were compared with TpuGraphs' runtimes measured on a TPU v3:
   Kendall's tau .76 to .90 on the six kernels with at least 16 tiles. Layout estimates were compared with the
-  measured runs of AlexNet's training step in TpuGraphs: tau .74
+  measured runs of AlexNet's training step in TpuGraphs: tau .76
   ([table](../../benchmarks/tables/label_truth.md)).
 
 ## Configurations
