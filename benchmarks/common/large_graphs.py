@@ -1,7 +1,7 @@
 """GO on graphs of about 50,000 nodes: the section ``large`` of ``go.py``.
 
-A public instance or a zoo program is repeated, the copies one after the other. Each is read and decided in a
-process of its own, whose peak memory is its own.
+A public instance or a zoo program is repeated, the copies one after the other and joined by edges. Each is
+read and decided in a process of its own, whose peak memory is its own.
 """
 
 import dataclasses
@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from common.public_placement import PUBLIC
+from fastslow.placement.budget import Budget
 from fastslow.placement.compiler_problems import PlacementProblem
 from fastslow.placement.cost_graph import CostGraph
 from fastslow.placement.decision_space import decision_space
@@ -28,7 +29,7 @@ from fastslow.placement.ppo import Schedule, Trainer
 from fastslow.placement.problem import Problem
 from fastslow.placement.public_problems import PartitionProblem, ShardingProblem
 from fastslow.placement.roofline import DEVICES
-from fastslow.placement.sharding import read_sharding
+from fastslow.placement.sharding import FORBIDDEN, read_sharding
 from fastslow.placement.zoo_graphs import PROGRAMS, read_zoo_graph
 
 GRAPHS = {
@@ -37,6 +38,7 @@ GRAPHS = {
     "transformer_8": (21, None),
 }
 """Copies that give about 50,000 nodes, and the folder of the instance; none for a zoo program."""
+_JOINED = 16  # every so many edges of a sharding problem also join a copy and the next
 
 
 def large(options) -> list[dict]:
@@ -47,19 +49,21 @@ def large(options) -> list[dict]:
         if path or not folder:
             counts = (2,) if options.quick else (copies // 2, copies)
             graphs |= {f"{name} x {count}": (name, path, count) for count in counts}
-    return options.kept.rows("large", [*graphs], lambda name: {"graph": name} | _large(*graphs[name]))
+    return options.kept.rows(
+        "large", [*graphs], lambda name: {"graph": name} | _large(*graphs[name], options.seconds)
+    )
 
 
 def _file(name: str, folder: Path) -> Path | None:
     return next(folder.glob(f"{name}.json*"), None)
 
 
-def _large(name: str, path: Path | None, copies: int) -> dict:
+def _large(name: str, path: Path | None, copies: int, seconds: float) -> dict:
     with tempfile.TemporaryDirectory() as folder:
         repeated = Path(folder) / f"{name}.json"
         if path:
             _alone(_write, path, repeated, copies)
-        return _alone(_decide, name, repeated if path else None, copies)
+        return _alone(_decide, name, repeated if path else None, copies, seconds)
 
 
 def _alone(work, *arguments):
@@ -71,8 +75,9 @@ def _alone(work, *arguments):
 def _write(path: Path, target: Path, copies: int) -> None:
     data = path.read_bytes()
     data = json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
-    repeat = repeated_sharding if "problem" in data else repeated_workload
-    target.write_text(json.dumps(repeat(data, copies)))
+    sharding = "problem" in data
+    many = repeated_sharding(data, copies, _JOINED) if sharding else repeated_workload(data, copies)
+    target.write_text(json.dumps(many))
 
 
 def repeated_workload(data: dict, copies: int) -> dict:
@@ -92,13 +97,25 @@ def repeated_workload(data: dict, copies: int) -> dict:
     return data | {"nodes": nodes, "edges": edges, "maxSizePerFPGA": memory}
 
 
-def repeated_sharding(data: dict, copies: int) -> dict:
-    """Return a problem of iopddl whose copies live one after the other, under the limit of one."""
+def repeated_sharding(data: dict, copies: int, every: int = 0) -> dict:
+    """Return a problem of iopddl whose copies live one after the other, under the limit of one.
+
+    Args:
+        data: The instance.
+        copies: Number of copies.
+        every: Of the edges whose pairs are all allowed and not all free, each with a number divisible by this
+            also leads from a copy to the next; 0 for none, so that copies share no cost.
+    """
     nodes, edges = data["problem"]["nodes"], data["problem"]["edges"]
     count, end = len(nodes["costs"]), max(max(own) for own in nodes["intervals"] if own)
     intervals = [[t + copy * end for t in own or ()] for copy in range(copies) for own in nodes["intervals"]]
     pairs = [[u + copy * count, v + copy * count] for copy in range(copies) for u, v in edges["nodes"]]
+    joined = [k for k, own in enumerate(edges["costs"]) if 0 < max(own) < FORBIDDEN][:: every or None]
+    joined = joined if every else []
+    ends = [edges["nodes"][k] for k in joined]
     link = [0.0] * len(nodes["costs"][0]) ** 2
+    steps = range(copies - 1)
+    across = [[u + copy * count, v + (copy + 1) * count] for copy in steps for u, v in [[0, 0], *ends]]
     return {
         "problem": data["problem"]
         | {
@@ -108,8 +125,9 @@ def repeated_sharding(data: dict, copies: int) -> dict:
                 "usages": nodes["usages"] * copies,
             },
             "edges": {
-                "nodes": pairs + [[copy * count, (copy + 1) * count] for copy in range(copies - 1)],
-                "costs": edges["costs"] * copies + [link] * (copies - 1),
+                "nodes": pairs + across,
+                "costs": edges["costs"] * copies
+                + [link, *(edges["costs"][k] for k in joined)] * (copies - 1),
             },
         }
     }
@@ -131,8 +149,9 @@ def repeated_graph(graph: CostGraph, copies: int) -> CostGraph:
     )
 
 
-def _problem(name: str, path: Path | None, copies: int) -> tuple[int, Problem]:
-    """Return the number of nodes and the problem as the policy decides it."""
+def _problem(name: str, path: Path | None, copies: int, seconds: float) -> tuple[int, Problem]:
+    """Return the number of nodes and the problem as the policy decides it, in limited time where it can be."""
+    budget = Budget(seconds)
     if path is None:
         device = dataclasses.replace(DEVICES["p100"], memory=DEVICES["p100"].memory * copies)
         graph = repeated_graph(read_zoo_graph(name, device), copies)
@@ -140,15 +159,15 @@ def _problem(name: str, path: Path | None, copies: int) -> tuple[int, Problem]:
         return len(graph), PlacementProblem(small, PROGRAMS[name].devices, device)
     if "iopddl" in name:
         sharding = read_sharding(path)
-        return len(sharding), decision_space(ShardingProblem(sharding))
+        return len(sharding), decision_space(ShardingProblem(sharding, budget=budget))
     workload = read_workload(path)
     return len(workload), decision_space(PartitionProblem(workload, "throughput"))
 
 
-def _decide(name: str, path: Path | None, copies: int) -> dict:
+def _decide(name: str, path: Path | None, copies: int, seconds: float) -> dict:
     torch.set_num_threads(1)
     times = [time.process_time()]
-    nodes, problem = _problem(name, path, copies)
+    nodes, problem = _problem(name, path, copies, seconds)
     row = {"nodes": nodes, "units": len(problem.choices), "options": int(problem.choices.sum())}
     times.append(time.process_time())
     row["read GB"] = _peak()
@@ -158,7 +177,7 @@ def _decide(name: str, path: Path | None, copies: int) -> dict:
         times.append(time.process_time())
     names = ("read s", "first update s", "second update s")
     row |= dict(zip(names, np.diff(times).round(1).tolist(), strict=True))
-    return row | {"peak GB": _peak(), "of start": best.cost / problem.baseline}
+    return row | {"peak GB": _peak(), "cost": best.cost, "of start": best.cost / problem.baseline}
 
 
 def _peak() -> float:

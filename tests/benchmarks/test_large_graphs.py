@@ -39,6 +39,10 @@ def test_copies_of_a_sharding_problem_need_the_memory_of_one(tmp_path, seed):
     repeated = np.tile(draws, COPIES)
     np.testing.assert_allclose(many.cost(repeated), COPIES * one.cost(draws))
     np.testing.assert_allclose(many.usage(repeated).max(1), one.usage(draws).max(1))
+    path.write_text(json.dumps(repeated_sharding({"problem": problem}, COPIES, 1)))
+    joined = read_sharding(path)
+    between = one.cost(draws) - one.costs[one.first[:-1] + draws].sum(1)  # no pair is forbidden
+    np.testing.assert_allclose(joined.cost(repeated), COPIES * one.cost(draws) + (COPIES - 1) * between)
 
 
 def test_copies_of_a_workload(tmp_path):
