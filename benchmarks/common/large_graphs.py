@@ -150,7 +150,7 @@ def repeated_graph(graph: CostGraph, copies: int) -> CostGraph:
 
 
 def _problem(name: str, path: Path | None, copies: int, seconds: float) -> tuple[int, Problem]:
-    """Return the number of nodes and the problem as the policy decides it, in limited time where it can be."""
+    """Return the number of nodes and the problem as the policy decides it, in limited time if possible."""
     budget = Budget(seconds)
     if path is None:
         device = dataclasses.replace(DEVICES["p100"], memory=DEVICES["p100"].memory * copies)
