@@ -12,6 +12,7 @@ import torch
 from fastslow.core.errors import DataError
 from fastslow.core.settings import PROJECT
 from fastslow.placement.baselines import metis, one_device
+from fastslow.placement.budget import Budget
 from fastslow.placement.decision_space import decision_space, refine
 from fastslow.placement.local_search import Found, anneal
 from fastslow.placement.partition import read_split, read_workload
@@ -19,7 +20,7 @@ from fastslow.placement.policy import Policy, Shape
 from fastslow.placement.ppo import Schedule, Trainer
 from fastslow.placement.public_problems import PartitionProblem, ShardingProblem, contiguous_optimum
 from fastslow.placement.sharding import read_sharding
-from fastslow.placement.sharding_search import greedy, search
+from fastslow.placement.sharding_search import search
 
 PUBLIC = PROJECT.parent / "shared" / "placement"
 BEST_KNOWN = {
@@ -79,12 +80,12 @@ def sharding(options) -> list[dict]:
 def _sharding(path: Path, options) -> dict:
     instance, seed = read_sharding(path), options.seeds[0]
     known = BEST_KNOWN.get(instance.name, np.nan)
-    first = greedy(instance)
+    problem = ShardingProblem(instance)
     row = {"instance": instance.name, "nodes": len(instance), "best known": known}
     row["XLA"] = XLA.get(instance.name, np.nan) / known
-    row["greedy"] = float(ShardingProblem(instance, first).evaluate(first[None]).order[0]) / known
+    row["greedy"] = float(problem.evaluate(problem.default[None]).order[0]) / known
     begin = time.process_time()
-    space = decision_space(ShardingProblem(instance, first))
+    space = decision_space(problem)
     row |= {"groups": len(space.groups), "hubs": len(space.hubs)}
     row["message passing"] = float(instance.cost(space.rule[None])[0]) / known
     found = learn(space, options.updates, seed)
@@ -106,7 +107,7 @@ def _searched(instance, start, options) -> tuple[float, float]:
 
 
 def _search_once(instance, seconds: float, seed: int, start) -> tuple[float, float]:
-    state = search(instance, seconds, seed, start)
+    state = search(instance, Budget(seconds), seed, start)
     return state.best_cost, state.bound
 
 
@@ -168,5 +169,5 @@ def _partition(path: Path, objective: str, options) -> dict:
     row["SA of the order"] = anneal(space, found[0].evaluations, seeds[0]).cost
     row["SA of devices"] = anneal(problem, found[0].evaluations, seeds[0]).cost
     start = space.decode(found[0].decision)
-    row["GO, then search"] = refine(problem, start, options.search, options.seconds, seeds[0]).cost
+    row["GO, then search"] = refine(problem, start, options.search, Budget(np.inf), seeds[0]).cost
     return row

@@ -119,7 +119,8 @@ class PlaceConfig(LearningConfig):
     """Evaluations of the search that follows the policy, as a row of its own; 0 leaves it out. Splits of a
     dnn-partitioning instance are cheap and come 100 times as often (latency: twice)."""
     seconds: PositiveFloat = 60.0
-    """CPU seconds of that search on an instance of iopddl, instead of ``search``."""
+    """CPU seconds of a whole run on an instance of iopddl, from reading to the end of the search, which takes
+    what is left instead of ``search`` evaluations; at least one round of pricing is made."""
     unroll: NonNegative = 32
     """Loops of at most this many iterations are unrolled; longer ones are one operator."""
     allow_unknown: bool = False

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from fastslow.placement.budget import Budget
 from fastslow.placement.hub_sharding import HubSharding
 from fastslow.placement.local_search import Found, improve
 from fastslow.placement.ordered_split import OrderedSplit
@@ -21,20 +22,20 @@ def decision_space(problem: Problem) -> Problem:
     return HubSharding(problem) if isinstance(problem, ShardingProblem) else problem
 
 
-def refine(problem: Problem, start: np.ndarray, evaluations: int, seconds: float, seed: int = 0) -> Found:
+def refine(problem: Problem, start: np.ndarray, evaluations: int, budget: Budget, seed: int = 0) -> Found:
     """Return the best decision of the search that fits the problem, from a start; no worse than a valid one.
 
     Args:
         problem: The problem.
         start: (U,) first decision.
         evaluations: Budget; splits of a workload come ``CANDIDATES`` times as often.
-        seconds: Budget of CPU time on a sharding problem instead.
+        budget: Time on a sharding problem instead; what is left of it is spent.
         seed: Seed.
     """
     if isinstance(problem, PartitionProblem):
         return anneal_split(problem, start, evaluations * CANDIDATES[problem.objective], seed)
     if isinstance(problem, ShardingProblem):
-        state = search(problem.sharding, seconds, seed, start)
+        state = search(problem.sharding, budget, seed, start, problem.priced(0))
         if state.best is None:
             return Found.of(problem, start)
         return Found(state.best, state.best_cost, state.evaluations, state.history)

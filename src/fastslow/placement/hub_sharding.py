@@ -2,23 +2,20 @@
 
 Nodes tied by forbidden pairs choose together (:mod:`fastslow.placement.tied_strategies`), so that no draw is
 forbidden. Of these groups all but a tenth induce a forest. The policy chooses for the others, the *hubs* (a
-feedback vertex set), whose choices shape all the rest; given them, the best options of the forest are found
-by dynamic programming, under prices of memory, at the lowest level of prices where the decision fits. Where
-it does not fit at any level, groups change to options of less memory, the cheapest per byte first. Prices and
-messages come from the rule, some rounds of message passing; the first pass sees its decision as the previous
-one.
+feedback vertex set), whose choices shape all the rest; given them, the best options of the trees beside those
+that changed are found by dynamic programming, under prices of memory, at the lowest level of prices where the
+decision fits. Of what results, the parts that are cheaper than the rule's and fit are kept, so that one bad
+choice does not hide a good one elsewhere in a large graph. Prices and messages come from the rule, some
+rounds of message passing; the first pass sees its decision as the previous one.
 """
 
 import numpy as np
 
 from fastslow.placement.problem import OPTION_FEATURES, Outcome, Problem, scaled, unit_columns
 from fastslow.placement.public_problems import ShardingProblem
-from fastslow.placement.sharding_search import priced_start
 from fastslow.placement.tied_strategies import TiedStrategies
 
 _LEVELS = (0.0, 0.2, 0.5, 0.75, 1.0, 1.5, 2.5, 5.0)  # of the prices, tried until the decision fits
-_RARE = 1e-9
-_ROUNDS = 60  # of pricing before the policy decides
 
 
 class HubSharding(Problem):
@@ -35,27 +32,35 @@ class HubSharding(Problem):
 
     def __init__(self, problem: ShardingProblem):
         self.problem, self.name = problem, problem.name
-        self._state = priced_start(problem.sharding, _ROUNDS)
+        self._state = problem.priced()
         self.groups = groups = self._state.groups
         self.hubs, self._order, self._parent = hubs_and_forest(groups)
+        self._root = self._roots()
         self.choices, count = groups.choices[self.hubs], len(self.hubs)
         self.kinds = np.zeros(count, np.int64)
         self.first = np.concatenate([[0], np.cumsum(self.choices)]).astype(np.int64)
         self._number = {hub: number for number, hub in enumerate(self.hubs.tolist())}
         self.edges = self._pairs()
         self._toll = self._state.tolls(self._state.best_price)
-        self.rule = problem.default if self._state.best is None else self._state.best
+        self._valid = self._state.best is not None
+        self.rule = self._state.best if self._valid else problem.default
         self._given = groups.compress(self.rule)
+        if self._valid:
+            self._given = self._completed(self._given, self._order)
         self.default = self._given[self.hubs]
         self._scale = max(float(problem.sharding.cost(self.rule[None])[0]) / len(groups), 1e-300)
         self.features = self._columns()
 
-    def _pairs(self) -> np.ndarray:
-        """Return the pairs of hubs that are neighbours or border on one tree: (M, 2)."""
+    def _roots(self) -> dict[int, int]:
+        """Return the root of the tree of each group of the forest."""
         root = {}
         for group in self._order:  # parents first
             above = self._parent[group]
             root[group] = group if above < 0 else root[above]
+        return root
+
+    def _pairs(self) -> np.ndarray:
+        """Return the pairs of hubs that are neighbours or border on one tree: (M, 2)."""
         around: dict[int, set[int]] = {}
         pairs = set()
         for hub, number in self._number.items():
@@ -63,7 +68,7 @@ class HubSharding(Problem):
                 if other in self._number:
                     pairs.add((min(number, self._number[other]), max(number, self._number[other])))
                 else:
-                    around.setdefault(root[other], set()).add(number)
+                    around.setdefault(self._root[other], set()).add(number)
         for numbers in around.values():
             ring = sorted(numbers)
             pairs |= {*zip(ring, ring[1:], strict=False)}
@@ -86,56 +91,30 @@ class HubSharding(Problem):
         )
 
     def decode(self, decision: np.ndarray) -> np.ndarray:
-        """Return the strategies of all nodes, (N,), for options of the hubs."""
-        groups, sharding = self.groups, self.problem.sharding
-        chosen = self._given.copy()
+        """Return the strategies of all nodes, (N,), for options of the hubs; never worse than the rule's."""
+        groups, chosen = self.groups, self._given.copy()
+        changed = self.hubs[chosen[self.hubs] != decision].tolist()
         chosen[self.hubs] = decision
-        forest = self._state.freed(chosen, self._order, self._parent)
-        for level in _LEVELS:
-            full = groups.expand(self._state.solve(chosen, forest, self._toll * level))
-            if sharding.excess(full[None])[0] <= 0:
-                return full
-        return groups.expand(self._repaired(self._state.solve(chosen, forest, self._toll * level)))
+        if not self._valid:
+            return groups.expand(self._completed(chosen, self._order))
+        beside = {self._root[o] for hub in changed for o in groups.links[hub] if o in self._root}
+        return groups.expand(self._completed(chosen, [g for g in self._order if self._root[g] in beside]))
 
-    def _repaired(self, chosen: np.ndarray) -> np.ndarray:
-        """Return a decision (G,) changed until it fits in memory, or until nothing helps."""
-        groups, sharding = self.groups, self.problem.sharding
-        for _ in range(4 * len(groups)):
-            over = np.maximum(sharding.usage(groups.expand(chosen)[None])[0] - sharding.limit, 0)
-            if not over.any() or not self._relieve(chosen, over):
-                break
-        return chosen
+    def _completed(self, chosen: np.ndarray, order: list[int]) -> np.ndarray:
+        """Return the best decision (G,) for some trees at rising prices; the last, repaired, if none fits.
 
-    def _relieve(self, chosen: np.ndarray, over: np.ndarray) -> bool:
-        """Change, in place, the option of the group that saves memory where it is exceeded at the least cost.
-
-        Args:
-            chosen: (G,) options.
-            over: (T,) bytes over the limit at each time.
-
-        Returns:
-            Whether there was one.
+        Where the rule is valid, parts that fit replace those of the rule that are dearer.
         """
-        groups, sharding = self.groups, self.problem.sharding
-        sums = np.concatenate([[0.0], np.cumsum(over)])
-        toll = sums[sharding.spans[:, 1]] - sums[sharding.spans[:, 0]]
-        best = np.inf, -1, -1
-        for group in np.unique(groups.group_of[toll > 0]).tolist():
-            memory = toll[groups.nodes[group]] @ groups.memory[group]
-            own = int(chosen[group])
-            saved = memory[own] - memory
-            if saved.max() <= 0:
-                continue
-            cost = groups.costs[group]
-            for other, table in groups.links[group].items():
-                cost = cost + table[:, chosen[other]]
-            more = np.maximum(cost - cost[own], self._scale * _RARE)
-            price = np.divide(more, saved, out=np.full(len(saved), np.inf), where=saved > 0)
-            option = int(price.argmin())
-            best = min(best, (float(price[option]), group, option))
-        if best[1] >= 0:
-            chosen[best[1]] = best[2]
-        return best[1] >= 0
+        state, best = self._state, self._given
+        forest = state.freed(chosen, order, self._parent)
+        for level in _LEVELS:
+            found = state.solve(chosen, forest, self._toll * level)
+            fits = state.judge(found)[1] <= 0
+            if self._valid:
+                best = state.recombination.best_of(best, found)
+            if fits:
+                return best if self._valid else found
+        return best if self._valid else state.repair.repaired(found)
 
     def evaluate(self, decisions: np.ndarray) -> Outcome:
         """Return cost and excess of the decoded decisions; equal ones are decoded once."""

@@ -68,15 +68,19 @@ class Workload:
         return np.asarray(split)[..., self.units]
 
 
-def read_workload(path: Path) -> Workload:
+def read_workload(path: Path, data: object = None) -> Workload:
     """Read an instance.
+
+    Args:
+        path: The file.
+        data: What it holds, where that was read before.
 
     Raises:
         DataError: The file is missing or not JSON, lacks a field, or has a cycle, an edge without node, a
             negative time or size, or two transfer times of one node.
     """
     path = Path(path)
-    data = read_json(path)
+    data = read_json(path) if data is None else data
     try:
         nodes, edges = data["nodes"], data["edges"]
         ids = np.array([node["id"] for node in nodes], np.int64)

@@ -1,7 +1,5 @@
 """Place, schedule or fuse one program with every rule, search and the policy, and compare them."""
 
-import gzip
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -11,12 +9,13 @@ import pandas as pd
 import torch
 
 from fastslow.core.artifacts import Artifact
-from fastslow.core.errors import ConfigError, DataError
+from fastslow.core.errors import ConfigError
 from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path, file_digest, write_json
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
 from fastslow.placement.baselines import PLACEMENT_RULES, best_random, metis, one_device
+from fastslow.placement.budget import Budget
 from fastslow.placement.compiler_problems import FusionProblem, PlacementProblem, SchedulingProblem
 from fastslow.placement.config import ZOO, PlaceConfig
 from fastslow.placement.decision_space import decision_space, refine
@@ -31,12 +30,13 @@ from fastslow.placement.problem import Problem
 from fastslow.placement.program_graph import read_cost_graph
 from fastslow.placement.public_problems import PartitionProblem, ShardingProblem, contiguous_optimum
 from fastslow.placement.roofline import DEVICES
-from fastslow.placement.sharding import read_sharding
+from fastslow.placement.sharding import read_problem_file, read_sharding
 from fastslow.placement.zero_shot import zero_shot
 from fastslow.placement.zoo_graphs import read_zoo_graph
 
 TABLE, DECISION = "comparison.csv", "decision.json"
 POLICY, SEARCHED = "GO", "GO, then local search"
+_LEARNED = 0.4  # of the time that is left, where it is limited; the search has the rest
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,12 @@ class Placed:
         return min(self.found, key=lambda name: self.found[name].cost)
 
 
-def read_problem(config: PlaceConfig) -> Problem:
+def read_problem(config: PlaceConfig, budget: Budget | None = None) -> Problem:
     """Return the problem that the settings name.
+
+    Args:
+        config: The settings.
+        budget: Time of the whole run on an instance of iopddl, ``config.seconds`` from now by default.
 
     Raises:
         ConfigError: There is no such zoo program, or no valid decision.
@@ -70,7 +74,7 @@ def read_problem(config: PlaceConfig) -> Problem:
     if path is None:
         graph = read_zoo_graph(config.source.removeprefix(ZOO), device)
     elif path.name.endswith((".json", ".json.gz")):
-        return _public(path, config.objective)
+        return _public(path, config.objective, budget or Budget(config.seconds))
     else:
         graph = read_cost_graph(path, device, config.unroll, config.allow_unknown)
     if config.task == "joint":
@@ -84,19 +88,23 @@ def read_problem(config: PlaceConfig) -> Problem:
     return SchedulingProblem(graph, placement.place(placement.default), config.devices, device)
 
 
-def _public(path, objective: str) -> Problem:
+def _public(path, objective: str, budget: Budget) -> Problem:
     """Return the problem of a public instance, whose format follows from its fields."""
-    opened = gzip.open if path.name.endswith(".gz") else open
-    try:
-        with opened(path, "rt") as handle:
-            kind = "problem" in json.load(handle)
-    except (OSError, ValueError, TypeError) as error:
-        raise DataError(path, f"is not JSON ({error})", "Download it again") from None
-    return ShardingProblem(read_sharding(path)) if kind else PartitionProblem(read_workload(path), objective)
+    data = read_problem_file(path)
+    if isinstance(data, dict) and "problem" in data:
+        return ShardingProblem(read_sharding(path, data), budget=budget)
+    return PartitionProblem(read_workload(path, data), objective)
 
 
-def compare(config: PlaceConfig, problem: Problem) -> Placed:
-    """Run every rule, search and the policy on a problem, all but the rules with the policy's evaluations."""
+def compare(config: PlaceConfig, problem: Problem, budget: Budget | None = None) -> Placed:
+    """Run every rule, search and the policy on a problem, all but the rules with the policy's evaluations.
+
+    Args:
+        config: The settings.
+        problem: The problem.
+        budget: Time of the policy and the search on an instance of iopddl, ``config.seconds`` by default.
+    """
+    budget = budget or Budget(config.seconds)
     found: dict[str, Found] = {}
     seconds: dict[str, float] = {}
 
@@ -107,14 +115,14 @@ def compare(config: PlaceConfig, problem: Problem) -> Placed:
 
     for name, rule in _rules(problem).items():
         keep(name, lambda rule=rule: Found.of(problem, rule(problem)))
-    keep(POLICY, lambda: _learned(config, problem))
-    budget = max(found[POLICY].evaluations, 1)
+    keep(POLICY, lambda: _learned(config, problem, budget))
+    evaluations = max(found[POLICY].evaluations, 1)
     rng = np.random.default_rng(config.seed)
-    keep("best random", lambda: Found.of(problem, best_random(problem, budget, rng)))
-    keep("simulated annealing", lambda: anneal(problem, budget, config.seed))
+    keep("best random", lambda: Found.of(problem, best_random(problem, evaluations, rng)))
+    keep("simulated annealing", lambda: anneal(problem, evaluations, config.seed))
     if config.search:
         start = found[POLICY].decision
-        keep(SEARCHED, lambda: refine(problem, start, config.search, config.seconds, config.seed))
+        keep(SEARCHED, lambda: refine(problem, start, config.search, budget, config.seed))
     return Placed(problem, found, seconds)
 
 
@@ -133,9 +141,11 @@ def _rules(problem: Problem) -> dict[str, Callable]:
     return rules
 
 
-def _learned(config: PlaceConfig, problem: Problem) -> Found:
+def _learned(config: PlaceConfig, problem: Problem, budget: Budget) -> Found:
     """Return the best decision that the policy sampled, as a decision of the problem."""
     space = decision_space(problem)
+    limited = isinstance(problem, ShardingProblem)
+    more = budget.share(_LEARNED) if limited and config.search else lambda: True
     if config.policy:
         policy = load_policy(resolve(config.policy))
     else:
@@ -143,13 +153,14 @@ def _learned(config: PlaceConfig, problem: Problem) -> Found:
         policy = Policy(config.shape)
     with torch_threads(config.threads):
         if config.updates:
-            found = _trained(config, policy, space)
+            found = _trained(config, policy, space, more)
         else:
             found = zero_shot(policy, space, config.samples, config.seed)
     return replace(found, decision=space.decode(found.decision))
 
 
-def _trained(config: PlaceConfig, policy: Policy, space: Problem) -> Found:
+def _trained(config: PlaceConfig, policy: Policy, space: Problem, more: Callable[[], bool]) -> Found:
+    """Return the best decision of training, or the default where no time is left for one update."""
     trainer = Trainer(policy, [space], config.schedule, config.seed)
     with progress(total=config.updates, desc="GO", unit="update") as bar:
 
@@ -158,7 +169,8 @@ def _trained(config: PlaceConfig, policy: Policy, space: Problem) -> Found:
             ratio = trainer.standings[0].found.cost / space.baseline
             bar.set_postfix(best=f"{ratio:.3f} of baseline", refresh=False)
 
-        return trainer.run(config.updates, report)[0]
+        found = trainer.run(config.updates, report, more)[0]
+    return found if found.evaluations else Found.of(space, space.default)
 
 
 def tabulate(placed: Placed) -> pd.DataFrame:
@@ -188,8 +200,9 @@ def place(config: PlaceConfig) -> Placed:
     path = config.path
     inputs = {"source": file_digest(path) if path else config.source}
     inputs |= {"policy": file_digest(resolve(config.policy))} if config.policy else {}
-    problem = read_problem(config)
-    placed = compare(config, problem)
+    budget = Budget(config.seconds)
+    problem = read_problem(config, budget)
+    placed = compare(config, problem, budget)
     if not any(np.isfinite(found.cost) for found in placed.found.values()):
         raise ConfigError(f"no method found a valid decision for {problem.name!r}; raise memory or devices")
     artifact = Artifact(resolve(config.folder), config.identity(), inputs)

@@ -110,14 +110,15 @@ class Trainer:
         self.update = 0
         self.standings = [_Standing.of(problem) for problem in self.problems]
 
-    def run(self, updates: int, report: Callable[["Trainer"], None] | None = None) -> list[Found]:
+    def run(self, updates: int, report: Callable[["Trainer"], None] | None = None, more=None) -> list[Found]:
         """Learn until this many updates were made in all; return the best decision of each problem.
 
         Args:
             updates: Total number, those before a resume included.
             report: Called after every update.
+            more: Function that says whether there is time for another update; by default there is.
         """
-        while self.update < updates:
+        while self.update < updates and (more is None or more()):
             self._learn(self.standings[self.update % len(self.standings)])
             self.update += 1
             if report:

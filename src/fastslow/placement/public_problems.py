@@ -3,6 +3,7 @@
 import numpy as np
 
 from fastslow.core.errors import ConfigError
+from fastslow.placement.budget import Budget
 from fastslow.placement.contiguous_split import ContiguousSplit
 from fastslow.placement.partition import Workload, excess_memory, latency
 from fastslow.placement.partition_loads import Loads, depth_first_order
@@ -16,7 +17,11 @@ from fastslow.placement.problem import (
     unit_columns,
 )
 from fastslow.placement.sharding import FORBIDDEN, Sharding
-from fastslow.placement.sharding_search import greedy
+from fastslow.placement.sharding_search import ForestSearch
+
+_FEW_ROUNDS = 10  # of pricing, for the default
+_ROUNDS = 60  # of pricing before the policy decides
+_PRICED_SHARE = 0.35  # of a budget goes to them
 
 
 class PartitionProblem(Problem):
@@ -150,12 +155,14 @@ class ShardingProblem(Problem):
 
     Args:
         sharding: The instance.
-        default: (N,) a valid decision to be better than; by default that of the greedy rule.
+        default: (N,) a valid decision to be better than; by default that of a few rounds of pricing.
+        budget: What is left of it limits pricing; without it only the number of rounds does.
     """
 
     task = "sharding"
+    _state: ForestSearch | None = None
 
-    def __init__(self, sharding: Sharding, default: np.ndarray | None = None):
+    def __init__(self, sharding: Sharding, default: np.ndarray | None = None, budget: Budget | None = None):
         self.sharding, self.name, self.choices = sharding, sharding.name, sharding.choices
         count = len(sharding)
         self.kinds = np.zeros(count, np.int64)
@@ -175,7 +182,16 @@ class ShardingProblem(Problem):
             life=span / max(len(sharding.times), 1),
             begin=sharding.spans[:, 0] / max(len(sharding.times), 1),
         )
-        self.default = greedy(sharding) if default is None else np.asarray(default)
+        self._more = (budget or Budget(np.inf)).share(_PRICED_SHARE)
+        self.default = self.priced(_FEW_ROUNDS).decided if default is None else np.asarray(default)
+
+    def priced(self, rounds: int = _ROUNDS) -> ForestSearch:
+        """Return the search of this problem after some rounds of pricing in all, fewer where time ends."""
+        if self._state is None:
+            self._state = ForestSearch(self.sharding)
+        if rounds:
+            self._state.begin(rounds, self._more)
+        return self._state
 
     def evaluate(self, decisions: np.ndarray) -> Outcome:
         """Return the contest's cost, and bytes over the limit; a forbidden pair makes the cost infinite."""
@@ -192,9 +208,8 @@ class ShardingProblem(Problem):
 
     @property
     def bound(self) -> float:
-        """Every node and every edge at its own cheapest."""
+        """Every node and every edge at its own cheapest, or that of message passing if it is higher."""
         problem = self.sharding
-        return float(
-            np.minimum.reduceat(problem.costs, problem.first[:-1]).sum()
-            + sum(m.min() for m in problem.matrices)
-        )
+        cheapest = np.minimum.reduceat(problem.costs, problem.first[:-1]).sum()
+        cheapest += sum(matrix.min() for matrix in problem.matrices)
+        return max(float(cheapest), self._state.bound if self._state else 0.0)

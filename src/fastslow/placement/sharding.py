@@ -99,8 +99,27 @@ class Sharding:
         return np.maximum(self.usage(decisions).max(1) - self.limit, 0)
 
 
-def read_sharding(path: Path) -> Sharding:
+def read_problem_file(path: Path) -> object:
+    """Return what a JSON file holds, compressed with gzip or not.
+
+    Raises:
+        DataError: The file is missing or not JSON.
+    """
+    try:
+        data = Path(path).read_bytes()
+        return json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
+    except OSError as error:
+        raise DataError(path, (error.strerror or "cannot be read").lower(), "Check the path") from None
+    except (ValueError, EOFError, zlib.error, RecursionError) as error:
+        raise DataError(path, f"is not JSON ({error})", "Download it again") from None
+
+
+def read_sharding(path: Path, data: object = None) -> Sharding:
     """Read a problem, JSON or compressed with gzip.
+
+    Args:
+        path: The file.
+        data: What it holds, where that was read before.
 
     Raises:
         DataError: The file is missing, not JSON or lacks a field; or lists disagree in length, a cost or
@@ -108,10 +127,9 @@ def read_sharding(path: Path) -> Sharding:
             is negative, an edge names no node, or a node has no strategy.
     """
     path = Path(path)
+    data = read_problem_file(path) if data is None else data
     try:
-        data = path.read_bytes()
-        data = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
-        problem = json.loads(data)["problem"]
+        problem = data["problem"]
         nodes, edges = problem["nodes"], problem["edges"]
         counts = [len(costs) for costs in nodes["costs"]]
         intervals = np.array([interval or (0, 0) for interval in nodes["intervals"]], np.int64).reshape(-1, 2)
@@ -120,9 +138,7 @@ def read_sharding(path: Path) -> Sharding:
         pairs = np.array(edges["nodes"], np.int64).reshape(-1, 2)
         flat = [np.array(matrix, float) for matrix in edges["costs"]]
         limit = problem.get("usage_limit")
-    except OSError as error:
-        raise DataError(path, (error.strerror or "cannot be read").lower(), "Check the path") from None
-    except (KeyError, TypeError, ValueError, EOFError, zlib.error) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise DataError(path, f"is no problem ({type(error).__name__}: {error})", _FORMAT) from None
     lengths = len(counts) == len(intervals) == len(nodes["usages"]) and len(costs) == len(usages)
     if not counts or not lengths or len(pairs) != len(flat):

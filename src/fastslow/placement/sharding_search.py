@@ -3,19 +3,26 @@
 A move frees a random set of groups of tied nodes that induces a forest, keeps all others, and finds the best
 options of the freed ones together by dynamic programming. Memory enters as a price per byte at each time,
 raised where the limit is exceeded (subgradient method, Held and Karp 1971), so that a move sees the memory of
-all nodes at once. Decisions to start from, and the lower bound, come from message passing.
+all nodes at once. Decisions to start from, and the lower bound, come from message passing. What does not fit
+is repaired, and of every decision the parts that are cheaper than those of the best one go into it, so that
+a large graph is improved in many places at once.
 """
 
-import time
 from collections.abc import Callable
 
 import numpy as np
 
+from fastslow.placement.budget import Budget
+from fastslow.placement.memory_repair import MemoryRepair
 from fastslow.placement.message_passing import MessagePassing
+from fastslow.placement.recombination import Recombination
 from fastslow.placement.sharding import FORBIDDEN, Sharding
 from fastslow.placement.tied_strategies import TiedStrategies
 
 _PRICED_SHARE = 0.3  # of the budget goes to finding prices, the rest to improving valid decisions
+_PATIENCE = 200  # rounds of pricing after which a start may be without valid decision
+_LAST = 1.0  # seconds that are not divided further
+_LARGEST = 1000  # groups that a move frees while it improves
 _LEVELS = (4.0, 2.0, 1.4)  # factors of the prices' level from try to try
 
 
@@ -30,19 +37,19 @@ class ForestSearch:
         problem: The problem.
         seed: Seed of the random sets.
         start: (N,) first decision; by default each group's option of least memory.
-        groups: The groups of the problem; found by default.
     """
 
-    def __init__(self, problem: Sharding, seed: int = 0, start: np.ndarray | None = None, groups=None):
+    def __init__(self, problem: Sharding, seed: int = 0, start: np.ndarray | None = None):
         self.problem, self.rng = problem, np.random.default_rng(seed)
-        self.groups = groups or TiedStrategies(problem)
+        self.groups = TiedStrategies(problem)
+        self.repair, self.recombination = MemoryRepair(self.groups), Recombination(self.groups)
         self._links = self.groups.tables()
         self.price = np.zeros(len(problem.times))  # per byte, from each time on
         self.bound, self._step, self._since = -np.inf, 1.0, 0
         self.best_price = self.price
         self._messages = MessagePassing(self.groups)
         self.best, self.best_cost, self._best = None, np.inf, None
-        self.evaluations, self.history = 0, []
+        self.evaluations, self.history, self.rounds = 0, [], 0
         if start is None:
             life = problem.spans[:, 1] - problem.spans[:, 0]
             parts = zip(self.groups.nodes, self.groups.memory, strict=True)
@@ -51,16 +58,38 @@ class ForestSearch:
             self.decision = self.groups.compress(np.asarray(start))
         self.record(self.decision)
 
+    def again(self, seed: int, start: np.ndarray) -> None:
+        """Begin anew at a decision (N,), with other random sets; prices, messages and the best one stay."""
+        self.rng, self.decision = np.random.default_rng(seed), self.groups.compress(np.asarray(start))
+        self.evaluations, self.history = 0, [] if self.best is None else [(0, self.best_cost)]
+        self.record(self.decision)
+
+    @property
+    def decided(self) -> np.ndarray:
+        """The best valid decision, (N,), or the last one where none was valid."""
+        return self.groups.expand(self.decision) if self.best is None else self.best
+
     def record(self, decision: np.ndarray) -> tuple[float, float]:
-        """Return cost and excess of a decision, and keep it if it is the best valid one."""
-        full = self.groups.expand(decision)
+        """Return cost and excess of a decision, and keep what is better of it than of the best valid one."""
         self.evaluations += 1
-        cost = float(self.problem.cost(full[None])[0])
-        excess = float(self.problem.excess(full[None])[0])
+        cost, excess = self.judge(decision)
         if excess <= 0 and cost < min(self.best_cost, FORBIDDEN):
-            self.best, self.best_cost, self._best = full, cost, decision.copy()
-            self.history.append((self.evaluations, cost))
+            self._keep(decision.copy(), cost)
+        elif self._best is not None:
+            merged = self.recombination.best_of(self._best, decision)
+            if merged is not self._best:
+                self._keep(merged, self.judge(merged)[0])
         return cost, excess
+
+    def judge(self, decision: np.ndarray) -> tuple[float, float]:
+        """Return cost and excess of a decision (G,)."""
+        full = self.groups.expand(decision)[None]
+        return float(self.problem.cost(full)[0]), float(self.problem.excess(full)[0])
+
+    def _keep(self, decision: np.ndarray, cost: float) -> None:
+        if cost < self.best_cost:
+            self.best, self.best_cost, self._best = self.groups.expand(decision), cost, decision
+            self.history.append((self.evaluations, cost))
 
     def forest(self, size: int) -> tuple[list[int], dict[int, int]]:
         """Return up to ``size`` random groups that induce a forest, parents first, and their parents.
@@ -144,9 +173,25 @@ class ForestSearch:
             self.record(found)
             for _ in range(2):
                 found = self.move(found, len(self.groups), toll)
-                self.record(found)
-            self.decision = found
+                _, excess = self.record(found)
+            if excess > 0:
+                self.record(self.repair.repaired(found))
+            self.decision, self.rounds = found, self.rounds + 1
             self._reprice(bound - float(self.price.sum()) * limit)
+
+    def begin(self, rounds: int, more: Callable[[], bool]) -> None:
+        """Go on to this many rounds of pricing in all, up to 200 while no decision is valid; at least one.
+
+        Args:
+            rounds: Number of rounds.
+            more: Whether there is time for another one.
+        """
+
+        def another() -> bool:
+            last = rounds if self.best is not None else _PATIENCE
+            return self.rounds < last and (not self.rounds or more())
+
+        self.find_prices(another)
 
     def _reprice(self, bound: float) -> None:
         """Raise prices where the limit is exceeded, lower them elsewhere.
@@ -179,61 +224,59 @@ class ForestSearch:
         rounds, count = 0, len(self.problem)
         toll = self.tolls(self.best_price) + 1e-3 * cost / max(self.problem.usages.sum(), 1)
         while more():
-            size = int(len(self.groups) * self.rng.random() ** 3) + 2
+            size = int(min(len(self.groups), _LARGEST) * self.rng.random() ** 3) + 2
             forest = self.freed(current, *self.forest(size))
             noisy = toll * np.exp(self.rng.normal(0.1, 0.5, 1 if rounds % 2 else count))
-            candidate, found = self._bisected(current, forest, noisy)
+            candidate, found, merged = self._bisected(current, forest, noisy)
             slack = cost * temperature * self.rng.exponential() / (1 + rounds / 100)
             if found <= cost + slack:
                 current, cost = candidate, found
+            elif merged is not current:
+                current, cost = merged, self.judge(merged)[0]
             elif rounds % 50 == 49:
                 current, cost = self._best.copy(), self.best_cost
             rounds += 1
 
-    def _bisected(self, decision: np.ndarray, forest: tuple, toll: np.ndarray) -> tuple[np.ndarray, float]:
-        """Return the cheapest decision that fits in memory over levels of the tolls, and its cost."""
-        best, lowest, level = decision, np.inf, 1.0
+    def _bisected(self, decision: np.ndarray, forest: tuple, toll: np.ndarray) -> tuple:
+        """Return the cheapest decision that fits over levels of the tolls, its cost, and the parts of all.
+
+        The last one is the decision with all parts that are cheaper and fit, itself if there are none.
+        """
+        best, lowest, level, merged = decision, np.inf, 1.0, decision
         for step in _LEVELS:
             candidate = self.solve(decision, forest, toll * level)
             cost, excess = self.record(candidate)
+            merged = self.recombination.best_of(merged, candidate)
             if excess <= 0 and cost < lowest:
                 best, lowest = candidate, cost
             level *= step if excess > 0 else 1 / step
-        return best, lowest
+        return best, lowest, merged
 
 
-def search(problem: Sharding, seconds: float, seed: int = 0, start: np.ndarray | None = None) -> ForestSearch:
+def search(
+    problem: Sharding,
+    budget: Budget,
+    seed: int = 0,
+    start: np.ndarray | None = None,
+    state: ForestSearch | None = None,
+) -> ForestSearch:
     """Search for a time and return the state, which holds the best valid decision and a lower bound.
 
     Args:
         problem: The problem.
-        seconds: Budget of this process's CPU time.
+        budget: What is left of it is spent.
         seed: Seed.
         start: (N,) decision to start from; if it is valid, the result is no worse.
+        state: A search to go on with, whose prices are known; needs a start.
     """
-    begin = time.process_time()
-
-    def until(share: float) -> Callable[[], bool]:
-        return lambda: time.process_time() - begin < seconds * share
-
-    state = ForestSearch(problem, seed, start)
-    state.find_prices(until(_PRICED_SHARE))
-    while state.best is None and until(1)():
+    if state is None:
+        state = ForestSearch(problem, seed, start)
+    else:
+        state.again(seed, start)
+    state.find_prices(budget.share(_PRICED_SHARE))
+    left = budget.share()
+    while state.best is None and left():
         state._step = 1.0
-        state.find_prices(until(min(1.0, (time.process_time() - begin) / seconds + 0.1)))
-    state.improve(until(1))
+        state.find_prices(budget.share(0.1) if budget.left > _LAST else left)
+    state.improve(left)
     return state
-
-
-def priced_start(problem: Sharding, rounds: int = 10) -> ForestSearch:
-    """Return a search after a few rounds of pricing, or after up to 200 where no valid decision was found."""
-    state = ForestSearch(problem)
-    left = iter(range(200))
-    state.find_prices(lambda: next(left, 200) < (rounds if state.best is not None else 200))
-    return state
-
-
-def greedy(problem: Sharding) -> np.ndarray:
-    """Return the best decision of a few rounds of pricing, (N,); where none is valid, the last one."""
-    state = priced_start(problem)
-    return state.groups.expand(state.decision) if state.best is None else state.best

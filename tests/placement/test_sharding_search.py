@@ -1,0 +1,216 @@
+"""Repair, recombination and time limits of the search for sharding problems, against slow forms."""
+
+import json
+from itertools import product
+
+import numpy as np
+import pytest
+
+from fastslow.placement.budget import Budget
+from fastslow.placement.config import PlaceConfig
+from fastslow.placement.decision_space import decision_space
+from fastslow.placement.hub_sharding import HubSharding
+from fastslow.placement.memory_repair import MemoryRepair
+from fastslow.placement.place import POLICY, SEARCHED, compare, read_problem
+from fastslow.placement.public_problems import ShardingProblem
+from fastslow.placement.recombination import Recombination
+from fastslow.placement.sharding import FORBIDDEN, Sharding
+from fastslow.placement.sharding_search import ForestSearch, search
+from fastslow.placement.tied_strategies import TiedStrategies
+from helpers.cost_graphs import random_sharding, slow_cost
+
+
+class Ticks:
+    """A clock that moves on by one second whenever it is read."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 1.0
+        return self.now
+
+
+def slow_repair(groups: TiedStrategies, chosen: np.ndarray) -> np.ndarray:
+    """All groups and options looked at for every change: the cheapest per byte that lowers the excess."""
+    problem, chosen = groups.problem, chosen.copy()
+
+    def judged(decision):
+        full = groups.expand(decision)[None]
+        over = np.maximum(problem.usage(full)[0] - problem.limit, 0)
+        return slow_cost(problem, full[0]), over
+
+    while True:
+        cost, over = judged(chosen)
+        offers = []
+        for group, options in enumerate(groups.choices):
+            for option in range(options):
+                other = chosen.copy()
+                other[group] = option
+                more = judged(other)
+                spans, memory = problem.spans[groups.nodes[group]], groups.memory[group]
+                saved = sum(
+                    over[a:b].sum() * (own[chosen[group]] - own[option])
+                    for (a, b), own in zip(spans, memory, strict=True)
+                )
+                if saved > 0 and more[1].sum() < over.sum():
+                    offers.append((max(more[0] - cost, 1e-9) / saved, group, option))
+        if not over.any() or not offers:
+            return chosen
+        chosen[min(offers)[1]] = min(offers)[2]
+
+
+def total(problem: Sharding, full: np.ndarray) -> float:
+    return float(np.maximum(problem.usage(full[None])[0] - problem.limit, 0).sum())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_repair_ends_where_the_slow_form_does(seed):
+    problem = random_sharding(seed, count=7)
+    groups, rng = TiedStrategies(problem), np.random.default_rng(seed)
+    costs = []
+    for _ in range(5):
+        chosen = (rng.random(len(groups)) * groups.choices).astype(np.int64)
+        before = chosen.copy()
+        fast, slow = MemoryRepair(groups).repaired(chosen), slow_repair(groups, chosen)
+        assert np.array_equal(chosen, before)
+        fast, slow = groups.expand(fast), groups.expand(slow)
+        assert total(problem, fast) <= total(problem, groups.expand(chosen))
+        assert (total(problem, fast) == 0) >= (total(problem, slow) == 0)
+        costs.append((slow_cost(problem, fast), slow_cost(problem, slow)))
+    assert np.mean([a for a, _ in costs]) <= 1.1 * np.mean([b for _, b in costs])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_recombination_is_valid_and_no_dearer_than_either(seed):
+    """Than the other one only without memory limit, where every cheaper part fits."""
+    rng = np.random.default_rng(seed)
+    for limit in ({}, {"limit": np.inf}):
+        problem = random_sharding(seed, count=7, **limit)
+        groups = TiedStrategies(problem)
+        draws = (rng.random((40, len(groups))) * groups.choices).astype(np.int64)
+        full = groups.expand(draws)
+        valid = draws[(problem.excess(full) <= 0) & (problem.cost(full) < FORBIDDEN)]
+        for base, other in product(valid[:3], draws[:5]):
+            found = Recombination(groups).best_of(base, other)
+            made = groups.expand(found)
+            assert problem.excess(made[None])[0] == 0 and ((found == base) | (found == other)).all()
+            assert slow_cost(problem, made) <= slow_cost(problem, groups.expand(base))
+            if limit:
+                assert slow_cost(problem, made) <= slow_cost(problem, groups.expand(other))
+
+
+def test_parts_far_from_each_other_are_taken_one_by_one():
+    """Three nodes without edges: from (1, 0, 1) only what is cheaper is taken into (0, 1, 0)."""
+    alone = _nodes([[5, 1], [1, 5], [1, 9]])
+    groups = TiedStrategies(alone)
+    found = Recombination(groups).best_of(np.array([0, 1, 0]), np.array([1, 0, 1]))
+    assert found.tolist() == [1, 0, 0]
+
+
+def _nodes(costs, usages=None, limit=np.inf, intervals=None, edges=(), matrices=()) -> Sharding:
+    first = np.concatenate([[0], np.cumsum([len(own) for own in costs])])
+    flat = np.concatenate([np.asarray(own, float) for own in costs])
+    usages = np.ones(len(flat)) if usages is None else np.concatenate(usages).astype(float)
+    intervals = [[0, 2]] * len(costs) if intervals is None else intervals
+    edges = np.array(edges, np.int64).reshape(-1, 2)
+    return Sharding(
+        "made", first, flat, usages, np.array(intervals), edges, [np.array(m, float) for m in matrices], limit
+    )
+
+
+UNUSUAL = {
+    "no edges": _nodes([[3, 1], [2, 5]]),
+    "one strategy each": _nodes([[3], [2]], edges=[[0, 1]], matrices=[[[7]]]),
+    "never alive": _nodes([[3, 1], [2, 5]], intervals=[[0, 0], [1, 1]], limit=0.0),
+    "forbidden strategies": _nodes([[FORBIDDEN, 4], [2, 2 * FORBIDDEN, 3]]),
+    "one node": _nodes([[3, 1]]),
+    "an edge twice": _nodes([[3, 1], [2, 5]], edges=[[0, 1], [1, 0]], matrices=[[[0, 4], [4, 0]]] * 2),
+    "only one decision fits": _nodes(
+        [[1, 5, 9]] * 4, [np.array([9, 5, 2])] * 4, 8.0, edges=[[0, 1], [1, 2]], matrices=[np.eye(3)] * 2
+    ),
+    "forbidden between groups": _nodes(
+        [[1, 5, 9]] * 3, edges=[[0, 1], [1, 2]], matrices=[[[FORBIDDEN, 0, 0], [0, 1, 2], [2, 0, 1]]] * 2
+    ),
+}
+
+
+@pytest.mark.parametrize("case", UNUSUAL)
+def test_unusual_problems_end_at_their_optimum(case):
+    problem = UNUSUAL[case]
+    every = np.array([*product(*map(range, problem.choices))])
+    valid = (problem.excess(every) <= 0) & (problem.cost(every) < FORBIDDEN)
+    optimum = problem.cost(every)[valid].min()
+    space = decision_space(ShardingProblem(problem))
+    given = space.decode(space.default)
+    assert problem.excess(given[None])[0] == 0 and problem.cost(given[None])[0] < FORBIDDEN
+    assert np.isfinite(space.options(space.chances(space.default))).all()
+    state = search(problem, Budget(60, Ticks()), start=given)
+    assert space.bound <= optimum + 1e-6
+    assert state.best_cost == optimum == problem.cost(state.best[None])[0]
+
+
+def test_what_cannot_fit_ends_without_a_valid_decision():
+    problem = _nodes([[1, 2]] * 3, limit=2.0)
+    space = HubSharding(ShardingProblem(problem, budget=Budget(20, Ticks())))
+    assert not space.evaluate(space.default[None]).valid[0]
+    assert search(problem, Budget(20, Ticks())).best is None
+
+
+def test_shares_of_a_budget():
+    now = [0.0]
+    budget = Budget(100, lambda: now[0])
+    first = budget.share(0.3)
+    assert first() and budget.left == 100
+    now[0] = 30.0
+    assert not first()
+    second, rest = budget.share(0.5), budget.share()
+    now[0] = 64.0
+    assert second() and rest()
+    now[0] = 65.0
+    assert not second() and rest()
+    now[0] = 100.0
+    assert not rest() and budget.left == 0
+    assert Budget(np.inf).share(0.3)()
+
+
+@pytest.mark.parametrize("seconds", [0.0, 8.0, 60.0])
+def test_every_stage_stops_when_its_time_is_over(seconds):
+    """The clock moves on at every look, so that the number of looks bounds what is done."""
+    clock = Ticks()
+    budget = Budget(seconds, clock)
+    problem = ShardingProblem(random_sharding(3, count=8), budget=budget)
+    space = decision_space(problem)
+    assert space.evaluate(space.default[None]).valid[0]
+    state = search(problem.sharding, budget, 0, space.decode(space.default), problem.priced(0))
+    assert problem.sharding.excess(state.best[None])[0] == 0
+    assert clock.now <= seconds + 12
+    assert state.rounds >= 1
+
+
+@pytest.mark.parametrize("seconds", [1.0, 60.0, 400.0])
+def test_the_limit_of_a_run_counts_all_its_stages(tmp_path, seconds):
+    path = tmp_path / "made.json"
+    nodes = {"intervals": [[0, 2]] * 4, "costs": [[1, 5, 9]] * 4, "usages": [[9, 5, 2]] * 4}
+    edges = {"nodes": [[0, 1], [1, 2], [2, 3], [3, 0]], "costs": [[1, 2, 3, 0, 5, 1, 7, 0, 2]] * 4}
+    path.write_text(json.dumps({"problem": {"nodes": nodes, "edges": edges, "usage_limit": 20}}))
+    config, clock = PlaceConfig(source=str(path), updates=10_000), Ticks()
+    budget = Budget(seconds, clock)
+    placed = compare(config, read_problem(config, budget), budget)
+    problem = placed.problem
+    for method in (POLICY, SEARCHED):
+        decision = placed.found[method].decision
+        assert problem.evaluate(decision[None]).order[0] == placed.found[method].cost < np.inf
+    assert placed.found[SEARCHED].cost <= placed.found[POLICY].cost
+    assert clock.now <= seconds + 20  # every stage looks at the clock a few times after its end
+    assert placed.found[POLICY].evaluations > 1 or seconds < 10
+
+
+def test_a_search_goes_on_from_what_is_known():
+    sharding = random_sharding(3, count=8)
+    state = ForestSearch(sharding)
+    state.begin(5, lambda: True)
+    cost, price = state.best_cost, state.price
+    again = search(sharding, Budget(0, Ticks()), 1, np.zeros(len(sharding), int), state)
+    assert again is state and state.best_cost <= cost and state.price is price
+    assert state.rounds == 5 and state.history[0] == (0, cost)
