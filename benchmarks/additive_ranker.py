@@ -29,7 +29,7 @@ from fastslow.competition.metrics import kendall_tau
 from fastslow.core.files import digest, read_json, write_json
 from fastslow.core.settings import Config
 from fastslow.core.source import source_digest
-from fastslow.evaluation.ensemble import min_max
+from fastslow.evaluation.ensemble_weights import min_max
 from fastslow.features.train_graphs import trainable
 from fastslow.networks import config as network_config
 from fastslow.networks.config import TrainConfig

@@ -22,7 +22,14 @@ from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
-from fastslow.evaluation.ensemble import NORMALISATIONS, EnsembleConfig, combine, models_of, search_weights
+from fastslow.evaluation.ensemble import EnsembleConfig, models_of
+from fastslow.evaluation.ensemble_weights import (
+    NORMALISATIONS,
+    combine,
+    equal_weights,
+    is_surely_better,
+    search_weights,
+)
 from fastslow.evaluation.predictions import Predictions, read_predictions
 from fastslow.features.store import Features
 
@@ -54,11 +61,6 @@ class Members:
         return collection_score("layout", {g: self.labels[g] for g in graphs}, predictions)["per_graph"]
 
 
-def equal(names: list[str]) -> Weights:
-    """Return the same weight for each."""
-    return dict.fromkeys(names, 1 / len(names))
-
-
 def ways(members: Members) -> dict[str, Callable[[list[str], str], Weights]]:
     """Return ways to choose weights on some programs of valid, by name."""
 
@@ -72,10 +74,16 @@ def ways(members: Members) -> dict[str, Callable[[list[str], str], Weights]]:
             members.of(graphs), normalisation, EnsembleConfig().max_models, valid_score, models
         )
 
+    def guarded(graphs: list[str], normalisation: str) -> Weights:
+        found, equal = search(graphs, normalisation, members.models), equal_weights(members.models)
+        own, others = (members.tau(graphs, normalisation, weights) for weights in (found, equal))
+        return found if is_surely_better(own, others) else equal
+
     alone = {names[0].split("-")[0]: names for names in members.models}
     return {
-        **{f"{kind} alone": lambda *_, names=names: equal(names) for kind, names in alone.items()},
-        "equal weights": lambda *_: equal(list(members.predictions)),
+        **{f"{kind} alone": lambda *_, names=names: equal_weights([names]) for kind, names in alone.items()},
+        "equal weights": lambda *_: equal_weights(members.models),
+        "guarded (default)": guarded,
         "a weight for each member": lambda graphs, n: search(
             graphs, n, [[name] for name in members.predictions]
         ),
@@ -110,7 +118,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     layouts = [collection for collection in COLLECTIONS if collection.kind == "layout"]
     result: dict[str, dict[str, dict[str, float]]] = {}
-    for normalisation in ["min_max"] if options.quick else [n for n in NORMALISATIONS if n != "raw"]:
+    for normalisation in ["min_max"] if options.quick else [*NORMALISATIONS]:
         for collection in layouts[:1] if options.quick else layouts:
             features = Features(resolve(f"features/{options.run}/{collection.slug}"))
             members = Members(features, resolve(f"runs/{options.run}/ensemble-{collection.slug}"))

@@ -22,7 +22,7 @@ from common.held_out import BASE, Run
 from common.variants import CUT, GROUPS, LEFT_OUT, VARIANTS
 from fastslow.competition.catalog import VALID
 from fastslow.competition.metrics import kendall_tau
-from fastslow.evaluation.ensemble import min_max
+from fastslow.evaluation.ensemble_weights import min_max
 
 DRAWS = 20  # random ensembles of different variants
 SIZE = 3  # members of an ensemble

@@ -1,4 +1,4 @@
-"""The ensemble: normalisations, weights that lose to no model on valid, and members that are refused."""
+"""The ensemble: normalisations, equal and searched weights, and members that are refused."""
 
 import shutil
 from collections import Counter
@@ -12,12 +12,12 @@ from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import Artifact, read_manifest
 from fastslow.core.errors import ConfigError, DataError
 from fastslow.evaluation import predictions as predictions_file
-from fastslow.evaluation.ensemble import (
+from fastslow.evaluation.ensemble import EnsembleConfig, build_ensemble, models_of
+from fastslow.evaluation.ensemble_weights import (
     NORMALISATIONS,
-    EnsembleConfig,
-    build_ensemble,
     combine,
-    models_of,
+    equal_weights,
+    is_surely_better,
     search_weights,
 )
 from fastslow.evaluation.predictions import PREDICTED_SPLITS, read_predictions
@@ -175,7 +175,7 @@ def test_each_manifest_is_read_once(layout, tmp_path, rng, monkeypatch):
 def test_an_ensemble_of_noisy_members(request, tmp_path, rng, kind, normalisation):
     features = request.getfixturevalue(kind)
     runs = [write_run(tmp_path / f"m{i}", features, random_scores(features, rng, 0.5)) for i in range(3)]
-    config = config_of(features, tmp_path / "both", runs, normalisation=normalisation)
+    config = config_of(features, tmp_path / "both", runs, normalisation=normalisation, weighting="search")
     manifest = build_ensemble(config)
     members = manifest["members"]
     assert list(members) == ["m0", "m1", "m2"] and [m["folder"] for m in members.values()] == runs
@@ -194,6 +194,45 @@ def test_an_ensemble_of_noisy_members(request, tmp_path, rng, kind, normalisatio
     weights = {name: member["weight"] for name, member in members.items()}
     wanted = combine(parts, "test", manifest["normalisation"], weights)
     np.testing.assert_array_equal(predictions["test"]["t"], wanted["t"])
+
+
+def test_equal_weights_are_of_models_and_shared_by_their_seeds():
+    weights = equal_weights([["a0", "a1"], ["b"]])
+    assert weights == {"a0": 0.25, "a1": 0.25, "b": 0.5}
+
+
+@given(st.lists(st.floats(-1, 1), min_size=1, max_size=8), st.floats(0, 1))
+def test_what_is_surely_better_is_ahead_and_its_reverse_is_not(gains, base):
+    others = {str(graph): base for graph in range(len(gains))}
+    scores = {graph: base + gain for graph, gain in zip(others, gains, strict=True)}
+    if is_surely_better(scores, others):
+        assert np.mean(gains) > 0 and len(gains) > 1 and not is_surely_better(others, scores)
+
+
+def test_a_gain_of_two_standard_errors_is_sure():
+    others = dict.fromkeys("abcd", 0.5)
+    assert is_surely_better({"a": 0.6, "b": 0.6, "c": 0.7, "d": 0.5}, others)
+    assert not is_surely_better({"a": 0.9, "b": 0.6, "c": 0.4, "d": 0.5}, others)
+    assert not is_surely_better({"a": 0.6}, {"a": 0.5}), "one graph alone"
+
+
+def test_weights_stay_equal_until_others_are_surely_better(tmp_path, rng):
+    names = {"train": ("a",), "valid": tuple("uvwxyz"), "test": ("t",)}
+    features = make_features(tmp_path, "layout:xla:random", names)
+    known = random_scores(features, rng, 0.3)
+    reverse = {split: {g: -values for g, values in own.items()} for split, own in known.items()}
+    good = [write_run(tmp_path / f"good{i}", features, known) for i in range(2)]
+    bad = [write_run(tmp_path / f"bad{i}", features, reverse) for i in range(2)]
+
+    def weights(runs, **settings):
+        folder = tmp_path / "-".join([str(len(runs)), *settings.values()])
+        members = build_ensemble(config_of(features, folder, runs, **settings))["members"]
+        return [member["weight"] for member in members.values()]
+
+    assert weights(good) == [0.5, 0.5]
+    assert weights(good, weighting="search") == [1, 0], "the first is as good as any mixture"
+    assert weights([good[0], *bad]) == [1, 0, 0], "equal weights would reverse the order"
+    assert weights([good[0], *bad], weighting="equal") == pytest.approx([1 / 3] * 3)
 
 
 def test_members_that_complement_each_other_gain(layout, tmp_path):

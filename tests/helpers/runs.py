@@ -6,9 +6,7 @@ from fastslow.competition.catalog import get_collection
 from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import Artifact
 from fastslow.core.npz_io import write_arrays
-from fastslow.evaluation.ensemble import (
-    EnsembleConfig,
-)
+from fastslow.evaluation.ensemble import EnsembleConfig
 from fastslow.evaluation.predictions import PREDICTED_SPLITS, PREDICTIONS, write_predictions
 from fastslow.features.build import FeatureConfig, build_features
 from fastslow.features.store import Features
@@ -17,10 +15,10 @@ from helpers.competition_files import write_data_root
 NAMES = {"train": ("a",), "valid": ("v", "w"), "test": ("t",)}
 
 
-def make_features(root, name):
+def make_features(root, name, names=NAMES):
     """Features of one collection, built from made-up files."""
     collection = get_collection(name)
-    write_data_root(root / "data", name, **NAMES)
+    write_data_root(root / "data", name, **names)
     folder = root / "features" / collection.slug
     common = {"data_root": str(root / "data"), "folder": str(folder), "workers": 1}
     build_features(FeatureConfig(collection=name, **common))

@@ -1,12 +1,10 @@
 """The ensemble of one collection: a weighted mean of its members' normalised predictions.
 
-Runs that differ only in their seed share one weight: on the few programs of valid, separate weights would fit
-noise (measured by ``benchmarks/ensemble.py``).
+Every model has the same weight, divided among its seeds, unless other weights are surely better on valid: on
+its few programs a search fits noise (measured by ``benchmarks/ensemble.py``).
 """
 
-import math
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -19,6 +17,13 @@ from fastslow.core.errors import DataError
 from fastslow.core.files import digest
 from fastslow.core.settings import Config, Positive, resolve, unkeyed
 from fastslow.evaluation.baselines import write_baselines
+from fastslow.evaluation.ensemble_weights import (
+    NORMALISATIONS,
+    combine,
+    equal_weights,
+    is_surely_better,
+    search_weights,
+)
 from fastslow.evaluation.predictions import (
     PREDICTED_SPLITS,
     PREDICTIONS,
@@ -29,22 +34,7 @@ from fastslow.evaluation.predictions import (
     read_run_manifest,
     write_predictions,
 )
-from fastslow.features.scaling import unit_ranks
 from fastslow.features.store import Features
-
-
-def min_max(prediction: np.ndarray) -> np.ndarray:
-    """Rescale the predictions ``(C,)`` of one graph to 0 (fastest) .. 1; all 0 where they are equal."""
-    span = prediction.max() - prediction.min()
-    return (prediction - prediction.min()) / span if span > 0 else np.zeros_like(prediction)
-
-
-def raw(prediction: np.ndarray) -> np.ndarray:
-    """Return predictions unchanged."""
-    return prediction
-
-
-NORMALISATIONS = {"min_max": min_max, "rank": unit_ranks, "raw": raw}
 
 ENTRY = "fastslow.evaluation.ensemble:build_ensemble"
 
@@ -59,7 +49,10 @@ class EnsembleConfig(Config):
     """Run folders of the members: networks, rankers, other ensembles."""
     folder: str = unkeyed("runs/sample/ensemble-layout-xla-random")
     """Folder to write; it is a run folder like those of its members."""
-    normalisation: Literal[*NORMALISATIONS, "best"] = "best"
+    weighting: Literal["guarded", "equal", "search"] = "guarded"
+    """``equal`` for every model, ``search`` on valid, or ``guarded``: equal, unless the searched weights are
+    ahead on valid by more than two standard errors, as where a model has failed."""
+    normalisation: Literal[*NORMALISATIONS, "best"] = "min_max"
     """``min_max`` (each graph to 0..1), ``rank``, ``raw``, or ``best``: the one that scores best on valid."""
     max_models: Positive = 20
     """Maximum number of models that the weight search adds, one at a time, with repetition."""
@@ -134,28 +127,6 @@ def read_member(folder: Path, manifest: Mapping, features: Features) -> Predicti
     return predictions
 
 
-def combine(
-    members: Mapping[str, Predictions], split: str, normalisation: str, weights: Mapping[str, float]
-) -> dict[str, np.ndarray]:
-    """Return the weighted mean of normalised predictions per graph; one member's are returned unchanged.
-
-    Args:
-        members: Predictions by member.
-        split: ``valid`` or ``test``.
-        normalisation: One of ``NORMALISATIONS``.
-        weights: Weight by member, adding up to 1.
-
-    Returns:
-        ``(C,)`` float64 per graph, lower = predicted faster.
-    """
-    used = {name: weight for name, weight in weights.items() if weight}
-    first = members[next(iter(used))][split]
-    if len(used) == 1:  # rounding in a normalisation could only create ties
-        return dict(first)
-    normalise = NORMALISATIONS[normalisation]
-    return {g: sum(w * normalise(members[name][split][g]) for name, w in used.items()) for g in first}
-
-
 def models_of(manifests: Mapping[str, dict]) -> dict[str, list[str]]:
     """Group runs that differ only in their seed: they are one model.
 
@@ -182,60 +153,8 @@ def _model_name(run: str, settings: Mapping) -> str:
     return run.removesuffix(f"-s{settings.get('seed')}").removesuffix(f"-{slug}")
 
 
-def search_weights(
-    members: Mapping[str, Predictions],
-    normalisation: str,
-    max_models: int,
-    valid_score: Callable[[dict[str, np.ndarray]], float],
-    models: Iterable[Sequence[str]] | None = None,
-) -> dict[str, float]:
-    """Search weights by greedy forward selection with replacement (Caruana et al., ICML 2004).
-
-    The search starts from the best model alone and adds, one at a time, the model that raises the valid score
-    of the mean most. The best mixture seen is returned, so on valid it scores at least as high as its best
-    model, seeds averaged; a single seed may score higher, and nothing is guaranteed on test.
-
-    Args:
-        members: Predictions by member.
-        normalisation: One of ``NORMALISATIONS``.
-        max_models: Maximum number of models added, with repetition; weights are multiples of its inverse
-            or of a smaller number's.
-        valid_score: Function from predictions per graph to the mean metric on valid, higher is better.
-        models: Members that share a weight, such as the seeds of one model; by default each has its own.
-
-    Returns:
-        Weights by member, adding up to 1.
-    """
-    models = [[name] for name in members] if models is None else list(models)
-    normalise = NORMALISATIONS[normalisation]
-    scaled = {
-        name: {VALID: {graph: normalise(values) for graph, values in own[VALID].items()}}
-        for name, own in members.items()
-    }
-
-    def value(weights: Mapping[str, float]) -> float:
-        alone = sum(weight > 0 for weight in weights.values()) == 1
-        return valid_score(combine(members if alone else scaled, VALID, "raw", weights))
-
-    chosen: Counter[int] = Counter()
-    best, best_weights = -math.inf, {}
-    for total in range(1, max_models + 1):
-        trials = [_shares(models, chosen + Counter([tried]), total) for tried in range(len(models))]
-        values = [*map(value, trials)]
-        added = int(np.argmax(values))
-        chosen[added] += 1
-        if values[added] > best:
-            best, best_weights = values[added], trials[added]
-    return {name: best_weights[name] for name in members}
-
-
-def _shares(models: Sequence[Sequence[str]], times: Mapping[int, int], total: int) -> dict[str, float]:
-    """Return the weight of each member where model ``i`` was chosen ``times[i]`` times out of ``total``."""
-    return {name: times[number] / total / len(names) for number, names in enumerate(models) for name in names}
-
-
 def build_ensemble(config: EnsembleConfig) -> dict:
-    """Search weights on valid, combine the members' predictions and write them as a run folder.
+    """Choose weights, combine the members' predictions and write them as a run folder.
 
     The baselines that it must beat are written beside it, into the folder ``baselines``.
 
@@ -273,9 +192,20 @@ def _ensemble(
     def valid_score(predictions: dict[str, np.ndarray]) -> float:
         return collection_score(kind, labels, predictions)["mean"]
 
+    def choose(normalisation: str) -> dict[str, float]:
+        equal = equal_weights(models.values())
+        if config.weighting == "equal":
+            return equal
+        found = search_weights(members, normalisation, config.max_models, valid_score, models.values())
+        own, others = (
+            collection_score(kind, labels, combine(members, VALID, normalisation, weights))["per_graph"]
+            for weights in (found, equal)
+        )
+        return found if config.weighting == "search" or is_surely_better(own, others) else equal
+
     tried = {}
     for normalisation in NORMALISATIONS if config.normalisation == "best" else (config.normalisation,):
-        weights = search_weights(members, normalisation, config.max_models, valid_score, models.values())
+        weights = choose(normalisation)
         tried[normalisation] = weights, valid_score(combine(members, VALID, normalisation, weights))
     normalisation = max(tried, key=lambda name: tried[name][1])
     weights = tried[normalisation][0]

@@ -18,7 +18,7 @@ from fastslow.core.artifacts import MANIFEST, read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.files import read_json
 from fastslow.core.settings import resolve
-from fastslow.evaluation.ensemble import combine
+from fastslow.evaluation.ensemble_weights import combine
 from fastslow.evaluation.predictions import Predictor, read_run_manifest
 from fastslow.features.store import Features
 from fastslow.networks.trained import TrainedNetwork

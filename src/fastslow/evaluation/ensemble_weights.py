@@ -1,0 +1,120 @@
+"""How members are combined: their predictions normalised, with equal weights or weights searched on valid."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
+
+from fastslow.competition.catalog import VALID
+from fastslow.evaluation.predictions import Predictions
+from fastslow.features.scaling import unit_ranks
+
+SURE = 2.0  # standard errors by which searched weights must be ahead of equal ones
+
+
+def min_max(prediction: np.ndarray) -> np.ndarray:
+    """Rescale the predictions ``(C,)`` of one graph to 0 (fastest) .. 1; all 0 where they are equal."""
+    span = prediction.max() - prediction.min()
+    return (prediction - prediction.min()) / span if span > 0 else np.zeros_like(prediction)
+
+
+def raw(prediction: np.ndarray) -> np.ndarray:
+    """Return predictions unchanged."""
+    return prediction
+
+
+NORMALISATIONS = {"min_max": min_max, "rank": unit_ranks, "raw": raw}
+
+
+def combine(
+    members: Mapping[str, Predictions], split: str, normalisation: str, weights: Mapping[str, float]
+) -> dict[str, np.ndarray]:
+    """Return the weighted mean of normalised predictions per graph; one member's are returned unchanged.
+
+    Args:
+        members: Predictions by member.
+        split: ``valid`` or ``test``.
+        normalisation: One of ``NORMALISATIONS``.
+        weights: Weight by member, adding up to 1.
+
+    Returns:
+        ``(C,)`` float64 per graph, lower = predicted faster.
+    """
+    used = {name: weight for name, weight in weights.items() if weight}
+    first = members[next(iter(used))][split]
+    if len(used) == 1:  # rounding in a normalisation could only create ties
+        return dict(first)
+    normalise = NORMALISATIONS[normalisation]
+    return {g: sum(w * normalise(members[name][split][g]) for name, w in used.items()) for g in first}
+
+
+def equal_weights(models: Iterable[Sequence[str]]) -> dict[str, float]:
+    """Return the same weight for every model, divided among its members."""
+    models = list(models)
+    return {name: 1 / len(models) / len(names) for names in models for name in names}
+
+
+def is_surely_better(scores: Mapping[str, float], others: Mapping[str, float]) -> bool:
+    """Return whether scores per graph are ahead of others by more than two standard errors of the mean gain.
+
+    On a single graph nothing is sure.
+
+    Args:
+        scores: Score by graph, higher is better.
+        others: Scores of the same graphs.
+    """
+    gains = np.array([value - others[graph] for graph, value in scores.items()])
+    return len(gains) > 1 and gains.mean() > SURE * gains.std(ddof=1) / math.sqrt(len(gains))
+
+
+def search_weights(
+    members: Mapping[str, Predictions],
+    normalisation: str,
+    max_models: int,
+    valid_score: Callable[[dict[str, np.ndarray]], float],
+    models: Iterable[Sequence[str]] | None = None,
+) -> dict[str, float]:
+    """Search weights by greedy forward selection with replacement (Caruana et al., ICML 2004).
+
+    The search starts from the best model alone and adds, one at a time, the model that raises the valid score
+    of the mean most. The best mixture seen is returned, so on valid it scores at least as high as its best
+    model, seeds averaged; a single seed may score higher, and nothing is guaranteed on test.
+
+    Args:
+        members: Predictions by member.
+        normalisation: One of ``NORMALISATIONS``.
+        max_models: Maximum number of models added, with repetition; weights are multiples of its inverse
+            or of a smaller number's.
+        valid_score: Function from predictions per graph to the mean metric on valid, higher is better.
+        models: Members that share a weight, such as the seeds of one model; by default each has its own.
+
+    Returns:
+        Weights by member, adding up to 1.
+    """
+    models = [[name] for name in members] if models is None else list(models)
+    normalise = NORMALISATIONS[normalisation]
+    scaled = {
+        name: {VALID: {graph: normalise(values) for graph, values in own[VALID].items()}}
+        for name, own in members.items()
+    }
+
+    def value(weights: Mapping[str, float]) -> float:
+        alone = sum(weight > 0 for weight in weights.values()) == 1
+        return valid_score(combine(members if alone else scaled, VALID, "raw", weights))
+
+    chosen: Counter[int] = Counter()
+    best, best_weights = -math.inf, {}
+    for total in range(1, max_models + 1):
+        trials = [_shares(models, chosen + Counter([tried]), total) for tried in range(len(models))]
+        values = [*map(value, trials)]
+        added = int(np.argmax(values))
+        chosen[added] += 1
+        if values[added] > best:
+            best, best_weights = values[added], trials[added]
+    return {name: best_weights[name] for name in members}
+
+
+def _shares(models: Sequence[Sequence[str]], times: Mapping[int, int], total: int) -> dict[str, float]:
+    """Return the weight of each member where model ``i`` was chosen ``times[i]`` times out of ``total``."""
+    return {name: times[number] / total / len(names) for number, names in enumerate(models) for name in names}
