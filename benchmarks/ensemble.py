@@ -8,6 +8,7 @@ biases every way of choosing weights alike.
 
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -25,10 +26,9 @@ from fastslow.core.settings import resolve
 from fastslow.evaluation.ensemble import EnsembleConfig, models_of
 from fastslow.evaluation.ensemble_weights import (
     NORMALISATIONS,
+    choose_weights,
     combine,
     equal_weights,
-    is_surely_better,
-    search_weights,
 )
 from fastslow.evaluation.predictions import Predictions, read_predictions
 from fastslow.features.store import Features
@@ -64,30 +64,28 @@ class Members:
 def ways(members: Members) -> dict[str, Callable[[list[str], str], Weights]]:
     """Return ways to choose weights on some programs of valid, by name."""
 
-    def search(graphs: list[str], normalisation: str, models: list[list[str]]) -> Weights:
+    def choose(
+        weighting: str, graphs: list[str], normalisation: str, models: list[list[str]] = members.models
+    ) -> Weights:
         labels = {g: members.labels[g] for g in graphs}
 
-        def valid_score(predictions: Mapping[str, np.ndarray]) -> float:
-            return collection_score("layout", labels, predictions)["mean"]
+        def valid_scores(predictions: Mapping[str, np.ndarray]) -> dict[str, float]:
+            return collection_score("layout", labels, predictions)["per_graph"]
 
-        return search_weights(
-            members.of(graphs), normalisation, EnsembleConfig().max_models, valid_score, models
+        own = members.of(graphs)
+        return choose_weights(
+            weighting, own, normalisation, EnsembleConfig().max_models, valid_scores, models
         )
-
-    def guarded(graphs: list[str], normalisation: str) -> Weights:
-        found, equal = search(graphs, normalisation, members.models), equal_weights(members.models)
-        own, others = (members.tau(graphs, normalisation, weights) for weights in (found, equal))
-        return found if is_surely_better(own, others) else equal
 
     alone = {names[0].split("-")[0]: names for names in members.models}
     return {
         **{f"{kind} alone": lambda *_, names=names: equal_weights([names]) for kind, names in alone.items()},
         "equal weights": lambda *_: equal_weights(members.models),
-        "guarded (default)": guarded,
-        "a weight for each member": lambda graphs, n: search(
-            graphs, n, [[name] for name in members.predictions]
+        "guarded (default)": partial(choose, "guarded"),
+        "a weight for each member": partial(
+            choose, "search", models=[[name] for name in members.predictions]
         ),
-        "a weight for each model": lambda graphs, n: search(graphs, n, members.models),
+        "a weight for each model": partial(choose, "search"),
     }
 
 

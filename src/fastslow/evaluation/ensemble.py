@@ -17,13 +17,7 @@ from fastslow.core.errors import DataError
 from fastslow.core.files import digest
 from fastslow.core.settings import Config, Positive, resolve, unkeyed
 from fastslow.evaluation.baselines import write_baselines
-from fastslow.evaluation.ensemble_weights import (
-    NORMALISATIONS,
-    combine,
-    equal_weights,
-    is_surely_better,
-    search_weights,
-)
+from fastslow.evaluation.ensemble_weights import NORMALISATIONS, choose_weights, combine, equal_weights
 from fastslow.evaluation.predictions import (
     PREDICTED_SPLITS,
     PREDICTIONS,
@@ -189,27 +183,21 @@ def _ensemble(
     model_of = {run: model for model, runs in models.items() for run in runs}
     labels, kind = features.labels(VALID), features.collection.kind
 
+    def valid_scores(predictions: dict[str, np.ndarray]) -> dict[str, float]:
+        return collection_score(kind, labels, predictions)["per_graph"]
+
     def valid_score(predictions: dict[str, np.ndarray]) -> float:
         return collection_score(kind, labels, predictions)["mean"]
 
-    def choose(normalisation: str) -> dict[str, float]:
-        equal = equal_weights(models.values())
-        if config.weighting == "equal":
-            return equal
-        found = search_weights(members, normalisation, config.max_models, valid_score, models.values())
-        own, others = (
-            collection_score(kind, labels, combine(members, VALID, normalisation, weights))["per_graph"]
-            for weights in (found, equal)
-        )
-        return found if config.weighting == "search" or is_surely_better(own, others) else equal
-
     tried = {}
     for normalisation in NORMALISATIONS if config.normalisation == "best" else (config.normalisation,):
-        weights = choose(normalisation)
+        weights = choose_weights(
+            config.weighting, members, normalisation, config.max_models, valid_scores, models.values()
+        )
         tried[normalisation] = weights, valid_score(combine(members, VALID, normalisation, weights))
     normalisation = max(tried, key=lambda name: tried[name][1])
     weights = tried[normalisation][0]
-    alone = [combine(members, VALID, normalisation, dict.fromkeys(m, 1 / len(m))) for m in models.values()]
+    alone = [combine(members, VALID, normalisation, equal_weights([runs])) for runs in models.values()]
     combined = {split: combine(members, split, normalisation, weights) for split in PREDICTED_SPLITS}
     valid = collection_score(kind, labels, combined[VALID])
     return combined, {

@@ -118,3 +118,37 @@ def search_weights(
 def _shares(models: Sequence[Sequence[str]], times: Mapping[int, int], total: int) -> dict[str, float]:
     """Return the weight of each member where model ``i`` was chosen ``times[i]`` times out of ``total``."""
     return {name: times[number] / total / len(names) for number, names in enumerate(models) for name in names}
+
+
+def choose_weights(
+    weighting: str,
+    members: Mapping[str, Predictions],
+    normalisation: str,
+    max_models: int,
+    valid_scores: Callable[[dict[str, np.ndarray]], Mapping[str, float]],
+    models: Iterable[Sequence[str]],
+) -> dict[str, float]:
+    """Return weights by member, adding up to 1.
+
+    Args:
+        weighting: ``equal``, ``search`` (:func:`search_weights`), or ``guarded``: equal, unless the searched
+            ones are surely better on valid.
+        members: Predictions by member.
+        normalisation: One of ``NORMALISATIONS``.
+        max_models: As for :func:`search_weights`.
+        valid_scores: Function from predictions per graph to the metric per graph, higher is better.
+        models: Members that share a weight.
+    """
+    models = list(models)
+    equal = equal_weights(models)
+    if weighting == "equal":
+        return equal
+
+    def valid_score(predictions: dict[str, np.ndarray]) -> float:
+        return float(np.mean(list(valid_scores(predictions).values())))
+
+    found = search_weights(members, normalisation, max_models, valid_score, models)
+    if weighting == "search":
+        return found
+    own, others = (valid_scores(combine(members, VALID, normalisation, w)) for w in (found, equal))
+    return found if is_surely_better(own, others) else equal
