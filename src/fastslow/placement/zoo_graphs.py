@@ -2,6 +2,8 @@
 
 They are training steps (float32) of the families of GO's table: recurrent networks are stored as loops and
 unrolled when they are read. ``python -m fastslow.placement.zoo_graphs`` makes the files again; it needs jax.
+The transformers are stored as the zoo wrote attention before, with heads split off by a reshape: made again,
+they differ, and figures measured on them need to be measured again.
 """
 
 import functools

@@ -5,14 +5,15 @@ import jax.numpy as jnp
 
 from fastslow.programs.zoo.layers import (
     attend,
+    attention,
     causal_mask,
     dense,
     embed,
+    from_heads,
     layer_norm,
-    merge_heads,
     mlp,
     softmax,
-    split_heads,
+    to_heads,
 )
 
 
@@ -29,31 +30,30 @@ def grouped_query_attention(p, x, heads, groups):
     """Apply causal grouped-query attention (arXiv:2305.13245) with rotary position embedding."""
     batch, time, width = x.shape
     features = width // heads
-    q = rotate(split_heads(x @ p(width, width), heads)).reshape(batch, time, groups, -1, features)
-    k = rotate(split_heads(x @ p(width, groups * features), groups))
-    v = split_heads(x @ p(width, groups * features), groups)
-    logits = jnp.einsum("btghd,bsgd->bghts", q, k) * features**-0.5
+    q = rotate(to_heads(p, x, heads, width, bias=False)).reshape(batch, time, groups, -1, features)
+    k, v = (to_heads(p, x, groups, groups * features, bias=False) for _ in range(2))
+    logits = jnp.einsum("btghd,bsgd->bghts", q, rotate(k)) * features**-0.5
     values = jnp.einsum("bghts,bsgd->btghd", softmax(logits, causal_mask(time)), v)
-    return values.reshape(x.shape) @ p(width, width)
+    return jnp.einsum("btghd,ghdc->btc", values, p(*values.shape[2:], width))
 
 
 def talking_heads_attention(p, x, heads):
     """Apply talking-heads attention: heads are mixed before and after the softmax (arXiv:2003.02436)."""
-    q, k, v = (split_heads(dense(p, x, x.shape[-1]), heads) for _ in range(3))
+    q, k, v = (to_heads(p, x, heads, x.shape[-1]) for _ in range(3))
     logits = jnp.einsum("bthd,bshd->bhts", q, k) * q.shape[-1] ** -0.5
     weights = softmax(jnp.einsum("bhts,hg->bgts", logits, p(heads, heads)))
     weights = jnp.einsum("bhts,hg->bgts", weights, p(heads, heads))
-    return dense(p, merge_heads(jnp.einsum("bhts,bshd->bthd", weights, v)), x.shape[-1])
+    return from_heads(p, jnp.einsum("bhts,bshd->bthd", weights, v), x.shape[-1])
 
 
 def multi_query_attention(p, x, heads):
     """Apply causal multi-query attention: all heads share one key and one value (arXiv:1911.02150)."""
     width = x.shape[-1]
-    q = split_heads(x @ p(width, width), heads)
+    q = to_heads(p, x, heads, width, bias=False)
     k, v = jnp.split(x @ p(width, 2 * width // heads), 2, -1)
     logits = jnp.einsum("bthd,bsd->bhts", q, k) * k.shape[-1] ** -0.5
     weights = softmax(logits, causal_mask(x.shape[1]))
-    return merge_heads(jnp.einsum("bhts,bsd->bthd", weights, v)) @ p(width, width)
+    return from_heads(p, jnp.einsum("bhts,bsd->bthd", weights, v), width, bias=False)
 
 
 def shift_distances(x):
@@ -75,65 +75,65 @@ def shift_distances(x):
 def relative_attention(p, x, heads):
     """Apply causal attention with relative positions, as in Transformer-XL (arXiv:1901.02860)."""
     time, width = x.shape[1:]
-    q, k, v = (split_heads(dense(p, x, width), heads) for _ in range(3))
+    q, k, v = (to_heads(p, x, heads, width) for _ in range(3))
     by_distance = jnp.einsum("bthd,rhd->bhtr", q, p(time, heads, width // heads))
-    return dense(p, attend(q, k, v, causal_mask(time), shift_distances(by_distance)), width)
+    return from_heads(p, attend(q, k, v, causal_mask(time), shift_distances(by_distance)), width)
 
 
 def linear_attention(p, x, heads):
     """Apply linear attention: a feature map replaces the softmax (arXiv:2006.16236)."""
-    q, k, v = (split_heads(dense(p, x, x.shape[-1]), heads) for _ in range(3))
+    q, k, v = (to_heads(p, x, heads, x.shape[-1]) for _ in range(3))
     q, k = jax.nn.elu(q) + 1, jax.nn.elu(k) + 1
     memory = jnp.einsum("bshd,bshe->bhde", k, v)
     scale = jnp.einsum("bthd,bhd->bth", q, k.sum(1))[..., None]
-    return dense(p, merge_heads(jnp.einsum("bthd,bhde->bthe", q, memory) / scale), x.shape[-1])
+    return from_heads(p, jnp.einsum("bthd,bhde->bthe", q, memory) / scale, x.shape[-1])
 
 
 def block_attention(p, x, heads, size=16):
     """Apply local attention to the same and the previous block, as in Longformer (arXiv:2004.05150)."""
     batch, time, width = x.shape
-    blocks = (batch, time // size, size, heads, width // heads)
-    q, k, v = (dense(p, x, width).reshape(blocks) for _ in range(3))
+    blocks = x.reshape(batch, time // size, size, width)
+    q, k, v = (to_heads(p, blocks, heads, width) for _ in range(3))
     k, v = (jnp.concatenate([jnp.roll(y, 1, 1), y], 2) for y in (k, v))
     weights = softmax(jnp.einsum("bnthd,bnshd->bnhts", q, k) * q.shape[-1] ** -0.5)
-    return dense(p, jnp.einsum("bnhts,bnshd->bnthd", weights, v).reshape(x.shape), width)
+    return from_heads(p, jnp.einsum("bnhts,bnshd->bnthd", weights, v), width).reshape(x.shape)
 
 
 def low_rank_attention(p, x, heads, rank=16):
     """Apply Linformer attention: keys and values are projected along time to ``rank`` (arXiv:2006.04768)."""
-    projection = p(rank, x.shape[1])
-    q = split_heads(dense(p, x, x.shape[-1]), heads)
-    k, v = (split_heads(projection @ dense(p, x, x.shape[-1]), heads) for _ in range(2))
-    return dense(p, attend(q, k, v), x.shape[-1])
+    projection, width = p(rank, x.shape[1]), x.shape[-1]
+    q, k, v = (to_heads(p, x, heads, width) for _ in range(3))
+    k, v = (jnp.einsum("rs,bshd->brhd", projection, y) for y in (k, v))
+    return from_heads(p, attend(q, k, v), width)
 
 
 def disentangled_attention(p, x, heads, distances=16):
     """Apply DeBERTa's disentangled attention, with content-to-position terms (arXiv:2006.03654)."""
     time, width = x.shape[1:]
-    q, k, v = (split_heads(dense(p, x, width), heads) for _ in range(3))
+    q, k, v = (to_heads(p, x, heads, width) for _ in range(3))
     table = p(distances, width)
-    key_rows, query_rows = ((table @ p(width, width)).reshape(distances, heads, -1) for _ in range(2))
+    key_rows, query_rows = (to_heads(p, table, heads, width, bias=False) for _ in range(2))
     distance = jnp.clip(jnp.arange(time)[:, None] - jnp.arange(time) + distances // 2, 0, distances - 1)
     one_hot = jax.nn.one_hot(distance, distances, dtype=x.dtype)
     bias = jnp.einsum("bthr,tsr->bhts", jnp.einsum("bthd,rhd->bthr", q, key_rows), one_hot)
     bias += jnp.einsum("bshr,tsr->bhts", jnp.einsum("bshd,rhd->bshr", k, query_rows), one_hot)
-    return dense(p, attend(q, k, v, bias=bias * (3 * q.shape[-1]) ** -0.5), width)
+    return from_heads(p, attend(q, k, v, bias=bias * (3 * q.shape[-1]) ** -0.5), width)
 
 
 def retention(p, x, heads):
     """Apply RetNet's retention: an exponential decay over time replaces the softmax (arXiv:2307.08621)."""
     time, width = x.shape[1:]
-    q, k, v = (split_heads(x @ p(width, width), heads) for _ in range(3))
+    q, k, v, gate = (to_heads(p, x, heads, width, bias=False) for _ in range(4))
     age = jnp.arange(time)[:, None] - jnp.arange(time)
     rates = 1 - 2.0 ** (-5 - jnp.arange(heads))[:, None, None]
     decay = jnp.where(age >= 0, rates ** jnp.maximum(age, 0), 0).astype(x.dtype)
     values = jnp.einsum("bhts,bshd->bthd", jnp.einsum("bthd,bshd->bhts", q, k) * decay, v)
-    return (jax.nn.silu(x @ p(width, width)) * merge_heads(values)) @ p(width, width)
+    return from_heads(p, jax.nn.silu(gate) * values, width, bias=False)
 
 
 def random_feature_attention(p, x, heads, features=32):
     """Apply Performer's attention: positive random features estimate the softmax (arXiv:2009.14794)."""
-    q, k, v = (split_heads(dense(p, x, x.shape[-1]), heads) for _ in range(3))
+    q, k, v = (to_heads(p, x, heads, x.shape[-1]) for _ in range(3))
     projection = p(q.shape[-1], features)
 
     def positive(y):
@@ -142,29 +142,30 @@ def random_feature_attention(p, x, heads, features=32):
     q, k = positive(q), positive(k)
     scale = jnp.einsum("bthf,bhf->bth", q, k.sum(1))[..., None]
     memory = jnp.einsum("bshf,bshe->bhfe", k, v)
-    return dense(p, merge_heads(jnp.einsum("bthf,bhfe->bthe", q, memory) / scale), x.shape[-1])
+    return from_heads(p, jnp.einsum("bthf,bhfe->bthe", q, memory) / scale, x.shape[-1])
 
 
 def landmark_attention(p, x, heads, size=4):
     """Apply Nyström attention: means of ``size`` tokens stand for the sequence (arXiv:2102.03902)."""
-    q, k, v = (split_heads(dense(p, x, x.shape[-1]), heads) for _ in range(3))
+    q, k, v = (to_heads(p, x, heads, x.shape[-1]) for _ in range(3))
     few_q, few_k = (y.reshape(len(y), -1, size, *y.shape[2:]).mean(2) for y in (q, k))
     read = softmax(jnp.einsum("bthd,bmhd->bhtm", q, few_k))
     middle = softmax(jnp.einsum("bmhd,bnhd->bhmn", few_q, few_k))
     write = softmax(jnp.einsum("bnhd,bshd->bhns", few_q, k))
     values = jnp.einsum("bhmn,bhnd->bhmd", middle, jnp.einsum("bhns,bshd->bhnd", write, v))
-    return dense(p, merge_heads(jnp.einsum("bhtm,bhmd->bthd", read, values)), x.shape[-1])
+    return from_heads(p, jnp.einsum("bhtm,bhmd->bthd", read, values), x.shape[-1])
 
 
 def state_space(p, x, heads, states=16):
     """Apply Mamba-2's state space as masked products with decays (arXiv:2405.21060)."""
     time, width = x.shape[1:]
-    gate, values = jax.nn.silu(x @ p(width, width)), split_heads(x @ p(width, width), heads)
+    gate, values = (to_heads(p, x, heads, width, bias=False) for _ in range(2))
     write, read = x @ p(width, states), x @ p(width, states)
     rates = jnp.cumsum(jax.nn.softplus((x @ p(width, heads)).astype(jnp.float32)), 1)
     age = jnp.where(causal_mask(time)[..., None], rates[:, :, None] - rates[:, None], jnp.inf)
     products = jnp.einsum("btn,bsn->bts", read, write)[..., None] * jnp.exp(-age).astype(x.dtype)
-    return (gate * merge_heads(jnp.einsum("btsh,bshd->bthd", products, values))) @ p(width, width)
+    values = jnp.einsum("btsh,bshd->bthd", products, values)
+    return from_heads(p, jax.nn.silu(gate) * values, width, bias=False)
 
 
 KINDS = {
@@ -198,9 +199,7 @@ def perceiver(p, tokens, *, width, depth, heads=4, latents=24):
     x = jnp.broadcast_to(p(latents, width), (len(tokens), latents, width))
     for _ in range(depth):
         for source in (memory, x):
-            q = split_heads(dense(p, layer_norm(p, x), width), heads)
-            k, v = (split_heads(part, heads) for part in jnp.split(dense(p, source, 2 * width), 2, -1))
-            x = x + dense(p, attend(q, k, v), width)
+            x = x + attention(p, layer_norm(p, x), source, heads)
         x = x + mlp(p, layer_norm(p, x), 2 * width)
     return dense(p, x.reshape(len(x), -1), 10)
 

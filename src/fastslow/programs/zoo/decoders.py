@@ -11,12 +11,13 @@ from fastslow.programs.zoo.layers import (
     conv,
     dense,
     embed,
+    from_heads,
     gated_mlp,
     layer_norm,
     mlp,
     rms_norm,
     softmax,
-    split_heads,
+    to_heads,
     transformer_layer,
 )
 from fastslow.programs.zoo.signals import causal_conv
@@ -25,9 +26,9 @@ from fastslow.programs.zoo.signals import causal_conv
 def biased_attention(p, x, memory, bias, heads, mask=None):
     """Apply T5's attention: no biases of projections, a learned bias of the logits (arXiv:1910.10683)."""
     width = x.shape[-1]
-    q = split_heads(x @ p(width, width), heads)
-    k, v = (split_heads(memory @ p(width, width), heads) for _ in range(2))
-    return attend(q, k, v, mask, bias) @ p(width, width)
+    q = to_heads(p, x, heads, width, bias=False)
+    k, v = (to_heads(p, memory, heads, width, bias=False) for _ in range(2))
+    return from_heads(p, attend(q, k, v, mask, bias), width, bias=False)
 
 
 def t5(p, source, target, *, width, depth, heads=4):
@@ -67,10 +68,10 @@ def parallel_decoder(p, tokens, *, width, depth, heads=4):
     x, _ = embed(p, tokens, width)
     for _ in range(depth):
         y = rms_norm(p, x)
-        q, k = (rotate(split_heads(y @ p(width, width), heads)) for _ in range(2))
-        values = attend(q, k, split_heads(y @ p(width, width), heads), causal_mask(y.shape[1]))
+        q, k, v = (to_heads(p, y, heads, width, bias=False) for _ in range(3))
+        values = attend(rotate(q), rotate(k), v, causal_mask(y.shape[1]))
         hidden = jax.nn.gelu(y @ p(width, 4 * width))
-        x = x + values @ p(width, width) + hidden @ p(4 * width, width)
+        x = x + from_heads(p, values, width, bias=False) + hidden @ p(4 * width, width)
     return rms_norm(p, x) @ p(width, 800)
 
 
@@ -135,10 +136,10 @@ def cached_decoder(p, tokens, *, width, depth, heads=4, past=64):
     batch, time = tokens.shape
     for _ in range(depth):
         y = rms_norm(p, x)
-        q, k, v = (split_heads(y @ p(width, width), heads) for _ in range(3))
+        q, k, v = (to_heads(p, y, heads, width, bias=False) for _ in range(3))
         k, v = (jnp.concatenate([p(batch, past, heads, width // heads), z], 1) for z in (k, v))
         mask = jnp.concatenate([jnp.ones((time, past), bool), causal_mask(time)], 1)
-        x = x + attend(q, k, v, mask) @ p(width, width)
+        x = x + from_heads(p, attend(q, k, v, mask), width, bias=False)
         x = x + gated_mlp(p, rms_norm(p, x), 2 * width)
     return rms_norm(p, x) @ table.T
 

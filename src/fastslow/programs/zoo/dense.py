@@ -10,7 +10,6 @@ from fastslow.programs.zoo.layers import (
     embed,
     layer_norm,
     mlp,
-    split_heads,
     transformer_layer,
 )
 
@@ -67,8 +66,9 @@ def window_transformer(p, x, *, width, depth, heads=4, size=4):
     for layer in range(depth):
         shift = size // 2 * (layer % 2)
         y = cut_windows(jnp.roll(layer_norm(p, x), (-shift, -shift), (1, 2)), size)
-        q, k, v = (split_heads(part, heads) for part in jnp.split(dense(p, y, 3 * width), 3, -1))
-        y = dense(p, attend(q, k, v, bias=p(heads, size**2, size**2)), width)
+        parts = jnp.split(dense(p, y, 3 * width), 3, -1)
+        q, k, v = (part.reshape(*y.shape[:2], heads, -1) for part in parts)
+        y = dense(p, attend(q, k, v, bias=p(heads, size**2, size**2)).reshape(y.shape), width)
         x = x + jnp.roll(join_windows(y, x.shape, size), (shift, shift), (1, 2))
         x = x + mlp(p, layer_norm(p, x), 2 * width)
     return dense(p, x.mean((1, 2)), 50)

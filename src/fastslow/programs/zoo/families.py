@@ -104,7 +104,7 @@ def _attention(kind, *small, **settings) -> Family:
     return _nlp("attention.transformer", *small, name=kind, kind=kind, **settings)
 
 
-# small programs have at least 26 (xla) or 48 (nlp) configurable nodes in layers that repeat, as TpuGraphs has
+# small programs have at least 22 (xla) or 38 (nlp) configurable nodes in layers that repeat, as TpuGraphs has
 # them, and compile in about a second of one core
 FAMILIES = (
     _xla("convolutional.resnet_basic", forward(32, 6, 8), train(24, 2, 4, "float32")),

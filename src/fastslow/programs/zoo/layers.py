@@ -165,15 +165,20 @@ def embed(p, tokens, width, vocabulary=1000):
     return table[tokens], table
 
 
-def split_heads(x, heads):
-    """Reshape (batch, time, features) to (batch, time, heads, features per head)."""
-    batch, time, features = x.shape
-    return x.reshape(batch, time, heads, features // heads)
+def to_heads(p, x, heads, width, bias=True):
+    """Apply a dense layer from (..., features) to (..., heads, ``width`` / heads).
+
+    The heads are a dimension of the product, not split off by a reshape: so the language models of TpuGraphs
+    have them.
+    """
+    y = jnp.einsum("...c,chd->...hd", x, p(x.shape[-1], heads, width // heads))
+    return y + p(heads, width // heads) if bias else y
 
 
-def merge_heads(x):
-    """Reshape (batch, time, heads, features per head) to (batch, time, features)."""
-    return x.reshape(*x.shape[:2], -1)
+def from_heads(p, x, width, bias=True):
+    """Apply a dense layer from (..., heads, features per head) to (..., ``width``)."""
+    y = jnp.einsum("...hd,hdc->...c", x, p(*x.shape[-2:], width))
+    return y + p(width) if bias else y
 
 
 def causal_mask(time):
@@ -198,18 +203,20 @@ def attend(q, k, v, mask=None, bias=0):
         v: Values, likewise.
         mask: True where a query may attend to a key; None for everywhere.
         bias: Added to the logits (batch, heads, time, time).
+
+    Returns:
+        The values attended to, (batch, time, heads, features per head).
     """
     logits = jnp.einsum("bthd,bshd->bhts", q, k) * q.shape[-1] ** -0.5 + bias
-    return merge_heads(jnp.einsum("bhts,bshd->bthd", softmax(logits, mask), v))
+    return jnp.einsum("bhts,bshd->bthd", softmax(logits, mask), v)
 
 
 def attention(p, x, memory, heads, mask=None):
     """Apply multi-head attention of ``x`` to ``memory`` (arXiv:1706.03762)."""
     width = x.shape[-1]
-    q = split_heads(dense(p, x, width), heads)
-    k = split_heads(dense(p, memory, width), heads)
-    v = split_heads(dense(p, memory, width), heads)
-    return dense(p, attend(q, k, v, mask), width)
+    q = to_heads(p, x, heads, width)
+    k, v = (to_heads(p, memory, heads, width) for _ in range(2))
+    return from_heads(p, attend(q, k, v, mask), width)
 
 
 def transformer_layer(p, x, heads, mask=None):
