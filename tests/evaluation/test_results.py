@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import re
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +22,8 @@ from fastslow.evaluation import results
 from fastslow.evaluation.ensemble import EnsembleConfig, build_ensemble
 from fastslow.evaluation.metric_table import format_metrics, metric_table, valid_metrics
 from fastslow.evaluation.predictions import read_predictions, write_predictions
-from fastslow.evaluation.results import SubmissionConfig, format_table, make_submission
+from fastslow.evaluation.results import SubmissionConfig, make_submission
+from fastslow.evaluation.score_tables import pool_seeds
 from fastslow.features.build import FeatureConfig, build_features
 from fastslow.features.store import Features
 from fastslow.kaggle.solution import read_solution, score_submission
@@ -168,7 +168,7 @@ def test_runs_of_different_settings_are_not_pooled_whatever_their_names(config, 
         runs.append(str(folder))
     ensemble = tmp_path / "made" / "ensemble-tile-xla"
     build_ensemble(EnsembleConfig(features=str(own.folder), runs=runs, folder=str(ensemble)))
-    pooled = results.pool_seeds(results.score_table([(own, ensemble)], None))
+    pooled = pool_seeds(results.score_table([(own, ensemble)], None))
     assert dict(zip(pooled["model"], pooled["seeds"], strict=True)) == {
         **dict.fromkeys([*RULES, "product of bounds"], 1),
         "gnn s0": 1,
@@ -277,64 +277,6 @@ def test_a_run_may_be_submitted_alone(config, tmp_path):
     runs = [str(tmp_path / "runs" / f"gnn-{c.slug}-s0") for c in COLLECTIONS]
     table = make_submission(SubmissionConfig(**{**config.asdict(), "ensembles": runs}))
     assert list(table["run"]) == ["gnn s0"] * 5 and set(table["weight"]) == {1.0}
-
-
-def row(collection, run, valid, low=-0.25, high=1.0, weight=0.25):
-    return {
-        "collection": collection,
-        "model": run.partition(" s")[0],
-        "run": run,
-        "weight": weight,
-        "valid": valid,
-        "valid_min": low,
-        "valid_max": high,
-    }
-
-
-def test_seeds_are_pooled():
-    rows = [row("tile:xla", f"gnn s{seed}", seed / 10, low=-seed, high=seed) for seed in (2, 1, 11)]
-    rows += [row("tile:xla", "ensemble", 0.9, weight=1.0), row("layout:xla:random", "gnn s0", 0.5)]
-    pooled = results.pool_seeds(pd.DataFrame(rows)).to_dict("records")
-    assert [(r["collection"], r["model"], r["seeds"]) for r in pooled] == [
-        ("tile:xla", "gnn", 3),
-        ("tile:xla", "ensemble", 1),
-        ("layout:xla:random", "gnn", 1),
-    ]
-    first = pooled[0]
-    assert (first["valid"], first["valid_spread"], first["weight"]) == pytest.approx((1.4 / 3, 1.0, 0.75))
-    assert (first["valid_min"], first["valid_max"]) == (-11, 11)
-    assert pooled[1]["valid_spread"] == 0
-
-
-def test_baselines_have_no_weight_and_tile_has_the_top_1():
-    rows = [{**row("tile:xla", "product of bounds", 0.9, weight=None), "valid_top1": 0.5}]
-    rows += [{**row("tile:xla", f"gnn s{seed}", 0.75), "valid_top1": seed / 2} for seed in (0, 1)]
-    rows.append(row("layout:xla:random", "best single feature", 0.5, weight=None))
-    shown = results.readable_table(pd.DataFrame(rows))
-    assert list(shown["weight"]) == ["", "0.50", ""]
-    assert list(shown["valid"]) == [
-        "0.900 [-0.25, 1.00], top 1 0.500",
-        "0.750 ± 0.000 [-0.25, 1.00], top 1 0.250",
-        "0.500 [-0.25, 1.00]",
-    ]
-
-
-def test_the_table_as_text():
-    rows = [row(c.name, f"gnn s{seed}", 0.4 + seed / 5) for c in COLLECTIONS for seed in (0, 1)]
-    rows += [row(c.name, "additive s0", 0.3) for c in COLLECTIONS if c.kind == "layout"]
-    rows.append(row("tile:xla", "extra", 0.125))
-    lines = format_table(pd.DataFrame(rows)).splitlines()
-    assert len({len(line) for line in lines}) == 1, "columns line up"
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    assert cells[0] == ["collection", "model", "seeds", "weight", "valid"]
-    assert [re.sub("-+", "-", cell) for cell in cells[1]] == [":-", ":-", "-:", "-:", ":-"]
-    assert cells[2] == ["tile:xla", "gnn", "2", "0.50", "0.500 ± 0.100 [-0.25, 1.00]"]
-    assert ["tile:xla", "extra", "1", "0.25", "0.125 [-0.25, 1.00]"] in cells
-    assert cells[-3:] == [
-        ["**mean of layouts**", "gnn", "2", "", "**0.500**"],
-        ["**mean of layouts**", "additive", "1", "", "**0.300**"],
-        ["**mean of five**", "gnn", "2", "", "**0.500**"],
-    ], "only of models of all that are meant"
 
 
 def test_all_metrics_of_every_model_stand_beside_the_competition_s(config):

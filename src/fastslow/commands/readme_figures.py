@@ -12,7 +12,7 @@ from fastslow.core.figures import save_figure
 from fastslow.core.progress import progress
 from fastslow.core.settings import Config, resolve
 from fastslow.evaluation.plots import plot_results
-from fastslow.evaluation.results import pool_seeds
+from fastslow.evaluation.score_tables import pool_seeds
 from fastslow.features.store import Features, Graph
 from fastslow.kaggle.ledger import read_record
 from fastslow.networks.states_figure import plot_states

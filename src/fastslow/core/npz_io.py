@@ -169,9 +169,20 @@ def read_arrays(
                 size = math.prod(header.shape) * header.dtype.itemsize
                 if size > MAX_ARRAY_BYTES:
                     raise ValueError(f"{key} has {size:,} bytes, at most {MAX_ARRAY_BYTES:,} are read whole")
-                member.seek(0)
-                arrays[key] = npy.read_array(member, allow_pickle=False)
+                arrays[key] = _read_whole(member, header)
     return arrays
+
+
+def _read_whole(member: zipfile.ZipExtFile, header: Header) -> np.ndarray:
+    """Read the array behind a header; numpy itself would parse the header a second time."""
+    if header.dtype.hasobject:
+        raise ValueError("it holds Python objects")
+    flat = np.empty(math.prod(header.shape), header.dtype)
+    raw = flat.view(np.uint8)
+    for start in range(0, len(raw), CHUNK_BYTES):
+        part = raw[start : start + CHUNK_BYTES]
+        part[:] = np.frombuffer(member.read(len(part)), np.uint8, len(part))
+    return flat.reshape(header.shape, order="F" if header.fortran_order else "C")
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:

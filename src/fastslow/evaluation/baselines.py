@@ -32,7 +32,7 @@ SINGLE, RIDGE, PRODUCT = BASELINES = (
     "ridge on config features",
     "product of bounds",
 )
-MAX_CONFIGS = 256  # of a graph: a mean tau over many graphs needs no more
+MAX_CONFIGS = 128  # of a graph: a mean tau over many graphs needs no more
 MAX_ROWS = 200_000  # of all graphs together, 115 MB for tile
 BOUND_PRODUCTS = tuple(f"{role}_bound_product_log" for role in TILE_ROLES)
 _ALPHAS = np.logspace(-4, 2, 13)  # the weights of a graph's configurations sum to 1

@@ -112,7 +112,7 @@ def plot_results(table: pd.DataFrame) -> Figure:
     Bars are means over seeds; the thin line runs from the lowest to the highest graph of any seed.
 
     Args:
-        table: As returned by :func:`fastslow.evaluation.results.pool_seeds`.
+        table: As returned by :func:`fastslow.evaluation.score_tables.pool_seeds`.
     """
     splits = [split for split in (VALID, TEST) if split in table]
     collections = list(dict.fromkeys(table["collection"]))

@@ -15,7 +15,7 @@ from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path
 from fastslow.core.progress import progress
 from fastslow.core.settings import Config, resolve
-from fastslow.evaluation.results import readable_table
+from fastslow.evaluation.score_tables import readable_table
 from fastslow.kaggle.ledger import read_record
 
 NOTEBOOK = "notebook.ipynb"

@@ -21,7 +21,7 @@ from fastslow.core.input_files import MAX_TEXT_BYTES, check_regular
 from fastslow.core.npz_io import read_arrays, readable, write_arrays
 from fastslow.features.packed_columns import PackedColumns
 from fastslow.features.scaling import EXPANDED_NODE_FEATURES, Scaler, expand_node_features, read_scaler
-from fastslow.features.store_checks import check_features_manifest, check_index, check_stored
+from fastslow.features.store_checks import check_features_manifest, check_index, check_labels, check_stored
 from fastslow.features.stored_rows import StoredRows
 
 INDEX = "graphs.csv"
@@ -294,5 +294,10 @@ class Features:
             raise DataError(
                 self.folder, "test runtimes are not known", "Score a submission through solution.csv"
             )
-        graphs = (self.graph(split, name) for name in self.names(split))
-        return {graph.name: graph.runtime if split == TRAIN else graph.file_runtime for graph in graphs}
+        array = "runtime" if split == TRAIN else "file_runtime"
+        labels = {}
+        for name in self.names(split):
+            path, *_ = files_of(self.folder, split, name)
+            labels[name] = read_arrays(path, [array], _AGAIN)[array]
+            check_labels(path, array, labels[name], _AGAIN)
+        return labels

@@ -46,6 +46,7 @@ _SPECIFICATION = {
     "config_feat": (_INTEGER, ("C", "B"), 0, 255),
 }
 _MAX_AXIS = 63  # as the reader allows
+_LEAST_RUNTIME = np.finfo(np.float64).tiny
 
 
 class _Settings(Record):
@@ -120,7 +121,7 @@ def check_stored(path: Path, arrays: Mapping[str, np.ndarray], labelled: bool, r
     for name, (_, _, low, high) in _SPECIFICATION.items():
         if name not in ("choices", "config_feat"):
             if labelled and name in ("runtime", "file_runtime"):
-                low = np.finfo(np.float64).tiny
+                low = _LEAST_RUNTIME
             check.within(name, arrays[name], low, check.sizes[high] - 1 if isinstance(high, str) else high)
     check.within("node_feat", arrays["node_feat"][:, LAYOUT], -1, _MAX_AXIS)
     check.within("pairs", arrays["pairs"], [0, 0, 1], [check.sizes["K"] - 1] * 2 + [2])
@@ -128,6 +129,14 @@ def check_stored(path: Path, arrays: Mapping[str, np.ndarray], labelled: bool, r
         check.refuse("config_row leaves out a configuration")
     _check_choices(check)
     _check_columns(check)
+
+
+def check_labels(path: Path, name: str, values: np.ndarray, remedy: str) -> None:
+    """Check the array ``runtime`` or ``file_runtime`` of a labelled graph alone, as :func:`check_stored`."""
+    check = _Checker(path, {name: values}, remedy)
+    kinds, shape, _, high = _SPECIFICATION[name]
+    check.shape(name, kinds, shape)
+    check.within(name, values, _LEAST_RUNTIME, high)
 
 
 def _check_choices(check: _Checker) -> None:

@@ -16,14 +16,21 @@ from fastslow.rankers.objectives import BEST, readers
 from fastslow.workflow.published_presets import PUBLISHED
 
 BASE: dict[str, dict] = {
-    # a kernel is small and its graph is embedded once: more layers and graphs a step are affordable;
-    # few passes, as on the sample the product of the bounds alone is as good
+    # a kernel is small and its graph is embedded once: more layers and graphs a step are affordable
     "gnn.tile": {"num_layers": 2, "dropout": 0.1, "epochs": 10, "graphs_per_step": 4},
 }
 """What every preset starts from: the defaults of the network's settings suit layout."""
 
 PRESETS: dict[str, dict[str, dict]] = {
-    "sample": {},
+    "sample": {  # little for tile, where the product of a tile's bounds alone is as good
+        "gnn.tile": {"epochs": 4},
+        "ranker.tile": {
+            "num_iterations": 50,
+            "evaluate_every": 10,
+            "configs_per_graph": 100,
+            "pairs_per_config": 4,
+        },
+    },
     "smoke": {  # the same steps with next to no training
         "gnn": {"epochs": 2, "hidden_channels": 32, "average_last": 0},
         "ranker": {"num_iterations": 30, "objective": "regression"},

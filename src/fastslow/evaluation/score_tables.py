@@ -1,0 +1,95 @@
+"""The scores of every model as tables to read."""
+
+import pandas as pd
+
+from fastslow.competition.catalog import COLLECTIONS
+from fastslow.evaluation.predictions import PREDICTED_SPLITS
+
+_SCOPES = {  # collections that a mean is taken over; a model may be of layout alone
+    "mean of layouts": [c.name for c in COLLECTIONS if c.kind == "layout"],
+    "mean of five": [c.name for c in COLLECTIONS],
+}
+
+
+def pool_seeds(table: pd.DataFrame) -> pd.DataFrame:
+    """Average over seeds: one row per collection and model.
+
+    Args:
+        table: As returned by :func:`fastslow.evaluation.results.score_table`.
+
+    Returns:
+        ``collection``, ``model``, ``seeds`` (count), ``weight`` (sum; NaN for a baseline) and per split
+        ``<split>`` (mean over seeds), ``<split>_spread`` (maximum minus minimum of them), ``<split>_min`` and
+        ``<split>_max`` (over the graphs of all seeds) and, of tile, ``<split>_top1`` (mean over seeds).
+    """
+    columns = {"seeds": ("run", "size"), "weight": ("weight", lambda weights: weights.sum(min_count=1))}
+    for split in _scored_splits(table):
+        columns[split] = (split, "mean")
+        columns[f"{split}_spread"] = (split, lambda values: values.max() - values.min())
+        columns[f"{split}_min"] = (f"{split}_min", "min")
+        columns[f"{split}_max"] = (f"{split}_max", "max")
+        if f"{split}_top1" in table:
+            columns[f"{split}_top1"] = (f"{split}_top1", "mean")
+    return table.groupby(["collection", "model"], sort=False).agg(**columns).reset_index()
+
+
+def _scored_splits(table: pd.DataFrame) -> list[str]:
+    return [split for split in PREDICTED_SPLITS if split in table]
+
+
+def readable_table(table: pd.DataFrame) -> pd.DataFrame:
+    """Pool seeds and put the scores into words, with the means over collections below.
+
+    Args:
+        table: As returned by :func:`fastslow.evaluation.results.score_table`.
+
+    Returns:
+        Strings: ``collection``, ``model``, ``seeds``, ``weight`` and each split as
+        ``mean ± half the range over seeds [minimum, maximum over graphs]``, for tile with the top 1.
+    """
+    pooled = pool_seeds(table)
+    splits = _scored_splits(pooled)
+    shown = pooled[["collection", "model"]].assign(
+        seeds=pooled["seeds"].astype(str), weight=_text(pooled["weight"], "{:.2f}")
+    )
+    for s in splits:
+        half = (pooled[f"{s}_spread"] / 2).map(" ± {:.3f}".format).where(pooled["seeds"] > 1, "")
+        ends = [pooled[f"{s}_{end}"].map("{:.2f}".format) for end in ("min", "max")]
+        shown[s] = pooled[s].map("{:.3f}".format) + half + " [" + ends[0] + ", " + ends[1] + "]"
+        if f"{s}_top1" in pooled:
+            shown[s] += _text(pooled[f"{s}_top1"], ", top 1 {:.3f}")
+    means = []
+    for scope, names in _SCOPES.items():
+        for model, rows in pooled[pooled["collection"].isin(names)].groupby("model", sort=False):
+            if len(rows) == len(names):
+                facts = {"collection": f"**{scope}**", "model": model, "seeds": str(rows["seeds"].iloc[0])}
+                means.append({**facts, "weight": "", **{s: f"**{rows[s].mean():.3f}**" for s in splits}})
+    return pd.concat([shown, pd.DataFrame(means)], ignore_index=True)
+
+
+def _text(values: pd.Series, form: str) -> pd.Series:
+    """Format numbers; one that is not known becomes an empty text."""
+    return values.map(form.format).where(values.notna(), "")
+
+
+def format_table(table: pd.DataFrame) -> str:
+    """Format :func:`readable_table` as Markdown, for a terminal or a README."""
+    shown = readable_table(table)
+    aligned = ["right" if name in ("seeds", "weight") else "left" for name in shown]
+    return shown.to_markdown(index=False, disable_numparse=True, colalign=aligned)
+
+
+def format_overview(table: pd.DataFrame) -> str:
+    """Format the scores on test, or on valid where test is not known, as Markdown with a row per model.
+
+    Args:
+        table: As returned by :func:`fastslow.evaluation.results.score_table`.
+    """
+    split, shown = _scored_splits(table)[-1], readable_table(table)
+    scope = shown["collection"].str.strip("*").str.removeprefix("layout:")
+    score = shown[split].str.strip("*").str.replace(", top 1.*", "", regex=True)
+    wide = pd.DataFrame({split: shown["model"], "scope": scope, "score": score}).pivot(
+        index=split, columns="scope", values="score"
+    )
+    models = sorted(shown["model"].unique(), key="ensemble".__eq__)
+    return wide.loc[models, scope.unique()].fillna("").to_markdown(disable_numparse=True)

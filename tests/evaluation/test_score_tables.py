@@ -1,0 +1,92 @@
+"""Tables of scores: seeds pooled, in words, and as an overview with a row per model."""
+
+import re
+
+import pandas as pd
+import pytest
+
+from fastslow.competition.catalog import COLLECTIONS
+from fastslow.evaluation.score_tables import format_overview, format_table, pool_seeds, readable_table
+
+
+def cells_of(text):
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines()]
+
+
+def row(collection, run, valid, low=-0.25, high=1.0, weight=0.25):
+    return {
+        "collection": collection,
+        "model": run.partition(" s")[0],
+        "run": run,
+        "weight": weight,
+        "valid": valid,
+        "valid_min": low,
+        "valid_max": high,
+    }
+
+
+def test_seeds_are_pooled():
+    rows = [row("tile:xla", f"gnn s{seed}", seed / 10, low=-seed, high=seed) for seed in (2, 1, 11)]
+    rows += [row("tile:xla", "ensemble", 0.9, weight=1.0), row("layout:xla:random", "gnn s0", 0.5)]
+    pooled = pool_seeds(pd.DataFrame(rows)).to_dict("records")
+    assert [(r["collection"], r["model"], r["seeds"]) for r in pooled] == [
+        ("tile:xla", "gnn", 3),
+        ("tile:xla", "ensemble", 1),
+        ("layout:xla:random", "gnn", 1),
+    ]
+    first = pooled[0]
+    assert (first["valid"], first["valid_spread"], first["weight"]) == pytest.approx((1.4 / 3, 1.0, 0.75))
+    assert (first["valid_min"], first["valid_max"]) == (-11, 11)
+    assert pooled[1]["valid_spread"] == 0
+
+
+def test_baselines_have_no_weight_and_tile_has_the_top_1():
+    rows = [{**row("tile:xla", "product of bounds", 0.9, weight=None), "valid_top1": 0.5}]
+    rows += [{**row("tile:xla", f"gnn s{seed}", 0.75), "valid_top1": seed / 2} for seed in (0, 1)]
+    rows.append(row("layout:xla:random", "best single feature", 0.5, weight=None))
+    shown = readable_table(pd.DataFrame(rows))
+    assert list(shown["weight"]) == ["", "0.50", ""]
+    assert list(shown["valid"]) == [
+        "0.900 [-0.25, 1.00], top 1 0.500",
+        "0.750 ± 0.000 [-0.25, 1.00], top 1 0.250",
+        "0.500 [-0.25, 1.00]",
+    ]
+
+
+def test_the_table_as_text():
+    rows = [row(c.name, f"gnn s{seed}", 0.4 + seed / 5) for c in COLLECTIONS for seed in (0, 1)]
+    rows += [row(c.name, "additive s0", 0.3) for c in COLLECTIONS if c.kind == "layout"]
+    rows.append(row("tile:xla", "extra", 0.125))
+    text = format_table(pd.DataFrame(rows))
+    assert len({len(line) for line in text.splitlines()}) == 1, "columns line up"
+    cells = cells_of(text)
+    assert cells[0] == ["collection", "model", "seeds", "weight", "valid"]
+    assert [re.sub("-+", "-", cell) for cell in cells[1]] == [":-", ":-", "-:", "-:", ":-"]
+    assert cells[2] == ["tile:xla", "gnn", "2", "0.50", "0.500 ± 0.100 [-0.25, 1.00]"]
+    assert ["tile:xla", "extra", "1", "0.25", "0.125 [-0.25, 1.00]"] in cells
+    assert cells[-3:] == [
+        ["**mean of layouts**", "gnn", "2", "", "**0.500**"],
+        ["**mean of layouts**", "additive", "1", "", "**0.300**"],
+        ["**mean of five**", "gnn", "2", "", "**0.500**"],
+    ], "only of models of all that are meant"
+
+
+def test_the_overview_has_a_row_per_model_and_the_ensemble_last():
+    rows = [row(c.name, "ensemble", 0.7, weight=1.0) for c in COLLECTIONS]
+    rows += [row(c.name, f"gnn s{seed}", 0.4 + seed / 5) for c in COLLECTIONS for seed in (0, 1)]
+    rows += [{**row("tile:xla", "product of bounds", 0.9, weight=None), "valid_top1": 0.5}]
+    head, _, *found = cells_of(format_overview(pd.DataFrame(rows)))
+    layouts = [c.name.removeprefix("layout:") for c in COLLECTIONS if c.kind == "layout"]
+    assert head[0] == "valid" and head[-2:] == ["mean of layouts", "mean of five"]
+    assert set(head[1:-2]) == {"tile:xla", *layouts}
+    assert [model for model, *_ in found] == ["gnn", "product of bounds", "ensemble"]
+    assert found[0][1:] == 5 * ["0.500 ± 0.100 [-0.25, 1.00]"] + 2 * ["0.500"]
+    tile = head.index("tile:xla")
+    assert [cell for n, cell in enumerate(found[1]) if n != tile] == ["product of bounds", *6 * [""]]
+    assert found[1][tile] == "0.900 [-0.25, 1.00]"
+
+
+def test_the_overview_is_of_test_where_that_is_known():
+    rows = [row("tile:xla", "gnn s0", 0.4)]
+    rows[0] |= {"test": 0.3, "test_min": 0.2, "test_max": 0.5}
+    assert cells_of(format_overview(pd.DataFrame(rows)))[2] == ["gnn", "0.300 [0.20, 0.50]"]
