@@ -18,9 +18,10 @@ from fastslow.programs.zoo.layers import (
 
 
 def rotate(x):
-    """Apply rotary position embedding to (batch, time, heads, features per head) (arXiv:2104.09864)."""
+    """Apply rotary position embedding to (batch, time, ..., features per head) (arXiv:2104.09864)."""
     time, half = x.shape[1], x.shape[-1] // 2
-    angle = jnp.outer(jnp.arange(time), 10000.0 ** (-jnp.arange(half) / half))[:, None]
+    angle = jnp.outer(jnp.arange(time), 10000.0 ** (-jnp.arange(half) / half))
+    angle = jnp.expand_dims(angle, range(1, x.ndim - 2))
     cosine, sine = jnp.cos(angle).astype(x.dtype), jnp.sin(angle).astype(x.dtype)
     left, right = x[..., :half], x[..., half:]
     return jnp.concatenate([left * cosine - right * sine, left * sine + right * cosine], -1)
@@ -28,12 +29,11 @@ def rotate(x):
 
 def grouped_query_attention(p, x, heads, groups):
     """Apply causal grouped-query attention (arXiv:2305.13245) with rotary position embedding."""
-    batch, time, width = x.shape
-    features = width // heads
-    q = rotate(to_heads(p, x, heads, width, bias=False)).reshape(batch, time, groups, -1, features)
+    width, features = x.shape[-1], x.shape[-1] // heads
+    q = jnp.einsum("btc,cghd->btghd", x, p(width, groups, heads // groups, features))
     k, v = (to_heads(p, x, groups, groups * features, bias=False) for _ in range(2))
-    logits = jnp.einsum("btghd,bsgd->bghts", q, rotate(k)) * features**-0.5
-    values = jnp.einsum("bghts,bsgd->btghd", softmax(logits, causal_mask(time)), v)
+    logits = jnp.einsum("btghd,bsgd->bghts", rotate(q), rotate(k)) * features**-0.5
+    values = jnp.einsum("bghts,bsgd->btghd", softmax(logits, causal_mask(x.shape[1])), v)
     return jnp.einsum("btghd,ghdc->btc", values, p(*values.shape[2:], width))
 
 

@@ -4,7 +4,9 @@ import jax
 import jax.numpy as jnp
 
 from fastslow.programs.zoo.layers import (
+    attend,
     attention,
+    causal_mask,
     conv,
     dense,
     embed,
@@ -55,10 +57,12 @@ def two_towers(p, query, passage, *, width, depth):
     return jax.nn.log_softmax((x @ y.T).astype(jnp.float32))
 
 
-def low_rank_dense(p, x, features, rank=8):
-    """Apply a dense layer whose weights are frozen but for a product of rank ``rank`` (LoRA)."""
-    frozen = jax.lax.stop_gradient(p(x.shape[-1], features))
-    return x @ frozen + (x @ p(x.shape[-1], rank)) @ p(rank, features)
+def low_rank_dense(p, x, *features, axes=1, rank=8):
+    """Apply a dense layer from the last ``axes`` axes to ``features``; all but a low-rank part is frozen."""
+    inputs = x.shape[-axes:]
+    frozen = jax.lax.stop_gradient(p(*inputs, *features))
+    narrow = jnp.tensordot(x, p(*inputs, rank), axes)
+    return jnp.tensordot(x, frozen, axes) + jnp.tensordot(narrow, p(rank, *features), 1)
 
 
 def low_rank_tuning(p, tokens, *, width, depth, heads=4):
@@ -66,9 +70,8 @@ def low_rank_tuning(p, tokens, *, width, depth, heads=4):
     x, _ = embed(p, tokens, width)
     for _ in range(depth):
         y = layer_norm(p, x)
-        q, k, v = (low_rank_dense(p, y, width).reshape(*y.shape[:2], heads, -1) for _ in range(3))
-        weights = softmax(jnp.einsum("bthd,bshd->bhts", q, k))
-        x = x + low_rank_dense(p, jnp.einsum("bhts,bshd->bthd", weights, v).reshape(x.shape), width)
+        q, k, v = (low_rank_dense(p, y, heads, width // heads) for _ in range(3))
+        x = x + low_rank_dense(p, attend(q, k, v), width, axes=2)
         hidden = jax.nn.gelu(low_rank_dense(p, layer_norm(p, x), 2 * width))
         x = x + low_rank_dense(p, hidden, width)
     return dense(p, x.mean(1), 4)
@@ -111,7 +114,7 @@ def speech_recogniser(p, spectrum, tokens, *, width, depth, heads=4):
     x = encode(p, jax.nn.gelu(conv(p, x, width, (3, 1), (2, 1)))[:, :, 0], depth)
     y, table = embed(p, tokens, width)
     for _ in range(depth):
-        y = transformer_layer(p, y, heads, jnp.tril(jnp.ones((y.shape[1],) * 2, bool)))
+        y = transformer_layer(p, y, heads, causal_mask(y.shape[1]))
         y = y + attention(p, layer_norm(p, y), x, heads)
     return layer_norm(p, y) @ table.T
 
