@@ -94,7 +94,7 @@ def test_preparing_ahead_changes_no_bit(settings, monkeypatch, tmp_path, name):
     config = settings.replace(segment_training=name, dropout=0.3, epochs=2)
     train(config)
     for module in ("step_examples", "segment_training"):
-        monkeypatch.setattr(f"fastslow.networks.{module}.prefetch", map)
+        monkeypatch.setattr(f"fastslow.networks.{module}.prefetch", iter)
     train(into(config, tmp_path / "in turn"))
     assert same_run(tmp_path, tmp_path / "in turn")
 

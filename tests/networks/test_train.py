@@ -695,7 +695,7 @@ def test_cross_config_is_used_only_where_asked_for(settings):
 def test_preparing_ahead_changes_no_bit(settings, monkeypatch, tmp_path, configs_per_step):
     config = settings.replace(configs_per_step=configs_per_step, dropout=0.3)
     train(config)
-    monkeypatch.setattr(fastslow.networks.step_examples, "prefetch", map)
+    monkeypatch.setattr(fastslow.networks.step_examples, "prefetch", iter)
     train(into(config, tmp_path / "in turn"))
     assert same_run(tmp_path / "run", tmp_path / "in turn")
 

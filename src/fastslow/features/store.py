@@ -104,14 +104,7 @@ class Graph:
         return np.unique(self.config_row, return_index=True)[1]
 
     def expand(self, values: np.ndarray) -> np.ndarray:
-        """Repeat values of the rows for every configuration of the file.
-
-        Args:
-            values: ``(C, ...)``, such as predictions.
-
-        Returns:
-            ``(C_file, ...)`` in file order.
-        """
+        """Repeat values of the rows, ``(C, ...)``, for every configuration of the file, ``(C_file, ...)``."""
         return values[self.config_row]
 
     def take(self, rows: np.ndarray | slice) -> "Graph":

@@ -27,11 +27,11 @@ from fastslow.competition.catalog import TRAIN
 from fastslow.core.bounded_cache import BoundedCache
 from fastslow.core.files import atomic_path
 from fastslow.core.memory import held_bytes, step_memory
+from fastslow.core.prefetch import prefetch
 from fastslow.networks.config import TrainConfig
 from fastslow.networks.dataset import GraphDataset
 from fastslow.networks.graph_batch import Batch
 from fastslow.networks.model import RankingNetwork
-from fastslow.networks.prefetch import prefetch
 from fastslow.networks.segment_partition import partition
 from fastslow.networks.segment_settings import (
     CUT,
@@ -174,7 +174,7 @@ class SegmentTraining:
                 drawn = np.array([segment]), configs, choices, border, num_layers
                 return example.graph.batch(*drawn, gradients=False).to(device)
 
-            return prefetch(batch, segments)
+            return prefetch(map(batch, segments))
 
         return batches
 

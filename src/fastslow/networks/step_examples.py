@@ -14,8 +14,8 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
+from fastslow.core.prefetch import prefetch
 from fastslow.networks.out_of_memory import Shrinking, ran_out_of_memory
-from fastslow.networks.prefetch import prefetch
 
 Drawn = tuple[str, np.ndarray, int | None]
 Example = TypeVar("Example")
@@ -41,7 +41,7 @@ class StepExamples(Generic[Example]):
     ):
         self._make, self._fits, self._seed = make, fits, seed
         # no method of this object: in a cycle with it, the thread of prefetch would end at any time, anywhere
-        self._drawn, self._ahead = iter(drawn), prefetch(partial(_try, make, fits, seed), drawn)
+        self._drawn, self._ahead = iter(drawn), prefetch(map(partial(_try, make, fits, seed), drawn))
 
     def take(self, count: int, work: Callable[[Iterator[Example]], Result]) -> Result:
         """Return ``work`` of the next examples; where memory runs out, again on fewer configurations.

@@ -2,14 +2,14 @@ import threading
 
 import pytest
 
-from fastslow.networks.prefetch import prefetch
+from fastslow.core.prefetch import prefetch
 
 
 def test_items_come_in_order_each_made_once():
     made = []
-    assert list(prefetch(lambda item: made.append(item) or item * 2, range(5))) == [0, 2, 4, 6, 8]
+    assert list(prefetch(map(lambda item: made.append(item) or item * 2, range(5)))) == [0, 2, 4, 6, 8]
     assert made == [0, 1, 2, 3, 4]
-    assert list(prefetch(str, [])) == []
+    assert list(prefetch([])) == []
 
 
 def test_one_item_is_made_ahead_in_another_thread_and_no_more():
@@ -22,7 +22,7 @@ def test_one_item_is_made_ahead_in_another_thread_and_no_more():
             go_on.set()
         return item
 
-    coming = prefetch(make, range(9))
+    coming = prefetch(map(make, range(9)))
     assert next(coming) == 0
     assert go_on.wait(10)  # the second is made although nobody asked for it
     assert started == [0, 1]
@@ -32,7 +32,7 @@ def test_one_item_is_made_ahead_in_another_thread_and_no_more():
 
 
 def test_an_error_comes_at_its_turn():
-    coming = prefetch(lambda item: 1 // item, [1, 0, 1])
+    coming = prefetch(map(lambda item: 1 // item, [1, 0, 1]))
     assert next(coming) == 1
     with pytest.raises(ZeroDivisionError):
         next(coming)
