@@ -79,14 +79,14 @@ def _path(module: str) -> Path | None:
 @cache
 def _parse(module: str) -> _Module:
     parsed = _Module({}, {}, [])
-    for statement in ast.parse(_path(module).read_text()).body:
+    for statement in _without_docstrings(ast.parse(_path(module).read_text())).body:
         if isinstance(statement, ast.ImportFrom):
             parsed.imported.update(_imports(statement))
             continue
         names = list(_defined(statement))
         for name in names:
             parsed.definitions.setdefault(name, []).append(statement)
-        if not names and not isinstance(statement, ast.Import) and not _is_docstring(statement):
+        if not names and not isinstance(statement, ast.Import):
             parsed.bare.append(statement)
     return parsed
 
@@ -137,17 +137,16 @@ def _digest(module: str, names: set[str]) -> str:
     """Hash definitions and bare statements of a module, without docstrings, comments and formatting."""
     parsed = _parse(module)
     statements = [s for name in sorted(names) for s in parsed.definitions.get(name, [])] + parsed.bare
-    text = "\n".join(ast.dump(_without_docstrings(statement)) for statement in statements)
+    text = "\n".join(map(ast.dump, statements))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _without_docstrings(statement: ast.stmt) -> ast.AST:
-    """Copy a statement without the strings that stand alone in a body: docstrings and fields' sentences."""
-    copy = ast.parse(ast.unparse(statement))
-    for node in ast.walk(copy):
-        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            node.body = [s for s in node.body if not _is_docstring(s)] or [ast.Pass()]
-    return copy
+def _without_docstrings(tree: ast.Module) -> ast.Module:
+    """Remove the strings that stand alone in a body: docstrings and fields' sentences."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.FunctionDef, ast.ClassDef)):
+            node.body = [s for s in node.body if not _is_docstring(s)]
+    return tree
 
 
 def _is_docstring(statement: ast.stmt) -> bool:
