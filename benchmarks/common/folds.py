@@ -115,6 +115,10 @@ class HeldOut(Features):
             return graph
         return replace(graph, config_feat=np.asarray(graph.config_feat)[:, self._kept])
 
+    def read_labels(self, split: str, name: str, array: str) -> np.ndarray:
+        """Read the labels of a graph from the split that the folder has it in."""
+        return super().read_labels(self._origin[name], name, array)
+
     def scaler(self, name: str) -> Scaler:
         """Fit the ``node`` or ``config`` scaler."""
         graphs = (self.graph(TRAIN, graph) for graph in self.names(TRAIN))

@@ -38,6 +38,9 @@ class Relabelled(Features):
         runtime = self.runtime_of(np.asarray(graph.config_feat, np.float64))
         return replace(graph, runtime=runtime, file_runtime=graph.expand(runtime))
 
+    def read_labels(self, split, name, array):
+        return getattr(self.graph(split, name), array)
+
 
 def varying(features):
     """A column that differs within every graph."""

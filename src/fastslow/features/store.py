@@ -288,9 +288,11 @@ class Features:
                 self.folder, "test runtimes are not known", "Score a submission through solution.csv"
             )
         array = "runtime" if split == TRAIN else "file_runtime"
-        labels = {}
-        for name in self.names(split):
-            path, *_ = files_of(self.folder, split, name)
-            labels[name] = read_arrays(path, [array], _AGAIN)[array]
-            check_labels(path, array, labels[name], _AGAIN)
+        return {name: self.read_labels(split, name, array) for name in self.names(split)}
+
+    def read_labels(self, split: str, name: str, array: str) -> np.ndarray:
+        """Read the array ``runtime`` or ``file_runtime`` of a labelled graph alone."""
+        path, *_ = files_of(self.folder, split, name)
+        labels = read_arrays(path, [array], _AGAIN)[array]
+        check_labels(path, array, labels, _AGAIN)
         return labels
