@@ -151,6 +151,17 @@ def test_test_runtimes_are_no_labels(folder):
         Features(folder).labels("test")
 
 
+@pytest.mark.parametrize("split", ["train", "valid"])
+@pytest.mark.parametrize("value", [0, -1, np.nan, np.inf])
+def test_labels_that_are_no_runtimes_are_refused_by_name(folder, graph, split, value):
+    (name,) = Features(folder).names(split)
+    array = "runtime" if split == "train" else "file_runtime"
+    spoilt = np.where(np.arange(4) == 2, value, graph.runtime)
+    write_graph(folder, split, replace(graph, name=name, **{array: spoilt}), "mark")
+    with pytest.raises(DataError, match=rf"{name}.npz: {array}\[2\] is {spoilt[2]}"):
+        Features(folder).labels(split)
+
+
 @pytest.mark.parametrize(
     ("file", "problem"), [("manifest.json", "not finished"), ("graphs.csv", "no such file")]
 )
