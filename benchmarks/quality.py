@@ -61,6 +61,7 @@ def parse_arguments(arguments: list[str]) -> Namespace:
     parser.add_argument(
         "--seeds", type=int, default=3, help="trainings of each contender (default 3, quick 1)"
     )
+    parser.add_argument("--first-seed", type=int, default=0, help="the first of them (default 0)")
     parser.add_argument(
         "--collections",
         nargs="+",
@@ -224,7 +225,7 @@ def compare(options: Namespace, place: Path) -> None:
     """Run all collections and seeds, then print the tables and the JSON object."""
     comparison = Comparison(options, place)
     runs = []
-    for seed in range(options.seeds):
+    for seed in range(options.first_seed, options.first_seed + options.seeds):
         for group in comparison.groups():
             for run in comparison.run(group, seed):
                 tau = ", ".join(f"{split} {run[split]['mean']:.3f}" for split in EVALUATED if split in run)
