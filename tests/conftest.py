@@ -1,6 +1,10 @@
 """Fixtures of all tests."""
 
+import os
 import signal
+
+# two workers on two cores: threads beyond one each would spend their time waiting for one another
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import pytest

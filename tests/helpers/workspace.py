@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, list_programs
+from fastslow.core.files import read_json, write_json, writer_lock
 
 SAMPLE = Path(__file__).parents[2] / "data" / "sample"
 LAYOUT_FILES = {"train": 2, "valid": 1, "test": 1}
@@ -48,14 +49,22 @@ def environment(home: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory) -> tuple[Path, subprocess.CompletedProcess]:
-    """A home where the run ``smoke`` is complete, and what the workflow said; not to be changed."""
-    home = tmp_path_factory.mktemp("finished")
-    cut_sample(home / "data" / "sample")
-    done = subprocess.run(
-        command("submit", SERIAL), env=environment(home), cwd=home, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    return home, done
+    """A home where the run ``smoke`` is complete, and what the workflow said; not to be changed.
+
+    The first of pytest's workers that needs it makes it for all.
+    """
+    base = tmp_path_factory.getbasetemp()
+    place = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "finished"
+    home, said = place / "home", place / "said.json"
+    with writer_lock(place):
+        if not said.is_file():
+            cut_sample(home / "data" / "sample")
+            done = subprocess.run(
+                command("submit", SERIAL), env=environment(home), cwd=home, capture_output=True, text=True
+            )
+            assert done.returncode == 0, done.stderr
+            write_json(said, vars(done))
+    return home, subprocess.CompletedProcess(**read_json(said))
 
 
 @pytest.fixture
