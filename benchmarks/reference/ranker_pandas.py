@@ -114,6 +114,7 @@ def node_table(graph: Graph) -> list[dict]:
                 "bytes": [int(size) for size in graph.tensor_bytes[position]],
                 "feat": graph.node_feat[node],
                 "flops": flops(opcode_name(graph.node_opcode[node]), dims, graph.node_feat[node]),
+                "defaults": [[int(a) for a in own if a >= 0] for own in graph.default_layouts[position]],
                 "paired": [(position, role) in paired for role in range(3)],
             }
         )
@@ -148,17 +149,23 @@ def fits(dims: list[int], layout: list[int]) -> bool:
     return bool(dims) and all(axis < len(dims) for axis in layout) and len(set(layout[:2])) == len(layout[:2])
 
 
+def padded_volume(dims: list[int], layout: list[int]) -> int:
+    """Return the elements of a tensor after padding to whole tiles."""
+    sizes = [dims[axis] for axis in full_layout(layout, len(dims))]
+    tiles = [ceil(size / unit) * unit for size, unit in zip(sizes, (128, 8), strict=False)]
+    return prod([*tiles, *sizes[2:]])
+
+
 def tensor_terms(node: dict, role: int, layout: list[int]) -> dict | None:
     """Return what one tensor under one layout adds to the sums; None if the layout does not fit it."""
     dims = node["dims"][role]
     if not fits(dims, layout):
         return None
-    order = full_layout(layout, len(dims))
+    order, default = full_layout(layout, len(dims)), node["defaults"][role]
     minor, second = dims[order[0]], dims[order[1]] if len(dims) > 1 else None
-    volume = prod(dims)
-    padded = (
-        volume // (minor * (second or 1)) * ceil(minor / 128) * 128 * (ceil(second / 8) * 8 if second else 1)
-    )
+    volume, padded = prod(dims), padded_volume(dims, layout)
+    off_default = bool(layout and default) and layout != default
+    both = padded + (padded_volume(dims, default) if fits(dims, default) else 0)
     size, ratio = volume * node["bytes"][role], padded / volume
     lanes, sublanes = minor % 128 != 0, second is not None and second % 8 != 0
     reordered = [axis for axis in order if dims[axis] > 1] != [
@@ -177,6 +184,9 @@ def tensor_terms(node: dict, role: int, layout: list[int]) -> dict | None:
         "largest_not_minor_bytes": size * (minor < max(dims)),
         "reordered_bytes": size * reordered,
         "unpaired_reordered_bytes": size * (reordered and not node["paired"][role]),
+        "off_default": off_default,
+        "off_default_bytes": size * off_default,
+        "off_default_padded_bytes": both * node["bytes"][role] * off_default,
     }
     for axis in axis_names(node["kind"], role):
         terms[axis] = name == axis
@@ -184,6 +194,7 @@ def tensor_terms(node: dict, role: int, layout: list[int]) -> dict | None:
             terms[f"{axis}_flops"] = node["flops"] * (name == axis)
     if node["kind"] != "reshape":
         terms["padded_flops"] = node["flops"] * ratio
+        terms["off_default_flops"] = node["flops"] * off_default
         terms["lane_violating_flops"] = node["flops"] * lanes
     return terms
 

@@ -57,10 +57,11 @@ def violation_features(
     tensors: ConfigTensors, kinds: np.ndarray, layouts: np.ndarray, codes: np.ndarray, default_layout: str
 ) -> np.ndarray:
     """Compute the columns of :func:`fastslow.features.violation.violation_features`, tensor by tensor."""
-    sums = []
+    sums, unknown = [], np.full(tensors.dims.shape, -1)
     for _, opcode, role in CELLS:
+        rows = shape_rows(tensors, role, unknown)
         nodes = np.flatnonzero((kinds == opcode) & tensors.known[:, role] & (tensors.rank[:, role] > 0))
-        shapes, shape_index = np.unique(shape_rows(tensors, role)[nodes], axis=0, return_inverse=True)
+        shapes, shape_index = np.unique(rows[nodes], axis=0, return_inverse=True)
         terms = terms_of_shapes(shapes, layouts.astype(np.int64), default_layout)
         first_row = (shape_index.ravel() * len(layouts)).astype(np.int32)
         sums.append(_sum_rows(terms.reshape(-1, terms.shape[2]), first_row, codes, nodes, role))

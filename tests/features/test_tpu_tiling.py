@@ -52,9 +52,10 @@ def test_features_are_finite_and_zero_without_a_tensor():
     dims = np.array([padded(p, fill=0) for p in ((), (5,), (2, 300), (1, 1, 1), (7, 9, 11))])
     layouts = np.array([padded(p) for p in ((), (0,), (1, 0), (1, 1, 5), (5, 4, 3, 2, 1, 0))])
     with np.errstate(all="raise"):
-        features = tiling_features(dims[:, None], layouts[None])
+        features = tiling_features(dims[:, None], layouts[None], layouts[2])
     assert features.shape == (5, 5, TILING_FEATURES)
     assert np.isfinite(features).all() and np.abs(features).max() < 5
     assert not features[0].any()  # no tensor
     assert not features[2, [3, 4]].any()  # a layout that cannot be this tensor's
-    assert features[2, 2, :3].tolist() == [0, 1, 0] and features[2, 0, :3].tolist() == [1, 0, 0]
+    assert features[2, 2, :4].tolist() == [0, 1, 0, 0] and features[2, 0, :4].tolist() == [1, 0, 0, 0]
+    assert features[2, 1, :4].tolist() == [0, 1, 1, 1]  # not along the largest dimension, nor the default

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fastslow.competition.default_layouts import commonest_layouts
 from fastslow.competition.opcodes import CONVOLUTION, DOT, RESHAPE
 from fastslow.competition.reader import read_competition_file
 from fastslow.competition.tied_choices import factorise
@@ -59,7 +60,12 @@ def random_case(seed, configs=7):
     return make_tensors(shapes, rng.integers(1, 5, (len(kinds), 3))), kinds, layouts, codes
 
 
-def reference(tensors, kinds, layouts, codes, default_layout):
+def random_defaults(seed, layouts, num_nodes):
+    """Default layouts (K, 3, 6), some unknown."""
+    return layouts[np.random.default_rng(seed).integers(0, len(layouts), (num_nodes, 3))]
+
+
+def reference(tensors, kinds, layouts, codes, default_layout, defaults):
     """The features of one configuration (K, 3) by the words of features/README.md: {name: value}."""
     weights = {"bytes": [], "work": []}
     for dims, known, element_bytes in zip(tensors.dims, tensors.known, tensors.element_bytes, strict=True):
@@ -78,6 +84,8 @@ def reference(tensors, kinds, layouts, codes, default_layout):
         if order and max(order) >= rank:
             continue
         is_default = not order
+        default = [axis for axis in defaults[node, role].tolist() if axis >= 0]
+        off_default = bool(order) and bool(default) and order != default
         order += [axis for axis in range(rank - 1, -1, -1) if axis not in order]
         sizes = [dims[axis] for axis in order]
         padded = [-(-sizes[0] // 128) * 128, *(-(-size // 8) * 8 for size in sizes[1:2]), *sizes[2:]]
@@ -85,6 +93,7 @@ def reference(tensors, kinds, layouts, codes, default_layout):
             {
                 "cell": (int(kinds[node]), role),
                 "default": is_default,
+                "off_default": off_default,
                 "counted": not (is_default and default_layout == "leave_out"),
                 "violation": sizes[0] < max(sizes),
                 "minor_unaligned": sizes[0] % 128 > 0,
@@ -113,6 +122,7 @@ def reference(tensors, kinds, layouts, codes, default_layout):
         "violation_ratio_by_volume": share(counted, "violation", "volume"),
         "minor_unaligned_share": share(counted, "minor_unaligned"),
         "second_minor_unaligned_share": share(counted, "second_unaligned"),
+        "off_default_share": share(rows, "off_default"),
         "log_padded_bytes": log1p(sum(row["bytes"] for row in counted)),
     }
     for kind, opcode in KINDS.items():
@@ -124,21 +134,27 @@ def reference(tensors, kinds, layouts, codes, default_layout):
             features[f"{kind}_{role_name}_violation_ratio"] = share(counted, "violation")
             features[f"{kind}_{role_name}_padded_over_volume"] = padding(counted)
             features[f"{kind}_{role_name}_default_share"] = share(cell, "default")
+            features[f"{kind}_{role_name}_off_default_share"] = share(cell, "off_default")
     outputs = [row for row in rows if row["counted"] and row["cell"][1] == 0]
     features["output_violation_ratio"] = share(outputs, "violation")
     features["output_padded_over_volume"] = padding(outputs)
+    every = [row for row in rows if row["cell"][1] == 0]
+    features["output_off_default_share"] = share(every, "off_default")
     for weight in ("bytes", "work"):
         features[f"output_violation_ratio_by_{weight}"] = share(outputs, "violation", f"node_{weight}")
     for weight in ("bytes", "work"):
         padded = sum(round(row["padding"] * row[f"node_{weight}"]) for row in outputs)
         counts = sum(row[f"node_{weight}"] for row in outputs)
         features[f"output_padding_by_{weight}"] = padded / max(1, counts)
+    for weight in ("bytes", "work"):
+        features[f"output_off_default_by_{weight}"] = share(outputs, "off_default", f"node_{weight}")
     return features
 
 
-def assert_as_reference(tensors, kinds, layouts, codes, default_layout):
-    values, names = violation_features(tensors, kinds, layouts, factorise(codes), default_layout)
-    wanted = [reference(tensors, kinds, layouts, config, default_layout) for config in codes]
+def assert_as_reference(tensors, kinds, layouts, codes, default_layout, defaults):
+    choices = factorise(codes)
+    values, names = violation_features(tensors, kinds, layouts, choices, default_layout, defaults)
+    wanted = [reference(tensors, kinds, layouts, config, default_layout, defaults) for config in codes]
     assert names == list(VIOLATION_NAMES) == list(wanted[0])
     assert values.dtype == np.float32
     np.testing.assert_allclose(values, [list(row.values()) for row in wanted], rtol=1e-6)
@@ -148,7 +164,9 @@ def assert_as_reference(tensors, kinds, layouts, codes, default_layout):
 @given(seed=st.integers(0, 10**6))
 @settings(max_examples=30)
 def test_random_tensors_as_plain_loops_count_them(default_layout, seed):
-    assert_as_reference(*random_case(seed), default_layout)
+    tensors, kinds, layouts, codes = random_case(seed)
+    defaults = random_defaults(seed, layouts, len(kinds))
+    assert_as_reference(tensors, kinds, layouts, codes, default_layout, defaults)
 
 
 @pytest.mark.skipif(not SAMPLE, reason="no data/sample")
@@ -158,7 +176,8 @@ def test_files_as_plain_loops_count_them(path):
     tensors = config_tensors(file.node_feat, file.node_opcode, file.edge_index, file.node_config_ids)
     kinds = file.node_opcode[file.node_config_ids]
     for default_layout in DEFAULT_LAYOUTS:
-        assert_as_reference(tensors, kinds, file.layouts, file.choices.layout_codes(slice(6)), default_layout)
+        few, defaults = file.choices.layout_codes(slice(6)), commonest_layouts(file.layouts, file.choices)
+        assert_as_reference(tensors, kinds, file.layouts, few, default_layout, defaults)
 
 
 LAYOUTS = np.array([pad6(order, -1) for order in ([], [0], [1, 0], [0, 1], [2, 0])], dtype=np.int8)
@@ -192,6 +211,25 @@ def test_a_default_layout_counts_as_row_major_or_not_at_all():
     assert one(shapes, [RESHAPE], [[0, 2, 0]], "violation_ratio", "leave_out") == 0
     assert one(shapes, [RESHAPE], [[0, 2, 0]], "default_share", "leave_out") == 0.5
     assert one(shapes, [RESHAPE], [[0, 0, 0]], "log_padded_bytes", "leave_out") == 0
+
+
+def test_off_default_is_given_another_layout_than_the_compilers_own():
+    shapes = [[(64, 256), (256, 64), None], [(8, 64), (64, 8), None]]
+    defaults = np.full((2, 3, 6), -1)
+    defaults[0, 0], defaults[1, 0] = LAYOUTS[2], LAYOUTS[3]  # inputs: not known
+
+    def found(codes, name):
+        case = make_tensors(shapes), np.array([RESHAPE] * 2), LAYOUTS, factorise(np.array([codes]))
+        values, names = violation_features(*case, defaults=defaults)
+        return values[0, names.index(name)]
+
+    assert found([[2, 2, 0], [3, 3, 0]], "output_off_default_share") == 0
+    assert found([[3, 3, 0], [3, 3, 0]], "output_off_default_share") == 0.5
+    assert found([[3, 3, 0], [3, 3, 0]], "reshape_input_off_default_share") == 0
+    assert found([[3, 3, 0], [3, 3, 0]], "off_default_share") == 0.25
+    assert found([[3, 3, 0], [3, 3, 0]], "output_off_default_by_bytes") > 0.9  # the larger node
+    assert found([[0, 3, 0], [2, 3, 0]], "output_off_default_share") == 0.5  # one is left to the compiler
+    assert one(shapes, [RESHAPE] * 2, [[3, 3, 0], [2, 3, 0]], "off_default_share") == 0  # none is known
 
 
 def test_tensors_of_one_dimension_count_and_scalars_do_not():

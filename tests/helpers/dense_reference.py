@@ -103,7 +103,8 @@ def dense_input(graph: Graph, node_scaler: Scaler, configs, p: Parameters) -> tu
         for k, node in enumerate(graph.config_index):
             for role, code in enumerate(graph.choices.layout_codes()[config, k]):
                 values[c, node, role] = graph.layouts[code]
-                tiling[c, node, role] = tiling_features(graph.tensor_sizes[k, role], graph.layouts[code])
+                own = graph.tensor_sizes[k, role], graph.layouts[code], graph.default_layouts[k, role]
+                tiling[c, node, role] = tiling_features(*own)
     embed = p["layout.weight"]
     node_layout = torch.from_numpy(graph.node_feat[:, node_columns.LAYOUT].astype(int) + 2)
     numeric = torch.from_numpy(node_scaler.transform(expand_nodes(graph))).double()

@@ -60,6 +60,7 @@ def make_graph(structure, seed: int = 0) -> Graph:
         edge_index=edge_index.astype(np.int32),
         config_index=config_index.astype(np.int32),
         layouts=layouts,
+        default_layouts=layouts[rng.integers(0, NUM_LAYOUTS, (len(config_index), len(ROLES)))],
         tensor_sizes=_tensor_sizes(rng, len(config_index)),
         tensor_bytes=rng.integers(1, 9, (len(config_index), len(ROLES))).astype(np.uint8),
         pairs=pairs,

@@ -133,6 +133,7 @@ def test_predictions_do_not_depend_on_the_order_of_edges_and_configurable_nodes(
         config_index=graph.config_index[rows],
         pairs=np.column_stack([number[producer], number[consumer], role]).astype(int),
         tensor_sizes=graph.tensor_sizes[rows],
+        default_layouts=graph.default_layouts[rows],
         choices=factorise(graph.choices.layout_codes()[:, rows]),
     )
     close(predict(network, other), predict(network, graph), 1e-5)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fastslow.competition.catalog import COLLECTIONS, TEST, get_collection, list_programs
+from fastslow.competition.default_layouts import default_file
 from fastslow.core.errors import DataError
 from fastslow.core.files import read_json, write_json
 from fastslow.core.settings import resolve
@@ -80,13 +81,18 @@ def test_a_run_folder_is_enough(home, tmp_path):
     slugs = ("tile-xla", "layout-nlp-random")
     for slug in slugs:
         (program,) = list_programs(resolve("data/sample"), get_collection(slug), TEST)[:1]
-        shutil.copy(program.path, tmp_path / f"{slug}.npz")
+        # a random file with its default file, which tells the compiler's own layouts
+        for path in filter(None, (program.path, default_file(program))):
+            place = tmp_path / slug / path.parents[1].name / "test" / f"{slug}.npz"
+            place.parent.mkdir(parents=True)
+            shutil.copy(path, place)
     stored = {s: read_predictions(resolve(f"runs/smoke/ensemble-{s}"))[TEST] for s in slugs}
     shutil.move(home / "runs" / "smoke", tmp_path / "elsewhere")
     shutil.rmtree(home)
     for slug, predictions in stored.items():
         run = FinishedRun(tmp_path / "elsewhere" / f"ensemble-{slug}")
-        found = run.predict(read_unseen(run.folder, [tmp_path / f"{slug}.npz"]))[slug]
+        (path,) = (tmp_path / slug).glob("[!d]*/test/*.npz")
+        found = run.predict(read_unseen(run.folder, [path]))[slug]
         np.testing.assert_allclose(found, next(iter(predictions.values())), rtol=1e-5, atol=1e-6)
 
 

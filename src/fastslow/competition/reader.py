@@ -13,6 +13,7 @@ from fastslow.competition.choice_stream import BASE, WEIGHTS, ChoiceFinder, Patt
 from fastslow.competition.node_columns import LAYOUT, SHAPE, SHAPE_PRODUCT
 from fastslow.competition.opcodes import OPCODES, opcode_name
 from fastslow.competition.schema import (
+    DEFAULTS,
     FLOAT,
     LAYOUT_WIDTH,
     MAX_DIMENSION,
@@ -48,6 +49,8 @@ class CompetitionFile:
         layouts: ``(L, 6)`` int8, the distinct minor-to-major layouts of this file, layout only.
         choices: The C configurations as tied choices of the output, input and kernel layouts of the K
             configurable nodes, as positions in ``layouts``, layout only.
+        default_layouts: ``(K, 3, 6)`` int8, the compiler's own layout of these tensors, where the file names
+            them; see :mod:`fastslow.competition.default_layouts`.
         config_feat: ``(C, 24)`` float32, tile only.
         normalizers: ``(C,)`` int64, 1 or more, unit of ``runtime``, tile only.
     """
@@ -60,6 +63,7 @@ class CompetitionFile:
     node_config_ids: np.ndarray | None = None
     layouts: np.ndarray | None = None
     choices: Choices | None = None
+    default_layouts: np.ndarray | None = None
     config_feat: np.ndarray | None = None
     normalizers: np.ndarray | None = None
 
@@ -89,7 +93,8 @@ def read_competition_file(path: Path, kind: str, labelled: bool = False) -> Comp
         DataError: Names the file, the key, what is wrong and what to do.
     """
     path = Path(path)
-    sizes = check_schema(path, kind, read_headers(path))
+    headers = read_headers(path)
+    sizes = check_schema(path, kind, headers)
     arrays = read_arrays(path, [key for key in SCHEMA[kind] if key not in _STREAMED_OR_UNUSED])
     _check_values(path, arrays, sizes["N"], labelled)
     common = {
@@ -112,7 +117,15 @@ def read_competition_file(path: Path, kind: str, labelled: bool = False) -> Comp
         node_config_ids=arrays["node_config_ids"].astype(np.int64),
         layouts=layouts,
         choices=choices,
+        default_layouts=_read_defaults(path) if DEFAULTS in headers and kind == "layout" else None,
     )
+
+
+def _read_defaults(path: Path) -> np.ndarray:
+    """Read the compiler's own layouts ``(K, 3, 6)`` int8, checked as those of the configurations."""
+    row = read_arrays(path, [DEFAULTS])[DEFAULTS]
+    number = _layout_numbers(path, row[None], 0, DEFAULTS)
+    return layouts_of(number.ravel()).reshape(-1, len(ROLES), LAYOUT_WIDTH).astype(np.int8)
 
 
 def _check_values(path: Path, arrays: dict[str, np.ndarray], num_nodes: int, labelled: bool) -> None:
@@ -222,7 +235,9 @@ def read_choices(path: Path, chunk_bytes: int = 1 << 20) -> tuple[np.ndarray, Ch
     return finder.finish()
 
 
-def _layout_numbers(path: Path, chunk: np.ndarray, first_row: int) -> np.ndarray:
+def _layout_numbers(
+    path: Path, chunk: np.ndarray, first_row: int, key: str = "node_config_feat"
+) -> np.ndarray:
     """Check some rows of ``node_config_feat`` and number the layouts of their tensors, (rows, 3 K) int32."""
     with np.errstate(over="ignore"):  # too large a value is found by the comparisons
         values = chunk.astype(np.float32, copy=False).reshape(-1, LAYOUT_WIDTH)
@@ -230,16 +245,18 @@ def _layout_numbers(path: Path, chunk: np.ndarray, first_row: int) -> np.ndarray
     if not (in_range and np.array_equal(np.rint(values).reshape(chunk.shape), chunk)):
         bad = ~((chunk >= -1) & (chunk <= MAX_DIMENSION) & (chunk == np.rint(chunk)))
         wanted = f"a whole number from -1 to {MAX_DIMENSION}"
-        _refuse(path, "node_config_feat", chunk, bad, wanted, first_row=first_row)
+        _refuse(path, key, chunk, bad, wanted, first_row=first_row)
     number = (values @ WEIGHTS.astype(np.float32) + WEIGHTS.sum()).astype(np.int32)  # exact: below 2**24
     number = number.reshape(len(chunk), chunk.shape[1], len(ROLES))
     seen = np.zeros(BASE**LAYOUT_WIDTH, bool)
     seen[number] = True
-    _refuse_bad_layouts(path, np.flatnonzero(seen), number, first_row)
+    _refuse_bad_layouts(path, np.flatnonzero(seen), number, first_row, key)
     return number.reshape(len(chunk), -1)
 
 
-def _refuse_bad_layouts(path: Path, distinct: np.ndarray, number: np.ndarray, first_row: int) -> None:
+def _refuse_bad_layouts(
+    path: Path, distinct: np.ndarray, number: np.ndarray, first_row: int, key: str
+) -> None:
     """Name the first layout of some rows that names an axis twice or has a hole, if there is one.
 
     Args:
@@ -247,6 +264,7 @@ def _refuse_bad_layouts(path: Path, distinct: np.ndarray, number: np.ndarray, fi
         distinct: Numbers of the layouts that occur.
         number: (rows, K, 3) numbers of the layouts of each tensor.
         first_row: Position of the first of these rows in the file.
+        key: Key of the rows.
     """
     layouts = layouts_of(distinct)
     ascending = np.sort(layouts, axis=1)
@@ -261,5 +279,5 @@ def _refuse_bad_layouts(path: Path, distinct: np.ndarray, number: np.ndarray, fi
             if axis >= 0 and (axis in layout[:i] or -1 in layout[:i])
         )
         position = [first_row + row, node, role * LAYOUT_WIDTH + entry]
-        problem = f"node_config_feat{position} is {layout[entry]}, an axis that its layout {layout} {wrong}"
+        problem = f"{key}{position} is {layout[entry]}, an axis that its layout {layout} {wrong}"
         raise DataError(path, problem, REMEDY)

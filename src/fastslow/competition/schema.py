@@ -43,6 +43,9 @@ SCHEMA = {
     },
 }
 """Accepted numpy kinds and shape of every key, by kind of collection."""
+DEFAULTS = "node_config_default"
+"""Key that a layout file may have, published ones do not: the compiler's own layouts, as a configuration."""
+_OPTIONAL = {"layout": {DEFAULTS: (FLOAT + INTEGER, ("K", len(ROLES) * LAYOUT_WIDTH))}, "tile": {}}
 
 
 def check_schema(path: Path, kind: str, headers: dict[str, Header]) -> dict[str, int]:
@@ -61,7 +64,9 @@ def check_schema(path: Path, kind: str, headers: dict[str, Header]) -> dict[str,
             or, for layout, configurable node.
     """
     sizes: dict[str, int] = {}
-    for key, (kinds, shape) in SCHEMA[kind].items():
+    for key, (kinds, shape) in (SCHEMA[kind] | _OPTIONAL[kind]).items():
+        if key not in headers and key in _OPTIONAL[kind]:
+            continue
         if key not in headers:
             other = "tile" if kind == "layout" else "layout"
             hint = f"It looks like a {other} file" if set(SCHEMA[other]) <= set(headers) else REMEDY

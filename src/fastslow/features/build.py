@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fastslow.competition.catalog import TEST, TRAIN, Program
+from fastslow.competition.default_layouts import find_default_layouts
 from fastslow.competition.reader import CompetitionFile, read_competition_file
 from fastslow.competition.tied_choices import distinct_rows, no_choices
 from fastslow.core.cluster import map_on_cluster
@@ -47,9 +48,8 @@ WORKER_BYTES = 1 << 29  # of a process that builds graphs, at its peak
 def merge_duplicates(graph: Graph) -> Graph:
     """Merge identical configurations: keep the first of each, with the mean runtime.
 
-    How often a layout occurs in a file is a trace of the search that made the data and carries no information
-    on the program. Statistics over a graph's configurations (normalisation, cross-config attention) would
-    weigh by it.
+    How often a configuration occurs in a file is a trace of the search that made the data. Statistics over a
+    graph's configurations (normalisation, cross-config attention) would weigh by it.
 
     Args:
         graph: A graph whose rows are the configurations of the file.
@@ -80,7 +80,10 @@ def _layout_graph(
     tensors = config_tensors(file.node_feat, file.node_opcode, file.edge_index, ids, operands)
     kinds = file.node_opcode[ids]
     choices = file.choices
-    violation, names = violation_features(tensors, kinds, file.layouts, choices, config.default_layout)
+    defaults = find_default_layouts(program, file) if config.compiler_defaults else None
+    violation, names = violation_features(
+        tensors, kinds, file.layouts, choices, config.default_layout, defaults
+    )
     pairs = copy_pairs(file.node_feat, file.node_opcode, file.edge_index, ids, tensors, config.copies_through)
     copies, copy_names = copy_features(pairs, file.layouts, choices)
     kept = prune(file.edge_index, len(file.node_opcode), ids, config.hops, config.direction)
@@ -96,6 +99,7 @@ def _layout_graph(
         pairs=np.stack([pairs.producer_index, pairs.consumer_index, pairs.consumer_role], 1).astype(np.int32),
         pair_axes=pairs.axes.astype(np.int8),
         layouts=file.layouts,
+        default_layouts=np.full(tensors.dims.shape, -1, np.int8) if defaults is None else defaults,
         choices=choices,
         config_feat=np.concatenate([violation, copies], 1),
         runtime=file.runtime.astype(np.float64),
@@ -126,6 +130,7 @@ def _tile_graph(
         pairs=np.zeros((0, 3), np.int32),
         pair_axes=np.zeros((0, 6), np.int8),
         layouts=np.full((1, 6), -1, np.int8),
+        default_layouts=np.zeros((0, 3, 6), np.int8),
         choices=no_choices(num_configs),
         config_feat=values,
         runtime=runtime,

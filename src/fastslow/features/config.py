@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from annotated_types import Ge
 
 from fastslow.competition.catalog import SPLITS, Program, get_collection, list_programs
+from fastslow.competition.default_layouts import default_file
 from fastslow.competition.reader import file_fingerprint
 from fastslow.core.artifacts import Artifact
 from fastslow.core.errors import ConfigError
@@ -50,7 +51,13 @@ class KindConfig(Config):
 class FeatureConfig(KindConfig):
     """Settings of the feature notebook."""
 
-    layout_only: ClassVar[tuple[str, ...]] = ("hops", "direction", "default_layout", "copies_through")
+    layout_only: ClassVar[tuple[str, ...]] = (
+        "hops",
+        "direction",
+        "default_layout",
+        "compiler_defaults",
+        "copies_through",
+    )
 
     collection: str = "layout:xla:random"
     """Which of the five collections: tile:xla, layout:xla:default, layout:xla:random, layout:nlp:default or
@@ -82,6 +89,9 @@ class FeatureConfig(KindConfig):
     default_layout: Literal[*DEFAULT_LAYOUTS] = "row_major"
     """Layout only. A tensor left to the compiler counts as ``row_major`` in the violation ratio, or is
     excluded from it (``leave_out``)."""
+    compiler_defaults: bool = True
+    """Layout only. Compare each layout with the compiler's own, which the commonest one of a ``default`` file
+    stands for, also in the program's ``random`` file; False leaves these columns 0."""
     copies_through: NonNegative = 8
     """Layout only. Maximum number of element-wise nodes and transposes between two configurable nodes whose
     layouts are compared."""
@@ -107,7 +117,9 @@ class FeatureConfig(KindConfig):
     def sources(self, program: Program) -> list[str]:
         """Return the fingerprint of each file that a program's features are built from."""
         protobuf = self.protobuf(program)
-        return [file_fingerprint(program.path)] + ([file_digest(protobuf)] if protobuf else [])
+        other = default_file(program) if self.kind == "layout" and self.compiler_defaults else None
+        files = [file_fingerprint(path) for path in (program.path, other) if path]
+        return files + ([file_digest(protobuf)] if protobuf else [])
 
     def protobuf(self, program: Program) -> Path | None:
         """Return the path of a program's protobuf; None where there is none or none is wanted."""

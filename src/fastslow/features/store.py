@@ -56,6 +56,7 @@ class Graph:
         pair_axes: ``(P, 6)`` int8, the producer's axis that each axis of the consumer's tensor is (tile:
             none).
         layouts: ``(L, 6)`` int8, distinct minor-to-major layouts, row 0 all -1 (tile: that row only).
+        default_layouts: ``(K, 3, 6)`` int8, the compiler's own layouts, -1 where not known (tile: none).
         choices: The configurations as tied choices: each tensor's position in ``layouts``.
         config_feat: ``(C, V)`` float32, features of a configuration as a whole; see ``features/README.md``.
             Of a graph that was read from the store, rows are unpacked when they are indexed.
@@ -77,6 +78,7 @@ class Graph:
     pairs: np.ndarray
     pair_axes: np.ndarray
     layouts: np.ndarray
+    default_layouts: np.ndarray
     choices: Choices
     config_feat: np.ndarray | PackedColumns
     runtime: np.ndarray

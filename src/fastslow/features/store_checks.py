@@ -34,6 +34,7 @@ _SPECIFICATION = {
     "pairs": (_INTEGER, ("P", 3), 0, _LARGEST),
     "pair_axes": (_INTEGER, ("P", LAYOUT_WIDTH), -1, MAX_DIMENSION),
     "layouts": (_INTEGER, ("L", LAYOUT_WIDTH), -1, MAX_DIMENSION),
+    "default_layouts": (_INTEGER, ("K", len(ROLES), LAYOUT_WIDTH), -1, MAX_DIMENSION),
     "config_row": (_INTEGER, ("F",), 0, "C"),
     "file_runtime": (_FLOAT, ("F",), 0, _LARGEST),
     "runtime": (_FLOAT, ("C",), 0, _LARGEST),

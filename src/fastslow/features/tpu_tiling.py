@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastslow.competition.default_layouts import is_off_default
 from fastslow.competition.schema import MAX_DIMENSION
 from fastslow.competition.tensors import minor_dimension, num_elements
 
@@ -70,20 +71,22 @@ def tile(dims: np.ndarray, layouts: np.ndarray) -> Tiling:
     return Tiling(is_default, fits, *sizes, violates, minor)
 
 
-TILING_FEATURES = 8
+TILING_FEATURES = 9
 """Width of :func:`tiling_features`."""
 
 
-def tiling_features(dims: np.ndarray, layouts: np.ndarray) -> np.ndarray:
+def tiling_features(dims: np.ndarray, layouts: np.ndarray, defaults: np.ndarray) -> np.ndarray:
     """Compute a network's input features of each configured tensor, all of order 1.
 
     Args:
         dims: (..., 6) sizes, 0-padded; all 0 where there is no tensor.
         layouts: (..., 6) minor-to-major, -1 padded.
+        defaults: (..., 6) the compiler's own layouts, -1 where they are not known.
 
     Returns:
-        (..., 8) float32: left to the compiler, given, violating (0 or 1 each); log of padded volume over
-        volume, of volume, of padded volume and of the two minor-most sizes, scaled. All 0 without a tensor.
+        (..., 9) float32: left to the compiler, given, violating, off default (0 or 1 each); log of padded
+        volume over volume, of volume, of padded volume and of the two minor-most sizes, scaled. All 0
+        without a tensor.
     """
     tiling = tile(dims, layouts)
     there = tiling.fits & (np.asarray(dims)[..., 0] > 0)
@@ -92,6 +95,7 @@ def tiling_features(dims: np.ndarray, layouts: np.ndarray) -> np.ndarray:
         tiling.is_default,
         ~tiling.is_default,
         tiling.violates,
+        np.broadcast_to(is_off_default(layouts, defaults), tiling.volume.shape),
         np.log(padded_volume / volume) / 3,
         np.log1p(volume) / 10,
         np.log1p(padded_volume) / 10,

@@ -1,4 +1,4 @@
-"""Fit of a configuration's layouts to the TPU's 8 x 128 tiles: violation ratio, padding, alignment.
+"""Fit of a configuration's layouts to the TPU's 8 x 128 tiles and to the compiler's own choice.
 
 The violation ratio is the share of configurable tensors whose largest dimension is not the minor-most one,
 hence not along the 128-wide side of a tile (Harvard report on TpuGraphs, section 5.2; its "first" dimension
@@ -12,12 +12,16 @@ whose layout names an axis that it does not have: then the shape found is not th
 The outputs of all configurable nodes have columns of their own, for they decide the runtime: on the
 measured AlexNet the layouts of inputs and kernels change nothing. Weighted by the node's work, the gradient
 of a filter counts by what it costs, not by its few elements.
+
+A tensor is *off default* where it is given another layout than the compiler would choose, so that data may
+have to be moved (:mod:`fastslow.competition.default_layouts` says how that is known).
 """
 
 import functools
 
 import numpy as np
 
+from fastslow.competition.default_layouts import is_off_default
 from fastslow.competition.opcodes import CONVOLUTION, DOT, RESHAPE
 from fastslow.competition.schema import ROLES
 from fastslow.competition.tensors import num_elements
@@ -41,6 +45,7 @@ _TERMS = (
     "tensors",
     "default",
     "counted",
+    "off_default",
     "violation",
     "minor_unaligned",
     "second_minor_unaligned",
@@ -56,14 +61,16 @@ _RATIOS = {
     "violation_ratio_by_volume": ("violating_volume", "volume"),
     "minor_unaligned_share": ("minor_unaligned", "counted"),
     "second_minor_unaligned_share": ("second_minor_unaligned", "counted"),
+    "off_default_share": ("off_default", "tensors"),
 }
-_CELL_RATIOS = ("violation_ratio", "padded_over_volume", "default_share")
-_OUTPUT_RATIOS = ("violation_ratio", "padded_over_volume")
+_CELL_RATIOS = ("violation_ratio", "padded_over_volume", "default_share", "off_default_share")
+_OUTPUT_RATIOS = ("violation_ratio", "padded_over_volume", "off_default_share")
 _WEIGHTS = ("bytes", "work")
-_WEIGHTED_TERMS = tuple(f"{what}_by_{w}" for w in _WEIGHTS for what in ("count", "violation", "padding"))
+_WEIGHTED = ("count", "violation", "padding", "off_default")
+_WEIGHTED_TERMS = tuple(f"{what}_by_{weight}" for weight in _WEIGHTS for what in _WEIGHTED)
 _WEIGHTED_RATIOS = {
     f"{ratio}_by_{weight}": (f"{what}_by_{weight}", f"count_by_{weight}")
-    for ratio, what in (("violation_ratio", "violation"), ("padding", "padding"))
+    for ratio, what in zip(("violation_ratio", "padding", "off_default"), _WEIGHTED[1:], strict=True)
     for weight in _WEIGHTS
 }
 VIOLATION_NAMES = (
@@ -82,6 +89,7 @@ def violation_features(
     layouts: np.ndarray,
     choices: Choices,
     default_layout: str = "row_major",
+    defaults: np.ndarray | None = None,
 ) -> tuple[np.ndarray, list[str]]:
     """Compute the violation ratio and its refinements for every configuration.
 
@@ -93,6 +101,8 @@ def violation_features(
         choices: The C configurations; codes are positions in ``layouts``.
         default_layout: ``row_major`` counts a tensor left to the compiler as row-major; ``leave_out`` counts
             it in ``default_share`` only.
+        defaults: (K, 3, 6) the compiler's own layout of each tensor, -1 where it is not known; by default of
+            none.
 
     Returns:
         (C, V) float32 features, 0 where no tensor is counted, and their V names (``VIOLATION_NAMES``).
@@ -102,7 +112,9 @@ def violation_features(
     """
     if default_layout not in DEFAULT_LAYOUTS:
         raise ConfigError(f"default_layout: {default_layout!r} is none of {', '.join(DEFAULT_LAYOUTS)}")
-    sums, of_role = [], [shape_rows(tensors, role) for role in range(len(ROLES))]
+    if defaults is None:
+        defaults = np.full(tensors.dims.shape, -1)
+    sums, of_role = [], [shape_rows(tensors, role, defaults) for role in range(len(ROLES))]
     for _, opcode, role in CELLS:
         nodes = np.flatnonzero(
             (np.asarray(kinds) == opcode) & tensors.known[:, role] & (tensors.rank[:, role] > 0)
@@ -115,18 +127,18 @@ def violation_features(
     return features_of_sums(sums), list(VIOLATION_NAMES)
 
 
-def shape_rows(tensors: ConfigTensors, role: int) -> np.ndarray:
-    """Return what the terms of each node's tensor depend on: six sizes, bytes per element, and of an output
-    the weights of its node.
+def shape_rows(tensors: ConfigTensors, role: int, defaults: np.ndarray) -> np.ndarray:
+    """Return what the terms of each node's tensor depend on: six sizes, bytes per element, the compiler's own
+    layout, and of an output the weights of its node.
 
     The weights are the bytes of the node's tensors, and its work: the square root of the product of their
     elements, which for the ``m x k`` and ``k x n`` operands of a dot is its ``m n k`` multiplications, and
     for a convolution, also one that gives a small filter's gradient, grows with its own.
 
     Returns:
-        ``(K, 7)`` or ``(K, 9)`` int64; the weights are fractions of the largest, in units of 2**-36.
+        ``(K, 13)`` or ``(K, 15)`` int64; the weights are fractions of the largest, in units of 2**-36.
     """
-    rows = np.column_stack([tensors.dims[:, role], tensors.element_bytes[:, role]])
+    rows = np.column_stack([tensors.dims[:, role], tensors.element_bytes[:, role], defaults[:, role]])
     if role:
         return rows
     elements = np.where(tensors.known, num_elements(tensors.dims.astype(np.float64)), 0.0)
@@ -144,14 +156,14 @@ def terms_of_shapes(shapes: np.ndarray, layouts: np.ndarray, default_layout: str
     """Return the terms of a tensor of each shape under each layout.
 
     Args:
-        shapes: ``(S, 7)`` or ``(S, 9)`` distinct rows of :func:`shape_rows`.
+        shapes: ``(S, 13)`` or ``(S, 15)`` distinct rows of :func:`shape_rows`.
         layouts: ``(L, 6)`` as for :func:`violation_features`.
         default_layout: As there.
 
     Returns:
         ``(S, L, terms)`` float64, whole numbers; what a configuration's columns are made of, once summed.
     """
-    dims, element_bytes, weights = shapes[:, :6], shapes[:, 6], shapes[:, 7:]
+    dims, element_bytes, default, weights = np.split(shapes, [6, 7, 13], 1)
     tiling = tile(dims[:, None], layouts[None])
     counted = tiling.fits & ~(tiling.is_default & (default_layout == "leave_out"))
     terms = {
@@ -162,14 +174,16 @@ def terms_of_shapes(shapes: np.ndarray, layouts: np.ndarray, default_layout: str
         "volume": tiling.volume,
         "violating_volume": tiling.violates * tiling.volume,
         "padded_volume": tiling.padded_volume,
-        "padded_bytes": tiling.padded_volume * element_bytes[:, None],
+        "padded_bytes": tiling.padded_volume * element_bytes,
     }
     terms = {name: value * counted for name, value in terms.items()}
     terms |= {"tensors": tiling.fits, "default": tiling.fits & tiling.is_default}
+    terms["off_default"] = tiling.fits & is_off_default(layouts, default[:, None])
     found = [terms[name] for name in _TERMS]
     for weight in weights.T[:, :, None]:
         padded = np.rint(weight * (tiling.padded_volume / np.maximum(tiling.volume, 1)))
         found += [weight * counted, weight * terms["violation"], padded * counted]
+        found.append(weight * terms["off_default"])
     # Whole numbers: their float64 sums are exact, so features do not depend on the order of summation.
     return np.stack(found, axis=2).astype(np.float64)
 

@@ -31,7 +31,7 @@ class Batch:
         opcode: ``(N,)`` int64 HLO opcode.
         state_layouts: ``(S_0, 18)`` int64, configured output, input and kernel layout of each state of level
             0, shifted by 2 (-2, not configurable, becomes 0).
-        state_tiling: ``(S_0, 24)`` float32, how these three tensors fill the TPU's 8 x 128 tiles.
+        state_tiling: ``(S_0, 27)`` float32, how these three tensors fill the TPU's 8 x 128 tiles.
         levels: The states of levels 0 to ``num_layers``.
         pooling: ``(C, S)`` operator that sums the states of the last level over nodes.
         config_feat: ``(C, V)`` float32, scaled features of the configuration as a whole.
@@ -120,7 +120,8 @@ class PreparedGraph:
         # of every tensor under every option of its group
         layouts = graph.layouts[graph.choices.codes]
         self._layouts = layouts.astype(np.int64)
-        self._tiling = tiling_features(graph.tensor_sizes[:, :, None], layouts)
+        own = graph.tensor_sizes[:, :, None], layouts, graph.default_layouts[:, :, None]
+        self._tiling = tiling_features(*own)
 
     def states(self, configs: np.ndarray, num_layers: int, edges: np.ndarray | None = None) -> States:
         """Return the states of the graph under some of its configurations, see :meth:`batch`."""

@@ -16,6 +16,7 @@ import pandas as pd
 from fastslow.competition.catalog import TEST, get_collection
 from fastslow.competition.opcodes import OPCODES
 from fastslow.competition.reader import read_competition_file
+from fastslow.competition.schema import DEFAULTS
 from fastslow.core.artifacts import Artifact
 from fastslow.core.errors import DataError
 from fastslow.core.figures import save_figure
@@ -35,6 +36,7 @@ from fastslow.xla.tied_choices import (
     TiedChoice,
     default_configuration,
     draw,
+    encode_defaults,
     layouts_of,
     tie,
 )
@@ -127,6 +129,8 @@ def convert(config: ConvertConfig, ask_compiler: bool = False) -> Conversion:
         arrays["node_config_ids"] = np.array([node.node for node in nodes], np.int64)
         arrays["node_config_feat"] = np.stack([encode(layouts, nodes) for layouts in drawn])
         arrays["config_runtime"] = np.array(cycles, np.int64)
+        if (defaults := encode_defaults(nodes)) is not None:
+            arrays[DEFAULTS] = defaults
     conversion = Conversion(module, nodes, arrays, config.npz, labels)
     _write(conversion, config)
     return conversion

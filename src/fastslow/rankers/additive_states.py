@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastslow.competition import node_columns
+from fastslow.competition.default_layouts import is_off_default
 from fastslow.competition.group_sets import Classes
 from fastslow.competition.opcodes import CONVOLUTION, RESHAPE
 from fastslow.competition.schema import LAYOUT_WIDTH, ROLES
@@ -138,6 +139,17 @@ def _tensor_columns(dims: np.ndarray, layouts: np.ndarray, element_bytes: np.nda
     return {name: np.where(there, value, np.nan) for name, value in values.items()} | {"rank": rank}
 
 
+def _default_columns(dims: np.ndarray, layouts: np.ndarray, defaults: np.ndarray) -> dict:
+    """Return columns of tensors under layouts beside the compiler's own; NaN where that is not known."""
+    known = (defaults[:, 0] >= 0) & (dims[:, 0] > 0)
+    padded, own = (tile(dims, of).padded_volume for of in (layouts, defaults))
+    values = {
+        "off_default": is_off_default(layouts, defaults),
+        "log_padded_over_default": np.log(padded / own),
+    }
+    return {name: np.where(known, value, np.nan) for name, value in values.items()}
+
+
 def _node_columns(graph: Graph, sizes: _Sizes, node: np.ndarray, codes: np.ndarray) -> dict:
     """Return columns of the states of nodes: (S,) nodes under (S, 3) layouts."""
     kind, dims = sizes.kind[node], sizes.dims[node]
@@ -154,6 +166,7 @@ def _node_columns(graph: Graph, sizes: _Sizes, node: np.ndarray, codes: np.ndarr
         for place, axis in zip(("first", "second"), node_columns.CONVOLUTION_AXES[role], strict=True):
             own[f"minor_is_{place}"] = np.where(is_convolution, minor[:, role] == features[:, axis], np.nan)
         own["log_bytes"] = np.log1p(sizes.tensor_bytes[node, role])
+        own |= _default_columns(dims[:, role], layouts[:, role], graph.default_layouts[node, role])
         own["paired"] = sizes.paired[node, role]
         found |= {f"{name}_{column}": values for column, values in own.items()}
     moved = ~is_bitcast(dims[:, 1], layouts[:, 1], dims[:, 0], layouts[:, 0])

@@ -8,6 +8,7 @@ configurations that agree on the tied choices of a node, and then per configurat
 import numpy as np
 
 from fastslow.competition import node_columns, tensors
+from fastslow.competition.default_layouts import is_off_default
 from fastslow.competition.opcodes import CONVOLUTION, DOT, RESHAPE
 from fastslow.competition.schema import LAYOUT_WIDTH, ROLES
 from fastslow.features.store import Graph
@@ -176,9 +177,11 @@ def state_terms(graph: Graph, kind: str, node: np.ndarray, codes: np.ndarray) ->
     tiling = tile(dims, layouts)
     there = tiling.fits & (dims[..., 0] > 0)
     unpaired = ~paired_tensors(graph)[node, : len(names)]
-    every = _tensor_terms(
-        tiling, graph.tensor_bytes[node, : len(names)], is_reordered(dims, layouts), unpaired
-    )
+    element_bytes = graph.tensor_bytes[node, : len(names)]
+    default_layouts = graph.default_layouts[node, : len(names)]
+    off_default = is_off_default(layouts, default_layouts)
+    every = _tensor_terms(tiling, element_bytes, is_reordered(dims, layouts), unpaired)
+    every |= _off_default_terms(tiling, element_bytes, tile(dims, default_layouts), off_default)
     every = {term: values * there for term, values in every.items()}
     padded_flops = tiling.padded_volume / tiling.volume * flops[:, None]
     terms: dict[str, np.ndarray] = {}
@@ -192,6 +195,7 @@ def state_terms(graph: Graph, kind: str, node: np.ndarray, codes: np.ndarray) ->
                 own[f"{axis}_flops"] = flops * own[axis]
         if kind != "reshape":
             own["padded_flops"] = padded_flops[:, role] * there[:, role]
+            own["off_default_flops"] = flops * own["off_default"]
             own["lane_violating_flops"] = flops * own["lane_violations"]
         terms |= {f"{kind}_{name}_{term}": values for term, values in own.items()}
     terms |= _node_terms(kind, dims, layouts, tensor_bytes(graph)[node, 0], flops, minor_roles)
@@ -217,6 +221,18 @@ def _tensor_terms(
         "largest_not_minor_bytes": size * tiling.violates,
         "reordered_bytes": size * reordered,
         "unpaired_reordered_bytes": size * reordered * unpaired,
+    }
+
+
+def _off_default_terms(
+    tiling: Tiling, element_bytes: np.ndarray, default: Tiling, off_default: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Return what tensors off default add: a copy reads the compiler's own layout and writes the other."""
+    size, both = tiling.volume * element_bytes, tiling.padded_volume + default.padded_volume * default.fits
+    return {
+        "off_default": off_default,
+        "off_default_bytes": size * off_default,
+        "off_default_padded_bytes": both * element_bytes * off_default,
     }
 
 

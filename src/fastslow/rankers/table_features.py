@@ -1,7 +1,7 @@
 """The ranker's table: one row of physical features for every configuration of a graph.
 
-No column depends on how often a configuration or a layout occurs in the graph's data, nor on the order of the
-configurations: both are traces of the search that made the data.
+No column depends on the order of the configurations, nor on how often a layout occurs in the graph's data,
+but for the compiler's own layouts, which the commonest ones stand for (``competition/default_layouts.py``).
 """
 
 import numpy as np

@@ -5,6 +5,8 @@
 
 import numpy as np
 
+from fastslow.competition.catalog import TEST, Program
+from fastslow.competition.default_layouts import knows_default_layouts
 from fastslow.competition.reader import CompetitionFile, file_fingerprint, read_competition_file
 from fastslow.core.artifacts import Artifact
 from fastslow.core.figures import save_figure
@@ -103,6 +105,7 @@ def _rank(
         fastest = fastest_first(prediction, "layout")[: config.estimate].tolist()
         default_cycles, *best = _estimate(config, conversion, default, fastest)
         cycles = dict(zip(fastest, best, strict=True))
+    program = Program(run.collection, TEST, file.path)
     weights = {name: member["weight"] for name, member in run.manifest.get("members", {}).items()}
     return Ranking(
         program=config.program,
@@ -113,6 +116,7 @@ def _rank(
         effects=effects(choices, prediction),
         default=default,
         default_cycles=default_cycles,
+        knows_defaults=run.collection.kind == "tile" or knows_default_layouts(program, file),
     )
 
 

@@ -29,7 +29,7 @@ from fastslow.xla.layout_constraints import constrain
 from fastslow.xla.layout_space import OUTPUT, ConfigurableNode, Layout, configurable_nodes
 from fastslow.xla.libtpu import require_compiler
 from fastslow.xla.messages import Module
-from fastslow.xla.tied_choices import TiedChoice, layouts_of, tie
+from fastslow.xla.tied_choices import TiedChoice, encode_defaults, layouts_of, tie
 
 _ANCHORS = 64  # configurations that every batch is predicted with, so that batches have one scale
 
@@ -206,7 +206,7 @@ def _pretrained_of_program(
 
 def _template(module: Module, nodes: list[ConfigurableNode], tied: list[TiedChoice]):
     """Return the program as a file without configurations, its layouts, and a function to their codes."""
-    arrays = graph_arrays(module)
+    arrays, own = graph_arrays(module), encode_defaults(nodes)
     numbers: dict[Layout, int] = {(): 0}
     for choice in tied:
         for option in choice.options:
@@ -233,5 +233,6 @@ def _template(module: Module, nodes: list[ConfigurableNode], tied: list[TiedChoi
         edge_index=arrays["edge_index"].astype(np.int64),
         runtime=np.zeros(0, np.int64),
         node_config_ids=np.array([node.node for node in nodes], np.int64),
+        default_layouts=None if own is None else own.reshape(-1, len(ROLES), LAYOUT_WIDTH).astype(np.int8),
     )
     return template, layouts, codes_of

@@ -9,9 +9,11 @@ file does not tell the compiler's default, its commonest layout stands for it.
 import random
 from dataclasses import dataclass
 
+import numpy as np
+
 from fastslow.competition.schema import ROLES
 from fastslow.xla.layout_constraints import is_default
-from fastslow.xla.layout_space import ConfigurableNode, Layout, Layouts, NodeChoice
+from fastslow.xla.layout_space import ConfigurableNode, Layout, Layouts, NodeChoice, encode
 
 Configuration = tuple[int, ...]
 """The option that each tied choice takes, 0 or more."""
@@ -70,6 +72,28 @@ def _are_default(node: ConfigurableNode, roles: tuple[int, ...], option: tuple[L
 def default_configuration(choices: list[TiedChoice]) -> Configuration:
     """Return the configuration that takes the compiler's own option everywhere."""
     return tuple(choice.default for choice in choices)
+
+
+def encode_defaults(nodes: list[ConfigurableNode]) -> np.ndarray | None:
+    """Return the compiler's own layouts in the form of the options, as a row of ``node_config_default``.
+
+    Args:
+        nodes: The configurable nodes.
+
+    Returns:
+        (K, 18) float32 as of :func:`fastslow.xla.layout_space.encode`, -1 for a tensor whose own layout is
+        none of its options; None where the compiler was not asked.
+    """
+    layouts: Layouts = {}
+    for node in nodes:
+        own: list[Layout] = [()] * len(ROLES)
+        for choice in node.choices if node.default else ():
+            for option in choice.options:
+                for role, layout in zip(choice.roles, option, strict=True):
+                    if layout and is_default(node, role, layout):
+                        own[role] = layout
+        layouts[node.node] = tuple(own)
+    return encode(layouts, nodes) if any(node.default for node in nodes) else None
 
 
 def layouts_of(configuration: Configuration, choices: list[TiedChoice]) -> Layouts:

@@ -1,0 +1,101 @@
+"""The compiler's own layouts of a program's configurable tensors, as far as competition files tell them.
+
+What a configuration costs is what it changes: an output in the compiler's own layout costs nothing extra, in
+another one mostly copies. A published file does not name the compiler's layouts. But the search of a
+``default`` file starts from them and stays near them, so a tensor's commonest layout there stands for its
+own; the ``random`` files are of the same programs (the 25 of the two test sets have the same names). A file
+that ``make convert`` wrote names them itself, in :data:`fastslow.competition.schema.DEFAULTS`.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from fastslow.competition.catalog import Program
+from fastslow.competition.reader import CompetitionFile, read_choices
+from fastslow.competition.schema import LAYOUT_WIDTH, ROLES
+from fastslow.competition.tied_choices import Choices
+from fastslow.core.npz_io import read_arrays
+
+
+def find_default_layouts(program: Program, file: CompetitionFile) -> np.ndarray:
+    """Return the compiler's own layout of every configurable tensor of a layout file.
+
+    Args:
+        program: Where the file comes from.
+        file: The file, as read.
+
+    Returns:
+        ``(K, 3, 6)`` int8, minor to major, -1 padded, in the form in which configurations name them; all -1
+        where it is not known: a ``random`` file without the ``default`` file of the same program beside it,
+        or a tensor that every configuration leaves to the compiler.
+
+    Raises:
+        DataError: The ``default`` file is broken.
+    """
+    if file.default_layouts is not None:
+        return file.default_layouts
+    if program.collection.name.endswith(":default"):
+        return commonest_layouts(file.layouts, file.choices)
+    other = _of_default_search(program, file)
+    if other is None:
+        return np.full((len(file.node_config_ids), len(ROLES), LAYOUT_WIDTH), -1, np.int8)
+    return commonest_layouts(*read_choices(other))
+
+
+def knows_default_layouts(program: Program, file: CompetitionFile) -> bool:
+    """Return whether :func:`find_default_layouts` finds any; errors as there."""
+    named = file.default_layouts is not None or program.collection.name.endswith(":default")
+    return named or _of_default_search(program, file) is not None
+
+
+def default_file(program: Program) -> Path | None:
+    """Return the ``default`` file of a ``random`` file's program, None where there is none."""
+    folder = program.path.parent  # <search>/<split>
+    if folder.parent.name != "random" or not program.collection.name.endswith(":random"):
+        return None
+    other = folder.parent.parent / "default" / folder.name / program.path.name
+    return other if other.is_file() else None
+
+
+def commonest_layouts(layouts: np.ndarray, choices: Choices) -> np.ndarray:
+    """Return the layout that most configurations give each tensor, ``(K, 3, 6)`` int8.
+
+    Args:
+        layouts: ``(L, 6)`` distinct layouts.
+        choices: The configurations; a tensor that all of them leave to the compiler gets -1. Of equally
+            common layouts the first in ``layouts`` is taken.
+    """
+    counts = np.zeros((choices.num_groups, choices.codes.shape[2]), np.int64)
+    for group, values in enumerate(choices.values.T):
+        counts[group] = np.bincount(values, minlength=counts.shape[1])
+    given = layouts[choices.codes, 0] >= 0
+    often = np.where(given, counts[choices.group] * len(layouts) - choices.codes.astype(np.int64), -1)
+    best = often.argmax(2)[..., None]
+    codes = np.take_along_axis(choices.codes, best, 2)[..., 0]
+    known = np.take_along_axis(often, best, 2) > 0
+    return np.where(known, layouts[codes], -1).astype(np.int8)
+
+
+def is_off_default(layouts: np.ndarray, defaults: np.ndarray) -> np.ndarray:
+    """Return whether tensors are given another layout than the compiler's own, ``(...)`` bool.
+
+    False where the layout is left to the compiler, or its own is not known.
+
+    Args:
+        layouts: ``(..., 6)`` minor to major, -1 padded.
+        defaults: ``(..., 6)`` the compiler's own; leading shapes are broadcast against each other.
+    """
+    layouts, defaults = np.asarray(layouts), np.asarray(defaults)
+    given = (layouts[..., 0] >= 0) & (defaults[..., 0] >= 0)
+    return given & (layouts != defaults).any(-1)
+
+
+def _of_default_search(program: Program, file: CompetitionFile) -> Path | None:
+    """Return the ``default`` file if it is of the same nodes and configurable nodes."""
+    other = default_file(program)
+    if other is None:
+        return None
+    arrays = read_arrays(other, ["node_opcode", "node_config_ids"])
+    mine = file.node_opcode, file.node_config_ids
+    return other if all(map(np.array_equal, mine, arrays.values())) else None

@@ -1,0 +1,129 @@
+"""The compiler's own layouts: the commonest ones of a default file, or as a file names them."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastslow.competition.catalog import Program, get_collection
+from fastslow.competition.default_layouts import commonest_layouts, find_default_layouts, is_off_default
+from fastslow.competition.reader import read_competition_file
+from fastslow.competition.schema import DEFAULTS
+from fastslow.competition.tied_choices import factorise
+from fastslow.core.errors import DataError
+from fastslow.features.config import FeatureConfig
+from helpers.competition_files import REAL, layout_arrays, needs_real, write_npz
+
+
+def write(root, search, split="train", name="a", **changed):
+    """Write a layout file where the competition has it, and return its program."""
+    collection = get_collection(f"layout:xla:{search}")
+    arrays = layout_arrays(seed=3 if search == "random" else 4) | changed
+    arrays["node_config_ids"] = layout_arrays(seed=3)["node_config_ids"]
+    for key in ("node_feat", "node_opcode", "edge_index"):
+        arrays[key] = changed.get(key, layout_arrays(seed=3)[key])
+    return Program(collection, split, write_npz(collection.folder(root, split) / f"{name}.npz", arrays))
+
+
+def found(program):
+    return find_default_layouts(program, read_competition_file(program.path, "layout"))
+
+
+def by_hand(rows):
+    """(K, 3, 6) commonest given layout of each tensor of node_config_feat (C, K, 18)."""
+    own = rows.reshape(*rows.shape[:2], 3, 6).astype(int)
+    result = np.full(own.shape[1:], -1)
+    for node, role in np.ndindex(own.shape[1:3]):
+        given = [tuple(layout) for layout in own[:, node, role].tolist() if layout[0] >= 0]
+        if given:
+            most = max(map(given.count, given))
+            often = [layout for layout in given if given.count(layout) == most]
+            result[node, role] = min(often, key=lambda layout: layout[::-1])  # as the reader sorts layouts
+    return result
+
+
+@given(st.integers(0, 10**6))
+def test_commonest_as_counted_by_hand(seed):
+    rng = np.random.default_rng(seed)
+    layouts = np.array([[-1] * 6, [0, 1, *[-1] * 4], [1, 0, *[-1] * 4]], np.int8)
+    codes = rng.integers(0, 3, (int(rng.integers(1, 9)), 4, 3)).astype(np.uint16)
+    own = commonest_layouts(layouts, factorise(codes))
+    for node, role in np.ndindex(4, 3):
+        counts = np.bincount(codes[:, node, role], minlength=3)[1:]
+        # equally common ones: the first of the two
+        wanted = layouts[1 + counts.argmax()] if counts.any() else layouts[0]
+        assert own[node, role].tolist() == wanted.tolist()
+    shuffled = commonest_layouts(layouts, factorise(rng.permutation(codes)))
+    assert (shuffled == own).all()
+
+
+def test_a_default_file_tells_them_for_its_random_file_too(tmp_path):
+    default, random = write(tmp_path, "default"), write(tmp_path, "random")
+    wanted = by_hand(np.load(default.path)["node_config_feat"])
+    assert (wanted >= 0).any()
+    assert (found(default) == wanted).all() and (found(random) == wanted).all()
+
+
+def test_without_a_default_file_of_the_same_program_they_are_unknown(tmp_path):
+    random = write(tmp_path, "random")
+    assert (found(random) == -1).all()
+    other = write(tmp_path, "default")
+    assert (found(random) >= 0).any()
+    opcodes = np.load(other.path)["node_opcode"]
+    write(tmp_path, "default", node_opcode=np.where(np.arange(len(opcodes)) == 0, 1 + opcodes % 100, opcodes))
+    assert (found(random) == -1).all()
+    other.path.unlink()
+    write(tmp_path, "default", split="valid")
+    assert (found(random) == -1).all()
+
+
+def test_a_file_may_name_them_itself(tmp_path):
+    random = write(tmp_path, "random")
+    row = np.load(random.path)["node_config_feat"][0]
+    own = found(write(tmp_path, "random", **{DEFAULTS: row}))
+    assert (own.reshape(row.shape) == row).all()
+
+
+def test_what_a_file_names_is_checked(tmp_path):
+    row = np.load(write(tmp_path, "random").path)["node_config_feat"][0]
+    with pytest.raises(DataError, match=rf"{DEFAULTS} has shape"):
+        found(write(tmp_path, "random", **{DEFAULTS: row[:1]}))
+    with pytest.raises(DataError, match=rf"{DEFAULTS}\[0, 0, 0\] is 7.*-1 to 5"):
+        found(write(tmp_path, "random", **{DEFAULTS: np.full_like(row, 7)}))
+    with pytest.raises(DataError, match=rf"{DEFAULTS}.* names twice"):
+        found(write(tmp_path, "random", **{DEFAULTS: np.full_like(row, 1)}))
+
+
+def test_a_broken_default_file_is_named(tmp_path):
+    default, random = write(tmp_path, "default"), write(tmp_path, "random")
+    default.path.write_bytes(default.path.read_bytes()[:500])
+    with pytest.raises(DataError, match=str(default.path)):
+        found(random)
+
+
+def test_features_of_a_random_file_depend_on_the_default_file(tmp_path):
+    config = FeatureConfig(collection="layout:xla:random", data_root=str(tmp_path))
+    random = write(tmp_path, "random")
+    alone = config.sources(random)
+    write(tmp_path, "default")
+    assert config.sources(random)[: len(alone)] == alone and len(config.sources(random)) == 2
+    assert config.replace(compiler_defaults=False).sources(random) == alone
+
+
+def test_off_default_needs_both_to_be_known():
+    layouts = np.array([[-1, -1], [0, 1], [1, 0]])
+    wanted = [[False, False, False], [False, False, True], [False, True, False]]
+    assert is_off_default(layouts[:, None], layouts).tolist() == wanted
+
+
+@needs_real
+def test_a_real_random_file_is_farther_from_them_than_its_default_file():
+    shares = {}
+    for search in ("default", "random"):
+        collection = get_collection(f"layout:xla:{search}")
+        (path,) = collection.folder(REAL, "test").glob("cd708819*.npz")
+        file = read_competition_file(path, "layout")
+        own = find_default_layouts(Program(collection, "test", path), file)
+        assert (own[..., 0] >= 0).sum() >= 93  # all that vary
+        shares[search] = is_off_default(file.layouts[file.choices.layout_codes()], own).mean()
+    assert 0 < shares["default"] < shares["random"]
