@@ -72,6 +72,7 @@ GROUPS: dict[str, dict[str, list[str]]] = {
         "hops 0": ["features.hops=0"],
         "hops 3": ["features.hops=3"],
         "whole graph": ["features.hops=-1"],
+        "compiler_defaults False": ["features.compiler_defaults=False"],
         "no violation features": [],
         "copies of neighbours": ["features.copies_through=0"],
         "padding 0": ["features.padding=0"],

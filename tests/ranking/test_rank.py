@@ -64,6 +64,7 @@ def test_an_hlo_file_is_converted_and_compared_with_its_default(home, dots):
     default = table.loc[table["config"] == 0, "rank"].item()
     assert ranking.summary()["default"] == f"configuration 0, place {default}"
     assert "runtime" not in table and ranking.estimates().empty
+    assert ranking.summary()["compiler's own layouts"].startswith("not known")
 
 
 def test_measured_runs_are_compared_with_the_ranking(home):
@@ -92,6 +93,7 @@ def test_the_fastest_are_estimated_by_the_compiler(home, dots, monkeypatch):
     found = ranking.estimates()
     assert found["rank"].tolist() == [2, 3, 5] and found["vs_default"].tolist() == [1.02, 1.03, 1.05]
     assert ranking.summary()["best estimate"].endswith("1.020 of the default's cycles")
+    assert "compiler's own layouts" not in ranking.summary()
 
 
 def test_a_single_model_ranks_too(home, dots):
