@@ -75,7 +75,7 @@ PRESETS: dict[str, dict[str, dict]] = {
         },
         # From the defaults: 128 configurations a step (64 and 128 of the 1st place), learning rate, weight
         # decay, warm-up, hinge over pairs, cross-config attention, 1 to 5 hops and padding with -1 [winners];
-        # dropout .3 and averaging of weights [sample].
+        # the compiler's own layouts as features [real]; dropout .3 and averaging of weights [sample].
     },
     **{name: published.settings for name, published in PUBLISHED.items()},
 }
