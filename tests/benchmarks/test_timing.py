@@ -55,7 +55,7 @@ def test_inference(quick_runs):
     contenders = {"ours whole", "dense whole", "ours pruned", "dense pruned", "winner"}
     assert set(file["memory"]) == contenders < set(file["seconds"])
     assert 0 < result["largest difference"] < 1e-5
-    assert 0 < file["difference"]["in chunks"] < 1e-5
+    assert 0 <= file["difference"]["in chunks"] < 1e-5
     assert file["nodes"]["whole"] > file["nodes"]["pruned"] > file["nodes"]["winner"]
     ratio = file["seconds"]["dense whole"] / file["seconds"]["ours whole"]
     assert result["total"]["ratios"]["dense whole / ours whole"]["all files"] == pytest.approx(
