@@ -10,13 +10,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+from isal import isal_zlib
 from numpy.lib import format as npy
 
 from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path
+from fastslow.core.inflate import Inflated
 from fastslow.core.input_files import check_regular
 from fastslow.core.storage_errors import explain_storage
 
@@ -40,7 +43,11 @@ _UNREADABLE = (
     struct.error,
     zlib.error,
     zipfile.BadZipFile,
+    isal_zlib.error,
 )
+
+Member = zipfile.ZipExtFile | Inflated
+"""The bytes of an array with its header, read in order."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +98,7 @@ def _opened(path: Path, remedy: str) -> Iterator[zipfile.ZipFile]:
 
 
 @contextmanager
-def _member(archive: zipfile.ZipFile, key: str) -> Iterator[tuple[zipfile.ZipExtFile, Header]]:
+def _member(archive: zipfile.ZipFile, key: str) -> Iterator[tuple[Member, Header]]:
     """Yield the stream of an array's bytes after its header, and the header.
 
     Header, zip directory and the bytes on disk must agree: no memory is asked for that the file cannot fill,
@@ -103,17 +110,30 @@ def _member(archive: zipfile.ZipFile, key: str) -> Iterator[tuple[zipfile.ZipExt
         raise ValueError(f"{key} is compressed otherwise than numpy does it")
     if info.file_size > ratios[info.compress_type] * info.compress_size:
         raise ValueError(f"{key} claims {info.file_size} bytes, packed into {info.compress_size}")
-    with archive.open(info) as member:
-        start = io.BytesIO(member.read(_MAX_HEADER_BYTES))
-        read = npy.read_array_header_1_0 if npy.read_magic(start) == (1, 0) else npy.read_array_header_2_0
-        shape, fortran_order, dtype = read(start)
-        if not dtype.itemsize or min(shape, default=0) < 0:
-            raise ValueError(f"{key} has by its header type {dtype} and shape {shape}")
-        size = start.tell() + math.prod(shape) * dtype.itemsize
-        if size != info.file_size and not dtype.hasobject:
+    opened = archive.open if info.compress_type == zipfile.ZIP_STORED else partial(Inflated, archive)
+    with opened(info) as member:
+        header, header_bytes = _read_header(member)
+        if not header.dtype.itemsize or min(header.shape, default=0) < 0:
+            raise ValueError(f"{key} has by its header type {header.dtype} and shape {header.shape}")
+        size = header_bytes + math.prod(header.shape) * header.dtype.itemsize
+        if size != info.file_size and not header.dtype.hasobject:
             raise ValueError(f"{key} has {info.file_size} bytes, by its header {size}")
-        member.seek(start.tell())
-        yield member, Header(shape, dtype, fortran_order)
+        yield member, header
+
+
+def _read_header(member: Member) -> tuple[Header, int]:
+    """Read the header of an array and its size in bytes, and leave the stream behind it."""
+    start = member.read(npy.MAGIC_LEN)
+    if npy.read_magic(io.BytesIO(start)) == (1, 0):
+        length, read = struct.Struct("<H"), npy.read_array_header_1_0
+    else:
+        length, read = struct.Struct("<I"), npy.read_array_header_2_0
+    size = member.read(length.size)
+    (text,) = length.unpack(size)
+    if text > _MAX_HEADER_BYTES:
+        raise ValueError(f"a header of {text:,} bytes")
+    shape, fortran_order, dtype = read(io.BytesIO(size + member.read(text)))
+    return Header(shape, dtype, fortran_order), len(start) + len(size) + text
 
 
 def read_headers(path: Path, remedy: str = DOWNLOAD_AGAIN) -> dict[str, Header]:
@@ -173,7 +193,7 @@ def read_arrays(
     return arrays
 
 
-def _read_whole(member: zipfile.ZipExtFile, header: Header) -> np.ndarray:
+def _read_whole(member: Member, header: Header) -> np.ndarray:
     """Read the array behind a header; numpy itself would parse the header a second time."""
     if header.dtype.hasobject:
         raise ValueError("it holds Python objects")
