@@ -177,7 +177,9 @@ class Patterns:
         layouts = layouts.view(f"V{LAYOUT_WIDTH * chunk.itemsize}").take(self._finder.first, axis=1)
         with np.errstate(invalid="ignore", over="ignore"):  # of no number, hence of no option
             number = layouts.view(chunk.dtype) @ self._weights
-        values = (number[..., None] == self._first_numbers).argmax(2)
+        values = np.zeros(number.shape, np.uint16)
+        for option, first in enumerate(self._first_numbers.T[1:], 1):
+            np.copyto(values, option, where=number == first)
         state = (values.astype(np.float32) @ self._steps + self._start).astype(np.intp)
         # with mode="clip" numpy copies without a check of each index; they are in range
         wanted = self._table.take(state.take(self._class, axis=1, mode="clip"), mode="clip")

@@ -26,7 +26,6 @@ from fastslow.competition.tied_choices import Choices
 from fastslow.core.errors import DataError
 from fastslow.core.files import digest
 from fastslow.core.npz_io import read_arrays, read_checksums, read_headers, stream_rows
-from fastslow.core.prefetch import prefetch
 
 _MINUS_ONE = "A competition file pads lists with 0; -1 is written by the feature step (features.padding=-1)"
 _STREAMED_OR_UNUSED = ("node_config_feat", "node_splits")
@@ -208,8 +207,6 @@ def _refuse(path, key, array, bad, wanted, remedy=REMEDY, first_row=0) -> None:
 def read_choices(path: Path, chunk_bytes: int = 1 << 20) -> tuple[np.ndarray, Choices]:
     """Stream ``node_config_feat`` of a layout file into tied choices.
 
-    A chunk is decompressed in a thread while the one before is matched.
-
     Args:
         path: A layout npz file.
         chunk_bytes: Bytes of a chunk; small enough to stay in the processor's cache.
@@ -224,7 +221,7 @@ def read_choices(path: Path, chunk_bytes: int = 1 << 20) -> tuple[np.ndarray, Ch
     """
     finder = patterns = None
     start = 0
-    for chunk in prefetch(stream_rows(path, "node_config_feat", chunk_bytes)):
+    for chunk in stream_rows(path, "node_config_feat", chunk_bytes):
         finder = finder or ChoiceFinder(chunk.shape[1])
         values = patterns.match(chunk) if patterns else None
         if values is None:
