@@ -28,7 +28,7 @@ def test_any_harm_is_counted(harm):
     assert not faults.is_good(GOOD | harm)
 
 
-SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
+SLEEP = [sys.executable, "-c", "import time; time.sleep(4)"]
 START = f"import subprocess; child = subprocess.Popen({SLEEP!r}); print('started', flush=True); child.wait()"
 PARENT = [sys.executable, "-c", START]
 
