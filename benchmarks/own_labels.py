@@ -37,6 +37,7 @@ from fastslow.evaluation.baselines import SINGLE, fit_baselines, predict_configs
 from fastslow.evaluation.predictions import read_predictions
 from fastslow.features.store import Features
 from fastslow.kaggle.solution import read_solution, runtimes_of
+from fastslow.kaggle.submission import ranking
 
 TABLE = Path(__file__).parent / "tables" / "own_labels.md"
 SOURCES = ("xla", "nlp")
@@ -48,10 +49,11 @@ _PENALTIES = np.logspace(-2, 2, 9)
 _SMALL = 1e-2  # penalty of a fit to the labels that are scored: small beside 48 configurations
 _INTRODUCTION = """# own_labels.py: the ensemble against models that know the program itself
 
-Kendall's tau per collection, mean over programs; run `{run}`, {programs} programs of valid and test. The best
-single feature and the ensemble saw none of these programs. Ridge regression and Gaussian process predict each
-configuration from the labels of all others of its program, {known} in the median, of both searches together.
-The last row is no prediction: one effect per output layout, fitted to the labels that are scored.
+Kendall's tau per collection, mean over programs, of what a submission lists (equal predictions in file
+order); run `{run}`, {programs} programs of valid and test. The best single feature and the ensemble saw none
+of these programs. Ridge regression and Gaussian process predict each configuration from the labels of all
+others of its program, {known} in the median, of both searches together. The last row is no prediction: one
+effect per output layout, fitted to the labels that are scored.
 
 ```
 make submit && .venv/bin/python benchmarks/own_labels.py
@@ -121,10 +123,11 @@ class Searched:
                 self.predictions[split][SINGLE][name] = own
 
     def tau(self, split: str, model: str, names: list[str]) -> float:
-        """Return the mean Kendall's tau of a model over some programs of a split."""
+        """Return the mean Kendall's tau of a model over some programs of a split, as a submission's rows."""
         labels = {name: self.labels[split][name] for name in names}
-        own = {name: self.predictions[split][model][name] for name in names}
-        return collection_score("layout", labels, own)["mean"]
+        own = self.predictions[split][model]
+        places = {name: np.argsort(ranking(own[name], "layout")) for name in names}
+        return collection_score("layout", labels, places)["mean"]
 
 
 def predict_own(pair: dict[str, Searched], split: str, name: str) -> int:
