@@ -173,7 +173,7 @@ def tensor_terms(node: dict, role: int, layout: list[int]) -> dict | None:
     ]
     name = axis_name(node, role, order[0])
     terms = {
-        "default": not layout,
+        "left": not layout,
         "lane_violations": lanes,
         "sublane_violations": sublanes,
         "largest_not_minor": minor < max(dims),

@@ -31,7 +31,7 @@ def test_padding_is_that_of_whole_tiles(tensor):
     units = [LANES, SUBLANES, *[1] * 4]
     tiles = [math.ceil(sizes[axis] / unit) * unit for axis, unit in zip(minor_to_major, units, strict=False)]
     assert result.fits
-    assert result.is_default == (not given_axes)
+    assert result.is_left == (not given_axes)
     assert result.volume == math.prod(sizes)
     assert result.padded_volume == math.prod(tiles)
     assert result.violates == (sizes[minor_to_major[0]] < max(sizes))

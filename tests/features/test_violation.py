@@ -83,7 +83,7 @@ def reference(tensors, kinds, layouts, codes, default_layout, defaults):
         order = [axis for axis in layouts[codes[node, role]].tolist() if axis >= 0]
         if order and max(order) >= rank:
             continue
-        is_default = not order
+        is_left = not order
         default = [axis for axis in defaults[node, role].tolist() if axis >= 0]
         off_default = bool(order) and bool(default) and order != default
         order += [axis for axis in range(rank - 1, -1, -1) if axis not in order]
@@ -92,9 +92,9 @@ def reference(tensors, kinds, layouts, codes, default_layout, defaults):
         rows.append(
             {
                 "cell": (int(kinds[node]), role),
-                "default": is_default,
+                "left": is_left,
                 "off_default": off_default,
-                "counted": not (is_default and default_layout == "leave_out"),
+                "counted": not (is_left and default_layout == "leave_out"),
                 "violation": sizes[0] < max(sizes),
                 "minor_unaligned": sizes[0] % 128 > 0,
                 "second_unaligned": rank > 1 and sizes[1] % 8 > 0,
@@ -118,7 +118,7 @@ def reference(tensors, kinds, layouts, codes, default_layout, defaults):
     features = {
         "violation_ratio": share(counted, "violation"),
         "padded_over_volume": padding(counted),
-        "default_share": share(rows, "default"),
+        "left_share": share(rows, "left"),
         "violation_ratio_by_volume": share(counted, "violation", "volume"),
         "minor_unaligned_share": share(counted, "minor_unaligned"),
         "second_minor_unaligned_share": share(counted, "second_unaligned"),
@@ -133,7 +133,7 @@ def reference(tensors, kinds, layouts, codes, default_layout, defaults):
             counted = [row for row in cell if row["counted"]]
             features[f"{kind}_{role_name}_violation_ratio"] = share(counted, "violation")
             features[f"{kind}_{role_name}_padded_over_volume"] = padding(counted)
-            features[f"{kind}_{role_name}_default_share"] = share(cell, "default")
+            features[f"{kind}_{role_name}_left_share"] = share(cell, "left")
             features[f"{kind}_{role_name}_off_default_share"] = share(cell, "off_default")
     outputs = [row for row in rows if row["counted"] and row["cell"][1] == 0]
     features["output_violation_ratio"] = share(outputs, "violation")
@@ -209,7 +209,7 @@ def test_a_default_layout_counts_as_row_major_or_not_at_all():
     assert one(shapes, [RESHAPE], [[0, 3, 0]], "violation_ratio") == 1
     assert one(shapes, [RESHAPE], [[0, 2, 0]], "violation_ratio", "row_major") == 0.5
     assert one(shapes, [RESHAPE], [[0, 2, 0]], "violation_ratio", "leave_out") == 0
-    assert one(shapes, [RESHAPE], [[0, 2, 0]], "default_share", "leave_out") == 0.5
+    assert one(shapes, [RESHAPE], [[0, 2, 0]], "left_share", "leave_out") == 0.5
     assert one(shapes, [RESHAPE], [[0, 0, 0]], "log_padded_bytes", "leave_out") == 0
 
 

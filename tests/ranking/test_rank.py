@@ -67,6 +67,12 @@ def test_an_hlo_file_is_converted_and_compared_with_its_default(home, dots):
     assert ranking.summary()["compiler's own layouts"].startswith("not known")
 
 
+def test_what_no_model_reads_is_not_missed(home, dots, monkeypatch):
+    recipe = {"settings": {"compiler_defaults": False}}
+    monkeypatch.setattr("fastslow.ranking.rank.read_recipe", lambda folder: recipe)
+    assert "compiler's own layouts" not in rank(RankConfig(source=dots, configs=8)).summary()
+
+
 def test_measured_runs_are_compared_with_the_ranking(home):
     tuned = ModuleTuningData(module=small_module(), config_index_to_node=[2, 3])
     for runtime, order in ((500, [0, 1]), (300, [1, 0]), (400, [1])):

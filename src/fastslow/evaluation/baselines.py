@@ -66,7 +66,7 @@ class Columns:
         return self.sign * np.asarray(config_feat[:, self.positions], np.float64).sum(1)
 
     def describe(self, columns: Sequence[str]) -> str:
-        """Return the columns and their order, such as ``default_share, descending``."""
+        """Return the columns and their order, such as ``left_share, descending``."""
         names = " + ".join(columns[i] for i in self.positions)
         return f"{names}, {'ascending' if self.sign > 0 else 'descending'}"
 

@@ -116,10 +116,10 @@ def _draw_layouts(axes: Axes, graph: Graph, order: np.ndarray, _: list[str]) -> 
     codes = graph.choices.layout_codes(order).reshape(len(order), -1).T  # (K * 3, C)
     varying = _first((codes != codes[:, :1]).any(1))
     common, place = np.unique(codes[varying], return_inverse=True)
-    is_default = (graph.layouts[common] < 0).all(1)
-    counts = np.bincount(place.ravel(), minlength=len(common)) * ~is_default
+    is_left = (graph.layouts[common] < 0).all(1)
+    counts = np.bincount(place.ravel(), minlength=len(common)) * ~is_left
     rank = np.argsort(np.argsort(-counts, kind="stable"), kind="stable")
-    rank = np.where(is_default, 0, np.minimum(rank + 1, len(_LAYOUTS)))
+    rank = np.where(is_left, 0, np.minimum(rank + 1, len(_LAYOUTS)))
     colours = ListedColormap((_DEFAULT, *_LAYOUTS))
     image = axes.imshow(
         rank[place].reshape(len(varying), len(order)),

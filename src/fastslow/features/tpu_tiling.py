@@ -19,7 +19,7 @@ class Tiling(NamedTuple):
     """Tensors under layouts; each array has the broadcast leading shape of sizes and layouts.
 
     Args:
-        is_default: The layout is left to the compiler.
+        is_left: The layout is left to the compiler.
         fits: The tensor has every axis that the layout names, and its two minor-most axes differ.
         minor_size: Size of the minor-most dimension, 1 or more.
         second_size: Size of the second-minor dimension; 1 for a tensor of one dimension.
@@ -30,7 +30,7 @@ class Tiling(NamedTuple):
         minor_axis: The minor-most axis, from 0; the last one where the layout is left to the compiler.
     """
 
-    is_default: np.ndarray
+    is_left: np.ndarray
     fits: np.ndarray
     minor_size: np.ndarray
     second_size: np.ndarray
@@ -56,7 +56,7 @@ def tile(dims: np.ndarray, layouts: np.ndarray) -> Tiling:
     shape = np.broadcast_shapes(dims.shape[:-1], layouts.shape[:-1])
     dims = np.broadcast_to(dims, (*shape, dims.shape[-1]))
     rank = (dims > 0).sum(-1)
-    is_default = np.broadcast_to(layouts[..., 0] < 0, shape)
+    is_left = np.broadcast_to(layouts[..., 0] < 0, shape)
     minor = minor_dimension(dims, layouts)
     # a layout of one axis continues with the highest other axis; a single dimension has no second one
     second = np.where(layouts[..., 1] < 0, rank - 1 - (minor == rank - 1), layouts[..., 1])
@@ -68,7 +68,7 @@ def tile(dims: np.ndarray, layouts: np.ndarray) -> Tiling:
     padded_volume = volume // (minor_size * second_size) * _round_up(minor_size, LANES) * second_padded
     violates = minor_size < dims.max(-1)
     sizes = (minor_size, second_size, second_padded, volume, padded_volume)
-    return Tiling(is_default, fits, *sizes, violates, minor)
+    return Tiling(is_left, fits, *sizes, violates, minor)
 
 
 TILING_FEATURES = 9
@@ -92,8 +92,8 @@ def tiling_features(dims: np.ndarray, layouts: np.ndarray, defaults: np.ndarray)
     there = tiling.fits & (np.asarray(dims)[..., 0] > 0)
     volume, padded_volume = (np.where(there, v, 1) for v in (tiling.volume, tiling.padded_volume))
     values = [
-        tiling.is_default,
-        ~tiling.is_default,
+        tiling.is_left,
+        ~tiling.is_left,
         tiling.violates,
         np.broadcast_to(is_off_default(layouts, defaults), tiling.volume.shape),
         np.log(padded_volume / volume) / 3,

@@ -43,7 +43,7 @@ CELLS = tuple(
 
 _TERMS = (
     "tensors",
-    "default",
+    "left",
     "counted",
     "off_default",
     "violation",
@@ -57,13 +57,13 @@ _TERMS = (
 _RATIOS = {
     "violation_ratio": ("violation", "counted"),
     "padded_over_volume": ("padded_volume", "volume"),
-    "default_share": ("default", "tensors"),
+    "left_share": ("left", "tensors"),
     "violation_ratio_by_volume": ("violating_volume", "volume"),
     "minor_unaligned_share": ("minor_unaligned", "counted"),
     "second_minor_unaligned_share": ("second_minor_unaligned", "counted"),
     "off_default_share": ("off_default", "tensors"),
 }
-_CELL_RATIOS = ("violation_ratio", "padded_over_volume", "default_share", "off_default_share")
+_CELL_RATIOS = ("violation_ratio", "padded_over_volume", "left_share", "off_default_share")
 _OUTPUT_RATIOS = ("violation_ratio", "padded_over_volume", "off_default_share")
 _WEIGHTS = ("bytes", "work")
 _WEIGHTED = ("count", "violation", "padding", "off_default")
@@ -100,7 +100,7 @@ def violation_features(
             A layout of fewer axes than the tensor is completed by the others in row-major order.
         choices: The C configurations; codes are positions in ``layouts``.
         default_layout: ``row_major`` counts a tensor left to the compiler as row-major; ``leave_out`` counts
-            it in ``default_share`` only.
+            it in ``left_share`` only.
         defaults: (K, 3, 6) the compiler's own layout of each tensor, -1 where it is not known; by default of
             none.
 
@@ -165,7 +165,7 @@ def terms_of_shapes(shapes: np.ndarray, layouts: np.ndarray, default_layout: str
     """
     dims, element_bytes, default, weights = np.split(shapes, [6, 7, 13], 1)
     tiling = tile(dims[:, None], layouts[None])
-    counted = tiling.fits & ~(tiling.is_default & (default_layout == "leave_out"))
+    counted = tiling.fits & ~(tiling.is_left & (default_layout == "leave_out"))
     terms = {
         "counted": np.ones_like(tiling.volume),
         "violation": tiling.violates,
@@ -177,7 +177,7 @@ def terms_of_shapes(shapes: np.ndarray, layouts: np.ndarray, default_layout: str
         "padded_bytes": tiling.padded_volume * element_bytes,
     }
     terms = {name: value * counted for name, value in terms.items()}
-    terms |= {"tensors": tiling.fits, "default": tiling.fits & tiling.is_default}
+    terms |= {"tensors": tiling.fits, "left": tiling.fits & tiling.is_left}
     terms["off_default"] = tiling.fits & is_off_default(layouts, default[:, None])
     found = [terms[name] for name in _TERMS]
     for weight in weights.T[:, :, None]:

@@ -122,7 +122,7 @@ def _tensor_columns(dims: np.ndarray, layouts: np.ndarray, element_bytes: np.nda
     """Return columns of tensors (n, 6) under layouts (n, 6); NaN where none fits."""
     tiling, rank = tile(dims, layouts), (dims > 0).sum(1)
     values = {
-        "given": ~tiling.is_default,
+        "given": ~tiling.is_left,
         "largest_not_minor": tiling.violates,
         "log_padded_over_volume": np.log(tiling.padded_volume / tiling.volume),
         "log_minor_size": np.log1p(tiling.minor_size),

@@ -210,7 +210,7 @@ def _tensor_terms(
     size = tiling.volume * element_bytes
     lanes, sublanes = tiling.minor_size % LANES != 0, tiling.second_padded != tiling.second_size
     return {
-        "default": tiling.is_default,
+        "left": tiling.is_left,
         "lane_violations": lanes,
         "sublane_violations": sublanes,
         "largest_not_minor": tiling.violates,

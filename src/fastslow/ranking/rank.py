@@ -13,7 +13,7 @@ from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
-from fastslow.features.unseen import build_unseen
+from fastslow.features.unseen import build_unseen, read_recipe
 from fastslow.kaggle.submission import ranking as fastest_first
 from fastslow.programs.convert import Conversion, convert, estimate_cycles
 from fastslow.programs.program_config import MEASURED
@@ -116,8 +116,13 @@ def _rank(
         effects=effects(choices, prediction),
         default=default,
         default_cycles=default_cycles,
-        knows_defaults=run.collection.kind == "tile" or knows_default_layouts(program, file),
+        lacks_defaults=_reads_defaults(run) and not knows_default_layouts(program, file),
     )
+
+
+def _reads_defaults(run: FinishedRun) -> bool:
+    """Return whether a run's features compare layouts with the compiler's own."""
+    return run.collection.kind == "layout" and read_recipe(run.folder)["settings"]["compiler_defaults"]
 
 
 def _default(config: RankConfig, conversion: Conversion | None, configs: int) -> int | None:

@@ -30,7 +30,7 @@ class Ranking:
         effects: What each option does, see :func:`fastslow.ranking.effects.effects`.
         default: Position of the configuration that others are compared with, None where it is not known.
         default_cycles: The compiler's estimate of its own default, None where it was not asked.
-        knows_defaults: Whether the models saw the compiler's own layouts (a tile kernel needs none).
+        lacks_defaults: Whether the models read the compiler's own layouts and the program names none.
     """
 
     program: str
@@ -41,7 +41,7 @@ class Ranking:
     effects: pd.DataFrame
     default: int | None
     default_cycles: int | None = None
-    knows_defaults: bool = True
+    lacks_defaults: bool = False
 
     def ends(self, count: int = 10) -> pd.DataFrame:
         """Describe the fastest and the slowest configurations in words.
@@ -105,7 +105,7 @@ class Ranking:
         if self.default is not None:
             place = int(table.loc[table["config"] == self.default, "rank"].iloc[0])
             facts["default"] = f"configuration {self.default}, place {place}"
-        if not self.knows_defaults:
+        if self.lacks_defaults:
             facts["compiler's own layouts"] = "not known, which makes the ranking worse"
         if "runtime" in table:
             tau = kendall_tau(table["runtime"].to_numpy(), table["prediction"].to_numpy())
