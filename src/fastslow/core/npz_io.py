@@ -102,7 +102,7 @@ def _member(archive: zipfile.ZipFile, key: str) -> Iterator[tuple[Member, Header
     """Yield the stream of an array's bytes after its header, and the header.
 
     Header, zip directory and the bytes on disk must agree: no memory is asked for that the file cannot fill,
-    and reading all rows reads all bytes, which is when zipfile compares the checksum.
+    and reading all rows reads all bytes, which is when the checksum is compared.
     """
     info = archive.getinfo(f"{key}.npy")
     ratios = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: _MAX_RATIO}
