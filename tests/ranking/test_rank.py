@@ -1,5 +1,9 @@
 """Ranking a program: equal to a submission's row, for every kind of source, and errors by name."""
 
+import re
+import shutil
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -64,13 +68,20 @@ def test_an_hlo_file_is_converted_and_compared_with_its_default(home, dots):
     default = table.loc[table["config"] == 0, "rank"].item()
     assert ranking.summary()["default"] == f"configuration 0, place {default}"
     assert "runtime" not in table and ranking.estimates().empty
-    assert ranking.summary()["compiler's own layouts"].startswith("not known")
+    assert re.match("not known, .*SET=estimate=10", ranking.summary()["compiler's own layouts"])
 
 
 def test_what_no_model_reads_is_not_missed(home, dots, monkeypatch):
     recipe = {"settings": {"compiler_defaults": False}}
     monkeypatch.setattr("fastslow.ranking.rank.read_recipe", lambda folder: recipe)
     assert "compiler's own layouts" not in rank(RankConfig(source=dots, configs=8)).summary()
+
+
+def test_a_random_file_alone_lacks_its_default_file(home, tmp_path):
+    own = test_program("layout-xla-random").path
+    for path, said in ((own, False), (Path(shutil.copy(own, tmp_path / "alone.npz")), True)):
+        facts = rank(RankConfig(source=str(path), collection="layout:xla:random")).summary()
+        assert ("default/SPLIT/NAME.npz beside" in facts.get("compiler's own layouts", "")) == said
 
 
 def test_measured_runs_are_compared_with_the_ranking(home):

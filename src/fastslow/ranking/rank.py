@@ -28,6 +28,9 @@ from fastslow.xla.layout_constraints import constrain
 from fastslow.xla.layout_space import decode
 from fastslow.xla.libtpu import require_compiler
 
+_FROM_COMPILER = "with SET=estimate=10 the compiler names them"
+_FROM_FILE = "they are read from default/SPLIT/NAME.npz beside a random/SPLIT/NAME.npz"
+
 TABLE, EFFECTS, ENDS = "ranking.csv", "effects.csv", "ends.csv"
 PREDICTIONS_PICTURE, EFFECTS_PICTURE = "predictions.png", "effects.png"
 
@@ -105,7 +108,6 @@ def _rank(
         fastest = fastest_first(prediction, "layout")[: config.estimate].tolist()
         default_cycles, *best = _estimate(config, conversion, default, fastest)
         cycles = dict(zip(fastest, best, strict=True))
-    program = Program(run.collection, TEST, file.path)
     weights = {name: member["weight"] for name, member in run.manifest.get("members", {}).items()}
     return Ranking(
         program=config.program,
@@ -116,13 +118,17 @@ def _rank(
         effects=effects(choices, prediction),
         default=default,
         default_cycles=default_cycles,
-        lacks_defaults=_reads_defaults(run) and not knows_default_layouts(program, file),
+        defaults_remedy=_defaults_remedy(run, file, conversion),
     )
 
 
-def _reads_defaults(run: FinishedRun) -> bool:
-    """Return whether a run's features compare layouts with the compiler's own."""
-    return run.collection.kind == "layout" and read_recipe(run.folder)["settings"]["compiler_defaults"]
+def _defaults_remedy(run: FinishedRun, file: CompetitionFile, conversion: Conversion | None) -> str:
+    """Return what would tell the compiler's own layouts; empty if they are known or no model reads them."""
+    if run.collection.kind == "tile" or not read_recipe(run.folder)["settings"]["compiler_defaults"]:
+        return ""
+    if knows_default_layouts(Program(run.collection, TEST, file.path), file):
+        return ""
+    return _FROM_COMPILER if conversion else _FROM_FILE
 
 
 def _default(config: RankConfig, conversion: Conversion | None, configs: int) -> int | None:

@@ -30,7 +30,8 @@ class Ranking:
         effects: What each option does, see :func:`fastslow.ranking.effects.effects`.
         default: Position of the configuration that others are compared with, None where it is not known.
         default_cycles: The compiler's estimate of its own default, None where it was not asked.
-        lacks_defaults: Whether the models read the compiler's own layouts and the program names none.
+        defaults_remedy: What would tell the compiler's own layouts, where models read them and the program
+            names none.
     """
 
     program: str
@@ -41,7 +42,7 @@ class Ranking:
     effects: pd.DataFrame
     default: int | None
     default_cycles: int | None = None
-    lacks_defaults: bool = False
+    defaults_remedy: str = ""
 
     def ends(self, count: int = 10) -> pd.DataFrame:
         """Describe the fastest and the slowest configurations in words.
@@ -105,8 +106,9 @@ class Ranking:
         if self.default is not None:
             place = int(table.loc[table["config"] == self.default, "rank"].iloc[0])
             facts["default"] = f"configuration {self.default}, place {place}"
-        if self.lacks_defaults:
-            facts["compiler's own layouts"] = "not known, which makes the ranking worse"
+        if self.defaults_remedy:
+            remedy = self.defaults_remedy
+            facts["compiler's own layouts"] = f"not known, which makes the ranking worse; {remedy}"
         if "runtime" in table:
             tau = kendall_tau(table["runtime"].to_numpy(), table["prediction"].to_numpy())
             facts["Kendall's tau with runtime"] = f"{tau:.3f}"
