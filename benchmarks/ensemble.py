@@ -77,9 +77,12 @@ def ways(members: Members) -> dict[str, Callable[[list[str], str], Weights]]:
             weighting, own, normalisation, EnsembleConfig().max_models, valid_scores, models
         )
 
-    alone = {names[0].split("-")[0]: names for names in members.models}
+    some = {f"{names[0].split('-')[0]} alone": [names] for names in members.models}
+    for left_out in members.models if len(members.models) > 2 else ():
+        kind = left_out[0].split("-")[0]
+        some[f"equal weights without {kind}"] = [names for names in members.models if names != left_out]
     return {
-        **{f"{kind} alone": lambda *_, names=names: equal_weights([names]) for kind, names in alone.items()},
+        **{way: lambda *_, models=models: equal_weights(models) for way, models in some.items()},
         "equal weights": lambda *_: equal_weights(members.models),
         "guarded (default)": partial(choose, "guarded"),
         "a weight for each member": partial(
