@@ -119,6 +119,31 @@ def test_steps_take_each_others_folders_and_the_seeds():
     assert (submission.csv, submission.data_root) == ("submissions/my run.csv", "/a b")
 
 
+@pytest.mark.parametrize("chosen", ["ranker", "gnn, additive", "gnn,ranker"])
+def test_chosen_models_alone_are_trained_and_combined(chosen):
+    names = chosen.replace(" ", "").split(",")
+    steps = by_folder(Plan("sample", "r", "sample", 1, {}, 1, chosen))
+    for c in COLLECTIONS:
+        own = [f"runs/r/{model}-{c.slug}-s0" for model in MODELS[c.kind] if model in names]
+        assert steps[f"runs/r/ensemble-{c.slug}"].config.runs == own
+    assert any("training" in folder for folder in steps) == ("gnn" in names)
+    assert any("/ranker-" in folder for folder in steps) == ("ranker" in names)
+
+
+@pytest.mark.parametrize(
+    ("preset", "chosen", "overrides", "said"),
+    [
+        ("sample", "gnn,trees", [], "models: preset sample has no 'trees'; it trains gnn, ranker, additive"),
+        ("tpugraphs", "ranker", [], "models: preset tpugraphs has no 'ranker'; it trains gnn"),
+        ("sample", "additive", [], "models: additive predicts layout alone; run `make train`"),
+        ("sample", "ranker", ["gnn.epochs=1"], "gnn: this choice of models has no such step"),
+    ],
+)
+def test_wrong_choices_of_models_are_refused(preset, chosen, overrides, said):
+    with pytest.raises(ConfigError, match=said):
+        Plan("sample", "r", preset, 1, parse_overrides(overrides), 1, chosen).steps("submission")
+
+
 @pytest.mark.parametrize(("data", "root"), [("sample", "data/sample"), ("kaggle", "data/raw"), ("/x", "/x")])
 def test_data_roots(data, root):
     assert plan(data=data).data_root == root

@@ -84,9 +84,24 @@ PRESETS: dict[str, dict[str, dict]] = {
 MODELS = {"layout": ("gnn", "ranker", "additive"), "tile": ("gnn", "ranker")}
 
 
-def trained_models(preset: str) -> dict[str, tuple[str, ...]]:
-    """Return the models that a preset trains, by kind; a published baseline trains networks alone."""
-    return {kind: ("gnn",) for kind in PUBLISHED[preset].kinds} if preset in PUBLISHED else MODELS
+def trained_models(preset: str, chosen: str = "") -> dict[str, tuple[str, ...]]:
+    """Return the models that are trained, by kind; a published baseline trains networks alone.
+
+    Args:
+        preset: Name of a preset.
+        chosen: Models to train, separated by commas; all that the preset has if empty.
+
+    Raises:
+        ConfigError: The preset has no such model.
+    """
+    every = {kind: ("gnn",) for kind in PUBLISHED[preset].kinds} if preset in PUBLISHED else MODELS
+    known = list(dict.fromkeys(model for own in every.values() for model in own))
+    wanted = [name.strip() for name in chosen.split(",")] if chosen else known
+    if unknown := [repr(name) for name in wanted if name not in known]:
+        trained = ", ".join(known)
+        raise ConfigError(f"models: preset {preset} has no {', '.join(unknown)}; it trains {trained}")
+    kept = {kind: tuple(model for model in own if model in wanted) for kind, own in every.items()}
+    return {kind: own for kind, own in kept.items() if own}
 
 
 class NetworkSection(TrainConfig):

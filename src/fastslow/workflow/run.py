@@ -33,8 +33,7 @@ from fastslow.workflow.published_presets import PUBLISHED
 from fastslow.workflow.step_pools import step_pool
 from fastslow.workflow.steps import DATA_ROOTS, STAGES, Plan, Step, parse_overrides
 
-NOTEBOOK = "notebook.ipynb"
-FAILED = "failed.ipynb"
+NOTEBOOK, FAILED = "notebook.ipynb", "failed.ipynb"
 PAUSE_SECONDS = 2.0  # between two looks at what is running
 LOG_SECONDS = 60.0  # the same where the output is a file: a line each time
 START_SECONDS = 300  # a kernel that dies is noticed at once; many on a busy machine start slowly
@@ -64,6 +63,8 @@ class RunConfig(Config):
     of a published baseline."""
     seeds: Count = 0
     """Seeds of each model; 0 for 3, and for 1 in the preset ``smoke``."""
+    models: str = ""
+    """Models to train, separated by commas, of ``gnn``, ``ranker``, ``additive``; the preset's if empty."""
     jobs: Count = 0
     """Maximum number of notebooks that run in parallel; 0 for as many as memory, cores and GPUs allow."""
     cluster: str = ""
@@ -258,7 +259,7 @@ def make_plan(config: RunConfig) -> Plan:
     if not name or Path(name).name != name or name.startswith(".") or len(name.encode()) > 100:
         raise ConfigError(f"name: {name[:60]!r} is not a plain folder name of at most 100 bytes")
     seeds = config.seeds or (1 if preset == "smoke" else 3)
-    return Plan(config.data, name, preset, seeds, parse_overrides(config.set), config.jobs)
+    return Plan(config.data, name, preset, seeds, parse_overrides(config.set), config.jobs, config.models)
 
 
 def run(config: RunConfig) -> None:
@@ -273,12 +274,12 @@ def run(config: RunConfig) -> None:
     plan = make_plan(config)
     for folder in (f"features/{plan.name}", f"runs/{plan.name}", Path(plan.csv).parent):
         remove_abandoned(resolve(folder))
-    last = STAGES.index("submission" if config.target == "submit" else config.target)
-    steps = plan.steps(STAGES[last])
-    if STAGES[last] == "submission":
+    last = "submission" if config.target == "submit" else config.target
+    steps = plan.steps(last)
+    if last == "submission":
         check_ids(resolve(plan.data_root))  # hours of training must not end at a broken CSV
     run_steps(steps, plan.jobs, config.cluster)
-    if STAGES[last] == "submission":
+    if last == "submission":
         report(plan)
         if config.metrics == "all":
             print("\n" + format_metrics(metric_table(plan.steps()[-1].config)))

@@ -63,6 +63,7 @@ class Plan:
         seeds: Number of seeds of each model.
         overrides: Settings by section, which take precedence over the preset's.
         jobs: Maximum number of notebooks that run in parallel; 0: planned by what they need.
+        models: Models to train, separated by commas; empty for all of the preset.
     """
 
     data: str
@@ -71,6 +72,7 @@ class Plan:
     seeds: int
     overrides: dict[str, dict]
     jobs: int
+    models: str = ""
 
     @property
     def data_root(self) -> str:
@@ -102,14 +104,14 @@ class Plan:
 
         Raises:
             ConfigError: A setting is refused, or is one that the workflow sets, or of a step that the preset
-                does not have; or a submission is wanted of a preset that does not predict all collections.
+                does not have; or a submission is wanted of models that do not predict all collections.
         """
-        models = trained_models(self.preset)
+        models = trained_models(self.preset, self.models)
         self._check_overrides(models)
         collections = [c for c in COLLECTIONS if c.kind in models]
         steps = [self._feature_step(c) for c in collections]
         # the networks take longest, so they start first
-        steps += [step for kind in models for step in self._networks(kind)]
+        steps += [step for kind, own in models.items() if "gnn" in own for step in self._networks(kind)]
         steps += [
             self._ranker(model, c, seed)
             for model in MODELS["layout"]
@@ -121,8 +123,9 @@ class Plan:
         if models.keys() == MODELS.keys():
             steps.append(self._submission())
         elif last == "submission":
-            remedy = f"run `make train` or `make ensemble` with PRESET={self.preset}"
-            raise ConfigError(f"preset: {self.preset} predicts {', '.join(models)} alone; {remedy}")
+            what = f"models: {self.models}" if self.models else f"preset: {self.preset}"
+            remedy = "run `make train` or `make ensemble` with it"
+            raise ConfigError(f"{what} predicts {', '.join(models)} alone; {remedy}")
         return [step for step in steps if not last or STAGES.index(step.stage) <= STAGES.index(last)]
 
     def _feature_step(self, c: Collection) -> Step:
@@ -155,7 +158,8 @@ class Plan:
             known = [own for own in models if kind in ("", own)]
             if not known or (step in MODELS["layout"] and not any(step in models[own] for own in known)):
                 trained = " and ".join(f"{', '.join(own)} of {kind}" for kind, own in models.items())
-                raise ConfigError(f"{section}: preset {self.preset} has no such step; it trains {trained}")
+                what = "this choice of models" if self.models else f"preset {self.preset}"
+                raise ConfigError(f"{section}: {what} has no such step; it trains {trained}")
 
     def _networks(self, kind: str) -> list[Step]:
         """Return the trainings of networks: each learns from a group of collections and predicts for all."""
