@@ -39,8 +39,7 @@ class Inflated:
             zipfile.BadZipFile: The checksum is another one.
             isal_zlib.error: The bytes are not deflate's.
         """
-        size = min(size, self._left)
-        parts, missing = [], size
+        parts, missing = [], min(size, self._left)
         while missing:
             packed = self._inflate.unconsumed_tail or self._packed.read(_PACKED_BYTES)
             part = self._inflate.decompress(packed, missing)
