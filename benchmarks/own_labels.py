@@ -7,7 +7,7 @@ programs. Its rivals predict each configuration from all others of the same prog
 since an output's layout is what the sample's labels depend on.
 
 Ridge regression chooses its penalty by leave-one-out; the Gaussian process has a linear and a radial kernel
-and noise, their scales by marginal likelihood. The last column is no prediction: one effect per layout,
+and noise, their scales by marginal likelihood. The last row is no prediction: one effect per layout,
 fitted to the very labels that are scored, as a mark of what any additive rule can reach.
 """
 
@@ -33,15 +33,15 @@ from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
-from fastslow.evaluation.baselines import SINGLE, fit_baselines, predict_configs
+from fastslow.evaluation.baselines import SINGLE
 from fastslow.evaluation.predictions import read_predictions
+from fastslow.evaluation.results import as_submitted, list_runs
 from fastslow.features.store import Features
 from fastslow.kaggle.solution import read_solution, runtimes_of
-from fastslow.kaggle.submission import ranking
+from fastslow.programs.layout_search import SEARCHES
 
 TABLE = Path(__file__).parent / "tables" / "own_labels.md"
 SOURCES = ("xla", "nlp")
-SEARCHES = ("default", "random")
 SPLITS = (VALID, TEST)
 UNSEEN = (SINGLE, "ensemble")
 OWN = ("ridge, own labels", "Gaussian process, own labels", "additive, fitted to what is scored")
@@ -112,22 +112,18 @@ class Searched:
 
     def __init__(self, run: str, collection: Collection, root: Path, solution: dict[str, np.ndarray]):
         features = Features(resolve(f"features/{run}/{collection.slug}"))
-        single = fit_baselines(features)[SINGLE]
-        ensemble = read_predictions(resolve(f"runs/{run}/ensemble-{collection.slug}"))
+        ensemble = resolve(f"runs/{run}/ensemble-{collection.slug}")
+        single = next(folder for _, name, _, folder in list_runs(ensemble) if name == SINGLE)
+        unseen = dict(zip(UNSEEN, map(read_predictions, (single, ensemble)), strict=True))
         self.labels = {VALID: features.labels(VALID), TEST: runtimes_of(solution, collection)}
         self.programs = {split: list_programs(root, collection, split) for split in SPLITS}
-        self.predictions = {split: {SINGLE: {}, "ensemble": ensemble[split]} for split in SPLITS}
-        for split in SPLITS:
-            for name in self.labels[split]:
-                own = predict_configs(single, features.graph(split, name))
-                self.predictions[split][SINGLE][name] = own
+        self.predictions = {s: {model: own[s] for model, own in unseen.items()} for s in SPLITS}
 
     def tau(self, split: str, model: str, names: list[str]) -> float:
         """Return the mean Kendall's tau of a model over some programs of a split, as a submission's rows."""
         labels = {name: self.labels[split][name] for name in names}
-        own = self.predictions[split][model]
-        places = {name: np.argsort(ranking(own[name], "layout")) for name in names}
-        return collection_score("layout", labels, places)["mean"]
+        own = {name: self.predictions[split][model][name] for name in names}
+        return collection_score("layout", labels, as_submitted(own))["mean"]
 
 
 def predict_own(pair: dict[str, Searched], split: str, name: str) -> int:

@@ -166,7 +166,7 @@ def score_table(pairs: list[tuple[Features, Path]], solution: dict | None) -> pd
             row |= _spread(VALID, read_run_manifest(path)["valid"])
             predictions = read_predictions(path)
             if solution:
-                places = _as_submitted(predictions[TEST])
+                places = as_submitted(predictions[TEST])
                 row |= _spread(TEST, collection_score(collection.kind, truth[TEST], places))
             if collection.kind == "tile":
                 row |= {f"{split}_top1": _top_1(own, predictions[split]) for split, own in truth.items()}
@@ -207,8 +207,15 @@ def _top_1(truth: dict[str, np.ndarray], predictions: dict[str, np.ndarray]) -> 
     return float(np.mean([tile_score(runtime, predictions[graph], 1) for graph, runtime in truth.items()]))
 
 
-def _as_submitted(predictions: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return the place of each configuration in the order that a submission lists, ``(C,)`` per graph."""
+def as_submitted(predictions: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the place of each layout configuration in the order that a submission lists, from 0.
+
+    Args:
+        predictions: ``(C,)`` per graph, lower = predicted faster; equal ones are listed in file order.
+
+    Returns:
+        ``(C,)`` int64 per graph.
+    """
     return {graph: np.argsort(ranking(values, "layout")) for graph, values in predictions.items()}
 
 
