@@ -126,10 +126,8 @@ class Quality:
         return rows
 
     def trained(self, collection: Collection, seed: int) -> list[dict]:
-        """Return the results of ``make submit``'s GNN, additive ranker and, with the first seed, ensemble."""
-        names = {model: f"{model}-{collection.slug}-s{seed}" for model in ("gnn", "additive")}
-        if collection.kind == "tile":
-            del names["additive"]
+        """Return the results of ``make submit``'s GNN and, with the first seed, ensemble."""
+        names = {"gnn": f"gnn-{collection.slug}-s{seed}"}
         if seed == 0:
             names["ensemble"] = f"ensemble-{collection.slug}"
         labels, rows = self.labels(collection), []

@@ -11,9 +11,7 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import TypeVar
 from unittest import mock
 
 from common.kept import Kept
@@ -28,24 +26,21 @@ from fastslow.features.config import FeatureConfig
 from fastslow.networks.config import TrainConfig
 from fastslow.networks.train import Training, train
 from fastslow.networks.validation import Validation
-from fastslow.rankers import additive_fit
 from fastslow.rankers import fit as ranker_fit
 from fastslow.rankers import train as ranker_train
-from fastslow.rankers.additive_fit import Problem
-from fastslow.rankers.additive_train import train_additive_ranker
-from fastslow.rankers.config import AdditiveRankerConfig, BoostingConfig, RankerConfig
+from fastslow.rankers.config import RankerConfig
 from fastslow.rankers.table import Table
 from fastslow.workflow.run import RunConfig, make_plan, run
 from fastslow.workflow.steps import Step
 
 DATA, NOTEBOOKS = "making the data", "all notebooks again, CSV checked"
+ITERATIONS = 40
 BOUNDED = ["gnn.tile.epochs=1", "gnn.layout.epochs=2", "gnn.layout.evaluate_every=2"]
-BOUNDED += ["ranker.num_iterations=40", "additive.num_iterations=40", "features.workers=1"]
+BOUNDED += [f"ranker.num_iterations={ITERATIONS}", "features.workers=1"]
 FUNCTIONS = {
     FeatureConfig: build_features,
     TrainConfig: train,
     RankerConfig: ranker_train.train_ranker,
-    AdditiveRankerConfig: train_additive_ranker,
     EnsembleConfig: build_ensemble,
     SubmissionConfig: make_submission,
 }
@@ -54,13 +49,12 @@ EPOCH, EVALUATION, FIT, GROW, PREDICT = "epoch", "evaluation", "fit", "grow", "p
 PHASES = {
     EPOCH: ((Training, "run_epoch"),),
     EVALUATION: ((Validation, "evaluate"),),
-    FIT: ((ranker_train, "fit"), (additive_fit, "fit")),
-    GROW: ((ranker_fit, "boost"), (additive_fit, "boost")),
-    PREDICT: ((ranker_fit, "predict_trees"), (additive_fit, "predict_trees")),
+    FIT: ((ranker_train, "fit"),),
+    GROW: ((ranker_fit, "boost"),),
+    PREDICT: ((ranker_fit, "predict_trees"),),
 }
 
 PARALLEL = 0.75  # share of a layout step that threads divide: of two, each has 60 % (tables/scale.md)
-Graphs = TypeVar("Graphs", ranker_fit.Training, Table, Problem)
 
 
 class WholeRun:
@@ -95,17 +89,14 @@ class WholeRun:
             self._cost(NOTEBOOKS, lambda: run(bounded))
 
     def _run(self, step: Step) -> None:
-        times = round(self._ratio(step, TRAIN)) if isinstance(step.config, BoostingConfig) else 1
-        fit_ranker, fit_additive = ranker_train.fit, additive_fit.fit
+        times = round(self._ratio(step, TRAIN)) if isinstance(step.config, RankerConfig) else 1
+        fit_ranker = ranker_train.fit
 
-        def ranker(config, objective, training, report):
-            return fit_ranker(config, objective, repeated(training, times), report)
+        def fit(config, objective, training, report):
+            train = repeated(training.train, times)
+            return fit_ranker(config, objective, replace(training, train=train), report)
 
-        def additive(config, train, valid, report):
-            return fit_additive(config, repeated(train, times), valid, report)
-
-        replace_fit = partial(mock.patch.object, attribute="fit")
-        with replace_fit(ranker_train, new=ranker), replace_fit(additive_fit, new=additive):
+        with mock.patch.object(ranker_train, "fit", new=fit):
             FUNCTIONS[type(step.config)](step.config)
 
     def _cost(self, name: str, work: Callable) -> None:
@@ -151,10 +142,9 @@ class WholeRun:
             one = self._ratio(step, TRAIN) * epoch["CPU s"] / epoch["calls"]
             look = self._ratio(step, VALID) * evaluation["CPU s"] / evaluation["calls"]
             seconds += config.epochs * (one + look / config.evaluate_every)
-        elif isinstance(config, BoostingConfig):
-            took = {type(own.config): own.config for own in make_plan(self.config(*BOUNDED)).steps()}
+        elif isinstance(config, RankerConfig):
             fit, grow, predict = (cost["phases"][name]["CPU s"] for name in (FIT, GROW, PREDICT))
-            each = (grow + self._ratio(step, VALID, TEST) * predict) / took[type(config)].num_iterations
+            each = (grow + self._ratio(step, VALID, TEST) * predict) / ITERATIONS
             seconds += fit + config.num_iterations * each
         return seconds
 
@@ -166,17 +156,13 @@ class WholeRun:
         return real / sum(self.size.graphs(name)[split] for name in names for split in splits)
 
 
-def repeated(graphs: Graphs, times: int) -> Graphs:
-    """Return what a ranker learns from with every train graph so many times, under as many names.
+def repeated(table: Table, times: int) -> Table:
+    """Return a ranker's table with every graph so many times, under as many names.
 
     Rows are shared, so that the table itself takes no more memory; what is made of it does.
     """
-    if isinstance(graphs, ranker_fit.Training):
-        return replace(graphs, train=repeated(graphs.train, times))
-    names = [f"{name} {number}" for number in range(times) for name in graphs.names]
-    if isinstance(graphs, Problem):
-        return Problem(names, [*graphs.parts] * times, [*graphs.runtimes] * times)
-    return Table(names, graphs.rows * times, graphs.runtimes * times, graphs.columns)
+    names = [f"{name} {number}" for number in range(times) for name in table.names]
+    return Table(names, table.rows * times, table.runtimes * times, table.columns)
 
 
 def folders_of(step: Step) -> list[str]:
@@ -199,6 +185,6 @@ def stage_of(step: Step) -> str:
         return f"features, {kind}"
     if isinstance(step.config, TrainConfig):
         return f"network, {step_name(step).removeprefix('training-')}"
-    if isinstance(step.config, BoostingConfig):
+    if isinstance(step.config, RankerConfig):
         return f"{step.name.split('-')[0]}, {kind}"
     return step.stage

@@ -12,7 +12,6 @@ from common.whole_run import BOUNDED, EPOCH, EVALUATION, FIT, GROW, PREDICT, Who
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, list_programs
 from fastslow.competition.reader import read_competition_file
 from fastslow.kaggle.submission import check_ids
-from fastslow.rankers.fit import Training
 from fastslow.rankers.objectives import make_dataset
 from fastslow.rankers.table import Table
 from fastslow.workflow.run import make_plan
@@ -95,10 +94,9 @@ def test_train_graphs_are_repeated_and_learned_from_as_such():
     rng = np.random.default_rng(0)
     rows = [rng.random((size, 2)).astype(np.float32) for size in (3, 5)]
     table = Table(["a", "b"], rows, [rng.random(len(own)) for own in rows], ["x", "y"])
-    training = Training("tile", table, table, table)
-    found = repeated(training, 3)
-    assert found.valid is table and found.train.sizes == [3, 5] * 3 and len(set(found.train.names)) == 6
-    data = make_dataset(found.train, "regression").construct()
+    found = repeated(table, 3)
+    assert found.sizes == [3, 5] * 3 and len(set(found.names)) == 6
+    data = make_dataset(found, "regression").construct()
     assert data.num_data() == 3 * make_dataset(table, "regression").construct().num_data()
 
 

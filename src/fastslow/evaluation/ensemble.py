@@ -39,7 +39,7 @@ class EnsembleConfig(Config):
     renamed = {"rounds": "max_models"}
     features: str = unkeyed("features/sample/layout-xla-random")
     """Features folder of the collection; any that was built from the same data will do."""
-    runs: list[str] = [f"runs/sample/{m}-layout-xla-random-s0" for m in ("gnn", "ranker", "additive")]
+    runs: list[str] = [f"runs/sample/{m}-layout-xla-random-s0" for m in ("gnn", "ranker")]
     """Run folders of the members: networks, rankers, other ensembles."""
     folder: str = unkeyed("runs/sample/ensemble-layout-xla-random")
     """Folder to write; it is a run folder like those of its members."""

@@ -82,6 +82,12 @@ PRESETS: dict[str, dict[str, dict]] = {
 
 
 MODELS = {"layout": ("gnn", "ranker", "additive"), "tile": ("gnn", "ranker")}
+"""Every model, by kind."""
+
+ON_REQUEST = {"sample": ("additive",), "kaggle": ("additive",)}
+"""Models that a preset trains only where they are chosen. The additive ranker adds nothing to the sample's
+ensemble (benchmarks/tables/ensemble.md) and ranks measured programs worse than the ranker (zero_shot.md); no
+published winner had one."""
 
 
 def trained_models(preset: str, chosen: str = "") -> dict[str, tuple[str, ...]]:
@@ -89,17 +95,18 @@ def trained_models(preset: str, chosen: str = "") -> dict[str, tuple[str, ...]]:
 
     Args:
         preset: Name of a preset.
-        chosen: Models to train, separated by commas; all that the preset has if empty.
+        chosen: Models to train, separated by commas; if empty, all that the preset has but those of
+            :data:`ON_REQUEST`.
 
     Raises:
         ConfigError: The preset has no such model.
     """
     every = {kind: ("gnn",) for kind in PUBLISHED[preset].kinds} if preset in PUBLISHED else MODELS
     known = list(dict.fromkeys(model for own in every.values() for model in own))
-    wanted = [name.strip() for name in chosen.split(",")] if chosen else known
+    default = [name for name in known if name not in ON_REQUEST.get(preset, ())]
+    wanted = [name.strip() for name in chosen.split(",")] if chosen else default
     if unknown := [repr(name) for name in wanted if name not in known]:
-        trained = ", ".join(known)
-        raise ConfigError(f"models: preset {preset} has no {', '.join(unknown)}; it trains {trained}")
+        raise ConfigError(f"models: preset {preset} has no {', '.join(unknown)}; it has {', '.join(known)}")
     kept = {kind: tuple(model for model in own if model in wanted) for kind, own in every.items()}
     return {kind: own for kind, own in kept.items() if own}
 

@@ -64,7 +64,7 @@ class RunConfig(Config):
     seeds: Count = 0
     """Seeds of each model; 0 for 3, and for 1 in the preset ``smoke``."""
     models: str = ""
-    """Models to train, separated by commas, of ``gnn``, ``ranker``, ``additive``; the preset's if empty."""
+    """Models to train, of ``gnn,ranker,additive``; the preset's if empty: the first two, in ``smoke`` all."""
     jobs: Count = 0
     """Maximum number of notebooks that run in parallel; 0 for as many as memory, cores and GPUs allow."""
     cluster: str = ""

@@ -63,7 +63,7 @@ class Plan:
         seeds: Number of seeds of each model.
         overrides: Settings by section, which take precedence over the preset's.
         jobs: Maximum number of notebooks that run in parallel; 0: planned by what they need.
-        models: Models to train, separated by commas; empty for all of the preset.
+        models: Models to train, separated by commas; empty for the preset's.
     """
 
     data: str
@@ -103,8 +103,8 @@ class Plan:
             last: Stage to end with; empty for the last one that the preset has.
 
         Raises:
-            ConfigError: A setting is refused, or is one that the workflow sets, or of a step that the preset
-                does not have; or a submission is wanted of models that do not predict all collections.
+            ConfigError: A setting is refused, or is one that the workflow sets, or of a step that is not run;
+                or a submission is wanted of models that do not predict all collections.
         """
         models = trained_models(self.preset, self.models)
         self._check_overrides(models)
@@ -152,14 +152,14 @@ class Plan:
         return Step("submission", PROJECT / "notebooks" / "40_submission.ipynb", submission)
 
     def _check_overrides(self, models: dict[str, tuple[str, ...]]) -> None:
-        """Refuse settings of models and kinds that the preset does not train."""
+        """Refuse settings of models and kinds that are not trained."""
         for section in self.overrides:
             step, _, kind = section.partition(".")
             known = [own for own in models if kind in ("", own)]
             if not known or (step in MODELS["layout"] and not any(step in models[own] for own in known)):
                 trained = " and ".join(f"{', '.join(own)} of {kind}" for kind, own in models.items())
                 what = "this choice of models" if self.models else f"preset {self.preset}"
-                raise ConfigError(f"{section}: {what} has no such step; it trains {trained}")
+                raise ConfigError(f"{section}: {what} has no such step; it trains {trained} (see models)")
 
     def _networks(self, kind: str) -> list[Step]:
         """Return the trainings of networks: each learns from a group of collections and predicts for all."""
