@@ -66,7 +66,7 @@ PRESETS: dict[str, dict[str, dict]] = {
             "valid_configs": 200,
             "early_stopping_rounds": 100,  # [size] 676 valid kernels
         },
-        # [size] configs_per_graph bounds the memory of the states
+        # where it is chosen; [size] configs_per_graph bounds the memory of the states
         "additive": {
             "num_iterations": 400,
             "num_leaves": 31,
