@@ -134,7 +134,7 @@ def test_options_are_drawn_by_their_weights():
         shares = np.bincount(column, minlength=len(choice.options)) / count
         expected = np.full(len(choice.options), 1 / len(choice.options))
         if choice.roles == (INPUT, KERNEL):
-            expected = np.array([1, 2, 2, 2, 2]) / 9  # both left to the compiler in one of nine
+            expected = np.array([4, 7, 7, 7, 7]) / 32  # both left to the compiler in one of eight
         # four standard deviations of a share
         assert (np.abs(shares - expected) < 4 * np.sqrt(expected * (1 - expected) / count)).all()
     # one choice says nothing about another
@@ -157,8 +157,8 @@ def test_a_mutation_draws_each_choice_again_at_its_rate():
     choices, rng = tie(configurable_nodes(small_module(layers=2))), random.Random(0)
     one = default_configuration(choices)
     changed = np.array([mutate(one, choices, rng, 0.4) for _ in range(4000)]) != one
-    # drawn again, a choice of n equal options stays as it is once in n; the operands' left option in one of 9
-    expected = 0.4 * np.array([1 / 2, 8 / 9, 1 / 2, 1 / 2])
+    # drawn again, a choice of n equal options stays as it is once in n; the operands' left option in one of 8
+    expected = 0.4 * np.array([1 / 2, 7 / 8, 1 / 2, 1 / 2])
     assert np.abs(changed.mean(0) - expected).max() < 0.04
 
 

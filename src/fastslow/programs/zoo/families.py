@@ -96,6 +96,11 @@ def _nlp(network, *small, name="", widths=(72, 128), floats=(), tokens=(32,), **
     return Family("nlp", name or network.split(".")[1], network, small, widths, floats, tokens, settings)
 
 
+def _table(network, *small) -> Family:
+    """Return a family that reads a row of a table: numbers and categories."""
+    return _xla(network, *small, floats=((13,),), tokens=(12,))
+
+
 def _blocks(block, *small, **settings) -> Family:
     return _xla("blocks.staged", *small, name=block, block=block, **settings)
 
@@ -129,12 +134,12 @@ FAMILIES = (
     _xla("images.style_transfer", forward(24, 10, 4)),
     _xla("images.hourglass", forward(48, 5, 8, "float32"), train(32, 2, 8)),
     _xla("images.non_local", forward(64, 4, 4), train(48, 1, 4)),
-    _xla("dense.perceptron", train(96, 2, 48), floats=((200,),), widths=(72, 192)),
+    _xla("dense.perceptron", train(96, 2, 48), adam(64, 3, 16), floats=((200,),), widths=(72, 192)),
     _xla("dense.mixer", train(64, 2, 8), floats=PATCHED_IMAGE),
     _xla("dense.vision_transformer", forward(96, 3, 8), train(64, 1, 4), floats=PATCHED_IMAGE),
     _xla("dense.window_transformer", forward(64, 3, 8), train(64, 1, 4)),
     _xla("dense.capsules"),
-    _xla("dense.recommender", train(48, 2, 32), floats=((13,),), tokens=(12,)),
+    _table("dense.recommender", train(48, 2, 32), adam(80, 3, 16, "float32")),
     _xla("dense.graph_network", train(40, 3, 8, "float32"), floats=((40, 24), (40, 40))),
     _xla("recurrent.lstm", train(64, 2, 16), floats=((16, 40),)),
     _xla("recurrent.gru", train(40, 2, 16), floats=((16, 40),)),
@@ -170,23 +175,30 @@ FAMILIES = (
     _xla("generative.variational_autoencoder", train(16, 1, 2), floats=(*IMAGE, (24,))),
     _xla("generative.residual_generator", forward(32, 3, 4), floats=((40,),)),
     _xla("generative.discriminator", train(16, 1, 2), floats=IMAGE * 2),
-    _xla("generative.siamese", train(32, 2, 4), floats=IMAGE * 2),
+    _xla("generative.siamese", train(32, 2, 4), train(16, 3, 2, "float32"), floats=IMAGE * 2),
     _xla("signals.wavenet", train(32, 2, 4), forward(64, 6, 8), floats=SIGNAL),
     _xla("signals.temporal_network", adam(64, 4, 4), floats=SIGNAL),
     _xla("signals.speech_network", train(48, 2, 8), forward(96, 5, 8), floats=SIGNAL),
     _xla("signals.source_separation", train(24, 2, 4), floats=SIGNAL),
     _xla("signals.text_in_images", train(24, 1, 4)),
-    _xla("decisions.policy_and_value", train(32, 2, 4), floats=BOARD),
-    _xla("decisions.double_dqn", train(16, 2, 4), floats=((24, 24, 4),) * 2),
-    _xla("decisions.wide_and_deep", adam(64, 3, 64), floats=((13,),), tokens=(12,)),
-    _xla("decisions.cross_network", train(96, 4, 32, "float32"), floats=((13,),), tokens=(12,)),
-    _xla("decisions.radiance_field", train(96, 4, 4, "float32"), floats=((48, 3), (48, 3))),
+    _xla("decisions.policy_and_value", train(32, 2, 4), train(48, 1, 8, "float32"), floats=BOARD),
+    _xla("decisions.double_dqn", train(16, 2, 4), train(24, 3, 2, "float32"), floats=((24, 24, 4),) * 2),
+    _table("decisions.wide_and_deep", adam(64, 3, 64), train(96, 4, 24, "float32")),
+    _table("decisions.cross_network", train(96, 4, 32, "float32"), train(64, 3, 16)),
+    _xla("decisions.radiance_field", train(96, 4, 4, "float32"), train(64, 3, 8), floats=((48, 3), (48, 3))),
     _xla("decisions.sine_network", train(64, 2, 8), floats=((64, 2), (32,))),
-    _xla("decisions.deep_autoencoder", adam(48, 2, 32, "float32"), floats=((120,),)),
+    _xla("decisions.deep_autoencoder", adam(48, 2, 32, "float32"), train(64, 2, 16), floats=((120,),)),
     _xla("decisions.point_network", train(48, 3, 4), adam(32, 3, 8), floats=((64, 3),)),
-    _xla("decisions.graph_attention", train(64, 2, 4), floats=((40, 24), (40, 40))),
-    _xla("decisions.message_passing", train(48, 2, 4), floats=((24, 16), (24, 24, 8))),
-    _xla("decisions.contrastive", train(96, 2, 32), floats=((120,), (120,))),
+    _xla(
+        "decisions.graph_attention", train(64, 2, 4), adam(48, 2, 2, "float32"), floats=((40, 24), (40, 40))
+    ),
+    _xla(
+        "decisions.message_passing",
+        train(48, 2, 4),
+        adam(32, 2, 2, "float32"),
+        floats=((24, 16), (24, 24, 8)),
+    ),
+    _xla("decisions.contrastive", train(96, 2, 32), adam(64, 2, 16), floats=((120,), (120,))),
     _xla("volumes.volume_unet", train(16, 1, 8), floats=VOLUME, widths=(24, 48)),
     _xla("volumes.residual_volumes", train(16, 1, 8), floats=VOLUME, widths=(24, 48)),
     _xla("volumes.plain_video", train(24, 2, 8, "float32"), floats=VOLUME, widths=(24, 48)),
