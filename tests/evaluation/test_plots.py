@@ -108,3 +108,10 @@ def test_baselines_come_first_in_grey():
     colours = [to_rgb(bar.get_facecolor()) for bar in figure.axes[0].patches]
     assert [len(set(colour)) == 1 for colour in colours] == [True, True, False, True]
     assert len(set(colours)) == 4
+
+
+@pytest.mark.parametrize(("mean", "lowest", "bottom"), [(0.9, -40.0, -0.3), (-0.5, -40.0, -0.8)])
+def test_a_program_far_below_all_bars_does_not_flatten_them(mean, lowest, bottom):
+    row = {"collection": "tile:xla", "model": "gnn", "valid": mean, "valid_min": lowest, "valid_max": 1.0}
+    (axes,) = plots.plot_results(pd.DataFrame([row])).axes
+    assert axes.get_ylim()[0] == pytest.approx(bottom) and axes.get_ylim()[1] >= 1

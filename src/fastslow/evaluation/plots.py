@@ -16,6 +16,7 @@ _BASELINES = ("0.5", "0.6", "0.7")  # greys, in the order of BASELINES
 _LEGEND_COLUMNS = 4
 _LABEL = {"rotation": 90, "ha": "center", "va": "bottom", "fontsize": 9, "weight": "bold"}
 _LABEL_HEIGHT = 0.12  # of a bar that has room for its label
+_BELOW_BARS = 0.3  # of a panel's axis, below 0 and its lowest bar
 _MAX_LABELS = 60  # of graphs; more would overlap
 
 
@@ -109,7 +110,8 @@ def _model_colours(models: list[str]) -> dict[str, str]:
 def plot_results(table: pd.DataFrame) -> Figure:
     """Plot the score of every model per collection, one panel per split.
 
-    Bars are means over seeds; the thin line runs from the lowest to the highest graph of any seed.
+    Bars are means over seeds; the thin line runs from the lowest to the highest graph of any seed, and leaves
+    the panel where it is far below the bars: 1 - slowdown has no lower limit.
 
     Args:
         table: As returned by :func:`fastslow.evaluation.score_tables.pool_seeds`.
@@ -131,6 +133,7 @@ def plot_results(table: pd.DataFrame) -> Figure:
                 inside = "white" if value > _LABEL_HEIGHT else "0.25"
                 axes.text(place, 0.02, f"{value:.2f}", color=inside, **_LABEL)
         axes.axhline(0, color="black", linewidth=0.8)
+        axes.set_ylim(max(axes.get_ylim()[0], min(0, table[split].min()) - _BELOW_BARS), 1.05)
         axes.set_xticks(range(len(collections)), collections)
         axes.set_title(f"{split} programs", loc="left", fontsize=11)
         axes.set_ylabel("Kendall's tau\n(tile: 1 - slowdown)")
