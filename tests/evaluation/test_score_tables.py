@@ -56,18 +56,18 @@ def test_baselines_have_no_weight_and_tile_has_the_top_1():
 def test_the_table_as_text():
     rows = [row(c.name, f"gnn s{seed}", 0.4 + seed / 5) for c in COLLECTIONS for seed in (0, 1)]
     rows += [row(c.name, "additive s0", 0.3) for c in COLLECTIONS if c.kind == "layout"]
-    rows.append(row("tile:xla", "extra", 0.125))
+    rows += [row("tile:xla", "gnn s2", 0.5), row("tile:xla", "extra", 0.125)]
     text = format_table(pd.DataFrame(rows))
     assert len({len(line) for line in text.splitlines()}) == 1, "columns line up"
     cells = cells_of(text)
     assert cells[0] == ["collection", "model", "seeds", "weight", "valid"]
     assert [re.sub("-+", "-", cell) for cell in cells[1]] == [":-", ":-", "-:", "-:", ":-"]
-    assert cells[2] == ["tile:xla", "gnn", "2", "0.50", "0.500 ± 0.100 [-0.25, 1.00]"]
+    assert cells[2] == ["tile:xla", "gnn", "3", "0.75", "0.500 ± 0.100 [-0.25, 1.00]"]
     assert ["tile:xla", "extra", "1", "0.25", "0.125 [-0.25, 1.00]"] in cells
     assert cells[-3:] == [
         ["**mean of layouts**", "gnn", "2", "", "**0.500**"],
         ["**mean of layouts**", "additive", "1", "", "**0.300**"],
-        ["**mean of five**", "gnn", "2", "", "**0.500**"],
+        ["**mean of five**", "gnn", "2 to 3", "", "**0.500**"],
     ], "only of models of all that are meant"
 
 

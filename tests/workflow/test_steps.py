@@ -1,5 +1,7 @@
 """The plan: which notebook with which settings, for every preset, and what it refuses."""
 
+from pathlib import Path
+
 import pytest
 
 from fastslow.competition.catalog import COLLECTIONS
@@ -41,6 +43,24 @@ def test_every_preset_makes_every_step(preset, seeds):
         assert step.notebook.is_file() and step.notebook.parent.name == "notebooks"
 
 
+@pytest.mark.parametrize(
+    ("preset", "layout", "tile"),
+    [("sample", 3, 1), ("smoke", 1, 1), ("kaggle", 3, 3), ("tpugraphs-mlp", 0, 3)],
+)
+def test_without_a_number_of_seeds_each_kind_has_those_of_its_preset(preset, layout, tile):
+    steps = plan(preset, seeds=0).steps()
+    counts = {kind: {} for kind in ("layout", "tile")}
+    for step in steps:
+        if step.stage == "train":
+            model, _, rest = step.name.rpartition("-s")
+            own = counts["tile" if "tile" in model else "layout"]
+            own.setdefault(model, set()).add(int(rest))
+    assert all(seeds == set(range(layout)) for seeds in counts["layout"].values())
+    assert counts["tile"] and all(seeds == set(range(tile)) for seeds in counts["tile"].values())
+    runs = {Path(run).name for step in steps if step.stage == "ensemble" for run in step.config.runs}
+    assert {f"gnn-tile-xla-s{seed}" for seed in range(tile)} <= runs and f"gnn-tile-xla-s{tile}" not in runs
+
+
 @pytest.mark.parametrize("preset", [BASE, *PRESETS.values()], ids=["base", *PRESETS])
 def test_a_preset_holds_only_what_differs_from_the_defaults(preset):
     for section, settings in preset.items():
@@ -56,7 +76,7 @@ def test_what_the_presets_train_is_is_fixed():
     """Values that were defaults of a class for each kind; a change would change the sample's numbers."""
     names = ("hidden_channels", "num_layers", "dropout", "epochs", "graphs_per_step", "configs_per_step")
     for preset, layout, tile in (
-        ("sample", (64, 1, 0.3, 20, 1, 128), (64, 2, 0.1, 4, 4, 128)),
+        ("sample", (64, 1, 0.3, 20, 1, 128), (64, 2, 0.1, 2, 4, 128)),
         ("smoke", (32, 1, 0.3, 2, 1, 128), (32, 2, 0.1, 2, 4, 128)),
         ("kaggle", (128, 2, 0.3, 150, 1, 128), (128, 2, 0.1, 20, 8, 128)),
     ):

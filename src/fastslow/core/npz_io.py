@@ -7,10 +7,10 @@ import tokenize
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -132,8 +132,13 @@ def _read_header(member: Member) -> tuple[Header, int]:
     (text,) = length.unpack(size)
     if text > _MAX_HEADER_BYTES:
         raise ValueError(f"a header of {text:,} bytes")
-    shape, fortran_order, dtype = read(io.BytesIO(size + member.read(text)))
-    return Header(shape, dtype, fortran_order), len(start) + len(size) + text
+    return _parse_header(read, size + member.read(text)), len(start) + len(size) + text
+
+
+@lru_cache(1024)  # a features folder of tile holds 22 arrays a kernel, of few shapes
+def _parse_header(read: Callable, text: bytes) -> Header:
+    shape, fortran_order, dtype = read(io.BytesIO(text))
+    return Header(shape, dtype, fortran_order)
 
 
 def read_headers(path: Path, remedy: str = DOWNLOAD_AGAIN) -> dict[str, Header]:

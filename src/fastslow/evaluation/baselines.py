@@ -198,18 +198,17 @@ def write_baselines(features: Features, folder: str) -> dict[str, dict]:
     Returns:
         By name ``valid`` (mean score), ``folder`` and ``chosen`` (in words).
     """
-    written = {}
-    for name, baseline in fit_baselines(features).items():
+    baselines, written = fit_baselines(features), {}
+    predictions = {name: {split: {} for split in PREDICTED_SPLITS} for name in baselines}
+    for split in PREDICTED_SPLITS:
+        for graph in features.names(split):
+            stored = features.graph(split, graph)
+            for name, baseline in baselines.items():
+                predictions[name][split][graph] = predict_configs(baseline, stored)
+    for name, baseline in baselines.items():
         own = f"{folder}/{name.replace(' ', '-')}"
-        predictions = {
-            split: {
-                graph: predict_configs(baseline, features.graph(split, graph))
-                for graph in features.names(split)
-            }
-            for split in PREDICTED_SPLITS
-        }
         chosen = baseline.describe(features.config_columns)
-        manifest = write_run(own, features, predictions, model=name, chosen=chosen)
+        manifest = write_run(own, features, predictions[name], model=name, chosen=chosen)
         written[name] = {"valid": manifest["valid"]["mean"], "folder": own, "chosen": chosen}
     return written
 

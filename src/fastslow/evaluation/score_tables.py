@@ -62,7 +62,8 @@ def readable_table(table: pd.DataFrame) -> pd.DataFrame:
     for scope, names in _SCOPES.items():
         for model, rows in pooled[pooled["collection"].isin(names)].groupby("model", sort=False):
             if len(rows) == len(names):
-                facts = {"collection": f"**{scope}**", "model": model, "seeds": str(rows["seeds"].iloc[0])}
+                seeds = " to ".join(map(str, sorted({rows["seeds"].min(), rows["seeds"].max()})))
+                facts = {"collection": f"**{scope}**", "model": model, "seeds": seeds}
                 means.append({**facts, "weight": "", **{s: f"**{rows[s].mean():.3f}**" for s in splits}})
     return pd.concat([shown, pd.DataFrame(means)], ignore_index=True)
 

@@ -57,7 +57,7 @@ class BoostingConfig(Config):
     early_stopping_rounds: NonNegative = 0
     """Stop after this many iterations without a better valid score, and keep the trees up to the best one; 0
     keeps all. A few valid programs, as the sample has, choose worse than no choice."""
-    evaluate_every: Positive = 5
+    evaluate_every: Positive = 10
     """Iterations between two evaluations on valid."""
     learning_rate: PositiveFloat = 0.1
     """Shrinkage of each tree."""
@@ -217,7 +217,6 @@ class AdditiveRankerConfig(BoostingConfig):
 
     folder: str = unkeyed("runs/sample/additive-layout-xla-random-s0")
     num_iterations: Positive = 200
-    evaluate_every: Positive = 10
     learning_rate: Fraction = 0.1
     configs_per_graph: AtLeastTwo = 1000
     ridge: NonNegativeFloat = 1.0

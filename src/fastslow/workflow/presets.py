@@ -23,10 +23,9 @@ BASE: dict[str, dict] = {
 
 PRESETS: dict[str, dict[str, dict]] = {
     "sample": {  # little for tile, where the product of a tile's bounds alone is as good
-        "gnn.tile": {"epochs": 4},
+        "gnn.tile": {"epochs": 2},
         "ranker.tile": {
             "num_iterations": 50,
-            "evaluate_every": 10,
             "configs_per_graph": 100,
             "pairs_per_config": 4,
         },
@@ -88,6 +87,14 @@ ON_REQUEST = {"sample": ("additive",), "kaggle": ("additive",)}
 """Models that a preset trains only where they are chosen. The additive ranker adds nothing to the sample's
 ensemble (benchmarks/tables/ensemble.md) and ranks measured programs worse than the ranker (zero_shot.md); no
 published winner had one."""
+
+SEEDS = {"sample": {"tile": 1}, "smoke": {"layout": 1, "tile": 1}}
+"""Seeds of each model by kind, where they are not three; the sample's tile models score alike, to .001."""
+
+
+def preset_seeds(preset: str, kind: str) -> int:
+    """Return how many seeds of each model of a kind a preset trains."""
+    return SEEDS.get(preset, {}).get(kind, 3)
 
 
 def trained_models(preset: str, chosen: str = "") -> dict[str, tuple[str, ...]]:

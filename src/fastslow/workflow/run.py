@@ -62,7 +62,7 @@ class RunConfig(Config):
     """Name of the run: its features, runs and submission are stored under it; that of the data if empty, or
     of a published baseline."""
     seeds: Count = 0
-    """Seeds of each model; 0 for 3, and for 1 in the preset ``smoke``."""
+    """Seeds of each model; 0 for 3, but 1 for tile in the preset ``sample`` and for all in ``smoke``."""
     models: str = ""
     """Models to train, of ``gnn,ranker,additive``; the preset's if empty: the first two, in ``smoke`` all."""
     jobs: Count = 0
@@ -250,7 +250,7 @@ def report(plan: Plan) -> None:
 
 
 def make_plan(config: RunConfig) -> Plan:
-    """Return the plan of a run; preset, name, seeds and jobs default to those of its data and preset."""
+    """Return the plan of a run; preset and name default to those of its data."""
     known = config.data in DATA_ROOTS
     preset = config.preset or (config.data if known else "kaggle")
     folder = config.data if known else resolve(config.data).resolve().name
@@ -258,8 +258,8 @@ def make_plan(config: RunConfig) -> Plan:
     name = config.name or (preset if preset == "smoke" else own if preset in PUBLISHED else folder)
     if not name or Path(name).name != name or name.startswith(".") or len(name.encode()) > 100:
         raise ConfigError(f"name: {name[:60]!r} is not a plain folder name of at most 100 bytes")
-    seeds = config.seeds or (1 if preset == "smoke" else 3)
-    return Plan(config.data, name, preset, seeds, parse_overrides(config.set), config.jobs, config.models)
+    overrides = parse_overrides(config.set)
+    return Plan(config.data, name, preset, config.seeds, overrides, config.jobs, config.models)
 
 
 def run(config: RunConfig) -> None:

@@ -15,6 +15,7 @@ from fastslow.workflow.presets import (
     MODELS,
     NetworkSection,
     network_settings,
+    preset_seeds,
     preset_settings,
     trained_models,
 )
@@ -60,7 +61,7 @@ class Plan:
         data: ``sample``, ``kaggle``, or a folder that holds ``npz_all/``.
         name: Name of the run: its features, runs and submission are stored under it.
         preset: Which preset.
-        seeds: Number of seeds of each model.
+        seeds: Number of seeds of each model; 0 for the preset's.
         overrides: Settings by section, which take precedence over the preset's.
         jobs: Maximum number of notebooks that run in parallel; 0: planned by what they need.
         models: Models to train, separated by commas; empty for the preset's.
@@ -117,7 +118,7 @@ class Plan:
             for model in MODELS["layout"]
             for c in collections
             if model != "gnn" and model in models[c.kind]
-            for seed in range(self.seeds)
+            for seed in self._seeds(c.kind)
         ]
         steps += [self._ensemble_step(c, models[c.kind]) for c in collections]
         if models.keys() == MODELS.keys():
@@ -137,7 +138,7 @@ class Plan:
         return self._step("train", model, c.kind, seed=seed, **folders)
 
     def _ensemble_step(self, c: Collection, models: tuple[str, ...]) -> Step:
-        runs = [self._run(model, c, seed) for model in models for seed in range(self.seeds)]
+        runs = [self._run(model, c, seed) for model in models for seed in self._seeds(c.kind)]
         folders = {"features": self._features(c), "folder": self._ensemble(c)}
         return self._step("ensemble", "ensemble", c.kind, runs=runs, **folders)
 
@@ -176,8 +177,11 @@ class Plan:
                 seed=seed,
             )
             for name, group in training_groups(kind, train_on).items()
-            for seed in range(self.seeds)
+            for seed in self._seeds(kind)
         ]
+
+    def _seeds(self, kind: str) -> range:
+        return range(self.seeds or preset_seeds(self.preset, kind))
 
     def _features(self, collection: Collection) -> str:
         return f"features/{self.name}/{collection.slug}"
