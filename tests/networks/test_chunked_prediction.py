@@ -40,7 +40,7 @@ def chunk_predictions(network, graph, chunks):
 
 
 @given(networks, graphs, st.randoms(use_true_random=False))
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_chunks_equal_the_dense_network_over_the_whole_set_however_it_is_cut(network, graph, random):
     reference = dense_predictions(network, graph, *make_scalers(graph), all_configs(graph))
     for size in sorted({1, 2, 3, graph.num_configs}):

@@ -1,1 +1,7 @@
 """What ``make submit`` runs: presets, the steps of a run, their order and the pools that run them."""
+
+import sys
+
+# papermill imports jsonschema, which would compile a grammar of international web addresses, for seconds: at
+# every start of a command. No notebook is checked against it, and without it jsonschema checks all else.
+sys.modules.setdefault("rfc3987_syntax", None)
