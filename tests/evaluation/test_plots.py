@@ -30,6 +30,15 @@ def test_training_of_a_network():
     assert left.get_title() == "gnn: loss" and right.get_xlabel() == "epoch"
 
 
+@pytest.mark.parametrize(
+    "history",
+    [{"epoch": [2], "loss": [3.0], "valid": [0.1]}, {"objective": ["l2"], "round": [9], "valid": [0.5]}],
+)
+def test_a_single_evaluation_is_visible(history):
+    for axes in plots.plot_training(pd.DataFrame(history), "run").axes:
+        assert all(line.get_marker() not in ("", "None", None) for line in axes.lines) and axes.lines
+
+
 def test_training_of_a_ranker():
     objectives = ["regression"] * 3 + ["lambdarank"] * 2
     history = pd.DataFrame({"objective": objectives, "round": [1, 2, 3, 1, 2], "valid": [1.0, 2, 3, 4, 5]})
@@ -43,11 +52,11 @@ def test_scores_by_graph_worst_first(count):
     scores = {f"g{i}": float((i * 7) % count) for i in range(count)}
     (axes,) = plots.plot_per_graph(scores, "run").axes
     widths = [bar.get_width() for bar in axes.patches]
-    assert widths == sorted(scores.values())
-    assert axes.lines[0].get_label() == f"mean {np.mean(widths):.3f}"
-    if count <= 60:
-        labels = [label.get_text() for label in axes.get_yticklabels()]
-        assert labels == sorted(scores, key=scores.get)
+    assert widths == sorted(scores.values())[: len(widths)] and len(widths) >= min(count, 40)
+    assert axes.lines[0].get_label() == f"mean of all {np.mean(list(scores.values())):.3f}"
+    labels = [label.get_text() for label in axes.get_yticklabels()]
+    assert labels == sorted(scores, key=scores.get)[: len(widths)], "every bar has its name"
+    assert (f"worst {len(widths)} of {count}" in axes.get_title()) == (len(widths) < count)
 
 
 @pytest.mark.parametrize("splits", [("valid",), ("valid", "test")])
@@ -115,3 +124,17 @@ def test_a_program_far_below_all_bars_does_not_flatten_them(mean, lowest, bottom
     row = {"collection": "tile:xla", "model": "gnn", "valid": mean, "valid_min": lowest, "valid_max": 1.0}
     (axes,) = plots.plot_results(pd.DataFrame([row])).axes
     assert axes.get_ylim()[0] == pytest.approx(bottom) and axes.get_ylim()[1] >= 1
+
+
+def test_every_model_has_a_colour_of_its_own_that_the_eye_tells_apart():
+    models = [*BASELINES, "gnn", "ranker", "ensemble"]
+    ends = {"valid": 0.5, "valid_min": 0.0, "valid_max": 1.0}
+    figure = plots.plot_results(
+        pd.DataFrame([{"collection": "tile:xla", "model": m, **ends} for m in models])
+    )
+    colours = np.array([to_rgb(bar.get_facecolor()) for bar in figure.axes[0].patches])
+    apart = np.abs(colours[:, None] - colours[None]).max(-1) + np.eye(len(colours))
+    assert apart.min() > 0.12
+    for bar, text in zip(figure.axes[0].patches, figure.axes[0].texts, strict=True):
+        contrast = np.mean(to_rgb(bar.get_facecolor())) - np.mean(to_rgb(text.get_color()))
+        assert abs(contrast) > 0.25, "a label is legible on its bar"

@@ -3,8 +3,13 @@
 import numpy as np
 import pytest
 
+from fastslow.competition.catalog import get_collection
+from fastslow.features.build import build_features
+from fastslow.features.config import FeatureConfig
+from fastslow.features.store import Features
 from fastslow.networks.config_states import build_states
 from fastslow.networks.states_figure import plot_states
+from helpers.competition_files import layout_arrays, write_data_root, write_npz
 
 
 @pytest.mark.parametrize("depth", [0, 1, 2])
@@ -35,3 +40,16 @@ def test_cells_of_one_colour_in_a_row_are_one_state(features):
     for row, own in zip(image, tables[1][:, order], strict=True):
         together = (row[:, None] == row[None]).all(-1)
         np.testing.assert_array_equal(together, own[:, None] == own[None])
+
+
+def test_of_many_nodes_the_configurable_ones_are_named(tmp_path):
+    write_data_root(tmp_path, "layout:xla:random", train=("a",))
+    path = get_collection("layout:xla:random").folder(tmp_path, "train") / "a.npz"
+    write_npz(path, layout_arrays(dots=30))
+    config = FeatureConfig(data_root=str(tmp_path), folder=str(tmp_path / "features"), workers=1, hops=-1)
+    build_features(config)
+    graph = Features(tmp_path / "features").graph("train", "a")
+    axes = plot_states(graph).axes[0]
+    assert "named: configurable" in axes.get_ylabel()
+    numbers = [int(label.get_text().split("#")[1]) for label in axes.get_yticklabels()]
+    assert numbers == sorted(graph.config_index)

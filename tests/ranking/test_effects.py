@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from fastslow.ranking.effects import COLUMNS, effects
 from fastslow.ranking.named_choices import NamedChoice
+from fastslow.ranking.plots import plot_effects
 
 
 def choice(values, options=2, default=0, node="dot 1"):
@@ -54,3 +55,11 @@ def test_without_choices_or_with_equal_predictions():
     table = effects([choice([0, 1, 1])], np.zeros(3))
     assert table["effect"].tolist() == [0] and table["explained"].tolist() == [0]
     assert np.isnan(effects([choice([0, 1])], np.arange(2.0))["standard_error"]).all()
+
+
+def test_the_figure_is_sorted_by_the_bars_that_it_shows(rng):
+    choices = [choice(rng.integers(2, size=50), node=f"dot {i} of a long name " * 5) for i in range(30)]
+    (axes,) = plot_effects(effects(choices, rng.permutation(50).astype(float))).axes
+    lengths = [abs(bar.get_width()) for bar in axes.patches]
+    assert len(lengths) == 20 and lengths == sorted(lengths, reverse=True)
+    assert all("\n" in label.get_text() for label in axes.get_yticklabels()), "long labels are wrapped"

@@ -5,19 +5,21 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from fastslow.competition.catalog import TEST, VALID
 from fastslow.competition.metrics import ALL_METRICS
 from fastslow.evaluation.baselines import BASELINES
 
 _COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")  # for the colour-blind too
-_ENSEMBLE = "0.25"
-_BASELINES = ("0.5", "0.6", "0.7")  # greys, in the order of BASELINES
+_ENSEMBLE = "0.2"
+_BASELINES = ("0.55", "0.72", "0.87")  # greys, in the order of BASELINES
 _LEGEND_COLUMNS = 4
 _LABEL = {"rotation": 90, "ha": "center", "va": "bottom", "fontsize": 9, "weight": "bold"}
 _LABEL_HEIGHT = 0.12  # of a bar that has room for its label
 _BELOW_BARS = 0.3  # of a panel's axis, below 0 and its lowest bar
-_MAX_LABELS = 60  # of graphs; more would overlap
+_MAX_LABELS = 40  # of graphs; a page has room for these
+_MARKS = {"marker": "o", "markersize": 3}  # a curve of one evaluation is a point
 
 
 def plot_training(history: pd.DataFrame, title: str) -> Figure:
@@ -32,39 +34,44 @@ def plot_training(history: pd.DataFrame, title: str) -> Figure:
         figure = Figure(figsize=(7, 3.5), layout="constrained")
         axes = figure.subplots()
         for objective, rows in history.groupby("objective", sort=False):
-            axes.plot(rows["round"], rows["valid"], label=objective)
+            axes.plot(rows["round"], rows["valid"], label=objective, **_MARKS)
         axes.set(title=title, xlabel="boosting round", ylabel="valid score")
         axes.legend()
         return figure
     figure = Figure(figsize=(9, 3.5), layout="constrained")
     left, right = figure.subplots(1, 2)
-    left.plot(history["epoch"], history["loss"])
+    left.plot(history["epoch"], history["loss"], **_MARKS)
     left.set(title=f"{title}: loss", xlabel="epoch", ylabel="train loss")
-    right.plot(history["epoch"], history["valid"], color="tab:green", label="mean")
+    right.plot(history["epoch"], history["valid"], color="tab:green", label="mean", **_MARKS)
     for collection in history.columns.drop(["epoch", "loss", "valid", *ALL_METRICS], errors="ignore"):
-        right.plot(history["epoch"], history[collection], label=collection, linewidth=1, linestyle="--")
+        dashed = {"linewidth": 1, "linestyle": "--", **_MARKS}
+        right.plot(history["epoch"], history[collection], label=collection, **dashed)
+    for axes in (left, right):
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     right.legend(fontsize="small")
     right.set(title="score on valid", xlabel="epoch", ylabel="Kendall tau or 1 - slowdown")
     return figure
 
 
 def plot_per_graph(per_graph: Mapping[str, float], title: str) -> Figure:
-    """Plot the score of each graph, worst first, and their mean.
+    """Plot the score of each graph, worst first, and the mean of all; of many graphs only the worst 40.
 
     Args:
         per_graph: Score per graph, higher is better.
         title: Title of the figure.
     """
     names = sorted(per_graph, key=per_graph.get)
-    values = [per_graph[name] for name in names]
-    figure = Figure(figsize=(8, 1.2 + 0.25 * min(len(names), _MAX_LABELS)), layout="constrained")
+    shown, mean = names[:_MAX_LABELS], np.mean(list(per_graph.values()))
+    if len(shown) < len(names):
+        title += f": the worst {len(shown)} of {len(names)} graphs"
+    figure = Figure(figsize=(8, 1.2 + 0.16 * len(shown)), layout="constrained")
     axes = figure.subplots()
-    axes.barh(range(len(names)), values, color="tab:blue")
-    axes.axvline(np.mean(values), color="black", linestyle="--", label=f"mean {np.mean(values):.3f}")
-    if len(names) <= _MAX_LABELS:
-        axes.set_yticks(range(len(names)), names, fontsize=7)
+    axes.barh(range(len(shown)), [per_graph[name] for name in shown], color="tab:blue")
+    axes.axvline(mean, color="black", linestyle="--", label=f"mean of all {mean:.3f}")
+    axes.set_yticks(range(len(shown)), shown, fontsize=7)
+    axes.set_ylim(len(shown) - 0.4, -0.6)  # the worst on top
     axes.set(title=title, xlabel="score")
-    axes.legend(loc="lower right")
+    axes.legend(loc="upper right")
     return figure
 
 
@@ -130,7 +137,7 @@ def plot_results(table: pd.DataFrame) -> Figure:
             axes.bar(x, rows[split], 0.9 * width, color=colour, label=model)
             axes.vlines(x, rows[f"{split}_min"], rows[f"{split}_max"], color="0.55", linewidth=1)
             for place, value in zip(x, rows[split], strict=True):
-                inside = "white" if value > _LABEL_HEIGHT else "0.25"
+                inside = "white" if value > _LABEL_HEIGHT and colour not in _BASELINES[1:] else "0.25"
                 axes.text(place, 0.02, f"{value:.2f}", color=inside, **_LABEL)
         axes.axhline(0, color="black", linewidth=0.8)
         axes.set_ylim(max(axes.get_ylim()[0], min(0, table[split].min()) - _BELOW_BARS), 1.05)

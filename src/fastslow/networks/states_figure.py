@@ -38,14 +38,23 @@ def plot_states(graph: Graph, depth: int = 1) -> Figure:
         axes.set_title(f"after {number} layer{'s' * (number != 1)}: {title}", fontsize=9)
         axes.set_xlabel(f"{graph.num_configs} configurations, sorted", fontsize=9)
         axes.set_xticks([])
-    if graph.num_nodes <= _MAX_LABELS:
-        names = [f"{opcode_name(int(opcode))} #{node}" for node, opcode in enumerate(graph.node_opcode)]
-        panels[0].set_yticks(range(graph.num_nodes), names, fontsize=7)
-        for node in graph.config_index:
-            panels[0].get_yticklabels()[node].set_fontweight("bold")
-    panels[0].set_ylabel("node (bold: configurable)", fontsize=9)
+    _name_nodes(panels[0], graph)
     figure.suptitle(f"{graph.name}: one colour in a row is one state, computed once", fontsize=10)
     return figure
+
+
+def _name_nodes(axes: Axes, graph: Graph) -> None:
+    """Name all nodes, configurable ones in bold; of many nodes the configurable ones alone."""
+    nodes, meaning = np.arange(graph.num_nodes), "node (bold: configurable)"
+    if len(nodes) > _MAX_LABELS:
+        nodes, meaning = graph.config_index, "node (named: configurable)"
+    if len(nodes) > _MAX_LABELS:
+        nodes, meaning = nodes[:0], "node"
+    names = [f"{opcode_name(int(graph.node_opcode[node]))} #{node}" for node in nodes]
+    axes.set_yticks(nodes, names, fontsize=7)
+    for label, node in zip(axes.get_yticklabels(), nodes, strict=True):
+        label.set_fontweight("bold" if node in graph.config_index else "normal")
+    axes.set_ylabel(meaning, fontsize=9)
 
 
 def _table(level: Level) -> np.ndarray:

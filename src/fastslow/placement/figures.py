@@ -75,6 +75,8 @@ def plot_memory(placed, method: str = "") -> Figure:
         for device, (times, sizes) in enumerate(memory_profile(problem.graph, timeline)):
             axes.step(times * 1e3, sizes / 1e6, where="post", label=f"device {device}")
         axes.set(xlabel="ms", ylabel="MB")
+        if isinstance(problem, PlacementProblem):
+            _draw_limit(axes, problem.memory / 1e6)
         axes.legend(fontsize=8)
     elif isinstance(problem, ShardingProblem):
         sharding = problem.sharding
@@ -93,25 +95,39 @@ def plot_memory(placed, method: str = "") -> Figure:
     return figure
 
 
+def _draw_limit(axes: Axes, limit: float) -> None:
+    """Draw the memory limit of a device, or name it where a line would flatten the curves; limit in MB."""
+    top = axes.get_ylim()[1]
+    if limit < 3 * top:
+        axes.axhline(limit, color=_LINK, label="limit of a device")
+    else:
+        axes.plot([], [], color=_LINK, label=f"limit of a device: {limit:,.0f} MB, above this axis")
+
+
 def plot_learning(placed) -> Figure:
-    """Plot the best cost over the number of evaluations of the policy and the searches; rules are lines.
+    """Plot the best cost over the number of evaluations of the policy and the searches.
+
+    Rules, which evaluate once, are horizontal lines, in the legend with their cost.
 
     Args:
         placed: A :class:`fastslow.placement.place.Placed`.
     """
     problem = placed.problem
-    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    figure = Figure(figsize=(10, 4), layout="constrained")
     axes = figure.add_subplot()
+    rules = {}
     for name, found in placed.found.items():
         if found.evaluations > 1 and found.history:
             counts, costs = zip(*found.history, strict=True)
             last = [*counts, found.evaluations], [*costs, found.cost]
             axes.step(last[0], np.array(last[1]) / problem.baseline, where="post", label=name)
         elif np.isfinite(found.cost) and found.cost < 2 * problem.baseline:
-            axes.axhline(found.cost / problem.baseline, color="0.7", linewidth=0.8)
-            axes.text(1, found.cost / problem.baseline, name, fontsize=7, va="bottom", color="0.4")
+            rules[name] = found.cost / problem.baseline
+    for place, name in enumerate(sorted(rules, key=rules.get)):
+        style = {"linestyle": ("--", ":", "-.")[place % 3], "linewidth": 1, "color": f"C{(place + 3) % 10}"}
+        axes.axhline(rules[name], label=f"{name}: {rules[name]:.3f}", **style)
     axes.set(xscale="log", xlabel="evaluations", ylabel="best cost / default's")
-    axes.legend(fontsize=8)
+    figure.legend(loc="outside right upper", fontsize=7)  # names at the lines would collide
     return figure
 
 

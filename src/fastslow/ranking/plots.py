@@ -1,5 +1,7 @@
 """Figures of a ranking: the predictions, the agreement of the models, and the choices that matter."""
 
+from textwrap import fill
+
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
@@ -8,6 +10,7 @@ from fastslow.competition.metrics import kendall_tau
 from fastslow.ranking.result import Ranking
 
 _BARS = 20
+_LABEL_WIDTH = 70  # characters of a line
 _BLUE, _ORANGE, _GREY = "#0072b2", "#e69f00", "0.6"  # for the colour-blind too
 
 
@@ -27,12 +30,15 @@ def plot_predictions(ranking: Ranking) -> Figure:
             row["rank"], row["prediction"], "o", color=_ORANGE, label=f"default (place {row['rank']:.0f})"
         )
         left.legend()
-    left.set(title=f"{ranking.program}, by {ranking.run}", xlabel="place in the ranking", ylabel="prediction")
+    figure.suptitle(fill(f"{ranking.program}, ranked by {ranking.run}", _LABEL_WIDTH))
+    left.set(title="lower is predicted faster", xlabel="place in the ranking", ylabel="prediction")
     taus = {
         name: kendall_tau(table["prediction"].to_numpy(), table[name].to_numpy()) for name in ranking.weights
     }
-    labels = [f"{name} ({weight:.2f})" for name, weight in ranking.weights.items()]
-    right.barh(labels, list(taus.values()), color=[_BLUE if w else _GREY for w in ranking.weights.values()])
+    names = sorted(taus, key=taus.get, reverse=True)
+    labels = [f"{name} ({ranking.weights[name]:.2f})" for name in names]
+    colours = [_BLUE if ranking.weights[name] else _GREY for name in names]
+    right.barh(labels, [taus[name] for name in names], color=colours)
     right.invert_yaxis()
     right.tick_params(axis="y", labelsize=7)
     right.set(title="agreement with the ranking", xlabel="Kendall's tau (weight in brackets)")
@@ -40,22 +46,26 @@ def plot_predictions(ranking: Ranking) -> Figure:
 
 
 def plot_effects(effects: pd.DataFrame) -> Figure:
-    """Draw the options with the largest effects, those of the choices that explain most first.
+    """Draw the options with the largest effects, the largest first.
 
     Args:
         effects: What :func:`fastslow.ranking.effects.effects` returned.
     """
-    shown = effects.head(_BARS)
-    figure = Figure(figsize=(9, 1 + 0.3 * max(len(shown), 2)), layout="constrained")
+    order = (-effects["effect"].abs()).sort_values(kind="stable").index
+    shown = effects.loc[order].head(_BARS)
+    labels = [
+        fill(f"{row.where} {row.option} (not {row.default})", _LABEL_WIDTH) for row in shown.itertuples()
+    ]
+    lines = sum(label.count("\n") + 1 for label in labels)
+    figure = Figure(figsize=(10, 1.2 + 0.13 * max(lines + len(shown), 6)), layout="constrained")
     axes = figure.subplots()
     places = np.arange(len(shown))
     colours = np.where(shown["effect"] < 0, _BLUE, _ORANGE)
     errors = 2 * shown["standard_error"].fillna(0)
     axes.barh(places, shown["effect"], xerr=errors, color=colours, error_kw={"elinewidth": 1})
-    labels = shown["where"] + " " + shown["option"] + " (not " + shown["default"] + ")"
     axes.set_yticks(places, labels, fontsize=7)
     axes.axvline(0, color="black", linewidth=0.8)
-    axes.invert_yaxis()
-    label = "change of place in percentage points, ± 2 standard errors (left is faster)"
-    axes.set(title="effect of a choice on the ranking", xlabel=label)
+    axes.set_ylim(len(shown) - 0.4, -0.6)  # the largest on top
+    axes.set_title("effect of a choice on the ranking")
+    axes.set_xlabel("change of place in percentage points\n± 2 standard errors; left is faster")
     return figure

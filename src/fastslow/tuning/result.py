@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter, ScalarFormatter
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from fastslow.core.artifacts import MANIFEST, commit
 from fastslow.core.figures import save_figure
@@ -126,8 +126,10 @@ def plot_curve(study: Study) -> Figure:
     axes.set(xlabel="evaluations", ylabel="value over default" if default else study.target.evaluator.name)
     if shown:
         axes.set(xscale="log", yscale="log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_locator(MaxNLocator(7, steps=[1, 2, 5, 10]))  # a log axis has a tick a decade
         for axis in (axes.xaxis, axes.yaxis):
-            axis.set_major_formatter(ScalarFormatter())
+            axis.set_major_formatter("{x:g}")
             axis.set_minor_formatter(NullFormatter())
     axes.set_title(study.target.name)
     axes.legend()
