@@ -49,7 +49,7 @@ def test_a_dot_without_a_choice_is_not_coloured():
 
 
 def test_operands_stand_above_their_users_and_boxes_apart():
-    arrays = layout_arrays(dots=20)
+    arrays = layout_arrays(dots=15)
     figure = plot_graph(arrays, "mine")
     figure.canvas.draw()
     extents = [box.get_window_extent() for box in boxes(figure)]

@@ -21,7 +21,7 @@ from fastslow.competition.opcodes import CONVOLUTION, DOT, OPCODES, RESHAPE, opc
 from fastslow.features.pruning import WHOLE_GRAPH, hop_distance
 from fastslow.programs.layered_drawing import assign_layers, place, split_long_edges
 
-MAX_BOXES = 150  # nodes up to which a graph is drawn as boxes
+MAX_BOXES = 60  # nodes up to which a graph is drawn as boxes: the text is legible at the width of a page
 MAX_NEIGHBOURS = 30  # nodes of a drawn neighbourhood
 # nodes up to which a called computation without a configurable node (the sum of a reduce) is not drawn
 SMALL_COMPUTATION = 16
@@ -36,7 +36,7 @@ _DOTS_COLUMN = 24  # dots in a column; a layer with more takes several columns
 
 
 def plot_graph(arrays: Mapping[str, np.ndarray], title: str) -> Figure:
-    """Draw the whole graph: boxes with opcode, node number, type and shape, or dots for over 150 nodes.
+    """Draw the whole graph: boxes with opcode, node number, type and shape, or dots for over 60 nodes.
 
     Args:
         arrays: Arrays of a layout file: ``node_feat`` (N, 140), ``node_opcode`` (N,), ``edge_index`` (E, 2)
