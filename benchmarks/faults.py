@@ -38,7 +38,6 @@ STAGES = {
     "features": ("features", "*"),
     "network": ("runs", "training-*"),
     "ranker": ("runs", "ranker-*"),
-    "additive": ("runs", "additive-*"),
     "ensemble": ("runs", "ensemble-*"),
     "submission": ("runs", "submission"),
 }

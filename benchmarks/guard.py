@@ -36,8 +36,7 @@ from fastslow.kaggle.solution import read_solution, runtimes_of
 from fastslow.networks.config import TrainConfig
 from fastslow.networks.dataset import GraphDataset
 from fastslow.networks.train import Training, train
-from fastslow.rankers.additive_train import train_additive_ranker
-from fastslow.rankers.config import AdditiveRankerConfig, RankerConfig
+from fastslow.rankers.config import RankerConfig
 from fastslow.rankers.train import train_ranker
 from reference.dense import DenseInputs, make_dense
 
@@ -88,14 +87,10 @@ def _train_models(
         boosted["train_on"] = "collection"
     runs: dict[str, list[str]] = {}
     for seed in range(seeds):
-        place = {model: str(folder / f"{model}-s{seed}") for model in ("gnn", "ranker", "additive")}
+        place = {model: str(folder / f"{model}-s{seed}") for model in ("gnn", "ranker")}
         config = {"features": [source], "runs": [place["gnn"]], "folder": f"{place['gnn']}-training"}
         train(TrainConfig(kind=collection.kind, seed=seed, **config, **network))
         train_ranker(RankerConfig(**boosted, folder=place["ranker"], seed=seed, objective="regression"))
-        if collection.kind == "layout":
-            train_additive_ranker(AdditiveRankerConfig(**boosted, folder=place["additive"], seed=seed))
-        else:
-            del place["additive"]
         for model, run in place.items():
             runs.setdefault(model, []).append(run)
     return runs

@@ -145,7 +145,7 @@ class Transfer:
             "v3's own labels": [self.score(own)],
             "ensemble, zero-shot": [self.score(members[self.run.name])],
         }
-        for model in ("gnn", "ranker", "additive"):
+        for model in ("gnn", "ranker"):
             runs = [self.member(model, seed).name for seed in range(seeds)]
             found[f"{model}, zero-shot"] = [self.score(members[name]) for name in runs]
         return found

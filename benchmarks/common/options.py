@@ -68,7 +68,7 @@ def our_settings(options: argparse.Namespace, step: str) -> dict:
 
     Args:
         options: The command line.
-        step: ``features``, ``gnn``, ``ranker`` or ``additive``.
+        step: ``features``, ``gnn`` or ``ranker``.
     """
     overrides = parse_overrides(options.set)
     if step == "gnn":

@@ -210,7 +210,6 @@ OF_STEPS = [
         "gnn.=1",
         ".epochs=1",
         "gnn.other.epochs=1",
-        "additive.tile.num_leaves=3",
         "gnn.epochs",
     ),
     "gnn.epochs=" + "(" * 3000,

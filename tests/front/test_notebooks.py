@@ -185,12 +185,6 @@ CHAIN = {  # each needs what those before it made
         "num_iterations": 20,
         "train_on": "collection",
     },
-    "23_train_additive_ranker": {
-        "features": XLA,
-        "folder": "runs/alone/additive",
-        "num_iterations": 20,
-        "train_on": "collection",
-    },
     "24_ranker_explanations": {
         "features": XLA,
         "run": "runs/alone/ranker",
@@ -200,7 +194,7 @@ CHAIN = {  # each needs what those before it made
     },
     "30_ensemble": {
         "features": XLA,
-        "runs": ["runs/alone/gnn", "runs/alone/ranker", "runs/alone/additive"],
+        "runs": ["runs/alone/gnn", "runs/alone/ranker"],
         "folder": "runs/alone/ensemble",
     },
     "40_submission": {
@@ -239,9 +233,6 @@ MADE = {
     ],
     "20_train_network of tile": ["runs/alone/gnn-tile-xla-s0/predictions.npz"],
     "22_train_ranker": [f"runs/alone/ranker/{f}" for f in ("predictions.npz", "model.txt", "importance.csv")],
-    "23_train_additive_ranker": [
-        f"runs/alone/additive/{f}" for f in ("predictions.npz", "model.txt", "importance.csv")
-    ],
     "30_ensemble": ["runs/alone/ensemble/predictions.npz", "runs/alone/ensemble/manifest.json"],
     "60_train_placer": [f"runs/alone/placer/{f}" for f in ("policy.pt", "programs.csv", "training.png")],
     "61_place": [
@@ -287,7 +278,7 @@ def test_every_notebook_is_run():
 def test_the_chain_ends_in_a_checked_submission(own_home):
     manifest = read_manifest(own_home / "runs" / "alone" / "ensemble")
     weights = {name: member["weight"] for name, member in manifest["members"].items()}
-    assert set(weights) == {"gnn", "ranker", "additive"} and sum(weights.values()) == pytest.approx(1)
+    assert set(weights) == {"gnn", "ranker"} and sum(weights.values()) == pytest.approx(1)
     assert check_submission(own_home / "submissions" / "alone.csv", own_home / "data" / "sample")["rows"]
 
 

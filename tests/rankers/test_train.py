@@ -11,7 +11,7 @@ from fastslow.evaluation.predictions import read_predictions
 from fastslow.features.build import FeatureConfig, build_features
 from fastslow.features.store import Features
 from fastslow.rankers import train
-from fastslow.rankers.config import AdditiveRankerConfig, RankerConfig
+from fastslow.rankers.config import RankerConfig
 from fastslow.rankers.fit import Training, fit, read_training
 from fastslow.rankers.objectives import OBJECTIVES, readers
 from fastslow.rankers.table import Table, read_table
@@ -240,9 +240,7 @@ def test_every_setting_of_some_objectives_is_declared():
     assert readers()["relevance_levels"] == ["lambdarank", "rank_xendcg"]
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("train_on", "collection"), ("largest_nodes", 3), ("twins", True)]
-)
+@pytest.mark.parametrize(("name", "value"), [("train_on", "collection"), ("largest_nodes", 3)])
 def test_a_setting_of_layout_is_refused_for_tile(name, value, tmp_path):
     root = write_data_root(tmp_path, "tile:xla")
     where = {"data_root": str(root), "folder": str(tmp_path / "tile")}
@@ -259,7 +257,6 @@ def test_presets_set_nothing_that_is_not_read(preset, kind, tmp_path):
     settings = preset_settings(preset, {}, "ranker", kind)
     assert not (kind == "tile" and {"train_on", "largest_nodes"} & set(settings))
     RankerConfig(**settings)
-    AdditiveRankerConfig(**preset_settings(preset, {}, "additive", "layout"))
 
 
 @pytest.mark.parametrize(

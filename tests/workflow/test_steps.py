@@ -33,7 +33,7 @@ def test_every_preset_makes_every_step(preset, seeds):
         assert counts == {"features": size, "train": size * seeds, "ensemble": size, "submission": submission}
     else:
         networks = 3 if preset == "kaggle" else 2  # for each source, or for all layouts; and for tile
-        trainings = networks + (9 if preset == "smoke" else 5)  # with or without four additive rankers
+        trainings = networks + len(COLLECTIONS)  # a ranker for each collection
         assert counts == {"features": 5, "train": trainings * seeds, "ensemble": 5, "submission": 1}
     stages = [STAGES.index(step.stage) for step in steps]
     assert stages == sorted(stages)
@@ -140,7 +140,7 @@ def test_steps_take_each_others_folders_and_the_seeds():
     assert (submission.csv, submission.data_root) == ("submissions/my run.csv", "/a b")
 
 
-@pytest.mark.parametrize("chosen", ["ranker", "gnn, additive", "gnn,ranker"])
+@pytest.mark.parametrize("chosen", ["ranker", " gnn", "gnn, ranker"])
 def test_chosen_models_alone_are_trained_and_combined(chosen):
     names = chosen.replace(" ", "").split(",")
     steps = by_folder(Plan("sample", "r", "sample", 1, {}, 1, chosen))
@@ -154,11 +154,10 @@ def test_chosen_models_alone_are_trained_and_combined(chosen):
 @pytest.mark.parametrize(
     ("preset", "chosen", "overrides", "said"),
     [
-        ("sample", "gnn,trees", [], "models: preset sample has no 'trees'; it has gnn, ranker, additive"),
+        ("sample", "gnn,trees", [], "models: preset sample has no 'trees'; it has gnn, ranker"),
         ("tpugraphs", "ranker", [], "models: preset tpugraphs has no 'ranker'; it has gnn"),
-        ("sample", "additive", [], "models: additive predicts layout alone; run `make train`"),
         ("sample", "ranker", ["gnn.epochs=1"], "gnn: this choice of models has no such step"),
-        ("sample", "", ["additive.num_leaves=9"], "additive: preset sample has no such .*see models"),
+        ("tpugraphs", "", ["ranker.num_leaves=9"], "ranker: preset tpugraphs has no such .*see models"),
     ],
 )
 def test_wrong_choices_of_models_are_refused(preset, chosen, overrides, said):
@@ -189,7 +188,7 @@ def test_from_general_to_particular(monkeypatch):
     ("text", "section", "value"),
     [
         ("gnn.epochs=20", "gnn", {"epochs": 20}),
-        ("additive.num_iterations=50", "additive", {"num_iterations": 50}),
+        ("ranker.num_iterations=50", "ranker", {"num_iterations": 50}),
         ("gnn.layout.learning_rate=1e-3", "gnn.layout", {"learning_rate": 1e-3}),
         ("features.merge_duplicates=False", "features", {"merge_duplicates": False}),
         ("ensemble.normalisation=rank", "ensemble", {"normalisation": "rank"}),
@@ -216,11 +215,6 @@ def test_a_setting_of_no_section_is_refused(text):
     assert all(section in str(caught.value) for section in SECTIONS)
 
 
-def test_a_setting_of_a_model_that_the_kind_does_not_have_is_refused():
-    with pytest.raises(ConfigError, match="'additive.tile.num_iterations=3': tile has no step additive"):
-        parse_overrides(["additive.tile.num_iterations=3"])
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -231,7 +225,6 @@ def test_a_setting_of_a_model_that_the_kind_does_not_have_is_refused():
         ("gnn.kind=tile", "gnn.kind: is set by the workflow"),
         ("gnn.runs=[]", "gnn.runs: is set by the workflow"),
         ("features.tile.hops=1", "hops: 1 has no effect, tile does not read this setting; leave it at 2"),
-        ("additive.objective=best", "objective: no such setting of AdditiveRankerConfig"),
         ("ranker.num_leaves=1", "leaves: 1 is not 2 or more"),
         ("gnn.layout.hidden_channels='64'", "hidden_channels: '64' is str, int wanted"),
         ("gnn.seed=3", "gnn.seed: is set by the workflow"),

@@ -1,1 +1,1 @@
-"""Boosted trees: a LightGBM ranker per configuration, and an additive ranker over states."""
+"""Boosted trees: a LightGBM ranker of configurations."""

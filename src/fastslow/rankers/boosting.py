@@ -1,4 +1,4 @@
-"""The boosting loop of both rankers: grow a tree, evaluate on valid, stop early where that is wanted."""
+"""The boosting loop: grow a tree, evaluate on valid, stop early where that is wanted."""
 
 from collections.abc import Callable, Mapping
 
@@ -7,14 +7,14 @@ import numpy as np
 
 from fastslow.competition.metrics import collection_score
 from fastslow.core.progress import Report
-from fastslow.rankers.config import BoostingConfig
+from fastslow.rankers.config import RankerConfig
 
 History = list[tuple[int, float]]
 """(iteration, valid score) of every evaluation."""
 
 
 def boost(
-    config: BoostingConfig,
+    config: RankerConfig,
     update: Callable[[], bool],
     predict: Callable[[int, int], Mapping[str, np.ndarray]],
     kind: str,
@@ -54,7 +54,7 @@ def boost(
     return history
 
 
-def kept_trees(config: BoostingConfig, history: History) -> int:
+def kept_trees(config: RankerConfig, history: History) -> int:
     """Return how many trees a model has: all, or those up to the (first) best valid score."""
     if not config.early_stopping_rounds:
         return history[-1][0]

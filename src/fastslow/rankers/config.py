@@ -1,4 +1,4 @@
-"""Settings of both rankers of boosted trees; the names are LightGBM's where it has one."""
+"""Settings of the ranker of boosted trees; the names are LightGBM's where it has one."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -11,7 +11,6 @@ from fastslow.core.settings import (
     Config,
     Fraction,
     NonNegative,
-    NonNegativeFloat,
     Positive,
     PositiveFloat,
     resolve,
@@ -22,12 +21,21 @@ from fastslow.features.store import Features
 from fastslow.rankers.objectives import BEST, OBJECTIVES, readers
 
 ENTRY = "fastslow.rankers.train:train_ranker"
-ADDITIVE_ENTRY = "fastslow.rankers.additive_train:train_additive_ranker"
-_LAYOUT_ONLY = ("train_on", "largest_nodes", "twins")
+_LAYOUT_ONLY = ("train_on", "largest_nodes")
 
 
-class BoostingConfig(Config):
-    """Settings that both rankers share."""
+class RankerConfig(Config):
+    """Settings of the ranker notebook.
+
+    A setting that the chosen objective or the kind of the collection does not read is refused unless it has
+    its default value. LightGBM's ranking objectives accept queries of at most 10,000 rows: with a larger
+    ``configs_per_graph``, a larger graph is split at random into several queries.
+    """
+
+    main: ClassVar[tuple[str, ...]] = (
+        *("features", "folder", "num_threads", "seed", "objective", "num_iterations"),
+        *("early_stopping_rounds", "learning_rate", "num_leaves", "min_data_in_leaf", "largest_nodes"),
+    )
 
     renamed: ClassVar[dict[str, str]] = {
         "rounds": "num_iterations",
@@ -74,48 +82,6 @@ class BoostingConfig(Config):
     valid_configs: AtLeastTwo = 2000
     """Maximum configurations of a valid graph in evaluations during training; the final score takes all."""
 
-    def run_artifact(self, model: str, entry: str) -> Artifact:
-        """Return the run folder of a model; it depends on the features of every collection learned from."""
-        own = Features(resolve(self.features))
-        return run_artifact(model, entry, self, self.folder, own, self.also().values())
-
-    def also(self) -> dict[str, Features]:
-        """Return the features of the other collections to learn from, by folder name."""
-        folder = resolve(self.features)
-        others = trained_together(Features(folder).collection, self.train_on)
-        return {other.slug: Features(folder.parent / other.slug) for other in others}
-
-    def tree_parameters(self) -> dict:
-        """Return LightGBM's parameters of the trees."""
-        return {
-            "learning_rate": self.learning_rate,
-            "num_leaves": self.num_leaves,
-            "min_data_in_leaf": self.min_data_in_leaf,
-            "min_sum_hessian_in_leaf": 1e-12,  # the weights of a graph's configurations sum to 1
-            "feature_fraction": self.feature_fraction,
-            "bagging_fraction": self.bagging_fraction,
-            "bagging_freq": 1,
-            "seed": self.seed,
-            "deterministic": True,
-            "force_col_wise": True,
-            "num_threads": self.num_threads,
-            "verbosity": -1,
-        }
-
-
-class RankerConfig(BoostingConfig):
-    """Settings of the ranker notebook.
-
-    A setting that the chosen objective or the kind of the collection does not read is refused unless it has
-    its default value. LightGBM's ranking objectives accept queries of at most 10,000 rows: with a larger
-    ``configs_per_graph``, a larger graph is split at random into several queries.
-    """
-
-    main: ClassVar[tuple[str, ...]] = (
-        *("features", "folder", "num_threads", "seed", "objective", "num_iterations"),
-        *("early_stopping_rounds", "learning_rate", "num_leaves", "min_data_in_leaf", "largest_nodes"),
-    )
-
     machines: str = unkeyed("")
     """Machines that train one model together, ``host:port,host:port,...``; empty for this one alone. Each
     needs the features. Start the notebook on each within ten minutes, with the same settings and a single
@@ -135,10 +101,6 @@ class RankerConfig(BoostingConfig):
     largest_nodes: NonNegative = 0
     """Configurable nodes, the largest first, whose layouts become columns of their own; layout only. Raise it
     where the graphs to predict are among those learned from; across programs it rather hurts."""
-    twins: bool = False
-    """Predict a program whose graph is that of train programs (the same network, other sizes) with trees of
-    their own, which split on single layouts (8th place on the real data; for a program tuned before under
-    another batch size). No two programs of the sample are twins; layout only."""
     pairs_per_config: Positive = 16
     """Configurations that each train configuration is compared with (``pairwise``)."""
     opponents: Positive = 16
@@ -178,7 +140,14 @@ class RankerConfig(BoostingConfig):
         if Features(resolve(self.features)).collection.kind != "layout":
             for name in _LAYOUT_ONLY:
                 self._require_default(name, "tile", f"set it for layout alone (ranker.layout.{name}=...)")
-        return self.run_artifact("ranker", ENTRY)
+        own = Features(resolve(self.features))
+        return run_artifact("ranker", ENTRY, self, self.folder, own, self.also().values())
+
+    def also(self) -> dict[str, Features]:
+        """Return the features of the other collections to learn from, by folder name."""
+        folder = resolve(self.features)
+        others = trained_together(Features(folder).collection, self.train_on)
+        return {other.slug: Features(folder.parent / other.slug) for other in others}
 
     def _unread(self) -> dict[str, list[str]]:
         """Return the settings that the objective does not read, each with the objectives that do."""
@@ -205,29 +174,18 @@ class RankerConfig(BoostingConfig):
 
     def tree_parameters(self) -> dict:
         """Return LightGBM's parameters of the trees."""
-        own = {"lambdarank_truncation_level": self.lambdarank_truncation_level}
-        return {**super().tree_parameters(), **own}
-
-
-class AdditiveRankerConfig(BoostingConfig):
-    """Settings of the additive ranker's notebook; layout only.
-
-    The rows of its trees are states, and ``learning_rate`` scales the joint step of a tree's leaves.
-    """
-
-    folder: str = unkeyed("runs/sample/additive-layout-xla-random-s0")
-    num_iterations: Positive = 200
-    learning_rate: Fraction = 0.1
-    configs_per_graph: AtLeastTwo = 1000
-    ridge: NonNegativeFloat = 1.0
-    """Penalty on a leaf's squared value, in units of its own curvature; more is smoother."""
-
-    def artifact(self) -> Artifact:
-        """Return the run folder; it depends on the features.
-
-        Raises:
-            ConfigError: The features are not of a layout collection.
-        """
-        kind = Features(resolve(self.features)).collection.kind
-        self.require(kind == "layout", "features", "a features folder of a layout collection")
-        return self.run_artifact("additive ranker", ADDITIVE_ENTRY)
+        return {
+            "learning_rate": self.learning_rate,
+            "num_leaves": self.num_leaves,
+            "min_data_in_leaf": self.min_data_in_leaf,
+            "min_sum_hessian_in_leaf": 1e-12,  # the weights of a graph's configurations sum to 1
+            "feature_fraction": self.feature_fraction,
+            "bagging_fraction": self.bagging_fraction,
+            "bagging_freq": 1,
+            "seed": self.seed,
+            "deterministic": True,
+            "force_col_wise": True,
+            "num_threads": self.num_threads,
+            "verbosity": -1,
+            "lambdarank_truncation_level": self.lambdarank_truncation_level,
+        }

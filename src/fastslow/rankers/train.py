@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 import lightgbm
-import numpy as np
 import pandas as pd
 
 from fastslow.competition.catalog import VALID
@@ -22,12 +22,9 @@ from fastslow.evaluation.plots import plot_training
 from fastslow.evaluation.predictions import PREDICTED_SPLITS, PREDICTIONS, Predictor, write_predictions
 from fastslow.evaluation.training_files import IMPORTANCE, METRICS
 from fastslow.features.store import Features
-from fastslow.features.train_graphs import trainable
-from fastslow.rankers.boosting import History
 from fastslow.rankers.config import RankerConfig
 from fastslow.rankers.fit import Fitted, Training, fit, predict_split, read_training
 from fastslow.rankers.objectives import BEST, OBJECTIVES
-from fastslow.rankers.twins import TWINS, Twins, fit_twins, read_twins
 
 MODEL = "model.txt"
 _AGAIN = "Train this model again"
@@ -35,18 +32,9 @@ PLOT = "training.png"
 OUTPUTS = (METRICS, PLOT, MODEL, IMPORTANCE, PREDICTIONS)
 
 
-class Boosted(Protocol):
-    """Trees that were fitted: the LightGBM ranker's or the additive ranker's."""
-
-    booster: lightgbm.Booster
-    num_trees: int
-    history: History
-
-
 class _Settings(Record):
     opponents: NonNegative = 0
     largest_nodes: NonNegative = 0
-    twins: bool = False
 
 
 class _Manifest(Record):
@@ -73,8 +61,7 @@ def train_ranker(config: RankerConfig) -> dict:
     artifact = config.artifact()
     with artifact.building() as needed:
         if needed:
-            outputs = (*OUTPUTS, TWINS) if config.twins else OUTPUTS
-            artifact.finish(outputs, **_train(config, artifact.folder))
+            artifact.finish(OUTPUTS, **_train(config, artifact.folder))
     return read_manifest(artifact.folder)
 
 
@@ -93,21 +80,14 @@ def _train(config: RankerConfig, folder: Path) -> dict:
     features = Features(resolve(config.features))
     kind, labels = features.collection.kind, features.labels(VALID)
     fits = fit_objectives(config, read_training(config), folder.name)
-    sources = {"": features, **config.also()}
-    twins = fit_twins(config, sources, trainable(sources)) if config.twins else Twins({})
     predictions = predict_split(fits, features, VALID, config.largest_nodes)
-    own = twins.predict_split(features, VALID)
-    predictions = {objective: {**each, **own} for objective, each in predictions.items()}
     valid = {objective: collection_score(kind, labels, own) for objective, own in predictions.items()}
     best = max(fits, key=lambda objective: valid[objective]["mean"])
     fitted = fits[best]
     others = [split for split in PREDICTED_SPLITS if split != VALID]
-    predict = make_predictor(fitted, config.largest_nodes, twins)
-    stored = {split: predict(features, split) for split in others}
+    stored = {split: fitted.predict_split(features, split, config.largest_nodes) for split in others}
     metrics = {objective: mean_metrics(labels, own) for objective, own in predictions.items()}
     write_trees(folder, fits, metrics, best)
-    if config.twins:
-        twins.write(folder)
     warnings = write_predictions(folder, {VALID: predictions[best], **stored})
     return {
         "valid": {**valid[best], "weights": f"{best}, {fitted.num_trees} rounds"},
@@ -120,7 +100,7 @@ def _train(config: RankerConfig, folder: Path) -> dict:
 
 
 def write_trees(
-    folder: Path, fits: Mapping[str, Boosted], metrics: Mapping[str, Mapping[str, float]], best: str
+    folder: Path, fits: Mapping[str, Fitted], metrics: Mapping[str, Mapping[str, float]], best: str
 ) -> None:
     """Write the trees of a run, their importances, and the history as a file and as a plot.
 
@@ -178,18 +158,7 @@ def read_ranker(folder: Path) -> Fitted:
 def read_ranker_predictor(folder: Path) -> Predictor:
     """Read a finished ranker as a function that predicts; errors as for :func:`read_ranker`."""
     ranker, settings = read_ranker(folder), read_manifest(folder)["settings"]
-    twins = read_twins(folder, _AGAIN) if settings.get("twins") else Twins({})
-    return make_predictor(ranker, settings["largest_nodes"], twins)
-
-
-def make_predictor(fitted: Fitted, largest_nodes: int, twins: Twins) -> Predictor:
-    """Return a function that predicts a split: graphs with a twin by its trees, the others as fitted."""
-
-    def predict(features: Features, split: str) -> dict[str, np.ndarray]:
-        every = fitted.predict_split(features, split, largest_nodes)
-        return {**every, **twins.predict_split(features, split)}
-
-    return predict
+    return partial(ranker.predict_split, largest_nodes=settings["largest_nodes"])
 
 
 def importance(booster: lightgbm.Booster, num_iteration: int) -> pd.DataFrame:

@@ -22,13 +22,11 @@ from fastslow.evaluation.ensemble_weights import combine
 from fastslow.evaluation.predictions import Predictor, read_run_manifest
 from fastslow.features.store import Features
 from fastslow.networks.trained import TrainedNetwork
-from fastslow.rankers.additive_train import read_additive_predictor
 from fastslow.rankers.train import read_ranker_predictor
 
 MODELS = {
     "gnn": TrainedNetwork,
     "ranker": read_ranker_predictor,
-    "additive ranker": read_additive_predictor,
 }
 """By ``model`` of a run's manifest, the function that reads its folder as a predictor."""
 

@@ -17,7 +17,7 @@ from fastslow.core.settings import resolve
 from fastslow.features.config import FeatureConfig
 from fastslow.features.store import Features
 from fastslow.networks.config import TrainConfig
-from fastslow.rankers.config import BoostingConfig, RankerConfig
+from fastslow.rankers.config import RankerConfig
 from fastslow.rankers.objectives import BEST
 from fastslow.workflow.steps import Step
 
@@ -132,7 +132,7 @@ def step_need(step: Step, has_gpu: bool | None = None) -> Need:
         on_gpu = gpu and (bool(_gpus()) if has_gpu is None else has_gpu)
         memory = config.processes * (_GPU_BASE if on_gpu else _BASE) + _network_bytes(config)
         return Need(memory, gpu, long=config.kind == "layout" and not on_gpu)
-    if isinstance(config, BoostingConfig):
+    if isinstance(config, RankerConfig):
         return Need(_BASE + _ranker_bytes(config))
     return Need(_BASE)
 
@@ -147,11 +147,11 @@ def _network_bytes(config: TrainConfig) -> int:
     return step * (config.graphs_per_step if config.kind == "tile" else 1)
 
 
-def _ranker_bytes(config: BoostingConfig) -> int:
+def _ranker_bytes(config: RankerConfig) -> int:
     sources = [Features(resolve(config.features)), *config.also().values()]
     configs = [source.index.loc[source.index["split"] == TRAIN, "configs"] for source in sources]
     rows = sum(int(own.clip(upper=config.configs_per_graph).sum()) for own in configs)
-    pairs = isinstance(config, RankerConfig) and config.objective in (BEST, "pairwise")
+    pairs = config.objective in (BEST, "pairwise")
     each = config.pairs_per_config * (1 + config.own_features) if pairs else 0
     return rows * _COLUMNS * 4 * (1 + each)
 

@@ -1,6 +1,6 @@
 """Presets: what differs from the settings' defaults, which suit the sample competition on two CPU cores.
 
-A preset maps a section to settings. A section is a step (``features``, ``gnn``, ``ranker``, ``additive``,
+A preset maps a section to settings. A section is a step (``features``, ``gnn``, ``ranker``,
 ``ensemble``), alone or with a kind (``gnn.tile``); a section with a kind takes precedence.
 
 ``gnn`` has one setting that its notebook does not have, see :class:`NetworkSection`.
@@ -33,7 +33,6 @@ PRESETS: dict[str, dict[str, dict]] = {
     "smoke": {  # the same steps with next to no training
         "gnn": {"epochs": 2, "hidden_channels": 32, "average_last": 0},
         "ranker": {"num_iterations": 30, "objective": "regression"},
-        "additive": {"num_iterations": 10},
         "ensemble": {"max_models": 5},
     },
     # For one GPU; it runs on a CPU too, slowly. Where a setting comes from: [winners] published solutions of
@@ -65,13 +64,6 @@ PRESETS: dict[str, dict[str, dict]] = {
             "valid_configs": 200,
             "early_stopping_rounds": 100,  # [size] 676 valid kernels
         },
-        # where it is chosen; [size] configs_per_graph bounds the memory of the states
-        "additive": {
-            "num_iterations": 400,
-            "num_leaves": 31,
-            "min_data_in_leaf": 50,
-            "configs_per_graph": 500,
-        },
         # From the defaults: 128 configurations a step (64 and 128 of the 1st place), learning rate, weight
         # decay, warm-up, hinge over pairs, cross-config attention, 1 to 5 hops and padding with -1 [winners];
         # the compiler's own layouts as features [real]; dropout .3 and averaging of weights [sample].
@@ -80,13 +72,8 @@ PRESETS: dict[str, dict[str, dict]] = {
 }
 
 
-MODELS = {"layout": ("gnn", "ranker", "additive"), "tile": ("gnn", "ranker")}
+MODELS = {"layout": ("gnn", "ranker"), "tile": ("gnn", "ranker")}
 """Every model, by kind."""
-
-ON_REQUEST = {"sample": ("additive",), "kaggle": ("additive",)}
-"""Models that a preset trains only where they are chosen. The additive ranker adds nothing to the sample's
-ensemble (benchmarks/tables/ensemble.md) and ranks measured programs worse than the ranker (zero_shot.md); no
-published winner had one."""
 
 SEEDS = {"sample": {"tile": 1}, "smoke": {"layout": 1, "tile": 1}}
 """Seeds of each model by kind, where they are not three; the sample's tile models score alike, to .001."""
@@ -102,16 +89,14 @@ def trained_models(preset: str, chosen: str = "") -> dict[str, tuple[str, ...]]:
 
     Args:
         preset: Name of a preset.
-        chosen: Models to train, separated by commas; if empty, all that the preset has but those of
-            :data:`ON_REQUEST`.
+        chosen: Models to train, separated by commas; if empty, all that the preset has.
 
     Raises:
         ConfigError: The preset has no such model.
     """
     every = {kind: ("gnn",) for kind in PUBLISHED[preset].kinds} if preset in PUBLISHED else MODELS
     known = list(dict.fromkeys(model for own in every.values() for model in own))
-    default = [name for name in known if name not in ON_REQUEST.get(preset, ())]
-    wanted = [name.strip() for name in chosen.split(",")] if chosen else default
+    wanted = [name.strip() for name in chosen.split(",")] if chosen else known
     if unknown := [repr(name) for name in wanted if name not in known]:
         raise ConfigError(f"models: preset {preset} has no {', '.join(unknown)}; it has {', '.join(known)}")
     kept = {kind: tuple(model for model in own if model in wanted) for kind, own in every.items()}
@@ -136,7 +121,7 @@ def preset_settings(preset: str, overrides: dict[str, dict], step: str, kind: st
     Args:
         preset: Name of a preset.
         overrides: Settings by section, as in a preset.
-        step: ``features``, ``gnn``, ``ranker``, ``additive`` or ``ensemble``.
+        step: ``features``, ``gnn``, ``ranker`` or ``ensemble``.
         kind: ``layout`` or ``tile``.
 
     Raises:

@@ -64,7 +64,7 @@ class RunConfig(Config):
     seeds: Count = 0
     """Seeds of each model; 0 for 3, but 1 for tile in the preset ``sample`` and for all in ``smoke``."""
     models: str = ""
-    """Models to train, of ``gnn,ranker,additive``; the preset's if empty: the first two, in ``smoke`` all."""
+    """Models to train, of ``gnn,ranker``; the preset's if empty."""
     jobs: Count = 0
     """Maximum number of notebooks that run in parallel; 0 for as many as memory, cores and GPUs allow."""
     cluster: str = ""

@@ -10,7 +10,7 @@ from fastslow.evaluation.ensemble import EnsembleConfig
 from fastslow.evaluation.results import SubmissionConfig
 from fastslow.features.config import FeatureConfig
 from fastslow.networks.config import TrainConfig
-from fastslow.rankers.config import AdditiveRankerConfig, RankerConfig
+from fastslow.rankers.config import RankerConfig
 from fastslow.workflow.presets import (
     MODELS,
     NetworkSection,
@@ -26,7 +26,6 @@ SECTIONS: dict[str, tuple[type[Config], str]] = {
     "features": (FeatureConfig, "10_features"),
     "gnn": (TrainConfig, "20_train_network"),
     "ranker": (RankerConfig, "22_train_ranker"),
-    "additive": (AdditiveRankerConfig, "23_train_additive_ranker"),
     "ensemble": (EnsembleConfig, "30_ensemble"),
 }
 """Sections of the presets and of the command line: a step's settings and its notebook."""
@@ -215,7 +214,5 @@ def parse_overrides(texts: list[str]) -> dict[str, dict]:
                 f"{text!r}: a setting is given as SECTION.NAME=VALUE or SECTION.KIND.NAME=VALUE, with"
                 f" a section of {known} and a kind of layout, tile (for example gnn.layout.epochs=20)"
             )
-        if kind and step in MODELS["layout"] and step not in MODELS[kind]:  # layout has every model
-            raise ConfigError(f"{text!r}: {kind} has no step {step}")
         overrides.setdefault(section, {})[name] = parse_value(value)
     return overrides
