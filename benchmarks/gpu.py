@@ -1,0 +1,272 @@
+"""One GPU against the CPU: exactness, steps, a whole run, and what can go wrong; at most ten minutes.
+
+``python benchmarks/gpu.py [--files NPZ ...] [--only PART ...] [--quick]``. On a machine without a GPU it runs
+on the CPU at the smallest size, says so, and leaves out what needs a GPU.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import torch
+from scipy.stats import kendalltau
+
+from common import report
+from common.contest import peak_bytes, seconds
+from common.graph_files import SAMPLE, OneGraph, default_files, load_graph, program_of
+from common.made_graphs import write_repeated
+from common.options import make_parser
+from fastslow.competition.reader import read_competition_file
+from fastslow.core.settings import PROJECT
+from fastslow.features.build import FeatureConfig
+from fastslow.networks import devices
+from fastslow.networks.config import TrainConfig
+from fastslow.networks.dataset import GraphDataset
+from fastslow.networks.losses import pairwise_hinge
+from fastslow.networks.train import Training
+
+CPU = torch.device("cpu")
+TOLERANCE = {"float32": (1e-4, 1e-3), "bfloat16": (3e-2, 0.15), "float16": (1e-2, 0.05)}
+"""Largest difference allowed from float32 on the CPU: of a prediction, relative to the largest; of the
+gradient, as a vector. The head stays in float64 in every precision."""
+NODES, CONFIGURABLE = 43_614, 848
+"""Size of the made graph: the nodes of TpuGraphs' largest, the configurable nodes of a genuine one."""
+STEPS = 30
+
+
+def training(path: Path, device: torch.device, **settings) -> Training:
+    """Return a training on one layout file, pruned as the features are; runtimes are drawn."""
+    program = program_of(path)
+    graph = load_graph(program, FeatureConfig().hops)
+    runtime = 1.0 + np.random.default_rng(0).permutation(graph.num_configs)
+    features = OneGraph(program, replace(graph, runtime=runtime))
+    config = TrainConfig(**{"dropout": 0.0, "epochs": STEPS, **settings})
+    dataset = GraphDataset([features], config.num_layers, device, config.pair_edges)
+    return Training(config, dataset)
+
+
+@contextmanager
+def precision(name: str) -> Iterator[None]:
+    """Compute in a precision, whatever the device prefers."""
+    with mock.patch.object(devices, "pick_precision", lambda device: getattr(torch, name)):
+        yield
+
+
+def _answers(one: Training, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return predictions (C,) of at most 128 configurations, and the gradient of their loss."""
+    features, device = one.dataset, one.dataset.device
+    configs = np.arange(min(128, features.num_configs("train", name)))
+    runtime = torch.arange(len(configs), dtype=torch.float64, device=device)
+    with devices.autocast(device):
+        prediction = one.network.eval()(features.batch("train", name, configs))
+    one.network.zero_grad()
+    pairwise_hinge(prediction, runtime).backward()
+    gradient = torch.cat([p.grad.flatten() for p in one.network.parameters() if p.grad is not None])
+    return prediction.detach().cpu().double().numpy(), gradient.cpu().double().numpy()
+
+
+def exactness(options: argparse.Namespace) -> list[dict]:
+    """Compare predictions and gradients with float32 on the CPU, in every precision."""
+    rows = []
+    for path in options.files:
+        own = training(path, options.device)
+        reference = training(path, CPU)
+        reference.network.load_state_dict(own.network.state_dict())
+        (name,) = own.names
+        wanted, slope = _answers(reference, name)
+        for kind, (allowed, allowed_slope) in TOLERANCE.items():
+            if kind != "float32" and options.device.type == "cpu":
+                continue
+            with precision(kind):
+                found, gradient = _answers(own, name)
+            difference = float(np.abs(found - wanted).max() / np.abs(wanted).max())
+            of_gradient = float(np.linalg.norm(gradient - slope) / np.linalg.norm(slope))
+            rows.append(
+                {
+                    "file": path.stem[:20],
+                    "precision": kind,
+                    "prediction": difference,
+                    "gradient": of_gradient,
+                    "tau": float(kendalltau(wanted, found)[0]),
+                    "ok": difference <= allowed and of_gradient <= allowed_slope,
+                }
+            )
+    return rows
+
+
+def contenders(options: argparse.Namespace) -> list[dict]:
+    """Time a training step of ours, of its dense form and of the winner's network, by ``train_step.py``."""
+    script = Path(__file__).with_name("train_step.py")
+    files = [*map(str, options.files)]
+    command = [sys.executable, str(script), "--device", options.device.type, "--files", *files]
+    command += ["--repeats", "5", "--limit", "16" if options.device.type == "cuda" else "1"]
+    run = subprocess.run(command + ["--quick"] * options.quick, capture_output=True, text=True)
+    print(run.stdout, run.stderr, sep="\n")
+    return [{"script": "train_step.py", "status": run.returncode, "ok": run.returncode == 0}]
+
+
+def large(options: argparse.Namespace) -> list[dict]:
+    """Time a step and a prediction on a made graph of the largest real size."""
+    rows = []
+    num_configs = 64 if options.quick else 5_000
+    nodes, configurable = (600, 40) if options.quick else (NODES, CONFIGURABLE)
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place, "layout/nlp/default/test/large.npz")
+        path.parent.mkdir(parents=True)
+        source = read_competition_file(options.files[0], "layout")
+        write_repeated(path, source, nodes, configurable, num_configs)
+        for size in (64, 128) if options.quick else (64, 256, 1024):
+            one = training(path, options.device, configs_per_step=size)
+            one.run_epoch()  # one graph, hence one step
+            took = float(np.median([seconds(one.run_epoch, options.device) for _ in range(5)]))
+            above, _ = peak_bytes(one.run_epoch, options.device)
+            rows.append({"what": f"step of {size} configurations", "seconds": took, "MB": above / 2**20})
+        together = TrainConfig().inference_configs
+        (name,) = one.names
+        predict = _predictor(one, name, together)
+        predict()
+        took = seconds(predict, options.device)
+        above, _ = peak_bytes(predict, options.device)
+        rows.append({"what": f"prediction of {num_configs}", "seconds": took, "MB": above / 2**20})
+    return [row | {"ok": True} for row in rows]
+
+
+def _predictor(one: Training, name: str, together: int) -> Callable[[], object]:
+    from fastslow.networks.dataset import predict
+
+    slug = name.split("/")[0]
+    return lambda: predict(one.network, one.dataset, slug, "test", together)
+
+
+def whole_run(options: argparse.Namespace) -> list[dict]:
+    """Run the main job on the embedded sample, all steps, with the networks on the device."""
+    preset = "smoke" if options.quick or options.device.type == "cpu" else "sample"
+    with tempfile.TemporaryDirectory() as home:
+        shutil.copytree(SAMPLE, Path(home, "data/sample"))
+        command = [sys.executable, "-m", "fastslow", "submission", f"preset={preset}"]
+        began = time.perf_counter()
+        run = subprocess.run(
+            command, env=os.environ | {"FASTSLOW_HOME": home}, cwd=PROJECT, capture_output=True, text=True
+        )
+        took = time.perf_counter() - began
+    print(run.stdout[-6000:], run.stderr[-3000:], sep="\n")
+    return [{"preset": preset, "seconds": took, "status": run.returncode, "ok": run.returncode == 0}]
+
+
+def out_of_memory(options: argparse.Namespace) -> list[dict]:
+    """Let a step run out of memory: it continues with fewer configurations, and the weights stay finite."""
+    if options.device.type == "cpu":
+        return []
+    total = torch.cuda.get_device_properties(options.device).total_memory
+    one = training(_largest(options.files), options.device, configs_per_step=1_000, hidden_channels=256)
+    one.config = one.config.replace(configs_per_step=16)
+    one.run_epoch()  # allocates weights and optimizer state
+    needed, held = peak_bytes(one.run_epoch, options.device)
+    one.config = one.config.replace(configs_per_step=1_000)
+    torch.cuda.empty_cache()
+    torch.cuda.set_per_process_memory_fraction((held + 4 * needed) / total)
+    try:
+        losses = [one.run_epoch() for _ in range(3)]
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+    recovered = bool(one.fits.warnings) and bool(np.isfinite(losses).all())
+    return [{"what": "; ".join(one.fits.warnings) or "memory did not run out", "ok": recovered}]
+
+
+def _largest(files: list[Path]) -> Path:
+    return max(files, key=lambda path: path.stat().st_size)
+
+
+def float16(options: argparse.Namespace) -> list[dict]:
+    """Train with scaled float16 gradients: the loss falls as in the device's own precision."""
+    if options.device.type == "cpu":
+        return []
+    rows = []
+    for kind in (str(devices.pick_precision(options.device)).removeprefix("torch."), "float16"):
+        with precision(kind):
+            one = training(options.files[0], options.device)
+            losses = [one.run_epoch() for _ in range(STEPS)]
+        finite = all(bool(p.isfinite().all()) for p in one.network.parameters())
+        row = {"precision": kind, "first loss": losses[0], "last loss": losses[-1]}
+        fell = losses[-1] < 0.95 * losses[0]
+        rows.append(row | {"scale": one.scaler.get_scale(), "ok": finite and fell})
+    return rows
+
+
+def two_networks(options: argparse.Namespace) -> list[dict]:
+    """Train two networks at the same time on one device, each in a process of its own."""
+    command = [sys.executable, __file__, "--train-one", str(options.files[0]), options.device.type]
+
+    def run(count: int) -> tuple[float, bool]:
+        began = time.perf_counter()
+        processes = [subprocess.Popen(command) for _ in range(count)]
+        statuses = [process.wait() for process in processes]
+        return time.perf_counter() - began, not any(statuses)
+
+    alone, first = run(1)
+    both, second = run(2)
+    return [{"one, seconds": alone, "two at once, seconds": both, "ok": first and second}]
+
+
+PARTS: dict[str, Callable[[argparse.Namespace], list[dict]]] = {
+    "exactness": exactness,
+    "contenders": contenders,
+    "large": large,
+    "out-of-memory": out_of_memory,
+    "float16": float16,
+    "two-networks": two_networks,
+    "whole-run": whole_run,
+}
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """Parse the command line; the device is the GPU where there is one."""
+    parser = make_parser(__doc__.splitlines()[0])
+    parser.add_argument(
+        "--files", nargs="+", type=Path, metavar="NPZ", help="layout files in folders as published"
+    )
+    parser.add_argument(
+        "--only", nargs="+", choices=PARTS, default=[*PARTS], metavar="PART", help=", ".join(PARTS)
+    )
+    parser.add_argument("--train-one", nargs=2, metavar=("NPZ", "DEVICE"), help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    options.device = devices.pick_device("auto")
+    if options.device.type == "cpu":
+        print("No GPU: on the CPU, at the smallest size; what needs a GPU is left out.", file=sys.stderr)
+        options.quick = True
+    options.files = [path.resolve() for path in options.files or default_files(options.quick)]
+    return options
+
+
+def main(arguments: list[str]) -> int:
+    """Run from the command line and return the exit status, 1 where a part is not as it must be."""
+    options = parse(arguments)
+    if options.train_one:
+        path, device = options.train_one
+        one = training(Path(path), torch.device(device))
+        return int(not np.isfinite([one.run_epoch() for _ in range(STEPS)]).all())
+    found = {}
+    for part in options.only:
+        began = time.perf_counter()
+        found[part] = PARTS[part](options)
+        print(f"\n## {part} ({time.perf_counter() - began:.0f} s)\n", flush=True)
+        rows = [{k: f"{v:.3g}" if isinstance(v, float) else v for k, v in r.items()} for r in found[part]]
+        print(report.table(rows) if rows else "Needs a GPU.", flush=True)
+    report.finish(
+        {"benchmark": "gpu", "environment": report.environment(device=options.device.type), "parts": found}
+    )
+    return int(not all(row["ok"] for rows in found.values() for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
