@@ -42,8 +42,9 @@ no graph with the published data. Every file here, including this one, was made 
   `solution.csv` (ID, config_index, runtime). `sample_submission.csv` ranks by index (tile: the first five).
 - Accuracy: tile estimates of the same compiler were compared with TpuGraphs' runtimes measured on a TPU v3:
   Kendall's tau .76 to .90 on the six kernels with at least 16 tiles. Layout estimates were compared with the
-  measured runs of one program of TpuGraphs, AlexNet's training step: tau 0.76 on the same runs on which the rule
-  that binds configurations was chosen ([table, with an interval](../../benchmarks/tables/label_truth.md)).
+  measured runs of one program of TpuGraphs, AlexNet's training step: tau 0.76 on the same runs on which the
+  rule that binds configurations was chosen
+  ([table, with an interval](../../benchmarks/tables/label_truth.md)).
 
 ## Configurations
 
@@ -56,8 +57,8 @@ no graph with the published data. Every file here, including this one, was made 
   share them ([`tied_choices`](../../src/fastslow/xla/tied_choices.py)).
 - Layouts are imposed by `LayoutConstraint` custom calls; the rule that is nearest to measured runtimes is in
   [`layout_constraints`](../../src/fastslow/xla/layout_constraints.py): outputs bind, operands do not.
-- **random**: every option of a choice is equally likely. In TpuGraphs the compiler may also decide some reshapes
-  with two and more dimensions on both sides; here it may not ([differences](../README.md)).
+- **random**: every option of a choice is equally likely. In TpuGraphs the compiler may also decide some
+  reshapes with two and more dimensions on both sides; here it may not ([differences](../README.md)).
 - **default**: a genetic search from the compiler's default in rounds of {batch}: crossovers (probability
   {crossover}) and mutations (each choice is drawn again with probability {mutation_rates}) of the {elite}
   fastest so far. It contains the default twice.
