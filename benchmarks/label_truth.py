@@ -20,6 +20,7 @@ from common.binding_rules import COMMITTED, RULES, Program, Rule, instruction_co
 from common.graph_files import REAL
 from common.measured_runs import FAR, NOTABLE, Measured, disagreements, effects, name_groups, signs
 from common.options import make_parser
+from common.rule_choice import choice_in_words, choose_on_half
 from fastslow.competition.metrics import kendall_tau
 from fastslow.competition.reader import CompetitionFile, read_competition_file
 from fastslow.competition.tied_choices import Choices
@@ -90,7 +91,8 @@ def score_rule(rule: Rule, program: Program, measured: Measured, label: Label, p
         programs: Maximum number of programs to compile.
 
     Returns:
-        The figures of the rule's row, and ``effects`` by name of the tied choice.
+        The figures of the rule's row, ``effects`` by name of the tied choice, and ``estimate``, ``(C,)``
+        cycles of every configuration, NaN where its program was not compiled.
     """
     codes = program.bound(rule)
     flat = codes.reshape(len(codes), -1)
@@ -111,6 +113,7 @@ def score_rule(rule: Rule, program: Program, measured: Measured, label: Label, p
         "distinct": len(counts),
         "failures": sum("failure" in record for record in records),
         "covered": float(covered.mean()),
+        "estimate": estimate,
     }
     if not covered.any():
         return found | {"tau": None, "bound": None, "effects": {}}
@@ -124,7 +127,7 @@ def score_rule(rule: Rule, program: Program, measured: Measured, label: Label, p
     }
 
 
-def page(results: dict[str, dict], truth: dict[str, list], facts: dict) -> str:
+def page(results: dict[str, dict], truth: dict[str, list], facts: dict, chosen: dict) -> str:
     """Return the table's page in Markdown."""
 
     def number(value: float | None) -> str:
@@ -153,6 +156,7 @@ def page(results: dict[str, dict], truth: dict[str, list], facts: dict) -> str:
     parts = [
         _INTRODUCTION.format(**facts, notable=NOTABLE),
         report.table(rows),
+        choice_in_words(chosen),
         _EFFECTS,
         report.table(choices),
     ]
@@ -221,6 +225,11 @@ def run(file: CompetitionFile, wanted: dict[str, int], options) -> None:
     measured = Measured(file.runtime, choices, name_groups(file, choices), decisive)
     with Labeller(cache, task=instruction_costs, **limits).workers() as label:
         results = {name: score_rule(RULES[name], program, measured, label, n) for name, n in wanted.items()}
+    estimates = {name: found.pop("estimate") for name, found in results.items()}
+    _, classes = np.unique(
+        program.bound(RULES[COMMITTED]).reshape(len(file.runtime), -1), axis=0, return_inverse=True
+    )
+    chosen = choose_on_half(estimates, classes.ravel(), file.runtime)
     truth = effects(choices.varying, measured, measured.runtime)
     facts = {
         "configs": len(file.runtime),
@@ -228,7 +237,7 @@ def run(file: CompetitionFile, wanted: dict[str, int], options) -> None:
         "nodes": len(file.node_config_ids),
     }
     facts |= {"libtpu": Compiler.version(), "commit": report.environment()["commit"]}
-    text = page(results, truth, facts | {"command": command(wanted)})
+    text = page(results, truth, facts | {"command": command(wanted)}, chosen)
     print(text)
     table = options.table or (None if options.quick else TABLE)
     if table:

@@ -33,7 +33,7 @@ LAYOUTS = (
     "llama_forward_w128_d4_b8",
     "llama_train_w64_d2_b4",
     "cached_decoder_forward_w128_d5_b4_f32",
-    "speech_recogniser_forward_w96_d2_b4",
+    "parallel_decoder_forward_w128_d5_b8",
     "non_local_forward_w64_d4_b4",
     "yolo_forward_w32_d4_b8",
     "shufflenet_forward_w48_d5_b4",

@@ -11,6 +11,8 @@ import pytest
 import label_truth
 from common.binding_rules import COMMITTED, RULES, Program, costs_of, estimated_alone, filled, without_copies
 from common.measured_runs import Measured, disagreements, effects, name_groups, signs
+from common.rule_choice import DRAWS, choose_on_half
+from fastslow.competition.metrics import kendall_tau
 from fastslow.competition.reader import read_competition_file
 from fastslow.core.errors import ConfigError
 from fastslow.xla.cycle_estimates import estimate
@@ -169,10 +171,34 @@ def test_the_page_has_a_row_per_rule_and_per_choice(case):
     facts = {"configs": CONFIGS, "matched": 9, "nodes": 9, "libtpu": "0", "commit": "c"}
     facts["command"] = label_truth.command({COMMITTED: 8, "no copies": 0})
     assert facts["command"].endswith(f"--rules {COMMITTED}:8 'no copies:0'")
-    page = label_truth.page(results, truth, facts)
+    chosen = {"programs": 9, "configurations": 50, "chosen": {COMMITTED: 200}, "interval": [0.25, 0.75]}
+    page = label_truth.page(results, truth, facts, chosen | {"held_out": [0.5, 0.125, 0.875]})
     for name, found in results.items():
         assert f"{found['programs']} of {found['distinct']}" in page and f"| {name} " in page
     assert all(name in page for name in truth) and "more than 10% off: " in page
+    assert "0.500 [0.125, 0.875]" in page and "[0.250, 0.750]" in page and "committed 200" in page
+
+
+def test_a_rule_is_scored_on_programs_that_did_not_choose_it():
+    """Of rules that are noise, the one that fits its half best is worth nothing on the other half."""
+    rng = np.random.default_rng(0)
+    classes = np.repeat(np.arange(24), 4)
+    runtime = rng.permutation(24)[classes] * 100.0 + rng.permutation(96)
+    noise = {f"noise {i}": rng.permutation(24)[classes].astype(float) for i in range(60)}
+    of_noise = choose_on_half(noise, classes, runtime)
+    best = max(kendall_tau(runtime, estimate) for estimate in noise.values())
+    assert best > 0.25 and of_noise["held_out"][0] < best / 2
+    found = choose_on_half({**noise, COMMITTED: runtime}, classes, runtime)
+    assert found["chosen"] == {COMMITTED: DRAWS} and found["held_out"] == pytest.approx([1] * 3)
+    assert found["interval"] == pytest.approx([1, 1])
+
+
+def test_halves_are_of_programs_that_every_rule_knows():
+    classes, runtime = np.repeat(np.arange(6), 2), np.arange(12.0)
+    partial = np.where(classes < 4, runtime, np.nan)
+    found = choose_on_half({"outputs": partial, COMMITTED: -runtime}, classes, runtime, 20)
+    assert (found["programs"], found["configurations"]) == (4, 8)
+    assert found["chosen"] == {"outputs": 20} and found["interval"][1] < 0
 
 
 def test_what_is_missing_is_named(tmp_path, monkeypatch, capsys):

@@ -110,6 +110,8 @@ def test_the_index_shows_the_scores_and_leads_everywhere(home):
     ensemble = [row for row in record["table"] if row["model"] == "ensemble"]
     for row in ensemble:
         assert f"{row['collection']}</td>" in text and f"{row['valid']:.3f} [" in text
+    for row in record["distances"]:
+        assert f"<td>{row['score']:.3f} ({row['graphs']}; {row['smallest']:.3f} to" in text
     plot = base64.b64encode((home / "submissions" / "smoke.png").read_bytes()).decode()
     assert elements.images == [f"data:image/png;base64,{plot}"]
 

@@ -154,6 +154,30 @@ def test_csv_record_and_plot(config, features, tmp_path):
     assert {path.name for path in csv.parent.iterdir()} == {"mine.csv", "mine.json", "mine.png", "ledger.md"}
 
 
+@pytest.mark.parametrize("solved", [True, False])
+def test_scores_are_recorded_by_distance_to_the_nearest_train_graph(config, features, tmp_path, solved):
+    make_submission(config if solved else without_solution(config, features, tmp_path))
+    record = json.loads(csv_of(tmp_path).with_suffix(".json").read_text())
+    split, means = ("test", record["test"]) if solved else ("valid", record["scores"])
+
+    def shares(collection, split, name):
+        nodes = Features(features / "features" / collection.slug).graph(split, name).node_opcode
+        return np.bincount(nodes, minlength=256) / len(nodes)
+
+    for c in COLLECTIONS:
+        alike = [other for other in COLLECTIONS if other.kind == c.kind]
+        nearest = {
+            name: min(abs(shares(c, split, name) - shares(other, "train", "a")).sum() / 2 for other in alike)
+            for name in (("t", "u") if solved else ("v", "w"))
+        }
+        rows = [row for row in record["distances"] if row["collection"] == c.name]
+        assert {row["split"] for row in rows} == {split} and [row["graphs"] for row in rows] == [1, 1]
+        assert [row["part"] for row in rows] == ["nearest third", "middle third"]
+        assert [row["smallest"] for row in rows] == pytest.approx(sorted(nearest.values()))
+        assert [row["largest"] for row in rows] == [row["smallest"] for row in rows]
+        assert np.mean([row["score"] for row in rows]) == pytest.approx(means[c.name])
+
+
 def test_runs_of_different_settings_are_not_pooled_whatever_their_names(config, features, tmp_path):
     """gnn-s0 and gnn-s1 look like seeds of one model; their manifests say that they are two."""
     (own,) = (Features(Path(f)) for f in config.features if f.endswith("tile-xla"))

@@ -6,7 +6,13 @@ import pandas as pd
 import pytest
 
 from fastslow.competition.catalog import COLLECTIONS
-from fastslow.evaluation.score_tables import format_overview, format_table, pool_seeds, readable_table
+from fastslow.evaluation.score_tables import (
+    format_distances,
+    format_overview,
+    format_table,
+    pool_seeds,
+    readable_table,
+)
 
 
 def cells_of(text):
@@ -90,3 +96,22 @@ def test_the_overview_is_of_test_where_that_is_known():
     rows = [row("tile:xla", "gnn s0", 0.4)]
     rows[0] |= {"test": 0.3, "test_min": 0.2, "test_max": 0.5}
     assert cells_of(format_overview(pd.DataFrame(rows)))[2] == ["gnn", "0.300 [0.20, 0.50]"]
+
+
+def test_scores_by_distance_are_a_row_per_collection():
+    def row(collection, part, low, high, score):
+        facts = {"split": "test", "collection": collection, "part": part, "graphs": 7}
+        return facts | {"smallest": low, "largest": high, "score": score}
+
+    rows = [
+        row("tile:xla", "nearest third", 0, 0.0123, 0.9),
+        row("tile:xla", "farthest third", 0.2, 0.5, 0.25),
+        row("layout:xla:random", "nearest third", 0.1, 0.2, 1),
+    ]
+    said, _, head, _, *found = format_distances(rows).splitlines()
+    assert "distance to the nearest train graph" in said
+    assert cells_of("\n".join([head, *found])) == [
+        ["test", "nearest third", "farthest third"],
+        ["tile:xla", "0.900 (7; 0.000 to 0.012)", "0.250 (7; 0.200 to 0.500)"],
+        ["layout:xla:random", "1.000 (7; 0.100 to 0.200)", ""],
+    ]

@@ -14,6 +14,7 @@ import pytest
 
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, get_collection, list_programs
 from fastslow.competition.reader import read_competition_file
+from fastslow.competition.structure import distance, opcode_shares
 from fastslow.core.errors import ConfigError
 from fastslow.kaggle.solution import read_solution, score_submission
 from fastslow.kaggle.submission import check_submission
@@ -31,6 +32,7 @@ from fastslow.programs.sample_files import (
     write_competition,
 )
 from fastslow.programs.zoo import PROGRAMS
+from fastslow.programs.zoo.families import APART
 from fastslow.xla.graph_arrays import graph_arrays
 from fastslow.xla.layout_space import configurable_nodes, encode
 from fastslow.xla.messages import Module
@@ -221,7 +223,7 @@ def test_only_names_of_test_graphs_hide_the_program():
 
 def test_kernels_with_a_choice_become_tile_graphs():
     labelled = labelled_program()
-    graphs = list(tile_graphs(labelled, 5, 0, set()))
+    graphs = list(tile_graphs(labelled, 5, 0, {}))
     # the convolution first, then by number of candidates; equal tables once
     assert [len(g.labels) for g in graphs] == [5, MAX_CANDIDATES, 9]
     for graph in graphs:
@@ -238,14 +240,21 @@ def test_kernels_with_a_choice_become_tile_graphs():
 
 
 def test_kernels_are_counted_and_kept_apart_over_programs():
-    seen = set()
+    seen = {}
     assert len(list(tile_graphs(labelled_program(), 2, 0, seen))) == 2
     assert [len(g.labels) for g in tile_graphs(labelled_program(), 5, 0, seen)] == [9]
 
 
+@pytest.mark.parametrize("splits", [("train", "test"), ("valid", "train"), ("valid", "test")])
+def test_no_structure_of_a_kernel_is_in_two_splits(splits):
+    """All kernels of the program have the same opcodes and edges: they are in the later split alone."""
+    graphs = sample.kernel_graphs([labelled_program(split) for split in splits], 5, 0)
+    assert {g.split for g in graphs} == {"test" if "test" in splits else "valid"}
+
+
 def test_graphs_can_be_written_as_they_are_made(tmp_path):
     labelled = labelled_program()
-    graphs = ordered([*layout_graphs(labelled, 0), *tile_graphs(labelled, 5, 0, set())])
+    graphs = ordered([*layout_graphs(labelled, 0), *tile_graphs(labelled, 5, 0, {})])
     write_competition(graphs, "", tmp_path / "made")
     for graph in graphs:
         collection = get_collection(graph.collection)
@@ -377,6 +386,30 @@ def test_the_readme_of_the_committed_sample_is_the_generated_text():
     layouts = list((SAMPLE / "npz_all/npz/layout").rglob("*.npz"))
     rows = [line for line in committed.splitlines() if re.match(r"\| (xla|nlp):", line)]
     assert len(rows) == len(layouts)
+
+
+def test_no_held_out_program_of_the_committed_sample_is_near_another_split():
+    paths = {
+        (split, program.path)
+        for collection in COLLECTIONS
+        if collection.kind == "layout"
+        for split in SPLITS
+        for program in list_programs(SAMPLE, collection, split)
+    }
+    split_of = np.array([split for split, _ in paths])
+    shares = opcode_shares(np.load(path)["node_opcode"] for _, path in paths)
+    apart = distance(shares, shares)[split_of[:, None] != split_of]
+    assert apart.min() >= APART
+
+
+def test_no_structure_of_the_committed_kernels_is_in_two_splits():
+    splits = {}
+    for split in SPLITS:
+        for program in list_programs(SAMPLE, get_collection("tile:xla"), split):
+            arrays = np.load(program.path)
+            structure = arrays["node_opcode"].tobytes(), arrays["edge_index"].tobytes()
+            splits.setdefault(structure, set()).add(split)
+    assert splits and all(len(found) == 1 for found in splits.values())
 
 
 def test_a_program_of_the_committed_sample_is_made_again_from_source(tmp_path, monkeypatch):

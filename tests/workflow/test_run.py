@@ -17,6 +17,7 @@ from fastslow.competition.catalog import COLLECTIONS
 from fastslow.competition.metrics import competition_score
 from fastslow.competition.survey import SurveyConfig
 from fastslow.core.settings import resolve
+from fastslow.evaluation.score_tables import format_distances
 from fastslow.kaggle.ledger import read_record
 from fastslow.kaggle.solution import read_solution, score_submission
 from fastslow.kaggle.submission import check_submission
@@ -65,6 +66,7 @@ def test_every_stage_is_made_and_reported(finished):
     assert record["test_mean"] == pytest.approx(test_mean)
     assert f"valid {record['valid_mean']:.3f}, test {test_mean:.3f}\n" in done.stdout
     assert "submissions/smoke.csv: 6 rows, read back and checked" in done.stdout
+    assert record["distances"] and format_distances(record["distances"]) in done.stdout
     for c in COLLECTIONS:
         assert f"| {c.name} " in done.stdout
         assert f"  ranker-{c.slug}-s0: " in done.stderr

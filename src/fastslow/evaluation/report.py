@@ -15,7 +15,7 @@ from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path
 from fastslow.core.progress import progress
 from fastslow.core.settings import Config, resolve
-from fastslow.evaluation.score_tables import readable_table
+from fastslow.evaluation.score_tables import DISTANCES, readable_distances, readable_table
 from fastslow.kaggle.ledger import read_record
 
 NOTEBOOK = "notebook.ipynb"
@@ -134,7 +134,8 @@ def _render(page: Page, exporter: HTMLExporter) -> None:
 
 def _index(name: str, csv: Path, pages: list[Page], folder: Path) -> str:
     """Return the index page: commit, score table, plot of the scores, links grouped by stage."""
-    record = read_record(csv)
+    record = read_record(csv, "table", "distances")
+    distances = readable_distances(record["distances"])
     table = readable_table(pd.DataFrame(record["table"])).replace({r"\*\*": ""}, regex=True)
     plot = base64.b64encode(csv.with_suffix(".png").read_bytes()).decode()
     links: dict[str, list[str]] = {}
@@ -152,6 +153,8 @@ def _index(name: str, csv: Path, pages: list[Page], folder: Path) -> str:
 [lowest, highest program]. Valid scores are optimistically biased: epochs and weights were
 selected on them. The rows without a weight are baselines, rules that a model has to beat.</p>
 {table.to_html(index=False, border=0)}
+<p>{DISTANCES}.</p>
+{distances.to_html(index=False, border=0)}
 {groups}
 </body></html>
 """

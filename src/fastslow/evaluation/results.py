@@ -13,6 +13,7 @@ from fastslow.core.errors import ConfigError
 from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path, file_digest
 from fastslow.core.settings import Config, resolve, unkeyed
+from fastslow.evaluation.distances import score_by_distance
 from fastslow.evaluation.ensemble import models_of
 from fastslow.evaluation.plots import plot_results
 from fastslow.evaluation.predictions import check_predictions, read_predictions, read_run_manifest
@@ -105,10 +106,11 @@ def _submission(config: SubmissionConfig, root: Path, csv: Path) -> None:
         submitted = score_submission(temporary, solution) if solution else {}
     table = score_table(pairs, solution)
     save_figure(plot_results(pool_seeds(table)), csv.with_suffix(".png"))
-    valid = {
-        features.collection.name: read_run_manifest(folder)["valid"]["mean"] for features, folder in pairs
-    }
-    test = {name: score["mean"] for name, score in submitted.items()}
+    validated = {features.collection.name: read_run_manifest(folder)["valid"] for features, folder in pairs}
+    valid, test = (
+        {name: score["mean"] for name, score in scores.items()} for scores in (validated, submitted)
+    )
+    split, scored = (TEST, submitted) if submitted else (VALID, validated)
     write_record(
         csv,
         [member for by_member in weights.values() for member in by_member],
@@ -119,6 +121,7 @@ def _submission(config: SubmissionConfig, root: Path, csv: Path) -> None:
         valid_mean=competition_score(valid),
         test=test,
         test_mean=competition_score(test) if test else None,
+        distances=score_by_distance([features for features, _ in pairs], split, scored),
         table=[row.dropna().to_dict() for _, row in table.iterrows()],  # NaN is no JSON
     )
 

@@ -10,6 +10,12 @@ _SCOPES = {  # collections that a mean is taken over; a model may be of layout a
     "mean of five": [c.name for c in COLLECTIONS],
 }
 
+PARTS = ("nearest third", "middle third", "farthest third")
+"""Parts of a collection's graphs, by distance to the nearest train graph."""
+DISTANCES = (
+    "The ensemble's score by distance to the nearest train graph (graphs; smallest to largest distance)"
+)
+
 
 def pool_seeds(table: pd.DataFrame) -> pd.DataFrame:
     """Average over seeds: one row per collection and model.
@@ -94,3 +100,23 @@ def format_overview(table: pd.DataFrame) -> str:
     )
     models = sorted(shown["model"].unique(), key="ensemble".__eq__)
     return wide.loc[models, scope.unique()].fillna("").to_markdown(disable_numparse=True)
+
+
+def readable_distances(rows: list[dict]) -> pd.DataFrame:
+    """Put scores by distance into words: one row per collection, one column per part.
+
+    Args:
+        rows: As returned by :func:`fastslow.evaluation.distances.score_by_distance`.
+    """
+    lines: dict[tuple, dict] = {}
+    for row in rows:
+        ends = f"{row['smallest']:.3f} to {row['largest']:.3f}"
+        shown = f"{row['score']:.3f} ({row['graphs']}; {ends})"
+        lines.setdefault((row["split"], row["collection"]), {})[row["part"]] = shown
+    table = [{split: collection} | parts for (split, collection), parts in lines.items()]
+    return pd.DataFrame(table).fillna("")
+
+
+def format_distances(rows: list[dict]) -> str:
+    """Format :func:`readable_distances` as Markdown, below a line that explains it."""
+    return f"{DISTANCES}:\n\n{readable_distances(rows).to_markdown(index=False, disable_numparse=True)}"

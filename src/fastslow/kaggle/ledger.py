@@ -87,6 +87,7 @@ class _Submission(Record):
     scores: dict[Literal[*(collection.name for collection in COLLECTIONS)], float]
     kaggle: _Kaggle = _Kaggle()
     table: list[dict[str, Any]] = []
+    distances: list[dict[str, Any]] = []
     valid_mean: float = 0.0
     test_mean: float | None = None
 

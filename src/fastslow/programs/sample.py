@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from fastslow.competition.catalog import SPLITS
 from fastslow.core.errors import ConfigError
 from fastslow.core.progress import progress
 from fastslow.core.settings import (
@@ -24,6 +25,7 @@ from fastslow.core.settings import (
 )
 from fastslow.programs.layout_search import SEARCHES, Search
 from fastslow.programs.sample_files import (
+    SampleGraph,
     layout_graphs,
     ordered,
     tile_graphs,
@@ -245,6 +247,22 @@ def _proposals(labelled: list[LabelledProgram], configurations: int) -> Iterator
                     yield one, kind, configuration
 
 
+def kernel_graphs(labelled: list[LabelledProgram], kernels: int, seed: int) -> list[SampleGraph]:
+    """Return the tile graphs of all programs; no structure occurs in two splits.
+
+    Test programs choose first, then valid, then train, each split in the order given.
+
+    Args:
+        labelled: The programs.
+        kernels: Maximum number of kernels per program.
+        seed: Seed of the order of candidates.
+    """
+    seen: dict[str, str] = {}
+    order = sorted(labelled, key=lambda one: -SPLITS.index(one.split))
+    usable = [one for one in order if "failure" not in one.tiles]
+    return [graph for one in usable for graph in tile_graphs(one, kernels, seed, seen)]
+
+
 def make_sample(config: SampleConfig) -> Path:
     """Make a sample competition with the TPU compiler, and print where it is.
 
@@ -262,15 +280,14 @@ def make_sample(config: SampleConfig) -> Path:
     """
     require_compiler()
     labelled, left_out = label_programs(config)
-    graphs, seen = [], set()
+    graphs = []
     for one in labelled:
         layouts = layout_graphs(one, config.seed)
         if why := why_left_out(layouts, config.amount.configurations):
             left_out[one.program.name] = why
         else:
             graphs += layouts
-        if "failure" not in one.tiles:
-            graphs += tile_graphs(one, config.amount.kernels, config.seed, seen)
+    graphs += kernel_graphs(labelled, config.amount.kernels, config.seed)
     if not graphs:
         reasons = "; ".join(f"{name}: {why}" for name, why in left_out.items())
         raise ConfigError(f"programs: none gave a graph ({reasons})")

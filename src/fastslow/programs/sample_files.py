@@ -128,15 +128,15 @@ def layout_graphs(labelled, seed: int) -> list[SampleGraph]:
     return graphs
 
 
-def tile_graphs(labelled, kernels: int, seed: int, seen: set[str]) -> Iterator[SampleGraph]:
+def tile_graphs(labelled, kernels: int, seed: int, seen: dict[str, str]) -> Iterator[SampleGraph]:
     """Yield the graphs of fused kernels: convolutions and dots first, then by number of candidates.
 
     Args:
         labelled: A :class:`fastslow.programs.sample.LabelledProgram`.
         kernels: Maximum number of kernels.
         seed: Seed of the sample of :data:`MAX_CANDIDATES` candidates and of their order.
-        seen: Digests of the candidate tables so far, extended in place; a kernel whose table is among them is
-            skipped.
+        seen: Split of every candidate table and of every structure (opcodes and edges) so far, by digest,
+            extended in place. A kernel is skipped if its table is known, or its structure from another split.
     """
     program, record = labelled.program, labelled.tiles
     optimized = Module.FromString(base64.b64decode(record["module"]))
@@ -153,12 +153,16 @@ def tile_graphs(labelled, kernels: int, seed: int, seen: set[str]) -> Iterator[S
     taken = 0
     for name, kernel in usable:
         table = _digest(json.dumps(kernel["candidates"]))
-        if taken < kernels and table not in seen:
-            seen.add(table)
+        if taken == kernels or table in seen:
+            continue
+        arrays = graph_arrays(kernel_module(optimized, name))
+        structure = _digest(f"{arrays['node_opcode'].tolist()} {arrays['edge_index'].tolist()}")
+        if seen.setdefault(structure, labelled.split) == labelled.split:
+            seen[table] = labelled.split
             taken += 1
             identity = _digest(f"{program.name}/{name}")
             stem = identity if labelled.split == TEST else f"{program.name}_{identity[:16]}"
-            arrays = graph_arrays(kernel_module(optimized, name)) | _tile_arrays(kernel, f"{seed}/{identity}")
+            arrays |= _tile_arrays(kernel, f"{seed}/{identity}")
             del arrays["node_splits"]
             yield SampleGraph("tile:xla", labelled.split, stem, program.name, arrays, kernel["chosen"])
 

@@ -21,7 +21,7 @@ from fastslow.core.files import atomic_path, remove_abandoned, writer_lock
 from fastslow.core.progress import progress
 from fastslow.core.settings import PROJECT, Config, Count, resolve
 from fastslow.evaluation.metric_table import format_metrics, metric_table
-from fastslow.evaluation.score_tables import format_overview, format_table
+from fastslow.evaluation.score_tables import format_distances, format_overview, format_table
 from fastslow.evaluation.training_files import METRICS
 from fastslow.kaggle.client import SubmissionResult, find_submission, submit, wait_for_score
 from fastslow.kaggle.credentials import credentials
@@ -237,9 +237,9 @@ def report(plan: Plan) -> None:
         DataError: The CSV is not as it must be.
     """
     csv = resolve(plan.csv)
-    record = read_record(csv, "table", "valid_mean", "test_mean")
+    record = read_record(csv, "table", "distances", "valid_mean", "test_mean")
     table = pd.DataFrame(record["table"])
-    print(f"{format_table(table)}\n\n{format_overview(table)}")
+    print(format_table(table), format_overview(table), format_distances(record["distances"]), sep="\n\n")
     test = f", test {record['test_mean']:.3f}" if record["test_mean"] is not None else ""
     print(f"\nensemble, mean of the five collections: valid {record['valid_mean']:.3f}{test}")
     checked = check_submission(csv, resolve(plan.data_root))
