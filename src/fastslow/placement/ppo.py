@@ -7,10 +7,10 @@ takes its place if it is better, or by the rule of simulated annealing. What is 
 drawn to change, and to what: their probability among all units, which cannot vanish for all of them, unlike
 the probability of any change at all, since most changes are for the worse. The ratio is exact: it scores each
 draw with the mixture that made it, half the policy's options and half the neighbours', and of a region the
-first unit and the option (:func:`fastslow.placement.proposals.log_chance`); the region grows at random. The advantage is the gain over what was changed,
-less its running mean, relative to its usual size. ``whole`` is the paper's rule instead: all units are drawn,
-and the gain is the reward. The ratio is clipped per unit: that of a whole graph, a product over all units,
-would always be out of bounds.
+first unit and the option (:func:`fastslow.placement.proposals.log_chance`); the region grows at random. The
+advantage is the gain over what was changed, less its running mean, relative to its usual size. ``whole`` is
+the paper's rule instead: all units are drawn, and the gain is the reward. The ratio is clipped per unit: the
+ratio of a whole graph, a product over all units, would always be out of bounds.
 """
 
 from collections.abc import Callable
