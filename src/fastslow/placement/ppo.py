@@ -22,6 +22,7 @@ import torch
 
 from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path
+from fastslow.placement.budget import unlimited
 from fastslow.placement.local_search import Found
 from fastslow.placement.policy import Inputs, Policy, Shape
 from fastslow.placement.problem import INVALID_REWARD, Outcome, Problem
@@ -112,33 +113,45 @@ class Trainer:
         self.update = 0
         self.standings = [_Standing.of(problem) for problem in self.problems]
 
-    def run(self, updates: int, report: Callable[["Trainer"], None] | None = None, more=None) -> list[Found]:
+    def run(
+        self,
+        updates: int,
+        report: Callable[["Trainer"], None] | None = None,
+        more: Callable[[], bool] = unlimited,
+    ) -> list[Found]:
         """Learn until this many updates were made in all; return the best decision of each problem.
 
         Args:
             updates: Total number, those before a resume included.
             report: Called after every update.
-            more: Function that says whether there is time for another update; by default there is.
+            more: Whether there is time for another decision; by default there is. An update that began ends
+                with the decisions that were evaluated until then, at least one for each pass.
         """
-        while self.update < updates and (more is None or more()):
-            self._learn(self.standings[self.update % len(self.standings)])
+        while self.update < updates and more():
+            if not self._learn(self.standings[self.update % len(self.standings)], more):
+                break
             self.update += 1
             if report:
                 report(self)
         return [standing.found for standing in self.standings]
 
-    def _learn(self, standing: _Standing) -> None:
+    def _learn(self, standing: _Standing, more: Callable[[], bool]) -> bool:
+        """Make an update; return False, without one, where the first decisions took all the time."""
         inputs, plan = standing.inputs, self.schedule
         fresh = not standing.found.evaluations
         if fresh:
-            self._begin(standing)
+            self._begin(standing, more)
+            if not more():  # the starts and the first decisions took all time: no update
+                return False
         start = inputs.problem.default if plan.whole else standing.current.copy()
         with torch.no_grad():
             before = self.policy.passes(inputs, start=start)
         share = max(plan.samples // len(before), 2)
-        tried = [[self._try(standing, logs) for _ in range(share)] for logs in before]
+        tried = [
+            [self._try(standing, logs) for number in range(share) if not number or more()] for logs in before
+        ]
         over = torch.tensor([gain for part in tried for _, gain in part])
-        gains = self._advantages(standing, over, fresh).split(share)
+        gains = self._advantages(standing, over, fresh).split([*map(len, tried)])
         drawn = [[change for change, _ in part] for part in tried]
         gains = [
             torch.cat([gain.expand(len(change.units)) for gain, change in zip(*pair, strict=True)])
@@ -161,15 +174,16 @@ class Trainer:
             (loss / len(now)).backward()
             torch.nn.utils.clip_grad_norm_(self.policy.parameters(), 0.5)
             self.optimizer.step()
+        return True
 
     def _left(self) -> float:
         """Return the share of the planned updates that is left, 1 to 0."""
         return max(0.0, 1 - self.update / max(self.schedule.updates * len(self.standings), 1))
 
-    def _begin(self, standing: _Standing) -> None:
+    def _begin(self, standing: _Standing, more: Callable[[], bool]) -> None:
         """Go on from the best of the starts and of what the policy decides without learning."""
         problem = standing.inputs.problem
-        standing.found = found = zero_shot(self.policy, problem, self.schedule.samples, self.seed)
+        standing.found = found = zero_shot(self.policy, problem, self.schedule.samples, self.seed, more)
         standing.reward = float(problem.rewards(Outcome(np.array([found.cost]), np.zeros(1)))[0])
         standing.current = found.decision.copy()
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fastslow.core.errors import ConfigError
+from fastslow.placement.budget import unlimited
 from fastslow.placement.sharding import FORBIDDEN, Sharding
 
 
@@ -35,7 +36,7 @@ class TiedStrategies:
         ConfigError: Forbidden pairs leave a node without strategy, so that no decision is valid.
     """
 
-    def __init__(self, problem: Sharding, more: Callable[[], bool] = lambda: True):
+    def __init__(self, problem: Sharding, more: Callable[[], bool] = unlimited):
         self.problem = problem
         joined = _Joining(problem)
         joined.run(more)
