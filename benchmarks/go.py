@@ -63,7 +63,7 @@ def _zoo(name: str, options) -> dict:
     row["SA from it"] = fmean(same)
     row["SA"] = fmean([anneal(problem, found[0].evaluations, seed).cost for seed in seeds])
     draws = best_random(problem, found[0].evaluations, np.random.default_rng(seeds[0]))
-    row["random"] = float(problem.evaluate(draws[None]).order[0])
+    row["random"] = draws.cost
     row["GO, then search"] = improve(problem, found[0].decision, found[0].evaluations, seeds[0]).cost
     row["seeds"] = [f.cost for f in found]
     return row

@@ -1,5 +1,7 @@
 """The policy: what it depends on, memory, learning, exact resume."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -10,7 +12,7 @@ from fastslow.placement.joint import JointProblem
 from fastslow.placement.policy import Inputs, Policy, RecurrentAttention, Sage, Shape, torch_threads
 from fastslow.placement.ppo import Schedule, Trainer, load_policy
 from fastslow.placement.problem import OPTION_FEATURES, Outcome, Problem, unit_columns
-from fastslow.placement.proposals import Changes, log_chance
+from fastslow.placement.proposals import Change, Changes, log_chance
 from fastslow.placement.public_problems import ShardingProblem
 from fastslow.placement.zero_shot import zero_shot
 from helpers.cost_graphs import DEVICE, random_graph, random_sharding
@@ -110,10 +112,11 @@ def test_changes_are_of_single_units_or_of_a_region_that_moves_together(seed):
     near = {(u, v) for pair in problem.edges.tolist() for u, v in (pair, pair[::-1])}
     sizes = []
     for _ in range(60):
-        decision, free = changes.draw([one.detach() for one in logs], start, generator)
-        changed = decision != start
-        assert free.any() and changed[free].all()
-        assert np.array_equal(changed, free) or free.sum() == 1, "of a region only the first unit is drawn"
+        change = changes.draw([one.detach() for one in logs], start, generator)
+        decision, changed = change.decision, change.decision != start
+        drawn = change.units.tolist()
+        assert drawn and changed[drawn].all()
+        assert {*np.flatnonzero(changed)} == {*drawn} or len(drawn) == 1, "a region has one drawn unit"
         assert (decision >= 0).all() and (decision < problem.choices).all()
         sizes.append(int(changed.sum()))
         if sizes[-1] > changes.most:
@@ -130,30 +133,95 @@ def test_changes_of_several_tasks_stay_within_what_a_unit_may_choose():
     problem = JointProblem(random_graph(1, 9), 2, DEVICE)
     changes, generator = Changes(problem), torch.Generator().manual_seed(0)
     logs = [one.detach() for one in seeded().passes(Inputs(problem))[-1]]
-    drawn = [changes.draw(logs, problem.default, generator) for _ in range(80)]
-    decisions = np.stack([decision for decision, _ in drawn])
+    decisions = np.stack([changes.draw(logs, problem.default, generator).decision for _ in range(80)])
     assert (decisions >= 0).all() and (decisions < problem.choices).all()
     assert all((decisions != problem.default)[:, units].any() for _, units in problem.parts)
 
 
-@pytest.mark.parametrize("sure", [0.0, 40.0])
-def test_chances_of_all_single_changes_sum_to_one_and_never_vanish_for_all(sure):
-    choices = np.array([3, 1, 2, 3])
+CHOICES = np.array([3, 1, 2, 3])
+NEAR = {0: [1, 2, 3], 1: [0, 2], 2: [1, 3, 0], 3: [2, 0]}
+
+
+class Ring(Problem):
+    """Four units in a ring with a chord."""
+
+    name, task, bound, choices = "ring", "placement", 0.0, CHOICES
+    edges = np.array([[0, 1], [1, 2], [2, 3], [0, 3], [0, 2]])
+    default, features = np.zeros(4, np.int64), unit_columns(edges, 4)
+    kinds = default
+
+    def evaluate(self, decisions):
+        return Outcome(decisions.sum(1) + 1.0, np.zeros(len(decisions)))
+
+    def options(self, probabilities):
+        return np.zeros((len(probabilities), OPTION_FEATURES), np.float32)
+
+
+def ring_logs(sure, origin):
     torch.manual_seed(0)
-    logits = torch.randn(4, 3).masked_fill(torch.arange(3) >= torch.from_numpy(choices)[:, None], -torch.inf)
-    origin = torch.tensor([[2, 0, 1, 0], [0, 0, 0, 1]])
-    logits = (logits + sure * torch.eye(3)[origin[0]]).requires_grad_()  # sure to keep the first of them
-    movable, total = torch.from_numpy(choices > 1), torch.zeros(2)
-    for unit, options in enumerate(choices.tolist()):
-        for step in range(1, options):
-            choice = origin.clone()
-            choice[:, unit] = (choice[:, unit] + step) % options
-            total = total + log_chance([logits.log_softmax(1)], origin, choice, movable)[:, unit].exp()
-    assert torch.allclose(total, torch.ones(2), atol=1e-4)
-    choice = origin.clone()
-    choice[0, 0] = 0
-    log_chance([logits.log_softmax(1)], origin, choice, movable)[0, 0].backward()
-    assert logits.grad.nan_to_num().abs().max() > 0.01
+    logits = torch.randn(4, 3).masked_fill(torch.arange(3) >= torch.from_numpy(CHOICES)[:, None], -torch.inf)
+    return (logits + sure * torch.eye(3)[torch.from_numpy(origin)]).requires_grad_()
+
+
+def every_change(origin, count):
+    """All ordered draws of some units with all new options, and what neighbours have, by definition."""
+    for units in itertools.permutations(np.flatnonzero(CHOICES > 1).tolist(), count):
+        for targets in itertools.product(*([o for o in range(CHOICES[u]) if o != origin[u]] for u in units)):
+            decision, shares, follow = origin.copy(), [], []
+            for unit, target in zip(units, targets, strict=True):
+                decision[unit] = target
+                there = [origin[v] for v in NEAR[unit]]
+                there = [option for option in there if option != origin[unit] and option < CHOICES[unit]]
+                shares.append(there.count(target) / max(len(there), 1))
+                follow.append(0.5 if there else 0.0)
+            yield Change(origin, decision, torch.tensor(units), torch.tensor(shares), torch.tensor(follow))
+
+
+@pytest.mark.parametrize(("sure", "origin"), [(0.0, [2, 0, 1, 0]), (40.0, [0, 0, 0, 1]), (0.0, [0, 0, 0, 0])])
+def test_changes_are_scored_with_the_probability_with_which_they_are_drawn(sure, origin):
+    """Also of a policy that is sure to keep all; frequencies are of 5,000 draws of the trainer's changes."""
+    origin = np.array(origin)
+    logits = ring_logs(sure, origin)
+    logs, changes = [logits.log_softmax(1)], Changes(Ring())
+    known = {
+        (*change.units.tolist(), *change.decision[change.units.numpy()]): log_chance(
+            logs, change, changes.movable
+        )
+        for count in (1, 2, 3)
+        for change in every_change(origin, count)
+    }
+    for count in (1, 2, 3):
+        total = sum(float(chance.detach().sum().exp()) for chance in known.values() if len(chance) == count)
+        assert total == pytest.approx(1, abs=1e-4)
+    generator, seen = torch.Generator().manual_seed(0), {}
+    for _ in range(5000):
+        change = changes.draw([logs[0].detach()], origin, generator)
+        key = (*change.units.tolist(), *change.decision[change.units.numpy()])
+        seen[key] = seen.get(key, 0) + 1
+    for count in (1, 2):
+        drawn = sum(times for key, times in seen.items() if len(key) == 2 * count)
+        gaps = [
+            abs(seen.get(key, 0) / drawn - float(chance.detach().sum().exp()))
+            for key, chance in known.items()
+            if len(chance) == count
+        ]
+        assert sum(gaps) / 2 < 0.075 and drawn > 600, "noise alone: about 0.05"
+    sum(chance.sum() for chance in known.values()).backward()
+    assert logits.grad.nan_to_num().abs().max() > 0.01, "something is left to learn"
+
+
+def test_the_ratio_of_what_was_drawn_is_one_while_the_weights_are_the_same():
+    problem, policy = small_problem(3, 14), seeded()
+    with torch.no_grad():
+        before = policy.passes(Inputs(problem))
+    changes, generator = Changes(problem), torch.Generator().manual_seed(0)
+    again = policy.passes(Inputs(problem))
+    for was, now in zip(before, again, strict=True):
+        for _ in range(20):
+            change = changes.draw(was, problem.default, generator)
+            old, new = (log_chance(logs, change, changes.movable) for logs in (was, now))
+            assert torch.allclose((new - old).exp(), torch.ones(len(old)))
+            assert new.requires_grad and old.isfinite().all() and (old <= 1e-6).all()
 
 
 def test_a_broken_or_foreign_checkpoint_is_refused(tmp_path):

@@ -14,7 +14,9 @@ from scipy.optimize import linprog
 from scipy.sparse import coo_array
 
 from fastslow.core.errors import ConfigError
+from fastslow.placement.budget import unlimited
 from fastslow.placement.compiler_problems import PlacementProblem
+from fastslow.placement.local_search import Found
 from fastslow.placement.problem import Problem
 
 _BATCH = 32  # random decisions evaluated at once
@@ -31,15 +33,25 @@ def by_hand(problem: Problem) -> np.ndarray:
     return problem.default
 
 
-def best_random(problem: Problem, evaluations: int, rng: np.random.Generator) -> np.ndarray:
-    """Return the best of random decisions; the first where none is valid."""
-    best, cost = None, np.inf
+def best_random(
+    problem: Problem, evaluations: int, rng: np.random.Generator, more: Callable[[], bool] = unlimited
+) -> Found:
+    """Return the best of random decisions; the first where none is valid.
+
+    Args:
+        problem: The problem.
+        evaluations: Number of decisions, 1 or more.
+        rng: Where randomness comes from.
+        more: Whether there is time for another batch of decisions.
+    """
+    found = None
     for begin in range(0, evaluations, _BATCH):
         decisions = problem.draw(min(_BATCH, evaluations - begin), rng)
-        costs = problem.evaluate(decisions).order
-        if best is None or costs.min() < cost:
-            best, cost = decisions[costs.argmin()], costs.min()
-    return best
+        found = found or Found(decisions[0].copy(), np.inf, 0, [])
+        found.see(decisions, problem.evaluate(decisions).order)
+        if not more():
+            break
+    return found
 
 
 def metis(problem: Problem) -> np.ndarray:

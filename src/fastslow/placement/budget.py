@@ -4,6 +4,11 @@ import time
 from collections.abc import Callable
 
 
+def unlimited() -> bool:
+    """Return that there is time for more."""
+    return True
+
+
 class Budget:
     """Seconds from now on; each stage gets a share of what is left when it begins.
 

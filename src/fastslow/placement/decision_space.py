@@ -1,5 +1,7 @@
 """What the policy decides, and the search that follows it, for each kind of problem."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from fastslow.placement.budget import Budget
@@ -15,11 +17,16 @@ CANDIDATES = {"throughput": 100, "latency": 2}
 """Splits that the annealing looks at in about the time of one other evaluation."""
 
 
-def decision_space(problem: Problem) -> Problem:
-    """Return the problem as the policy decides it; its ``decode`` gives decisions of ``problem``."""
+def decision_space(problem: Problem, more: Callable[[], bool] | None = None) -> Problem:
+    """Return the problem as the policy decides it; its ``decode`` gives decisions of ``problem``.
+
+    Args:
+        problem: The problem.
+        more: Whether there is time to decode a decision of iopddl at length; by default that of the problem.
+    """
     if isinstance(problem, PartitionProblem):
         return OrderedSplit(problem)
-    return HubSharding(problem) if isinstance(problem, ShardingProblem) else problem
+    return HubSharding(problem, more) if isinstance(problem, ShardingProblem) else problem
 
 
 def refine(problem: Problem, start: np.ndarray, evaluations: int, budget: Budget, seed: int = 0) -> Found:

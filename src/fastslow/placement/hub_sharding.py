@@ -9,6 +9,8 @@ choice does not hide a good one elsewhere in a large graph. Prices and messages 
 rounds of message passing; the first pass sees its decision as the previous one.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from fastslow.placement.problem import OPTION_FEATURES, Outcome, Problem, scaled, unit_columns
@@ -26,12 +28,14 @@ class HubSharding(Problem):
 
     Args:
         problem: The problem of all nodes.
+        more: Whether there is time to repair a decision that does not fit; by default that of the problem.
     """
 
     task = "sharding"
+    _kept: tuple[float, np.ndarray, np.ndarray] | None = None  # cheapest: cost, of hubs, of all nodes
 
-    def __init__(self, problem: ShardingProblem):
-        self.problem, self.name = problem, problem.name
+    def __init__(self, problem: ShardingProblem, more: Callable[[], bool] | None = None):
+        self.problem, self.name, self._more = problem, problem.name, more or problem.more
         self._state = problem.priced()
         self.groups = groups = self._state.groups
         self.hubs, self._order, self._parent = hubs_and_forest(groups)
@@ -92,6 +96,8 @@ class HubSharding(Problem):
 
     def decode(self, decision: np.ndarray) -> np.ndarray:
         """Return the strategies of all nodes, (N,), for options of the hubs; never worse than the rule's."""
+        if self._kept is not None and np.array_equal(self._kept[1], decision):
+            return self._kept[2].copy()  # a repair that time ended would not end at the same again
         groups, chosen = self.groups, self._given.copy()
         changed = self.hubs[chosen[self.hubs] != decision].tolist()
         chosen[self.hubs] = decision
@@ -114,12 +120,16 @@ class HubSharding(Problem):
                 best = state.recombination.best_of(best, found)
             if fits:
                 return best if self._valid else found
-        return best if self._valid else state.repair.repaired(found)
+        return best if self._valid else state.repair.repaired(found, self._more)
 
     def evaluate(self, decisions: np.ndarray) -> Outcome:
         """Return cost and excess of the decoded decisions; equal ones are decoded once."""
         distinct, which = np.unique(np.asarray(decisions), axis=0, return_inverse=True)
-        outcome = self.problem.evaluate(np.stack([self.decode(decision) for decision in distinct]))
+        full = np.stack([self.decode(decision) for decision in distinct])
+        outcome = self.problem.evaluate(full)
+        best = int(outcome.order.argmin())
+        if self._kept is None or outcome.order[best] < self._kept[0]:
+            self._kept = outcome.order[best], distinct[best], full[best]
         return Outcome(*(column[which.ravel()] for column in outcome))
 
     def options(self, probabilities: np.ndarray) -> np.ndarray:

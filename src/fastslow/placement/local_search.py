@@ -1,9 +1,11 @@
 """Simulated annealing and local search over any problem, both counted in evaluations."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
+from fastslow.placement.budget import unlimited
 from fastslow.placement.problem import Problem
 
 _COOLING = 1e-3  # last temperature over the first
@@ -41,7 +43,13 @@ class Found:
             self.history.append((self.evaluations, self.cost))
 
 
-def anneal(problem: Problem, evaluations: int, seed: int = 0, start: np.ndarray | None = None) -> Found:
+def anneal(
+    problem: Problem,
+    evaluations: int,
+    seed: int = 0,
+    start: np.ndarray | None = None,
+    more: Callable[[], bool] = unlimited,
+) -> Found:
     """Return the best decision of simulated annealing (Kirkpatrick et al. 1983).
 
     A move gives one unit another option. The first temperature is the mean step uphill of the first moves,
@@ -53,6 +61,7 @@ def anneal(problem: Problem, evaluations: int, seed: int = 0, start: np.ndarray 
         evaluations: Budget.
         seed: Seed of the moves.
         start: (U,) first decision; by default the problem's.
+        more: Whether there is time for another move.
     """
     rng = np.random.default_rng(seed)
     found = Found.of(problem, problem.default if start is None else start)
@@ -67,7 +76,7 @@ def anneal(problem: Problem, evaluations: int, seed: int = 0, start: np.ndarray 
     first = (
         float(uphill.mean()) if len(uphill) and np.isfinite(cost) else 1e-3 * max(problem.baseline, 1e-300)
     )
-    while found.evaluations < evaluations:
+    while found.evaluations < evaluations and more():
         temperature = first * _COOLING ** (found.evaluations / evaluations)
         candidate = _neighbours(problem, current, movable, 1, rng)
         new = float(problem.evaluate(candidate).order[0])

@@ -7,11 +7,14 @@ of the graph.
 """
 
 import heapq
+from collections.abc import Callable
 
 import numpy as np
 
+from fastslow.placement.budget import unlimited
 from fastslow.placement.tied_strategies import TiedStrategies
 
+_MANY = 64  # a neighbour of more links waits until it comes to the top of the heap
 _RARE = 1e-9  # of the mean cost of a group: the least that a change counts as
 
 
@@ -27,28 +30,28 @@ class MemoryRepair:
         self._spans = [self.problem.spans[nodes].tolist() for nodes in groups.nodes]
         self._window = [(min(a for a, _ in own), max(b for _, b in own)) for own in self._spans]
 
-    def repaired(self, chosen: np.ndarray, changes: int | None = None) -> np.ndarray:
-        """Return a decision (G,) changed until it fits in memory, or until no change lowers the excess.
+    def repaired(self, chosen: np.ndarray, more: Callable[[], bool] = unlimited) -> np.ndarray:
+        """Return a decision (G,) changed until it fits, no change lowers the excess or time is over.
 
         The excess is the sum over times of the bytes over the limit; every change lowers it.
 
         Args:
             chosen: (G,) options; not changed.
-            changes: Maximum number of changes; four for each group by default.
+            more: Whether there is time for another change; there are at most four for each group.
         """
         self._chosen = chosen.copy()
         self._usage = self.problem.usage(self.groups.expand(chosen)[None])[0]
         cost = float(self.problem.cost(self.groups.expand(chosen)[None])[0])
         self._least = max(cost / len(self.groups), 1e-300) * _RARE
-        left = 4 * len(self.groups) if changes is None else changes
+        left = 4 * len(self.groups)
         while left > 0:
-            made = self._round(left)
+            made = self._round(left, more)
             left -= made
             if not made:
                 break
         return self._chosen
 
-    def _round(self, left: int) -> int:
+    def _round(self, left: int, more: Callable[[], bool]) -> int:
         """Make changes until none of those that helped at the beginning does; return their number."""
         over = np.maximum(self._usage - self.problem.limit, 0)
         sums = np.concatenate([[0.0], np.cumsum(over)])
@@ -57,7 +60,7 @@ class MemoryRepair:
         heap = [one for one in (self._offer(g, toll[self.groups.nodes[g]]) for g in alive) if one]
         heapq.heapify(heap)
         made = 0
-        while heap and made < left:
+        while heap and made < left and more():
             group = heap[0][1]
             offer = self._offer(group)
             if offer is None or (len(heap) > 1 and offer[0] > min(heap[1:3])[0]):
@@ -65,7 +68,8 @@ class MemoryRepair:
             elif self._take(*offer[1:]):
                 made += 1
                 heapq.heappop(heap)
-                for other in (group, *self.groups.links[group]):
+                beside = [o for o in self.groups.links[group] if len(self.groups.links[o]) <= _MANY]
+                for other in (group, *beside):
                     if (again := self._offer(other)) is not None:
                         heapq.heappush(heap, again)
             else:

@@ -15,7 +15,7 @@ from fastslow.core.files import atomic_path, file_digest, write_json
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
 from fastslow.placement.baselines import PLACEMENT_RULES, best_random, metis, one_device
-from fastslow.placement.budget import Budget
+from fastslow.placement.budget import Budget, unlimited
 from fastslow.placement.compiler_problems import FusionProblem, PlacementProblem, SchedulingProblem
 from fastslow.placement.config import ZOO, PlaceConfig
 from fastslow.placement.decision_space import decision_space, refine
@@ -36,6 +36,9 @@ from fastslow.placement.zoo_graphs import read_zoo_graph
 
 TABLE, DECISION = "comparison.csv", "decision.json"
 POLICY, SEARCHED = "GO", "GO, then local search"
+UNTRAINED, NOT_DECIDED = "GO without an update (seconds)", "decoded default (seconds too few for GO)"
+"""The policy's row where the time sufficed for no update, or for no decision of the policy at all."""
+_COMPARED = 0.1  # of the time that is left goes to random decisions, and the second tenth to annealing
 _LEARNED = 0.4  # of the time that is left, where it is limited; the search has the rest
 
 
@@ -115,14 +118,17 @@ def compare(config: PlaceConfig, problem: Problem, budget: Budget | None = None)
 
     for name, rule in _rules(problem).items():
         keep(name, lambda rule=rule: Found.of(problem, rule(problem)))
-    keep(POLICY, lambda: _learned(config, problem, budget))
-    evaluations = max(found[POLICY].evaluations, 1)
-    rng = np.random.default_rng(config.seed)
-    keep("best random", lambda: Found.of(problem, best_random(problem, evaluations, rng)))
-    keep("simulated annealing", lambda: anneal(problem, evaluations, config.seed))
+    begin = time.process_time()
+    policy, learned = _learned(config, problem, budget)
+    found[policy], seconds[policy] = learned, time.process_time() - begin
+    evaluations, rng = max(learned.evaluations, 1), np.random.default_rng(config.seed)
+    limited = isinstance(problem, ShardingProblem)
+    more = [budget.share(_COMPARED) if limited else unlimited for _ in range(2)]
+    keep("best random", lambda: best_random(problem, evaluations, rng, more[0]))
+    keep("simulated annealing", lambda: anneal(problem, evaluations, config.seed, more=more[1]))
     if config.search:
-        start = found[POLICY].decision
-        keep(SEARCHED, lambda: refine(problem, start, config.search, budget, config.seed))
+        name = SEARCHED.replace(POLICY, policy)
+        keep(name, lambda: refine(problem, learned.decision, config.search, budget, config.seed))
     return Placed(problem, found, seconds)
 
 
@@ -141,11 +147,13 @@ def _rules(problem: Problem) -> dict[str, Callable]:
     return rules
 
 
-def _learned(config: PlaceConfig, problem: Problem, budget: Budget) -> Found:
-    """Return the best decision that the policy sampled, as a decision of the problem."""
-    space = decision_space(problem)
-    limited = isinstance(problem, ShardingProblem)
-    more = budget.share(_LEARNED) if limited and config.search else lambda: True
+def _learned(config: PlaceConfig, problem: Problem, budget: Budget) -> tuple[str, Found]:
+    """Return a name for what was done and the best decision that the policy sampled, of the problem."""
+    more = unlimited
+    if isinstance(problem, ShardingProblem):
+        problem.priced()
+        more = budget.share(_LEARNED if config.search else 1.0)
+    space = decision_space(problem, more)
     if config.policy:
         policy = load_policy(resolve(config.policy))
     else:
@@ -153,13 +161,15 @@ def _learned(config: PlaceConfig, problem: Problem, budget: Budget) -> Found:
         policy = Policy(config.shape)
     with torch_threads(config.threads):
         if config.updates:
-            found = _trained(config, policy, space, more)
+            name, found = _trained(config, policy, space, more)
         else:
-            found = zero_shot(policy, space, config.samples, config.seed)
-    return replace(found, decision=space.decode(found.decision))
+            name, found = POLICY, zero_shot(policy, space, config.samples, config.seed, more)
+    return name, replace(found, decision=space.decode(found.decision))
 
 
-def _trained(config: PlaceConfig, policy: Policy, space: Problem, more: Callable[[], bool]) -> Found:
+def _trained(
+    config: PlaceConfig, policy: Policy, space: Problem, more: Callable[[], bool]
+) -> tuple[str, Found]:
     """Return the best decision of training, or the default where no time is left for one update."""
     trainer = Trainer(policy, [space], config.schedule, config.seed)
     with progress(total=config.updates, desc="GO", unit="update") as bar:
@@ -170,7 +180,11 @@ def _trained(config: PlaceConfig, policy: Policy, space: Problem, more: Callable
             bar.set_postfix(best=f"{ratio:.3f} of baseline", refresh=False)
 
         found = trainer.run(config.updates, report, more)[0]
-    return found if found.evaluations else Found.of(space, space.default)
+    if trainer.update:
+        return POLICY, found
+    if found.evaluations:
+        return UNTRAINED, found
+    return NOT_DECIDED, Found.of(space, space.default)
 
 
 def tabulate(placed: Placed) -> pd.DataFrame:

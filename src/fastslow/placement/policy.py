@@ -9,7 +9,10 @@ recurrent attention layer of its own with a residual connection and sees the act
 What differs from the paper: options have features of their own (such as the share of a unit's neighbours
 that the previous pass put there), so one set of weights serves any number of devices or strategies; what is
 fed back are the probabilities of the previous pass, so that one forward pass serves all samples, and what the
-outcome of the decision that is changed says of the options (:meth:`Problem.feedback`).
+outcome of the decision that is changed says of the options (:meth:`Problem.feedback`). The weights that turn
+option features into logits start at values set by hand (``_PRIOR``): placement 10 for what fits the schedule,
+4 for where the neighbours are, -1 for the squared distance from the slot; sharding -4 and 3; all other tasks
+-1 for the slot. So an untrained policy already decides by a rule, and training changes little of it.
 """
 
 from collections.abc import Iterator

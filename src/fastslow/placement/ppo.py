@@ -4,11 +4,13 @@ The reward is that of GO, -sqrt(cost / baseline) or -10. First come the problem'
 of the policy as it is, so that training ends with nothing worse. From the best of them on, every sample
 changes a few units of the current decision, which the first pass of the update saw as the previous one, and
 takes its place if it is better, or by the rule of simulated annealing. What is learned is which units are
-drawn to change, and to what: their probability among all units, which cannot vanish for all of them, as that
-of any change at all would, most changes being for the worse. The advantage is the gain over what was changed,
-less its running mean, relative to its usual size. ``whole`` is the paper's rule instead: all units are drawn,
-and the gain is the reward. The ratio is clipped per unit: that of a whole graph, a product over all units,
-would always be out of bounds.
+drawn to change, and to what: their probability among all units, which cannot vanish for all of them, unlike
+the probability of any change at all, since most changes are for the worse. The ratio is exact: it scores each
+draw with the mixture that made it, half the policy's options and half the neighbours', and of a region the
+first unit and the option (:func:`fastslow.placement.proposals.log_chance`); the region grows at random. The
+advantage is the gain over what was changed, less its running mean, relative to its usual size. ``whole`` is
+the paper's rule instead: all units are drawn, and the gain is the reward. The ratio is clipped per unit: the
+ratio of a whole graph, a product over all units, would always be out of bounds.
 """
 
 from collections.abc import Callable
@@ -20,13 +22,14 @@ import torch
 
 from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path
+from fastslow.placement.budget import unlimited
 from fastslow.placement.local_search import Found
 from fastslow.placement.policy import Inputs, Policy, Shape
 from fastslow.placement.problem import INVALID_REWARD, Outcome, Problem
-from fastslow.placement.proposals import Changes, draw, log_chance, log_probability
+from fastslow.placement.proposals import Change, Changes, draw, log_chance, log_probability
 from fastslow.placement.zero_shot import zero_shot
 
-_FORMAT = 4  # of checkpoints
+_FORMAT = 5  # of checkpoints
 _MEMORY = 0.9  # of the running mean of gains
 _WORST = -2.0  # gains below, of invalid decisions, count as this
 _HOT, _COOLING = 0.05, 1e-3  # first temperature over the mean loss of the first changes; last over first
@@ -110,45 +113,59 @@ class Trainer:
         self.update = 0
         self.standings = [_Standing.of(problem) for problem in self.problems]
 
-    def run(self, updates: int, report: Callable[["Trainer"], None] | None = None, more=None) -> list[Found]:
+    def run(
+        self,
+        updates: int,
+        report: Callable[["Trainer"], None] | None = None,
+        more: Callable[[], bool] = unlimited,
+    ) -> list[Found]:
         """Learn until this many updates were made in all; return the best decision of each problem.
 
         Args:
             updates: Total number, those before a resume included.
             report: Called after every update.
-            more: Function that says whether there is time for another update; by default there is.
+            more: Whether there is time for another decision; by default there is. An update that began ends
+                with the decisions that were evaluated until then, at least one for each pass.
         """
-        while self.update < updates and (more is None or more()):
-            self._learn(self.standings[self.update % len(self.standings)])
+        while self.update < updates and more():
+            if not self._learn(self.standings[self.update % len(self.standings)], more):
+                break
             self.update += 1
             if report:
                 report(self)
         return [standing.found for standing in self.standings]
 
-    def _learn(self, standing: _Standing) -> None:
+    def _learn(self, standing: _Standing, more: Callable[[], bool]) -> bool:
+        """Make an update; return False, without one, where the first decisions took all the time."""
         inputs, plan = standing.inputs, self.schedule
         fresh = not standing.found.evaluations
         if fresh:
-            self._begin(standing)
+            self._begin(standing, more)
+            if not more():  # the starts and the first decisions took all time: no update
+                return False
         start = inputs.problem.default if plan.whole else standing.current.copy()
         with torch.no_grad():
             before = self.policy.passes(inputs, start=start)
         share = max(plan.samples // len(before), 2)
-        tried = [[self._try(standing, logs) for _ in range(share)] for logs in before]
-        over = torch.tensor([gain for part in tried for *_, gain in part])
-        gains = self._advantages(standing, over, fresh).split(share)
-        drawn = [[torch.from_numpy(np.stack(c)) for c in list(zip(*part, strict=True))[:3]] for part in tried]
-        old = [self._chance(standing, logs, *own[:2]) for logs, own in zip(before, drawn, strict=True)]
+        tried = [
+            [self._try(standing, logs) for number in range(share) if not number or more()] for logs in before
+        ]
+        over = torch.tensor([gain for part in tried for _, gain in part])
+        gains = self._advantages(standing, over, fresh).split([*map(len, tried)])
+        drawn = [[change for change, _ in part] for part in tried]
+        gains = [
+            torch.cat([gain.expand(len(change.units)) for gain, change in zip(*pair, strict=True)])
+            for pair in zip(gains, drawn, strict=True)
+        ]
+        old = [self._chance(standing, *pair) for pair in zip(before, drawn, strict=True)]
         entropy = plan.entropy * self._left()
         for _ in range(plan.epochs):
             now = self.policy.passes(inputs, start=start)
             loss = torch.zeros(())
-            for logs, (origin, choice, free), was, gain in zip(now, drawn, old, gains, strict=True):
-                change = self._chance(standing, logs, origin, choice) - was
-                ratio = torch.where(free, change, 0.0).exp()
+            for logs, changes, was, gain in zip(now, drawn, old, gains, strict=True):
+                ratio = (self._chance(standing, logs, changes) - was).exp()
                 bounded = ratio.clamp(1 - plan.clip, 1 + plan.clip)
-                better = torch.minimum(ratio * gain[:, None], bounded * gain[:, None])
-                loss = loss - (better * free).sum() / free.sum().clamp(min=1)
+                loss = loss - torch.minimum(ratio * gain, bounded * gain).mean()
                 loss = loss - entropy * sum(_entropy(one) for one in logs)
                 if np.isfinite(standing.found.cost) and plan.imitation:
                     best = torch.from_numpy(standing.found.decision)[None]
@@ -157,15 +174,16 @@ class Trainer:
             (loss / len(now)).backward()
             torch.nn.utils.clip_grad_norm_(self.policy.parameters(), 0.5)
             self.optimizer.step()
+        return True
 
     def _left(self) -> float:
         """Return the share of the planned updates that is left, 1 to 0."""
         return max(0.0, 1 - self.update / max(self.schedule.updates * len(self.standings), 1))
 
-    def _begin(self, standing: _Standing) -> None:
+    def _begin(self, standing: _Standing, more: Callable[[], bool]) -> None:
         """Go on from the best of the starts and of what the policy decides without learning."""
         problem = standing.inputs.problem
-        standing.found = found = zero_shot(self.policy, problem, self.schedule.samples, self.seed)
+        standing.found = found = zero_shot(self.policy, problem, self.schedule.samples, self.seed, more)
         standing.reward = float(problem.rewards(Outcome(np.array([found.cost]), np.zeros(1)))[0])
         standing.current = found.decision.copy()
 
@@ -175,32 +193,31 @@ class Trainer:
         standing.found.see(decisions, outcome.order)
         return float(standing.inputs.problem.rewards(outcome).max())
 
-    def _chance(
-        self, standing: _Standing, logs: list[torch.Tensor], origin: torch.Tensor, choice: torch.Tensor
-    ) -> torch.Tensor:
-        """Return the log-probability with which each unit of the choices (B, U) was drawn: (B, U)."""
+    def _chance(self, standing: _Standing, logs: list[torch.Tensor], changes: list[Change]) -> torch.Tensor:
+        """Return the log-probability of each draw of all changes, one after the other."""
         if self.schedule.whole:
-            return log_probability(logs, choice)
-        return log_chance(logs, origin, choice, standing.changes.movable)
+            return log_probability(
+                logs, torch.from_numpy(np.stack([one.decision for one in changes]))
+            ).flatten()
+        return torch.cat([log_chance(logs, change, standing.changes.movable) for change in changes])
 
-    def _try(
-        self, standing: _Standing, logs: list[torch.Tensor]
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-        """Return what was changed (U,), the decision that was evaluated, which units were drawn, and the
-        gain.
-        """
+    def _try(self, standing: _Standing, logs: list[torch.Tensor]) -> tuple[Change, float]:
+        """Draw and evaluate a change; return it and the gain."""
         origin = standing.current
         if self.schedule.whole:
             decision = draw(logs, 1, self.generator)[0].numpy()
-            return origin, decision, np.ones(len(decision), bool), self._reward(standing, decision[None])
-        decision, free = standing.changes.draw(logs, origin, self.generator)
+            nothing = torch.zeros(len(decision))
+            whole = Change(origin, decision, torch.arange(len(decision)), nothing, nothing)
+            return whole, self._reward(standing, decision[None])
+        change = standing.changes.draw(logs, origin, self.generator)
+        decision = change.decision
         reward = self._reward(standing, decision[None])
         gain = reward - standing.reward
         heat = standing.heat * _COOLING ** (1 - self._left())
         chance = float(torch.rand(1, generator=self.generator))
         if reward > INVALID_REWARD and (gain >= 0 or chance < np.exp(gain / max(heat, 1e-300))):
             standing.current, standing.reward = decision, reward
-        return origin, decision, free, gain
+        return change, gain
 
     def _advantages(self, standing: _Standing, over: torch.Tensor, fresh: bool) -> torch.Tensor:
         """Return advantages by their usual size; the first gains give the first temperature."""

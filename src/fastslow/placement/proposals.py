@@ -1,8 +1,11 @@
 """Decisions that the trainer tries next, drawn with the policy's probabilities.
 
 Either every unit is drawn, as in the paper, or a few units of a given decision change: single units anywhere,
-or a connected region of units that have one option and take another one together.
+or a connected region of units that have one option and take another one together. :func:`log_chance` scores
+what :meth:`Changes.draw` draws.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -29,19 +32,44 @@ def log_probability(logs: list[torch.Tensor], choice: torch.Tensor) -> torch.Ten
     return torch.cat([one.gather(1, own.T).T for one, own in zip(logs, drawn, strict=True)], 1)
 
 
-def log_chance(
-    logs: list[torch.Tensor], origin: torch.Tensor, choice: torch.Tensor, movable: torch.Tensor
-) -> torch.Tensor:
-    """Return for each unit the log-probability that it is drawn to change, and to its choice: (count, U).
+class Change(NamedTuple):
+    """One changed decision, and what of it was drawn with the policy's probabilities.
+
+    Args:
+        origin: (U,) the decision that was changed.
+        decision: (U,) the decision after the change.
+        units: (K,) int64 drawn units, in the order of drawing. A region has one: its first unit.
+        shares: (K,) float32 share of a drawn unit's neighbours that have its new option, among the neighbours
+            whose option the unit could take.
+        follow: (K,) float32 chance that the new option was a neighbour's; 0 where no neighbour had another.
+    """
+
+    origin: np.ndarray
+    decision: np.ndarray
+    units: torch.Tensor
+    shares: torch.Tensor
+    follow: torch.Tensor
+
+
+def log_chance(logs: list[torch.Tensor], change: Change, movable: torch.Tensor) -> torch.Tensor:
+    """Return the exact log-probability of each draw of a change, given those before it: (K,).
+
+    A draw is a unit, without replacement, and its new option: a neighbour's or the policy's. How many units
+    change, and how a region grows from its first unit, does not depend on the policy.
 
     Args:
         logs: Log-probabilities of each part, (units, largest choice).
-        origin: (count, U) decisions that are changed.
-        choice: (count, U) decisions after the change; the result means nothing where a unit stays.
+        change: The change.
         movable: (U,) whether a unit has more than one option.
     """
-    keys = _eagerness(logs, origin).masked_fill(~movable, -torch.inf)
-    return torch.log_softmax(keys, 1) + log_probability(logs, choice) - _log_change(logs, origin)
+    origin, choice = (torch.from_numpy(each)[None] for each in (change.origin, change.decision))
+    keys = _eagerness(logs, origin)[0].masked_fill(~movable, _NEVER)
+    drawn = keys[change.units]
+    rest = torch.logsumexp(keys.index_fill(0, change.units, _NEVER), 0)
+    left = torch.logaddexp(drawn.flip(0).logcumsumexp(0).flip(0), rest)  # of the units not drawn before
+    own = (log_probability(logs, choice) - _log_change(logs, origin))[0, change.units]
+    target = torch.log(change.follow * change.shares + (1 - change.follow) * own.exp())
+    return drawn - left + torch.where(change.follow > 0, target, own)
 
 
 def _eagerness(logs: list[torch.Tensor], origin: torch.Tensor) -> torch.Tensor:
@@ -81,38 +109,32 @@ class Changes:
         units = max(units.stop - units.start for _, units in problem.parts)
         self._first = np.searchsorted(both[:, 0], np.arange(units + 1))
 
-    def draw(
-        self, logs: list[torch.Tensor], start: np.ndarray, generator: torch.Generator
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return a decision (U,) that changes some units of a start (U,), and which were drawn: (U,) bool.
+    def draw(self, logs: list[torch.Tensor], start: np.ndarray, generator: torch.Generator) -> Change:
+        """Return a decision that changes some units of a start.
 
         How many is uniform in the logarithm. Units that the policy would rather change are drawn first, and
         new options follow the policy, or a neighbour. Of a region only the first unit is drawn.
 
         Args:
             logs: Log-probabilities of each part, (units, largest choice).
-            start: The decision.
+            start: (U,) the decision.
             generator: Where randomness comes from.
         """
         own = torch.from_numpy(start)
         noise = -torch.log(-torch.log(torch.rand(len(own), generator=generator).clamp(1e-9, 1 - 1e-7)))
-        keys = noise + _eagerness(logs, own[None])[0]
-        keys = keys.masked_fill(~self.movable, -torch.inf)
-        kind, extent, follow = torch.rand(3, generator=generator).tolist()
-        decision, free = start.copy(), np.zeros(len(start), bool)
-        if kind < _REGIONS:
-            seed = int(keys.argmax())
-            target = self._target(logs, start, seed, follow < _FOLLOW, generator)
-            changed = self._region(start, seed, target, int(_LARGEST**extent), generator)
-            decision[changed] = target
-            free[seed] = True
-        else:
-            count = min(int(self.most**extent), int(self.movable.sum()))
-            changed = keys.topk(count).indices.tolist()
-            for unit in changed:
-                decision[unit] = self._target(logs, start, unit, follow < _FOLLOW, generator)
-            free[changed] = True
-        return decision, free
+        keys = (noise + _eagerness(logs, own[None])[0]).masked_fill(~self.movable, _NEVER)
+        kind, extent = torch.rand(2, generator=generator).tolist()
+        region = kind < _REGIONS
+        count = 1 if region else min(int(self.most**extent), int(self.movable.sum()))
+        units = keys.topk(count).indices
+        drawn = [self._target(logs, start, unit, generator) for unit in units.tolist()]
+        targets, shares, follow = zip(*drawn, strict=True)
+        decision = start.copy()
+        changed = units.numpy()
+        if region:
+            changed = self._region(start, int(units[0]), targets[0], int(_LARGEST**extent), generator)
+        decision[changed] = targets
+        return Change(start, decision, units, torch.tensor(shares), torch.tensor(follow))
 
     def _part(self, unit: int) -> int:
         """Return the part of a unit."""
@@ -123,18 +145,24 @@ class Changes:
         node = unit - begin
         return (self._nodes[self._first[node] : self._first[node + 1]] + begin).tolist()
 
-    def _target(self, logs, start: np.ndarray, unit: int, follow: bool, generator) -> int:
-        """Return another option for a unit: that of a neighbour if possible, or one that the policy draws."""
+    def _target(self, logs, start: np.ndarray, unit: int, generator) -> tuple[int, float, float]:
+        """Draw another option for a unit: a neighbour's or the policy's.
+
+        Returns:
+            The option, the share of the neighbours that have it, and the chance of following a neighbour.
+        """
         part = self._part(unit)
         begin, own = self.begins[part], int(start[unit])
-        if follow:
-            there = [int(start[other]) for other in self._around(unit, begin)]
-            there = [option for option in there if option != own and option < self.choices[unit]]
-            if there:
-                return there[int(torch.randint(len(there), (1,), generator=generator))]
-        chances = logs[part][unit - begin].exp() + 1e-12 * torch.isfinite(logs[part][unit - begin])
-        chances[own] = 0.0
-        return int(torch.multinomial(chances, 1, generator=generator))
+        there = [int(start[other]) for other in self._around(unit, begin)]
+        there = [option for option in there if option != own and option < self.choices[unit]]
+        follow = _FOLLOW if there else 0.0
+        if float(torch.rand(1, generator=generator)) < follow:
+            option = there[int(torch.randint(len(there), (1,), generator=generator))]
+        else:
+            row = logs[part][unit - begin].clone()
+            row[own] = -torch.inf
+            option = int(torch.multinomial(row.softmax(0), 1, generator=generator))
+        return option, there.count(option) / max(len(there), 1), follow
 
     def _region(self, start: np.ndarray, seed: int, target: int, size: int, generator) -> list[int]:
         """Return a connected set of at most this many units with the seed's option that may take another."""

@@ -156,7 +156,10 @@ class ShardingProblem(Problem):
     Args:
         sharding: The instance.
         default: (N,) a valid decision to be better than; by default that of a few rounds of pricing.
-        budget: What is left of it limits pricing; without it only the number of rounds does.
+        budget: What is left of it limits tying, pricing and repair; without it only their own ends do.
+
+    Attributes:
+        more: Whether there is time left of the budget.
     """
 
     task = "sharding"
@@ -182,13 +185,17 @@ class ShardingProblem(Problem):
             life=span / max(len(sharding.times), 1),
             begin=sharding.spans[:, 0] / max(len(sharding.times), 1),
         )
-        self._more = (budget or Budget(np.inf)).share(_PRICED_SHARE)
+        budget = budget or Budget(np.inf)
+        self.more = budget.share()
+        if default is None:
+            self._state = ForestSearch(sharding, more=self.more)
+        self._more = budget.share(_PRICED_SHARE)
         self.default = self.priced(_FEW_ROUNDS).decided if default is None else np.asarray(default)
 
     def priced(self, rounds: int = _ROUNDS) -> ForestSearch:
         """Return the search of this problem after some rounds of pricing in all, fewer where time ends."""
         if self._state is None:
-            self._state = ForestSearch(self.sharding)
+            self._state = ForestSearch(self.sharding, more=self.more)
         if rounds:
             self._state.begin(rounds, self._more)
         return self._state

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fastslow.placement.budget import Budget
+from fastslow.placement.budget import Budget, unlimited
 from fastslow.placement.memory_repair import MemoryRepair
 from fastslow.placement.message_passing import MessagePassing
 from fastslow.placement.recombination import Recombination
@@ -37,11 +37,18 @@ class ForestSearch:
         problem: The problem.
         seed: Seed of the random sets.
         start: (N,) first decision; by default each group's option of least memory.
+        more: Whether there is time to go on joining tied nodes.
     """
 
-    def __init__(self, problem: Sharding, seed: int = 0, start: np.ndarray | None = None):
+    def __init__(
+        self,
+        problem: Sharding,
+        seed: int = 0,
+        start: np.ndarray | None = None,
+        more: Callable[[], bool] = unlimited,
+    ):
         self.problem, self.rng = problem, np.random.default_rng(seed)
-        self.groups = TiedStrategies(problem)
+        self.groups = TiedStrategies(problem, more)
         self.repair, self.recombination = MemoryRepair(self.groups), Recombination(self.groups)
         self._links = self.groups.tables()
         self.price = np.zeros(len(problem.times))  # per byte, from each time on
@@ -171,11 +178,13 @@ class ForestSearch:
             toll = self.tolls(self.price)
             found, bound = self._messages.sweep(self.groups.priced(toll))
             self.record(found)
+            excess = self.judge(found)[1]
             for _ in range(2):
-                found = self.move(found, len(self.groups), toll)
-                _, excess = self.record(found)
+                if more():
+                    found = self.move(found, len(self.groups), toll)
+                    _, excess = self.record(found)
             if excess > 0:
-                self.record(self.repair.repaired(found))
+                self.record(self.repair.repaired(found, more))
             self.decision, self.rounds = found, self.rounds + 1
             self._reprice(bound - float(self.price.sum()) * limit)
 
@@ -270,7 +279,7 @@ def search(
         state: A search to go on with, whose prices are known; needs a start.
     """
     if state is None:
-        state = ForestSearch(problem, seed, start)
+        state = ForestSearch(problem, seed, start, budget.share())
     else:
         state.again(seed, start)
     state.find_prices(budget.share(_PRICED_SHARE))

@@ -6,9 +6,13 @@ so on until nothing changes. On the contest's graphs no forbidden pair is left b
 the nodes. Nothing valid is lost: each valid decision is one of the groups.
 """
 
+from collections import deque
+from collections.abc import Callable
+
 import numpy as np
 
 from fastslow.core.errors import ConfigError
+from fastslow.placement.budget import unlimited
 from fastslow.placement.sharding import FORBIDDEN, Sharding
 
 
@@ -25,16 +29,18 @@ class TiedStrategies:
 
     Args:
         problem: The problem.
+        more: Whether there is time to go on. What is not joined then stays apart, and forbidden pairs are
+            left between groups; by default there is time.
 
     Raises:
         ConfigError: Forbidden pairs leave a node without strategy, so that no decision is valid.
     """
 
-    def __init__(self, problem: Sharding):
+    def __init__(self, problem: Sharding, more: Callable[[], bool] = unlimited):
         self.problem = problem
         joined = _Joining(problem)
-        joined.run()
-        roots = [root for root, members in enumerate(joined.members) if members]
+        joined.run(more)
+        roots = [node for node in range(len(problem)) if node not in joined.into]
         number = {root: group for group, root in enumerate(roots)}
         self.costs = [joined.costs[root] for root in roots]
         self.choices = np.array([len(own) for own in self.costs])
@@ -43,8 +49,9 @@ class TiedStrategies:
             {number[other]: np.ascontiguousarray(table) for other, table in joined.links[root].items()}
             for root in roots
         ]
-        self.nodes = [np.array([*joined.members[root]]) for root in roots]
-        self._chosen = [np.stack([*joined.members[root].values()]) for root in roots]  # (nodes, options)
+        members = joined.members()
+        self.nodes = [np.array([*members[root]]) for root in roots]
+        self._chosen = [np.stack([*members[root].values()]) for root in roots]  # (nodes, options)
         used = zip(self.nodes, self._chosen, strict=True)
         self.memory = [problem.usages[problem.first[nodes][:, None] + chosen] for nodes, chosen in used]
         self._flat = np.concatenate([chosen.ravel() for chosen in self._chosen])
@@ -88,70 +95,94 @@ class TiedStrategies:
 
 
 class _Joining:
-    """Groups while nodes are joined; a node that was joined to another has no members left."""
+    """Groups while nodes are joined; a group has the number of the node whose strategies are its options.
+
+    Only pairs whose costs changed are looked at again, and of two groups that determine each other the one
+    with fewer neighbours is joined to the other, so that the work grows with the pairs times a logarithm.
+    """
 
     def __init__(self, problem: Sharding):
         self.problem, self.links = problem, [{} for _ in range(len(problem))]
         bounds = list(zip(problem.first, problem.first[1:], strict=False))
-        allowed = [np.flatnonzero(problem.costs[a:b] < FORBIDDEN) for a, b in bounds]
-        self.costs = [problem.costs[a:b][own] for (a, b), own in zip(bounds, allowed, strict=True)]
-        self.members = [{node: own} for node, own in enumerate(allowed)]
+        self.own = [np.flatnonzero(problem.costs[a:b] < FORBIDDEN) for a, b in bounds]
+        self.costs = [problem.costs[a:b][own] for (a, b), own in zip(bounds, self.own, strict=True)]
+        self.into: dict[int, tuple[int, np.ndarray]] = {}  # group and own strategy for each of its, by node
+        self._todo: deque[tuple[int, int]] = deque()
+        for node in range(len(problem)):
+            self._drop(node, np.ones(len(self.own[node]), bool))
         for (u, v), matrix in zip(problem.edges.tolist(), problem.matrices, strict=True):
-            self._link(u, v, matrix[np.ix_(allowed[u], allowed[v])])
+            self._link(u, v, matrix[np.ix_(self.own[u], self.own[v])])
 
-    def run(self) -> None:
-        """Drop and join until nothing changes."""
-        todo = set(range(len(self.members)))
-        while todo:
-            group = todo.pop()
-            if self.members[group]:
-                todo |= self._drop(group)
-                todo |= self._join(group)
+    def run(self, more: Callable[[], bool]) -> None:
+        """Drop and join until nothing changes or time is over."""
+        while self._todo and more():
+            u, v = self._todo.popleft()
+            if v in self.links[u]:
+                self._settle(u, v)
+
+    def members(self) -> dict[int, dict[int, np.ndarray]]:
+        """Return by group the strategies of its nodes in each of its options."""
+        root = {node: node for node in range(len(self.own)) if node not in self.into}
+        found = {node: {node: self.own[node]} for node in root}
+        for node, (group, strategies) in reversed(self.into.items()):  # a group was joined after its nodes
+            root[node] = top = root[group]
+            found[top][node] = strategies[found[top][group]]
+        return found
 
     def _link(self, u: int, v: int, table: np.ndarray) -> None:
         """Add the costs between two groups, (own, other), or within one."""
         if u == v:
             self.costs[u] = self.costs[u] + np.diagonal(table)
+            self._drop(u, np.ones(len(self.own[u]), bool))
             return
-        for one, other, own in ((u, v, table), (v, u, table.T)):
-            self.links[one][other] = self.links[one][other] + own if other in self.links[one] else own
+        table = self.links[u][v] + table if v in self.links[u] else table
+        self.links[u][v], self.links[v][u] = table, table.T
+        self._todo.append((u, v))
 
-    def _drop(self, group: int) -> set[int]:
-        """Drop options that are forbidden; return the groups that have to be looked at again."""
-        keep = self.costs[group] < FORBIDDEN
-        for table in self.links[group].values():
-            keep &= (table < FORBIDDEN).any(1)
+    def _settle(self, u: int, v: int) -> None:
+        """Drop options without an allowed partner in a pair; join the groups where one follows."""
+        allowed = self.links[u][v] < FORBIDDEN
+        if allowed.all():
+            if 1 not in allowed.shape:
+                return
+        elif not (allowed.any(1).all() and allowed.any(0).all()):
+            self._drop(u, allowed.any(1))
+            self._drop(v, allowed.any(0))
+            return
+        determines = (allowed.sum(1) == 1).all()
+        determined = (allowed.sum(0) == 1).all()
+        if determines and not (determined and len(self.links[u]) < len(self.links[v])):
+            self._join(u, v, allowed.argmax(1))
+        elif determined:
+            self._join(v, u, allowed.argmax(0))
+
+    def _drop(self, group: int, keep: np.ndarray) -> None:
+        """Keep some options of a group, without the forbidden ones."""
+        keep = keep & (self.costs[group] < FORBIDDEN)
         if keep.all() and len(keep):
-            return set()
+            return
         if not keep.any():
             raise ConfigError(
-                f"{self.problem.name!r} has no valid decision: every strategy of node"
-                f" {min(self.members[group])} is forbidden, or every partner of it; correct those pairs"
+                f"{self.problem.name!r} has no valid decision: every strategy of node {group} is forbidden,"
+                " or every partner of it; correct those pairs"
             )
-        self.costs[group] = self.costs[group][keep]
-        self.members[group] = {node: chosen[keep] for node, chosen in self.members[group].items()}
-        for other in self.links[group]:
-            self.links[group][other] = self.links[group][other][keep]
-            self.links[other][group] = self.links[other][group][:, keep]
-        return {group, *self.links[group]}
+        self.costs[group], self.own[group] = self.costs[group][keep], self.own[group][keep]
+        for other, table in self.links[group].items():
+            table = table[keep]
+            self.links[group][other], self.links[other][group] = table, table.T
+            self._todo.append((group, other))
 
-    def _join(self, group: int) -> set[int]:
-        """Join one neighbour whose option follows from the group's; return what to look at again."""
-        tied = (o for o, t in self.links[group].items() if ((t < FORBIDDEN).sum(1) == 1).all())
-        other = next(tied, None)
-        if other is None:
-            return set()
-        table = self.links[group][other]
-        follows = (table < FORBIDDEN).argmax(1)
-        self.costs[group] = (
-            self.costs[group] + self.costs[other][follows] + table[np.arange(len(follows)), follows]
-        )
-        for node, chosen in self.members[other].items():
-            self.members[group][node] = chosen[follows]
-        self.members[other] = {}
-        del self.links[group][other], self.links[other][group]
-        for third, costs in self.links[other].items():
+    def _join(self, group: int, other: int, follows: np.ndarray) -> None:
+        """Join a neighbour whose option follows from the group's."""
+        strategies = np.full(self.problem.choices[group], -1)
+        strategies[self.own[group]] = self.own[other][follows]
+        self.into[other] = group, strategies
+        table = self.links[group].pop(other)
+        del self.links[other][group]
+        links, self.links[other] = self.links[other], {}
+        for third, costs in links.items():
             del self.links[third][other]
             self._link(group, third, costs[follows])
-        self.links[other] = {}
-        return {group, *self.links[group]}
+        added = self.costs[other][follows] + table[np.arange(len(follows)), follows]
+        self.costs[group] = self.costs[group] + added
+        self._drop(group, np.ones(len(follows), bool))
