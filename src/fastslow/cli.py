@@ -129,11 +129,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit status: 0, 1 after an error whose message names the remedy, 130 after Ctrl-C.
     """
-    options = _parser().parse_args(_as_settings(sys.argv[1:] if arguments is None else arguments))
+    words = sys.argv[1:] if arguments is None else arguments
+    options = _parser().parse_args(_as_settings(words))
     command = COMMANDS[options.command]
+    dashed = [text for text in options.settings if text not in words]
     logging.getLogger("papermill").setLevel(logging.ERROR)
     try:
-        config = _load(command.config).from_texts(options.settings, command.fixed, command.first)
+        config = _load(command.config).from_texts(options.settings, command.fixed, command.first, dashed)
         _load(command.run)(config)
     except FastslowError as error:
         print(f"error: {_load('fastslow.kaggle.credentials:scrub')(str(error))}", file=sys.stderr)

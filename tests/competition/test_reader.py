@@ -227,7 +227,9 @@ def test_edges_in_a_circle_are_placed_and_no_others_refused(read, kind, data):
     try:
         graph.prepare()
     except graphlib.CycleError:
-        with refused(r"edge_index\[(\d+)(, 0)?\] is .* (a cycle|other than its operand wanted)\. .+") as caught:
+        with refused(
+            r"edge_index\[(\d+)(, 0)?\] is .* (a cycle|other than its operand wanted)\. .+"
+        ) as caught:
             read(kind, arrays)
         row = int(re.search(r"edge_index\[(\d+)", str(caught.value))[1])
         users = {edges[row][1]}

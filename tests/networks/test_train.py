@@ -344,7 +344,7 @@ def test_changed_features_train_again(settings, tmp_path):
         ("patience", -1, "0 or more"),
         ("average_last", -1, "0 or more"),
         ("learning_rate", 0.0, "above 0"),
-        ("learning_rate", math.nan, "above 0"),
+        ("learning_rate", math.nan, "a finite number"),
         ("max_grad_norm", 0, "above 0"),
         ("dropout", 1.0, "below 1"),
         ("warmup", -0.1, "0 or more"),

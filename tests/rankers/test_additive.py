@@ -120,7 +120,6 @@ def settings_of(**options):
             "num_threads": 1,
             "min_data_in_leaf": 5,
             "feature_fraction": 1.0,
-            "evaluate_every": 5,
             **options,
         }
     )

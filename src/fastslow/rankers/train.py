@@ -3,11 +3,12 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Annotated, Literal, Protocol
 
 import lightgbm
 import numpy as np
 import pandas as pd
+from annotated_types import Le
 
 from fastslow.competition.catalog import VALID
 from fastslow.competition.metrics import collection_score, mean_metrics
@@ -44,8 +45,8 @@ class Boosted(Protocol):
 
 
 class _Settings(Record):
-    opponents: NonNegative = 0
-    largest_nodes: NonNegative = 0
+    opponents: Annotated[NonNegative, Le(1000)] = 0
+    largest_nodes: Annotated[NonNegative, Le(1000)] = 0
     twins: bool = False
 
 
