@@ -141,7 +141,6 @@ def cross_validate(options: Namespace, folder: Path, place: Path) -> Iterator[di
     for seed in range(options.seeds):
         for variant in options.variants:
             config = make_config(options, variant, seed)
-            config = config.replace(evaluate_every=config.num_iterations)
             taus = []
             for fold, source in enumerate(sources):
                 few = variant == FEW_COLUMNS

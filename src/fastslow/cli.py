@@ -1,6 +1,7 @@
 """The command line: every command, its settings, and one way to end on an error.
 
-A setting is given as NAME=VALUE; a dotted name is a setting of a step, such as ``gnn.layout.epochs=50``.
+A setting is given as NAME=VALUE or --NAME VALUE; a dotted name is a setting of a step, such as
+``gnn.layout.epochs=50``.
 """
 
 import argparse
@@ -17,6 +18,7 @@ from fastslow.core.settings import Config
 from fastslow.core.storage_errors import describe as describe_storage
 
 SET_BY_THE_WORKFLOW = ("features", "runs", "folder", "collection", "data_root", "kind", "seed")
+FLAGS = ("plan",)  # options that may be given without a value
 INTERRUPTED = 130  # exit status after Ctrl-C, as a shell has it
 
 
@@ -40,7 +42,7 @@ class Command(NamedTuple):
 
 def _stage(target: str, summary: str, **fixed) -> Command:
     fixed = {"target": target, **fixed}
-    return Command(summary, "fastslow.workflow.run:RunConfig", "fastslow.workflow.run:run", fixed)
+    return Command(summary, "fastslow.workflow.run_config:RunConfig", "fastslow.workflow.run:run", fixed)
 
 
 COMMANDS = {
@@ -129,11 +131,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit status: 0, 1 after an error whose message names the remedy, 130 after Ctrl-C.
     """
-    options = _parser().parse_args(_as_settings(sys.argv[1:] if arguments is None else arguments))
+    words = sys.argv[1:] if arguments is None else arguments
+    options = _parser().parse_args(_as_settings(words))
     command = COMMANDS[options.command]
+    dashed = [text for text in options.settings if text not in words]
     logging.getLogger("papermill").setLevel(logging.ERROR)
     try:
-        config = _load(command.config).from_texts(options.settings, command.fixed, command.first)
+        config = _load(command.config).from_texts(options.settings, command.fixed, command.first, dashed)
         _load(command.run)(config)
     except FastslowError as error:
         print(f"error: {_load('fastslow.kaggle.credentials:scrub')(str(error))}", file=sys.stderr)
@@ -157,14 +161,15 @@ def run_process() -> None:
 
 
 def _as_settings(words: Sequence[str]) -> list[str]:
-    """Return the words with ``--name value`` and ``--name=value`` as ``name=value``."""
+    """Return the words with ``--name value``, ``--name=value`` and a lone flag as ``name=value``."""
     settings, pending = [], ""
     for word in words:
         if pending:
             word, pending = f"{pending}={word}", ""
         elif word.startswith("--") and word != "--help":
             name, equals, value = word[2:].partition("=")
-            word, pending = (f"{name}={value}", "") if equals else ("", name)
+            value = value if equals else "True"
+            word, pending = (f"{name}={value}", "") if equals or name in FLAGS else ("", name)
         settings += [word] if word else []
     return [*settings, f"--{pending}"] if pending else settings
 
@@ -183,9 +188,9 @@ class _Parser(argparse.ArgumentParser):
         if name not in COMMANDS:
             return super().format_help()
         command = COMMANDS[name]
-        text = super().format_help() + "\nsettings, each as NAME=VALUE:\n"
+        text = super().format_help() + "\nsettings, each as NAME=VALUE or --NAME VALUE:\n"
         text += describe(_load(command.config), hidden=command.fixed)
-        if command.config == "fastslow.workflow.run:RunConfig":
+        if command.config == "fastslow.workflow.run_config:RunConfig":
             for section, config in _load("fastslow.workflow.steps:sections")().items():
                 text += f"\nsettings of {section}, each as {section}.NAME=VALUE:\n"
                 text += describe(config, hidden=SET_BY_THE_WORKFLOW)
@@ -208,7 +213,8 @@ def describe(config: type[Config], hidden: Sequence[str] = ()) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     about = "Rank the compiler configurations of an XLA program from fastest to slowest."
-    more = "fastslow COMMAND --help lists the settings of a command, with default, range and meaning."
+    more = "fastslow COMMAND --help lists the settings of a command, with default, range and meaning;"
+    more += " each is given as NAME=VALUE or --NAME VALUE."
     parser = _Parser(prog="fastslow", description=about, epilog=more)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, command in COMMANDS.items():

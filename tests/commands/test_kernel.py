@@ -9,7 +9,7 @@ from helpers.kaggle_stub import clean_environment
 @pytest.mark.parametrize(
     "setting, said",
     [
-        ("gnn.layout.epoch=3", "epoch: no such setting of TrainConfig; did you mean 'epochs'?"),
+        ("gnn.layout.epoch=3", "gnn.layout.epoch: no such setting; did you mean 'epochs'?"),
         ("gnn.tile.hops=3", "hops: no such setting"),
         ("ranker.objective=pairs", "objective: 'pairs' is not one of"),
         ("network.epochs=3", "a section of features, gnn"),

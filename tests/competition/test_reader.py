@@ -1,12 +1,14 @@
 """Competition files: what real ones hold is read, everything else is refused by name."""
 
+import graphlib
 import itertools
+import re
 import tracemalloc
 import zipfile
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fastslow.competition import node_columns
@@ -208,6 +210,34 @@ def test_an_unsigned_runtime_beyond_int64_is_refused(read):
     arrays["config_runtime"][1] = 2**63
     with refused(r"config_runtime\[1\] is 9223372036854775808"):
         read("tile", arrays)
+
+
+@pytest.mark.parametrize("kind", SCHEMA)
+@given(data=st.data())
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_edges_in_a_circle_are_placed_and_no_others_refused(read, kind, data):
+    arrays = competition_arrays(kind)
+    count = len(arrays["node_opcode"])
+    nodes = st.integers(0, count - 1)
+    edges = data.draw(st.lists(st.tuples(nodes, nodes), min_size=1, max_size=12))
+    graph = graphlib.TopologicalSorter()
+    for user, operand in edges:
+        graph.add(user, operand)
+    arrays["edge_index"] = np.array(edges, np.int64)
+    try:
+        graph.prepare()
+    except graphlib.CycleError:
+        with refused(
+            r"edge_index\[(\d+)(, 0)?\] is .* (a cycle|other than its operand wanted)\. .+"
+        ) as caught:
+            read(kind, arrays)
+        row = int(re.search(r"edge_index\[(\d+)", str(caught.value))[1])
+        users = {edges[row][1]}
+        for _ in range(count):
+            users |= {operand for user, operand in edges if user in users}
+        assert edges[row][0] in users, "the named edge lies on a cycle"
+    else:
+        assert_same(read(kind, arrays), arrays)
 
 
 def test_a_node_configured_twice_is_refused(read):

@@ -11,7 +11,7 @@ import pytest
 from annotated_types import Ge, Le
 
 from fastslow.core.errors import ConfigError
-from fastslow.core.settings import PROJECT, Config, resolve, unkeyed
+from fastslow.core.settings import PROJECT, Config, PositiveFloat, resolve, unkeyed
 
 
 class Example(Config):
@@ -144,6 +144,7 @@ class Derived(Example):
     """Layers of something,
     counted."""
     mode: Literal["slow", "fast"] = "fast"
+    rate: PositiveFloat = 1.0
 
 
 def test_every_field_is_described_with_its_sentence_default_and_range():
@@ -166,11 +167,33 @@ def test_every_field_is_described_with_its_sentence_default_and_range():
         ({"depth": 5}, "depth: 5 is not 1 or more, at most 4"),
         ({"mode": "medium"}, "mode: 'medium' is not one of slow, fast"),
         ({"learning_rate": math.nan}, "learning_rate: nan is not a finite number"),
+        ({"rate": math.inf}, "rate: inf is not a finite number"),
+        ({"rate": -1.0}, "rate: -1.0 is not above 0"),
     ],
 )
 def test_ranges_choices_and_old_names(change, message):
     with pytest.raises(ConfigError, match=f"^{re.escape(message)}"):
         Derived(**change)
+
+
+class Choosing(Example):
+    """Settings of which one choice reads another field."""
+
+    mode: Literal["", "slow", "fast"] = "fast"
+    breaks: int = 2
+
+    def unread(self):
+        return {} if self.mode == "slow" else {"breaks": ("with mode='fast'", "choose slow")}
+
+
+def test_what_is_not_read_is_refused_and_no_part_of_the_identity():
+    assert Choosing(mode="slow", breaks=3).identity()["breaks"] == 3
+    assert "breaks" not in Choosing(breaks=2).identity()
+    message = "breaks: 3 has no effect with mode='fast'; leave it at 2, or choose slow"
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
+        Choosing(breaks=3)
+    with pytest.raises(ConfigError, match="^mode: 'fats' is not one of slow, fast; did you mean 'fast'"):
+        Choosing(mode="fats")
 
 
 def test_identity_leaves_out_where_and_how_fast():

@@ -1,6 +1,8 @@
 """The command line: what its help shows, how settings are given, and how it ends on an error."""
 
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -64,6 +66,11 @@ def test_every_command_has_a_function(name):
         (["train", "fast"], "'fast': a setting is given as NAME=VALUE"),
         (["train", "=3"], "'=3': a setting is given as NAME=VALUE"),
         (["data", "splits=all"], "splits"),
+        (["rank", "--confgs", "3"], "--confgs: no such setting; did you mean 'configs'"),
+        (["rank", "confgs=3"], "confgs: no such setting; did you mean 'configs'"),
+        (["compare", "runs/a", "--splt=test"], "--splt: no such setting; did you mean 'split'"),
+        (["submit", "set=x", "gnn.epochs=3"], "set: is given twice, as 'x' and gnn.epochs=3"),
+        (["submit", "preset=samle"], "tpugraphs; did you mean 'sample'"),
         (["report", "name=nothing"], "no finished submission there. Run `make submit` first"),
         (["convert", "no/such.hlo"], "no/such.hlo"),
     ],
@@ -73,6 +80,14 @@ def test_an_error_is_one_line_with_the_remedy(capsys, monkeypatch, tmp_path, wor
     assert cli.main(words) == 1
     said = capsys.readouterr().err
     assert re.fullmatch(r"error: .+\n", said) and message in said
+
+
+@pytest.mark.parametrize("command", ["rank", "tune"])
+def test_a_misspelt_option_is_refused_before_torch_is_imported(command):
+    code = f"import sys; from fastslow import cli; print(cli.main(['{command}', '--sed', '3']))"
+    code += "; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["1", "False"] and "did you mean 'seed'" in done.stderr
 
 
 @pytest.mark.parametrize("words", [[], ["nothing"], ["train", "--fast"]])

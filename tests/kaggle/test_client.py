@@ -4,7 +4,6 @@ import base64
 import errno
 import os
 import sys
-import time
 
 import pytest
 import requests
@@ -287,10 +286,8 @@ def test_a_silent_call_is_stopped_and_its_echo_is_scrubbed(monkeypatch, tmp_path
     script.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(script))
     monkeypatch.setattr(api_process, "_IDLE_S", 0.3)
-    began = time.monotonic()
-    with pytest.raises(CallError, match="timed out") as caught:
+    with pytest.raises(CallError, match="timed out") as caught:  # the script would sleep longer and succeed
         call("competitions_list", echo=True)
-    assert time.monotonic() - began < 10
     assert caught.value.kind == "network"
     assert capfd.readouterr().err.startswith("begun with [secret]\n")
 

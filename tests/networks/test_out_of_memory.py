@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from fastslow.networks.out_of_memory import Shrinking
+from fastslow.core.errors import FastslowError
+from fastslow.networks.out_of_memory import Shrinking, explain_memory
 
 OUT_OF_MEMORY = [
     MemoryError("Unable to allocate 8 EiB"),
@@ -52,3 +53,11 @@ def test_what_does_not_fit_at_all_is_raised():
 def test_other_errors_are_raised_at_once(error):
     with pytest.raises(type(error)):
         Shrinking(16, "inference_configs").run(limited(8, error))
+
+
+@pytest.mark.parametrize("error", OUT_OF_MEMORY, ids=lambda e: type(e).__name__)
+def test_what_is_too_large_with_two_configurations_is_a_plain_error(error):
+    with pytest.raises(FastslowError, match="^memory ran out: lower hidden_channels"), explain_memory():
+        raise error
+    with pytest.raises(RuntimeError, match="shape"), explain_memory():
+        raise RuntimeError("another shape")

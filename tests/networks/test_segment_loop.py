@@ -194,7 +194,7 @@ def test_the_manifest_names_only_settings_that_were_read(settings):
             {"segment_training": "gst+e", "processes": 2, "graphs_per_step": 2},
             "processes: 2 is not 1 for segment_training 'gst\\+e'",
         ),
-        ({"segment_training": "gst", "kind": "tile"}, "segment_training: 'gst' has no effect, tile"),
+        ({"segment_training": "gst", "kind": "tile"}, "segment_training: 'gst' has no effect for tile"),
         ({"segment_training": "gst+d"}, "segment_training: 'gst\\+d'"),
     ],
     ids=str,

@@ -344,7 +344,7 @@ def test_changed_features_train_again(settings, tmp_path):
         ("patience", -1, "0 or more"),
         ("average_last", -1, "0 or more"),
         ("learning_rate", 0.0, "above 0"),
-        ("learning_rate", math.nan, "above 0"),
+        ("learning_rate", math.nan, "a finite number"),
         ("max_grad_norm", 0, "above 0"),
         ("dropout", 1.0, "below 1"),
         ("warmup", -0.1, "0 or more"),
@@ -367,7 +367,7 @@ def test_features_of_the_other_kind_are_refused(settings, kernels, tmp_path):
     ("field", "value"), [("cross_config", False), ("pair_edges", False), ("inference_configs", 10)]
 )
 def test_a_setting_that_tile_does_not_read_is_refused(field, value):
-    with pytest.raises(ConfigError, match=f"^{field}: .* tile does not read this setting; leave it at"):
+    with pytest.raises(ConfigError, match=f"^{field}: .* has no effect for tile; leave it at"):
         TrainConfig(kind="tile", **{field: value})
     assert getattr(TrainConfig(**{field: value}), field) == value
 

@@ -33,7 +33,9 @@ def run(trees, report=None, **settings):
 
 def test_each_tree_is_evaluated_once_and_the_last_one_always():
     trees, told = Trees(), []
-    history = run(trees, lambda *args: told.append(args), num_iterations=7, evaluate_every=3)
+    history = run(
+        trees, lambda *args: told.append(args), num_iterations=7, evaluate_every=3, early_stopping_rounds=9
+    )
     assert history == [(3, 1.0), (6, 1.0), (7, 1.0)]
     assert trees.asked == [(0, 3), (3, 3), (6, 1)]
     assert [iteration for iteration, _ in told] == list(range(1, 8))
@@ -52,7 +54,7 @@ def test_it_stops_without_a_better_valid_score():
 @pytest.mark.parametrize(("grown", "wanted"), [(0, [0]), (2, [2]), (4, [3, 4])])
 def test_it_stops_where_no_tree_can_be_grown(grown, wanted):
     trees = Trees(grown=grown)
-    history = run(trees, num_iterations=100, evaluate_every=3)
+    history = run(trees, num_iterations=100, evaluate_every=3, early_stopping_rounds=99)
     assert [iteration for iteration, _ in history] == wanted
     assert sum(number for _, number in trees.asked) == grown
 

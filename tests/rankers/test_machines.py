@@ -45,7 +45,6 @@ def test_two_notebooks_end_well_and_give_the_model_of_one(tmp_path):
         "train_on": "collection",
         "num_threads": 1,
         "num_iterations": 4,
-        "evaluate_every": 2,
         "num_leaves": 4,
         "min_data_in_leaf": 2,
         "bagging_fraction": 1.0,

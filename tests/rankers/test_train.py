@@ -230,8 +230,8 @@ def test_a_setting_that_the_objective_does_not_read_is_refused(name, objective):
         assert RankerConfig(objective=objective, **changed).identity() == default.identity() | changed
     else:
         assert name not in default.identity()
-        remedy = f"set it to its default {getattr(default, name)}, or choose"
-        with pytest.raises(ConfigError, match=f"{name}: .* not used with objective='{objective}': {remedy}"):
+        remedy = f"leave it at {getattr(default, name)}, or choose"
+        with pytest.raises(ConfigError, match=f"{name}: .* no effect with objective='{objective}'; {remedy}"):
             RankerConfig(objective=objective, **changed)
 
 
@@ -247,7 +247,7 @@ def test_a_setting_of_layout_is_refused_for_tile(name, value, tmp_path):
     build_features(FeatureConfig(collection="tile:xla", workers=1, **where))
     config = RankerConfig(features=str(tmp_path / "tile"), folder=str(tmp_path / "run"))
     assert not config.artifact().is_current()
-    with pytest.raises(ConfigError, match=f"{name}: {value!r} is not used with tile.*ranker.layout.{name}"):
+    with pytest.raises(ConfigError, match=f"{name}: {value!r} has no effect for tile.*ranker.layout.{name}"):
         train.train_ranker(config.replace(**{name: value}))
 
 

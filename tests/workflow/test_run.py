@@ -286,3 +286,49 @@ def test_a_home_elsewhere_is_taken_from_the_environment(tmp_path, monkeypatch):
     assert resolve(SurveyConfig().data_root) == tmp_path / "data" / "sample"
     assert resolve("/absolute") == workflow.Path("/absolute")
     assert resolve("~/x") == workflow.Path.home() / "x"
+
+
+def as_default(home):
+    """Let the finished run be that of the default name, as it is after ``make submit``."""
+    for path in (home / "runs/smoke", home / "features/smoke"):
+        path.rename(path.with_name("sample"))
+    for path in (home / "submissions").glob("smoke*"):
+        path.rename(path.with_name(path.name.replace("smoke", "sample")))
+
+
+def test_a_finished_run_of_other_settings_is_replaced_only_where_it_is_named(home, capsys, monkeypatch):
+    as_default(home)
+    monkeypatch.setattr(workflow, "run_steps", lambda *_: pytest.fail("it must not begin"))
+    before = all_files(home)
+    for settings in (["gnn.layout.epochs=3"], ["--seeds", "3"], ["models=ranker"]):
+        assert cli.main(["train", *settings]) == 1
+        said = capsys.readouterr().err
+        assert "name: runs/sample is a finished run of other settings" in said
+        assert "Give a NAME (name=mine) for a run of its own, or name=sample to replace it" in said
+        with pytest.raises(pytest.fail.Exception):
+            cli.main(["train", *settings, "name=sample"])
+    assert all_files(home) == before
+
+
+def test_a_plan_says_what_would_run_and_why_and_runs_nothing(home, capsys):
+    before = all_files(home)
+    assert run("submission", "--plan") == 0
+    said = capsys.readouterr().out
+    for line in ("features: 5 of 5", "train: 11 of 11", "ensemble: 5 of 5", "submission: 1 of 1"):
+        assert f"{line} up to date" in said
+    assert run("submission", "--plan", "features.tile.padding=0", "ranker.layout.num_iterations=7") == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[-1] == "this is the plan; nothing was run"
+    assert {
+        "features: 4 of 5 up to date",
+        "  features tile-xla: padding: -1 -> 0",
+        "  training-tile-s0: after features tile-xla",
+        "  ranker-layout-nlp-random-s0: num_iterations: 30 -> 7",
+        "  submission: after " + ", ".join(sorted(f"ensemble-{c.slug}" for c in COLLECTIONS)),
+    } <= {*said}
+    assert not any("training-layout" in line for line in said)
+    assert run("train", "--plan", "name=other") == 0
+    said = capsys.readouterr().out
+    assert "features: 0 of 5 up to date" in said and "  features tile-xla: not made yet" in said
+    assert "  training-tile-s0: after features tile-xla" in said
+    assert all_files(home) == before

@@ -154,6 +154,7 @@ def test_chosen_models_alone_are_trained_and_combined(chosen):
 @pytest.mark.parametrize(
     ("preset", "chosen", "overrides", "said"),
     [
+        ("sample", "gnn,gnn", [], "^models: 'gnn,gnn' names gnn more than once"),
         ("sample", "gnn,trees", [], "models: preset sample has no 'trees'; it has gnn, ranker"),
         ("tpugraphs", "ranker", [], "models: preset tpugraphs has no 'ranker'; it has gnn"),
         ("sample", "ranker", ["gnn.epochs=1"], "gnn: this choice of models has no such step"),
@@ -218,16 +219,34 @@ def test_a_setting_of_no_section_is_refused(text):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("gnn.epoch=3", "epoch: no such setting of TrainConfig; did you mean 'epochs'"),
+        ("gnn.epoch=3", "^gnn.epoch: no such setting; did you mean 'epochs'"),
         ("gnn.layout.train_on=all", "train_on: 'all' is not one of collection, source, layout"),
-        ("gnn.tile.train_on=source", "train_on: 'source' has no effect, tile does not read this setting"),
-        ("gnn.cross_config=False", "cross_config: False has no effect, tile does not read this setting"),
+        ("gnn.tile.train_on=source", "gnn.tile.train_on: 'source' has no effect for tile"),
+        ("gnn.cross_config=False", "gnn.cross_config: False has no effect for tile"),
         ("gnn.kind=tile", "gnn.kind: is set by the workflow"),
         ("gnn.runs=[]", "gnn.runs: is set by the workflow"),
-        ("features.tile.hops=1", "hops: 1 has no effect, tile does not read this setting; leave it at 2"),
+        ("features.tile.hops=1", "features.tile.hops: 1 has no effect for tile; leave it at 2"),
         ("ranker.num_leaves=1", "leaves: 1 is not 2 or more"),
         ("gnn.layout.hidden_channels='64'", "hidden_channels: '64' is str, int wanted"),
         ("gnn.seed=3", "gnn.seed: is set by the workflow"),
+        ("gnn.layout.epoch=3", "^gnn.layout.epoch: no such setting; did you mean 'epochs'"),
+        ("gnn.layout.train_on=al", "^gnn.layout.train_on: 'al' is not one of"),
+        ("gnn.learning_rate=1e400", "^gnn.learning_rate: inf is not a finite number"),
+        (
+            "gnn.layout.hidden_channels=100000",
+            "^gnn.layout.hidden_channels: 100000 is not 1 or more, at most 2048",
+        ),
+        (
+            "ranker.layout.num_threads=1000000",
+            "^ranker.layout.num_threads: 1000000 is not 0 or more, at most",
+        ),
+        ("ranker.layout.largest_nodes=1000000", "^ranker.layout.largest_nodes: 1000000 is not 0 or more, at"),
+        ("features.workers=1000000", "^features.workers: 1000000 is not 0 or more, at most"),
+        (
+            "ranker.tile.largest_nodes=3",
+            "^ranker.tile.largest_nodes: 3 has no effect for tile; leave it at 0",
+        ),
+        ("ranker.evaluate_every=3", "^ranker.evaluate_every: 3 has no effect with early_stopping_rounds=0"),
         ("features.collection=tile:xla", "features.collection: is set by the workflow"),
         ("ensemble.runs=[]", "ensemble.runs: is set by the workflow"),
     ],
@@ -235,6 +254,32 @@ def test_a_setting_of_no_section_is_refused(text):
 def test_a_wrong_setting_is_refused_by_name(text, said):
     with pytest.raises(ConfigError, match=said):
         plan("smoke", overrides=parse_overrides([text])).steps()
+
+
+@pytest.mark.parametrize(
+    ("preset", "texts", "unread"),
+    [
+        ("sample", ["gnn.layout.num_layers=0"], {"convolution": "gcn", "skip": "first", "pair_edges": False}),
+        ("sample", ["features.layout.hops=-1"], {"direction": "users"}),
+        ("sample", ["ensemble.weighting=equal"], {"max_models": 3}),
+        ("smoke", ["ensemble.weighting=equal"], {"max_models": 3}),  # the preset sets another number
+        ("kaggle", ["ranker.tile.early_stopping_rounds=0"], {"evaluate_every": 3, "valid_configs": 100}),
+        ("tpugraphs-resmodel", ["gnn.layout.segment_training=none"], {"segment_nodes": 77}),
+    ],
+)
+def test_what_other_settings_leave_unread_is_refused_and_changes_no_fingerprint(preset, texts, unread):
+    section = texts[0].partition("=")[0].rpartition(".")[0]
+    step = {"gnn": "training", "features": "layout"}.get(section.split(".")[0], section.split(".")[0])
+    configs = [
+        each.config
+        for folder, each in by_folder(plan(preset, overrides=parse_overrides(texts))).items()
+        if Path(folder).name.startswith(step) and (section.partition(".")[2] or "layout") in folder
+    ]
+    assert configs
+    for name, value in unread.items():
+        assert not any(name in config.identity() for config in configs)
+        with pytest.raises(ConfigError, match=f"^{section}.{name}: {value!r} has no effect with "):
+            plan(preset, overrides=parse_overrides([*texts, f"{section}.{name}={value}"])).steps()
 
 
 def test_an_unknown_preset_is_refused():
@@ -277,5 +322,5 @@ def test_an_objective_may_be_chosen_although_the_preset_sets_what_it_does_not_re
     assert "pairs_per_config" not in chosen and RankerConfig(**chosen).objective == "regression"
     assert preset_settings("kaggle", {}, "ranker", "layout")["pairs_per_config"] == 4
     own = {"ranker": {"objective": "regression", "pairs_per_config": 4}}
-    with pytest.raises(ConfigError, match="pairs_per_config: 4 is not used with objective='regression'"):
+    with pytest.raises(ConfigError, match="pairs_per_config: 4 has no effect with objective='regression'"):
         RankerConfig(**preset_settings("kaggle", own, "ranker", "layout"))

@@ -1,7 +1,7 @@
 """The command ``kernel``: check the settings of the run, then write the notebook for Kaggle's GPUs."""
 
 from fastslow.kaggle.kernel import KernelConfig, make_kernel
-from fastslow.workflow.run import RunConfig, make_plan
+from fastslow.workflow.run_config import RunConfig, make_plan
 
 
 def write_kernel(config: KernelConfig) -> None:

@@ -1,10 +1,11 @@
 """One network of a run in the processes of torchrun: the command ``train-network``."""
 
 from fastslow.core.errors import ConfigError
+from fastslow.core.settings import Unread
 from fastslow.networks.config import TrainConfig
 from fastslow.networks.distributed import is_first
 from fastslow.networks.train import train
-from fastslow.workflow.run import RunConfig, make_plan
+from fastslow.workflow.run_config import RunConfig, make_plan
 
 
 class NetworkRunConfig(RunConfig):
@@ -12,6 +13,10 @@ class NetworkRunConfig(RunConfig):
 
     network: str = "training-layout-s0"
     """Which one: its training's folder, as ``make train`` names it."""
+
+    def unread(self) -> Unread:
+        """Return the fields of whole runs."""
+        return {"plan": ("for one network", "plan the run (fastslow train --plan)")}
 
 
 def train_network(config: NetworkRunConfig) -> None:

@@ -147,6 +147,7 @@ def _check_values(path: Path, arrays: dict[str, np.ndarray], num_nodes: int, lab
             with np.errstate(over="ignore"):  # a float64 too large becomes infinite here, and is refused
                 finite = np.isfinite(array.astype(np.float32, copy=False))
             _refuse(path, key, array, ~finite, "a finite float32")
+    _check_acyclic(path, arrays["edge_index"], num_nodes)
     for columns, largest, what in ((SHAPE, np.iinfo(np.int32).max, "size"), (LAYOUT, _MAX_AXIS, "axis")):
         values, bad = arrays["node_feat"][:, columns], np.zeros(arrays["node_feat"].shape, bool)
         bad[:, columns] = (values < 0) | (values >= largest + 1) | (values != np.rint(values))
@@ -154,6 +155,22 @@ def _check_values(path: Path, arrays: dict[str, np.ndarray], num_nodes: int, lab
         _refuse(path, "node_feat", arrays["node_feat"], bad, f"a whole {what} from 0 to {largest}", remedy)
     if "node_config_ids" in arrays:
         _check_configurable(path, arrays["node_config_ids"], arrays["node_opcode"])
+
+
+def _check_acyclic(path: Path, edges: np.ndarray, num_nodes: int) -> None:
+    """Refuse a node that consumes its own output, directly or through others: no program computes it."""
+    _refuse(path, "edge_index", edges, edges == edges[:, ::-1], "a node other than its operand")
+    if (edges[:, 0] > edges[:, 1]).all():  # so in every published file: operands come first
+        return
+    from scipy.sparse import coo_array, csgraph  # takes 0.2 seconds
+
+    graph = coo_array((np.ones(len(edges), bool), edges.T.astype(np.int64)), (num_nodes, num_nodes))
+    part = csgraph.connected_components(graph, connection="strong")[1][edges]
+    if (inside := part[:, 0] == part[:, 1]).any():
+        row = int(np.argmax(inside))
+        user, operand = edges[row].tolist()
+        problem = f"edge_index[{row}] is [{user}, {operand}], but node {operand} needs node {user}: a cycle"
+        raise DataError(path, problem, REMEDY)
 
 
 def _check_configurable(path: Path, ids: np.ndarray, opcodes: np.ndarray) -> None:

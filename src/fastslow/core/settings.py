@@ -5,20 +5,20 @@ under it says what it does; ``help()``, ``--help`` and the notebooks' comments a
 """
 
 import ast
-import difflib
+import math
 import os
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Self, get_args
 
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from fastslow.core.artifacts import Artifact
 from fastslow.core.errors import ConfigError
+from fastslow.core.setting_fields import Setting, allowed_of, choices_of, kind_of, nearest, refuse_absurd
 
 PROJECT = Path(__file__).resolve().parents[3]
 
@@ -27,15 +27,16 @@ Positive = Annotated[int, Ge(1)]
 NonNegative = Annotated[int, Ge(0)]
 AtLeastTwo = Annotated[int, Ge(2)]
 Count = Annotated[int, Ge(0), Le(4096)]  # of seeds or processes
+Threads = Annotated[int, Ge(0), Le(1024)]  # of one machine, or its processes
 PositiveFloat = Annotated[float, Gt(0)]
 NonNegativeFloat = Annotated[float, Ge(0)]
 Fraction = Annotated[float, Gt(0), Le(1)]
 FractionBelowOne = Annotated[float, Ge(0), Lt(1)]
 
-_LARGEST = 2**31 - 1  # of a whole number: what LightGBM and others hold in 32 bits
-_LONGEST = 4096  # characters of a text: the longest path
+Unread = Mapping[str, tuple[str, str]]
+"""Fields that are not read, each with the choice that does not read it and what to do, in words."""
+
 _PLAIN = (bool, int, float, str, list, tuple, dict, types.NoneType)
-_BOUNDS = {"ge": "{} or more", "gt": "above {}", "le": "at most {}", "lt": "below {}"}
 _UNKEYED = {"key": False}
 
 
@@ -51,24 +52,6 @@ def resolve(path: str) -> Path:
 def unkeyed(default: Any) -> Any:
     """Declare a field excluded from the cache key: it affects location or speed only."""
     return Field(default, json_schema_extra=_UNKEYED)
-
-
-class Setting(NamedTuple):
-    """One field as documentation shows it.
-
-    Args:
-        name: Name of the field.
-        kind: Name of its type.
-        default: Default value.
-        allowed: Range or choices in words; empty where every value of the type is accepted.
-        sentence: What it does, with unit and when to change it.
-    """
-
-    name: str
-    kind: str
-    default: Any
-    allowed: str
-    sentence: str
 
 
 class Config(BaseModel):
@@ -92,11 +75,12 @@ class Config(BaseModel):
 
     def __init__(self, **settings: Any):
         for name, value in settings.items():
-            _refuse_absurd(name, value)
+            refuse_absurd(name, value)
         try:
             super().__init__(**settings)
         except ValidationError as error:
             raise ConfigError(self._explain(error.errors()[0])) from None
+        self.require_defaults(self.unread())
         self.check()
 
     @classmethod
@@ -107,6 +91,30 @@ class Config(BaseModel):
             for s in cls.describe()
         )
         cls.__doc__ = f"{(cls.__doc__ or '').rstrip()}\n\nArgs:\n{fields}\n"
+
+    def unread(self) -> Unread:
+        """Return the fields that these settings do not read: they are refused unless they have their default.
+
+        It may be asked before values are checked, see :meth:`unread_of`.
+        """
+        return {}
+
+    @classmethod
+    def unread_of(cls, settings: Mapping[str, Any]) -> Unread:
+        """Return what :meth:`unread` would of these values and the defaults, without checking them."""
+        return cls.model_construct(**settings).unread()
+
+    def require_defaults(self, unread: Unread) -> None:
+        """Refuse fields that are not read and have another value than their default.
+
+        Raises:
+            ConfigError: There is one.
+        """
+        for name, (why, remedy) in unread.items():
+            value, default = getattr(self, name), type(self).model_fields[name].get_default()
+            if value != default:
+                problem = f"{value!r} has no effect {why}; leave it at {default!r}, or {remedy}"
+                raise ConfigError(f"{name}: {problem}")
 
     def check(self) -> None:
         """Raise :class:`ConfigError` where fields do not fit together."""
@@ -119,7 +127,8 @@ class Config(BaseModel):
         """Return the main fields, then the others as declared; one with a new default keeps its sentence."""
         fields = [(name, cls.model_fields[name]) for name in dict.fromkeys((*cls.main, *cls.model_fields))]
         return [
-            Setting(n, _kind(f).__name__, f.get_default(), _allowed(f), cls._sentence(n)) for n, f in fields
+            Setting(n, kind_of(f).__name__, f.get_default(), allowed_of(f), cls._sentence(n))
+            for n, f in fields
         ]
 
     @classmethod
@@ -139,7 +148,11 @@ class Config(BaseModel):
 
     @classmethod
     def from_texts(
-        cls, texts: Sequence[str], fixed: Mapping[str, Any] | None = None, first: str = ""
+        cls,
+        texts: Sequence[str],
+        fixed: Mapping[str, Any] | None = None,
+        first: str = "",
+        dashed: Sequence[str] = (),
     ) -> Self:
         """Return the settings of a command line.
 
@@ -148,6 +161,7 @@ class Config(BaseModel):
                 with a dotted name are settings of steps and are collected in the field ``set``.
             fixed: Settings that are given already; giving one again is refused.
             first: Fields whose values may come first without their names, separated by spaces.
+            dashed: Those of the texts that were given as options (``--NAME VALUE``): never such a value.
 
         Raises:
             ConfigError: A text is of another form, a setting is given twice, or a value is refused.
@@ -155,7 +169,12 @@ class Config(BaseModel):
         settings, dotted = dict(fixed or {}), []
         for place, text in enumerate(texts):
             name, equals, value = text.partition("=")
+            unknown = name not in cls.model_fields and "." not in name
+            if dashed and text in dashed and unknown:
+                raise ConfigError(f"--{name}: no such setting; {cls._hint(name)}")
             if place < len(first.split()) and name not in cls.model_fields:
+                if equals and unknown and nearest(name, cls.model_fields) and not resolve(text).exists():
+                    raise ConfigError(f"{name}: no such setting; {cls._hint(name)}")
                 name, equals, value = first.split()[place], "=", text
             if not equals or not name:
                 raise ConfigError(f"{text!r}: a setting is given as NAME=VALUE (for example seed=1)")
@@ -165,7 +184,10 @@ class Config(BaseModel):
             if name in settings:
                 raise ConfigError(f"{name}: is given twice, as {settings[name]!r} and {value!r}")
             field = cls.model_fields.get(name)
-            settings[name] = value if field and _kind(field) is str else parse_value(value)
+            settings[name] = value if field and kind_of(field) is str else parse_value(value)
+        if dotted and "set" in settings:
+            remedy = "give each setting of a step as a word of its own"
+            raise ConfigError(f"set: is given twice, as {settings['set']!r} and {dotted[0]}; {remedy}")
         return cls(**settings, **({"set": dotted} if dotted else {}))
 
     def replace(self, **changes: Any) -> Self:
@@ -181,10 +203,12 @@ class Config(BaseModel):
         raise TypeError(f"{type(self).__name__} writes no folder")
 
     def identity(self) -> dict[str, Any]:
-        """Return the settings that change the result: all but those declared with :func:`unkeyed`."""
-        fields = type(self).model_fields
+        """Return the settings that change the result: those that are read and not :func:`unkeyed`."""
+        fields, unread = type(self).model_fields, self.unread()
         return {
-            name: value for name, value in self.asdict().items() if fields[name].json_schema_extra != _UNKEYED
+            name: value
+            for name, value in self.asdict().items()
+            if fields[name].json_schema_extra != _UNKEYED and name not in unread
         }
 
     def require(self, condition: bool, field: str, wanted: str) -> None:
@@ -207,9 +231,11 @@ class Config(BaseModel):
         if len(error["loc"]) > 1:  # an element of a list
             (wanted,) = get_args(field.annotation)
             return f"{name}: {value!r} in the list is {type(value).__name__}, {wanted.__name__} wanted"
-        allowed, kind = _allowed(field), _kind(field)
+        allowed, kind = allowed_of(field), kind_of(field)
         if type(value) is kind or (kind is float and type(value) is int):
-            return f"{name}: {value!r} is not {allowed or 'a finite number'}"
+            finite = not isinstance(value, float) or math.isfinite(value)
+            wanted = allowed if allowed and finite else "a finite number"
+            return f"{name}: {value!r} is not {wanted}{nearest(value, choices_of(field))}"
         example = f"(for example {name}={field.get_default()!r})"
         return f"{name}: {value!r} is {type(value).__name__}, {kind.__name__} wanted {example}"
 
@@ -217,37 +243,8 @@ class Config(BaseModel):
     def _hint(cls, name: str) -> str:
         if name in cls.renamed:
             return f"it is called {cls.renamed[name]!r} now"
-        near = difflib.get_close_matches(name, cls.model_fields, 1)
-        return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(cls.model_fields)}"
-
-
-def _refuse_absurd(name: str, value: Any) -> None:
-    """Refuse what no setting can be: numbers that overflow in libraries, texts that are no path or name."""
-    if isinstance(value, int) and abs(value) > _LARGEST:
-        raise ConfigError(f"{name}: a number of {len(bin(value)) - 2} bits, at most {_LARGEST} wanted")
-    for text in (value, *value) if isinstance(value, list) else (value,):
-        if isinstance(text, str) and (len(text) > _LONGEST or not text.isprintable()):
-            remedy = f"a printable text of at most {_LONGEST} characters wanted"
-            raise ConfigError(f"{name}: {text[:60]!r} has {len(text)} characters, {remedy}")
-
-
-def _kind(field: FieldInfo) -> type:
-    """Return the type of a field; that of its choices for a ``Literal``, ``list`` for ``list[str]``."""
-    origin = get_origin(field.annotation)
-    return type(get_args(field.annotation)[0]) if origin is Literal else origin or field.annotation
-
-
-def _allowed(field: FieldInfo) -> str:
-    """Return a field's range or choices in words."""
-    if get_origin(field.annotation) is Literal:
-        return f"one of {', '.join(map(str, get_args(field.annotation)))}"
-    bounds = [
-        text.format(value)
-        for constraint in field.metadata
-        for name, text in _BOUNDS.items()
-        if (value := getattr(constraint, name, None)) is not None
-    ]
-    return ", ".join(bounds)
+        near = nearest(name, cls.model_fields).removeprefix("; ")
+        return near or f"known are {', '.join(cls.model_fields)}"
 
 
 def _declared(variables: Mapping[str, Any], known: set[str]) -> dict[str, Any]:

@@ -1,9 +1,10 @@
 """Show competition files: a program, a configuration in words, choices, runtimes, repeated configurations."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import pandas as pd
+from annotated_types import Le
 from matplotlib.figure import Figure
 
 from fastslow.competition import node_columns
@@ -36,7 +37,7 @@ class DataReportConfig(SurveyConfig):
     """File name, without ``.npz``, of the program shown in detail; empty: the smallest."""
     configuration: NonNegative = 0
     """Number of the configuration that is put into words, from 0 in file order."""
-    max_programs: Positive = 24
+    max_programs: Annotated[Positive, Le(1000)] = 24
     """Maximum number of programs whose runtimes and repeated configurations are compared, and of programs
     of each layout collection whose choices are."""
 

@@ -6,16 +6,17 @@ its few programs a search fits noise (measured by ``benchmarks/ensemble.py``).
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
+from annotated_types import Le
 
 from fastslow.competition.catalog import VALID
 from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import Artifact, read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.files import digest
-from fastslow.core.settings import Config, Positive, resolve, unkeyed
+from fastslow.core.settings import Config, Positive, Unread, resolve, unkeyed
 from fastslow.evaluation.baselines import write_baselines
 from fastslow.evaluation.ensemble_weights import NORMALISATIONS, choose_weights, combine, equal_weights
 from fastslow.evaluation.predictions import (
@@ -48,8 +49,13 @@ class EnsembleConfig(Config):
     ahead on valid by more than two standard errors, as where a model has failed."""
     normalisation: Literal[*NORMALISATIONS, "best"] = "min_max"
     """``min_max`` (each graph to 0..1), ``rank``, ``raw``, or ``best``: the one that scores best on valid."""
-    max_models: Positive = 20
+    max_models: Annotated[Positive, Le(1000)] = 20
     """Maximum number of models that the weight search adds, one at a time, with repetition."""
+
+    def unread(self) -> Unread:
+        """Return the fields of the weight search where there is none."""
+        searches = self.weighting != "equal"
+        return {} if searches else {"max_models": ("with weighting='equal'", "choose another weighting")}
 
     def check(self) -> None:
         """Check ranges."""

@@ -1,17 +1,16 @@
 """Settings of feature building."""
 
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from annotated_types import Ge
+from annotated_types import Ge, Le
 
 from fastslow.competition.catalog import SPLITS, Program, get_collection, list_programs
 from fastslow.competition.default_layouts import default_file
 from fastslow.competition.reader import file_fingerprint
 from fastslow.core.artifacts import Artifact
-from fastslow.core.errors import ConfigError
 from fastslow.core.files import digest, file_digest
-from fastslow.core.settings import Config, NonNegative, resolve, unkeyed
+from fastslow.core.settings import Config, NonNegative, Threads, Unread, resolve, unkeyed
 from fastslow.features.protobuf import find_protobuf, require_protobufs
 from fastslow.features.pruning import DIRECTIONS, WHOLE_GRAPH
 from fastslow.features.violation import DEFAULT_LAYOUTS
@@ -22,30 +21,16 @@ ENTRY = "fastslow.features.build:build_features"
 class KindConfig(Config):
     """Base of the settings of a step that runs on layout and on tile collections.
 
-    A subclass has an attribute ``kind`` and lists the fields that are read for layout only. For tile such a
-    field must keep its default, and it is not part of the cache key.
+    A subclass has an attribute ``kind`` and lists the fields that are read for layout only.
     """
 
     layout_only: ClassVar[tuple[str, ...]] = ()
     """Fields that are read for layout only."""
 
-    def check(self) -> None:
-        """Refuse a setting that the kind does not read."""
-        for name in self.unread():
-            value, default = getattr(self, name), type(self).model_fields[name].get_default()
-            if value != default:
-                raise ConfigError(
-                    f"{name}: {value!r} has no effect, {self.kind} does not read this setting; leave it at"
-                    f" {default!r}, or set it for layout only"
-                )
-
-    def unread(self) -> tuple[str, ...]:
+    def unread(self) -> Unread:
         """Return the fields that the kind does not read."""
-        return () if self.kind == "layout" else self.layout_only
-
-    def identity(self) -> dict[str, Any]:
-        """Return the settings that change the result; those that the kind does not read are left out."""
-        return {name: value for name, value in super().identity().items() if name not in self.unread()}
+        names = () if self.kind == "layout" else self.layout_only
+        return dict.fromkeys(names, (f"for {self.kind}", "set it for layout only"))
 
 
 class FeatureConfig(KindConfig):
@@ -66,7 +51,7 @@ class FeatureConfig(KindConfig):
     """Folder that holds ``npz_all/``."""
     folder: str = unkeyed("features/sample/layout-xla-random")
     """Features folder to write."""
-    workers: NonNegative = unkeyed(0)
+    workers: Threads = unkeyed(0)
     """Processes that build graphs in parallel; 0 for the cores that the step may use."""
     cluster: str = unkeyed("")
     """Dask scheduler on whose workers the graphs are built, such as ``tcp://host:8786`` (see
@@ -92,9 +77,15 @@ class FeatureConfig(KindConfig):
     compiler_defaults: bool = True
     """Layout only. Compare each layout with the compiler's own, which the commonest one of a ``default`` file
     stands for, also in the program's ``random`` file; False leaves these columns 0."""
-    copies_through: NonNegative = 8
+    copies_through: Annotated[NonNegative, Le(1000)] = 8
     """Layout only. Maximum number of element-wise nodes and transposes between two configurable nodes whose
     layouts are compared."""
+
+    def unread(self) -> Unread:
+        """Return the fields that the kind does not read, and where to look in a graph that is kept whole."""
+        whole = self.hops == WHOLE_GRAPH and self.kind == "layout"
+        pruned = {"direction": (f"with hops={WHOLE_GRAPH}", "choose 0 hops or more")} if whole else {}
+        return {**pruned, **super().unread()}
 
     @property
     def kind(self) -> str:

@@ -1,9 +1,10 @@
 """How configuration features, the violation ratio first of all, relate to runtime: a table and a figure."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import pandas as pd
+from annotated_types import Le
 from matplotlib.figure import Figure
 
 from fastslow.competition.catalog import TRAIN, VALID
@@ -21,7 +22,7 @@ class ViolationConfig(Config):
     """``train`` or ``valid``; test has no runtimes."""
     column: str = "violation_ratio"
     """Column of ``config_feat`` to plot against runtime."""
-    panels: Positive = 12
+    panels: Annotated[Positive, Le(100)] = 12
     """Maximum number of graphs plotted."""
 
     def position(self, names: list[str]) -> int:

@@ -15,7 +15,7 @@ import nbformat
 
 from fastslow.core.errors import ConfigError
 from fastslow.core.files import atomic_path, write_json
-from fastslow.core.settings import PROJECT, Config, NonNegative, resolve
+from fastslow.core.settings import PROJECT, Config, Count, resolve
 from fastslow.kaggle.api_process import CallError, KaggleError, call
 from fastslow.kaggle.client import COMPETITION
 from fastslow.kaggle.credentials import credentials, scrub
@@ -66,9 +66,9 @@ class KernelConfig(Config):
     """Push it where there are Kaggle credentials; otherwise it is only written."""
     preset: str = "kaggle"
     """Preset of the run."""
-    seeds: NonNegative = 1
+    seeds: Count = 1
     """Seeds of each model; a session ends after 12 hours."""
-    jobs: NonNegative = 0
+    jobs: Count = 0
     """Maximum number of notebooks that run in parallel; 0 for as many as memory, cores and GPUs allow."""
     set: list[str] = []
     """Settings of steps, each ``SECTION.NAME=VALUE``."""

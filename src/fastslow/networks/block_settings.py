@@ -2,6 +2,22 @@
 
 from typing import Any
 
+from fastslow.core.settings import Unread
+
+
+def unread(config: Any) -> Unread:
+    """Return the settings of blocks and edges that a :class:`TrainConfig` without blocks does not read."""
+    if config.num_layers:
+        return {}
+    names = ["skip", "node_attention"]
+    names += ["cross_config"] * (config.block != "unit")  # which must switch it off for layout
+    names += ["edge_dropout", "pair_edges"] * (not config.input_attention)  # it reads the edges, too
+    activates = (
+        config.block == "residual" and config.convolution == "mlp_gcn"
+    )  # the perceptron, without blocks
+    names += ["convolution"] * (not activates)
+    return dict.fromkeys(names, ("with num_layers=0", "choose 1 layer or more"))
+
 
 def check(config: Any) -> None:
     """Check what a :class:`TrainConfig` sets beside ``block``, ``kind`` and ``dimension_tokens``.

@@ -1,7 +1,9 @@
 """Settings of the network notebook."""
 
 import re
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
+
+from annotated_types import Le
 
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.core.artifacts import Artifact
@@ -13,6 +15,7 @@ from fastslow.core.settings import (
     NonNegativeFloat,
     Positive,
     PositiveFloat,
+    Unread,
     resolve,
     unkeyed,
 )
@@ -73,15 +76,15 @@ class TrainConfig(KindConfig):
     device: str = unkeyed("auto")
     """``auto`` (a GPU where there is one), ``cpu``, ``cuda`` or ``cuda:N``. It computes in float32 on a CPU,
     bfloat16 on a GPU, float16 on one of compute capability below 8.0 (T4, P100): each is a run of its own."""
-    processes: Positive = unkeyed(1)
+    processes: Annotated[Positive, Le(1024)] = unkeyed(1)
     """Processes of this machine that train together, each with its own GPU where there are GPUs, each with a
     share of the ``graphs_per_step``; the result is that of one process up to rounding. Several machines:
     ``docs/many_machines.md``."""
     seed: NonNegative = 0
     """Seed of weights, order of graphs and choice of configurations."""
-    hidden_channels: Positive = 64
+    hidden_channels: Annotated[Positive, Le(2048)] = 64
     """Channels of every layer; 64 suits the sample, 128 and more the real data."""
-    num_layers: NonNegative = 1
+    num_layers: Annotated[NonNegative, Le(64)] = 1
     """Message-passing blocks; more than the ``hops`` of the features make no sense."""
     dropout: FractionBelowOne = 0.3
     """Share of channels dropped in training."""
@@ -90,11 +93,11 @@ class TrainConfig(KindConfig):
     ``pairwise_hinge``, ``difference_matrix`` (2nd place on the real data), ``cross_graph_hinge`` (5th place;
     also compares the graphs of a step); with a temperature ``pairwise_logistic``, ``list_mle`` (10th and 16th
     place; slowest first), ``list_mle_fastest``; ``mse_log`` (absolute log runtime)."""
-    configs_per_step: AtLeastTwo = 128
+    configs_per_step: Annotated[AtLeastTwo, Le(10_000)] = 128
     """Configurations drawn from a graph for one step; more is less noisy and slower."""
-    graphs_per_step: Positive = 1
+    graphs_per_step: Annotated[Positive, Le(1024)] = 1
     """Graphs whose losses are averaged for one step."""
-    epochs: Positive = 20
+    epochs: Annotated[Positive, Le(1_000_000)] = 20
     """Passes over the train graphs."""
     learning_rate: PositiveFloat = 1e-3
     """Peak learning rate (AdamW): linear warm-up to it, then the ``schedule``."""
@@ -108,16 +111,16 @@ class TrainConfig(KindConfig):
     """Gradients of a larger norm are clipped to it."""
     evaluate_every: Positive = 2
     """Epochs between two evaluations on valid."""
-    valid_configs: AtLeastTwo = 2000
+    valid_configs: Annotated[AtLeastTwo, Le(1_000_000)] = 2000
     """Maximum number of configurations of a valid graph that are evaluated while training, the same ones each
     time; the final score uses all of them."""
     patience: NonNegative = 0
     """Stop after this many evaluations without a better valid score of any collection; 0 never stops
     early."""
-    average_last: NonNegative = 5
+    average_last: Annotated[NonNegative, Le(1000)] = 5
     """Average the weights of this many last evaluations and keep them where they score better on valid; 0
     turns averaging off."""
-    inference_configs: AtLeastTwo = unkeyed(2000)
+    inference_configs: Annotated[AtLeastTwo, Le(1_000_000)] = unkeyed(2000)
     """Layout only. Maximum number of configurations of a batch at inference; a graph with more is predicted
     in chunks, slower, with the same predictions. Lower it where memory is short."""
     cross_config: bool = True
@@ -185,7 +188,7 @@ class TrainConfig(KindConfig):
     """Layout only. Edges between segments: a segment also computes the nodes that it depends on (``halo``:
     scores are those of the whole graph), none (``cut``, as published), or none in those that the step learns
     from (``cut_live``, TpuGraphs' backprop dropout)."""
-    segments_per_step: Positive = 1
+    segments_per_step: Annotated[Positive, Le(10_000)] = 1
     """Layout only. Segments of a graph that a step learns from; memory grows with it."""
     segment_keep: FractionBelowOne = 0.5
     """Layout only. Share of the table's segments that a step keeps with ``+d`` (.5 as published)."""
@@ -196,22 +199,21 @@ class TrainConfig(KindConfig):
     def check(self) -> None:
         """Check that the fields fit together."""
         super().check()
-        known = re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device)
-        self.require(bool(known), "device", "one of auto, cpu, cuda, cuda:N (N the number of a GPU)")
+        known = bool(re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device))
+        self.require(known, "device", "one of auto, cpu, cuda, cuda:N (N the number of a GPU)")
         for field in ("features", "runs"):
             paths = getattr(self, field)
             self.require(len({*paths}) == len(paths) > 0, field, "a list of different paths")
         if len(self.runs) != len(self.features):
             raise ConfigError(f"runs: {len(self.runs)} folders for {len(self.features)} features")
-        compared = self._losses_across_graphs()
-        several = f"2 or more, as the loss {', '.join(compared)} needs"
         input_columns(self.node_inputs)
         chosen = any(part.configurable for part in parse_readout(self.readout))
-        layout = "for tile, whose kernels have no configurable nodes"
-        self.require(self.kind == "layout" or not chosen, "readout", layout)
-        heads = f"a multiple of {GAT_HEADS}, the heads of gat"
+        allowed = self.kind == "layout" or not chosen
+        self.require(allowed, "readout", "for tile, whose kernels have no configurable nodes")
         fits = self.convolution != "gat" or self.hidden_channels % GAT_HEADS == 0
-        self.require(fits, "hidden_channels", heads)
+        self.require(fits, "hidden_channels", f"a multiple of {GAT_HEADS}, the heads of gat")
+        compared = self._losses_across_graphs()
+        several = f"2 or more, as the loss {', '.join(compared)} needs"
         self.require(not compared or self.graphs_per_step > 1, "graphs_per_step", several)
         self.require_shares(self.processes)
         block_settings.check(self)
@@ -239,14 +241,14 @@ class TrainConfig(KindConfig):
         Raises:
             ConfigError: The device is not there.
         """
-        from fastslow.networks.devices import (
-            device_type,
-            precision_name,
-        )  # imports torch, which takes seconds
+        from fastslow.networks import devices  # imports torch, which takes seconds
 
-        facts = {"device_type": device_type(self.device), "precision": precision_name(self.device)}
-        unread = segment_settings.unread(self)
-        return {**{k: v for k, v in super().identity().items() if k not in unread}, **facts}
+        kind, precision = devices.device_type(self.device), devices.precision_name(self.device)
+        return {**super().identity(), "device_type": kind, "precision": precision}
+
+    def unread(self) -> Unread:
+        """Return the fields that the kind, the variant of segments or a network without blocks ignores."""
+        return {**segment_settings.unread(self), **block_settings.unread(self), **super().unread()}
 
     def artifact(self) -> Artifact:
         """Return the training and, as its parts, the runs; they depend on the features of all collections."""
@@ -255,9 +257,8 @@ class TrainConfig(KindConfig):
             run_artifact("gnn", ENTRY, self, run, own, [other for other in sources if other is not own])
             for run, own in zip(self.runs, sources, strict=True)
         )
-        settings = {"model": "gnn", **self.identity()}
         inputs = {own.collection.slug: own.fingerprint for own in sources}
-        return Artifact(resolve(self.folder), settings, inputs, ENTRY, parts=parts)
+        return Artifact(resolve(self.folder), {"model": "gnn", **self.identity()}, inputs, ENTRY, parts=parts)
 
     def sources(self) -> list[Features]:
         """Return the features to train on.

@@ -1,10 +1,13 @@
 """Continue with less at a time when memory runs out."""
 
+import contextlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 import torch
+
+from fastslow.core.errors import FastslowError
 
 Result = TypeVar("Result")
 _SAYS = ("can't allocate memory", "out of memory")  # RuntimeErrors of torch's CPU and CUDA allocators
@@ -15,6 +18,22 @@ def ran_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and any(said in str(error) for said in _SAYS)
+
+
+class OutOfMemory(FastslowError):
+    """A training needs more memory than there is, with batches as small as can be."""
+
+
+@contextlib.contextmanager
+def explain_memory() -> Iterator[None]:
+    """Raise an :class:`OutOfMemory` that names the settings to lower where memory runs out."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not ran_out_of_memory(error):
+            raise
+        lower = "lower hidden_channels, num_layers or the hops of the features, or take JOBS=1"
+        raise OutOfMemory(f"memory ran out: {lower}") from None
 
 
 class Shrinking:

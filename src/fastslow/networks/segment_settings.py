@@ -4,6 +4,7 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from fastslow.core.errors import ConfigError
+from fastslow.core.settings import Unread
 from fastslow.networks.terms import parse_readout
 
 NOTHING, EDGES, FRESH, TABLE = "nothing", "edges", "fresh", "table"
@@ -49,31 +50,25 @@ SETTINGS = (
 )
 
 
-def unread(config: Any) -> tuple[str, ...]:
+def unread(config: Any) -> Unread:
     """Return the settings of segments that the variant of a :class:`TrainConfig` does not read."""
-    variant = VARIANTS[config.segment_training]
-    if variant is None:
-        return SETTINGS[1:]
-    read = {
+    name, variant = config.segment_training, VARIANTS.get(config.segment_training)
+    read = variant and {
         "segment_border": variant.others != EDGES,
         "segment_keep": variant.drops,
         "head_epochs": variant.head,
     }
-    return tuple(name for name, used in read.items() if not used)
+    names = [field for field, used in read.items() if not used] if read else SETTINGS[1:]
+    return dict.fromkeys(names, (f"with segment_training {name!r}", "choose another segment_training"))
 
 
 def check(config: Any) -> None:
     """Check the settings of segments of a :class:`TrainConfig`.
 
     Raises:
-        ConfigError: One has no effect, or does not fit together with another one; it is named.
+        ConfigError: One does not fit together with another one; it is named.
     """
     name, variant = config.segment_training, VARIANTS[config.segment_training]
-    for field in unread(config):
-        value, default = getattr(config, field), type(config).model_fields[field].get_default()
-        if value != default:
-            problem = f"has no effect with segment_training {name!r}; leave it at {default!r}"
-            raise ConfigError(f"{field}: {value!r} {problem}, or choose another segment_training")
     if variant is None:
         return
     why = f" for segment_training {name!r}"

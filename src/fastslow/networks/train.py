@@ -35,7 +35,7 @@ from fastslow.networks.divergence import Diverged, LossWatch, check_weights, sto
 from fastslow.networks.graph_batch import Batch
 from fastslow.networks.losses import Loss
 from fastslow.networks.model import RankingNetwork
-from fastslow.networks.out_of_memory import Shrinking
+from fastslow.networks.out_of_memory import Shrinking, explain_memory
 from fastslow.networks.run_folder import write_runs
 from fastslow.networks.schedule import scheduled
 from fastslow.networks.segment_training import SegmentTraining
@@ -278,11 +278,12 @@ def train(config: TrainConfig) -> dict:
             there.
         DataError: The features are missing or carry no ranking signal.
         Diverged: The training diverged before its first evaluation.
+        OutOfMemory: The network is too large for this machine.
     """
     if config.processes > 1 and not distributed.launched():
         distributed.launch(config)
         return read_manifest(config.artifact().folder)
-    with distributed.joined(config):
+    with distributed.joined(config), explain_memory():
         return _train(config)
 
 

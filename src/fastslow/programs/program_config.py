@@ -1,7 +1,9 @@
 """Settings of every command that takes a program of your own."""
 
 import re
-from typing import Literal
+from typing import Annotated, Literal
+
+from annotated_types import Le
 
 from fastslow.core.settings import Config, NonNegative, PositiveFloat, resolve, unkeyed
 from fastslow.programs.user_program import Source
@@ -27,7 +29,7 @@ class ProgramConfig(Config):
     generation: Literal[*TOPOLOGIES] = "v3"
     """TPU generation that a JAX function is compiled for and labels are estimated for; TpuGraphs was measured
     on v3."""
-    configs: NonNegative = 64
+    configs: Annotated[NonNegative, Le(1_000_000)] = 64
     """Maximum number of distinct configurations of tied choices, the default first and the others sampled at
     random; 0 takes the measured configurations and runtimes of a TpuGraphs ``.pb`` instead."""
     allow_unknown: bool = False

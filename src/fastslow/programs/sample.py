@@ -20,6 +20,7 @@ from fastslow.core.settings import (
     NonNegative,
     NonNegativeFloat,
     PositiveFloat,
+    Threads,
     resolve,
     unkeyed,
 )
@@ -80,7 +81,7 @@ class SampleConfig(Config):
     """Programs of the zoo to include, separated by spaces; all of the size if empty."""
     generation: Literal[*TOPOLOGIES] = "v3"
     """TPU generation to compile for; TpuGraphs was measured on v3."""
-    processes: NonNegative = unkeyed(0)
+    processes: Threads = unkeyed(0)
     """Number of compiles side by side, 0 for one per core; each takes 1.4 cores and up to 1 GB."""
     seconds: PositiveFloat = 120.0
     """Time limit of one compile in seconds; a configuration that exceeds it has no label."""

@@ -13,6 +13,8 @@ from fastslow.core.settings import (
     NonNegative,
     Positive,
     PositiveFloat,
+    Threads,
+    Unread,
     resolve,
     unkeyed,
 )
@@ -27,8 +29,7 @@ _LAYOUT_ONLY = ("train_on", "largest_nodes")
 class RankerConfig(Config):
     """Settings of the ranker notebook.
 
-    A setting that the chosen objective or the kind of the collection does not read is refused unless it has
-    its default value. LightGBM's ranking objectives accept queries of at most 10,000 rows: with a larger
+    LightGBM's ranking objectives accept queries of at most 10,000 rows: with a larger
     ``configs_per_graph``, a larger graph is split at random into several queries.
     """
 
@@ -52,7 +53,7 @@ class RankerConfig(Config):
     """Features folder of the collection to learn from and to predict."""
     folder: str = unkeyed("runs/sample/ranker-layout-xla-random-s0")
     """Run folder to write."""
-    num_threads: NonNegative = unkeyed(0)
+    num_threads: Threads = unkeyed(0)
     """Threads of LightGBM; 0 takes OMP_NUM_THREADS or, where that is not set, every core."""
     seed: NonNegative = 0
     """Seed of the sampled rows, columns, configurations and pairs."""
@@ -60,13 +61,13 @@ class RankerConfig(Config):
     """Collections whose train graphs are learned from: the ``collection`` alone, both searches of its
     ``source`` (xla or nlp), or every ``layout`` collection. The features folders of the others are expected
     beside its own; layout only."""
-    num_iterations: Positive = 150
+    num_iterations: Annotated[Positive, Le(100_000)] = 150
     """Maximum number of boosting iterations."""
     early_stopping_rounds: NonNegative = 0
     """Stop after this many iterations without a better valid score, and keep the trees up to the best one; 0
     keeps all. A few valid programs, as the sample has, choose worse than no choice."""
     evaluate_every: Positive = 10
-    """Iterations between two evaluations on valid."""
+    """Iterations between two evaluations on valid, to be changed with ``early_stopping_rounds`` only."""
     learning_rate: PositiveFloat = 0.1
     """Shrinkage of each tree."""
     num_leaves: Annotated[int, Ge(2), Le(131_072)] = 15
@@ -77,10 +78,11 @@ class RankerConfig(Config):
     """Fraction of the columns sampled for each tree."""
     bagging_fraction: Fraction = 0.8
     """Fraction of the rows sampled for each tree."""
-    configs_per_graph: AtLeastTwo = 10_000
+    configs_per_graph: Annotated[AtLeastTwo, Le(1_000_000)] = 10_000
     """Maximum configurations of a train graph; of a larger one that many are sampled."""
-    valid_configs: AtLeastTwo = 2000
-    """Maximum configurations of a valid graph in evaluations during training; the final score takes all."""
+    valid_configs: Annotated[AtLeastTwo, Le(1_000_000)] = 2000
+    """Maximum configurations of a valid graph in evaluations during training, to be changed with
+    ``early_stopping_rounds`` only; the final score takes all."""
 
     machines: str = unkeyed("")
     """Machines that train one model together, ``host:port,host:port,...``; empty for this one alone. Each
@@ -98,12 +100,12 @@ class RankerConfig(Config):
     ``rank_xendcg``, ``pairwise`` (which of two configurations is slower, from the difference of their
     features: the best on the sample and the 11th place's), or ``best``: train all and keep the one with the
     best valid score."""
-    largest_nodes: NonNegative = 0
+    largest_nodes: Annotated[NonNegative, Le(1000)] = 0
     """Configurable nodes, the largest first, whose layouts become columns of their own; layout only. Raise it
     where the graphs to predict are among those learned from; across programs it rather hurts."""
-    pairs_per_config: Positive = 16
+    pairs_per_config: Annotated[Positive, Le(1000)] = 16
     """Configurations that each train configuration is compared with (``pairwise``)."""
-    opponents: Positive = 16
+    opponents: Annotated[Positive, Le(1000)] = 16
     """Configurations that each predicted configuration is compared with (``pairwise``)."""
     own_features: bool = False
     """Read a configuration's own features beside the differences (``pairwise``; 11th place on the real data,
@@ -114,21 +116,34 @@ class RankerConfig(Config):
     """Number of top-ranked positions whose pairs count (``lambdarank``)."""
 
     def check(self) -> None:
-        """Refuse machines that do not exist, and settings that the objective does not read."""
+        """Refuse machines that do not exist."""
         machines = self.machines.split(",")
         named = all(machine.rpartition(":")[2].isdigit() for machine in machines)
         self.require(not self.machines or named, "machines", "a list host:port,host:port")
         self.require(0 <= self.machine < len(machines), "machine", f"from 0 to {len(machines) - 1}")
         single = f"a single objective, as several machines need (for example {next(iter(OBJECTIVES))})"
         self.require(not self.machines or self.objective != BEST, "objective", single)
-        for name, objectives in self._unread().items():
-            remedy = f"choose the objective {' or '.join((*objectives, BEST))}"
-            self._require_default(name, f"objective={self.objective!r}", remedy)
 
-    def identity(self) -> dict:
-        """Return the settings that change the result: those that the objective reads."""
-        unread = self._unread()
-        return {name: value for name, value in super().identity().items() if name not in unread}
+    def unread(self) -> Unread:
+        """Return the fields that the objective does not read, and those of early stopping without it."""
+        names = () if self.early_stopping_rounds else ("evaluate_every", "valid_configs")
+        kept = dict.fromkeys(names, ("with early_stopping_rounds=0", "choose early_stopping_rounds"))
+        why = f"with objective={self.objective!r}"
+        return kept | {
+            name: (why, f"choose the objective {' or '.join((*own, BEST))}")
+            for name, own in readers().items()
+            if self.objective not in (*own, BEST)
+        }
+
+    def require_kind(self, kind: str) -> None:
+        """Refuse what is not read for collections of a kind; the workflow asks before there are features.
+
+        Raises:
+            ConfigError: A setting is for layout only, and has another value than its default.
+        """
+        if kind != "layout":
+            remedy = "set it for layout only (ranker.layout.{}=...)"
+            self.require_defaults({name: (f"for {kind}", remedy.format(name)) for name in _LAYOUT_ONLY})
 
     def artifact(self) -> Artifact:
         """Return the run folder; it depends on the features.
@@ -137,9 +152,7 @@ class RankerConfig(Config):
             ConfigError: A setting is not read for collections of this kind, and has another value than its
                 default.
         """
-        if Features(resolve(self.features)).collection.kind != "layout":
-            for name in _LAYOUT_ONLY:
-                self._require_default(name, "tile", f"set it for layout alone (ranker.layout.{name}=...)")
+        self.require_kind(Features(resolve(self.features)).collection.kind)
         own = Features(resolve(self.features))
         return run_artifact("ranker", ENTRY, self, self.folder, own, self.also().values())
 
@@ -148,16 +161,6 @@ class RankerConfig(Config):
         folder = resolve(self.features)
         others = trained_together(Features(folder).collection, self.train_on)
         return {other.slug: Features(folder.parent / other.slug) for other in others}
-
-    def _unread(self) -> dict[str, list[str]]:
-        """Return the settings that the objective does not read, each with the objectives that do."""
-        every = readers().items()
-        return {name: own for name, own in every if self.objective not in (*own, BEST)}
-
-    def _require_default(self, name: str, choice: str, remedy: str) -> None:
-        default = type(self).model_fields[name].get_default()
-        wanted = f"used with {choice}: set it to its default {default!r}, or {remedy}"
-        self.require(getattr(self, name) == default, name, wanted)
 
     def network_parameters(self) -> dict:
         """Return LightGBM's parameters of the machines that train together; none for a single one."""

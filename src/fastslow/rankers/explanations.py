@@ -1,9 +1,11 @@
 """What a ranker has learned: which columns it needs, and which layouts it predicts to be slow."""
 
 from functools import cached_property
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
+from annotated_types import Le
 
 from fastslow.competition.catalog import VALID
 from fastslow.competition.metrics import collection_score
@@ -30,11 +32,11 @@ class ExplainConfig(Config):
     """Features folder of the collection that it predicts."""
     graph: str = ""
     """Graph of the valid split to explain; empty for the first one."""
-    configs: AtLeastTwo = 300
+    configs: Annotated[AtLeastTwo, Le(100_000)] = 300
     """Maximum configurations of a graph; of a larger one that many are sampled."""
-    columns: Positive = 15
+    columns: Annotated[Positive, Le(1000)] = 15
     """Number of columns shown, the most important first."""
-    repeats: Positive = 5
+    repeats: Annotated[Positive, Le(1000)] = 5
     """Number of permutations of each column."""
 
 

@@ -4,10 +4,11 @@ import json
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import lightgbm
 import pandas as pd
+from annotated_types import Le
 
 from fastslow.competition.catalog import VALID
 from fastslow.competition.metrics import collection_score, mean_metrics
@@ -33,8 +34,8 @@ OUTPUTS = (METRICS, PLOT, MODEL, IMPORTANCE, PREDICTIONS)
 
 
 class _Settings(Record):
-    opponents: NonNegative = 0
-    largest_nodes: NonNegative = 0
+    opponents: Annotated[NonNegative, Le(1000)] = 0
+    largest_nodes: Annotated[NonNegative, Le(1000)] = 0
 
 
 class _Manifest(Record):

@@ -4,7 +4,7 @@ import zipfile
 from pathlib import Path
 from typing import Annotated
 
-from annotated_types import Ge
+from annotated_types import Ge, Le
 
 from fastslow.competition.catalog import COLLECTIONS, Collection, get_collection
 from fastslow.core.npz_io import read_headers
@@ -12,7 +12,6 @@ from fastslow.core.settings import NonNegative, Positive, resolve, unkeyed
 from fastslow.programs.convert import ConvertConfig
 from fastslow.programs.program_config import ProgramConfig
 from fastslow.programs.user_program import Source
-from fastslow.ranking.inference import find_run, runs_folder
 
 _LAYOUT, _TILE = "layout:xla:random", "tile:xla"  # of a file whose folder does not tell
 _CONVERSION = tuple(ProgramConfig.model_fields)
@@ -32,16 +31,16 @@ class RankConfig(ProgramConfig):
     collection: str = ""
     """Collection whose models rank the program; if empty, that of an npz in folders as published, otherwise
     ``tile:xla`` for a tile file and ``layout:xla:random`` for a layout. ``nlp`` is for a language model."""
-    configs: NonNegative = 1000
+    configs: Annotated[NonNegative, Le(1_000_000)] = 1000
     """Maximum number of configurations to draw for a program that is not an npz, the default first; 0 ranks
     the measured configurations of a TpuGraphs ``.pb`` instead."""
     default: Annotated[int, Ge(-1)] = -1
     """Configuration that the others are compared with, as its position in an npz; -1 for the compiler's
     default, where it is known (of a converted program), or for the commonest option of each choice."""
-    estimate: NonNegative = 0
+    estimate: Annotated[NonNegative, Le(10_000)] = 0
     """Compile this many of the fastest configurations for a TPU and give the compiler's estimated cycles
     beside the prediction (seconds to a minute each; needs the program's HLO and the TPU compiler)."""
-    described: Positive = 10
+    described: Annotated[Positive, Le(1000)] = 10
     """Configurations of either end of the ranking that are described in words."""
     hlo_folder: str = unkeyed("")
     """As the setting of the features: folder of TpuGraphs' ``.pb`` files, if the run learned from them."""
@@ -91,6 +90,8 @@ class RankConfig(ProgramConfig):
         Raises:
             DataError: There is none, it is not finished, or it is of another collection.
         """
+        from fastslow.ranking.inference import find_run, runs_folder  # imports torch, which takes seconds
+
         return find_run(runs_folder(self.run), self.find_collection())
 
     def conversion(self) -> ConvertConfig:

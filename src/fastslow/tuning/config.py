@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import Annotated, Literal
 
-from annotated_types import Ge
+from annotated_types import Ge, Le
 
 from fastslow.competition.catalog import Collection
 from fastslow.core.settings import (
@@ -14,6 +14,7 @@ from fastslow.core.settings import (
     NonNegativeFloat,
     Positive,
     PositiveFloat,
+    Threads,
     resolve,
     unkeyed,
 )
@@ -39,14 +40,14 @@ class SearchConfig(Config):
     run: str = ""
     """Trained run whose prediction the model starts from: a folder such as ``runs/sample``, or the folder of
     one ensemble or model; the newest if empty, and ``none`` for the program's own values alone."""
-    evaluations: Positive = 64
+    evaluations: Annotated[Positive, Le(1_000_000)] = 64
     """Budget: evaluations of the whole study, failed ones and those of other processes included."""
     budget_seconds: NonNegativeFloat = unkeyed(0.0)
     """Budget: seconds after which this process proposes nothing more; 0 for no limit."""
-    batch: Positive = 8
+    batch: Annotated[Positive, Le(10_000)] = 8
     """Configurations that are proposed together, after which the model learns; guidance is better with few,
     evaluators that work in parallel are faster with many."""
-    candidates: Positive = 2048
+    candidates: Annotated[Positive, Le(1_000_000)] = 2048
     """Guided strategies only. Candidates that are scored for each batch."""
     explore: FractionBelowOne = 0.05
     """Guided strategies only. Share of random configurations in a batch."""
@@ -55,9 +56,9 @@ class SearchConfig(Config):
     the constrained HLO; the last line of its output is the value, lower is faster."""
     seconds: PositiveFloat = unkeyed(600.0)
     """Time limit of one evaluation in seconds; what takes longer counts as failed."""
-    attempts: Positive = unkeyed(2)
+    attempts: Annotated[Positive, Le(100)] = unkeyed(2)
     """How often a failing command, or a program that crashes the compiler, is tried."""
-    processes: NonNegative = unkeyed(0)
+    processes: Threads = unkeyed(0)
     """Evaluations side by side: 0 is one per core for the compiler and 1 for a command."""
     generation: Literal[*TOPOLOGIES] = "v3"
     """TPU generation that a program is compiled for; TpuGraphs was measured on v3."""

@@ -10,9 +10,11 @@ from typing import ClassVar, Literal
 
 from fastslow.competition.catalog import TRAIN_ON
 from fastslow.core.errors import ConfigError
+from fastslow.core.settings import Config
+from fastslow.evaluation.ensemble import EnsembleConfig
+from fastslow.features.config import FeatureConfig
 from fastslow.networks.config import TrainConfig
 from fastslow.rankers.config import RankerConfig
-from fastslow.rankers.objectives import BEST, readers
 from fastslow.workflow.published_presets import PUBLISHED
 
 BASE: dict[str, dict] = {
@@ -55,13 +57,14 @@ PRESETS: dict[str, dict[str, dict]] = {
         "gnn.tile": {"epochs": 20, "graphs_per_step": 8, "evaluate_every": 1},
         # [size] larger trees and more of them for ten times the programs: taken from no publication; all are
         # kept in layout, for 7 and 20 valid programs (xla, nlp) would choose worse than the sample's 16
-        "ranker": {"num_iterations": 600, "num_leaves": 63, "min_data_in_leaf": 50, "evaluate_every": 20},
+        "ranker": {"num_iterations": 600, "num_leaves": 63, "min_data_in_leaf": 50},
         # [size] all configurations would be millions of rows, and pairs many times as many
         "ranker.layout": {"configs_per_graph": 1000, "pairs_per_config": 4},
         "ranker.tile": {
             "configs_per_graph": 200,
             "pairs_per_config": 4,
             "valid_configs": 200,
+            "evaluate_every": 20,
             "early_stopping_rounds": 100,  # [size] 676 valid kernels
         },
         # From the defaults: 128 configurations a step (64 and 128 of the 1st place), learning rate, weight
@@ -92,11 +95,13 @@ def trained_models(preset: str, chosen: str = "") -> dict[str, tuple[str, ...]]:
         chosen: Models to train, separated by commas; if empty, all that the preset has.
 
     Raises:
-        ConfigError: The preset has no such model.
+        ConfigError: The preset has no such model, or one is named twice.
     """
     every = {kind: ("gnn",) for kind in PUBLISHED[preset].kinds} if preset in PUBLISHED else MODELS
     known = list(dict.fromkeys(model for own in every.values() for model in own))
     wanted = [name.strip() for name in chosen.split(",")] if chosen else known
+    if repeated := [name for name in dict.fromkeys(wanted) if wanted.count(name) > 1]:
+        raise ConfigError(f"models: {chosen!r} names {', '.join(repeated)} more than once; name each once")
     if unknown := [repr(name) for name in wanted if name not in known]:
         raise ConfigError(f"models: preset {preset} has no {', '.join(unknown)}; it has {', '.join(known)}")
     kept = {kind: tuple(model for model in own if model in wanted) for kind, own in every.items()}
@@ -113,10 +118,20 @@ class NetworkSection(TrainConfig):
     ``source`` (xla or nlp), or of every ``layout`` collection. The network predicts for all of them."""
 
 
+SETTINGS: dict[str, type[Config]] = {
+    "features": FeatureConfig,
+    "gnn": NetworkSection,
+    "ranker": RankerConfig,
+    "ensemble": EnsembleConfig,
+}
+"""Settings of every section of the presets and of the command line."""
+
+
 def preset_settings(preset: str, overrides: dict[str, dict], step: str, kind: str) -> dict:
     """Return the settings of one step; overrides take precedence over the preset, and that over ``BASE``.
 
-    What a preset sets for a ranker's objective that is not the chosen one is left out.
+    What the preset sets and the chosen settings make unread is left out, such as the pairs of ``pairwise``
+    where another objective is chosen.
 
     Args:
         preset: Name of a preset.
@@ -131,12 +146,9 @@ def preset_settings(preset: str, overrides: dict[str, dict], step: str, kind: st
         raise ConfigError(f"preset: {preset!r} is none of {', '.join(PRESETS)}")
     chosen = _section(overrides, step, kind)
     settings = _section(BASE, step, kind) | _section(PRESETS[preset], step, kind) | chosen
-    if step == "ranker":
-        objective = settings.get("objective", RankerConfig.model_fields["objective"].get_default())
-        for name, objectives in readers().items():
-            if objective not in (*objectives, BEST) and name not in chosen:
-                settings.pop(name, None)
-    return settings
+    config = SETTINGS[step]
+    unread = config.unread_of({**settings, **({"kind": kind} if "kind" in config.model_fields else {})})
+    return {name: value for name, value in settings.items() if name in chosen or name not in unread}
 
 
 def _section(settings: dict[str, dict], step: str, kind: str) -> dict:

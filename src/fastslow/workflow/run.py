@@ -6,7 +6,6 @@ import sys
 import time
 from concurrent.futures import FIRST_COMPLETED, Executor, wait
 from pathlib import Path
-from typing import Literal
 
 import pandas as pd
 import papermill
@@ -19,7 +18,7 @@ from fastslow.core.artifacts import commit, read_manifest
 from fastslow.core.errors import ConfigError, FastslowError
 from fastslow.core.files import atomic_path, remove_abandoned, writer_lock
 from fastslow.core.progress import progress
-from fastslow.core.settings import PROJECT, Config, Count, resolve
+from fastslow.core.settings import PROJECT, resolve
 from fastslow.evaluation.metric_table import format_metrics, metric_table
 from fastslow.evaluation.score_tables import format_distances, format_overview, format_table
 from fastslow.evaluation.training_files import METRICS
@@ -28,12 +27,12 @@ from fastslow.kaggle.credentials import credentials
 from fastslow.kaggle.ledger import read_record, update_record
 from fastslow.kaggle.submission import check_ids, check_submission
 from fastslow.workflow.job_plan import PlannedKernel, PlannedPool
-from fastslow.workflow.presets import PRESETS
-from fastslow.workflow.published_presets import PUBLISHED
+from fastslow.workflow.outlook import NOTEBOOK, look, print_outlook, replaces
+from fastslow.workflow.run_config import RunConfig, make_plan
 from fastslow.workflow.step_pools import step_pool
-from fastslow.workflow.steps import DATA_ROOTS, STAGES, Plan, Step, parse_overrides
+from fastslow.workflow.steps import STAGES, Plan, Step
 
-NOTEBOOK, FAILED = "notebook.ipynb", "failed.ipynb"
+FAILED = "failed.ipynb"
 PAUSE_SECONDS = 2.0  # between two looks at what is running
 LOG_SECONDS = 60.0  # the same where the output is a file: a line each time
 START_SECONDS = 300  # a kernel that dies is noticed at once; many on a busy machine start slowly
@@ -46,35 +45,6 @@ _KERNEL_OPTIONS = (
 
 class StepError(FastslowError):
     """A notebook failed; the message holds its error and where the executed notebook is."""
-
-
-class RunConfig(Config):
-    """Settings of a run from npz files to a submission."""
-
-    target: Literal[*STAGES, "submit"] = "submit"
-    """Last stage to run; ``submit`` also uploads."""
-    data: str = "sample"
-    """``sample``, ``kaggle`` (``data/raw``), or a folder that holds ``npz_all/``."""
-    preset: Literal["", *PRESETS] = ""
-    """Settings to start from; that of the data if empty (``kaggle`` for a folder). From ``tpugraphs-mlp`` on
-    they are published baselines (``docs/baselines.md``), networks alone, most of them for one kind."""
-    name: str = ""
-    """Name of the run: its features, runs and submission are stored under it; that of the data if empty, or
-    of a published baseline."""
-    seeds: Count = 0
-    """Seeds of each model; 0 for 3, but 1 for tile in the preset ``sample`` and for all in ``smoke``."""
-    models: str = ""
-    """Models to train, of ``gnn,ranker``; the preset's if empty."""
-    jobs: Count = 0
-    """Maximum number of notebooks that run in parallel; 0 for as many as memory, cores and GPUs allow."""
-    cluster: str = ""
-    """Dask cluster whose workers run the notebooks: its scheduler (``tcp://host:8786``), or ``slurm`` for up
-    to ``jobs`` SLURM jobs as dask-jobqueue is configured; empty for this machine."""
-    metrics: Literal["competition", "all"] = "competition"
-    """Scores printed at the end: the competition's, or ``all``: below them also tau, OPA and top-K errors."""
-    set: list[str] = []
-    """Settings of steps, each ``SECTION.NAME=VALUE`` or ``SECTION.KIND.NAME=VALUE``, such as
-    ``gnn.layout.epochs=20``."""
 
 
 def run_step(step: Step) -> float:
@@ -123,13 +93,6 @@ def _reason(error: Exception) -> str:
         return _KERNEL_DIED
     name, text = getattr(error, "ename", type(error).__name__), getattr(error, "evalue", str(error))
     return f"{name}: {text or 'it gives no reason; where memory ran out, run fewer notebooks (JOBS=1)'}"
-
-
-def look(step: Step) -> tuple[bool, list[str]]:
-    """Return whether a step is up to date, and what has changed since it was made."""
-    artifact = step.config.artifact()
-    current = artifact.is_current() and (artifact.folder / NOTEBOOK).is_file()
-    return current, [] if current else artifact.changes()
 
 
 def run_steps(steps: list[Step], jobs: int, cluster: str = "") -> None:
@@ -249,33 +212,26 @@ def report(plan: Plan) -> None:
         print(f"warning: {checked['file_order']} layout rows rank as the file does: a constant prediction")
 
 
-def make_plan(config: RunConfig) -> Plan:
-    """Return the plan of a run; preset and name default to those of its data."""
-    known = config.data in DATA_ROOTS
-    preset = config.preset or (config.data if known else "kaggle")
-    folder = config.data if known else resolve(config.data).resolve().name
-    own = preset if folder == "sample" else f"{folder}-{preset}"
-    name = config.name or (preset if preset == "smoke" else own if preset in PUBLISHED else folder)
-    if not name or Path(name).name != name or name.startswith(".") or len(name.encode()) > 100:
-        raise ConfigError(f"name: {name[:60]!r} is not a plain folder name of at most 100 bytes")
-    overrides = parse_overrides(config.set)
-    return Plan(config.data, name, preset, config.seeds, overrides, config.jobs, config.models)
-
-
 def run(config: RunConfig) -> None:
-    """Run all stages up to the target, skipping what is up to date, and print the scores.
+    """Run all stages up to the target, skipping what is up to date, and print the scores; or print the plan.
 
     Raises:
-        ConfigError: A setting is wrong.
+        ConfigError: A setting is wrong, or a finished run has other settings and no name was given.
         DataError: The data are missing or broken.
         StepError: A notebook failed.
         KaggleError: The upload failed.
     """
     plan = make_plan(config)
+    steps = plan.steps("submission" if config.target == "submit" else config.target)
+    replaced = "" if config.name or plan.preset == "smoke" else replaces(plan)
+    if config.plan:
+        print_outlook(steps, replaced)
+        return
+    if replaced:
+        raise ConfigError(replaced)
     for folder in (f"features/{plan.name}", f"runs/{plan.name}", Path(plan.csv).parent):
         remove_abandoned(resolve(folder))
-    last = "submission" if config.target == "submit" else config.target
-    steps = plan.steps(last)
+    last = steps[-1].stage
     if last == "submission":
         check_ids(resolve(plan.data_root))  # hours of training must not end at a broken CSV
     run_steps(steps, plan.jobs, config.cluster)

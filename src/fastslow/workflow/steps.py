@@ -1,5 +1,7 @@
 """The steps from npz files to a submission: notebook, settings and order of each."""
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -86,15 +88,31 @@ class Plan:
 
     def _step(self, stage: str, section: str, kind: str, /, **fixed) -> Step:
         config, notebook = SECTIONS[section]
-        if section == "gnn":
-            settings, _ = network_settings(self.preset, self.overrides, kind)
-        else:
-            settings = preset_settings(self.preset, self.overrides, section, kind)
-        for name in settings:
-            if name in fixed:
-                problem = "is set by the workflow; run the notebook alone to choose it"
-                raise ConfigError(f"{section}.{name}: {problem}")
-        return Step(stage, PROJECT / "notebooks" / f"{notebook}.ipynb", config(**{**settings, **fixed}))
+        with self._naming(section, kind):
+            if section == "gnn":
+                settings, _ = network_settings(self.preset, self.overrides, kind)
+            else:
+                settings = preset_settings(self.preset, self.overrides, section, kind)
+            for name in settings:
+                if name in fixed:
+                    problem = "is set by the workflow; run the notebook alone to choose it"
+                    raise ConfigError(f"{name}: {problem}")
+            step = Step(stage, PROJECT / "notebooks" / f"{notebook}.ipynb", config(**{**settings, **fixed}))
+            if isinstance(step.config, RankerConfig):
+                step.config.require_kind(kind)
+        return step
+
+    @contextlib.contextmanager
+    def _naming(self, section: str, kind: str) -> Iterator[None]:
+        """Name a setting that is refused by the path that was typed for it."""
+        try:
+            yield
+        except ConfigError as error:
+            name, _, problem = str(error).partition(": ")
+            typed = [path for path in (section, f"{section}.{kind}") if name in self.overrides.get(path, {})]
+            path = f"{typed[-1] if typed else f'{section}.{kind}'}.{name}"
+            of = f" of {SECTIONS[section][0].__name__}"
+            raise ConfigError(f"{path}: {problem.replace(of, '', 1)}") from None
 
     def steps(self, last: str = "") -> list[Step]:
         """Return every step in order of the stages.
@@ -163,7 +181,8 @@ class Plan:
 
     def _networks(self, kind: str) -> list[Step]:
         """Return the trainings of networks: each learns from a group of collections and predicts for all."""
-        _, train_on = network_settings(self.preset, self.overrides, kind)
+        with self._naming("gnn", kind):
+            _, train_on = network_settings(self.preset, self.overrides, kind)
         return [
             self._step(
                 "train",

@@ -1,0 +1,71 @@
+"""One field of the settings as messages and documentation show it."""
+
+import difflib
+from collections.abc import Iterable
+from typing import Any, Literal, NamedTuple, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+from fastslow.core.errors import ConfigError
+
+_LARGEST = 2**31 - 1  # of a whole number: what LightGBM and others hold in 32 bits
+_LONGEST = 4096  # characters of a text: the longest path
+_BOUNDS = {"ge": "{} or more", "gt": "above {}", "le": "at most {}", "lt": "below {}"}
+
+
+class Setting(NamedTuple):
+    """One field as documentation shows it.
+
+    Args:
+        name: Name of the field.
+        kind: Name of its type.
+        default: Default value.
+        allowed: Range or choices in words; empty where every value of the type is accepted.
+        sentence: What it does, with unit and when to change it.
+    """
+
+    name: str
+    kind: str
+    default: Any
+    allowed: str
+    sentence: str
+
+
+def kind_of(field: FieldInfo) -> type:
+    """Return the type of a field; that of its choices for a ``Literal``, ``list`` for ``list[str]``."""
+    origin = get_origin(field.annotation)
+    return type(get_args(field.annotation)[0]) if origin is Literal else origin or field.annotation
+
+
+def choices_of(field: FieldInfo) -> tuple:
+    """Return the choices of a ``Literal``; none for another type."""
+    return get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
+
+
+def allowed_of(field: FieldInfo) -> str:
+    """Return a field's range or choices in words."""
+    if choices := choices_of(field):
+        return f"one of {', '.join(str(choice) for choice in choices if choice != '')}"
+    bounds = [
+        text.format(value)
+        for constraint in field.metadata
+        for name, text in _BOUNDS.items()
+        if (value := getattr(constraint, name, None)) is not None
+    ]
+    return ", ".join(bounds)
+
+
+def nearest(text: Any, known: Iterable[Any]) -> str:
+    """Return the question whether the most similar of some texts was meant; empty where none is similar."""
+    near = difflib.get_close_matches(str(text), [*map(str, known)], 1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def refuse_absurd(name: str, value: Any) -> None:
+    """Refuse what no setting can be: numbers that overflow in libraries, texts that are no path or name."""
+    if isinstance(value, int) and abs(value) > _LARGEST:
+        raise ConfigError(f"{name}: a number of {len(bin(value)) - 2} bits, at most {_LARGEST} wanted")
+    for text in (value, *value) if isinstance(value, list) else (value,):
+        if isinstance(text, str) and (len(text) > _LONGEST or not text.isprintable()):
+            remedy = f"a printable text of at most {_LONGEST} characters wanted"
+            raise ConfigError(f"{name}: {text[:60]!r} has {len(text)} characters, {remedy}")

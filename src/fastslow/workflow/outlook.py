@@ -1,0 +1,105 @@
+"""What a run would do: which steps are outdated and why, and which finished results it would replace."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from fastslow.competition.catalog import COLLECTIONS, trained_together
+from fastslow.core.artifacts import MANIFEST, read_manifest
+from fastslow.core.errors import DataError
+from fastslow.core.settings import resolve
+from fastslow.evaluation.ensemble import EnsembleConfig
+from fastslow.networks.config import TrainConfig
+from fastslow.rankers.config import RankerConfig
+from fastslow.workflow.steps import STAGES, Plan, Step
+
+NOTEBOOK = "notebook.ipynb"
+_SHOWN = 3  # changes in the message that asks for a name
+
+
+def look(step: Step) -> tuple[bool, list[str]]:
+    """Return whether a step is up to date, and what has changed since it was made."""
+    artifact = step.config.artifact()
+    current = artifact.is_current() and (artifact.folder / NOTEBOOK).is_file()
+    return current, [] if current else artifact.changes()
+
+
+def print_outlook(steps: list[Step], replaced: str = "") -> None:
+    """Print which steps would run, stage by stage, each with its reasons; nothing is run or written.
+
+    Args:
+        steps: In the order of their stages.
+        replaced: What the run would be refused for, see :func:`replaces`.
+    """
+    outdated: dict[str, str] = {}  # name of the step that will write a folder
+    for stage in STAGES:
+        wanted = [step for step in steps if step.stage == stage]
+        reasons = {step.name: _reasons(step, outdated) for step in wanted}
+        if wanted:
+            print(f"{stage}: {sum(not why for why in reasons.values())} of {len(wanted)} up to date")
+        for step in wanted:
+            for reason in reasons[step.name]:
+                print(f"  {step.name}: {reason}")
+        for step in (step for step in wanted if reasons[step.name]):
+            outdated |= dict.fromkeys(_outputs(step), step.name)
+    print("this is the plan; nothing was run" + (f". Refused as it is: {replaced}" if replaced else ""))
+
+
+def _reasons(step: Step, outdated: dict[str, str]) -> list[str]:
+    """Return why a step would run; nothing where it is up to date."""
+    after = sorted({outdated[path] for path in _inputs(step) if path in outdated})
+    try:
+        current, changes = look(step)
+    except DataError as error:
+        return [f"after {', '.join(after)}"] if after else [str(error)]
+    made = (resolve(step.config.folder) / MANIFEST).is_file()
+    own = [] if current else changes or ([] if made else ["not made yet"])
+    return own + ([f"after {', '.join(after)}"] if after else []) or ([] if current else ["incomplete"])
+
+
+def _outputs(step: Step) -> list[str]:
+    return [step.config.folder, *(step.config.runs if isinstance(step.config, TrainConfig) else [])]
+
+
+def _inputs(step: Step) -> Iterator[str]:
+    """Yield the folders that a step reads, and other texts of its settings."""
+    config = step.config
+    for value in config.asdict().values():
+        yield from value if isinstance(value, list) else [value] if isinstance(value, str) else []
+    if isinstance(config, RankerConfig):
+        own = Path(config.features)
+        for collection in (each for each in COLLECTIONS if each.slug == own.name):
+            for other in trained_together(collection, config.train_on):
+                yield str(own.parent / other.slug)
+
+
+def replaces(plan: Plan) -> str:
+    """Return why a plan would replace a finished run of other settings; empty where it would not.
+
+    A step that was never made, and changes of data and code, are no reason.
+    """
+    steps = plan.steps()
+    if not (resolve(steps[-1].config.folder) / MANIFEST).is_file():
+        return ""
+    changed = [f"{step.name}: {change}" for step in steps for change in _changed_settings(step)]
+    if not changed:
+        return ""
+    more = f" and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
+    remedy = f"Give a NAME (name=mine) for a run of its own, or name={plan.name} to replace it"
+    shown = "; ".join(changed[:_SHOWN])
+    return f"name: runs/{plan.name} is a finished run of other settings ({shown}{more}). {remedy}; see --plan"
+
+
+def _changed_settings(step: Step) -> list[str]:
+    """Return the settings of a step that differ from those its folder was made with."""
+    try:
+        had = read_manifest(resolve(step.config.folder))["settings"]
+    except DataError:
+        return []
+    wanted = step.config.identity()
+    if isinstance(step.config, EnsembleConfig):
+        wanted["runs"] = sorted(step.config.members())
+    return [
+        f"{key}: {had[key]!r} -> {wanted[key]!r}"
+        for key in sorted({*had} & {*wanted})
+        if had[key] != wanted[key]
+    ]

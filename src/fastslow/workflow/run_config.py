@@ -1,0 +1,54 @@
+"""Settings of a run, and the plan that they make."""
+
+from pathlib import Path
+from typing import Literal
+
+from fastslow.core.errors import ConfigError
+from fastslow.core.settings import Config, Count, resolve
+from fastslow.workflow.presets import PRESETS
+from fastslow.workflow.published_presets import PUBLISHED
+from fastslow.workflow.steps import DATA_ROOTS, STAGES, Plan, parse_overrides
+
+
+class RunConfig(Config):
+    """Settings of a run from npz files to a submission."""
+
+    target: Literal[*STAGES, "submit"] = "submit"
+    """Last stage to run; ``submit`` also uploads."""
+    data: str = "sample"
+    """``sample``, ``kaggle`` (``data/raw``), or a folder that holds ``npz_all/``."""
+    preset: Literal["", *PRESETS] = ""
+    """Settings to start from; that of the data if empty (``kaggle`` for a folder). From ``tpugraphs-mlp`` on
+    they are published baselines (``docs/baselines.md``), networks alone, most of them for one kind."""
+    name: str = ""
+    """Name of the run: its features, runs and submission are stored under it; that of the data if empty, or
+    of a published baseline. A finished run of other settings is replaced only where it is named."""
+    seeds: Count = 0
+    """Seeds of each model; 0 for 3, but 1 for tile in the preset ``sample`` and for all in ``smoke``."""
+    models: str = ""
+    """Models to train, of ``gnn,ranker``; the preset's if empty."""
+    jobs: Count = 0
+    """Maximum number of notebooks that run in parallel; 0 for as many as memory, cores and GPUs allow."""
+    cluster: str = ""
+    """Dask cluster whose workers run the notebooks: its scheduler (``tcp://host:8786``), or ``slurm`` for up
+    to ``jobs`` SLURM jobs as dask-jobqueue is configured; empty for this machine."""
+    metrics: Literal["competition", "all"] = "competition"
+    """Scores printed at the end: the competition's, or ``all``: below them also tau, OPA and top-K errors."""
+    set: list[str] = []
+    """Settings of steps, each ``SECTION.NAME=VALUE`` or ``SECTION.KIND.NAME=VALUE``, such as
+    ``gnn.layout.epochs=20``."""
+    plan: bool = False
+    """Print what would run and why, and run nothing."""
+
+
+def make_plan(config: RunConfig) -> Plan:
+    """Return the plan of a run; preset and name default to those of its data."""
+    known = config.data in DATA_ROOTS
+    preset = config.preset or (config.data if known else "kaggle")
+    folder = config.data if known else resolve(config.data).resolve().name
+    own = preset if folder == "sample" else f"{folder}-{preset}"
+    name = config.name or (preset if preset == "smoke" else own if preset in PUBLISHED else folder)
+    if not name or Path(name).name != name or name.startswith(".") or len(name.encode()) > 100:
+        raise ConfigError(f"name: {name[:60]!r} is not a plain folder name of at most 100 bytes")
+    overrides = parse_overrides(config.set)
+    return Plan(config.data, name, preset, config.seeds, overrides, config.jobs, config.models)
