@@ -64,7 +64,7 @@ def test_the_parameters_are_the_settings_and_their_defaults(path):
         assert (value, type(value)) == (getattr(defaults, name), type(getattr(defaults, name))), name
     assert list(papermill.inspect_notebook(str(path))) == list(found)
     checked = code_cells(path)[1].source
-    assert f"config = {config.__name__}.from_notebook(globals())" in checked
+    assert f"config = {config.__name__}.from_variables(globals())" in checked
     assert checked.splitlines()[-1] == "config"
 
 
@@ -108,6 +108,15 @@ def test_a_notebook_holds_no_logic_and_no_outputs(path):
         assert not [n for n in nodes if isinstance(n, ast.BinOp)], "path arithmetic belongs into a function"
     assert notebook.metadata.kernelspec.name == "python3"
     assert set(notebook.metadata.language_info) == {"name"}, "a version would change with whoever saves it"
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_assigns_no_setting_below_its_parameters(path):
+    """Or the cell that makes the config would take the result of a cell for a setting when run again."""
+    trees = [ast.parse(python(cell.source)) for cell in code_cells(path)[1:]]
+    names = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    assigned = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+    assert "config" in assigned and not assigned & config_class(path).model_fields.keys()
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -275,7 +284,7 @@ def test_a_notebook_runs_and_shows_its_plots(own_home, tmp_path, name):
     assert len([cell for cell in executed.cells if "injected-parameters" in cell.metadata.tags]) == bool(
         CHAIN[name]
     )
-    first, *_, again = [cell for cell in executed.cells if ".from_notebook(globals())" in cell.source]
+    first, *_, again = [cell for cell in executed.cells if ".from_variables(globals())" in cell.source]
     shown = [[output["data"]["text/plain"] for output in cell.outputs] for cell in (first, again)]
     assert shown[0] == shown[1] != [], "the config cell can be run again, and gives the same"
 
