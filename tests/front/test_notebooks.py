@@ -13,7 +13,9 @@ from papermill.exceptions import PapermillExecutionError
 
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.core.artifacts import read_manifest
+from fastslow.core.settings import Config
 from fastslow.kaggle.submission import check_submission
+from fastslow.networks.config import TrainConfig
 from fastslow.workflow.presets import PRESETS
 from fastslow.workflow.steps import SECTIONS, Plan
 from helpers.competition_files import ROOT
@@ -128,6 +130,22 @@ def test_a_notebook_explains_every_figure(path):
             assert before.cell_type == "markdown" and len(before.source) > 100, cell.source
 
 
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_by_default_a_notebook_writes_to_no_folder_of_a_run(path):
+    """Of the workflow: what is tried by hand must not take the place of what `make submit` has made."""
+    workflow = Plan("sample", "sample", "sample", 3, {}, 1, "gnn,ranker,additive").steps()
+    made = {getattr(step.config, "csv", "") for step in workflow} - {""}
+    made |= {folder for step in workflow for folder in _written(step.config)}
+    assert "runs/sample/gnn-layout-xla-random-s0" in made and "submissions/sample.csv" in made
+    config = config_class(path)()
+    own = {getattr(config, "csv", ""), *(_written(config) if "folder" in type(config).model_fields else ())}
+    assert not made & own
+
+
+def _written(config):
+    return [config.folder, *(config.run_folders() if isinstance(config, TrainConfig) else ())]
+
+
 @pytest.mark.parametrize("stem", ["10_features", "20_train_network"])
 def test_the_command_for_tile_gives_what_the_workflow_takes(stem):
     (line,) = re.findall(r"^\.venv/bin/(papermill .*)$", read(FOLDER / f"{stem}.ipynb").cells[0].source, re.M)
@@ -138,8 +156,9 @@ def test_the_command_for_tile_gives_what_the_workflow_takes(stem):
     config = config_class(FOLDER / f"{stem}.ipynb").from_texts(
         settings, {name: [text] for name, text in lists.items()}
     )
-    steps = Plan("sample", "sample", "sample", 1, {}, 1).steps()
-    assert config in [step.config for step in steps if step.notebook.stem == stem]
+    steps = [s for s in Plan("sample", "sample", "sample", 1, {}, 1).steps() if s.notebook.stem == stem]
+    assert Config.identity(config) in [Config.identity(step.config) for step in steps]
+    assert "/play/" in config.folder
 
 
 def execute(name, output, **parameters):

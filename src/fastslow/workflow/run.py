@@ -21,6 +21,7 @@ from fastslow.core.files import atomic_path, remove_abandoned, writer_lock
 from fastslow.core.progress import progress
 from fastslow.core.settings import PROJECT, Config, Count, resolve
 from fastslow.evaluation.metric_table import format_metrics, metric_table
+from fastslow.evaluation.run_record import SMOKE, record_run
 from fastslow.evaluation.score_tables import format_overview, format_table
 from fastslow.evaluation.training_files import METRICS
 from fastslow.kaggle.client import SubmissionResult, find_submission, submit, wait_for_score
@@ -87,8 +88,7 @@ def run_step(step: Step) -> float:
         StepError: A cell failed, or the kernel died. The notebook up to there is kept as ``failed.ipynb``.
         StorageError: The operating system refuses a file.
     """
-    folder = resolve(step.config.folder)
-    began = time.monotonic()
+    folder, began = resolve(step.config.folder), time.monotonic()
     failed = folder / FAILED
     with atomic_path(folder / NOTEBOOK) as output:
         try:
@@ -251,11 +251,10 @@ def report(plan: Plan) -> None:
 
 def make_plan(config: RunConfig) -> Plan:
     """Return the plan of a run; preset and name default to those of its data."""
-    known = config.data in DATA_ROOTS
-    preset = config.preset or (config.data if known else "kaggle")
-    folder = config.data if known else resolve(config.data).resolve().name
+    folder = config.data if config.data in DATA_ROOTS else resolve(config.data).resolve().name
+    preset = config.preset or (config.data if config.data in DATA_ROOTS else "kaggle")
     own = preset if folder == "sample" else f"{folder}-{preset}"
-    name = config.name or (preset if preset == "smoke" else own if preset in PUBLISHED else folder)
+    name = config.name or (preset if preset == SMOKE else own if preset in PUBLISHED else folder)
     if not name or Path(name).name != name or name.startswith(".") or len(name.encode()) > 100:
         raise ConfigError(f"name: {name[:60]!r} is not a plain folder name of at most 100 bytes")
     overrides = parse_overrides(config.set)
@@ -272,12 +271,13 @@ def run(config: RunConfig) -> None:
         KaggleError: The upload failed.
     """
     plan = make_plan(config)
-    for folder in (f"features/{plan.name}", f"runs/{plan.name}", Path(plan.csv).parent):
+    for folder in ("features", "runs", "submissions"):
         remove_abandoned(resolve(folder))
     last = "submission" if config.target == "submit" else config.target
     steps = plan.steps(last)
     if last == "submission":
         check_ids(resolve(plan.data_root))  # hours of training must not end at a broken CSV
+    record_run(resolve(f"runs/{plan.name}"), plan.data_root, plan.preset)
     run_steps(steps, plan.jobs, config.cluster)
     if last == "submission":
         report(plan)
