@@ -9,7 +9,9 @@ import sys
 import nbformat
 import papermill
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
 from papermill.exceptions import PapermillExecutionError
+from traitlets.config import Config as IPythonConfig
 
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.core.artifacts import read_manifest
@@ -119,6 +121,16 @@ def test_a_notebook_assigns_no_setting_below_its_parameters(path):
     names = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Name)]
     assigned = {node.id for node in names if isinstance(node.ctx, ast.Store)}
     assert "config" in assigned and not assigned & config_class(path).model_fields.keys()
+
+
+def test_notebooks_share_a_kernel_in_any_order(capsys):
+    shell = InteractiveShell(config=IPythonConfig({"HistoryManager": {"enabled": False}}))
+    for path in [*NOTEBOOKS, *reversed(NOTEBOOKS)]:
+        for cell in code_cells(path)[:2]:
+            statements, config = python(cell.source).rsplit("\n", 1)
+            shell.run_cell(statements if config == "config" else cell.source).raise_error()
+        assert shell.user_ns["config"] == config_class(path)(), path.stem
+    assert capsys.readouterr().out == "", "no variable of another notebook is even named"
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
