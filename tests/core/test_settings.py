@@ -169,13 +169,13 @@ def test_a_misspelt_parameter_is_refused_until_its_cell_is_corrected(notebook, c
         notebook.config()
 
 
-def test_papermill_injects_settings_alone(notebook):
+def test_a_name_that_papermill_injects_must_be_a_setting(notebook):
     notebook.run("# Parameters\nlr = 0.1\nepochs = 3")
     with pytest.raises(ConfigError, match="^lr: no such setting of Example; known are folder"):
         notebook.config()
 
 
-def test_a_scratch_cell_is_named_and_not_refused(notebook):
+def test_a_variable_of_a_scratch_cell_is_printed_and_no_error(notebook):
     notebook.run("lr = 0.1; epochs = 3")
     named = Example(epochs=3), "no settings of Example, not used: lr\n"
     assert notebook.config() == named

@@ -130,11 +130,11 @@ class Config(BaseModel):
 
     @classmethod
     def from_variables(cls, variables: dict[str, Any]) -> Self:
-        """Return the settings that a notebook's variables give: a setting is the variable of its name.
+        """Return the settings in a notebook's variables: the variable ``epochs`` is the setting ``epochs``.
 
-        A variable of another name is refused where papermill injected it or where it looks like a misspelt
-        setting; it is deleted, so that the corrected cell can be run. Any other number, text or list is
-        named in a printed line. Settings of a notebook that ran before in the same kernel are left alone.
+        A variable of another name is an error where papermill injected it or where the name looks like a
+        misspelt setting. It is deleted then, so that the corrected cell can be run. A printed line names all
+        other numbers, texts and lists. Settings of a notebook that ran before in the same kernel are ignored.
 
         Args:
             variables: The notebook's ``globals()``.
