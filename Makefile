@@ -82,7 +82,7 @@ ifeq ($(SRC),)
 	@echo "make rank SRC=program.npz          a competition file with configurations (layout or tile)"
 	@echo "make rank SRC=program.hlo          an HLO file, as for make convert; configurations are drawn"
 	@echo "make rank SRC=model.py:make        a JAX function, as for make convert"
-	@echo "             RUN=runs/sample       a run of make submit, or the folder of one model; default: the newest"
+	@echo "             RUN=runs/sample       a run of make submit, or the folder of one model; default: the newest complete"
 	@echo "             OUT=FOLDER            a folder of your own instead of data/converted"
 	@echo "             SET='configs=5000 collection=layout:nlp:random estimate=10'"
 	@exit 2
@@ -100,7 +100,7 @@ else
 	@echo "make tune SRC=model.py:make        a JAX function, as for make convert"
 	@echo "make tune SRC=labelled.npz         replay of a file's runtimes"
 	@echo "make tune FLEET=list.csv           many programs, one budget: a CSV with the columns program, weight"
-	@echo "             RUN=runs/sample       a run of make submit that guides; default: the newest; RUN=none"
+	@echo "             RUN=runs/sample       a run of make submit that guides; default: the newest complete; RUN=none"
 	@echo "             OUT=FOLDER            a folder of your own instead of data/converted"
 	@echo "             SET='evaluations=200 evaluator=command command=./measure.sh'"
 	@exit 2

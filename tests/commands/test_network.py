@@ -83,4 +83,4 @@ def test_a_wrong_name_and_missing_features_are_said(data):
     assert "network: 'training-x-s0' is none of training-layout-s0, training-tile-s0" in line
     done, said = run(2, "training-layout-s0", f"data={data}", *SETTINGS, "gnn.layout.graphs_per_step=2")
     assert done.returncode == 1
-    assert said and all("layout-xla-default: not finished" in line for line in said)
+    assert said and all("layout-xla-default: no such folder" in line for line in said)

@@ -29,7 +29,8 @@ def test_the_notebook_runs_and_shows_tables_and_pictures(home, dots, capsys):
     shown = [kind for cell in cells for output in cell.get("outputs", []) for kind in output.get("data", {})]
     assert shown.count("image/png") == 2 and shown.count("text/html") == 5
     said = capsys.readouterr().out
-    assert said.split()[:3] == ["rank", "config", "prediction"]
+    used = str(home / "runs" / "smoke" / "ensemble-layout-xla-random")
+    assert said.split()[:5] == ["run:", used, "rank", "config", "prediction"]
     assert f"{'configurations':26} 30" in said and str(csv) in said
 
 

@@ -31,6 +31,7 @@ def test_a_finished_tuning_is_printed(program, tmp_path, capsys):
     config = TuneConfig(source=str(program), run="none", evaluations=6, data_root=str(tmp_path / "out"))
     folder = tune_command.tune_program(config)
     said = capsys.readouterr().out
+    assert said.startswith("run: none\n")
     assert str(folder / "best.json") in said and str(folder / "study.journal") in said
 
 

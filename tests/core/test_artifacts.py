@@ -272,6 +272,8 @@ def test_an_unfinished_folder_never_counts(tmp_path):
     assert not make(tmp_path).is_current()  # its content may be half of the new one
     with pytest.raises(DataError, match="not finished"):
         read_manifest(tmp_path)
+    with pytest.raises(DataError, match="nowhere: no such folder. Make it so"):
+        read_manifest(tmp_path / "nowhere", "Make it so")
 
 
 HOLD = """

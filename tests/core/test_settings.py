@@ -1,16 +1,21 @@
 """Settings are used or refused."""
 
+import contextlib
+import io
 import json
 import math
 import re
-import types
 from pathlib import Path
 from typing import Annotated, Literal
 
 import pytest
 from annotated_types import Ge, Le
+from hypothesis import given
+from hypothesis import strategies as st
+from IPython.core.interactiveshell import InteractiveShell
+from traitlets.config import Config as IPythonConfig
 
-from fastslow.core.errors import ConfigError
+from fastslow.core.errors import ConfigError, DataError
 from fastslow.core.settings import PROJECT, Config, PositiveFloat, resolve, unkeyed
 
 
@@ -84,54 +89,121 @@ def test_settings_do_not_change():
         Example().epochs = 5
 
 
-NOTEBOOK = {
-    "__name__": "__main__",
-    "_": 5,
-    "_i1": "epochs = 3",
-    "In": ["", "epochs = 3\nfolder = 'runs/y'", "config = Example.from_notebook(globals())"],
-    "Out": {},
-    "get_ipython": lambda: None,
-    "math": math,
-    "json": json,
-    "Example": Example,
-    "tools": types.SimpleNamespace(),
-    "epochs": 3,
-    "folder": "runs/y",
-}
+class Other(Config):
+    """Settings of another notebook."""
+
+    epoch: int = 0
+    members_of: list = []
 
 
-def test_a_notebook_gives_its_parameters_and_nothing_else():
-    assert Example.from_notebook(NOTEBOOK) == Example(epochs=3, folder="runs/y")
+class Notebook:
+    """A kernel in which cells are run, as a person does in a notebook whose settings are ``Example``'s."""
+
+    CONFIG = "config = Example.from_variables(globals())"
+
+    def __init__(self):
+        quiet = IPythonConfig({"HistoryManager": {"enabled": False}})
+        self.shell = InteractiveShell(config=quiet, user_ns={"Example": Example, "Other": Other})
+
+    def run(self, *cells):
+        """Run cells; what the last one printed."""
+        for cell in cells:
+            with contextlib.redirect_stdout(io.StringIO()) as said:
+                self.shell.run_cell(cell, store_history=True).raise_error()
+        return said.getvalue()
+
+    def config(self):
+        """The settings that a cell makes after those that ran, and what it prints."""
+        said = self.run(self.CONFIG)
+        return self.shell.user_ns["config"], said
 
 
-@pytest.mark.parametrize("value", [1, 1.0, "x", True, None, [], (), {}])
-@pytest.mark.parametrize("cell", ["# Parameters\nepoch = {!r}", "epochs = 3  # passes\nepoch = {!r}"])
-def test_a_parameter_of_a_notebook_that_is_no_setting_is_refused(cell, value):
-    variables = {**NOTEBOOK, "In": [*NOTEBOOK["In"], cell.format(value)], "epoch": value}
-    with pytest.raises(ConfigError, match="epoch: no such setting"):
-        Example.from_notebook(variables)
+@pytest.fixture
+def notebook():
+    """A kernel in which the parameters cell has run."""
+    kernel = Notebook()
+    kernel.run("epochs = 10\nfolder = 'runs/x'\nlearning_rate = 0.001")
+    return kernel
 
 
-def test_the_config_cell_can_be_run_again_after_the_cells_below_it():
-    later = ["manifest = train(config)", "rows = [1, 2]", "for row in rows: print(row)"]
-    variables = {**NOTEBOOK, "In": [*NOTEBOOK["In"], *later], "manifest": {"valid": 1}, "rows": [1, 2]}
-    assert Example.from_notebook(variables) == Example(epochs=3, folder="runs/y")
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "epochs = 3; folder = 'runs/y'",
+        '# Parameters\nepochs = 3\nfolder = "runs/y"',
+        "epochs = int('3')\nfolder = str('runs/y')",
+        "import os\nepochs = 3\nfolder = os.path.join('runs', 'y')",
+        "epochs = 3\nprint(epochs)\nfolder = 'runs/y'",
+        "%%time\nepochs = 3\nfolder = 'runs/y'",
+        "epochs, folder = 3, 'runs/y'",
+        "epochs = 1\nepochs += 2\nfolder = f'runs/{chr(121)}'",
+        "if True:\n    epochs = len('abc')\nfolder = 'runs/y'",
+        'import json\nglobals().update(json.loads(\'{"epochs": 3, "folder": "runs/y"}\'))',
+        "for epochs in range(4):\n    folder = 'runs/y'",
+    ],
+)
+def test_a_notebook_takes_every_value_however_it_was_assigned(notebook, cell):
+    notebook.run(cell)
+    assert notebook.config() == (Example(epochs=3, folder="runs/y"), "")
 
 
-def test_a_later_cell_may_use_the_name_of_a_setting():
-    variables = {**NOTEBOOK, "In": [*NOTEBOOK["In"], "folder = open_folder(config)"], "folder": object()}
-    assert Example.from_notebook(variables) == Example(epochs=3, folder="runs/y")
+@given(st.dictionaries(st.sampled_from(["epochs", "learning_rate"]), st.integers(1, 99)), st.integers(0, 2))
+def test_the_last_assignment_counts_whatever_ran_between(values, scratch):
+    notebook = Notebook()
+    notebook.run("epochs = 10\nlearning_rate = 0.001", *["import os\nx = len(os.sep)"] * scratch)
+    notebook.config()
+    notebook.run(*(f"{name} = int('{value}')" for name, value in values.items()), "pass")
+    assert notebook.config()[0] == Example(**values)
 
 
-def test_a_parameter_may_be_an_expression():
-    variables = {**NOTEBOOK, "In": ["epochs = 2 * 10"], "epochs": 20}
-    assert Example.from_notebook(variables) == Example(epochs=20)
+@pytest.mark.parametrize("value", ["20", "2.0", "'x'", "True", "None", "[]", "()", "{}", "Path('x')"])
+@pytest.mark.parametrize("cell", ["{} = {}", "import os\n{} = {}", "# Parameters\n{} = {}"])
+def test_a_misspelt_parameter_is_refused_until_its_cell_is_corrected(notebook, cell, value):
+    notebook.run("from pathlib import Path", cell.format("epochz", value))
+    with pytest.raises(ConfigError, match="^epochz: no such setting of Example; did you mean 'epochs'"):
+        notebook.config()
+    notebook.run(cell.format("epochs", "20"))
+    assert notebook.config() == (Example(epochs=20), "")
+    notebook.run(cell.format("epochz", value))
+    with pytest.raises(ConfigError, match="^epochz: no such setting"):
+        notebook.config()
 
 
-def test_without_a_history_of_cells_every_plain_variable_is_a_parameter():
-    assert Example.from_notebook({"epochs": 3, "json": json}) == Example(epochs=3)
-    with pytest.raises(ConfigError, match="epoch: no such setting"):
-        Example.from_notebook({"epoch": 3})
+def test_a_name_that_papermill_injects_must_be_a_setting(notebook):
+    notebook.run("# Parameters\nlr = 0.1\nepochs = 3")
+    with pytest.raises(ConfigError, match="^lr: no such setting of Example; known are folder"):
+        notebook.config()
+
+
+def test_a_variable_of_a_scratch_cell_is_printed_and_no_error(notebook):
+    notebook.run("lr = 0.1; epochs = 3")
+    named = Example(epochs=3), "no settings of Example, not used: lr\n"
+    assert notebook.config() == named
+    notebook.run("manifest = {'valid': 1}; rows = (1, 2); run = object(); network = Notebook = None")
+    assert notebook.config() == named, "the cell can be run again after those below it"
+    notebook.run("folder = object()")
+    with pytest.raises(ConfigError, match="^folder: <object .* is object, str wanted"):
+        notebook.config()
+
+
+def test_two_notebooks_in_one_kernel(notebook):
+    assert notebook.config() == (Example(), "")
+    notebook.run("epoch = 3\nmembers_of = ['a']")
+    notebook.run("other = Other.from_variables(globals())")
+    assert notebook.shell.user_ns["other"] == Other(epoch=3, members_of=["a"])
+    assert notebook.config() == (Example(), "")
+
+
+def test_an_error_of_ours_is_one_line_in_a_notebook():
+    for error in (
+        ConfigError("epochs: 0 is not 1 or more"),
+        DataError("x.npz", "is broken", "Copy it again"),
+    ):
+        shell, shown = Notebook().shell, []
+        shell._showtraceback = lambda kind, value, lines, shown=shown: shown.extend(lines)
+        shell.user_ns["error"] = error
+        shell.run_cell("def f():\n    raise error\nf()")
+        assert shown == [f"{type(error).__name__}: {error}"]
 
 
 class Derived(Example):

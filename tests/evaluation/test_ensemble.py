@@ -328,7 +328,7 @@ def broken(problem, features, folder, predictions):
         ("no scores", "predictions.npz: "),
         ("cut scores", "predictions.npz: "),
         ("no manifest", "not finished"),
-        ("no folder", "not finished"),
+        ("no folder", "no such folder. Make it with"),
     ],
 )
 def test_a_wrong_member_is_refused_by_name(layout, tmp_path, rng, problem, said):

@@ -9,11 +9,15 @@ import sys
 import nbformat
 import papermill
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
 from papermill.exceptions import PapermillExecutionError
+from traitlets.config import Config as IPythonConfig
 
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.core.artifacts import read_manifest
+from fastslow.core.settings import Config
 from fastslow.kaggle.submission import check_submission
+from fastslow.networks.config import TrainConfig
 from fastslow.workflow.presets import PRESETS
 from fastslow.workflow.steps import SECTIONS, Plan
 from helpers.competition_files import ROOT
@@ -64,7 +68,7 @@ def test_the_parameters_are_the_settings_and_their_defaults(path):
         assert (value, type(value)) == (getattr(defaults, name), type(getattr(defaults, name))), name
     assert list(papermill.inspect_notebook(str(path))) == list(found)
     checked = code_cells(path)[1].source
-    assert f"config = {config.__name__}.from_notebook(globals())" in checked
+    assert f"config = {config.__name__}.from_variables(globals())" in checked
     assert checked.splitlines()[-1] == "config"
 
 
@@ -111,12 +115,47 @@ def test_a_notebook_holds_no_logic_and_no_outputs(path):
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_assigns_no_setting_below_its_parameters(path):
+    """Or the cell that makes the config would take the result of a cell for a setting when run again."""
+    trees = [ast.parse(python(cell.source)) for cell in code_cells(path)[1:]]
+    names = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    assigned = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+    assert "config" in assigned and not assigned & config_class(path).model_fields.keys()
+
+
+def test_notebooks_share_a_kernel_in_any_order(capsys):
+    shell = InteractiveShell(config=IPythonConfig({"HistoryManager": {"enabled": False}}))
+    for path in [*NOTEBOOKS, *reversed(NOTEBOOKS)]:
+        for cell in code_cells(path)[:2]:
+            statements, config = python(cell.source).rsplit("\n", 1)
+            shell.run_cell(statements if config == "config" else cell.source).raise_error()
+        assert shell.user_ns["config"] == config_class(path)(), path.stem
+    assert capsys.readouterr().out == "", "no variable of another notebook is even named"
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_explains_every_figure(path):
     """A figure's cell follows prose that says how to read it; so does a table's."""
     cells = read(path).cells
     for before, cell in zip(cells, cells[1:], strict=False):
         if cell.cell_type == "code" and cell.source.splitlines()[-1].startswith("plot_"):
             assert before.cell_type == "markdown" and len(before.source) > 100, cell.source
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_by_default_a_notebook_writes_to_no_folder_of_a_run(path):
+    """Of the workflow: what is tried by hand must not take the place of what `make submit` has made."""
+    workflow = Plan("sample", "sample", "sample", 3, {}, 1, "gnn,ranker,additive").steps()
+    made = {getattr(step.config, "csv", "") for step in workflow} - {""}
+    made |= {folder for step in workflow for folder in _written(step.config)}
+    assert "runs/sample/gnn-layout-xla-random-s0" in made and "submissions/sample.csv" in made
+    config = config_class(path)()
+    own = {getattr(config, "csv", ""), *(_written(config) if "folder" in type(config).model_fields else ())}
+    assert not made & own
+
+
+def _written(config):
+    return [config.folder, *(config.run_folders() if isinstance(config, TrainConfig) else ())]
 
 
 @pytest.mark.parametrize("stem", ["10_features", "20_train_network"])
@@ -129,8 +168,9 @@ def test_the_command_for_tile_gives_what_the_workflow_takes(stem):
     config = config_class(FOLDER / f"{stem}.ipynb").from_texts(
         settings, {name: [text] for name, text in lists.items()}
     )
-    steps = Plan("sample", "sample", "sample", 1, {}, 1).steps()
-    assert config in [step.config for step in steps if step.notebook.stem == stem]
+    steps = [s for s in Plan("sample", "sample", "sample", 1, {}, 1).steps() if s.notebook.stem == stem]
+    assert Config.identity(config) in [Config.identity(step.config) for step in steps]
+    assert "/play/" in config.folder
 
 
 def execute(name, output, **parameters):
@@ -266,7 +306,7 @@ def test_a_notebook_runs_and_shows_its_plots(own_home, tmp_path, name):
     assert len([cell for cell in executed.cells if "injected-parameters" in cell.metadata.tags]) == bool(
         CHAIN[name]
     )
-    first, *_, again = [cell for cell in executed.cells if ".from_notebook(globals())" in cell.source]
+    first, *_, again = [cell for cell in executed.cells if ".from_variables(globals())" in cell.source]
     shown = [[output["data"]["text/plain"] for output in cell.outputs] for cell in (first, again)]
     assert shown[0] == shown[1] != [], "the config cell can be run again, and gives the same"
 

@@ -37,7 +37,7 @@ def python(source):
 def config_class(path) -> type[Config]:
     """The settings' class of a notebook, from the line that makes the config."""
     nodes = [node for cell in code_cells(path) for node in ast.walk(ast.parse(python(cell.source)))]
-    (name,) = [n.value.id for n in nodes if isinstance(n, ast.Attribute) and n.attr == "from_notebook"]
+    (name,) = [n.value.id for n in nodes if isinstance(n, ast.Attribute) and n.attr == "from_variables"]
     imports = {a.name: n.module for n in nodes if isinstance(n, ast.ImportFrom) for a in n.names}
     return getattr(importlib.import_module(imports[name]), name)
 

@@ -118,7 +118,7 @@ def test_after_a_process_died_the_same_command_resumes(settings, tmp_path, capfd
 
 def test_an_error_of_a_process_is_the_error_of_the_training(settings, tmp_path):
     config = settings.replace(processes=2, features=[str(tmp_path / "nowhere")])
-    with pytest.raises(distributed.RankError, match="nowhere: not finished .*Run the step"):
+    with pytest.raises(distributed.RankError, match="nowhere: no such folder.*Make it with"):
         train(config)
 
 

@@ -178,9 +178,20 @@ def test_the_scaler_is_that_of_all_collections_together():
     assert pooled.std[1] == 0 and pooled.std[2] > 0
 
 
+def test_run_folders_follow_from_the_features_and_the_folder():
+    features = ["features/a/layout-xla-random", "features/a/layout-nlp-random"]
+    one, two = (TrainConfig(features=features, folder=folder) for folder in ("runs/play/one", "runs/two/"))
+    assert one.run_folders() == ["runs/play/one-layout-xla-random", "runs/play/one-layout-nlp-random"]
+    assert two.run_folders() == ["runs/two-layout-xla-random", "runs/two-layout-nlp-random"]
+    assert one.replace(features=features[:1], runs=["mine"]).run_folders() == ["mine"]
+    assert len(TrainConfig().run_folders()) == 4
+    with pytest.raises(ConfigError, match="runs: .* a list of different paths"):
+        TrainConfig(features=["a/x", "b/x"])
+
+
 def test_wrong_features_are_refused_by_name(folder, tmp_path):
     build(tmp_path, OWN)
-    with pytest.raises(DataError, match="layout-xla-default.*not finished"):
+    with pytest.raises(DataError, match="layout-xla-default: no such folder. Make it with `make features`"):
         train(settings(tmp_path, OWN, OTHER))
     for collections in ((OWN, OWN), ()):
         with pytest.raises(ConfigError, match="features: .* a list of different paths"):

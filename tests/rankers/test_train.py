@@ -156,6 +156,12 @@ def test_a_run_records_every_objective_and_keeps_the_best(features, tmp_path):
     assert set(importance["column"]) == set(booster.feature_name())
 
 
+def test_a_collection_that_was_not_built_is_named_with_the_remedy(features, tmp_path):
+    remedy = "layout-xla-default: no finished features there, which train_on=source .* train_on='collection'"
+    with pytest.raises(DataError, match=remedy):
+        train.RankerConfig(features=str(features.folder), folder=str(tmp_path)).artifact()
+
+
 def test_only_a_rankers_run_is_read_as_one(features, tmp_path):
     with pytest.raises(DataError, match="not finished"):
         read_ranker(tmp_path)

@@ -120,7 +120,7 @@ def test_a_run_of_other_columns_or_of_an_older_version_is_refused(home):
 def test_which_run_is_found(home):
     tile, layout = get_collection("tile:xla"), get_collection("layout:xla:default")
     whole = resolve("runs/smoke")
-    assert newest_run() == whole and find_run(whole, tile) == whole / "ensemble-tile-xla"
+    assert find_run(whole, tile) == whole / "ensemble-tile-xla"
     own = whole / "ranker-tile-xla-s0"
     assert find_run(own, tile) == own
     with pytest.raises(DataError, match="a run of tile:xla, layout:xla:default wanted. Name a run of"):
@@ -130,8 +130,33 @@ def test_which_run_is_found(home):
     shutil.rmtree(whole / "ensemble-tile-xla")
     with pytest.raises(DataError, match="no finished ensemble for tile:xla .*ensemble-layout-nlp-default"):
         find_run(whole, tile)
-    shutil.rmtree(whole)
-    with pytest.raises(DataError, match="holds no trained ensemble. Train one with `make submit`"):
+
+
+def copy_run(name, preset, finished):
+    """A copy of the finished run as one of another preset, finished in another year."""
+    shutil.copytree(resolve("runs/smoke"), resolve(f"runs/{name}"))
+    write_json(resolve(f"runs/{name}/run.json"), {"data": "data/sample", "preset": preset})
+    for path in resolve(f"runs/{name}").glob("ensemble-*/manifest.json"):
+        write_json(path, {**read_json(path), "created": f"{finished}-01-01T00:00:00+00:00"})
+
+
+def test_the_newest_run_is_complete_and_meant_for_use(home):
+    with pytest.raises(DataError, match=r"no complete run \(smoke: used only where it is named\). Train one"):
+        newest_run()
+    copy_run("older", "sample", 2031)
+    copy_run("sample", "sample", 2032)
+    for number, (name, preset) in enumerate([("play", "sample"), ("mine", "smoke"), ("half", "kaggle")]):
+        copy_run(name, preset, 2033 + number)
+    shutil.rmtree(resolve("runs/half/ensemble-tile-xla"))
+    assert newest_run() == resolve("runs/sample")
+    path = resolve("runs/sample/ranker-tile-xla-s0") / "manifest.json"
+    write_json(path, {**read_json(path), "fingerprint": "another"})
+    shutil.rmtree(resolve("runs/smoke"))  # where the copies' manifests name the members
+    assert newest_run() == resolve("runs/older"), "a member of the newest was trained again"
+    shutil.rmtree(resolve("runs/older"))
+    with pytest.raises(
+        DataError, match=r"half/ensemble-tile-xla: no such folder; .*sample/ensemble-tile-xla: its"
+    ):
         newest_run()
 
 

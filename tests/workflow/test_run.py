@@ -16,6 +16,7 @@ from fastslow import cli
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.competition.metrics import competition_score
 from fastslow.competition.survey import SurveyConfig
+from fastslow.core.files import atomic_path, read_json
 from fastslow.core.settings import resolve
 from fastslow.evaluation.score_tables import format_distances
 from fastslow.kaggle.ledger import read_record
@@ -252,6 +253,22 @@ def test_wrong_settings_are_refused_before_anything_runs(tmp_path, monkeypatch, 
     error = capsys.readouterr().err
     assert re.search(f"error: .*{said}", error), error
     assert not list(tmp_path.rglob("*.ipynb"))
+
+
+def test_a_run_records_its_preset_and_removes_what_an_interrupted_one_left(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
+    monkeypatch.setattr(workflow, "run_steps", lambda steps, jobs, cluster: None)
+    left = [tmp_path / f"{stem}/other/step/.notebook.ipynb.0123.tmp.ipynb" for stem in ("features", "runs")]
+    for path in left:
+        path.parent.mkdir(parents=True)
+        path.write_text("{}")
+    with atomic_path(tmp_path / "runs" / "other" / "step" / "notebook.ipynb") as of_another:
+        assert cli.main(["train", "preset=smoke", "name=mine"]) == 0
+        assert of_another.is_file(), "its process lives"
+    assert not any(path.exists() for path in left)
+    assert read_json(tmp_path / "runs" / "mine" / "run.json") == {"data": "data/sample", "preset": "smoke"}
+    assert cli.main(["train", "name=play"]) == 1
+    assert "name: notebooks run by hand write to runs/play" in capsys.readouterr().err
 
 
 def plan_of(*arguments):

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from fastslow.core.files import remove_abandoned
 from fastslow.core.settings import PROJECT, Config, resolve
 from fastslow.workflow.run import run_step
 from fastslow.workflow.steps import Step
@@ -36,6 +37,7 @@ def run_notebook(notebook: str, config: Config) -> Path:
         StepError: The notebook failed; the message holds the cause and where the executed notebook is stored.
     """
     _, _, stage = notebook.partition("_")
+    remove_abandoned(resolve(config.folder).parent)  # of an interrupted run of another program
     run_step(Step(stage, PROJECT / "notebooks" / f"{notebook}.ipynb", config))
     return resolve(config.folder)
 

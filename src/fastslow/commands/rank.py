@@ -32,7 +32,7 @@ def rank_program(config: RankConfig) -> Path:
     """
     config = with_absolute_paths(config, "source", "data_root", "hlo_folder", "run")
     Source.of(config.source)  # refused before a notebook is started, as is a missing or a wrong run
-    config.find_run()
+    print(f"run: {config.find_run()}\n", flush=True)
     folder = run_notebook("52_rank", config)
     table = pd.read_csv(folder / TABLE)
     print(table[[name for name in _SHOWN if name in table]].head(_ROWS).to_string(index=False), "\n")

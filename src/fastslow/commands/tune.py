@@ -6,7 +6,7 @@ from fastslow.commands.notebook import print_facts, run_notebook, with_absolute_
 from fastslow.core.artifacts import MANIFEST
 from fastslow.core.files import read_json
 from fastslow.programs.user_program import Source
-from fastslow.tuning.config import TuneConfig
+from fastslow.tuning.config import NO_RUN, TuneConfig
 from fastslow.tuning.fleet_config import FleetConfig
 from fastslow.tuning.fleet_report import TABLE, TOTALS
 from fastslow.tuning.result import BEST, CURVE, EVALUATIONS, PROGRAM
@@ -30,7 +30,7 @@ def tune_program(config: TuneConfig) -> Path:
     """
     config = with_absolute_paths(config, "source", "data_root", "run")
     Source.of(config.source)  # refused before a notebook is started, as is a missing or a wrong run
-    config.find_run()
+    _print_runs(config)
     folder = run_notebook("54_tune", config)
     facts = read_json(folder / MANIFEST)["summary"]
     files = {"best configuration": BEST, "its HLO, to compile": PROGRAM, "every evaluation": EVALUATIONS}
@@ -38,6 +38,12 @@ def tune_program(config: TuneConfig) -> Path:
     facts |= {what: folder / name for what, name in files.items() if (folder / name).exists()}
     print_facts(facts)
     return folder
+
+
+def _print_runs(*programs: TuneConfig) -> None:
+    """Print which trained runs guide, before anything is computed."""
+    runs = dict.fromkeys(program.find_run() or NO_RUN for program in programs)
+    print(*(f"run: {run}" for run in runs), "", sep="\n", flush=True)
 
 
 def tune_fleet(config: FleetConfig) -> Path:
@@ -55,7 +61,7 @@ def tune_fleet(config: FleetConfig) -> Path:
         StepError: The notebook failed; the message holds the cause and where the executed notebook is stored.
     """
     config = with_absolute_paths(config, "fleet", "data_root", "run")
-    config.read()
+    _print_runs(*(program for program, _ in config.read()))
     folder = run_notebook("55_fleet", config)
     facts = read_json(folder / MANIFEST)["summary"] | {"table": folder / TABLE, "curve": folder / TOTALS}
     print_facts(facts | {"notebook": folder / NOTEBOOK})

@@ -40,15 +40,21 @@ def commit() -> str:
         return "unknown"
 
 
-def read_manifest(folder: Path) -> dict:
+def read_manifest(folder: Path, remedy: str = "Run the step that makes it") -> dict:
     """Read the manifest of a finished artifact.
+
+    Args:
+        folder: The folder.
+        remedy: How to make it, for the message.
 
     Raises:
         DataError: The folder is missing or was never finished, or its manifest lacks a key.
     """
     path = Path(folder) / MANIFEST
     if not path.is_file():
-        raise DataError(folder, "not finished (it has no manifest.json)", "Run the step that makes it again")
+        unfinished = Path(folder).is_dir()
+        problem = f"not finished (it has no {MANIFEST})" if unfinished else "no such folder"
+        raise DataError(folder, problem, remedy)
     return read_record(path, _Manifest, "Delete it and run the step that makes it again")
 
 

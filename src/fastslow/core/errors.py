@@ -2,7 +2,11 @@
 
 
 class FastslowError(Exception):
-    """Base class: the command line prints the message without a traceback."""
+    """Base class: the command line and notebooks print the message without a traceback."""
+
+    def _render_traceback_(self) -> list[str]:
+        """Return the lines that IPython shows in place of a traceback."""
+        return [f"{type(self).__name__}: {self}"]
 
 
 class ConfigError(FastslowError, ValueError):

@@ -79,10 +79,11 @@ def _flush(path: Path) -> None:
 def remove_abandoned(folder: Path) -> None:
     """Remove temporary files that :func:`atomic_path` made below a folder and whose owner has ended.
 
-    An owner that lives, on this machine or another one, holds the lock of its file.
+    An owner that lives, on this machine or another one, holds the lock of its file. A file that this user may
+    not write is left alone.
     """
     for path in Path(folder).rglob(".*"):
-        if not _TEMPORARY.fullmatch(path.name):
+        if not (_TEMPORARY.fullmatch(path.name) and os.access(path, os.W_OK)):
             continue
         with contextlib.suppress(FileNotFoundError), explain_storage(path):
             descriptor = os.open(path, os.O_RDWR)

@@ -5,11 +5,14 @@ under it says what it does; ``help()``, ``--help`` and the notebooks' comments a
 """
 
 import ast
+import difflib
 import math
 import os
+import re
 import types
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from numbers import Number
+from pathlib import Path, PurePath
 from typing import Annotated, Any, ClassVar, Self, get_args
 
 from annotated_types import Ge, Gt, Le, Lt
@@ -36,8 +39,12 @@ FractionBelowOne = Annotated[float, Ge(0), Lt(1)]
 Unread = Mapping[str, tuple[str, str]]
 """Fields that are not read, each with the choice that does not read it and what to do, in words."""
 
-_PLAIN = (bool, int, float, str, list, tuple, dict, types.NoneType)
+_PLAIN = (Number, str, list, PurePath)  # what people give a setting; results of cells are of other types
+_ODD = (tuple, dict, types.NoneType)
+_ALIKE = 0.75  # similarity of a misspelt name
 _UNKEYED = {"key": False}
+PLAY = "play"
+"""Name of the run that notebooks write when they are run by hand: ``runs/play``, ``features/play``."""
 
 
 def resolve(path: str) -> Path:
@@ -132,19 +139,31 @@ class Config(BaseModel):
         ]
 
     @classmethod
-    def from_notebook(cls, variables: Mapping[str, Any]) -> Self:
-        """Return the settings that a notebook's parameters cells declare.
+    def from_variables(cls, variables: dict[str, Any]) -> Self:
+        """Return the settings in a notebook's variables: the variable ``epochs`` is the setting ``epochs``.
 
-        papermill injects a misspelt parameter as a variable and only logs a warning; here it is refused.
-        Variables of later cells are no settings, so the cell that calls this can be run again.
+        A variable of another name is an error where papermill injected it or where the name looks like a
+        misspelt setting. It is deleted then, so that the corrected cell can be run. A printed line names all
+        other numbers, texts and lists. Settings of a notebook that ran before in the same kernel are ignored.
 
         Args:
             variables: The notebook's ``globals()``.
 
         Raises:
-            ConfigError: A parameters cell declares something that is not a setting, or a value is refused.
+            ConfigError: A variable is refused, or a value is.
         """
-        return cls(**_declared(variables, set(cls.model_fields)))
+        injected, unused = _injected(variables), []
+        for name in cls._unknown(variables):
+            value, private = variables[name], name.startswith("_")
+            close = not private and isinstance(value, (*_PLAIN, *_ODD)) and cls._resembles(name)
+            if name in injected or close:
+                del variables[name]
+                remedy = "The variable is deleted: correct its name and run that cell again"
+                raise ConfigError(f"{name}: no such setting of {cls.__name__}; {cls._hint(name)}. {remedy}")
+            unused += [name] * (not private and isinstance(value, _PLAIN))
+        if unused:
+            print(f"no settings of {cls.__name__}, not used: {', '.join(unused)}")
+        return cls(**{name: variables[name] for name in cls.model_fields if name in variables})
 
     @classmethod
     def from_texts(
@@ -240,6 +259,18 @@ class Config(BaseModel):
         return f"{name}: {value!r} is {type(value).__name__}, {kind.__name__} wanted {example}"
 
     @classmethod
+    def _unknown(cls, variables: Mapping[str, Any]) -> list[str]:
+        """Return the variables that are no settings, neither of this class nor of another one beside them."""
+        classes = [v for v in variables.values() if isinstance(v, type) and issubclass(v, Config)]
+        known = {"In", "Out", *(name for own in (cls, *classes) for name in own.model_fields)}
+        return [name for name in variables if name not in known]
+
+    @classmethod
+    def _resembles(cls, name: str) -> bool:
+        """Return whether a name may be meant for a setting: an old name, or few letters off."""
+        return name in cls.renamed or bool(difflib.get_close_matches(name, cls.model_fields, 1, _ALIKE))
+
+    @classmethod
     def _hint(cls, name: str) -> str:
         if name in cls.renamed:
             return f"it is called {cls.renamed[name]!r} now"
@@ -247,46 +278,10 @@ class Config(BaseModel):
         return near or f"known are {', '.join(cls.model_fields)}"
 
 
-def _declared(variables: Mapping[str, Any], known: set[str]) -> dict[str, Any]:
-    """Return what a notebook's parameters cells assign, each name with its latest value.
-
-    IPython keeps the source of every cell that ran in ``In``. A parameters cell holds assignments alone,
-    without a call, to a known setting or under papermill's heading for injected parameters. Its values are
-    taken from the source, as a later cell may use the name for something else. Without ``In`` every plain
-    variable counts.
-    """
-    if "In" not in variables:
-        return {
-            name: value
-            for name, value in variables.items()
-            if not name.startswith("_") and name != "Out" and type(value) in _PLAIN
-        }
-    declared: dict[str, Any] = {}
-    for source in variables["In"]:
-        assigned = dict(_assigned(source, variables))
-        if source.lstrip().startswith("# Parameters") or known & {*assigned}:
-            declared |= assigned
-    return declared
-
-
-def _assigned(source: str, variables: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the names and values that a cell of assignments assigns; none where it does anything else."""
-    try:
-        statements = ast.parse(source).body
-    except SyntaxError:
-        return
-    plain = all(
-        isinstance(s, (ast.Assign, ast.AnnAssign)) and not any(isinstance(n, ast.Call) for n in ast.walk(s))
-        for s in statements
-    )
-    if plain:
-        for statement in statements:
-            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-            for name in (target.id for target in targets if isinstance(target, ast.Name)):
-                try:
-                    yield name, ast.literal_eval(statement.value)
-                except ValueError:  # an expression, such as 2 * 10
-                    yield name, variables[name]
+def _injected(variables: Mapping[str, Any]) -> set[str]:
+    """Return the names that papermill injected, in a cell that it heads with a comment of its own."""
+    cells = [cell for cell in variables.get("In", ()) if cell.startswith("# Parameters\n")]
+    return {name for cell in cells for name in re.findall(r"^(\w+) = ", cell, re.MULTILINE)}
 
 
 def parse_value(text: str) -> Any:

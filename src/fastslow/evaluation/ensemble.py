@@ -42,7 +42,7 @@ class EnsembleConfig(Config):
     """Features folder of the collection; any that was built from the same data will do."""
     runs: list[str] = [f"runs/sample/{m}-layout-xla-random-s0" for m in ("gnn", "ranker")]
     """Run folders of the members: networks, rankers, other ensembles."""
-    folder: str = unkeyed("runs/sample/ensemble-layout-xla-random")
+    folder: str = unkeyed("runs/play/ensemble")
     """Folder to write; it is a run folder like those of its members."""
     weighting: Literal["guarded", "equal", "search"] = "guarded"
     """``equal`` for every model, ``search`` on valid, or ``guarded``: equal, unless the searched weights are

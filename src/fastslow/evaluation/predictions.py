@@ -62,6 +62,7 @@ PREDICTIONS = "predictions.npz"
 RUN_FILES = (MANIFEST, PREDICTIONS)
 PREDICTED_SPLITS = (VALID, TEST)
 _AGAIN = "Train this model again"
+_MAKE = "Make it with `make ensemble` or the notebook that writes it (its `folder`), or name another folder"
 _REWRITE = "Train this model again, or write the run with fastslow.evaluation.predictions.write_run"
 _COMPLETE = "Give write_run one finite value per configuration, for every valid and test graph"
 
@@ -165,7 +166,7 @@ def read_run_manifest(folder: Path) -> dict:
     Raises:
         DataError: There is none, or it lacks a key or holds one of another type; the key is named.
     """
-    return check_record(Path(folder) / MANIFEST, read_manifest(folder), _Manifest, _REWRITE)
+    return check_record(Path(folder) / MANIFEST, read_manifest(folder, _MAKE), _Manifest, _REWRITE)
 
 
 def write_predictions(folder: Path, predictions: Mapping[str, Mapping[str, np.ndarray]]) -> list[str]:

@@ -36,9 +36,9 @@ class SubmissionConfig(Config):
     """Features folders, one for each of the five collections."""
     ensembles: list[str] = [f"runs/sample/ensemble-{c.slug}" for c in COLLECTIONS]
     """Ensemble (or run) folders whose predictions are submitted, in the order of ``features``."""
-    csv: str = "submissions/sample.csv"
+    csv: str = "submissions/play.csv"
     """CSV file to write; its record (``.json``) and plot (``.png``) are written beside it."""
-    folder: str = unkeyed("runs/sample/submission")
+    folder: str = unkeyed("runs/play/submission")
     """Folder of the executed notebook and the manifest."""
 
     def check(self) -> None:

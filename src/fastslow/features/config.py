@@ -49,7 +49,7 @@ class FeatureConfig(KindConfig):
     layout:nlp:random."""
     data_root: str = unkeyed("data/sample")
     """Folder that holds ``npz_all/``."""
-    folder: str = unkeyed("features/sample/layout-xla-random")
+    folder: str = unkeyed("features/play/layout-xla-random")
     """Features folder to write."""
     workers: Threads = unkeyed(0)
     """Processes that build graphs in parallel; 0 for the cores that the step may use."""

@@ -30,6 +30,7 @@ RECIPE = ("fingerprint", "settings", "inputs", "config_columns")
 """Keys of the features' manifest that are needed to build other graphs alike."""
 _ROWS = ("choices", "config_feat")
 _AGAIN = "Delete the features folder and run the feature notebook again"
+_MAKE = "Make it with `make features`, or notebooks/10_features.ipynb (its `folder`), or name another folder"
 
 
 @dataclass(frozen=True)
@@ -212,12 +213,11 @@ class Features:
         folder: The folder that a feature notebook wrote.
 
     Raises:
-        DataError: The folder is not finished, or a file is missing.
+        DataError: The folder is missing or not finished, or a file is missing.
     """
 
     def __init__(self, folder: Path):
-        self.folder = Path(folder)
-        self.manifest = read_manifest(folder)
+        self.folder, self.manifest = Path(folder), read_manifest(folder, _MAKE)
         check_features_manifest(self.folder / MANIFEST, self.manifest, _AGAIN)
         check_regular(self.folder / INDEX, MAX_TEXT_BYTES)
         with readable(self.folder / INDEX, _AGAIN):

@@ -1,6 +1,7 @@
 """Settings of the network notebook."""
 
 import re
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Le
@@ -38,10 +39,6 @@ from fastslow.networks.terms import ACROSS_GRAPHS, LOSSES, parse_readout, parse_
 ENTRY = "fastslow.networks.train:train"
 
 
-def _folders(path: str) -> list[str]:
-    return [path.format(c.slug) for c in COLLECTIONS if c.kind == "layout"]
-
-
 class TrainConfig(KindConfig):
     """Settings of the network notebook, whose defaults suit the sample's layout collections.
 
@@ -66,12 +63,12 @@ class TrainConfig(KindConfig):
     kind: Literal["layout", "tile"] = "layout"
     """Kind of the collections to train on. The graph of a ``tile`` kernel is the same for all configurations
     and is embedded once; what its configurations differ in joins in the head."""
-    features: list[str] = unkeyed(_folders("features/sample/{}"))
+    features: list[str] = unkeyed([f"features/sample/{c.slug}" for c in COLLECTIONS if c.kind == "layout"])
     """Features folders of the collections to train on."""
-    runs: list[str] = unkeyed(_folders("runs/sample/gnn-{}-s0"))
+    runs: list[str] = unkeyed([])
     """Run folders to write, one for each of ``features``: weights and predictions of that collection, a
-    member for its ensemble."""
-    folder: str = unkeyed("runs/sample/training-layout-s0")
+    member for its ensemble. If empty, each is called ``folder``, a hyphen and the features folder's name."""
+    folder: str = unkeyed("runs/play/gnn")
     """Folder of the training: its history, and a checkpoint while it runs."""
     device: str = unkeyed("auto")
     """``auto`` (a GPU where there is one), ``cpu``, ``cuda`` or ``cuda:N``. It computes in float32 on a CPU,
@@ -201,11 +198,11 @@ class TrainConfig(KindConfig):
         super().check()
         known = bool(re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device))
         self.require(known, "device", "one of auto, cpu, cuda, cuda:N (N the number of a GPU)")
-        for field in ("features", "runs"):
-            paths = getattr(self, field)
+        for field, paths in (("features", self.features), ("runs", self.run_folders())):
             self.require(len({*paths}) == len(paths) > 0, field, "a list of different paths")
-        if len(self.runs) != len(self.features):
-            raise ConfigError(f"runs: {len(self.runs)} folders for {len(self.features)} features")
+        if len(self.run_folders()) != len(self.features):
+            problem = f"{len(self.runs)} folders for {len(self.features)} features"
+            raise ConfigError(f"runs: {problem}; give one for each, or an empty list for names from folder")
         input_columns(self.node_inputs)
         chosen = any(part.configurable for part in parse_readout(self.readout))
         allowed = self.kind == "layout" or not chosen
@@ -250,12 +247,16 @@ class TrainConfig(KindConfig):
         """Return the fields that the kind, the variant of segments or a network without blocks ignores."""
         return {**segment_settings.unread(self), **block_settings.unread(self), **super().unread()}
 
+    def run_folders(self) -> list[str]:
+        """Return the run folder of each of ``features``."""
+        return self.runs or [f"{Path(self.folder)}-{Path(features).name}" for features in self.features]
+
     def artifact(self) -> Artifact:
         """Return the training and, as its parts, the runs; they depend on the features of all collections."""
         sources = self.sources()
         parts = tuple(
             run_artifact("gnn", ENTRY, self, run, own, [other for other in sources if other is not own])
-            for run, own in zip(self.runs, sources, strict=True)
+            for run, own in zip(self.run_folders(), sources, strict=True)
         )
         inputs = {own.collection.slug: own.fingerprint for own in sources}
         return Artifact(resolve(self.folder), {"model": "gnn", **self.identity()}, inputs, ENTRY, parts=parts)

@@ -5,7 +5,8 @@ from typing import Annotated, ClassVar, Literal
 from annotated_types import Ge, Le
 
 from fastslow.competition.catalog import TRAIN_ON, trained_together
-from fastslow.core.artifacts import Artifact
+from fastslow.core.artifacts import MANIFEST, Artifact
+from fastslow.core.errors import DataError
 from fastslow.core.settings import (
     AtLeastTwo,
     Config,
@@ -51,7 +52,7 @@ class RankerConfig(Config):
 
     features: str = unkeyed("features/sample/layout-xla-random")
     """Features folder of the collection to learn from and to predict."""
-    folder: str = unkeyed("runs/sample/ranker-layout-xla-random-s0")
+    folder: str = unkeyed("runs/play/ranker")
     """Run folder to write."""
     num_threads: Threads = unkeyed(0)
     """Threads of LightGBM; 0 takes OMP_NUM_THREADS or, where that is not set, every core."""
@@ -157,10 +158,20 @@ class RankerConfig(Config):
         return run_artifact("ranker", ENTRY, self, self.folder, own, self.also().values())
 
     def also(self) -> dict[str, Features]:
-        """Return the features of the other collections to learn from, by folder name."""
+        """Return the features of the other collections to learn from, by folder name.
+
+        Raises:
+            DataError: One of them was not built.
+        """
         folder = resolve(self.features)
         others = trained_together(Features(folder).collection, self.train_on)
-        return {other.slug: Features(folder.parent / other.slug) for other in others}
+        also = {other.slug: folder.parent / other.slug for other in others}
+        for path in also.values():
+            if not (path / MANIFEST).is_file():
+                problem = f"no finished features there, which train_on={self.train_on} also learns from"
+                remedy = "Build them (`make features`), or set train_on='collection' to do without them"
+                raise DataError(path, problem, remedy)
+        return {slug: Features(path) for slug, path in also.items()}
 
     def network_parameters(self) -> dict:
         """Return LightGBM's parameters of the machines that train together; none for a single one."""

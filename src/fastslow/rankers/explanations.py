@@ -12,8 +12,8 @@ from fastslow.competition.metrics import collection_score
 from fastslow.competition.opcodes import opcode_name
 from fastslow.competition.schema import ROLES
 from fastslow.competition.tensors import format_layout
-from fastslow.core.artifacts import read_manifest
 from fastslow.core.settings import AtLeastTwo, Config, Positive, resolve, unkeyed
+from fastslow.evaluation.predictions import read_run_manifest
 from fastslow.features.store import Features, Graph
 from fastslow.features.train_graphs import draw_configs
 from fastslow.rankers.fit import Fitted
@@ -53,8 +53,9 @@ class Explanation:
     def __init__(self, config: ExplainConfig):
         self.config = config
         self.features = Features(resolve(config.features))
+        manifest = read_run_manifest(resolve(config.run))
         self.fitted: Fitted = read_ranker(resolve(config.run))
-        nodes = read_manifest(resolve(config.run))["settings"]["largest_nodes"]
+        nodes = manifest["settings"]["largest_nodes"]
         table = read_table(self.features, VALID, max_configs=config.configs, largest_nodes=nodes)
         self.table: Table = table.select(self.fitted.columns)
         known = self.features.names(VALID)

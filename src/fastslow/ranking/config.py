@@ -25,7 +25,7 @@ class RankConfig(ProgramConfig):
     text), or ``model.py:make``, where ``make()`` returns ``(function, arguments)`` for ``jax.jit``."""
     run: str = ""
     """Run that ranks: a folder with an ensemble per collection, such as ``runs/sample``, or the folder of one
-    ensemble or model; the run whose ensembles were finished last if empty."""
+    ensemble or model; if empty, the newest complete run, smoke and play left out."""
     data_root: str = unkeyed("data/converted")
     """Root of the folder to write to; the ranking is written under its ``rankings/``."""
     collection: str = ""

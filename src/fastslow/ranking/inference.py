@@ -9,17 +9,19 @@ run folder is all that is needed: neither data nor features::
     run.predict(programs)["program"]  # one value per configuration of the file, lower = predicted faster
 """
 
+import os
 from pathlib import Path
 
 import numpy as np
 
-from fastslow.competition.catalog import TEST, Collection, get_collection
-from fastslow.core.artifacts import MANIFEST, read_manifest
+from fastslow.competition.catalog import COLLECTIONS, TEST, Collection, get_collection
+from fastslow.core.artifacts import MANIFEST
 from fastslow.core.errors import DataError
 from fastslow.core.files import read_json
 from fastslow.core.settings import resolve
 from fastslow.evaluation.ensemble_weights import combine
 from fastslow.evaluation.predictions import Predictor, read_run_manifest
+from fastslow.evaluation.run_record import is_rehearsal
 from fastslow.features.store import Features
 from fastslow.networks.trained import TrainedNetwork
 from fastslow.rankers.train import read_ranker_predictor
@@ -50,8 +52,7 @@ class FinishedRun:
         self.folder = Path(folder)
         self.manifest = read_run_manifest(self.folder)
         self.members = {
-            name: FinishedRun(self._member(name, member["folder"]))
-            for name, member in self.manifest.get("members", {}).items()
+            name: FinishedRun(folder) for name, folder in find_members(self.folder, self.manifest).items()
         }
         self._predictor = None if self.members else self._read()
 
@@ -101,15 +102,6 @@ class FinishedRun:
         splits = {name: {TEST: own} for name, own in predictions.items()}
         return combine(splits, TEST, self.manifest.get("normalisation", "raw"), weights)
 
-    def _member(self, name: str, recorded: str) -> Path:
-        wanted = self.manifest["inputs"].get(name)
-        for folder in (resolve(recorded), self.folder.parent / Path(recorded).name):
-            path = folder / MANIFEST
-            if path.is_file() and read_json(path).get("fingerprint") == wanted:
-                return folder
-        problem = f"its member {recorded} is missing, or was trained again since"
-        raise DataError(self.folder, problem, "Copy the members beside it, or run `make ensemble` again")
-
     def _read(self) -> Predictor:
         model = self.manifest["settings"].get("model")
         if model not in MODELS:
@@ -125,6 +117,29 @@ class FinishedRun:
             raise DataError(self.folder, problem, "Give the features of the same run, or train it again")
 
 
+def find_members(ensemble: Path, manifest: dict) -> dict[str, Path]:
+    """Return the run folder of each member of an ensemble by name; nothing for a single model.
+
+    Args:
+        ensemble: Folder of the ensemble.
+        manifest: Its manifest.
+
+    Raises:
+        DataError: A member is missing, or was trained again since.
+    """
+    found = {}
+    for name, member in manifest.get("members", {}).items():
+        recorded, wanted = member["folder"], manifest["inputs"].get(name)
+        for folder in (resolve(recorded), ensemble.parent / Path(recorded).name):
+            path = folder / MANIFEST
+            if name not in found and path.is_file() and read_json(path).get("fingerprint") == wanted:
+                found[name] = folder
+        if name not in found:
+            problem = f"its member {recorded} is missing, or was trained again since"
+            raise DataError(ensemble, problem, "Copy the members beside it, or run `make ensemble` again")
+    return found
+
+
 def runs_folder(named: str | Path = "") -> Path:
     """Return the folder of runs that a setting names; the newest (:func:`newest_run`) if it is empty.
 
@@ -135,17 +150,42 @@ def runs_folder(named: str | Path = "") -> Path:
 
 
 def newest_run() -> Path:
-    """Return the folder of runs whose ensembles were finished last, such as ``runs/sample``.
+    """Return the complete folder of runs whose ensembles were finished last, such as ``runs/sample``.
+
+    A complete one has an ensemble of every collection, each with the members that it was made of. Runs of the
+    preset ``smoke`` and what notebooks write by default are left out: they are used where they are named.
 
     Raises:
-        DataError: No ensemble was trained.
+        DataError: There is none; the message says why each folder is left out.
     """
-    ensembles = resolve("runs").glob(f"*/ensemble-*/{MANIFEST}")
-    newest = max(ensembles, key=lambda path: read_manifest(path.parent).get("created", ""), default=None)
-    if newest is None:
+    runs, finished, left_out = resolve("runs"), {}, []
+    for folder in sorted(runs.glob("*/")):
+        try:
+            finished[folder] = _finished_at(folder)
+        except DataError as error:
+            path, problem, _ = error.args
+            left_out.append(f"{os.path.relpath(path, runs)}: {problem}")
+    if not finished:
         remedy = "Train one with `make submit` (minutes on the embedded sample), or name another with RUN="
-        raise DataError(resolve("runs"), "holds no trained ensemble", remedy)
-    return newest.parents[1]
+        raise DataError(runs, f"holds no complete run ({'; '.join(left_out) or 'nor any other'})", remedy)
+    return max(finished, key=finished.__getitem__)
+
+
+def _finished_at(folder: Path) -> str:
+    """Return when the last ensemble of a complete run was finished, in ISO format.
+
+    Raises:
+        DataError: The run is not complete, or was made to try something.
+    """
+    if is_rehearsal(folder):
+        raise DataError(folder, "used only where it is named", f"Name it with RUN=runs/{folder.name}")
+    finished = []
+    for collection in COLLECTIONS:
+        ensemble = folder / f"ensemble-{collection.slug}"
+        manifest = read_run_manifest(ensemble)
+        find_members(ensemble, manifest)
+        finished.append(str(manifest.get("created", "")))
+    return max(finished)
 
 
 def find_run(folder: Path, collection: Collection) -> Path:

@@ -81,6 +81,8 @@ def tune(config: TuneConfig) -> Study:
         ConfigError: A setting is wrong, or something is not installed.
         DataError: The program, the run or the study cannot be used, or the first evaluations all failed.
     """
+    if run := config.find_run():
+        print(f"run: {run}", flush=True)
     target = read_target(config)
     ledger = open_ledger(config, target)
     ledger.release_dead()

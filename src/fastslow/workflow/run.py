@@ -20,6 +20,7 @@ from fastslow.core.files import atomic_path, remove_abandoned, writer_lock
 from fastslow.core.progress import progress
 from fastslow.core.settings import PROJECT, resolve
 from fastslow.evaluation.metric_table import format_metrics, metric_table
+from fastslow.evaluation.run_record import record_run
 from fastslow.evaluation.score_tables import format_distances, format_overview, format_table
 from fastslow.evaluation.training_files import METRICS
 from fastslow.kaggle.client import SubmissionResult, find_submission, submit, wait_for_score
@@ -57,8 +58,7 @@ def run_step(step: Step) -> float:
         StepError: A cell failed, or the kernel died. The notebook up to there is kept as ``failed.ipynb``.
         StorageError: The operating system refuses a file.
     """
-    folder = resolve(step.config.folder)
-    began = time.monotonic()
+    folder, began = resolve(step.config.folder), time.monotonic()
     failed = folder / FAILED
     with atomic_path(folder / NOTEBOOK) as output:
         try:
@@ -229,11 +229,12 @@ def run(config: RunConfig) -> None:
         return
     if replaced:
         raise ConfigError(replaced)
-    for folder in (f"features/{plan.name}", f"runs/{plan.name}", Path(plan.csv).parent):
+    for folder in ("features", "runs", "submissions"):
         remove_abandoned(resolve(folder))
     last = steps[-1].stage
     if last == "submission":
         check_ids(resolve(plan.data_root))  # hours of training must not end at a broken CSV
+    record_run(resolve(f"runs/{plan.name}"), plan.data_root, plan.preset)
     run_steps(steps, plan.jobs, config.cluster)
     if last == "submission":
         report(plan)
