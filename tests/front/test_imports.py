@@ -14,8 +14,6 @@ MODULES = {
     for path in ROOT.rglob("*.py")
 }
 FRONT = "front door"
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-MAX_LINES = 300
 BASE = {"core", "competition"}
 ALLOWED = {
     "core": {"core"},
@@ -81,10 +79,3 @@ def test_modules_do_not_import_each_other_in_a_circle():
 
 def test_the_top_of_the_package_is_the_front_door_alone():
     assert {path.stem for path in ROOT.glob("*.py")} == {"__init__", "__main__", "cli"}
-
-
-def test_no_module_is_longer_than_a_reader_takes_in():
-    """Scripts of ``benchmarks`` and what they share count; the rivals of ``benchmarks/reference`` do not."""
-    paths = [*MODULES.values(), *BENCHMARKS.glob("*.py"), *BENCHMARKS.glob("common/*.py")]
-    lines = {path.name: len(path.read_text(encoding="utf-8").splitlines()) for path in paths}
-    assert {name: count for name, count in lines.items() if count > MAX_LINES} == {}
