@@ -12,8 +12,7 @@ _TEXT = """
 The taus of the table are of the runs that the rule was chosen on. {draws} times, the rule of the highest tau
 on a random half of the {programs} programs that all rules above know ({configurations:,} configurations) was
 scored on the other half: tau {held_out} (mean, 2.5 and 97.5 percentile); chosen: {chosen}.
-Tau of the rule of the labels on bootstraps of the programs: {interval}. All of this is one program, AlexNet.
-"""
+Tau of the rule of the labels on bootstraps of the programs: {interval}. All this is one program, AlexNet."""
 
 
 def choose_on_half(
