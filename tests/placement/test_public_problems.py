@@ -70,9 +70,9 @@ def test_latency_by_hand(tmp_path):
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"nodes": [{"id": 5}]}, "is no instance .KeyError"),
+        ({"nodes": [{"id": 5}]}, "is no instance: nodes.0.fpgaLatency: Field required"),
         ({"edges": [{"sourceId": 5, "destId": 99, "cost": 1}]}, "edge 5 -> 99 names no node"),
-        ({"maxFPGAs": 0, "maxCPUs": 0}, "0 accelerators, 0 CPUs"),
+        ({"maxFPGAs": 0, "maxCPUs": 0}, "maxFPGAs: Input should be greater than or equal to 1"),
         ({"nodes": [{"id": n + 5, **NODE, "size": -1.0} for n in range(3)]}, "size of '5' is -1.0"),
         (
             {
