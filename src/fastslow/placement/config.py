@@ -123,7 +123,8 @@ class PlaceConfig(LearningConfig):
     dnn-partitioning instance are cheap and come 100 times as often (latency: twice)."""
     seconds: PositiveFloat = 60.0
     """CPU seconds of a whole run on an instance of iopddl, from reading to the end of the search, which takes
-    what is left instead of ``search`` evaluations; at least one round of pricing is made."""
+    what is left instead of ``search`` evaluations. A stage ends with the step that it began: reading and one
+    round of pricing are always made."""
     unroll: Annotated[int, Ge(0), Le(10_000)] = 32
     """Loops of at most this many iterations are unrolled; longer ones are one operator."""
     allow_unknown: bool = False
