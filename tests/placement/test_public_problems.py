@@ -4,6 +4,7 @@ are.
 
 import gzip
 import json
+import os
 from itertools import product
 
 import numpy as np
@@ -15,8 +16,9 @@ from fastslow.placement.environment import DecisionEnvironment
 from fastslow.placement.hub_sharding import HubSharding
 from fastslow.placement.partition import latency, read_split, read_workload
 from fastslow.placement.partition_loads import Loads
+from fastslow.placement.ppo import load_policy
 from fastslow.placement.public_problems import PartitionProblem, ShardingProblem
-from fastslow.placement.sharding import FORBIDDEN, read_sharding
+from fastslow.placement.sharding import FORBIDDEN, read_problem_file, read_sharding
 from fastslow.placement.sharding_search import ForestSearch, search
 from fastslow.placement.tied_strategies import TiedStrategies
 from helpers.competition_files import ROOT
@@ -70,9 +72,9 @@ def test_latency_by_hand(tmp_path):
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"nodes": [{"id": 5}]}, "is no instance .KeyError"),
+        ({"nodes": [{"id": 5}]}, "is no instance: nodes.0.fpgaLatency: Field required"),
         ({"edges": [{"sourceId": 5, "destId": 99, "cost": 1}]}, "edge 5 -> 99 names no node"),
-        ({"maxFPGAs": 0, "maxCPUs": 0}, "0 accelerators, 0 CPUs"),
+        ({"maxFPGAs": 0, "maxCPUs": 0}, "maxFPGAs: Input should be greater than or equal to 1"),
         ({"nodes": [{"id": n + 5, **NODE, "size": -1.0} for n in range(3)]}, "size of '5' is -1.0"),
         (
             {
@@ -98,6 +100,64 @@ def test_an_instance_without_valid_split_is_refused(tmp_path):
     for objective in ("throughput", "latency"):  # a CPU holds it
         problem = PartitionProblem(held, objective)
         assert problem.choices[0] == 3 and problem.evaluate(problem.default[None]).valid[0]
+
+
+SHARDED = {
+    "nodes": {"intervals": [[0, 2], [0, 1]], "costs": [[1, 2], [3]], "usages": [[5, 1], [2]]},
+    "edges": {"nodes": [[0, 1]], "costs": [[7, 1]]},
+    "usage_limit": 9,
+}
+
+
+@pytest.mark.parametrize("value", [[1], {}, "x", True, 10**400, float("nan"), -1.0, None])
+@pytest.mark.parametrize(
+    "field", ["fpgaLatency", "size", "id", "supportedOnFpga", "maxFPGAs", "maxCPUs", "maxSizePerFPGA", "cost"]
+)
+def test_a_wrong_value_of_an_instance_is_refused_with_the_name_of_its_field(tmp_path, field, value):
+    data = instance()
+    owner = data["edges"][0] if field == "cost" else data["nodes"][0] if field in NODE | {"id": 0} else data
+    owner[field] = value
+    if field == "supportedOnFpga" and value is True:
+        return
+    with pytest.raises(DataError, match=field if value != -1.0 or field == "maxCPUs" else "x.json"):
+        read_workload(written(tmp_path / "x.json", data))
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "said"),
+    [
+        ("usage_limit", [1], "usage_limit"),
+        ("usage_limit", "x", "usage_limit"),
+        ("usage_limit", True, "usage_limit"),
+        ("usage_limit", float("nan"), "usage_limit"),
+        ("usage_limit", 10**400, "usage_limit"),
+        ("usage_limit", 2, "at least 3 is in use at some time, usage_limit is 2"),
+        ("nodes", SHARDED["nodes"] | {"usages": [[5], [2, 3]]}, "disagree in length"),
+        ("nodes", SHARDED["nodes"] | {"intervals": [[2, 0], [0, 1]]}, "interval of node 0"),
+        ("nodes", SHARDED["nodes"] | {"intervals": [[0, 10**30], [0, 1]]}, "intervals.0"),
+        ("nodes", SHARDED["nodes"] | {"costs": [[1, 10**400], [3]]}, "costs.0.1"),
+        ("edges", {"nodes": [[0, 1]], "costs": [[7, float("inf")]]}, "costs.0.1"),
+    ],
+)
+def test_a_wrong_value_of_a_sharding_problem_is_refused_by_name(tmp_path, where, value, said):
+    with pytest.raises(DataError, match=said):
+        read_sharding(written(tmp_path / "x.json", {"problem": SHARDED | {where: value}}))
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "x.json")
+    with pytest.raises(DataError, match="named pipe"):
+        read_problem_file(tmp_path / "x.json")
+    with pytest.raises(DataError, match="named pipe"):
+        load_policy(tmp_path / "x.json")
+
+
+@pytest.mark.parametrize(("nodes", "edges"), [(1, ()), (2, ()), (3, ())])
+def test_an_instance_without_edges_has_a_split(tmp_path, nodes, edges):
+    workload = read_workload(written(tmp_path / "x.json", instance(nodes, edges)))
+    for objective in ("throughput", "latency"):
+        problem = PartitionProblem(workload, objective)
+        assert problem.evaluate(problem.default[None]).valid[0]
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -207,12 +267,15 @@ def test_a_sharding_problem_is_read_and_its_faults_named(tmp_path):
     outcome = ShardingProblem(problem, default=[0, 0]).evaluate(np.array([[0, 0], [1, 0]]))
     assert not outcome.valid.any()
     for change, said in (
-        ({"nodes": {**good["nodes"], "usages": [[5, -1], [2]]}}, "usage of 'a strategy of node 0' is -1"),
+        (
+            {"nodes": {**good["nodes"], "usages": [[5, -1], [2]]}},
+            "usages.0.1: Input should be greater than or equal to 0",
+        ),
         ({"edges": {"nodes": [[0, 9]], "costs": [[7, 1]]}}, "edge 0 names no node"),
         ({"edges": {"nodes": [[0, 1]], "costs": [[7]]}}, "edge 0 has 1 costs"),
         (
             {"nodes": {**good["nodes"], "costs": [[1, 2], []], "usages": [[5, 1], []]}},
-            "node 1 has no strategy",
+            "nodes.costs.1: List should have at least 1 item",
         ),
     ):
         with pytest.raises(DataError, match=said):

@@ -1,7 +1,9 @@
 """Settings of training the policy and of placing one program."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+from annotated_types import Ge, Le
 
 from fastslow.core.errors import ConfigError, DataError
 from fastslow.core.settings import (
@@ -9,16 +11,17 @@ from fastslow.core.settings import (
     Fraction,
     NonNegative,
     NonNegativeFloat,
-    Positive,
     PositiveFloat,
     resolve,
     unkeyed,
 )
-from fastslow.placement.policy import Shape
+from fastslow.placement.policy import LARGEST_SIZE, MOST_LAYERS, Shape
 from fastslow.placement.ppo import Schedule
 from fastslow.placement.roofline import DEVICES
 from fastslow.placement.zoo_graphs import PROGRAMS
 
+_Size = Annotated[int, Ge(1), Le(LARGEST_SIZE)]
+_Layers = Annotated[int, Ge(1), Le(MOST_LAYERS)]
 ZOO = "zoo:"
 _KINDS = "Give an HLO file, a competition npz, an instance of dnn-partitioning or iopddl (json), or zoo:NAME"
 
@@ -26,17 +29,17 @@ _KINDS = "Give an HLO file, a competition npz, an instance of dnn-partitioning o
 class LearningConfig(Config):
     """Settings of the policy and of PPO that training and placing share."""
 
-    devices: Positive = 4
+    devices: Annotated[int, Ge(1), Le(256)] = 4
     """Number of devices of a program; the public instances have their own."""
     device: Literal[*DEVICES] = "p100"
     """Device whose roofline and links give times: GO used P100; one TPU core has 61.5 bfloat16 TFLOP/s."""
     memory: NonNegativeFloat = 0.0
     """Memory limit of each device in bytes; 0 takes that of the device."""
-    updates: NonNegative = 180
+    updates: Annotated[int, Ge(0), Le(1_000_000)] = 180
     """Updates of PPO per program; 0 only applies a trained policy."""
-    samples: Positive = 8
+    samples: Annotated[int, Ge(1), Le(10_000)] = 8
     """Decisions evaluated per update, over all passes."""
-    epochs: Positive = 2
+    epochs: Annotated[int, Ge(1), Le(1000)] = 2
     """Gradient steps per update."""
     lr: PositiveFloat = 3e-3
     """Learning rate of Adam."""
@@ -48,21 +51,21 @@ class LearningConfig(Config):
     """Weight of the log-probability of the best decision so far (self-imitation); 0 leaves it out."""
     whole: bool = False
     """Draw all units in every sample and compare with the mean of earlier rewards, as in the paper."""
-    hidden: Positive = 32
+    hidden: _Size = 32
     """Width of the policy; a multiple of ``heads``."""
-    sage_layers: Positive = 2
+    sage_layers: _Layers = 2
     """GraphSAGE layers."""
-    attention_layers: NonNegative = 1
+    attention_layers: Annotated[int, Ge(0), Le(MOST_LAYERS)] = 1
     """Recurrent attention layers before the one of the task."""
-    heads: Positive = 4
+    heads: _Size = 4
     """Attention heads."""
-    segment: Positive = 128
+    segment: _Size = 128
     """Units that attend to each other at once; memory grows with its square."""
-    passes: Positive = 2
+    passes: _Layers = 2
     """How often the decision is made, each time seeing the one before."""
     seed: NonNegative = 0
     """Seed of weights, samples and searches."""
-    threads: NonNegative = unkeyed(1)
+    threads: Annotated[int, Ge(0), Le(256)] = unkeyed(1)
     """Threads of torch; 0 leaves them to torch. On small programs two only wait for each other."""
 
     def check(self) -> None:
@@ -120,8 +123,9 @@ class PlaceConfig(LearningConfig):
     dnn-partitioning instance are cheap and come 100 times as often (latency: twice)."""
     seconds: PositiveFloat = 60.0
     """CPU seconds of a whole run on an instance of iopddl, from reading to the end of the search, which takes
-    what is left instead of ``search`` evaluations; at least one round of pricing is made."""
-    unroll: NonNegative = 32
+    what is left instead of ``search`` evaluations. A stage ends with the step that it began: reading and one
+    round of pricing are always made."""
+    unroll: Annotated[int, Ge(0), Le(10_000)] = 32
     """Loops of at most this many iterations are unrolled; longer ones are one operator."""
     allow_unknown: bool = False
     """Count operators that the competition does not number as element-wise instead of refusing them."""

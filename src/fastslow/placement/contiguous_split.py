@@ -101,7 +101,9 @@ class ContiguousSplit:
         ]
         where, value = (np.concatenate(column) for column in zip(*corners, strict=True))
         table = np.bincount(where, value, (count + 1) * wide).reshape(count + 1, wide)
-        table = table.cumsum(0).cumsum(1)[:count, : count + 1]
+        table = (
+            table.astype(float).cumsum(0).cumsum(1)[:count, : count + 1]
+        )  # integers where there is no pair
         time, size, other, cpu = (
             np.concatenate([[0.0], np.cumsum(np.bincount(block, column, count))])
             for column in (self._time, self._size, self._only_cpu, self._cpu)

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from fastslow.competition.node_columns import ELEMENT_BYTES
+from fastslow.core.errors import DataError
 from fastslow.placement.cost_graph import CostGraph, topological_order
 from fastslow.placement.recorder import LEAVES, OF_LEAVES, PASS, SPARSE, Recorder, Value
 from fastslow.placement.roofline import Device, operator_flops
@@ -20,6 +21,7 @@ from fastslow.xla.cycle_estimates import own_cycles, trip_count
 from fastslow.xla.libtpu import CompilerError
 from fastslow.xla.messages import PRIMITIVE_TYPES, Module
 
+_CALLED = {"call": 1, "fusion": 1, "conditional": 1, "while": 2}  # computations that they need at least
 UNROLL = 32  # loops of more iterations are one operator
 _BYTES_OF = {number: ELEMENT_BYTES[name] for name, number in PRIMITIVE_TYPES.items()}
 
@@ -46,12 +48,48 @@ def graph_of_module(
     Raises:
         DataError: An opcode is unknown, or nothing in the program takes time.
     """
+    _check(module, source)
     evaluation = _Evaluation(module, Recorder(source, device, allow_unknown), unroll)
     entry = evaluation.computations[module.entry_computation_id]
     parameters = [i for i in entry.instructions if i.opcode == "parameter"]
     arguments = {i.parameter_number: evaluation.leaf_of(i.shape) for i in parameters}
     evaluation.run(entry, arguments)
     return evaluation.recorder.graph(name)
+
+
+def _check(module: Module, source: str | Path) -> None:
+    """Raise :class:`DataError` where an instruction lacks what its opcode needs, or a call is recursive."""
+    calls = {
+        c.id: {i for inst in c.instructions for i in inst.called_computation_ids} for c in module.computations
+    }
+    for computation in module.computations:
+        shape_of = {inst.id: inst.shape for inst in computation.instructions}
+        for inst in computation.instructions:
+            problem = _fault(inst, [len(shape_of[i].dimensions) for i in inst.operand_ids if i in shape_of])
+            if problem or not {*inst.called_computation_ids} <= calls.keys():
+                problem = problem or "calls a computation that is not there"
+                raise DataError(source, f"{inst.opcode} {inst.name!r} {problem}", "Write the file again")
+    waiting = dict(calls)
+    while leaves := [own for own, called in waiting.items() if not called & waiting.keys()]:
+        for own in leaves:
+            del waiting[own]
+    if waiting:
+        names = [c.name for c in module.computations if c.id in waiting]
+        raise DataError(source, f"computation {names[0]!r} is part of a recursive call", "Write it again")
+
+
+def _fault(inst, ranks: list[int]) -> str:
+    """Return what an instruction lacks, given its operands' ranks; empty if nothing."""
+    called = len(inst.called_computation_ids)
+    if called < _CALLED.get(inst.opcode, 0):
+        return f"names {called} computations, it needs {_CALLED[inst.opcode]}"
+    if inst.opcode in ("dot", "convolution") and len(ranks) < 2:
+        return f"has {len(ranks)} operands, it needs 2"
+    if inst.opcode == "dot" and not all(0 <= axis < ranks[0] for axis in inst.dot.lhs_contracting):
+        return f"contracts the axes {[*inst.dot.lhs_contracting]} of an operand of rank {ranks[0]}"
+    if inst.opcode == "convolution" and not 0 <= inst.convolution.kernel_output_feature < ranks[1]:
+        return f"has kernel_output_feature {inst.convolution.kernel_output_feature}, rank {ranks[1]}"
+    return ""
 
 
 class _Evaluation:

@@ -17,6 +17,7 @@ import numpy as np
 from fastslow.core.errors import DataError
 from fastslow.core.files import read_json
 from fastslow.placement.cost_graph import check_sizes, neighbours, topological_by, topological_order
+from fastslow.placement.public_schema import Instance, checked
 
 _FORMAT = "The format is that of github.com/msr-fiddle/dnn-partitioning"
 
@@ -81,24 +82,23 @@ def read_workload(path: Path, data: object = None) -> Workload:
     """
     path = Path(path)
     data = read_json(path) if data is None else data
-    try:
-        nodes, edges = data["nodes"], data["edges"]
-        ids = np.array([node["id"] for node in nodes], np.int64)
-        columns = {
-            "accelerator": np.array([node["fpgaLatency"] for node in nodes], float),
-            "cpu": np.array([node["cpuLatency"] for node in nodes], float),
-            "size": np.array([node.get("size", 0.0) for node in nodes], float),
-        }
-        supported = np.array([bool(node["supportedOnFpga"]) for node in nodes], bool)
-        backward = np.array([bool(node["isBackwardNode"]) for node in nodes], bool)
-        pairs = [(edge["sourceId"], edge["destId"], float(edge["cost"])) for edge in edges]
-        limits = int(data["maxFPGAs"]), int(data["maxCPUs"]), float(data["maxSizePerFPGA"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataError(path, f"is no instance ({type(error).__name__}: {error})", _FORMAT) from None
-    if not len(ids) or len(set(ids.tolist())) < len(ids):
-        raise DataError(path, "has no node or two of one id", _FORMAT)
-    labels = [str(node.get("name", node["id"])) for node in nodes]
+    instance = checked(path, data, Instance, "instance", _FORMAT)
+    nodes = instance.nodes
+    ids = np.array([node.id for node in nodes], np.int64)
+    columns = {
+        "accelerator": np.array([node.fpgaLatency for node in nodes], float),
+        "cpu": np.array([node.cpuLatency for node in nodes], float),
+        "size": np.array([node.size for node in nodes], float),
+    }
+    supported = np.array([node.supportedOnFpga for node in nodes], bool)
+    backward = np.array([node.isBackwardNode for node in nodes], bool)
+    pairs = [(edge.sourceId, edge.destId, edge.cost) for edge in instance.edges]
+    if len(set(ids.tolist())) < len(ids):
+        raise DataError(path, "has two nodes of one id", _FORMAT)
+    labels = [str(node.id if node.name is None else node.name) for node in nodes]
     check_sizes(path, labels, **columns)
+    if not (np.where(supported, columns["accelerator"], 0) + columns["cpu"]).any():
+        raise DataError(path, "all its times are 0", "Give fpgaLatency and cpuLatency of the nodes")
     number = {node: place for place, node in enumerate(ids.tolist())}
     transfer, rows = np.zeros(len(ids)), []
     for source, target, cost in pairs:
@@ -109,14 +109,10 @@ def read_workload(path: Path, data: object = None) -> Workload:
         transfer[number[source]] = cost
         rows.append((number[source], number[target]))
     check_sizes(path, labels, transfer=transfer)
-    if min(limits) < 0 or limits[0] + limits[1] < 1:
-        raise DataError(path, f"{limits[0]} accelerators, {limits[1]} CPUs, memory {limits[2]}", _FORMAT)
     rows = np.unique(np.array(rows, np.int64).reshape(-1, 2), axis=0)
     order = topological_order(rows, len(ids), path, labels)
     position = np.argsort(order)
-    colours = [
-        ("class", node["colorClass"]) if "colorClass" in node else ("own", node["id"]) for node in nodes
-    ]
+    colours = [("own", node.id) if node.colorClass is None else ("class", node.colorClass) for node in nodes]
     first: dict = {}
     units = np.array([first.setdefault(colours[node], len(first)) for node in order], np.int64)
     columns["accelerator"][~supported] = np.inf
@@ -128,9 +124,9 @@ def read_workload(path: Path, data: object = None) -> Workload:
         backward=backward[order],
         transfer=transfer[order],
         units=units,
-        devices=limits[0],
-        cpus=limits[1],
-        memory=limits[2],
+        devices=instance.maxFPGAs,
+        cpus=instance.maxCPUs,
+        memory=instance.maxSizePerFPGA,
         **{name: column[order] for name, column in columns.items()},
     )
 

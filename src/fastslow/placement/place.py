@@ -36,7 +36,7 @@ from fastslow.placement.zoo_graphs import read_zoo_graph
 
 TABLE, DECISION = "comparison.csv", "decision.json"
 POLICY, SEARCHED = "GO", "GO, then local search"
-UNTRAINED, NOT_DECIDED = "GO without an update (seconds)", "decoded default (seconds too few for GO)"
+UNTRAINED, NOT_DECIDED = "GO without an update", "decoded default (seconds too few for GO)"
 """The policy's row where the time sufficed for no update, or for no decision of the policy at all."""
 _COMPARED = 0.1  # of the time that is left goes to random decisions, and the second tenth to annealing
 _LEARNED = 0.4  # of the time that is left, where it is limited; the search has the rest
@@ -213,12 +213,14 @@ def place(config: PlaceConfig) -> Placed:
     """
     path = config.path
     inputs = {"source": file_digest(path) if path else config.source}
-    inputs |= {"policy": file_digest(resolve(config.policy))} if config.policy else {}
+    if config.policy:
+        load_policy(resolve(config.policy))  # refuses a wrong one before anything is computed
+        inputs |= {"policy": file_digest(resolve(config.policy))}
     budget = Budget(config.seconds)
     problem = read_problem(config, budget)
     placed = compare(config, problem, budget)
     if not any(np.isfinite(found.cost) for found in placed.found.values()):
-        raise ConfigError(f"no method found a valid decision for {problem.name!r}; raise memory or devices")
+        raise ConfigError(f"no method found a valid decision for {problem.name!r}; {_remedy(problem)}")
     artifact = Artifact(resolve(config.folder), config.identity(), inputs)
     with artifact.building():
         artifact.folder.mkdir(parents=True, exist_ok=True)
@@ -240,6 +242,15 @@ def place(config: PlaceConfig) -> Placed:
         summary = {"program": problem.name, "task": problem.task, "units": len(problem.choices)}
         artifact.finish(summary={**summary, "best": placed.best, "cost": placed.found[placed.best].cost})
     return placed
+
+
+def _remedy(problem: Problem) -> str:
+    """Return what to do where nothing valid was found."""
+    if isinstance(problem, ShardingProblem):
+        return f"give more seconds, or raise usage_limit={problem.sharding.limit:g} in the file"
+    if isinstance(problem, PartitionProblem):
+        return "raise maxSizePerFPGA or maxFPGAs in the file"
+    return "raise memory or devices"
 
 
 def units(problem: Problem) -> list[str]:

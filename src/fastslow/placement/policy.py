@@ -33,6 +33,7 @@ _PRIOR = {  # option features and weights that the first decision follows
     "sharding": {0: -4.0, 4: 3.0},
     "placement": {1: -1.0, 2: 4.0, 8: 10.0},  # the slot, where the neighbours are, what fits the schedule
 }
+LARGEST_SIZE, MOST_LAYERS = 4096, 64  # of the policy
 _KEPT = 16  # segments whose intermediate states are kept for the gradient; those of more are computed again
 _SLOT = {1: -1.0}  # by default the squared distance from the slot of a contiguous split
 
@@ -65,6 +66,24 @@ class Shape:
     modulation: bool = True
     pooling: bool = True
     feedback: bool = True
+
+    def checked(self) -> "Shape":
+        """Return the shape.
+
+        Raises:
+            ValueError: A size is out of the range that the settings allow.
+        """
+        sizes = (self.hidden, self.sage_layers, self.heads, self.segment, self.passes)
+        if not all(type(size) is int and 1 <= size <= LARGEST_SIZE for size in sizes):
+            raise ValueError(f"sizes {sizes} are not all 1 to {LARGEST_SIZE}")
+        if type(self.attention_layers) is not int or not 0 <= self.attention_layers <= LARGEST_SIZE:
+            raise ValueError(f"attention_layers is {self.attention_layers!r}")
+        if (
+            self.hidden % self.heads
+            or max(self.sage_layers, self.attention_layers, self.passes) > MOST_LAYERS
+        ):
+            raise ValueError("hidden is no multiple of heads, or there are too many layers or passes")
+        return self
 
 
 class Inputs:

@@ -15,9 +15,12 @@ from pathlib import Path
 import numpy as np
 
 from fastslow.core.errors import DataError
+from fastslow.core.input_files import check_regular
 from fastslow.placement.cost_graph import check_sizes
+from fastslow.placement.public_schema import ShardingFile, checked
 
 FORBIDDEN = 1e18  # the contest's mark of pairs and strategies that must not be used
+_MAX_BYTES = 1 << 30
 _FORMAT = "The format is that of github.com/google/iopddl"
 
 
@@ -103,11 +106,17 @@ def read_problem_file(path: Path) -> object:
     """Return what a JSON file holds, compressed with gzip or not.
 
     Raises:
-        DataError: The file is missing or not JSON.
+        DataError: The file is missing, no regular file, too large or not JSON.
     """
     try:
-        data = Path(path).read_bytes()
-        return json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
+        check_regular(path, _MAX_BYTES)
+        with open(path, "rb") as raw:
+            packed = raw.read(2) == b"\x1f\x8b"
+        with gzip.open(path) if packed else open(path, "rb") as handle:
+            data = handle.read(_MAX_BYTES + 1)
+        if len(data) > _MAX_BYTES:
+            raise DataError(path, f"unpacks to more than {_MAX_BYTES:,} bytes", "Check where it comes from")
+        return json.loads(data)
     except OSError as error:
         raise DataError(path, (error.strerror or "cannot be read").lower(), "Check the path") from None
     except (ValueError, EOFError, zlib.error, RecursionError) as error:
@@ -128,23 +137,16 @@ def read_sharding(path: Path, data: object = None) -> Sharding:
     """
     path = Path(path)
     data = read_problem_file(path) if data is None else data
-    try:
-        problem = data["problem"]
-        nodes, edges = problem["nodes"], problem["edges"]
-        counts = [len(costs) for costs in nodes["costs"]]
-        intervals = np.array([interval or (0, 0) for interval in nodes["intervals"]], np.int64).reshape(-1, 2)
-        costs = np.array([cost for row in nodes["costs"] for cost in row], float)
-        usages = np.array([usage for row in nodes["usages"] for usage in row], float)
-        pairs = np.array(edges["nodes"], np.int64).reshape(-1, 2)
-        flat = [np.array(matrix, float) for matrix in edges["costs"]]
-        limit = problem.get("usage_limit")
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataError(path, f"is no problem ({type(error).__name__}: {error})", _FORMAT) from None
-    lengths = len(counts) == len(intervals) == len(nodes["usages"]) and len(costs) == len(usages)
-    if not counts or not lengths or len(pairs) != len(flat):
+    problem = checked(path, data, ShardingFile, "problem", _FORMAT).problem
+    nodes, edges = problem.nodes, problem.edges
+    counts = [len(costs) for costs in nodes.costs]
+    if counts != [len(own) for own in nodes.usages] or len(edges.nodes) != len(edges.costs):
         raise DataError(path, "its lists disagree in length", _FORMAT)
-    if not min(counts):
-        raise DataError(path, f"node {counts.index(0)} has no strategy", "Each node needs at least one")
+    intervals = _intervals(path, nodes.intervals, len(counts))
+    costs = np.array([cost for row in nodes.costs for cost in row], float)
+    usages = np.array([usage for row in nodes.usages for usage in row], float)
+    pairs = np.array(edges.nodes, np.int64).reshape(-1, 2)
+    flat, limit = [np.array(matrix, float) for matrix in edges.costs], problem.usage_limit
     if len(pairs) and not (pairs.min() >= 0 and pairs.max() < len(counts)):
         bad = int(((pairs < 0) | (pairs >= len(counts))).any(1).argmax())
         raise DataError(path, f"edge {bad} names no node", _FORMAT)
@@ -161,4 +163,27 @@ def read_sharding(path: Path, data: object = None) -> Sharding:
     name = path.name.removesuffix(".gz").removesuffix(".json").rpartition("-")[2]
     first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     ceiling = np.inf if limit is None else float(limit)
-    return Sharding(name, first, costs, usages, intervals, pairs, matrices, ceiling)
+    sharding = Sharding(name, first, costs, usages, intervals, pairs, matrices, ceiling)
+    _check_limit(path, sharding)
+    return sharding
+
+
+def _intervals(path: Path, intervals: list, count: int) -> np.ndarray:
+    """Return the lifetimes, (count, 2); an empty one is (0, 0)."""
+    if len(intervals) != count:
+        raise DataError(path, "its lists disagree in length", _FORMAT)
+    for node, interval in enumerate(intervals):
+        if interval and (len(interval) != 2 or interval[0] > interval[1]):
+            problem = f"the interval of node {node} is {interval}"
+            raise DataError(path, problem, "An interval is [begin, end], or empty")
+    return np.array([interval or (0, 0) for interval in intervals], np.int64).reshape(-1, 2)
+
+
+def _check_limit(path: Path, sharding: Sharding) -> None:
+    """Refuse a limit that even the strategies of least memory exceed."""
+    groups = np.split(sharding.usages, sharding.first[1:-1])
+    least = np.array([int(own.argmin()) for own in groups])
+    excess = float(sharding.excess(least[None])[0])
+    if excess > 0:
+        problem = f"has no valid decision: at least {sharding.limit + excess:g} is in use at some time,"
+        raise DataError(path, f"{problem} usage_limit is {sharding.limit:g}", "Raise usage_limit in the file")

@@ -211,7 +211,7 @@ class ForestSearch:
         self._since += 1
         if bound > self.bound:
             self.bound, self.best_price, self._since = bound, self.price, 0
-        if not len(self.price) or not np.isfinite(self.problem.limit):
+        if not len(self.price) or not 0 < self.problem.limit < np.inf:
             return
         if self._since >= 15:
             self.price, self._since, self._step = self.best_price, 0, self._step / 2
