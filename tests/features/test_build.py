@@ -347,7 +347,7 @@ def test_a_setting_out_of_range_is_refused(field, value):
     [("hops", 1), ("direction", "users"), ("default_layout", "leave_out"), ("copies_through", 3)],
 )
 def test_a_setting_that_tile_does_not_read_is_refused(field, value):
-    with pytest.raises(ConfigError, match=f"^{field}: .* tile does not read this setting; leave it at"):
+    with pytest.raises(ConfigError, match=f"^{field}: .* has no effect for tile; leave it at"):
         FeatureConfig(collection="tile:xla", **{field: value})
     layout = FeatureConfig(**{field: value})
     assert layout.identity() != FeatureConfig().identity()
