@@ -63,7 +63,7 @@ report: $(READY) ## Render the executed notebooks of a run to HTML with an index
 figures: $(READY) ## Draw the README's figures from the sample run, after make submit
 	@$(FASTSLOW) figures $$SET
 
-smoke: $(READY) ## The whole path with next to no training, in about a minute
+smoke: $(READY) ## The whole path with next to no training: four to six CPU minutes on slow cores
 	@$(FASTSLOW) smoke $(OPTIONS)
 
 convert: $(if $(SRC),$(READY)) ## A program of yours to a competition file: SRC=program.hlo or SRC=model.py:make

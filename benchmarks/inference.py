@@ -10,6 +10,7 @@ from argparse import Namespace
 from functools import partial
 
 import numpy as np
+import torch
 
 from common import contest, report
 from common.graph_files import OneGraph, first_configs, load_graph
@@ -72,11 +73,20 @@ class Contest:
             return winner_predict(self.winner, inputs, inference_chunk(self.program.collection))
         form, kind = contender.split()
         inputs = self._inputs(form, self.features[kind].first_configs(num_configs))
+        if form == "dense":
+            return self._all_at_once(self.networks[contender], inputs, num_configs)
         return self._predict(self.networks[contender], inputs, self.config.inference_configs)
 
     def _predict(self, network: RankingNetwork, inputs: GraphDataset, together: int) -> np.ndarray:
         slug, name = self.program.collection.slug, self.program.name
         return predict(network, inputs, slug, "test", together)[name]
+
+    @torch.no_grad()
+    def _all_at_once(self, network: RankingNetwork, inputs: GraphDataset, num_configs: int) -> np.ndarray:
+        # our own path predicts large graphs node by node, which needs deduplicated states
+        path = f"{self.program.collection.slug}/{self.program.name}"
+        batch = inputs.batch("test", path, np.arange(num_configs))
+        return network.eval()(batch).cpu().numpy().astype(np.float64)
 
     def run_in_chunks(self) -> np.ndarray:
         """Predict on the pruned graph in several passes, as for a set too large for memory."""

@@ -1,6 +1,7 @@
 """Freed memory is kept for reuse below a bound, and returned beyond it."""
 
 import ctypes
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -43,6 +44,35 @@ def test_freed_blocks_are_kept_up_to_a_bound_over_2000_steps():
     assert few >= 30  # kept, so that the next step need not ask for them
     assert many < 20  # 400 MB were freed: returned
     assert max(later) <= many + 64
+
+
+DEFAULT = """
+import numpy as np
+from fastslow.core.memory import FreedMemory, resident_bytes
+
+freed, kept = FreedMemory(), []
+before = resident_bytes()
+
+def held_after_step(megabytes):
+    large = []
+    for _ in range(megabytes):
+        large.append(np.ones(1 << 17))
+        kept.append(np.ones(10))
+    del large
+    freed.after_step()
+    return (resident_bytes() - before) >> 20
+
+print(*[held_after_step(16 + n % 3) for n in range(30)], held_after_step(400), held_after_step(16))
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="no glibc")
+def test_by_default_little_more_is_held_than_the_first_steps_reached():
+    environment = {**os.environ, memory.STEP_MEMORY: str(32 << 30)}  # 2 GB of slack
+    done = subprocess.run([sys.executable, "-c", DEFAULT], capture_output=True, check=True, env=environment)
+    *small, large, later = map(int, done.stdout.split())
+    assert min(small) >= 10, "kept, so that the next step need not ask for them"
+    assert max(large, later) <= max(small[:20]) + 128
 
 
 def test_the_planned_memory_of_a_step_counts(monkeypatch):

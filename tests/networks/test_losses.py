@@ -134,7 +134,8 @@ def slow_difference_matrix(prediction, runtime, margin):
 def slow_list_mle(prediction, runtime, temperature):
     total = 0.0
     for i in range(len(runtime)):
-        rest = [prediction[k] / temperature for k in range(len(runtime)) if runtime[k] <= runtime[i]]
+        faster = [k for k in range(len(runtime)) if runtime[k] < runtime[i]]
+        rest = [prediction[k] / temperature for k in [i, *faster]]
         total += math.log(sum(map(math.exp, rest))) - prediction[i] / temperature
     return total
 
@@ -199,13 +200,39 @@ def test_no_loss_depends_on_the_order_of_configurations(name, ranking, data):
     assert FUNCTIONS[name](*other).item() == pytest.approx(FUNCTIONS[name](*ranking).item())
 
 
-@pytest.mark.parametrize("name", sorted(FUNCTIONS.keys() - {"cross_graph_hinge", "mse_log"}))
+RANKING = sorted(FUNCTIONS.keys() - {"cross_graph_hinge", "mse_log"})
+
+
+@pytest.mark.parametrize("name", RANKING)
 def test_no_ranking_loss_compares_configurations_of_equal_runtime(name):
     """The gradient of tied configurations moves them together: they keep their distance."""
     runtime = torch.tensor([2.0, 5.0, 5.0, 9.0])
     _, gradient = value_and_gradient(FUNCTIONS[name], torch.tensor([0.0, 0.0, 0.0, 0.0]), runtime)
     assert gradient[1].item() == pytest.approx(gradient[2].item(), abs=1e-7)
     assert gradient[0] > 0 > gradient[3]  # a step goes against it
+
+
+@pytest.mark.parametrize("name", RANKING)
+@given(ranking=rankings(), data=st.data())
+@settings(max_examples=40)
+def test_equal_runtimes_neither_order_nor_compete(name, ranking, data):
+    prediction, runtime = ranking
+    value, gradient = value_and_gradient(FUNCTIONS[name], prediction, torch.full_like(runtime, 3))
+    assert value == 0 and not gradient.any(), "nothing is known of their order"
+    # permuting the predictions of tied configurations changes the loss in nothing
+    permuted = prediction.clone()
+    for tied in runtime.unique():
+        group = torch.nonzero(runtime == tied).flatten()
+        permuted[group] = prediction[data.draw(st.permutations(group.tolist()))]
+    found = FUNCTIONS[name](permuted, runtime).item()
+    assert found == pytest.approx(FUNCTIONS[name](prediction, runtime).item())
+    # moving one of the configurations drawn first does not move those of the same runtime
+    first = runtime.min() if name == "list_mle_fastest" else runtime.max()
+    group = torch.nonzero(runtime == first).flatten()
+    moved = prediction.clone()
+    moved[group[0]] += 2
+    before, after = (value_and_gradient(FUNCTIONS[name], p, runtime)[1] for p in (prediction, moved))
+    torch.testing.assert_close(after[group[1:]], before[group[1:]])
 
 
 @pytest.mark.parametrize("name", ["list_mle", "list_mle_fastest"])

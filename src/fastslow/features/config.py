@@ -65,7 +65,7 @@ class FeatureConfig(KindConfig):
     """Compute how likely a random walk over the whole graph is back at a node after 2 to 17 steps, for
     ``node_inputs=walks`` of the network (3rd place); 11 CPU seconds for a graph of 21,918 nodes."""
     merge_duplicates: bool = True
-    """Merge identical configurations of a train graph; the label is their mean."""
+    """Merge identical configurations of a graph, in every split; a label is their mean."""
     hops: Annotated[int, Ge(WHOLE_GRAPH)] = 2
     """Layout only. Keep nodes within this many hops of a configurable node; -1 keeps the whole graph. More
     hops show the model more of the program and cost time."""

@@ -1,8 +1,8 @@
 """Losses over the configurations of one graph, or of the graphs of a step; lower is faster.
 
 A loss takes predictions s and runtimes y of the C configurations of a graph. Every graph is a list of its own
-length, so there is no padding. Configurations of equal runtime carry no order: no loss compares them.
-:class:`Loss` adds up losses by name, as the setting ``loss`` says.
+length, so there is no padding. Configurations of equal runtime carry no order: no ranking loss compares them.
+:class:`Loss` adds up losses by name, in the form of the setting ``loss``.
 """
 
 from collections.abc import Sequence
@@ -85,13 +85,15 @@ def difference_matrix(prediction: Tensor, runtime: Tensor, margin: float = 0.01)
 def list_mle(prediction: Tensor, runtime: Tensor, temperature: float = 1.0) -> Tensor:
     r"""Compute ListMLE, the slowest first (Xia et al., ICML 2008; as TpuGraphs' baselines use it).
 
-    .. math:: \sum_i \left( \log \sum_{k: y_k \le y_i} e^{s_k / T} - s_i / T \right)
+    .. math:: \sum_i \left( \log \Big( e^{s_i / T} + \sum_{k: y_k < y_i} e^{s_k / T} \Big) - s_i / T \right)
 
-    The negative log likelihood of the true order under the Plackett-Luce model, which draws the slowest of
-    all first, then the slowest of the rest. It separates neighbours most where few remain to be drawn, at the
-    fast end: from equal predictions their gradients differ by 1 / (number that remain). Summed over the list,
-    as in TensorFlow Ranking; that shuffles equal runtimes, here each of them is drawn from all that are not
-    slower (Breslow's rule for ties), so that the order of the configurations does not matter.
+    Without ties this is the negative log likelihood of the true order under the Plackett-Luce model, which
+    draws the slowest of all first, then the slowest of the rest. It separates neighbours most where few
+    remain to be drawn, at the fast end: from equal predictions their gradients differ by 1 / (number that
+    remain). It is summed over the list, as in TensorFlow Ranking. With ties TensorFlow Ranking orders equal
+    runtimes at random, and Breslow's rule (Cox regression, 1974) draws each from all that are not slower:
+    both compare equals. Here each configuration is drawn from itself and the strictly faster ones (our own
+    rule), so that equal runtimes do not compete and the order of the configurations does not matter.
 
     Args:
         prediction: ``(C,)`` predictions s.
@@ -99,20 +101,21 @@ def list_mle(prediction: Tensor, runtime: Tensor, temperature: float = 1.0) -> T
         temperature: T; the baselines take 10 for tile, 1 for layout.
 
     Returns:
-        A scalar, 0 or more; 0 with a single configuration.
+        A scalar, 0 or more; 0 where no two runtimes differ.
     """
     order = torch.argsort(runtime, descending=True, stable=True)
     score, ordered = prediction[order] / temperature, runtime[order]
     rest = torch.logcumsumexp(score.flip(0), 0).flip(0)
+    rest = torch.cat([rest, rest.new_full((1,), -torch.inf)])  # nothing is faster than the fastest
     _, tie, count = torch.unique_consecutive(ordered, return_inverse=True, return_counts=True)
-    first = (torch.cumsum(count, 0) - count)[tie]  # of the configurations of the same runtime
-    return (rest[first] - score).sum()
+    faster = rest[torch.cumsum(count, 0)[tie]]  # log of the sum over strictly faster configurations
+    return functional.softplus(faster - score).sum()
 
 
 def list_mle_fastest(prediction: Tensor, runtime: Tensor, temperature: float = 1.0) -> Tensor:
     r"""Compute ListMLE, the fastest first: :func:`list_mle` of -s and -y.
 
-    .. math:: \sum_i \left( \log \sum_{k: y_k \ge y_i} e^{-s_k / T} + s_i / T \right)
+    .. math:: \sum_i \left( \log \Big( e^{-s_i / T} + \sum_{k: y_k > y_i} e^{-s_k / T} \Big) + s_i / T \right)
 
     Args:
         prediction: ``(C,)`` predictions s.
@@ -120,7 +123,7 @@ def list_mle_fastest(prediction: Tensor, runtime: Tensor, temperature: float = 1
         temperature: T.
 
     Returns:
-        A scalar, 0 or more; 0 with a single configuration.
+        A scalar, 0 or more; 0 where no two runtimes differ.
     """
     return list_mle(-prediction, -runtime, temperature)
 

@@ -53,9 +53,13 @@ _RESMODEL = {
 _PAPER = "TpuGraphs, arXiv 2308.13490; google-research-datasets/tpu_graphs"
 _TILE_DEPARTS = (
     "columns standardised, bounds and loss on logarithms; no L2 penalty on kernels and embeddings;"
-    " gradients clipped by their joint norm, not per tensor"
+    " gradients clipped by their joint norm, not per tensor; an opcode embedding as wide as the hidden"
+    " layers, not 32; stopped early by the competition's score, not by OPA"
 )
-_LAYOUT_DEPARTS = "columns standardised; configurations drawn uniformly, not the fast ones more often"
+_LAYOUT_DEPARTS = (
+    "columns standardised; configurations drawn uniformly, not the fast ones more often; stopped early by the"
+    " competition's score, not by OPA"
+)
 
 
 @dataclass(frozen=True)
@@ -114,11 +118,11 @@ PUBLISHED: dict[str, Published] = {
         "GST, arXiv 2305.12322; kaidic/GST, configs/tpugraphs.yaml",
         "activations and residuals, which the report has and the public code lacks; a hinge averaged over"
         " pairs, not summed; mean and sum of length 1 in place of mean and maximum, which does not add up"
-        " over segments, and one score of the graph, not the sum of those of segments; 200 epochs with early"
-        " stopping, not 20,000",
+        " over segments, and one score of the graph, not the sum of those of segments; an opcode embedding as"
+        " wide as the hidden layers (128), not 32; 200 epochs with early stopping, not 20,000",
         **{**_LAYOUT, **_ALONE, "dropout": 0.1},
         num_layers=3,
-        hidden_channels=256,
+        hidden_channels=128,
         readout="mean+unit_sum",
         loss="pairwise_hinge@0.1",
         learning_rate=1e-4,
