@@ -143,8 +143,12 @@ def start(
     """
     with ledger.proposing() as history:
         count = count or min(config.batch, config.evaluations - len(history) - history.running)
-        found = propose(history, strategy, count, config.seed) if count > 0 else []
-        return history, [(ledger.start(proposal), proposal) for proposal in found]
+        if count <= 0:
+            return history, []
+        if history.pending:  # an interrupted batch is completed as if it had not been interrupted
+            return history, [(ledger.start(proposal), proposal) for proposal in history.pending[:count]]
+        batch = propose(history, strategy, count, config.seed)
+        return history, [(ledger.start(p, () if n else batch), p) for n, p in enumerate(batch)]
 
 
 def evaluate_started(ledger: Ledger, history: History, evaluate: Evaluate, started: Started, show) -> None:
