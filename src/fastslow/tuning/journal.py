@@ -35,7 +35,7 @@ class PlannedRecord(_Strict):
 
 
 class ProposalRecord(PlannedRecord):
-    """A proposal that is being evaluated, by which process since when; the first of a batch lists the batch."""
+    """A proposal that is being evaluated: by whom, since when; the first of a batch lists the batch."""
 
     hash: str
     process: Annotated[str, Field(pattern=r"^.*:\d{1,9}$")]
