@@ -60,9 +60,9 @@ class Member:
 
     @property
     def saved(self) -> float:
-        """Weight x (default - best), 0 where either is not known."""
+        """Weight x (default - best), 0 where either is not known, or the default is faster and kept."""
         best = self.history.best
-        return self.weight * (self.default - best[1]) if best and self.default else 0.0
+        return self.weight * max(self.default - best[1], 0.0) if best and self.default else 0.0
 
     @property
     def cost(self) -> float:
