@@ -19,7 +19,7 @@ from fastslow.tuning.strategies import Random
 from fastslow.tuning.target import read_target
 from fastslow.tuning.tune import open_ledger, start, tune
 from fastslow.xla.messages import HloProto, Module, ModuleTuningData, TuningData
-from helpers.competition_files import layout_arrays, tile_arrays, write_npz
+from helpers.competition_files import REAL, layout_arrays, needs_real, tile_arrays, write_npz
 from helpers.dot_module import add, small_module
 from helpers.stub_labeller import StubLabeller
 
@@ -176,6 +176,20 @@ def test_a_tile_is_compared_with_the_runtime_of_the_default(tmp_path, over_defau
     facts = summarise(tune(config))
     assert facts["best over default"] == said
     assert ("the file's normaliser" in facts["default"]) == (not more)
+
+
+@needs_real
+@pytest.mark.parametrize(
+    "path", sorted((REAL / "npz_all/npz/tile/xla").glob("valid/*.npz")), ids=lambda path: path.stem
+)
+def test_a_published_tile_is_compared_with_its_normaliser(path, tmp_path):
+    arrays = np.load(path)
+    over_default = arrays["config_runtime"] / arrays["config_runtime_normalizers"]
+    _, equal = np.unique(arrays["config_feat"], axis=0, return_inverse=True)
+    means = np.bincount(equal.ravel(), over_default) / np.bincount(equal.ravel())
+    study = tune(settings(path, tmp_path, strategy="random", evaluations=len(means)))
+    assert summarise(study)["best over default"] == f"{means.min():.4f}"
+    assert study.default == 1 and study.history.done[0][0].codes == tuple(study.target.space.default)
 
 
 def test_a_layout_is_compared_with_the_compilers_own_where_it_is_known(tmp_path):
