@@ -227,3 +227,15 @@ def test_compression_that_numpy_does_not_write_is_refused(tmp_path, method):
         archive.writestr("x.npy", npy_bytes(np.ones(3)))
     with pytest.raises(DataError, match="x is compressed otherwise than numpy does it"):
         read_arrays(tmp_path / "x.npz")
+
+
+@pytest.mark.parametrize(
+    ("folder", "said"),
+    [("npz_all/npz/tile/xla/train", "run `make data` again"), ("mine", "write or copy it again")],
+)
+def test_the_remedy_depends_on_where_the_file_lies(tmp_path, folder, said):
+    path = tmp_path / folder / "x.npz"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"PK\x03\x04 torn")
+    with pytest.raises(DataError, match=said):
+        read_headers(path)

@@ -15,8 +15,10 @@ from fastslow.core.settings import resolve
 from fastslow.evaluation.predictions import read_predictions
 from fastslow.kaggle.submission import ranking as submitted
 from fastslow.ranking.config import RankConfig
-from fastslow.ranking.rank import EFFECTS, ENDS, TABLE, rank
-from fastslow.xla.messages import ModuleTuningData
+from fastslow.ranking.rank import EFFECTS, ENDS, IMPOSED, TABLE, rank
+from fastslow.tuning.config import TuneConfig
+from fastslow.tuning.target import read_target
+from fastslow.xla.messages import ModuleTuningData, TuningData
 from helpers.competition_files import layout_arrays, write_npz
 from helpers.dot_module import small_module
 from helpers.stub_labeller import StubLabeller
@@ -67,8 +69,31 @@ def test_an_hlo_file_is_converted_and_compared_with_its_default(home, dots):
     assert rows["node"].str.match(r"(dot|reshape)\.\d+").all() and (rows["layout"] != rows["default"]).all()
     default = table.loc[table["config"] == 0, "rank"].item()
     assert ranking.summary()["default"] == f"configuration 0, place {default}"
+    groups = pd.read_csv(folder / IMPOSED)
+    assert groups["configs"].sum() == 40 and groups["config"].is_unique
+    assert groups["prediction"].is_monotonic_increasing and len(groups) < 40
+    bound = read_target(TuneConfig(source=dots, run="none", evaluator="command", command="true")).space
+    assert len(groups) <= bound.size
+    said = f"can be made to take {len(bound.choices)}: {len(groups)} distinct configurations"
+    assert said in ranking.summary()["can be imposed"]
     assert "runtime" not in table and ranking.estimates().empty
     assert re.match("not known, .*SET=estimate=10", ranking.summary()["compiler's own layouts"])
+
+
+def test_a_tile_protobuf_is_ranked_and_scored_by_the_tile_metric(home):
+    tuned = ModuleTuningData(module=small_module())
+    for number in range(6):
+        run = tuned.runs.add(is_default=number == 0)
+        run.profile.compute_time_ns = 10 * (number + 1)
+        run.op_config.tile_size_config.kernel_bounds[:] = [number + 1, 2]
+    path = home / "tile.pb"
+    path.write_bytes(TuningData(modules=[tuned]).SerializeToString())
+    ranking = rank(RankConfig(source=str(path)))
+    table, facts = ranking.table, ranking.summary()
+    assert table["over_default"].tolist() == (table["runtime"] / 10).tolist() and len(table) == 6
+    for k in (5, 1):
+        score = 2 - table["runtime"].head(k).min() / 10
+        assert facts[f"1 - slowdown of the top {k}"] == f"{score:.3f}"
 
 
 def test_what_no_model_reads_is_not_missed(home, dots, monkeypatch):

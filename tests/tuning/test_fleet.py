@@ -13,7 +13,7 @@ from fastslow.tuning.fleet_config import FleetConfig
 from fastslow.tuning.fleet_report import fleet_table, plot_savings, summarise_fleet, write_fleet
 from fastslow.tuning.history import Outcome
 from fastslow.tuning.tune import propose
-from helpers.competition_files import layout_arrays, write_npz
+from helpers.competition_files import layout_arrays, tile_arrays, write_npz
 
 pytest.importorskip("optuna", reason="optuna is not installed (pip install -e '.[test]')")
 
@@ -54,6 +54,23 @@ def test_the_budget_goes_where_it_saves_and_copies_share(fleet):
     )
     folder = write_fleet(tuned)
     assert plot_savings(tuned).axes and (folder / "programs.csv").is_file()
+
+
+def test_tiles_save_against_their_normaliser_and_never_less_than_nothing(fleet):
+    for name, over_default in (("better", (2.0, 4.0, 0.9)), ("worse", (2.0, 4.0, 3.0))):
+        arrays = tile_arrays(1, configs=3)
+        arrays["config_feat"][:, 0] = 1, 2, 3
+        arrays["config_runtime"] = (1000 * np.array(over_default)).astype(np.int64)
+        write_npz(fleet.parent / f"{name}.npz", arrays)
+    fleet.write_text("program,weight\nbetter.npz,4\nworse.npz,6\n" + "worse.npz,1\n" * 3)
+    tuned = tune_fleet(settings(fleet, evaluations=6, allocation="even", strategy="random"))
+    assert fleet_table(tuned.members)["saved"].tolist() == pytest.approx([0.4, 0.0])
+    assert summarise_fleet(tuned)["saved"] == f"0.4, {0.4 / 13:.2%} of all defaults"
+
+
+def test_a_budget_without_a_value_is_an_error(fleet):
+    with pytest.raises(ConfigError, match="budget_seconds: 1e-09 is not enough"):
+        tune_fleet(settings(fleet, budget_seconds=1e-9))
 
 
 def test_an_even_split_is_even(fleet):
@@ -108,6 +125,8 @@ def test_nothing_is_tuned_twice_and_a_single_program_gets_all(fleet):
         ("program,weight\nslow.npz,many\n", "line 2: 'slow.npz', 'many'"),
         ("program,weight\nslow.npz,-1\n", "line 2"),
         ("program,weight\nslow.npz\n", "line 2"),
+        ("program,weight\nslow.npz,1_0\n", "line 2"),
+        ("program,weight\nslow.npz,1e308\nflat.npz,1e308\n", "line 3"),
         ("program,weight\nnone.npz,1\n", "no such file"),
     ],
 )

@@ -1,7 +1,7 @@
 """A tuning as a user starts it: every evaluator, resumed, shared, and every bad input by name."""
 
-import importlib.util
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -18,8 +18,8 @@ from fastslow.tuning.result import list_evaluations, plot_curve, proposers, summ
 from fastslow.tuning.strategies import Random
 from fastslow.tuning.target import read_target
 from fastslow.tuning.tune import open_ledger, start, tune
-from fastslow.xla.messages import HloProto, Module
-from helpers.competition_files import layout_arrays, write_npz
+from fastslow.xla.messages import HloProto, Module, ModuleTuningData, TuningData
+from helpers.competition_files import REAL, layout_arrays, needs_real, tile_arrays, write_npz
 from helpers.dot_module import add, small_module
 from helpers.stub_labeller import StubLabeller
 
@@ -27,10 +27,6 @@ pytest.importorskip("optuna", reason="optuna is not installed (pip install -e '.
 
 PYTHON = shlex.quote(sys.executable)
 SUM = "import json, sys; print(1 + sum(json.load(open(sys.argv[1]))['options']))"
-
-needs_compiler = pytest.mark.skipif(
-    importlib.util.find_spec("libtpu") is None, reason="a program's default layouts need libtpu"
-)
 
 
 @pytest.fixture
@@ -84,7 +80,6 @@ def test_the_curve_has_ticks_to_read_it_by(npz, tmp_path):
         assert len(shown) >= 3, axis.axis_name
 
 
-@needs_compiler
 def test_a_command_measures_and_the_result_is_written(dots, tmp_path):
     study = tune(measuring(dots, tmp_path, evaluations=16))
     folder = write_result(study)
@@ -134,12 +129,14 @@ def test_an_evaluation_that_ends_while_another_process_counts_is_counted(npz, tm
 
 
 def test_a_budget_of_seconds_ends_it(npz, tmp_path):
+    with pytest.raises(ConfigError, match="budget_seconds: 1e-09 is not enough for one evaluation"):
+        tune(settings(npz, tmp_path, budget_seconds=1e-9))
+    tune(settings(npz, tmp_path, evaluations=3))
     study = tune(settings(npz, tmp_path, evaluations=10**6, budget_seconds=1e-9))
-    assert len(study.history) == 0 and summarise(study)["evaluations"].startswith("0,")
+    assert len(study.history) == 3, "what was evaluated before is reported"
     write_result(study)
 
 
-@needs_compiler
 def test_failures_are_counted_and_not_fatal(dots, tmp_path):
     code = SUM.replace("print(", "o = json.load(open(sys.argv[1]))['options']; print('oh' if o[0] else ")
     study = tune(measuring(dots, tmp_path, code.replace("1 + sum(json", "1 + sum(json"), evaluations=12))
@@ -149,12 +146,102 @@ def test_failures_are_counted_and_not_fatal(dots, tmp_path):
     write_result(study)
 
 
-@needs_compiler
-def test_where_all_fail_it_says_why_and_keeps_the_study(dots, tmp_path):
-    config = measuring(dots, tmp_path, "print('no TPU here')", evaluations=50)
-    with pytest.raises(DataError, match="first 8 evaluations failed.*no TPU here.*The study is kept"):
+@pytest.mark.parametrize(("wanted", "done"), [(50, 8), (2, 2)])
+def test_where_all_fail_it_says_why_and_keeps_the_study(dots, tmp_path, wanted, done):
+    config = measuring(dots, tmp_path, "print('no TPU here')", evaluations=wanted)
+    with pytest.raises(
+        DataError, match=f"all of its {done} evaluations failed: {done} times .*no TPU here.*kept"
+    ):
         tune(config)
     assert config.ledger.is_file()
+
+
+def test_a_command_needs_no_compiler(dots, tmp_path, monkeypatch):
+    def missing():
+        raise ConfigError("libtpu is not installed")
+
+    monkeypatch.setattr("fastslow.xla.libtpu.Compiler.version", missing)
+    assert tune(measuring(dots, tmp_path, evaluations=2)).history.best
+
+
+def tile_file(path, over_default):
+    """Tiles whose runtimes are these shares of the default's, 1000."""
+    arrays = tile_arrays(1, configs=len(over_default))
+    arrays["config_feat"][:, 0] = np.arange(1, 1 + len(over_default))
+    arrays["config_runtime"] = (1000 * np.array(over_default)).astype(np.int64)
+    arrays["config_runtime_normalizers"] = np.full(len(over_default), 1000)
+    return write_npz(path, arrays)
+
+
+@pytest.mark.parametrize(
+    ("over_default", "more", "said"),
+    [
+        ((1.0, 4.0, 0.9, 5.0), {}, "0.9000"),
+        ((4.0, 5.0, 3.0), {}, "3.0000"),  # the default itself is not in the file
+        ((4.0, 1.0, 0.5), {"default": 0}, "0.1250"),
+    ],
+)
+def test_a_tile_is_compared_with_the_runtime_of_the_default(tmp_path, over_default, more, said):
+    config = settings(tile_file(tmp_path / "tile.npz", over_default), tmp_path, strategy="random", **more)
+    facts = summarise(tune(config))
+    assert facts["best over default"] == said
+    assert ("the file's normaliser" in facts["default"]) == (not more)
+
+
+@needs_real
+@pytest.mark.parametrize(
+    "path", sorted((REAL / "npz_all/npz/tile/xla").glob("valid/*.npz")), ids=lambda path: path.stem
+)
+def test_a_published_tile_is_compared_with_its_normaliser(path, tmp_path):
+    arrays = np.load(path)
+    over_default = arrays["config_runtime"] / arrays["config_runtime_normalizers"]
+    _, equal = np.unique(arrays["config_feat"], axis=0, return_inverse=True)
+    means = np.bincount(equal.ravel(), over_default) / np.bincount(equal.ravel())
+    study = tune(settings(path, tmp_path, strategy="random", evaluations=len(means)))
+    assert summarise(study)["best over default"] == f"{means.min():.4f}"
+    assert study.default == 1 and study.history.done[0][0].codes == tuple(study.target.space.default)
+
+
+def test_a_layout_is_compared_with_the_compilers_own_where_it_is_known(tmp_path):
+    arrays = layout_arrays(3, dots=4, configs=40)
+    chosen = 7
+    arrays["node_config_default"] = arrays["node_config_feat"][chosen]
+    study = tune(settings(write_npz(tmp_path / "known.npz", arrays), tmp_path, evaluations=1))
+    same = (arrays["node_config_feat"] == arrays["node_config_feat"][chosen]).all((1, 2))
+    assert "equal to the compiler's own layouts" in summarise(study)["default"]
+    assert study.default == arrays["config_runtime"][same].mean()
+    del arrays["node_config_default"]
+    study = tune(settings(write_npz(tmp_path / "unknown.npz", arrays), tmp_path, evaluations=1))
+    assert "commonest option of each choice: the compiler's own is not known" in summarise(study)["default"]
+
+
+def measured_pb(path, kind):
+    """A TpuGraphs file of four runs of 10, 20, 30 and 40 ns, the second of the compiler's default."""
+    tuned = ModuleTuningData(module=small_module(), fingerprint=1)
+    for number in range(4):
+        run = tuned.runs.add(is_default=number == 1)
+        run.profile.compute_time_ns = 10 * (number + 1)
+        if kind == "tile":
+            run.op_config.tile_size_config.kernel_bounds[:] = [number + 1, 2]
+        else:
+            run.module_config.layout_config.nodes.add().tensors.add().dims[:] = [number % 2, 1 - number % 2]
+    if kind == "layout":
+        tuned.config_index_to_node[:] = [2]
+    path.write_bytes((TuningData(modules=[tuned]) if kind == "tile" else tuned).SerializeToString())
+    return path
+
+
+@pytest.mark.parametrize(
+    ("kind", "more", "best"), [("tile", {}, "0.5000"), ("layout", {"evaluator": "replay"}, "1.0000")]
+)
+def test_a_measured_protobuf_is_replayed(tmp_path, kind, more, best):
+    study = tune(settings(measured_pb(tmp_path / "measured.pb", kind), tmp_path, strategy="random", **more))
+    assert summarise(study)["best over default"] == best and study.exhausted
+
+
+def test_what_can_be_imposed_is_said(dots, tmp_path):
+    facts = summarise(tune(measuring(dots, tmp_path, evaluations=1)))
+    assert re.fullmatch(r"of \d+ choices the compiler can be made to take \d+", facts["imposed"])
 
 
 def test_the_compiler_evaluates_its_own_default_first(dots, tmp_path, monkeypatch):
@@ -180,7 +267,6 @@ def read(path):
     return read_program(path)
 
 
-@needs_compiler
 def test_only_what_a_constraint_binds_is_a_choice(dots, tmp_path):
     target = read_target(measuring(dots, tmp_path))
     assert all("output" in choice.where for choice in target.space.choices)
@@ -190,7 +276,6 @@ def test_only_what_a_constraint_binds_is_a_choice(dots, tmp_path):
     assert len(codes) == target.space.size, "two configurations of the space are never the same program"
 
 
-@needs_compiler
 def test_a_run_guides_a_file_and_a_program(home, dots, tmp_path):
     npz = next((home / "data/sample/npz_all/npz/layout/xla/random/train").glob("*.npz"))
     for source, more in ((npz, {}), (dots, {"evaluator": "command", "command": f"{PYTHON} -c 'print(1)'"})):

@@ -8,10 +8,10 @@ from fastslow.commands.notebook import print_facts, run_notebook, with_absolute_
 from fastslow.core.artifacts import read_manifest
 from fastslow.programs.user_program import Source
 from fastslow.ranking.config import RankConfig
-from fastslow.ranking.rank import EFFECTS, ENDS, TABLE
+from fastslow.ranking.rank import EFFECTS, ENDS, IMPOSED, TABLE
 from fastslow.workflow.run import NOTEBOOK
 
-_SHOWN = ["rank", "config", "prediction", "runtime", "estimated_cycles"]
+_SHOWN = ["rank", "config", "prediction", "runtime", "over_default", "estimated_cycles"]
 _ROWS = 10
 
 
@@ -38,6 +38,9 @@ def rank_program(config: RankConfig) -> Path:
     print(table[[name for name in _SHOWN if name in table]].head(_ROWS).to_string(index=False), "\n")
     facts = read_manifest(folder)["summary"]
     facts |= {"ranking": folder / TABLE, "effects of the choices": folder / EFFECTS}
+    if (folder / IMPOSED).exists():
+        print(pd.read_csv(folder / IMPOSED).head(_ROWS).to_string(index=False), "\n")
+        facts["what can be imposed"] = folder / IMPOSED
     facts |= {"fastest and slowest": folder / ENDS, "notebook": folder / NOTEBOOK}
     print_facts(facts)
     return folder / TABLE

@@ -28,7 +28,6 @@ MAX_ARRAY_BYTES = 1 << 30
 """Largest array that is read whole: 40 times the largest of the competition (43,614 nodes x 140 float32)."""
 _MAX_HEADER_BYTES = 16_384  # numpy's own limit of a header's text is 10,000 characters
 _MAX_RATIO = 1032  # of deflate, https://www.zlib.net/zlib_tech.html
-DOWNLOAD_AGAIN = "The file is truncated or corrupt: delete it and run `make data` again"
 # what zipfile, its decompressors and numpy raise when they meet bytes that nobody wrote
 _UNREADABLE = (
     OSError,
@@ -87,9 +86,16 @@ def readable(path: Path, remedy: str) -> Iterator[None]:
         raise DataError(path, f"cannot be read ({type(error).__name__}: {said})", remedy) from error
 
 
+def _again(path: Path) -> str:
+    published = "npz_all" in Path(path).absolute().parts
+    again = "delete it and run `make data` again" if published else "write or copy it again"
+    return f"The file is truncated or corrupt: {again}"
+
+
 @contextmanager
 def _opened(path: Path, remedy: str) -> Iterator[zipfile.ZipFile]:
     check_regular(path)
+    remedy = remedy or _again(path)
     with readable(path, remedy), zipfile.ZipFile(path) as archive:
         name, times = Counter(archive.namelist()).most_common(1)[0] if archive.namelist() else ("", 1)
         if times > 1:
@@ -141,12 +147,12 @@ def _parse_header(read: Callable, text: bytes) -> Header:
     return Header(shape, dtype, fortran_order)
 
 
-def read_headers(path: Path, remedy: str = DOWNLOAD_AGAIN) -> dict[str, Header]:
+def read_headers(path: Path, remedy: str = "") -> dict[str, Header]:
     """Return shape and type of every array in an npz file, without reading the arrays.
 
     Args:
         path: The npz file.
-        remedy: What to do about a broken file, for the message.
+        remedy: What to do about a broken file, for the message; by default it depends on the folder.
 
     Raises:
         DataError: The file is missing or not an npz.
@@ -160,12 +166,12 @@ def read_headers(path: Path, remedy: str = DOWNLOAD_AGAIN) -> dict[str, Header]:
     return headers
 
 
-def read_checksums(path: Path, remedy: str = DOWNLOAD_AGAIN) -> list[tuple[str, int, int]]:
+def read_checksums(path: Path, remedy: str = "") -> list[tuple[str, int, int]]:
     """Return name, size in bytes and CRC-32 of every member, from the zip directory alone.
 
     Args:
         path: The npz file.
-        remedy: What to do about a broken file, for the message.
+        remedy: What to do about a broken file, for the message; by default it depends on the folder.
 
     Raises:
         DataError: The file is missing or not an npz.
@@ -174,15 +180,13 @@ def read_checksums(path: Path, remedy: str = DOWNLOAD_AGAIN) -> list[tuple[str, 
         return [(info.filename, info.file_size, info.CRC) for info in archive.infolist()]
 
 
-def read_arrays(
-    path: Path, keys: Iterable[str] | None = None, remedy: str = DOWNLOAD_AGAIN
-) -> dict[str, np.ndarray]:
+def read_arrays(path: Path, keys: Iterable[str] | None = None, remedy: str = "") -> dict[str, np.ndarray]:
     """Read whole arrays of an npz file.
 
     Args:
         path: The npz file.
         keys: Names of the arrays; all of them if not given.
-        remedy: What to do about a broken file, for the message.
+        remedy: What to do about a broken file, for the message; by default it depends on the folder.
 
     Raises:
         DataError: The file is missing or broken, or lacks one of the keys.
@@ -217,7 +221,7 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def stream_rows(
-    path: Path, key: str, chunk_bytes: int = CHUNK_BYTES, remedy: str = DOWNLOAD_AGAIN
+    path: Path, key: str, chunk_bytes: int = CHUNK_BYTES, remedy: str = ""
 ) -> Iterator[np.ndarray]:
     """Yield an array of an npz file in chunks of whole rows, never holding all of it.
 
@@ -225,7 +229,7 @@ def stream_rows(
         path: The npz file.
         key: Array name; its bytes must be in C order.
         chunk_bytes: Upper end of a chunk's size (at least one row is read).
-        remedy: What to do about a broken file, for the message.
+        remedy: What to do about a broken file, for the message; by default it depends on the folder.
 
     Raises:
         DataError: The file is missing or broken, lacks the key, or holds it column by column.

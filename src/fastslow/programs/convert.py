@@ -57,7 +57,11 @@ class ConvertConfig(ProgramConfig):
         """Check what the types of the fields do not express."""
         super().check()
         kind = get_collection(self.collection).kind
-        self.require(kind == "layout", "collection", "a layout collection")
+        self.require(
+            kind == "layout" or self.configs == MEASURED,
+            "collection",
+            "a layout collection, unless configs=0",
+        )
         self.require(not self.label or self.configs != MEASURED, "label", "False, since configs=0 has labels")
 
     @property
@@ -82,6 +86,7 @@ class Conversion:
         arrays: Arrays of the competition file by key.
         npz: Path of the competition file.
         labels: What ``config_runtime`` holds, in words.
+        measured: Whether the configurations are the file's own, with measured runtimes.
     """
 
     module: Module
@@ -89,6 +94,7 @@ class Conversion:
     arrays: dict[str, np.ndarray]
     npz: Path
     labels: str
+    measured: bool = False
 
 
 def convert(config: ConvertConfig, ask_compiler: bool = False) -> Conversion:
@@ -110,12 +116,12 @@ def convert(config: ConvertConfig, ask_compiler: bool = False) -> Conversion:
     module = program.module
     check_module(source.path, module, config.allow_unknown)
     nodes = configurable_nodes(module, program.layouts)
-    if not nodes:
+    if not nodes and "config_feat" not in program.runs:
         problem = "it has no convolution, dot or reshape, the configurable instructions"
         raise DataError(source.path, problem, "Convert a program with one of them")
     arrays = graph_arrays(module)
     if config.configs == MEASURED:
-        arrays |= _measured(source.path, program.runs)
+        arrays |= _measured(source.path, program.runs, get_collection(config.collection).kind)
         labels = "measured runtime, ns"
     else:
         choices = tie(nodes)
@@ -131,15 +137,17 @@ def convert(config: ConvertConfig, ask_compiler: bool = False) -> Conversion:
         arrays["config_runtime"] = np.array(cycles, np.int64)
         if (defaults := encode_defaults(nodes)) is not None:
             arrays[DEFAULTS] = defaults
-    conversion = Conversion(module, nodes, arrays, config.npz, labels)
+    conversion = Conversion(module, nodes, arrays, config.npz, labels, config.configs == MEASURED)
     _write(conversion, config)
     return conversion
 
 
-def _measured(path: Path, runs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    if "node_config_feat" not in runs:
+def _measured(path: Path, runs: dict[str, np.ndarray], kind: str) -> dict[str, np.ndarray]:
+    if {"layout": "node_config_feat", "tile": "config_feat"}[kind] not in runs:
         remedy = "Set configs to the number of configurations to sample"
-        raise DataError(path, "holds no measured layout runs", remedy)
+        if runs:
+            remedy = f"Choose a collection of the other kind: {kind} is not that of its runs"
+        raise DataError(path, f"holds no measured {kind} runs", remedy)
     return runs
 
 
@@ -150,8 +158,9 @@ def _write(conversion: Conversion, config: ConvertConfig) -> None:
     with artifact.building():
         with atomic_path(config.npz) as temporary:
             np.savez_compressed(temporary, **conversion.arrays)
-            read_competition_file(temporary, "layout", config.label)
-        save_figure(plot_graph(conversion.arrays, config.program), artifact.folder / PICTURE)
+            read_competition_file(temporary, get_collection(config.collection).kind, config.label)
+        shown = {"node_config_ids": np.zeros(0, np.int64)} | conversion.arrays  # a tile file has none
+        save_figure(plot_graph(shown, config.program), artifact.folder / PICTURE)
         with atomic_path(artifact.folder / TABLE) as temporary:
             list_configurable(conversion.module, conversion.nodes).to_csv(temporary, index=False)
         artifact.finish((PICTURE, TABLE), summary=summarise(conversion).to_dict())

@@ -9,6 +9,7 @@ its arguments. Arguments may be arrays or ``jax.ShapeDtypeStruct``: nothing is c
 """
 
 import base64
+import functools
 import importlib.util
 import inspect
 import sys
@@ -59,6 +60,13 @@ class Source:
     def name(self) -> str:
         """File stem, followed by the name of the function if there is one."""
         return f"{self.path.stem}-{self.function}" if self.function else self.path.stem
+
+    @property
+    def measured(self) -> str:
+        """``layout`` or ``tile`` for a TpuGraphs ``.pb`` with measured runs of that kind, otherwise empty."""
+        if self.function or self.path.suffix != ".pb":
+            return ""
+        return _measured(self.path, self.path.stat().st_mtime_ns)
 
     def read(self, labeller: Labeller, ask_compiler: bool = False) -> HloProgram:
         """Return the program's HLO, with the measured runs that the file holds.
@@ -114,6 +122,15 @@ class Source:
             raise DataError(self.path, f"{self.function} did not return (function, arguments)", _WANTED)
         _refuse_dynamic(self.path, made[1])
         return made
+
+
+@functools.lru_cache(maxsize=64)
+def _measured(path: Path, changed: int) -> str:
+    try:
+        runs = read_program(path).runs
+    except DataError:  # said when the program itself is read
+        return ""
+    return "tile" if "config_feat" in runs else "layout" if runs else ""
 
 
 def refuse_failure(path: Path, record: dict) -> None:

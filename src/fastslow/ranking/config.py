@@ -10,7 +10,7 @@ from fastslow.competition.catalog import COLLECTIONS, Collection, get_collection
 from fastslow.core.npz_io import read_headers
 from fastslow.core.settings import NonNegative, Positive, resolve, unkeyed
 from fastslow.programs.convert import ConvertConfig
-from fastslow.programs.program_config import ProgramConfig
+from fastslow.programs.program_config import MEASURED, ProgramConfig
 from fastslow.programs.user_program import Source
 
 _LAYOUT, _TILE = "layout:xla:random", "tile:xla"  # of a file whose folder does not tell
@@ -33,7 +33,7 @@ class RankConfig(ProgramConfig):
     ``tile:xla`` for a tile file and ``layout:xla:random`` for a layout. ``nlp`` is for a language model."""
     configs: Annotated[NonNegative, Le(1_000_000)] = 1000
     """Maximum number of configurations to draw for a program that is not an npz, the default first; 0 ranks
-    the measured configurations of a TpuGraphs ``.pb`` instead."""
+    the measured configurations of a TpuGraphs ``.pb`` instead, as of a tile ``.pb`` is always done."""
     default: Annotated[int, Ge(-1)] = -1
     """Configuration that the others are compared with, as its position in an npz; -1 for the compiler's
     default, where it is known (of a converted program), or for the commonest option of each choice."""
@@ -50,9 +50,8 @@ class RankConfig(ProgramConfig):
         super().check()
         if self.collection:
             kind = get_collection(self.collection).kind
-            self.require(
-                not self.source or self.is_npz or kind == "layout", "collection", "a layout collection"
-            )
+            wanted = "" if not self.source or self.is_npz else Source.of(self.source).measured or "layout"
+            self.require(wanted in ("", kind), "collection", f"a {wanted} collection")
         converted = not self.source or not self.is_npz
         self.require(converted or not self.estimate, "estimate", "0 for an npz, whose HLO is not known")
 
@@ -76,7 +75,7 @@ class RankConfig(ProgramConfig):
         if self.collection:
             return get_collection(self.collection)
         if not self.is_npz:
-            return get_collection(_LAYOUT)
+            return get_collection(_TILE if Source.of(self.source).measured == "tile" else _LAYOUT)
         path = Source.of(self.source).path
         published = path.absolute().parents[1].as_posix()  # of the split's folder
         for collection in COLLECTIONS:
@@ -97,4 +96,6 @@ class RankConfig(ProgramConfig):
     def conversion(self) -> ConvertConfig:
         """Return the settings that convert the source, where it is not an npz."""
         shared = {name: getattr(self, name) for name in _CONVERSION}
-        return ConvertConfig(**{**shared, "collection": self.find_collection().name})
+        collection = self.find_collection()
+        tile = {"configs": MEASURED} if collection.kind == "tile" else {}
+        return ConvertConfig(**shared | {"collection": collection.name} | tile)

@@ -3,11 +3,14 @@
 ``make rank`` runs this through a notebook.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from fastslow.competition.catalog import TEST, Program
 from fastslow.competition.default_layouts import knows_default_layouts
 from fastslow.competition.reader import CompetitionFile, file_fingerprint, read_competition_file
+from fastslow.competition.schema import LAYOUT_WIDTH, ROLES
 from fastslow.core.artifacts import Artifact
 from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path
@@ -16,22 +19,22 @@ from fastslow.core.settings import resolve
 from fastslow.features.unseen import build_unseen, read_recipe
 from fastslow.kaggle.submission import ranking as fastest_first
 from fastslow.programs.convert import Conversion, convert, estimate_cycles
-from fastslow.programs.program_config import MEASURED
 from fastslow.programs.user_program import Source
 from fastslow.ranking.config import RankConfig
 from fastslow.ranking.effects import effects
 from fastslow.ranking.inference import FinishedRun
-from fastslow.ranking.named_choices import name_choices
+from fastslow.ranking.named_choices import NamedChoice, name_choices
 from fastslow.ranking.plots import plot_effects, plot_predictions
-from fastslow.ranking.result import Ranking, make_table
-from fastslow.xla.layout_constraints import constrain
-from fastslow.xla.layout_space import decode
+from fastslow.ranking.result import Imposed, Ranking, make_table, rank_groups
+from fastslow.xla.layout_constraints import constrain, is_imposed
+from fastslow.xla.layout_space import OUTPUT, decode
 from fastslow.xla.libtpu import require_compiler
+from fastslow.xla.tied_choices import tie
 
 _FROM_COMPILER = "with SET=estimate=10 the compiler names them"
 _FROM_FILE = "they are read from default/SPLIT/NAME.npz beside a random/SPLIT/NAME.npz"
 
-TABLE, EFFECTS, ENDS = "ranking.csv", "effects.csv", "ends.csv"
+TABLE, EFFECTS, ENDS, IMPOSED = "ranking.csv", "effects.csv", "ends.csv", "imposed.csv"
 PREDICTIONS_PICTURE, EFFECTS_PICTURE = "predictions.png", "effects.png"
 
 
@@ -42,7 +45,8 @@ def rank(config: RankConfig) -> Ranking:
         config: Settings.
 
     Returns:
-        The ranking; its folder has ``ranking.csv``, ``effects.csv``, ``ends.csv`` and two figures.
+        The ranking; its folder has ``ranking.csv``, ``effects.csv``, ``ends.csv``, of a program whose
+        configurations were drawn ``imposed.csv``, and two figures.
 
     Raises:
         ConfigError: The source is of no kind that can be ranked, or the compiler is needed and not installed.
@@ -112,14 +116,28 @@ def _rank(
     return Ranking(
         program=config.program,
         run=f"{run.folder.parent.name}/{run.name}",
-        table=make_table(prediction, members, file.runtime, cycles),
+        table=make_table(prediction, members, file.runtime, cycles, file.normalizers),
         weights=weights or {run.name: 1.0},
         choices=choices,
         effects=effects(choices, prediction),
         default=default,
         default_cycles=default_cycles,
         defaults_remedy=_defaults_remedy(run, file, conversion),
+        imposed=_imposed(conversion, choices, prediction) if default is not None and conversion else None,
     )
+
+
+def _imposed(
+    conversion: Conversion, choices: Sequence[NamedChoice], prediction: np.ndarray
+) -> Imposed | None:
+    """Rank the configurations that differ in what can be imposed; None for measured ones."""
+    if conversion.measured:
+        return None
+    outputs = conversion.arrays["node_config_feat"][:, :, :LAYOUT_WIDTH]
+    tied = [choice for choice in tie(conversion.nodes) if len(choice.options) > 1]
+    bound = [choice for choice in choices if ROLES[OUTPUT] in choice.tensor.split(" and ")]
+    table = rank_groups(outputs.reshape(len(outputs), -1), prediction, choices, bound)
+    return Imposed(len(tied), sum(is_imposed(choice.roles) for choice in tied), table)
 
 
 def _defaults_remedy(run: FinishedRun, file: CompetitionFile, conversion: Conversion | None) -> str:
@@ -135,8 +153,7 @@ def _default(config: RankConfig, conversion: Conversion | None, configs: int) ->
     if config.default >= 0:
         config.require(config.default < configs, "default", f"a position below {configs}, the configurations")
         return config.default
-    drawn = conversion is not None and config.configs != MEASURED
-    return 0 if drawn else None
+    return 0 if conversion is not None and not conversion.measured else None
 
 
 def _estimate(
@@ -152,6 +169,8 @@ def _estimate(
 
 def _write(ranking: Ranking, artifact: Artifact, described: int) -> None:
     tables = {TABLE: ranking.table, EFFECTS: ranking.effects, ENDS: ranking.differences(described)}
+    if ranking.imposed:
+        tables[IMPOSED] = ranking.imposed.table
     for name, table in tables.items():
         with atomic_path(artifact.folder / name) as temporary:
             table.to_csv(temporary, index=False)

@@ -1,18 +1,33 @@
 """The result of a ranking: its table, the ends in words, the effects of the choices."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from fastslow.competition.metrics import kendall_tau
+from fastslow.competition.metrics import TOP_K, kendall_tau, tile_score
 from fastslow.kaggle.submission import ranking as fastest_first
 from fastslow.ranking.named_choices import NamedChoice, in_words
 
 _SPELLED_OUT = 6  # differences of a configuration in its sentence
 LABEL_TAU = "0.70 on AlexNet, between 0.40 and 0.88"
 """Kendall's tau of the compiler's estimates with measured runs, see ``benchmarks/label_truth.py``."""
+
+
+@dataclass(frozen=True)
+class Imposed:
+    """What the compiler can be made to take, ranked; layouts of other tensors it chooses itself.
+
+    Args:
+        choices: Number of choices of the program.
+        bound: Number of those that can be imposed, which a search proposes.
+        table: One row per group of configurations equal in these, see :func:`rank_groups`.
+    """
+
+    choices: int
+    bound: int
+    table: pd.DataFrame
 
 
 @dataclass(frozen=True)
@@ -24,7 +39,8 @@ class Ranking:
         run: Name of the run that ranked it.
         table: One row per configuration of the file, fastest first: ``rank`` from 1, ``config`` (position in
             the file), ``prediction`` (lower = faster), that of each member by its name, ``runtime`` where the
-            file has it, and ``estimated_cycles`` where the compiler was asked.
+            file has it, of a tile ``over_default`` (that over the default's), and ``estimated_cycles`` where
+            the compiler was asked.
         weights: Weight by member.
         choices: What the configurations choose.
         effects: What each option does, see :func:`fastslow.ranking.effects.effects`.
@@ -32,6 +48,7 @@ class Ranking:
         default_cycles: The compiler's estimate of its own default, None where it was not asked.
         defaults_remedy: What would tell the compiler's own layouts, where models read them and the program
             names none.
+        imposed: The ranking of what can be imposed, None where configurations were not drawn.
     """
 
     program: str
@@ -43,6 +60,7 @@ class Ranking:
     default: int | None
     default_cycles: int | None = None
     defaults_remedy: str = ""
+    imposed: Imposed | None = None
 
     def ends(self, count: int = 10) -> pd.DataFrame:
         """Describe the fastest and the slowest configurations in words.
@@ -109,6 +127,15 @@ class Ranking:
         if self.defaults_remedy:
             remedy = self.defaults_remedy
             facts["compiler's own layouts"] = f"not known, which makes the ranking worse; {remedy}"
+        if self.imposed:
+            facts["can be imposed"] = (
+                f"of {self.imposed.choices} choices the compiler can be made to take {self.imposed.bound}: "
+                f"{len(self.imposed.table)} distinct configurations"
+            )
+        if "over_default" in table:
+            for k in (TOP_K, 1):
+                score = tile_score(table["over_default"].to_numpy(), table["prediction"].to_numpy(), k)
+                facts[f"1 - slowdown of the top {k}"] = f"{score:.3f}"
         if "runtime" in table:
             tau = kendall_tau(table["runtime"].to_numpy(), table["prediction"].to_numpy())
             facts["Kendall's tau with runtime"] = f"{tau:.3f}"
@@ -125,6 +152,7 @@ def make_table(
     members: Mapping[str, np.ndarray],
     runtime: np.ndarray,
     cycles: Mapping[int, int | None],
+    normalizers: np.ndarray | None = None,
 ) -> pd.DataFrame:
     """Return the table of a :class:`Ranking`, in the order in which a submission lists the configurations.
 
@@ -133,12 +161,50 @@ def make_table(
         members: ``(C,)`` of each member.
         runtime: ``(C,)`` from the file, 0 where it is unknown.
         cycles: The compiler's estimate by configuration, None where it refused; empty if it was not asked.
+        normalizers: ``(C,)`` runtime of the compiler's default, tile only.
     """
     order = fastest_first(prediction, "layout")
     columns = {"rank": np.arange(1, len(order) + 1), "config": order, "prediction": prediction[order]}
     columns |= {name: values[order] for name, values in members.items()}
     if 0 < runtime.min() < runtime.max():
         columns["runtime"] = runtime[order]
+        if normalizers is not None:
+            columns["over_default"] = (runtime / normalizers)[order]
     if cycles:
         columns["estimated_cycles"] = [cycles.get(config) for config in order.tolist()]
     return pd.DataFrame(columns).astype({"estimated_cycles": float} if cycles else {})
+
+
+def rank_groups(
+    imposed: np.ndarray,
+    prediction: np.ndarray,
+    choices: Sequence[NamedChoice],
+    bound: Sequence[NamedChoice],
+) -> pd.DataFrame:
+    """Rank groups of configurations that are equal in what can be imposed.
+
+    Args:
+        imposed: ``(C, n)`` what can be imposed of each configuration.
+        prediction: ``(C,)`` lower = predicted faster.
+        choices: The choices of the configurations.
+        bound: Those that can be imposed.
+
+    Returns:
+        One row per group, fastest first: ``rank`` from 1, ``config`` (the one nearest to the default in the
+        other choices), ``configs`` (their number), ``prediction`` (their mean) and ``differs`` in words.
+    """
+    _, group, counts = np.unique(imposed, axis=0, return_inverse=True, return_counts=True)
+    group = group.reshape(-1)
+    mean = np.bincount(group, prediction) / counts
+    order = fastest_first(mean, "layout")
+    off = sum((choice.values != choice.default).astype(int) for choice in choices) + np.zeros(len(group))
+    nearest = [int(np.where(group == own, off, np.inf).argmin()) for own in order]
+    return pd.DataFrame(
+        {
+            "rank": np.arange(1, len(order) + 1),
+            "config": nearest,
+            "configs": counts[order],
+            "prediction": mean[order],
+            "differs": [in_words(bound, config, _SPELLED_OUT, {}) for config in nearest],
+        }
+    )

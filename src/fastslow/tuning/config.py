@@ -18,6 +18,7 @@ from fastslow.core.settings import (
     resolve,
     unkeyed,
 )
+from fastslow.programs.program_config import MEASURED
 from fastslow.programs.user_program import Source
 from fastslow.ranking.config import RankConfig
 from fastslow.xla.libtpu import TOPOLOGIES
@@ -33,7 +34,8 @@ class SearchConfig(Config):
 
     evaluator: Literal["", *EVALUATORS] = ""
     """What gives a configuration its value: the TPU ``compiler``'s estimated cycles, ``replay`` of the
-    labels of an npz, or a ``command`` of yours; replay for an npz, otherwise the compiler if empty."""
+    labels of an npz or a measured ``.pb``, or a ``command`` of yours; if empty, replay for an npz or a tile
+    ``.pb``, otherwise the compiler."""
     strategy: Literal[*STRATEGIES] = "guided evolutionary"
     """What proposes configurations; a guided one scores thousands with a model that learns from every
     evaluation, the others are the unguided searches to compare with."""
@@ -94,15 +96,19 @@ class TuneConfig(SearchConfig):
     study of the same program."""
     default: Annotated[int, Ge(-1)] = -1
     """Replay only. Configuration that the others are compared with, as its position in the npz; -1 for the
-    one nearest to the commonest option of each choice."""
+    compiler's own: of a tile the file's normaliser, of a layout the configuration nearest to the compiler's
+    layouts, or to the commonest option of each choice where these are not known."""
 
     def check(self) -> None:
         """Check what the types of the fields do not express."""
         super().check()
         self.require(re.fullmatch(r"([\w-][\w.-]*)?", self.name), "name", "made of letters, digits, _ . -")
         if self.source:
-            own, kind = self.evaluator or self.kind_of_evaluator, "an npz" if self.is_npz else "no npz"
-            self.require((own == "replay") == self.is_npz, "evaluator", f"possible for {kind}")
+            measured = "tile" if self.is_npz else Source.of(self.source).measured
+            kind = "an npz" if self.is_npz else f"a {measured} .pb" if measured else "a file without runtimes"
+            replay = self.kind_of_evaluator == "replay"
+            possible = {"tile": replay, "layout": True, "": not replay}[measured]
+            self.require(possible, "evaluator", f"possible for {kind}")
 
     @property
     def is_npz(self) -> bool:
@@ -112,7 +118,10 @@ class TuneConfig(SearchConfig):
     @property
     def kind_of_evaluator(self) -> str:
         """The evaluator, by default that of the source's kind."""
-        return self.evaluator or ("replay" if self.is_npz else "compiler")
+        if self.evaluator or not self.source:
+            return self.evaluator or "compiler"
+        labelled = self.is_npz or Source.of(self.source).measured == "tile"
+        return "replay" if labelled else "compiler"
 
     @property
     def program(self) -> str:
@@ -127,7 +136,15 @@ class TuneConfig(SearchConfig):
     def ranking(self) -> RankConfig:
         """Return the settings that tell what the source is, and which run and collection are meant."""
         run = "" if self.run == NO_RUN else self.run
-        return RankConfig(source=self.source, collection=self.collection, run=run)
+        replay = {"configs": MEASURED, "allow_unknown": True} if self.evaluator == "replay" else {}
+        return RankConfig(
+            source=self.source,
+            collection=self.collection,
+            run=run,
+            name=self.name,
+            data_root=self.data_root,
+            **replay,
+        )
 
     def find_collection(self) -> Collection:
         """Return the collection whose models guide."""

@@ -13,7 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastslow.core.errors import DataError
 from fastslow.core.progress import progress
+from fastslow.core.settings import resolve
 from fastslow.tuning.fleet_config import FleetConfig
 from fastslow.tuning.guided import Guided
 from fastslow.tuning.history import History
@@ -54,13 +56,13 @@ class Member:
     @property
     def default(self) -> float | None:
         """Value of the default configuration."""
-        return self.history.value_of(self.target.space.default)
+        return self.target.value_of_default(self.history)
 
     @property
     def saved(self) -> float:
-        """Weight x (default - best), 0 where either is not known."""
+        """Weight x (default - best), 0 where either is not known, or the default is faster and kept."""
         best = self.history.best
-        return self.weight * (self.default - best[1]) if best and self.default else 0.0
+        return self.weight * max(self.default - best[1], 0.0) if best and self.default else 0.0
 
     @property
     def cost(self) -> float:
@@ -162,8 +164,10 @@ def read_fleet(config: FleetConfig) -> list[Member]:
         DataError: The list, a program, its run or its study cannot be used.
     """
     members: dict[tuple, Member] = {}
+    targets: dict[tuple[str, str], Target] = {}
     for row, (own, weight) in enumerate(config.read()):
-        target = read_target(own)
+        place = own.source, own.collection
+        target = targets.get(place) or targets.setdefault(place, read_target(own))
         same = members.get((target.digest, target.evaluator.identity))
         if same:
             same.weight += weight
@@ -232,7 +236,7 @@ def tune_fleet(config: FleetConfig) -> Fleet:
 
     Raises:
         ConfigError: A setting is wrong, or something is not installed.
-        DataError: The list, a program, its run or a study cannot be used.
+        DataError: The list, a program, its run or a study cannot be used, or all evaluations failed.
     """
     members = read_fleet(config)
     with (
@@ -254,4 +258,13 @@ def tune_fleet(config: FleetConfig) -> Fleet:
             evaluate_started(member.ledger, member.history, running[1], started, show)
 
         savings = tune_members(members, config, advance)
+    config.require(
+        any(m.history.done or m.history.running for m in members),
+        "budget_seconds",
+        "enough for one evaluation",
+    )
+    if not any(m.history.best for m in members):
+        failed = next(failure for m in members for failure in m.history.failures)
+        remedy = "The studies are kept: correct the cause, then use another name="
+        raise DataError(resolve(config.fleet), f"all evaluations failed, the first one: {failed}", remedy)
     return Fleet(config, members, savings)

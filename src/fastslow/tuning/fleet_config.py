@@ -65,13 +65,14 @@ class FleetConfig(SearchConfig):
             raise DataError(path, "has no rows with a program and a weight", remedy)
         shared = {k: v for k, v in self.asdict().items() if k in SearchConfig.model_fields}
         shared |= {"data_root": self.folder}
-        programs = []
+        programs, total = [], 0.0
         for line, row in enumerate(rows, start=2):
             try:
-                weight = float(row["weight"])
-            except (TypeError, ValueError):
+                weight = float("nan" if "_" in (row["weight"] or "_") else row["weight"])
+            except ValueError:
                 weight = 0.0
-            if not 0 < weight < float("inf") or not row["program"]:
+            total += weight
+            if not (weight > 0 and total < float("inf")) or not row["program"]:
                 problem = f"line {line}: {row['program']!r}, {row['weight']!r} is not a program and a weight"
                 raise DataError(path, problem, "A weight is a positive number, such as runs a day")
             name, colon, function = row["program"].partition(".py:")

@@ -53,7 +53,9 @@ def summarise_fleet(fleet: Fleet) -> pd.Series:
     sizes = [m.target.space.size for m in fleet.members if m.target.labels is not None]
     if len(sizes) == len(fleet.members):
         possible = sum(
-            m.weight * (m.default - m.target.labels.min()) for m in fleet.members if m.default is not None
+            m.weight * max(m.default - m.target.labels.min(), 0.0)
+            for m in fleet.members
+            if m.default is not None
         )
         share = f"{table['saved'].sum() / possible:.1%}" if possible else "all"
         facts["of an exhaustive search"] = f"{share} of its saving for {cost / sum(sizes):.1%} of its cost"

@@ -42,6 +42,7 @@ class History:
 
     Attributes:
         running: Number of evaluations that are under way, in any process.
+        pending: Proposals of an interrupted batch that nobody evaluates.
 
     Args:
         space: Space of the program.
@@ -52,6 +53,7 @@ class History:
         self.done: list[tuple[Proposal, Outcome]] = []
         self.taken: set[bytes] = set()
         self.running = 0
+        self.pending: list[Proposal] = []
 
     def __len__(self) -> int:
         """Return the number of evaluations, failed ones included."""
@@ -60,6 +62,10 @@ class History:
     def take(self, proposal: Proposal) -> None:
         """Note that a configuration must not be proposed again."""
         self.taken |= set(self.space.keys(np.array([proposal.codes])))
+
+    def is_taken(self, proposal: Proposal) -> bool:
+        """Return whether a configuration was evaluated or is being evaluated."""
+        return self.space.keys(np.array([proposal.codes]))[0] in self.taken
 
     def add(self, proposal: Proposal, outcome: Outcome) -> None:
         """Append an evaluation."""

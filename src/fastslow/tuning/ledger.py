@@ -7,14 +7,17 @@ up to a thousand nodes. ``optuna-dashboard`` and ``optuna.load_study`` read the 
 import contextlib
 import os
 import socket
+import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from fastslow.core.errors import DataError
 from fastslow.core.files import digest, writer_lock
+from fastslow.core.storage_errors import explain_storage
 from fastslow.tuning.history import History, Outcome, Proposal
+from fastslow.tuning.journal import Journal, Record
 from fastslow.tuning.peers import import_optuna
 from fastslow.tuning.space import Space
 
@@ -33,34 +36,60 @@ class Ledger:
         space: The program's space.
         longest: Seconds that an evaluation takes at most.
 
+    Attributes:
+        cut: What was cut off a torn journal, in words; empty if nothing.
+
     Raises:
         ConfigError: Optuna is not installed.
-        DataError: The file is no journal, or of a study of another program or evaluator.
+        DataError: The file is no journal, a record is broken (see :class:`fastslow.tuning.journal.Journal`),
+            or it is of a study of another program or evaluator.
+        StorageError: The folder cannot be written.
     """
 
     def __init__(self, path: Path, identity: dict[str, str], space: Space, longest: float = 3600.0):
         self.path, self.space, self._longest = path, space, longest
+        self._identity, self._is_ours = identity, True
         optuna = import_optuna()
         self._states = optuna.trial.TrialState
-        path.parent.mkdir(parents=True, exist_ok=True)
-        backend = optuna.storages.journal.JournalFileBackend
-        try:
-            with warnings.catch_warnings(), writer_lock(path.parent):
-                warnings.simplefilter("ignore")  # of what is experimental
-                storage = optuna.storages.JournalStorage(backend(str(path)))
-                self._study = optuna.create_study(
-                    study_name=STUDY, storage=storage, direction="minimize", load_if_exists=True
-                )
-                known = self._study.user_attrs.get("identity")
-                if known is None:
-                    self._study.set_user_attr("identity", identity)
-        except (ValueError, KeyError, TypeError, AttributeError, AssertionError, OSError) as error:
-            problem = f"is not a study ({type(error).__name__}: {error})"
-            raise DataError(path, problem, "Move it away, or choose another name") from None
-        if known not in (None, identity):
+        with warnings.catch_warnings(), writer_lock(path.parent), explain_storage(path):
+            warnings.simplefilter("ignore")  # of what is experimental
+            journal = Journal(path, self._check)
+            self.cut = journal.cut()
+            if self.cut:
+                print(f"{path}: {self.cut}", file=sys.stderr, flush=True)
+            known = self._open(optuna, journal)
+        if known != identity:
             differ = [f"{k}: {known.get(k)} here {v}" for k, v in identity.items() if known.get(k) != v]
             problem = f"is the study of something else ({'; '.join(differ)})"
             raise DataError(path, problem, "Choose another name=, or delete the folder")
+
+    def _open(self, optuna, journal: Journal) -> dict[str, str]:
+        """Open or make the study, and return its identity."""
+        try:
+            storage = optuna.storages.JournalStorage(journal)
+            self._study = optuna.create_study(
+                study_name=STUDY, storage=storage, direction="minimize", load_if_exists=True
+            )
+            if "identity" not in self._study.user_attrs:
+                self._study.set_user_attr("identity", self._identity)
+            return self._study.user_attrs["identity"]
+        except DataError:
+            raise
+        except (LookupError, TypeError, ValueError, AttributeError, AssertionError) as error:
+            problem = f"is not a study ({type(error).__name__}: {error})"
+            raise DataError(self.path, problem, "Move it away, or choose another name") from None
+
+    def _check(self, record: Record) -> None:
+        """Raise ``ValueError`` where a record's configurations are none of the space."""
+        if record.user_attr.identity:  # of something else, it is refused as a whole
+            self._is_ours = record.user_attr.identity == self._identity
+        proposal = record.user_attr.proposal if self._is_ours else None
+        for planned in [proposal, *proposal.batch] if proposal else []:
+            codes = _read_codes(planned.codes)
+            if not self.space.contains(codes):
+                raise ValueError(f"codes: {planned.codes!r} is no configuration of the program")
+        if proposal and proposal.hash != digest(list(_read_codes(proposal.codes))):
+            raise ValueError("codes: they are not those that were written")
 
     @property
     def process(self) -> str:
@@ -70,19 +99,22 @@ class Ledger:
     def read(self) -> History:
         """Return the study's evaluations, those of other processes included; those under way are taken.
 
-        All is of one moment: another process may end an evaluation at any time.
+        All is of one moment: another process may end an evaluation at any time. What a batch announced and
+        nobody evaluates, since its process ended, is pending.
         """
-        history = History(self.space)
+        history, announced = History(self.space), []
         for trial in self._study.get_trials(deepcopy=False):
             if _PROPOSAL not in trial.user_attrs:
                 continue
-            proposal = _read_proposal(trial.user_attrs[_PROPOSAL])
+            attribute = trial.user_attrs[_PROPOSAL]
+            announced += map(_read_proposal, attribute.get("batch", []))
             outcome = trial.user_attrs.get(_OUTCOME)
             if trial.state.is_finished() and outcome and outcome["failure"] != INTERRUPTED:
-                history.add(proposal, Outcome(**outcome))
+                history.add(_read_proposal(attribute), Outcome(**outcome))
             elif not trial.state.is_finished():
-                history.take(proposal)
+                history.take(_read_proposal(attribute))
                 history.running += 1
+        history.pending = [proposal for proposal in announced if not history.is_taken(proposal)]
         return history
 
     @contextlib.contextmanager
@@ -91,12 +123,19 @@ class Ledger:
         with writer_lock(self.path.parent):
             yield self.read()
 
-    def start(self, proposal: Proposal) -> int:
-        """Note that a proposal is being evaluated, and return the number of its trial."""
+    def start(self, proposal: Proposal, batch: Sequence[Proposal] = ()) -> int:
+        """Note that a proposal is being evaluated, and return the number of its trial.
+
+        Args:
+            proposal: The proposal.
+            batch: With the first of a batch, all that were proposed together: a study that is interrupted
+                resumes with them.
+        """
         trial = self._study.ask()
-        key = digest(list(proposal.codes))
-        value = {"codes": _write_codes(proposal.codes), "by": proposal.by, "notes": proposal.notes}
-        value |= {"hash": key, "process": self.process, "time": time.time()}
+        value = _write_proposal(proposal) | {"hash": digest(list(proposal.codes)), "process": self.process}
+        value |= {"time": time.time()}
+        if batch:
+            value["batch"] = [_write_proposal(planned) for planned in batch]
         trial.set_user_attr(_PROPOSAL, value)
         return trial.number
 
@@ -110,14 +149,18 @@ class Ledger:
             self._study.tell(number, outcome.value)
 
     def release_dead(self) -> int:
-        """Free the evaluations of processes that have ended; return their number."""
+        """Free the evaluations of processes that have ended; return their number.
+
+        One whose outcome was kept is completed instead.
+        """
         freed = 0
         for trial in self._study.get_trials(deepcopy=False, states=(self._states.RUNNING,)):
-            attribute = trial.user_attrs.get(_PROPOSAL, {"process": ":0", "time": 0.0})
-            if self._is_dead(attribute):
+            attributes = trial.user_attrs
+            if self._is_dead(attributes.get(_PROPOSAL, {"process": ":0", "time": 0.0})):
+                outcome = Outcome(**attributes.get(_OUTCOME, {"value": None, "failure": INTERRUPTED}))
                 with contextlib.suppress(ValueError):  # told by another process meanwhile
-                    self.finish(trial.number, Outcome(None, INTERRUPTED))
-                    freed += 1
+                    self.finish(trial.number, outcome)
+                    freed += outcome.failure == INTERRUPTED
         return freed
 
     def _is_dead(self, attribute: dict) -> bool:
@@ -132,9 +175,13 @@ class Ledger:
         return time.time() - attribute["time"] > self._longest + _GRACE
 
 
-def _write_codes(codes: tuple[int, ...]) -> str:
-    return " ".join(map(str, codes))
+def _write_proposal(proposal: Proposal) -> dict:
+    return {"codes": " ".join(map(str, proposal.codes)), "by": proposal.by, "notes": proposal.notes}
 
 
 def _read_proposal(attribute: dict) -> Proposal:
-    return Proposal(tuple(map(int, attribute["codes"].split())), attribute["by"], attribute["notes"])
+    return Proposal(_read_codes(attribute["codes"]), attribute["by"], attribute["notes"])
+
+
+def _read_codes(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split()))

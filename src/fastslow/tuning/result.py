@@ -22,7 +22,7 @@ TOP_K = (1, 5, 10, 100)
 def summarise(study: Study) -> pd.Series:
     """Return what the study found, one value per fact."""
     history, target = study.history, study.target
-    best, default = history.best, history.value_of(target.space.default)
+    best, default = history.best, study.default
     facts = {
         "value": target.evaluator.name,
         "evaluations": f"{len(history)}, {len(history.failures)} of them failed",
@@ -31,8 +31,14 @@ def summarise(study: Study) -> pd.Series:
     }
     if study.exhausted:
         facts["evaluations"] += "; no configuration is left to propose"
+    if target.tied > len(target.space.choices):
+        facts["imposed"] = (
+            f"of {target.tied} choices the compiler can be made to take {len(target.space.choices)}"
+        )
+    if study.cut:
+        facts["journal"] = study.cut
     if default:
-        facts["default"] = f"{default:.6g}"
+        facts["default"] = f"{default:.6g}, {target.default_is}"
     if best:
         facts["best"] = f"{best[1]:.6g}, after {int((history.curve > best[1]).sum()) + 1} evaluations"
         facts["proposed by"] = best[0].by
@@ -61,7 +67,8 @@ def list_evaluations(study: Study) -> pd.DataFrame:
             zip(study.history.done, study.history.curve, strict=True), start=1
         )
     ]
-    return pd.DataFrame(rows)
+    columns = ("evaluation", "by", "value", "best", "seconds", "failure", "options", "configuration")
+    return pd.DataFrame(rows, columns=columns)
 
 
 def proposers(study: Study) -> pd.DataFrame:
@@ -112,7 +119,7 @@ def _random_error(labels: np.ndarray, k: int) -> float:
 
 def plot_curve(study: Study) -> Figure:
     """Plot the best value so far over evaluations, against the default's where it is known."""
-    default = study.history.value_of(study.target.space.default)
+    default = study.default
     scale = default or 1.0
     figure = Figure(figsize=(7, 3.5), layout="constrained")
     axes = figure.subplots()
@@ -148,8 +155,12 @@ def write_result(study: Study) -> Path:
     save_figure(plot_curve(study), folder / CURVE)
     if history.best:
         proposal, value = history.best
-        default = history.value_of(target.space.default)
-        facts = {"value": value, "default": default, "evaluator": target.evaluator.name}
+        facts = {
+            "value": value,
+            "default": study.default,
+            "default_is": target.default_is,
+            "evaluator": target.evaluator.name,
+        }
         write_json(folder / BEST, target.as_json(proposal.codes) | facts)
         if target.module_of:
             for name, codes in ((PROGRAM, proposal.codes), (DEFAULT_PROGRAM, target.space.default.tolist())):

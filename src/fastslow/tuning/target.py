@@ -6,6 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
+from fastslow.competition.catalog import TEST, Program
+from fastslow.competition.default_layouts import (
+    find_default_layouts,
+    is_off_default,
+    knows_default_layouts,
+)
 from fastslow.competition.reader import CompetitionFile, file_fingerprint, read_competition_file
 from fastslow.competition.schema import LAYOUT_WIDTH, ROLES
 from fastslow.competition.tensors import format_layout
@@ -15,18 +21,19 @@ from fastslow.core.files import digest
 from fastslow.core.settings import resolve
 from fastslow.features.scaling import standardise
 from fastslow.features.unseen import build_unseen
-from fastslow.programs.convert import check_module
+from fastslow.programs.convert import check_module, convert
 from fastslow.programs.user_program import Source
 from fastslow.ranking.inference import FinishedRun
 from fastslow.ranking.named_choices import name_choices
 from fastslow.tuning.config import TuneConfig
 from fastslow.tuning.evaluators import Command, Compiled, Evaluator, Replay
 from fastslow.tuning.guided import Pretrained
+from fastslow.tuning.history import History
 from fastslow.tuning.space import CODE, Choice, Space
 from fastslow.xla.compile_pool import Labeller
 from fastslow.xla.graph_arrays import graph_arrays
-from fastslow.xla.layout_constraints import constrain
-from fastslow.xla.layout_space import OUTPUT, ConfigurableNode, Layout, configurable_nodes
+from fastslow.xla.layout_constraints import constrain, is_imposed
+from fastslow.xla.layout_space import ConfigurableNode, Layout, configurable_nodes
 from fastslow.xla.libtpu import require_compiler
 from fastslow.xla.messages import Module
 from fastslow.xla.tied_choices import TiedChoice, encode_defaults, layouts_of, tie
@@ -46,6 +53,10 @@ class Target:
         pretrained: What a trained run says of configurations, None without a run.
         module_of: Makes the constrained module of a configuration; None where there is no HLO.
         labels: ``(C,)`` values of all listed configurations, None where they are not known.
+        default_value: Value of the compiler's default where the file states it (of a tile: 1, the unit);
+            otherwise that of the space's default counts, once it is evaluated.
+        default_is: Which default is meant, in words.
+        tied: Number of the program's choices, those included that cannot be imposed; 0 for a file.
     """
 
     name: str
@@ -55,6 +66,13 @@ class Target:
     pretrained: Pretrained | None
     module_of: Callable[[tuple[int, ...]], Module] | None = None
     labels: np.ndarray | None = None
+    default_value: float | None = None
+    default_is: str = "the compiler's own layouts"
+    tied: int = 0
+
+    def value_of_default(self, history: History) -> float | None:
+        """Return the value of the default, None where it is not known."""
+        return self.default_value or history.value_of(self.space.default)
 
     def as_json(self, codes) -> dict:
         """Return a configuration as JSON: the options, and in words what differs from the default."""
@@ -71,15 +89,17 @@ def read_target(config: TuneConfig) -> Target:
     """
     run = config.find_run()  # before a compile, which may take minutes
     finished = FinishedRun(run) if run else None
-    if config.is_npz:
+    if config.kind_of_evaluator == "replay":
         return _of_file(config, finished)
     return _of_program(config, finished)
 
 
 def _of_file(config: TuneConfig, run: FinishedRun | None) -> Target:
-    path, kind = Source.of(config.source).path, config.find_collection().kind
-    file = read_competition_file(path, kind)
-    values = file.runtime / file.normalizers if kind == "tile" else file.runtime.astype(float)
+    path = Source.of(config.source).path
+    if not config.is_npz:
+        path = convert(config.ranking().conversion()).npz
+    file = read_competition_file(path, config.find_collection().kind)
+    values = file.runtime.astype(float) if file.normalizers is None else file.runtime / file.normalizers
     if values.min() <= 0:
         remedy = "Replay a file with runtimes, or tune the program's HLO"
         raise DataError(path, "holds configurations without a runtime", remedy)
@@ -90,14 +110,47 @@ def _of_file(config: TuneConfig, run: FinishedRun | None) -> Target:
     listed, first, row = np.unique(codes, axis=0, return_index=True, return_inverse=True)
     means = np.bincount(row, values) / np.bincount(row)
     config.require(config.default < len(codes), "default", f"a position below {len(codes)}")
-    wished = codes[config.default] if config.default >= 0 else np.array([c.default for c in named])
+    number, default_is = _find_default(config, file)
+    wished = np.array([c.default for c in named]) if number is None else codes[number]
     default = listed[(listed == wished).sum(1).argmax()]
     choices = [Choice(c.where, c.options, int(d)) for c, d in zip(named, default, strict=True)]
     space = Space(choices, listed)
     table = dict(zip(map(tuple, listed.tolist()), means.tolist(), strict=True))
     replay = Replay(table, f"the labels of {path.name}")
     pretrained = _pretrained_of_file(run, file, space, first) if run else None
-    return Target(config.program, file_fingerprint(path), space, replay, pretrained, labels=means)
+    stated = 1.0 if file.normalizers is not None and config.default < 0 else None
+    return Target(
+        config.program,
+        file_fingerprint(path),
+        space,
+        replay,
+        pretrained,
+        labels=means,
+        default_value=stated,
+        default_is=default_is,
+    )
+
+
+def _find_default(config: TuneConfig, file: CompetitionFile) -> tuple[int | None, str]:
+    """Return the position of a file's default, None for the commonest options, and which it is in words."""
+    if config.default >= 0:
+        return config.default, f"configuration {config.default}"
+    if file.normalizers is not None:
+        own = np.flatnonzero(file.runtime == file.normalizers)
+        return (int(own[0]) if len(own) else None), "the runtime of the compiler's own, the file's normaliser"
+    program = Program(config.find_collection(), TEST, file.path)
+    if not knows_default_layouts(program, file):
+        return None, "nearest to the commonest option of each choice: the compiler's own is not known"
+    choices, defaults = file.choices, find_default_layouts(program, file)
+    off = is_off_default(file.layouts[choices.codes], defaults[:, :, None])
+    node, role = np.indices(choices.group.shape)
+    count = sum(
+        off[n, r, choices.values[:, choices.group[n, r]]].astype(int)
+        for n, r in zip(node.flat, role.flat, strict=True)
+    )
+    nearest = int(count.argmin())
+    same = "equal to" if count[nearest] == 0 else f"in {count[nearest]} tensors other than"
+    return nearest, f"configuration {nearest}, {same} the compiler's own layouts"
 
 
 def _pretrained_of_file(run: FinishedRun, file: CompetitionFile, space: Space, first) -> Pretrained:
@@ -139,7 +192,7 @@ def _of_program(config: TuneConfig, run: FinishedRun | None) -> Target:
     nodes = configurable_nodes(program.module, program.layouts)
     tied = tie(nodes)
     # operands of convolutions and dots are left to the compiler, see xla/layout_constraints.py
-    free = [g for g, c in enumerate(tied) if OUTPUT in c.roles and len(c.options) > 1]
+    free = [g for g, c in enumerate(tied) if is_imposed(c.roles) and len(c.options) > 1]
     if not free:
         problem = "has no convolution, dot or reshape whose output has two layouts"
         raise DataError(source.path, problem, "There is nothing to choose")
@@ -155,9 +208,11 @@ def _of_program(config: TuneConfig, run: FinishedRun | None) -> Target:
     code = program.module.SerializeToString(deterministic=True)
     own = digest([code.hex(), [list(map(list, node.default)) for node in nodes]])
     pretrained = _pretrained_of_program(run, program.module, nodes, tied, free, space) if run else None
-    target = Target(config.program, own, space, None, pretrained, module_of)
-    evaluator = Compiled(module_of, labeller)
-    if kind == "command":
+    every = sum(len(choice.options) > 1 for choice in tied)
+    target = Target(config.program, own, space, None, pretrained, module_of, tied=every)
+    if kind == "compiler":
+        evaluator = Compiled(module_of, labeller)
+    else:
         limits = {"seconds": config.seconds, "attempts": config.attempts}
         evaluator = Command(
             config.command, module_of, target.as_json, processes=config.processes or 1, **limits

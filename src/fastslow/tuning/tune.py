@@ -4,6 +4,7 @@
 """
 
 import time
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,6 +34,7 @@ class Study:
         history: All its evaluations.
         guide: The model's inputs, None for an unguided strategy.
         exhausted: Whether no configuration was left to propose.
+        cut: What was cut off a torn journal, in words.
     """
 
     config: TuneConfig
@@ -40,6 +42,12 @@ class Study:
     history: History
     guide: Guide | None
     exhausted: bool = False
+    cut: str = ""
+
+    @property
+    def default(self) -> float | None:
+        """Value of the default: as the file states it, or as it was evaluated; None where it is not known."""
+        return self.target.value_of_default(self.history)
 
 
 def make_strategy(config, target: Target) -> tuple[Strategy, Guide | None]:
@@ -78,8 +86,9 @@ def tune(config: TuneConfig) -> Study:
         The study; its journal is in the settings' folder.
 
     Raises:
-        ConfigError: A setting is wrong, or something is not installed.
-        DataError: The program, the run or the study cannot be used, or the first evaluations all failed.
+        ConfigError: A setting is wrong, something is not installed, or ``budget_seconds`` is too short for
+            one evaluation.
+        DataError: The program, the run or the study cannot be used, or all evaluations failed.
     """
     if run := config.find_run():
         print(f"run: {run}", flush=True)
@@ -87,7 +96,7 @@ def tune(config: TuneConfig) -> Study:
     ledger = open_ledger(config, target)
     ledger.release_dead()
     strategy, guide = make_strategy(config, target)
-    study = Study(config, target, ledger.read(), guide)
+    study = Study(config, target, ledger.read(), guide, cut=ledger.cut)
     before, began = len(study.history), time.monotonic()
     with progress(total=config.evaluations, initial=before, desc=config.program, unit="evaluation") as bar:
 
@@ -103,8 +112,10 @@ def tune(config: TuneConfig) -> Study:
                     if not started:
                         break
                     evaluate_started(ledger, study.history, evaluate, started, show)
-                    _refuse_hopeless(ledger, study.history)
+                    if not len(study.history.values) and len(study.history) >= HOPELESS:
+                        break
     study.history = ledger.read()
+    _refuse_without_value(ledger, config, study.history)
     study.exhausted = len(study.history) < config.evaluations and len(study.history) >= target.space.size
     return study
 
@@ -145,8 +156,12 @@ def start(
     """
     with ledger.proposing() as history:
         count = count or min(config.batch, config.evaluations - len(history) - history.running)
-        found = propose(history, strategy, count, config.seed) if count > 0 else []
-        return history, [(ledger.start(proposal), proposal) for proposal in found]
+        if count <= 0:
+            return history, []
+        if history.pending:  # an interrupted batch is completed as if it had not been interrupted
+            return history, [(ledger.start(proposal), proposal) for proposal in history.pending[:count]]
+        batch = propose(history, strategy, count, config.seed)
+        return history, [(ledger.start(p, () if n else batch), p) for n, p in enumerate(batch)]
 
 
 def evaluate_started(ledger: Ledger, history: History, evaluate: Evaluate, started: Started, show) -> None:
@@ -163,15 +178,24 @@ def evaluate_started(ledger: Ledger, history: History, evaluate: Evaluate, start
             ledger.finish(number, Outcome(None, INTERRUPTED))
 
 
-def _refuse_hopeless(ledger: Ledger, history: History) -> None:
-    if not len(history.values) and len(history) >= HOPELESS:
-        problem = f"all of the first {len(history)} evaluations failed, the last one: {history.failures[-1]}"
+def _refuse_without_value(ledger: Ledger, config: SearchConfig, history: History) -> None:
+    """Raise an error where there is no value to report, with the reasons."""
+    config.require(
+        len(history) or history.running or not config.budget_seconds,
+        "budget_seconds",
+        "enough for one evaluation",
+    )
+    if history.failures and not len(history.values):
+        reasons = "; ".join(
+            f"{count} times {said}" for said, count in Counter(history.failures).most_common(3)
+        )
+        problem = f"all of its {len(history)} evaluations failed: {reasons}"
         raise DataError(ledger.path, problem, "The study is kept: correct the cause, then use another name=")
 
 
 def best_so_far(study: Study) -> str:
     """Return the best value against the default's, in words."""
-    best, default = study.history.best, study.history.value_of(study.target.space.default)
+    best, default = study.history.best, study.default
     failed = len(study.history.failures)
     said = [f"best {best[1]:.6g}"] if best else []
     said += [f"{best[1] / default:.4f} of the default"] if best and default else []

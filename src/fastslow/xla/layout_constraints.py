@@ -10,6 +10,7 @@ with default layouts on their far side. ``benchmarks/label_truth.py`` compares t
 """
 
 import itertools
+from collections.abc import Sequence
 
 from fastslow.xla.layout_space import INPUT, OUTPUT, ConfigurableNode, Layout, Layouts
 from fastslow.xla.messages import PRIMITIVE_TYPES, Instruction, Module
@@ -37,6 +38,11 @@ def constrain(module: Module, layouts: Layouts, nodes: list[ConfigurableNode]) -
                 edit.add(instruction)
         edit.finish()
     return constrained
+
+
+def is_imposed(roles: Sequence[int]) -> bool:
+    """Return whether a choice of these tensors is imposed; others are left to the compiler."""
+    return OUTPUT in roles
 
 
 def is_default(node: ConfigurableNode, role: int, layout: Layout) -> bool:
