@@ -2,9 +2,9 @@
 
 From an entry function, every definition of this package that it reaches is followed through the names that it
 uses: functions, classes (whole), constants, across modules. Docstrings, comments and formatting do not count,
-nor do the modules of :data:`IGNORED`; every other module counts, a new one too. The analysis is static: a name
-that is looked up from a string at run time is not followed. Notebooks do not count: they hold no logic, and
-what their cells assign are settings, which are part of every fingerprint.
+nor do the modules of :data:`IGNORED`. Every other module counts, a new one too. The analysis is static: a
+name that is looked up from a string at run time is not followed. Notebooks do not count: they hold no logic,
+and what their cells assign are settings, which are part of every fingerprint.
 """
 
 import ast
@@ -22,8 +22,8 @@ _REPORTS = ("core.errors", "core.storage_errors", "core.progress", "core.figures
 _PLANS = ("core.memory", "core.processes", "core.cluster", "core.cluster_worker")
 _KEYS = ("core.settings", "core.artifacts", "core.source")
 IGNORED = frozenset(f"{PACKAGE}.{name}" for name in (*_REPORTS, *_PLANS, *_KEYS))
-"""Modules whose code changes no result: what reports, what plans memory, processes and machines, and what keys
-results (a setting's value is in the fingerprint itself)."""
+"""Modules whose code changes no result. They report; or plan memory, processes and machines; or make the
+fingerprint itself, which holds the value of every setting."""
 
 
 class _Module(NamedTuple):
