@@ -18,7 +18,7 @@ from fastslow.networks.train import CHECKPOINT, Training, make_dataset
 from fastslow.networks.trained import TrainedNetwork
 from fastslow.rankers.train import MODEL, read_ranker
 from helpers.bad_files import BINARY, MARK, absurd_members, replace
-from helpers.good_artifacts import change_arrays, change_json, change_tensors, network_config
+from helpers.good_artifacts import change_arrays, change_json, change_tensors, network_config, reseal
 
 
 @pytest.fixture
@@ -214,6 +214,7 @@ def test_a_damaged_features_folder_is_refused(good, workplace, name):
     shutil.copytree(good.root / "features", workplace / "features")
     file, change = FOLDER[name]
     change(workplace / "features" / file)
+    reseal(workplace / "features", *({file} - {MANIFEST}))
     refused(lambda: read_features(workplace / "features"), "features")
 
 
@@ -275,6 +276,7 @@ def test_a_damaged_run_folder_is_refused(good, workplace, name):
     shutil.copytree(good.root / "run", workplace / "run")
     file, change = RUN[name]
     change(workplace / "run" / file)
+    reseal(workplace / "run", PREDICTIONS)
 
     def read():
         config = EnsembleConfig(features=str(features.folder), runs=[str(workplace / "run")])
@@ -410,4 +412,5 @@ def test_a_changed_network_is_refused(good, workplace, name):
     shutil.copytree(good.root / "network", workplace / "network")
     file, change = NETWORK[name]
     change(workplace / "network" / file)
+    reseal(workplace / "network")
     refused(lambda: TrainedNetwork(workplace / "network"), "network")

@@ -21,6 +21,7 @@ from fastslow.features.scaling import unit_ranks
 from fastslow.features.store import Features, Graph
 from fastslow.features.train_graphs import draw_graphs
 from fastslow.rankers.config import RankerConfig
+from fastslow.rankers.model_text import read_booster_text
 
 TWINS = "twins.jsonl"
 
@@ -100,9 +101,9 @@ def read_twins(folder: Path, remedy: str) -> Twins:
     try:
         for line in path.read_text().splitlines():
             row = json.loads(line)
-            booster = lightgbm.Booster(model_str=row["trees"])
+            booster = read_booster_text(row["trees"])
             known[row["signature"]] = Twin(np.array(row["columns"], np.int64), booster)
-    except (ValueError, KeyError, TypeError, lightgbm.basic.LightGBMError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise DataError(path, f"cannot be read ({error})", remedy) from None
     return Twins(known)
 

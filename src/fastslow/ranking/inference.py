@@ -16,7 +16,6 @@ import numpy as np
 from fastslow.competition.catalog import TEST, Collection, get_collection
 from fastslow.core.artifacts import MANIFEST, read_manifest
 from fastslow.core.errors import DataError
-from fastslow.core.files import read_json
 from fastslow.core.settings import resolve
 from fastslow.evaluation.ensemble_weights import combine
 from fastslow.evaluation.predictions import Predictor, read_run_manifest
@@ -106,8 +105,7 @@ class FinishedRun:
     def _member(self, name: str, recorded: str) -> Path:
         wanted = self.manifest["inputs"].get(name)
         for folder in (resolve(recorded), self.folder.parent / Path(recorded).name):
-            path = folder / MANIFEST
-            if path.is_file() and read_json(path).get("fingerprint") == wanted:
+            if (folder / MANIFEST).is_file() and read_manifest(folder)["fingerprint"] == wanted:
                 return folder
         problem = f"its member {recorded} is missing, or was trained again since"
         raise DataError(self.folder, problem, "Copy the members beside it, or run `make ensemble` again")
