@@ -119,6 +119,7 @@ def test_a_missing_or_broken_file_is_refused(tmp_path):
     with pytest.raises(DataError, match="predictions.npz: lost. Train this model again"):
         read_predictions(tmp_path)
     write_predictions(tmp_path, good())
+    reseal(tmp_path, PREDICTIONS)
     data = (tmp_path / PREDICTIONS).read_bytes()
     for length in (0, 10, len(data) // 2, len(data) - 1):
         (tmp_path / PREDICTIONS).write_bytes(data[:length])

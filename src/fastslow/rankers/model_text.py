@@ -1,9 +1,9 @@
 """LightGBM's model text, checked before LightGBM reads it.
 
-LightGBM trusts its text: a child out of range is followed, a list that is too short ends the process. So every
-number of every tree is counted and compared with its range, and each tree must be one: every node and leaf is
-reached once, and a node's children come after it. The parameters after the trees are not checked; LightGBM
-refuses those with an error.
+LightGBM trusts its text: a child out of range is followed, a list that is too short ends the process. So
+every number of every tree is counted and compared with its range. Each must be a tree: every node and leaf
+is reached once, and a node's children come after it. LightGBM reads only the header and the trees, which were
+checked: objective and parameters, which only a training needs, are left out.
 """
 
 import math
@@ -15,7 +15,8 @@ import numpy as np
 
 _HEADER = (
     r"tree\nversion=v\d\nnum_class=1\nnum_tree_per_iteration=1\nlabel_index=0\nmax_feature_idx=(\d{1,7})\n"
-    r"(?:objective=[^\n]*\n)?feature_names=([^\n]+)\nfeature_infos=([^\n]+)\ntree_sizes=([\d ]+)\n\n"
+    r"(?:objective=[^\n]*\n)?"
+    r"feature_names=([\x21-\x7e ]+)\nfeature_infos=([-+\w.\[\]: ]+)\ntree_sizes=([\d ]+)\n\n"
 )
 _KEYS = (
     *("num_leaves", "num_cat", "split_feature", "split_gain", "threshold", "decision_type", "left_child"),
@@ -26,6 +27,7 @@ _INTEGERS = ("split_feature", "decision_type", "left_child", "right_child", "lea
 _MAY_BE_INFINITE = ("threshold", "split_gain")  # a split between missing values and all others
 _DECISIONS = {0, 2, 4, 6, 8, 10}  # numerical, with either default direction and any kind of missing value
 _MOST_LEAVES = 1 << 17
+_END = "end of trees\n\nfeature_importances:\n\nparameters:\n\nend of parameters\n\npandas_categorical:null\n"
 
 
 def read_booster_text(text: str) -> lightgbm.Booster:
@@ -37,15 +39,14 @@ def read_booster_text(text: str) -> lightgbm.Booster:
     Raises:
         ValueError: The text is not such a model; the tree and the key are named.
     """
-    check_model_text(text)
     try:
-        return lightgbm.Booster(model_str=text)
+        return lightgbm.Booster(model_str=_checked(text))
     except lightgbm.basic.LightGBMError as error:
         raise ValueError(" ".join(str(error).split())[:200]) from None
 
 
-def check_model_text(text: str) -> None:
-    """Check header and trees of a model text; arguments and errors as for :func:`read_booster_text`."""
+def _checked(text: str) -> str:
+    """Return header and trees of a model text, each checked."""
     header = re.match(_HEADER, text) if text.isascii() else None
     if not header:
         raise ValueError("the lines before the trees are not those of a model of one output")
@@ -62,6 +63,8 @@ def check_model_text(text: str) -> None:
         place += len(tree)
     if not text.startswith("end of trees\n", place):
         raise ValueError("tree_sizes does not fit the trees")
+    start = re.sub(r"\nobjective=[^\n]*", "", header.group())
+    return f"{start}{text[header.end() : place]}{_END}"
 
 
 def _check_tree(text: str, number: int, columns: int) -> None:
