@@ -9,9 +9,11 @@ import threading
 import time
 
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from fastslow.core import artifacts
-from fastslow.core.artifacts import MANIFEST, Artifact, commit, read_manifest
+from fastslow.core.artifacts import CHECKSUM, MANIFEST, Artifact, commit, read_manifest, write_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.files import (
     atomic_path,
@@ -231,12 +233,46 @@ def test_a_large_file_is_not_read_again_unless_its_time_changed(tmp_path, monkey
     assert not artifact.is_current()
 
 
+def unsealed(folder):
+    """The manifest of a folder without its checksum."""
+    return {key: value for key, value in read_manifest(folder).items() if key != CHECKSUM}
+
+
+@given(data=st.data())
+@settings(max_examples=30)
+def test_an_edited_manifest_is_refused_and_its_folder_made_again(tmp_path_factory, data):
+    """Any leaf of it, from a weight to a count: whatever the edit, it names the file and the remedy."""
+    folder = tmp_path_factory.mktemp("run")
+    facts = {"weights": {"a": 0.33, "b": 0.67}, "trees": 5, "graphs": [1, 2], "objective": "regression"}
+    own = Artifact(folder, {"hops": 2}, {"data": "d"})
+    own.finish(**facts)
+    manifest = json.loads((folder / MANIFEST).read_text())
+    key = data.draw(st.sampled_from(sorted(manifest)))
+    value = data.draw(st.sampled_from([0.73, 6, [2, 1], {}, "another", {"a": 0.73, "b": 0.67}, {"hops": 3}]))
+    assume(manifest[key] != value)
+    assert read_manifest(folder)["weights"] == facts["weights"] and own.is_current()
+    (folder / MANIFEST).write_text(json.dumps({**manifest, key: value}))
+    with pytest.raises(DataError, match=r"manifest.json: .*Delete it and run the step that makes it again"):
+        read_manifest(folder)
+    assert not own.is_current()
+    with own.building() as needed:
+        assert needed and not (folder / MANIFEST).exists()
+
+
+def test_a_manifest_without_a_checksum_is_out_of_date_and_says_so(tmp_path):
+    artifact, _ = finish_with_files(tmp_path)
+    write_json(tmp_path / MANIFEST, unsealed(tmp_path))
+    assert artifact.changes() == ["manifest.json: has no checksum of itself"]
+    with pytest.raises(DataError, match="manifest.json: has no checksum of itself. Delete it and run"):
+        read_manifest(tmp_path)
+
+
 @pytest.mark.parametrize(
     "outputs", [None, [], {"a.bin": None}, {"a.bin": {"bytes": 16}}, {"a.bin": [1, 2]}, {"no": {}}]
 )
 def test_a_manifest_without_usable_checksums_is_out_of_date(tmp_path, outputs):
     artifact, _ = finish_with_files(tmp_path)
-    write_json(tmp_path / MANIFEST, {**read_manifest(tmp_path), "outputs": outputs})
+    write_manifest(tmp_path, {**unsealed(tmp_path), "outputs": outputs})
     assert not artifact.is_current() and len(artifact.changes()) == 1
     assert finish_with_files(tmp_path)[1] and artifact.is_current()
 
@@ -258,8 +294,8 @@ def test_a_manifest_cannot_name_a_file_elsewhere_for_removal(tmp_path):
     for victim in victims:
         victim.write_text("of the user")
     facts = {"sha256": "0", "bytes": 1, "changed_ns": 1}
-    manifest = {**read_manifest(tmp_path / "run"), "outputs": dict.fromkeys(names, facts)}
-    write_json(tmp_path / "run" / MANIFEST, manifest)
+    manifest = {**unsealed(tmp_path / "run"), "outputs": dict.fromkeys(names, facts)}
+    write_manifest(tmp_path / "run", manifest)
     assert finish_with_files(tmp_path / "run")[1]
     assert all(victim.read_text() == "of the user" for victim in victims)
 

@@ -9,6 +9,13 @@ from fastslow.core.source import source_digests
 
 TRAIN = "fastslow.networks.train:train"
 FEATURES = "fastslow.features.build:build_features"
+STEPS = (
+    TRAIN,
+    FEATURES,
+    "fastslow.rankers.train:train_ranker",
+    "fastslow.evaluation.ensemble:build_ensemble",
+    "fastslow.evaluation.results:make_submission",
+)
 
 
 @pytest.fixture
@@ -26,14 +33,14 @@ def clear():
     source_digests.cache_clear()
 
 
-def edit(path, old, new):
-    """Digests of a training after an edit, as those that differ."""
-    before = source_digests(TRAIN)
+def edit(path, old, new, entry=TRAIN):
+    """Edit a module; return the modules whose digests differ afterwards, of those that an entry reaches."""
+    before = source_digests(entry)
     text = path.read_text()
     assert old in text
     path.write_text(text.replace(old, new, 1))
     clear()
-    after = source_digests(TRAIN)
+    after = source_digests(entry)
     return {name for name in {*before, *after} if before.get(name) != after.get(name)}
 
 
@@ -69,7 +76,29 @@ def test_what_a_training_and_a_feature_step_reach():
     assert {"fastslow.networks.layers", "fastslow.networks.head", "fastslow.features.store"} <= {*training}
     assert {"fastslow.features.violation", "fastslow.competition.reader"} <= {*features}
     assert not any(name.startswith(("fastslow.rankers", "fastslow.networks")) for name in features)
-    assert not any(name.startswith("fastslow.core") for name in {*training, *features})
+
+
+ROWS = "buffer = member.read(count * row_bytes)"
+WHOLE = "return flat.reshape("
+
+
+@pytest.mark.parametrize(
+    ("entry", "old", "new"),
+    [(FEATURES, ROWS, f"{ROWS}[::-1]"), *((step, WHOLE, "return flat[::-1].reshape(") for step in STEPS)],
+)
+def test_a_change_of_how_arrays_are_read_makes_every_step_stale(package, entry, old, new):
+    """Features read every configuration row by row; what is made from them has their fingerprint."""
+    assert edit(package / "core" / "npz_io.py", old, new, entry) == {"fastslow.core.npz_io"}
+
+
+def test_every_module_counts_but_those_that_are_named(package):
+    """A named module that was moved leaves no exemption behind, and a new one in core counts."""
+    assert all(source._path(name).name != "__init__.py" for name in source.IGNORED)
+    (package / "core" / "new.py").write_text("def double(loss):\n    return 2 * loss\n")
+    path = package / "networks" / "train.py"
+    path.write_text(f"from fastslow.core.new import double\n{path.read_text()}")
+    changed = edit(path, "loss = self.run_epoch()", "loss = double(self.run_epoch())")
+    assert changed == {"fastslow.core.new", "fastslow.networks.train"}
 
 
 @pytest.mark.parametrize("entry", ["fastslow.networks.train:nothing", "fastslow.nowhere:f", "json:loads"])

@@ -61,17 +61,27 @@ def test_a_full_disk_in_the_middle_of_a_write(tmp_path, number):
     assert (tmp_path / "x.npz").read_bytes() == b"old" and os.listdir(tmp_path) == ["x.npz"]
 
 
-def test_a_file_beyond_the_limit_of_the_process(tmp_path):
+WRITERS = {
+    "npz": "from fastslow.core.npz_io import write_arrays\nwrite_arrays(path, {'a': np.zeros(10_000)})",
+    "pt": (
+        "import torch\nfrom fastslow.networks.stored_weights import write_tensors\n"
+        "write_tensors(path, {'a': torch.zeros(10_000)}, sealed=True)"
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_a_file_beyond_the_limit_of_the_process(tmp_path, kind):
     """A real limit instead of a patch: the operating system refuses the write itself."""
     code = (
-        "import resource, signal, sys, numpy as np\n"
+        "import resource, sys, numpy as np\n"
         "from pathlib import Path\n"
-        "from fastslow.core.npz_io import write_arrays\n"
+        "path = Path(sys.argv[1])\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
-        "write_arrays(Path(sys.argv[1]), {'a': np.zeros(10_000)})\n"
     )
-    done = subprocess.run([sys.executable, "-c", code, tmp_path / "x.npz"], capture_output=True, text=True)
-    assert "x.npz: the file would be larger than" in done.stderr.splitlines()[-1]
+    command = [sys.executable, "-c", code + WRITERS[kind], tmp_path / f"x.{kind}"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert f"x.{kind}: the file would be larger than" in done.stderr.splitlines()[-1]
     assert not list(tmp_path.iterdir())
 
 

@@ -138,7 +138,8 @@ def test_runs_that_differ_in_their_seed_alone_are_one_model(layout, tmp_path, rn
         runs.append(write_run(tmp_path / name, layout, predictions, **own))
     trained_elsewhere = read_manifest(tmp_path / "e1")
     inputs = {**trained_elsewhere["inputs"], "features": "others"}
-    Artifact(tmp_path / "e1", trained_elsewhere["settings"], inputs).finish(valid=trained_elsewhere["valid"])
+    again = Artifact(tmp_path / "e1", trained_elsewhere["settings"], inputs)
+    again.finish(["predictions.npz"], valid=trained_elsewhere["valid"])
     manifests = {name: read_manifest(tmp_path / name) for name in options}
     assert models_of(manifests) == {n[0]: n for n in (["a0", "a1"], ["b0"], ["c"], ["d"], ["e1"])}
     members = build_ensemble(config_of(layout, tmp_path / "all", runs))["members"]
@@ -285,7 +286,7 @@ def test_it_is_built_again_only_where_a_member_changed(layout, tmp_path, rng):
     assert (tmp_path / "e" / "predictions.npz").stat().st_mtime_ns == made
     folder = tmp_path / "m1"
     Artifact(folder, {"collection": layout.collection.name, "seed": 1}, {"data": layout.data}).finish(
-        valid={"mean": 0.0, "per_graph": {"v": 0.0}}
+        ["predictions.npz"], valid={"mean": 0.0, "per_graph": {"v": 0.0}}
     )
     assert not config.artifact().is_current()
     assert not config_of(layout, tmp_path / "e", runs, max_models=3).artifact().is_current()

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from fastslow.core.artifacts import MANIFEST, read_manifest
+from fastslow.core.artifacts import MANIFEST, read_manifest, write_manifest
 from fastslow.core.errors import DataError
 from fastslow.evaluation.ensemble import build_ensemble
 from fastslow.evaluation.predictions import (
@@ -16,6 +16,7 @@ from fastslow.evaluation.predictions import (
     write_predictions,
     write_run,
 )
+from helpers.good_artifacts import reseal
 from helpers.runs import config_of, make_features, overwrite_predictions, random_scores
 from helpers.runs import write_run as write_random_run
 
@@ -39,10 +40,17 @@ def good():
     }
 
 
+def seal(folder):
+    """Finish a run folder of nothing but predictions."""
+    write_manifest(folder, {"fingerprint": "f", "settings": {}, "inputs": {}, "outputs": {PREDICTIONS: {}}})
+    reseal(folder, PREDICTIONS)
+
+
 def test_predictions_come_back_as_float64(tmp_path):
     predictions = good()
     predictions["test"]["t"] = predictions["test"]["t"].astype(np.float32)
     write_predictions(tmp_path, {**predictions, "train": {"x": np.ones(2)}})  # train is nobody's business
+    seal(tmp_path)
     read = read_predictions(tmp_path)
     assert {split: list(graphs) for split, graphs in read.items()} == {
         "valid": ["a", "unet_3d.4x4.bf16"],
@@ -74,6 +82,7 @@ def test_predictions_that_do_not_fit_are_refused_by_name(tmp_path, split, name, 
         del predictions[split][name]
     else:
         predictions[split][name] = prediction
+    seal(tmp_path)
     overwrite_predictions(tmp_path, predictions)
     with pytest.raises(DataError, match=f"{tmp_path}.*: {message}. Train this model again"):
         check_predictions(tmp_path, read_predictions(tmp_path), Features())
@@ -106,12 +115,17 @@ def test_a_constant_model_is_named(tmp_path):
 
 
 def test_a_missing_or_broken_file_is_refused(tmp_path):
-    with pytest.raises(DataError, match="predictions.npz: no such file. Train this model again"):
+    seal(tmp_path)
+    with pytest.raises(DataError, match="predictions.npz: lost. Train this model again"):
         read_predictions(tmp_path)
     write_predictions(tmp_path, good())
+    reseal(tmp_path, PREDICTIONS)
     data = (tmp_path / PREDICTIONS).read_bytes()
     for length in (0, 10, len(data) // 2, len(data) - 1):
         (tmp_path / PREDICTIONS).write_bytes(data[:length])
+        with pytest.raises(DataError, match="predictions.npz: changed after it was written. Train"):
+            read_predictions(tmp_path)
+        reseal(tmp_path, PREDICTIONS)
         with pytest.raises(DataError, match="predictions.npz: cannot be read.*Train this model again"):
             read_predictions(tmp_path)
 
@@ -119,6 +133,7 @@ def test_a_missing_or_broken_file_is_refused(tmp_path):
 @pytest.mark.parametrize("key", ["train/a", "a", "valid"])
 def test_a_key_that_names_no_split_and_graph_is_refused(tmp_path, key):
     np.savez(tmp_path / PREDICTIONS, **{key: np.ones(3)})
+    seal(tmp_path)
     with pytest.raises(DataError, match=f": {key} names no graph of valid or test"):
         read_predictions(tmp_path)
 
@@ -143,8 +158,8 @@ def test_a_custom_model_takes_part_in_an_ensemble(features, tmp_path):
     assert ensemble["members"]["mine"]["weight"] == 1 and ensemble["valid"]["mean"] == pytest.approx(1)
 
 
-def test_a_run_written_by_hand_takes_part_in_an_ensemble(features, tmp_path):
-    """What the module's docstring lists, and nothing else."""
+def test_a_run_written_by_hand_is_refused_until_write_run_wrote_it(features, tmp_path):
+    """Without checksums nothing shows that a file was changed."""
     folder = tmp_path / "by-hand"
     folder.mkdir()
     arrays = {f"{s}/{n}": v for s, graphs in by_runtime(features).items() for n, v in graphs.items()}
@@ -156,7 +171,11 @@ def test_a_run_written_by_hand_takes_part_in_an_ensemble(features, tmp_path):
         "valid": {"mean": 1, "per_graph": {"v": 1.0}},
     }
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    ensemble = build_ensemble(config_of(features, tmp_path / "one", [str(folder)]))
+    config = config_of(features, tmp_path / "one", [str(folder)])
+    with pytest.raises(DataError, match="manifest.json: has no checksum of itself"):
+        build_ensemble(config)
+    write_run(folder, features, by_runtime(features), model="mine")
+    ensemble = build_ensemble(config)
     assert ensemble["valid"]["mean"] == pytest.approx(1)
 
 
@@ -214,6 +233,7 @@ def test_a_manifest_that_lacks_a_key_is_refused_by_file_key_and_remedy(features,
     write_run(tmp_path / "mine", features, by_runtime(features))
     manifest = change(read_manifest(tmp_path / "mine"))
     (tmp_path / "mine" / MANIFEST).write_text(json.dumps(manifest))
+    reseal(tmp_path / "mine")
     with pytest.raises(DataError, match=f"mine/manifest.json: {message}.*(again|write_run)"):
         read_run_manifest(tmp_path / "mine")
     with pytest.raises(DataError, match=f"mine/manifest.json: {message}"):

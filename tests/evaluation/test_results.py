@@ -21,7 +21,7 @@ from fastslow.core.errors import ConfigError, DataError
 from fastslow.evaluation import results
 from fastslow.evaluation.ensemble import EnsembleConfig, build_ensemble
 from fastslow.evaluation.metric_table import format_metrics, metric_table, valid_metrics
-from fastslow.evaluation.predictions import read_predictions, write_predictions
+from fastslow.evaluation.predictions import PREDICTIONS, read_predictions, write_predictions
 from fastslow.evaluation.results import SubmissionConfig, make_submission
 from fastslow.evaluation.score_tables import pool_seeds
 from fastslow.features.build import FeatureConfig, build_features
@@ -73,7 +73,7 @@ def config(features, tmp_path):
             write_predictions(folder, scores)
             valid = collection_score(c.kind, own.labels("valid"), scores["valid"])
             facts = {"collection": c.name, "model": model, "seed": 0}
-            Artifact(folder, facts, {"data": own.data}).finish(valid=valid)
+            Artifact(folder, facts, {"data": own.data}).finish([PREDICTIONS], valid=valid)
             runs.append(str(folder))
         folder = tmp_path / "made" / f"ensemble-{c.slug}"
         build_ensemble(EnsembleConfig(features=str(own.folder), runs=runs, folder=str(folder)))
@@ -188,7 +188,7 @@ def test_runs_of_different_settings_are_not_pooled_whatever_their_names(config, 
         write_predictions(folder, predictions)
         valid = collection_score("tile", own.labels("valid"), predictions["valid"])
         facts = {"collection": "tile:xla", "width": 8 if seed else 4, "seed": seed}
-        Artifact(folder, facts, {"data": own.data}).finish(valid=valid)
+        Artifact(folder, facts, {"data": own.data}).finish([PREDICTIONS], valid=valid)
         runs.append(str(folder))
     ensemble = tmp_path / "made" / "ensemble-tile-xla"
     build_ensemble(EnsembleConfig(features=str(own.folder), runs=runs, folder=str(ensemble)))
@@ -256,7 +256,7 @@ def test_it_is_made_again_where_something_it_depends_on_changed(config, features
     folder = tmp_path / "made" / "ensemble-tile-xla"
     manifest = read_manifest(folder)
     settings = {**manifest["settings"], "changed": True}
-    Artifact(folder, settings, manifest["inputs"]).finish(valid=manifest["valid"])
+    Artifact(folder, settings, manifest["inputs"]).finish([PREDICTIONS], valid=manifest["valid"])
     assert not config.artifact().is_current()
 
 

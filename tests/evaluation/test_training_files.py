@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from fastslow.competition.metrics import ALL_METRICS
+from fastslow.core.artifacts import write_manifest
 from fastslow.core.errors import DataError
 from fastslow.evaluation.training_files import read_history, read_importance, read_metrics
 
@@ -17,7 +18,7 @@ def run(tmp_path, monkeypatch):
     monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
     folder = tmp_path / "runs" / "mine"
     folder.mkdir(parents=True)
-    (folder / "manifest.json").write_text(json.dumps({"fingerprint": "any", "settings": {}, "inputs": {}}))
+    write_manifest(folder, {"fingerprint": "any", "settings": {}, "inputs": {}})
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     (folder / "importance.csv").write_text("column,gain\na,2.0\nb,1.0\n")
     return folder

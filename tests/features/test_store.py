@@ -1,6 +1,5 @@
 """The compact store: what was written is read, what was not finished is not."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -8,10 +7,12 @@ import pandas as pd
 import pytest
 
 from fastslow.competition.tied_choices import Choices
+from fastslow.core.artifacts import write_manifest
 from fastslow.core.errors import DataError
 from fastslow.features import store
 from fastslow.features.store import Features, Graph, is_written, read_graph, write_graph
 from fastslow.features.stored_rows import StoredRows
+from helpers.good_artifacts import reseal
 from helpers.random_graphs import make_graph
 
 STRUCTURE = (
@@ -129,8 +130,10 @@ def folder(tmp_path, graph):
         "settings": {"collection": "layout:nlp:random"},
         "inputs": {"data": "d"},
         "config_columns": ["one", "two", "three"],
+        "outputs": {},
     }
-    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    write_manifest(tmp_path, manifest)
+    reseal(tmp_path, "graphs.csv")
     return tmp_path
 
 
@@ -162,9 +165,7 @@ def test_labels_that_are_no_runtimes_are_refused_by_name(folder, graph, split, v
         Features(folder).labels(split)
 
 
-@pytest.mark.parametrize(
-    ("file", "problem"), [("manifest.json", "not finished"), ("graphs.csv", "no such file")]
-)
+@pytest.mark.parametrize(("file", "problem"), [("manifest.json", "not finished"), ("graphs.csv", "lost")])
 def test_an_unfinished_folder_is_refused(folder, file, problem):
     (folder / file).unlink()
     with pytest.raises(DataError, match=problem):

@@ -11,6 +11,7 @@ from fastslow.evaluation.predictions import PREDICTED_SPLITS, PREDICTIONS, write
 from fastslow.features.build import FeatureConfig, build_features
 from fastslow.features.store import Features
 from helpers.competition_files import write_data_root
+from helpers.good_artifacts import reseal
 
 NAMES = {"train": ("a",), "valid": ("v", "w"), "test": ("t",)}
 
@@ -41,7 +42,7 @@ def write_run(folder, features, scores, collection=None, data=None, **settings):
     settings = {"model": "made up", "collection": collection or features.collection.name, **settings}
     write_predictions(folder, scores)
     valid = collection_score(features.collection.kind, features.labels("valid"), scores["valid"])
-    Artifact(folder, settings, {"data": data or features.data}).finish(valid=valid)
+    Artifact(folder, settings, {"data": data or features.data}).finish([PREDICTIONS], valid=valid)
     return str(folder)
 
 
@@ -49,6 +50,7 @@ def overwrite_predictions(folder, scores):
     """Put any predictions into a run folder, also those that no model may write."""
     arrays = {f"{split}/{name}": values for split, own in scores.items() for name, values in own.items()}
     write_arrays(folder / PREDICTIONS, arrays)
+    reseal(folder, PREDICTIONS)
 
 
 def config_of(features, folder, runs, **options):

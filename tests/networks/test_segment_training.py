@@ -294,7 +294,7 @@ def test_ages_are_steps_since_a_row_was_written():
     }
 
 
-def test_a_state_is_restored_and_a_damaged_one_is_named():
+def test_a_state_is_restored():
     network, graph = make_network(2), ring(num_configs=20)
     segments = make_segments(network, graph, segment_training="gst+e")
     for number in range(3):
@@ -302,17 +302,12 @@ def test_a_state_is_restored_and_a_damaged_one_is_named():
     segments.end(0)
     state = segments.state_dict()
     again = make_segments(network, graph, segment_training="gst+e")
-    assert again.problem(state) == ""
     again.load_state_dict(state)
     own, other = segments.table.graphs["graph"], again.table.graphs["graph"]
     for field, array in vars(own).items():
         np.testing.assert_array_equal(array, vars(other)[field])
     assert again.log == segments.log and again.log[0]["epoch"] == 0
     np.testing.assert_array_equal(step(segments, graph, 5, 9), step(again, graph, 5, 9))
-    state = again.state_dict()
-    state["table"]["graph"]["shared"] = state["table"]["graph"]["shared"][:-1]
-    assert "shared of the table of graph does not fit" in again.problem(state)
-    assert again.problem({"table": {"other": {}}, "log": []}) == "a table of other"
 
 
 def test_a_step_holds_its_segment_and_halo_alone():

@@ -18,6 +18,7 @@ from fastslow.rankers.table import Table, read_table
 from fastslow.rankers.train import read_ranker
 from fastslow.workflow.presets import PRESETS, preset_settings
 from helpers.competition_files import write_data_root
+from helpers.good_artifacts import change_json, reseal
 
 QUICK = {
     "num_iterations": 12,
@@ -166,8 +167,10 @@ def test_only_a_rankers_run_is_read_as_one(features, tmp_path):
     with pytest.raises(DataError, match="not finished"):
         read_ranker(tmp_path)
     train.train_ranker(run_config(features, tmp_path, objective="regression"))
-    manifest = (tmp_path / "manifest.json").read_text()
-    (tmp_path / "manifest.json").write_text(manifest.replace('"ranker"', '"gnn"'))
+    change_json(tmp_path / "manifest.json", lambda manifest: manifest["settings"].update(model="gnn"))
+    with pytest.raises(DataError, match="manifest.json: changed after it was written"):
+        read_ranker(tmp_path)
+    reseal(tmp_path)
     with pytest.raises(DataError, match="a run of a gnn, a ranker wanted"):
         read_ranker(tmp_path)
 

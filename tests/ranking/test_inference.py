@@ -17,6 +17,7 @@ from fastslow.features.store import Features
 from fastslow.features.unseen import read_unseen
 from fastslow.ranking.inference import FinishedRun, find_run, newest_run
 from fastslow.workflow.steps import MODELS
+from helpers.good_artifacts import change_json, reseal
 
 
 def unseen(slug):
@@ -99,7 +100,10 @@ def test_a_run_folder_is_enough(home, tmp_path):
 def test_a_member_that_was_trained_again_is_refused(home):
     ensemble = resolve("runs/smoke/ensemble-tile-xla")
     path = resolve("runs/smoke/ranker-tile-xla-s0") / "manifest.json"
-    write_json(path, {**read_json(path), "fingerprint": "another"})
+    change_json(path, lambda manifest: manifest.update(fingerprint="another"))
+    with pytest.raises(DataError, match="manifest.json: changed after it was written"):
+        FinishedRun(ensemble)
+    reseal(path.parent)
     with pytest.raises(DataError, match="its member .*ranker-tile-xla-s0 is missing, or was"):
         FinishedRun(ensemble)
 
@@ -109,10 +113,15 @@ def test_a_run_of_other_columns_or_of_an_older_version_is_refused(home):
     (program,) = list_programs(resolve("data/sample"), get_collection("tile:xla"), TEST)[:1]
     manifest = read_json(path)
     columns = manifest["features"]["config_columns"]
-    write_json(path, {**manifest, "features": {**manifest["features"], "config_columns": columns[1:]}})
+    recipe = {**manifest["features"], "config_columns": columns[1:]}
+    change_json(path, lambda manifest: manifest.update(features=recipe))
+    with pytest.raises(DataError, match="manifest.json: changed after it was written"):
+        read_unseen(path.parent, [program.path])
+    reseal(path.parent)
     with pytest.raises(DataError, match="learned from other features than this code builds"):
         read_unseen(path.parent, [program.path])
-    write_json(path, {k: v for k, v in manifest.items() if k != "features"})
+    change_json(path, lambda manifest: manifest.pop("features") and manifest)
+    reseal(path.parent)
     with pytest.raises(DataError, match="does not keep how its features were built. Train this model again"):
         read_unseen(path.parent, [program.path])
 
@@ -137,7 +146,8 @@ def copy_run(name, preset, finished):
     shutil.copytree(resolve("runs/smoke"), resolve(f"runs/{name}"))
     write_json(resolve(f"runs/{name}/run.json"), {"data": "data/sample", "preset": preset})
     for path in resolve(f"runs/{name}").glob("ensemble-*/manifest.json"):
-        write_json(path, {**read_json(path), "created": f"{finished}-01-01T00:00:00+00:00"})
+        change_json(path, lambda facts: {**facts, "created": f"{finished}-01-01T00:00:00+00:00"})
+        reseal(path.parent)
 
 
 def test_the_newest_run_is_complete_and_meant_for_use(home):

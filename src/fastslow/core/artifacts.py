@@ -1,6 +1,7 @@
 """Artifacts: folders that one step writes, whole or absent, with a manifest and a fingerprint."""
 
 import contextlib
+import json
 import os
 import subprocess
 import sys
@@ -18,8 +19,14 @@ from fastslow.core.source import source_digests
 from fastslow.core.storage_errors import StorageError, explain_storage
 
 MANIFEST = "manifest.json"
+CHECKSUM = "checksum"
+"""Key of a manifest: digest of all its other keys."""
 LARGE_BYTES = 16 << 20
 """A file from this size on is not read again where size and time of change are those recorded."""
+
+
+_AGAIN = "Delete it and run the step that makes it again"
+_CHANGED = "changed after it was written"
 
 
 class _Manifest(Record):
@@ -40,6 +47,12 @@ def commit() -> str:
         return "unknown"
 
 
+def write_manifest(folder: Path, facts: Mapping) -> None:
+    """Write the manifest of a folder with a checksum of itself, so that an edited one is refused."""
+    facts = json.loads(json.dumps(dict(facts)))  # as it is read again: keys are texts
+    write_json(Path(folder) / MANIFEST, {**facts, CHECKSUM: digest(facts)})
+
+
 def read_manifest(folder: Path, remedy: str = "Run the step that makes it") -> dict:
     """Read the manifest of a finished artifact.
 
@@ -48,17 +61,28 @@ def read_manifest(folder: Path, remedy: str = "Run the step that makes it") -> d
         remedy: How to make it, for the message.
 
     Raises:
-        DataError: The folder is missing or was never finished, or its manifest lacks a key.
+        DataError: The folder is missing or was never finished, or its manifest lacks a key or was edited.
     """
     path = Path(folder) / MANIFEST
     if not path.is_file():
         unfinished = Path(folder).is_dir()
         problem = f"not finished (it has no {MANIFEST})" if unfinished else "no such folder"
         raise DataError(folder, problem, remedy)
-    return read_record(path, _Manifest, "Delete it and run the step that makes it again")
+    manifest = read_record(path, _Manifest, _AGAIN)
+    if problem := _altered(manifest):
+        raise DataError(path, problem, _AGAIN)
+    return manifest
 
 
-def finished_file(folder: Path, name: str, remedy: str) -> Path:
+def _altered(manifest: Mapping) -> str:
+    """Return how a manifest is not as :func:`write_manifest` wrote it; empty where it is."""
+    if CHECKSUM not in manifest:
+        return "has no checksum of itself"
+    facts = {key: value for key, value in manifest.items() if key != CHECKSUM}
+    return "" if digest(facts) == manifest[CHECKSUM] else _CHANGED
+
+
+def finished_file(folder: Path, name: str, remedy: str, manifest: Mapping | None = None) -> Path:
     """Return a file of a finished folder, once it is as its step wrote it.
 
     Weights and trees are read by libraries that trust them; an edited ``model.txt`` ends LightGBM.
@@ -67,11 +91,12 @@ def finished_file(folder: Path, name: str, remedy: str) -> Path:
         folder: The folder.
         name: One of the files that its manifest lists.
         remedy: What to do where it is not, for the message.
+        manifest: Its manifest, where it was read already.
 
     Raises:
         DataError: The folder is not finished, or the file is lost, not listed, or was changed.
     """
-    path, outputs = Path(folder) / name, read_manifest(folder).get("outputs")
+    path, outputs = Path(folder) / name, (manifest or read_manifest(folder)).get("outputs")
     facts = outputs.get(name) if isinstance(outputs, dict) else None
     check_regular(path)
     if problem := _compare(path, facts or {}):
@@ -84,7 +109,7 @@ class Artifact:
     """A folder that one step writes, and what its content depends on.
 
     Its manifest is the last file written, so a folder without one never counts as done. It holds a checksum
-    of every file made: one that is lost or was changed afterwards is made again.
+    of every file made and of itself: what is lost or was changed afterwards is made again.
 
     Args:
         folder: The folder.
@@ -120,24 +145,25 @@ class Artifact:
 
         That includes that every file is there as it was written.
         """
-        manifest = self._finished()
+        manifest = self._stored()
         own = manifest is not None and manifest.get("fingerprint") == self.fingerprint
         own = own and all(path.is_file() for path in (*self.products, *self.records))
         return own and not self.damaged() and all(part.is_current() for part in self.parts)
 
     def damaged(self) -> dict[str, str]:
         """Return files that are not as they were written, relative to the folder: what is wrong with each."""
-        manifest = self._finished()
+        manifest = self._stored()
         if manifest is None:
             return {}
         if not isinstance(manifest.get("outputs"), dict):
             return {MANIFEST: "lists no files, as those of earlier versions"}
         found = {name: _compare(self.folder / name, facts) for name, facts in manifest["outputs"].items()}
+        found[MANIFEST] = _altered(manifest)
         return {name: problem for name, problem in found.items() if problem}
 
     def changes(self) -> list[str]:
         """Return what differs from the finished folder, one line each; nothing if it was never finished."""
-        manifest = self._finished()
+        manifest = self._stored()
         if manifest is None:
             return []
         before = {key: manifest.get(key) for key in ("settings", "inputs", "code")}
@@ -156,10 +182,10 @@ class Artifact:
         parts = (f"{part.folder.name}: {change}" for part in self.parts for change in part.changes())
         return own or list(parts)
 
-    def _finished(self) -> dict | None:
-        """Return the manifest, None where there is none or it cannot be used."""
+    def _stored(self) -> dict | None:
+        """Return the manifest as it is there, edited or not; None where there is none or it lacks a key."""
         try:
-            return read_manifest(self.folder)
+            return read_record(self.folder / MANIFEST, _Manifest, _AGAIN)
         except StorageError:
             raise
         except DataError:
@@ -215,7 +241,7 @@ class Artifact:
             **facts,
             "outputs": {os.path.relpath(path, self.folder): _facts(path) for path in files},
         }
-        write_json(self.folder / MANIFEST, manifest)
+        write_manifest(self.folder, manifest)
 
 
 def _facts(path: Path) -> dict:
@@ -231,7 +257,7 @@ def _compare(path: Path, facts: Mapping) -> str:
         same = state.st_size == facts["bytes"]
         if not same or state.st_size < LARGE_BYTES or state.st_mtime_ns != facts["changed_ns"]:
             same = same and file_digest(path) == facts["sha256"]
-        return "" if same else "changed after it was written"
+        return "" if same else _CHANGED
     except FileNotFoundError:
         return "lost"
     except (KeyError, TypeError):

@@ -2,8 +2,9 @@
 
 From an entry function, every definition of this package that it reaches is followed through the names that it
 uses: functions, classes (whole), constants, across modules. Docstrings, comments and formatting do not count,
-nor do modules whose code changes no result (:data:`IGNORED`). The analysis is static: a name that is looked
-up from a string at run time is not followed.
+nor do the modules of :data:`IGNORED`. Every other module counts, a new one too. The analysis is static: a
+name that is looked up from a string at run time is not followed. Notebooks do not count: they hold no logic,
+and what their cells assign are settings, which are part of every fingerprint.
 """
 
 import ast
@@ -17,8 +18,12 @@ from fastslow.core.files import digest
 
 PACKAGE = "fastslow"
 _ROOT = Path(__file__).resolve().parents[1]
-IGNORED = ("fastslow.core", "fastslow.evaluation.plots")
-"""Packages and modules whose code changes no result: settings, artifacts, files, progress bars, figures."""
+_REPORTS = ("core.errors", "core.storage_errors", "core.progress", "core.figures", "evaluation.plots")
+_PLANS = ("core.memory", "core.processes", "core.cluster", "core.cluster_worker")
+_KEYS = ("core.settings", "core.artifacts", "core.source")
+IGNORED = frozenset(f"{PACKAGE}.{name}" for name in (*_REPORTS, *_PLANS, *_KEYS))
+"""Modules whose code changes no result. They report; or plan memory, processes and machines; or make the
+fingerprint itself, which holds the value of every setting."""
 
 
 class _Module(NamedTuple):
@@ -56,7 +61,7 @@ def source_digests(entry: str) -> dict[str, str]:
     pending = [(module, name)]
     while pending:
         module, name = pending.pop()
-        if module.startswith(IGNORED) or name in reached.setdefault(module, set()):
+        if module in IGNORED or name in reached.setdefault(module, set()):
             continue
         reached[module].add(name)
         pending += _uses(module, name)

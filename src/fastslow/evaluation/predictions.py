@@ -8,7 +8,8 @@ predicted faster. Every graph of both splits must be there, and every value fini
 graph counts in a submission; an ensemble also uses the relative distances. Configurations of equal prediction
 are ranked in the order of the competition file.
 
-``manifest.json``, written last, with at least these keys:
+``manifest.json``, written last, with at least these keys, and with checksums of both files. Write it with
+:func:`write_run`: a manifest or a prediction that was edited, or written by hand, is refused.
 
 =====================  ==============================  ====================================================
 key                    value                           read by
@@ -27,7 +28,7 @@ key                    value                           read by
 ``baselines``          object, optional                table of results: folder of each baseline
 =====================  ==============================  ====================================================
 
-:func:`write_run` writes both for a model of your own, with the valid score computed from the labels::
+:func:`write_run` writes both for a model of any framework, with the valid score computed from the labels::
 
     features = Features(resolve("features/sample/layout-xla-random"))
     predictions = {split: {} for split in PREDICTED_SPLITS}
@@ -50,7 +51,7 @@ from annotated_types import Ge, Le, Len
 
 from fastslow.competition.catalog import COLLECTIONS, TEST, VALID
 from fastslow.competition.metrics import collection_score
-from fastslow.core.artifacts import MANIFEST, Artifact, read_manifest
+from fastslow.core.artifacts import MANIFEST, Artifact, finished_file, read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.files import digest, file_digest
 from fastslow.core.npz_io import read_arrays, write_arrays
@@ -213,10 +214,10 @@ def read_predictions(folder: Path) -> Predictions:
     """Read a run folder's predictions.
 
     Raises:
-        DataError: The file is missing or cannot be read, an array's name is not ``<split>/<graph>``, or it
-            does not hold real numbers.
+        DataError: The run is not finished, the file is missing or was changed since, an array's name is not
+            ``<split>/<graph>``, or it does not hold real numbers.
     """
-    path = Path(folder) / PREDICTIONS
+    path = finished_file(folder, PREDICTIONS, _REWRITE)
     predictions: Predictions = {split: {} for split in PREDICTED_SPLITS}
     for key, prediction in read_arrays(path, remedy=_AGAIN).items():
         split, _, name = key.partition("/")

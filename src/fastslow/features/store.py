@@ -14,7 +14,7 @@ import pandas as pd
 
 from fastslow.competition.catalog import SPLITS, TEST, TRAIN, Collection, get_collection
 from fastslow.competition.tied_choices import Choices
-from fastslow.core.artifacts import MANIFEST, read_manifest
+from fastslow.core.artifacts import MANIFEST, finished_file, read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path
 from fastslow.core.input_files import MAX_TEXT_BYTES, check_regular
@@ -213,19 +213,24 @@ class Features:
         folder: The folder that a feature notebook wrote.
 
     Raises:
-        DataError: The folder is missing or not finished, or a file is missing.
+        DataError: The folder is missing or not finished, or its manifest or index was changed since.
     """
 
     def __init__(self, folder: Path):
         self.folder, self.manifest = Path(folder), read_manifest(folder, _MAKE)
         check_features_manifest(self.folder / MANIFEST, self.manifest, _AGAIN)
-        check_regular(self.folder / INDEX, MAX_TEXT_BYTES)
-        with readable(self.folder / INDEX, _AGAIN):
+        path = self._file(INDEX)
+        check_regular(path, MAX_TEXT_BYTES)
+        with readable(path, _AGAIN):
             # a program may be called "nan"; only an unknown spread is an empty cell
             self.index = pd.read_csv(
-                self.folder / INDEX, dtype={"name": str}, keep_default_na=False, na_values={"spread": [""]}
+                path, dtype={"name": str}, keep_default_na=False, na_values={"spread": [""]}
             )
-        check_index(self.folder / INDEX, self.index, _AGAIN)
+        check_index(path, self.index, _AGAIN)
+
+    def _file(self, name: str) -> Path:
+        """Return one of the folder's files, once it is as it was written."""
+        return finished_file(self.folder, name, _AGAIN, self.manifest)
 
     @property
     def collection(self) -> Collection:
@@ -273,7 +278,7 @@ class Features:
     def scaler(self, name: str) -> Scaler:
         """Read the ``node`` or the ``config`` scaler, fitted on train."""
         length = EXPANDED_NODE_FEATURES if name == "node" else len(self.config_columns)
-        return read_scaler(self.folder / SCALERS, name, length)
+        return read_scaler(self._file(SCALERS), name, length)
 
     def labels(self, split: str) -> dict[str, np.ndarray]:
         """Return the runtimes of each graph, float64: what a model is trained on or scored against.

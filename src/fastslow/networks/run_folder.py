@@ -3,12 +3,10 @@
 from typing import Any
 
 import pandas as pd
-import torch
 
 from fastslow.competition.catalog import TEST, VALID
 from fastslow.core.artifacts import Artifact
 from fastslow.core.figures import save_figure
-from fastslow.core.files import atomic_path
 from fastslow.evaluation.plots import plot_training
 from fastslow.evaluation.predictions import PREDICTIONS, write_predictions
 from fastslow.evaluation.training_files import METRICS
@@ -16,6 +14,7 @@ from fastslow.features.scaling import write_scalers
 from fastslow.features.store import SCALERS
 from fastslow.networks import distributed
 from fastslow.networks.dataset import predict
+from fastslow.networks.stored_weights import write_tensors
 from fastslow.networks.validation import pool_scores
 
 PLOT = "training.png"
@@ -40,9 +39,7 @@ def write_runs(artifact: Artifact, training: Any) -> None:
         together = training.config.inference_configs
         tested = predict(training.network, dataset, slug, TEST, together)
         if writes:
-            # into an open file: given a path, torch writes its name into the file
-            with atomic_path(run.folder / WEIGHTS) as temporary, open(temporary, "wb") as handle:
-                torch.save(training.network.state_dict(), handle)
+            write_tensors(run.folder / WEIGHTS, training.network.state_dict())
             write_scalers(run.folder / SCALERS, node=dataset.node_scaler, config=dataset.config_scaler)
             own = write_predictions(run.folder, {VALID: predicted, TEST: tested})
             facts = {"epochs": training.epoch, "features": dataset.sources[slug].recipe}

@@ -9,7 +9,7 @@ enough for that, and rows that were written at different steps differ by less. (
 published ranked as well on the sample: ``benchmarks/tables/gst.md``.)
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -109,19 +109,3 @@ class SegmentTable:
             arrays["difference"] = np.zeros((len(written), known.shape[1]), known.dtype)
             arrays["difference"][written] = known
             self.graphs[name] = GraphTable(**arrays)
-
-    @staticmethod
-    def problem(state: dict) -> str:
-        """Return what is wrong with a stored state; empty where it can be loaded."""
-        for name, table in state.items():
-            if table.keys() != {field.name for field in fields(GraphTable)}:
-                return f"the table of {name} has other parts"
-            segments, layers, _, hidden = table["moments"].shape
-            channels, written = table["shared"].shape[1], int((table["row_step"] >= 0).sum())
-            wanted = vars(GraphTable.empty(written, segments, channels, layers, hidden))
-            wanted["row_step"] = table["row_step"].numpy().astype(np.int32)
-            for field, array in wanted.items():
-                own = table[field].numpy()
-                if own.shape != array.shape or own.dtype != array.dtype or not np.isfinite(own).all():
-                    return f"{field} of the table of {name} does not fit or is not finite"
-        return ""

@@ -245,11 +245,6 @@ class SegmentTraining:
             with atomic_path(folder / name) as temporary:
                 temporary.write_text("".join(json.dumps(row) + "\n" for row in self.log))
 
-    def problem(self, state: dict) -> str:
-        """Return what is wrong with a stored state; empty where it can be loaded."""
-        unknown = state["table"].keys() - set(self.dataset.trainable())
-        return f"a table of {min(unknown)}" if unknown else self.table.problem(state["table"])
-
     def state_dict(self) -> dict:
         """Return what a checkpoint stores."""
         return {"table": self.table.state_dict(), "log": self.log}

@@ -1,23 +1,82 @@
 """Weights and checkpoints on disk: read without executing anything, and checked before they are used.
 
-A damaged checkpoint is set aside, so that it never blocks a training; damaged weights of a finished run are
-refused with the remedy.
+A checkpoint ends in the SHA-256 of all its bytes, since ``torch.load`` compares no checksums. A damaged
+checkpoint is set aside, so that it never blocks a training; damaged weights of a finished run are refused
+with the remedy.
 """
 
-import math
+import hashlib
+import io
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 from torch import Tensor, nn
 
 from fastslow.core.errors import DataError
+from fastslow.core.files import atomic_path
 from fastslow.core.input_files import check_regular
 from fastslow.core.storage_errors import StorageError, explain_storage
 
 SET_ASIDE = ".damaged"
+_DIGEST_BYTES = hashlib.sha256().digest_size
+
+
+class _Hashed(io.RawIOBase):
+    """A file to write to, the SHA-256 of what was written, and the system's error where it refused."""
+
+    def __init__(self, file: BinaryIO):
+        self._file, self.sha256 = file, hashlib.sha256()
+        self.refused: OSError | None = None
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self.sha256.update(data)
+        try:
+            return self._file.write(data)
+        except OSError as error:
+            self.refused = error
+            raise
+
+
+def write_tensors(path: Path, value: Any, sealed: bool = False) -> None:
+    """Write a file of ``torch.save`` atomically.
+
+    Args:
+        path: The file.
+        value: Tensors in dicts and lists, with numbers and texts.
+        sealed: Whether to add the SHA-256 of the file, 32 bytes, at its end. ``torch.load`` ignores them.
+
+    Raises:
+        StorageError: The operating system refuses the file, such as on a full disk.
+    """
+    # torch gets an open file: given a path, it writes the name into the file
+    with atomic_path(path) as temporary, open(temporary, "wb") as file:
+        hashed = _Hashed(file)
+        try:
+            torch.save(value, hashed)
+        except RuntimeError:  # torch closes its archive after a refused write, and complains of that
+            if hashed.refused:
+                raise hashed.refused from None
+            raise
+        if sealed:
+            file.write(hashed.sha256.digest())
+
+
+def _check_seal(path: Path) -> None:
+    """Refuse a file that is not as :func:`write_tensors` wrote and sealed it."""
+    check_regular(path)
+    with explain_storage(path), open(path, "rb") as file:
+        left, sha256 = os.fstat(file.fileno()).st_size - _DIGEST_BYTES, hashlib.sha256()
+        while left > 0 and (block := file.read(min(left, 1 << 20))):
+            sha256.update(block)
+            left -= len(block)
+        if sha256.digest() != file.read():
+            raise DataError(path, "its bytes do not fit the checksum at its end", "Delete it")
 
 
 def read_tensors(path: Path, remedy: str) -> Any:
@@ -55,15 +114,15 @@ def load_weights(network: nn.Module, path: Path, remedy: str) -> None:
     network.load_state_dict(weights)
 
 
-def read_checkpoint(path: Path, mark: str, training: Any) -> dict | None:
+def read_checkpoint(path: Path, mark: str) -> dict | None:
     """Read the state of an interrupted training, if it can be resumed.
 
-    A damaged checkpoint is renamed to ``<name>.damaged`` with a message, and the training restarts.
+    A checkpoint that is not byte for byte as it was written is renamed to ``<name>.damaged`` with a message.
+    There is one checkpoint, so the training restarts from its first epoch.
 
     Args:
-        path: The checkpoint.
+        path: The checkpoint, written by :func:`write_tensors` with ``sealed``.
         mark: What the training depends on; a checkpoint with another mark is of another training.
-        training: The new :class:`fastslow.networks.train.Training`; it is not changed.
 
     Returns:
         The state; None where there is none that can be resumed.
@@ -74,50 +133,18 @@ def read_checkpoint(path: Path, mark: str, training: Any) -> dict | None:
     if not path.exists():
         return None
     try:
+        _check_seal(path)
         state = read_tensors(path, "")
-        problem = _wrong(state, mark, training)
+        return state if state["mark"] == mark else None
     except StorageError:
         raise
     except DataError as error:
         problem = error.args[1]
-    if not problem:
-        return state if state["mark"] == mark else None
     aside = path.with_name(path.name + SET_ASIDE)
     with explain_storage(aside):
         os.replace(path, aside)
     print(f"{path}: damaged, {problem}. It is kept as {aside.name}; the training restarts", flush=True)
     return None
-
-
-def _wrong(state: Any, mark: str, training: Any) -> str:
-    """Return what is wrong with the state of a checkpoint; empty where it can be used."""
-    if not isinstance(state, dict) or not isinstance(state.get("mark"), str):
-        return "it is not a checkpoint"
-    if state["mark"] != mark:
-        return ""
-    try:
-        if type(state["epoch"]) is not int or not 0 < state["epoch"] <= training.config.epochs:
-            return f"its epoch is {state['epoch']!r}"
-        wanted, validation = training.network.state_dict(), state["validation"]
-        best = {slug: validation["best"][slug] for slug in training.dataset.sources}
-        weights = {"network": state["network"]}
-        weights |= {f"best of {slug}": own["weights"] for slug, own in best.items()}
-        weights |= {f"recent {place}": own for place, own in enumerate(validation["recent"])}
-        for name, own in weights.items():
-            if problem := _mismatch(own, wanted):
-                return f"{name}: {problem}"
-        numbers = [row[key] for row in validation["history"] for key in ("epoch", "valid")]
-        numbers += [own[key] for own in best.values() for key in ("epoch", "score")]
-        if not validation["history"] or not all(math.isfinite(number) for number in numbers):
-            return "its history is empty or has a value that is not finite"
-        first = state["watch"]["first"]
-        if first is not None and not (isinstance(first, float) and math.isfinite(first)):
-            return f"its first loss is {first!r}"
-        if training.segments and (problem := training.segments.problem(state["segments"])):
-            return problem
-        return _wrong_optimizer(state["optimizer"], training.optimizer) or _wrong_scaler(state["scaler"])
-    except (KeyError, TypeError, AttributeError) as error:
-        return f"it lacks {error}" if isinstance(error, KeyError) else "an entry has another type"
 
 
 def _mismatch(weights: Any, wanted: Mapping[str, Tensor]) -> str:
@@ -131,27 +158,3 @@ def _mismatch(weights: Any, wanted: Mapping[str, Tensor]) -> str:
         if not torch.isfinite(own).all():
             return f"{name} has a value that is not finite"
     return ""
-
-
-def _wrong_optimizer(state: dict, optimizer: torch.optim.Optimizer) -> str:
-    """Return what is wrong with a stored state of the optimizer; torch itself checks no shapes."""
-    own = optimizer.state_dict()
-    if [group["params"] for group in state["param_groups"]] != [g["params"] for g in own["param_groups"]]:
-        return "the optimizer's parameters are others"
-    for group, wanted in zip(state["param_groups"], own["param_groups"], strict=True):
-        if group.keys() != wanted.keys():
-            return "the optimizer's settings are others"
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    for number, moments in state["state"].items():
-        for name in ("exp_avg", "exp_avg_sq"):
-            same = isinstance(moments[name], Tensor) and moments[name].shape == parameters[number].shape
-            if not same or not torch.isfinite(moments[name]).all():
-                return f"the optimizer's {name} of parameter {number} does not fit"
-        if not 0 <= float(moments["step"]) < math.inf:
-            return "the optimizer's step is out of range"
-    return ""
-
-
-def _wrong_scaler(state: Any) -> str:
-    """Return what is wrong with the stored state of the loss scaler, which is empty on a CPU."""
-    return "" if isinstance(state, dict) else "the loss scaler's state is no table"

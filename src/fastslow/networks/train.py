@@ -41,7 +41,7 @@ from fastslow.networks.schedule import scheduled
 from fastslow.networks.segment_training import SegmentTraining
 from fastslow.networks.sparse import move
 from fastslow.networks.step_examples import StepExamples
-from fastslow.networks.stored_weights import read_checkpoint
+from fastslow.networks.stored_weights import read_checkpoint, write_tensors
 from fastslow.networks.validation import Validation
 
 CHECKPOINT = "checkpoint.pt"
@@ -246,12 +246,11 @@ class Training:
             self.segments.write(folder)
         parts = {name: getattr(self, name).state_dict() for name in self._stored}
         state = {"mark": mark, "epoch": self.epoch, **parts}
-        with atomic_path(folder / CHECKPOINT) as temporary:
-            torch.save(state, temporary)
+        write_tensors(folder / CHECKPOINT, state, sealed=True)
 
     def load(self, path: Path, mark: str) -> bool:
         """Restore a checkpoint that carries the mark; return whether there is one."""
-        state = distributed.from_first(lambda: read_checkpoint(path, mark, self))
+        state = distributed.from_first(lambda: read_checkpoint(path, mark))
         if state is None:
             return False
         self.epoch = state["epoch"]

@@ -25,6 +25,7 @@ from fastslow.evaluation.training_files import IMPORTANCE, METRICS
 from fastslow.features.store import Features
 from fastslow.rankers.config import RankerConfig
 from fastslow.rankers.fit import Fitted, Training, fit, predict_split, read_training
+from fastslow.rankers.model_text import read_booster_text
 from fastslow.rankers.objectives import BEST, OBJECTIVES
 
 MODEL = "model.txt"
@@ -131,12 +132,13 @@ def read_booster(folder: Path) -> lightgbm.Booster:
     """Read the trees of a finished run.
 
     Raises:
-        DataError: The run is not finished, or its trees were changed: LightGBM would end or never return.
+        DataError: The run is not finished, or its trees were changed or are none: LightGBM would end or
+            never return.
     """
     path = finished_file(folder, MODEL, _AGAIN)
     try:
-        return lightgbm.Booster(model_file=str(path))
-    except lightgbm.basic.LightGBMError as error:
+        return read_booster_text(path.read_text())
+    except ValueError as error:
         raise DataError(path, f"cannot be read ({error})", _AGAIN) from None
 
 

@@ -15,9 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from fastslow.competition.catalog import COLLECTIONS, TEST, Collection, get_collection
-from fastslow.core.artifacts import MANIFEST
+from fastslow.core.artifacts import MANIFEST, read_manifest
 from fastslow.core.errors import DataError
-from fastslow.core.files import read_json
 from fastslow.core.settings import resolve
 from fastslow.evaluation.ensemble_weights import combine
 from fastslow.evaluation.predictions import Predictor, read_run_manifest
@@ -131,8 +130,8 @@ def find_members(ensemble: Path, manifest: dict) -> dict[str, Path]:
     for name, member in manifest.get("members", {}).items():
         recorded, wanted = member["folder"], manifest["inputs"].get(name)
         for folder in (resolve(recorded), ensemble.parent / Path(recorded).name):
-            path = folder / MANIFEST
-            if name not in found and path.is_file() and read_json(path).get("fingerprint") == wanted:
+            here = name not in found and (folder / MANIFEST).is_file()
+            if here and read_manifest(folder)["fingerprint"] == wanted:
                 found[name] = folder
         if name not in found:
             problem = f"its member {recorded} is missing, or was trained again since"
