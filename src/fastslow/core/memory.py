@@ -75,8 +75,9 @@ class FreedMemory:
     of the time of a step, so they are returned rarely. Elsewhere (macOS, musl) nothing is done.
 
     The process holds, after a step, at most 128 MB more than it held after one of the first 20 steps that
-    followed the start or the last return, so memory is flat over any number of steps of similar sizes. It
-    never holds more than ``slack`` above what was in use at the last return.
+    followed the start or the last return. That level can itself rise from return to return, so growth is
+    slower, not zero, up to the second bound: never
+    more than ``slack`` above what was in use at the last return.
 
     Args:
         slack: Bytes above what was in use last that may be held before freed blocks are returned; by default
