@@ -6,10 +6,8 @@ under it says what it does; ``help()``, ``--help`` and the notebooks' comments a
 
 import ast
 import difflib
-import os
 import types
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt
@@ -19,8 +17,8 @@ from pydantic_core import ErrorDetails
 
 from fastslow.core.artifacts import Artifact
 from fastslow.core.errors import ConfigError
-
-PROJECT = Path(__file__).resolve().parents[3]
+from fastslow.core.paths import PROJECT as PROJECT
+from fastslow.core.paths import resolve as resolve
 
 # ranges by type, so that a subclass which changes a default keeps the range
 Positive = Annotated[int, Ge(1)]
@@ -37,15 +35,6 @@ _LONGEST = 4096  # characters of a text: the longest path
 _PLAIN = (bool, int, float, str, list, tuple, dict, types.NoneType)
 _BOUNDS = {"ge": "{} or more", "gt": "above {}", "le": "at most {}", "lt": "below {}"}
 _UNKEYED = {"key": False}
-
-
-def resolve(path: str) -> Path:
-    """Return a path of the settings; relative ones start at the repository, wherever the notebook runs.
-
-    The environment variable ``FASTSLOW_HOME`` names another folder for ``data/``, ``features/``, ``runs/``
-    and ``submissions/``: a larger disk, or a test that must leave the repository alone.
-    """
-    return PROJECT / os.environ.get("FASTSLOW_HOME", "") / Path(path).expanduser()
 
 
 def unkeyed(default: Any) -> Any:
