@@ -1,18 +1,21 @@
 """CSVs, records, settings and command lines that are wrong: refused by name."""
 
 import shutil
+from pathlib import Path
 
 import pytest
 
 from fastslow.cli import main
+from fastslow.competition.catalog import COLLECTIONS, Program, list_programs
+from fastslow.competition.default_layouts import default_file
 from fastslow.core.errors import ConfigError, DataError, FastslowError
 from fastslow.kaggle.download import DownloadConfig
 from fastslow.kaggle.ledger import read_record, update_record, write_ledger
 from fastslow.kaggle.solution import read_solution
-from fastslow.kaggle.submission import check_ids, read_submission
+from fastslow.kaggle.submission import check_ids, expected_counts, read_submission
 from fastslow.networks.config import TrainConfig
 from fastslow.rankers.config import RankerConfig
-from fastslow.workflow.run import RunConfig, make_plan
+from fastslow.workflow.run import RunConfig, make_plan, run
 from fastslow.workflow.steps import parse_overrides
 from helpers.bad_files import ANY_FILE, replace
 from helpers.competition_files import write_data_root
@@ -175,6 +178,49 @@ def test_a_broken_sample_submission_is_found_before_training(tmp_path, text):
     (tmp_path / "sample_submission.csv").write_text(text)
     with pytest.raises(DataError, match="sample_submission.csv"):
         check_ids(tmp_path)
+
+
+@pytest.fixture
+def run_of_all(tmp_path):
+    """Settings of a run whose five collections have one file a split, listed in the sample submission."""
+    ids = []
+    for collection in COLLECTIONS:
+        write_data_root(tmp_path, collection.name, ("a",))
+        ids.append(f"{collection.name}:t")
+    (tmp_path / "sample_submission.csv").write_text(
+        "\n".join(["ID,TopConfigs", *(f"{i},0" for i in ids), ""])
+    )
+    return RunConfig(target="features", data=str(tmp_path), preset="smoke", name="doors", jobs=1)
+
+
+@pytest.mark.parametrize("target", ["features", "train", "submission"])
+def test_a_test_file_that_is_lost_is_found_before_features(run_of_all, target, monkeypatch):
+    monkeypatch.setattr("fastslow.workflow.run.run_steps", lambda *_: pytest.fail("features begin"))
+    lost = COLLECTIONS[3].folder(run_of_all.data, "test") / "t.npz"
+    write_data_root(run_of_all.data, COLLECTIONS[3].name, (), (), ("other",))
+    lost.unlink()
+    with pytest.raises(DataError, match=f"line 5 lists layout:nlp:default:t, but there is no {lost}"):
+        run(run_of_all.replace(target=target))
+
+
+NO_FILE = ("a folder", "a named pipe", "a link to /dev/zero", "a dangling link", "a link to itself")
+
+
+@pytest.mark.parametrize("name", NO_FILE)
+@pytest.mark.parametrize("file", ["sample_submission.csv", "npz_all/npz/layout/xla/default/test/t.npz"])
+def test_an_optional_file_counts_as_absent_only_where_nothing_has_its_name(run_of_all, name, file):
+    path = Path(run_of_all.data) / file
+    ANY_FILE[name](path)
+    sibling = Program(COLLECTIONS[2], "test", COLLECTIONS[2].folder(run_of_all.data, "test") / "t.npz")
+    with pytest.raises(DataError, match=path.name):
+        default_file(sibling) if path.suffix == ".npz" else expected_counts(path.parent)
+
+
+def test_a_name_that_is_not_utf_8_is_found_before_features(run_of_all):
+    folder = COLLECTIONS[0].folder(run_of_all.data, "train")
+    (folder / "a.npz").rename(folder / b"a\xff.npz".decode(errors="surrogateescape"))
+    with pytest.raises(DataError, match="is not UTF-8"):
+        list_programs(run_of_all.data, COLLECTIONS[0], "train")
 
 
 RUN = [

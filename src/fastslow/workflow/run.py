@@ -276,8 +276,7 @@ def run(config: RunConfig) -> None:
         remove_abandoned(resolve(folder))
     last = "submission" if config.target == "submit" else config.target
     steps = plan.steps(last)
-    if last == "submission":
-        check_ids(resolve(plan.data_root))  # hours of training must not end at a broken CSV
+    check_ids(resolve(plan.data_root), plan.collections)  # hours of training must not end at a broken CSV
     run_steps(steps, plan.jobs, config.cluster)
     if last == "submission":
         report(plan)
