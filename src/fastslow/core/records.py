@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from fastslow.core.errors import DataError
 from fastslow.core.files import read_json
@@ -35,6 +35,15 @@ class Record(BaseModel):
     """
 
     model_config = ConfigDict(strict=True, allow_inf_nan=False, protected_namespaces=())
+
+
+def is_valid(wanted: Any, value: Any) -> bool:
+    """Return whether a value is of an annotated type."""
+    try:
+        TypeAdapter(wanted).validate_python(value, strict=True)
+    except ValidationError:
+        return False
+    return True
 
 
 def check_record(path: Path, value: Any, wanted: type[Record], remedy: str) -> dict:

@@ -47,6 +47,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from annotated_types import Ge, Le, Len
+from pydantic import AfterValidator
 
 from fastslow.competition.catalog import COLLECTIONS, TEST, VALID
 from fastslow.competition.metrics import collection_score
@@ -54,13 +55,14 @@ from fastslow.core.artifacts import MANIFEST, Artifact, read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.files import digest, file_digest
 from fastslow.core.npz_io import read_arrays, write_arrays
-from fastslow.core.records import Record, check_record
+from fastslow.core.records import FileName, Record, check_record
 from fastslow.core.settings import Config, resolve
 from fastslow.features.store import Features
 
 PREDICTIONS = "predictions.npz"
 RUN_FILES = (MANIFEST, PREDICTIONS)
 PREDICTED_SPLITS = (VALID, TEST)
+_ROUNDING = 1e-6  # of weights that add up to 1
 _AGAIN = "Train this model again"
 _REWRITE = "Train this model again, or write the run with fastslow.evaluation.predictions.write_run"
 _COMPLETE = "Give write_run one finite value per configuration, for every valid and test graph"
@@ -72,6 +74,7 @@ Predictor = Callable[[Features, str], dict[str, np.ndarray]]
 
 class _Settings(Record):
     collection: Literal[*(collection.name for collection in COLLECTIONS)]
+    model: str | None = None
 
 
 class _Inputs(Record):
@@ -84,12 +87,19 @@ class _Valid(Record):
 
 
 class _Baseline(Record):
-    folder: str
+    folder: FileName
 
 
 class _Member(_Baseline):
     weight: Annotated[float, Ge(0), Le(1)]
     model: str
+
+
+def _add_up(members: dict[str, _Member]) -> dict[str, _Member]:
+    total = sum(member.weight for member in members.values())
+    if abs(total - 1) > _ROUNDING:
+        raise ValueError(f"the weights add up to {total:.6g}, not to 1")
+    return members
 
 
 class _Manifest(Record):
@@ -99,7 +109,7 @@ class _Manifest(Record):
     settings: _Settings
     inputs: _Inputs
     valid: _Valid
-    members: Annotated[dict[str, _Member], Len(1)] = {}
+    members: Annotated[dict[str, _Member], Len(1), AfterValidator(_add_up)] = {}
     baselines: dict[str, _Baseline] = {}
     normalisation: Literal["min_max", "rank", "raw"] = "raw"
 

@@ -215,6 +215,7 @@ def upload(csv: Path, data_root: Path) -> None:
 
 def _upload(csv: Path, data_root: Path) -> None:
     check_submission(csv, data_root)
+    read_record(csv, "valid_mean")
     record = update_record(csv)
     before = record.get("upload") or record.get("attempt")
     result = before and SubmissionResult.from_record(before)
