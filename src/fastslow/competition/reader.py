@@ -12,7 +12,7 @@ import numpy as np
 from fastslow.competition.choice_stream import BASE, WEIGHTS, ChoiceFinder, Patterns, layouts_of
 from fastslow.competition.node_columns import DIMENSIONS, LAYOUT, SHAPE
 from fastslow.competition.opcodes import OPCODES, opcode_name
-from fastslow.competition.rank_checks import check_default_ranks, check_ranks
+from fastslow.competition.rank_checks import check_default_ranks, check_ranks, check_transposes
 from fastslow.competition.schema import (
     DEFAULTS,
     FLOAT,
@@ -165,9 +165,9 @@ def _check_values(path: Path, arrays: dict[str, np.ndarray], num_nodes: int, lab
         _refuse(path, "node_feat", arrays["node_feat"], bad, f"a whole {what} from 0 to {largest}", remedy)
     if "config_feat" in arrays:
         bounds = arrays["config_feat"]
-        _refuse(
-            path, "config_feat", bounds, (bounds < 0) | (bounds != np.rint(bounds)), "a whole size from 0"
-        )
+        wrong = (bounds < 0) | (bounds != np.rint(bounds))
+        _refuse(path, "config_feat", bounds, wrong, "a whole size from 0")
+    check_transposes(path, arrays["node_feat"], arrays["node_opcode"])
     if "node_config_ids" in arrays:
         _check_configurable(path, arrays["node_config_ids"], arrays["node_opcode"])
 

@@ -21,7 +21,13 @@ from fastslow.core.input_files import MAX_TEXT_BYTES, check_regular
 from fastslow.core.npz_io import read_arrays, readable, write_arrays
 from fastslow.features.packed_columns import PackedColumns
 from fastslow.features.scaling import EXPANDED_NODE_FEATURES, Scaler, expand_node_features, read_scaler
-from fastslow.features.store_checks import check_features_manifest, check_index, check_labels, check_stored
+from fastslow.features.store_checks import (
+    check_features_manifest,
+    check_index,
+    check_labels,
+    check_listed,
+    check_stored,
+)
 from fastslow.features.stored_rows import StoredRows
 
 INDEX = "graphs.csv"
@@ -222,10 +228,9 @@ class Features:
         check_regular(self.folder / INDEX, MAX_TEXT_BYTES)
         with readable(self.folder / INDEX, _AGAIN):
             # a program may be called "nan"; only an unknown spread is an empty cell
-            self.index = pd.read_csv(
-                self.folder / INDEX, dtype={"name": str}, keep_default_na=False, na_values={"spread": [""]}
-            )
-        check_index(self.folder / INDEX, self.index, _AGAIN)
+            kinds = {"dtype": {"name": str}, "keep_default_na": False, "na_values": {"spread": [""]}}
+            self.index = pd.read_csv(self.folder / INDEX, **kinds)
+        self._counts = check_index(self.folder / INDEX, self.index, _AGAIN)
 
     @property
     def collection(self) -> Collection:
@@ -264,10 +269,7 @@ class Features:
     def graph(self, split: str, name: str) -> Graph:
         """Read one graph, see :func:`read_graph`."""
         graph = read_graph(self.folder, split, name)
-        wanted = len(self.manifest["config_columns"])
-        if graph.config_feat.shape[1] != wanted:
-            problem = f"config_feat has {graph.config_feat.shape[1]} columns, {wanted} wanted"
-            raise DataError(files_of(self.folder, split, name)[0], problem, _AGAIN)
+        check_listed(self.folder, split, graph, self._counts.get((split, name)), self.config_columns, _AGAIN)
         return graph
 
     def scaler(self, name: str) -> Scaler:

@@ -24,7 +24,7 @@ from fastslow.kaggle.archives import BYTES, CHUNK, require_space
 Member = tuple[tarfile.TarInfo, Callable[[], IO[bytes]]]
 """An entry of a tar or zip, and how to open its content."""
 MAX_MEMBERS = 100_000  # the competition's zip has some 14,000
-_MAX_MEMBER_BYTES = 2 << 30  # of one file; the largest that is known has .05 GB
+MAX_MEMBER_BYTES = 2 << 30  # of one file; the largest that is known has .05 GB
 _PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _BROKEN = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, struct.error)
 
@@ -108,8 +108,8 @@ def _refuse_unsafe(archive: Path, folder: Path, member: tarfile.TarInfo) -> None
         inside = False
     if not named:
         problem = "has a name that no file can have"
-    elif member.size > _MAX_MEMBER_BYTES:
-        problem = f"has {member.size:,} bytes, at most {_MAX_MEMBER_BYTES:,} are unpacked"
+    elif member.size > MAX_MEMBER_BYTES:
+        problem = f"has {member.size:,} bytes, at most {MAX_MEMBER_BYTES:,} are unpacked"
     elif not (member.isreg() or member.isdir()):
         problem = "is a link or a device"
     elif not inside or re.search(r"\\|^[A-Za-z]:", member.name):
