@@ -19,15 +19,9 @@ from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path
 from fastslow.core.input_files import MAX_TEXT_BYTES, check_regular
 from fastslow.core.npz_io import read_arrays, readable, write_arrays
+from fastslow.features import store_checks
 from fastslow.features.packed_columns import PackedColumns
 from fastslow.features.scaling import EXPANDED_NODE_FEATURES, Scaler, expand_node_features, read_scaler
-from fastslow.features.store_checks import (
-    check_features_manifest,
-    check_index,
-    check_labels,
-    check_listed,
-    check_stored,
-)
 from fastslow.features.stored_rows import StoredRows
 
 INDEX = "graphs.csv"
@@ -204,7 +198,7 @@ def read_graph(folder: Path, split: str, name: str) -> Graph:
         check_regular(file)
         with readable(file, _AGAIN):
             arrays[array] = StoredRows(file)
-    check_stored(path, arrays, split != TEST, _AGAIN)
+    store_checks.check_stored(path, arrays, split != TEST, _AGAIN)
     tables = [arrays.pop(key) for key in _TABLES]
     arrays["choices"] = Choices(arrays["choices"], *tables[: len(_CHOICES)])
     arrays["config_feat"] = PackedColumns(arrays["config_feat"], *tables[len(_CHOICES) :])
@@ -224,13 +218,13 @@ class Features:
     def __init__(self, folder: Path):
         self.folder = Path(folder)
         self.manifest = read_manifest(folder)
-        check_features_manifest(self.folder / MANIFEST, self.manifest, _AGAIN)
+        store_checks.check_features_manifest(self.folder / MANIFEST, self.manifest, _AGAIN)
         check_regular(self.folder / INDEX, MAX_TEXT_BYTES)
         with readable(self.folder / INDEX, _AGAIN):
             # a program may be called "nan"; only an unknown spread is an empty cell
             kinds = {"dtype": {"name": str}, "keep_default_na": False, "na_values": {"spread": [""]}}
             self.index = pd.read_csv(self.folder / INDEX, **kinds)
-        self._counts = check_index(self.folder / INDEX, self.index, _AGAIN)
+        self._counts = store_checks.check_index(self.folder / INDEX, self.index, _AGAIN)
 
     @property
     def collection(self) -> Collection:
@@ -269,7 +263,8 @@ class Features:
     def graph(self, split: str, name: str) -> Graph:
         """Read one graph, see :func:`read_graph`."""
         graph = read_graph(self.folder, split, name)
-        check_listed(self.folder, split, graph, self._counts.get((split, name)), self.config_columns, _AGAIN)
+        listed = self._counts.get((split, name))
+        store_checks.check_listed(self.folder, split, graph, listed, self.config_columns, _AGAIN)
         return graph
 
     def scaler(self, name: str) -> Scaler:
@@ -298,5 +293,5 @@ class Features:
         """Read the array ``runtime`` or ``file_runtime`` of a labelled graph alone."""
         path, *_ = files_of(self.folder, split, name)
         labels = read_arrays(path, [array], _AGAIN)[array]
-        check_labels(path, array, labels, _AGAIN)
+        store_checks.check_labels(path, array, labels, _AGAIN)
         return labels
