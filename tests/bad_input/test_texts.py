@@ -3,12 +3,15 @@
 import shutil
 from pathlib import Path
 
+import nbformat
 import pytest
 
 from fastslow.cli import main
 from fastslow.competition.catalog import COLLECTIONS, Program, list_programs
 from fastslow.competition.default_layouts import default_file
 from fastslow.core.errors import ConfigError, DataError, FastslowError
+from fastslow.core.files import write_json
+from fastslow.evaluation.report import ReportConfig, render_report
 from fastslow.kaggle.download import DownloadConfig
 from fastslow.kaggle.ledger import read_record, update_record, write_ledger
 from fastslow.kaggle.solution import read_solution
@@ -19,7 +22,7 @@ from fastslow.workflow.run import RunConfig, make_plan, run
 from fastslow.workflow.steps import parse_overrides
 from helpers.bad_files import ANY_FILE, replace
 from helpers.competition_files import write_data_root
-from helpers.good_artifacts import COUNTS, change_json
+from helpers.good_artifacts import COUNTS, change_json, score_row
 
 
 def refused(read, path, said=None):
@@ -138,6 +141,12 @@ RECORD = {
     "a score of NaN": entry("scores", {"tile:xla": float("nan")}),
     "a score as text": entry("scores", {"tile:xla": "0.5"}),
     "a table that is none": entry("table", [1, 2]),
+    "an empty table": entry("table", []),
+    "a table of baselines alone": entry("table", [{**score_row(), "weight": None}]),
+    "a table of text": entry("table", [{**score_row(), "valid": "0.5"}]),
+    "an upload as text": entry("upload", "x"),
+    "an upload of nothing": entry("upload", {}),
+    "an attempt as text": entry("attempt", "x"),
     "Kaggle's score as text": entry("kaggle", {"public": "0.7"}),
 }
 
@@ -159,6 +168,52 @@ def test_a_csv_that_changed_is_refused(good, tmp_path):
     with open(tmp_path / "mine.csv", "a") as handle:
         handle.write("\n")
     refused(update_record, tmp_path / "mine.csv", "not the file its record was written for")
+
+
+NOTEBOOKS = {
+    **{name: change for name, change in ANY_FILE.items() if name not in ("lost", "a dangling link")},
+    **{
+        text[:20]: replace(text.encode())
+        for text in ("{}", "[]", "null", '{"cells": {}}', '{"nbformat": 4, "cells": [{}]}', "[" * 50_000)
+    },
+}
+
+
+@pytest.fixture
+def run_to_report(good, tmp_path, monkeypatch):
+    """A home with a submission and one executed notebook."""
+    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
+    for suffix in ("csv", "json"):
+        shutil.copy(good.root / f"mine.{suffix}", tmp_path / f"mine.{suffix}")
+    (tmp_path / "mine.png").write_bytes(b"png")
+    made = {"fingerprint": "f", "settings": {"csv": "mine.csv"}, "inputs": {}}
+    write_json(tmp_path / "runs" / "x" / "submission" / "manifest.json", made)
+    notebook = tmp_path / "features" / "x" / "a" / "notebook.ipynb"
+    notebook.parent.mkdir(parents=True)
+    nbformat.write(nbformat.v4.new_notebook(), notebook)
+    render_report(ReportConfig(name="x"))
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_a_broken_notebook_is_refused_by_the_report(run_to_report, name):
+    path = run_to_report / "features" / "x" / "a" / "notebook.ipynb"
+    (run_to_report / "runs" / "x" / "report" / "features" / "a.html").unlink()
+    NOTEBOOKS[name](path)
+    refused(lambda _: render_report(ReportConfig(name="x")), path)
+
+
+@pytest.mark.parametrize("csv", [None, 3, "n" * 300, "a\0b", "\ud800"])
+def test_a_broken_record_of_the_csv_is_refused_by_the_report(run_to_report, csv):
+    path = run_to_report / "runs" / "x" / "submission" / "manifest.json"
+    change_json(path, lambda made: made["settings"].update(csv=csv))
+    refused(lambda _: render_report(ReportConfig(name="x")), path)
+
+
+def test_a_lost_plot_is_refused_by_the_report(run_to_report):
+    for change in ("a named pipe", "lost"):
+        ANY_FILE[change](run_to_report / "mine.png")
+        refused(lambda _: render_report(ReportConfig(name="x")), run_to_report / "mine.png")
 
 
 @pytest.mark.parametrize("name", ["a,b", 'a"b', "a\nb", "a\x1bb"])
