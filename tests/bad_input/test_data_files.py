@@ -7,14 +7,21 @@ import zipfile
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from fastslow.competition.opcodes import OPCODES
 from fastslow.competition.reader import read_competition_file
 from fastslow.competition.schema import SCHEMA
 from fastslow.core.errors import DataError
-from fastslow.kaggle.archives import unpack
+from fastslow.kaggle.unpacking import unpack
+from fastslow.programs.layered_drawing import assign_layers
+from fastslow.xla.graph_arrays import graph_arrays
+from fastslow.xla.layout_space import configurable_nodes
 from fastslow.xla.reader import read_programs
 from helpers.bad_files import ANY_FILE, BINARY, MARK, absurd_members
 from helpers.good_artifacts import change_arrays
+from helpers.hlo_message import Program
 
 
 def put(key, position, value, dtype=None):
@@ -45,6 +52,16 @@ def longer(key):
 
 def deeper(key):
     return lambda arrays: arrays.update({key: arrays[key][None]})
+
+
+def transposes(axis):
+    """A mutation that makes node 2 a transpose of an axis."""
+
+    def change(arrays):
+        arrays["node_opcode"][2] = OPCODES["transpose"]
+        arrays["node_feat"][2, 31] = axis
+
+    return change
 
 
 def no_configurable(arrays):
@@ -86,6 +103,16 @@ OF_ANY_KIND = {
     "no configuration": (no_configuration, "has no configurations"),
 }
 OF_LAYOUT = {
+    "a default beyond the rank": (
+        lambda a: a.update(
+            node_config_default=np.full((len(a["node_config_ids"]), 18), -1) + np.eye(1, 18) * 5
+        ),
+        r"node_config_default\[0, 0\] is 4, but the node's output has 2 dimensions",
+    ),
+    **{
+        f"a transpose of axis {axis:g}": (transposes(axis), r"node_feat\[2, 31\]")
+        for axis in (-3, 0.5, 2, 6, 120, 1e9)
+    },
     "no configurable node": (no_configurable, "has no configurable nodes"),
     "a configurable node of -1": (put("node_config_ids", 1, -1), r"node_config_ids\[1\] is -1"),
     "a configurable node beyond the graph": (put("node_config_ids", 1, 99), r"node_config_ids\[1\] is 99"),
@@ -101,6 +128,8 @@ OF_LAYOUT = {
     "layouts column by column": (column_by_column, "column by column. .*ascontiguousarray"),
 }
 OF_TILE = {
+    "a bound of -1": (put("config_feat", (1, 3), -1), r"config_feat\[1, 3\] is -1"),
+    "half a bound": (put("config_feat", (1, 3), 0.5), r"config_feat\[1, 3\] is 0.5"),
     "a normalizer of 0": (put("config_runtime_normalizers", 1, 0), r"config_runtime_normalizers\[1\] is 0"),
     "a bound of NaN": (put("config_feat", (1, 3), np.nan), r"config_feat\[1, 3\] is nan"),
     "a bound of infinity": (put("config_feat", (1, 3), np.inf), r"config_feat\[1, 3\] is inf"),
@@ -190,6 +219,89 @@ def test_what_is_unusual_and_sound_is_read(good, workplace, name):
     assert len(read_competition_file(path, "layout", labelled=True).runtime) == 8
 
 
+def dot_module(change):
+    """A module of two parameters, their dot and a reshape of it, spoilt by a change of its instructions."""
+    program = Program()
+    one, two = (program.add("parameter", (2, 3), name=name) for name in "ab")
+    dot = program.add("dot", (2, 2), [one, two], name="d")
+    program.computation.root_id = program.add("reshape", (4,), [dot], name="r")
+    program.module.name = program.module.entry_computation_name = program.computation.name = "main"
+    program.module.entry_computation_id = program.computation.id
+    a, b, dot, reshape = program.computation.instructions
+    dot.dot.lhs_contracting.append(1)
+    dot.dot.rhs_contracting.append(1)
+    change(dot, reshape, program.computation)
+    return program.module.SerializeToString()
+
+
+def opcode(name):
+    return lambda dot, last, part: [setattr(inst, "opcode", name) for inst in part.instructions]
+
+
+MODULES = {
+    "a dot of one operand": (lambda dot, last, part: dot.operand_ids.pop(), "has 1 operands, 2 wanted"),
+    "a reshape of nothing": (
+        lambda dot, last, part: last.operand_ids.pop(),
+        "has 0 operands, 1 wanted",
+    ),
+    "an operand of itself": (lambda dot, last, part: dot.operand_ids.append(dot.id), "its own result"),
+    "a cycle of two": (lambda dot, last, part: dot.operand_ids.append(last.id), "its own result"),
+    "a recursive call": (
+        lambda dot, last, part: dot.called_computation_ids.append(part.id),
+        "calls itself",
+    ),
+    "all dots": (opcode("dot"), "has 0 operands"),
+    "all reshapes": (opcode("reshape"), "has 0 operands"),
+    "a reshape of other size": (
+        lambda dot, last, part: last.shape.dimensions.__setitem__(0, 12),
+        "has 12 elements",
+    ),
+    "an axis beyond": (
+        lambda dot, last, part: dot.dot.lhs_contracting.insert(0, 7),
+        "axes|dimensions",
+    ),
+    "a layout that is no order": (
+        lambda dot, last, part: dot.shape.layout.minor_to_major.extend([1, 1]),
+        r"the layout \[1, 0, 1, 1\] of dot d is no order of 2 axes",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_an_unsound_module_is_refused(workplace, name):
+    change, said = MODULES[name]
+    path = workplace / "x.pb"
+    path.write_bytes(dot_module(lambda *_: None))
+    assert len(read_programs(path)) == 1
+    path.write_bytes(dot_module(change))
+    refused(read_programs, path, said)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_a_module_of_any_references_is_refused_or_drawn(tmp_path_factory, data):
+    """Whatever the reader lets pass has layouts and a picture."""
+    path = tmp_path_factory.mktemp("any") / "x.pb"
+    numbers = st.integers(-2, 4)
+
+    def change(dot, last, part):
+        for inst in (dot, last):
+            inst.opcode = data.draw(st.sampled_from(["dot", "reshape", "convolution", "negate"]))
+            for field in (inst.shape.dimensions, inst.dot.lhs_contracting, inst.dot.rhs_batch):
+                field[:] = data.draw(st.lists(numbers, max_size=4))
+            ids = st.sampled_from([each.id for each in part.instructions])
+            inst.operand_ids[:] = data.draw(st.lists(ids, max_size=3))
+
+    path.write_bytes(dot_module(change))
+    try:
+        (program,) = read_programs(path)
+    except DataError as error:
+        assert "x.pb" in str(error)
+    else:
+        configurable_nodes(program.module)
+        assign_layers(graph_arrays(program.module)["edge_index"], 4, np.array([], int))
+
+
 def cut_short(path):
     path.write_bytes(path.read_bytes()[:-3])
 
@@ -239,6 +351,33 @@ def test_an_archive_writes_nothing_outside_its_folder(workplace, name, suffix):
     before = {*workplace.rglob("*")}
     refused(lambda path: unpack(path, inside, lambda member: member), archive, "do not trust this archive")
     assert {*workplace.rglob("*")} == before
+
+
+def _zip(path, method=zipfile.ZIP_STORED, members=1):
+    with zipfile.ZipFile(path, "w", method) as archive:
+        for number in range(members):
+            archive.writestr(f"{number}", b"x" * 100)
+
+
+ARCHIVES = {
+    "a named pipe": ("x.zip", lambda path: os.mkfifo(path), "a named pipe"),
+    "a pipe as tar": ("x.tar", lambda path: os.mkfifo(path), "a named pipe"),
+    "/dev/zero": ("x.tar", lambda path: path.symlink_to("/dev/zero"), "a device"),
+    "lzma": ("x.zip", lambda path: _zip(path, zipfile.ZIP_LZMA), "otherwise than by deflate"),
+    "bzip2": ("x.zip", lambda path: _zip(path, zipfile.ZIP_BZIP2), "otherwise than by deflate"),
+    "a name that is too long": ("x.tar", lambda path: _tar(path, "n" * 300), "no file can have"),
+    "many members": ("x.zip", lambda path: _zip(path, members=12), "more than 10 members"),
+    "a bomb": ("x.zip", lambda path: _zip(path, zipfile.ZIP_DEFLATED), "has 100 bytes, at most 50 are"),
+}
+
+
+@pytest.mark.parametrize("name", ARCHIVES)
+def test_an_archive_that_is_no_sound_file_is_refused(workplace, monkeypatch, name):
+    monkeypatch.setattr("fastslow.kaggle.unpacking.MAX_MEMBERS", 10)
+    monkeypatch.setattr("fastslow.kaggle.unpacking.MAX_MEMBER_BYTES", 50 if name == "a bomb" else 1000)
+    file, make, said = ARCHIVES[name]
+    make(workplace / file)
+    refused(lambda path: unpack(path, workplace / "in", lambda member: member), workplace / file, said)
 
 
 @pytest.mark.parametrize("kind", LINKS)

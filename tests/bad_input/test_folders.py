@@ -71,6 +71,16 @@ def spoil(name, what):
     return change
 
 
+def _set(line, column, value):
+    """A line of a CSV with another value of a column; the first line as it is."""
+    cells = line.split(",")
+    return line if cells[0] == "split" else ",".join([*cells[:column], value, *cells[column + 1 :]])
+
+
+def _first_column_twice(record):
+    record["config_columns"] = [record["config_columns"][0], *record["config_columns"][:-1]]
+
+
 NAN, INF = float("nan"), float("inf")
 INSIDE = [name for name in _SPECIFICATION if name not in ("choices", "config_feat")]
 WHAT = ("another type", "complex numbers", "one axis more", "too small")
@@ -82,6 +92,8 @@ GRAPHS |= {
 }
 GRAPHS |= {f"{name}: lost": lambda a, n=name: a.__delitem__(n) for name in INSIDE}
 GRAPHS |= {
+    "a configurable node twice": lambda a: a["config_index"].__setitem__(1, a["config_index"][0]),
+    "a layout that names an axis twice": lambda a: a["layouts"].__setitem__((1, slice(0, 2)), 0),
     "zeroed codes": lambda a: a["choices_codes"].fill(0),
     "zeroed runtimes": lambda a: a["runtime"].fill(0),
     "zeroed runtimes of the file": lambda a: a["file_runtime"].fill(0),
@@ -187,6 +199,13 @@ FOLDER = {
     **{
         f"graphs.csv: {name}": ("graphs.csv", change) for name, change in BINARY.items() if "half" not in name
     },
+    "a column twice": (MANIFEST, lambda p: change_json(p, _first_column_twice)),
+    **{
+        f"a count of {c}": ("graphs.csv", csv(lambda lines, c=c: [_set(line, 5, c) for line in lines]))
+        for c in ("1e30", str(10**30), "3", "-1", "nan")
+    },
+    "surplus cells": ("graphs.csv", csv(lambda lines: [lines[0], *(f"{line},1,2" for line in lines[1:])])),
+    "a name with NUL": ("graphs.csv", csv(lambda lines: [line.replace(",a,", ",a\0,") for line in lines])),
     "a column less": ("graphs.csv", csv(lambda lines: [line.partition(",")[2] for line in lines])),
     "an unknown split": ("graphs.csv", csv(lambda lines: [line.replace("train,", "tr,") for line in lines])),
     "a name with a path": (

@@ -1,22 +1,28 @@
 """CSVs, records, settings and command lines that are wrong: refused by name."""
 
 import shutil
+from pathlib import Path
 
+import nbformat
 import pytest
 
 from fastslow.cli import main
+from fastslow.competition.catalog import COLLECTIONS, Program, list_programs
+from fastslow.competition.default_layouts import default_file
 from fastslow.core.errors import ConfigError, DataError, FastslowError
+from fastslow.core.files import write_json
+from fastslow.evaluation.report import ReportConfig, render_report
 from fastslow.kaggle.download import DownloadConfig
 from fastslow.kaggle.ledger import read_record, update_record, write_ledger
 from fastslow.kaggle.solution import read_solution
-from fastslow.kaggle.submission import check_ids, read_submission
+from fastslow.kaggle.submission import check_ids, expected_counts, read_submission
 from fastslow.networks.config import TrainConfig
 from fastslow.rankers.config import RankerConfig
-from fastslow.workflow.run import RunConfig, make_plan
+from fastslow.workflow.run import RunConfig, make_plan, run
 from fastslow.workflow.steps import parse_overrides
 from helpers.bad_files import ANY_FILE, replace
 from helpers.competition_files import write_data_root
-from helpers.good_artifacts import COUNTS, change_json
+from helpers.good_artifacts import COUNTS, change_json, score_row
 
 
 def refused(read, path, said=None):
@@ -135,6 +141,12 @@ RECORD = {
     "a score of NaN": entry("scores", {"tile:xla": float("nan")}),
     "a score as text": entry("scores", {"tile:xla": "0.5"}),
     "a table that is none": entry("table", [1, 2]),
+    "an empty table": entry("table", []),
+    "a table of baselines alone": entry("table", [{**score_row(), "weight": None}]),
+    "a table of text": entry("table", [{**score_row(), "valid": "0.5"}]),
+    "an upload as text": entry("upload", "x"),
+    "an upload of nothing": entry("upload", {}),
+    "an attempt as text": entry("attempt", "x"),
     "Kaggle's score as text": entry("kaggle", {"public": "0.7"}),
 }
 
@@ -158,6 +170,52 @@ def test_a_csv_that_changed_is_refused(good, tmp_path):
     refused(update_record, tmp_path / "mine.csv", "not the file its record was written for")
 
 
+NOTEBOOKS = {
+    **{name: change for name, change in ANY_FILE.items() if name not in ("lost", "a dangling link")},
+    **{
+        text[:20]: replace(text.encode())
+        for text in ("{}", "[]", "null", '{"cells": {}}', '{"nbformat": 4, "cells": [{}]}', "[" * 50_000)
+    },
+}
+
+
+@pytest.fixture
+def run_to_report(good, tmp_path, monkeypatch):
+    """A home with a submission and one executed notebook."""
+    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
+    for suffix in ("csv", "json"):
+        shutil.copy(good.root / f"mine.{suffix}", tmp_path / f"mine.{suffix}")
+    (tmp_path / "mine.png").write_bytes(b"png")
+    made = {"fingerprint": "f", "settings": {"csv": "mine.csv"}, "inputs": {}}
+    write_json(tmp_path / "runs" / "x" / "submission" / "manifest.json", made)
+    notebook = tmp_path / "features" / "x" / "a" / "notebook.ipynb"
+    notebook.parent.mkdir(parents=True)
+    nbformat.write(nbformat.v4.new_notebook(), notebook)
+    render_report(ReportConfig(name="x"))
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_a_broken_notebook_is_refused_by_the_report(run_to_report, name):
+    path = run_to_report / "features" / "x" / "a" / "notebook.ipynb"
+    (run_to_report / "runs" / "x" / "report" / "features" / "a.html").unlink()
+    NOTEBOOKS[name](path)
+    refused(lambda _: render_report(ReportConfig(name="x")), path)
+
+
+@pytest.mark.parametrize("csv", [None, 3, "n" * 300, "a\0b", "\ud800"])
+def test_a_broken_record_of_the_csv_is_refused_by_the_report(run_to_report, csv):
+    path = run_to_report / "runs" / "x" / "submission" / "manifest.json"
+    change_json(path, lambda made: made["settings"].update(csv=csv))
+    refused(lambda _: render_report(ReportConfig(name="x")), path)
+
+
+def test_a_lost_plot_is_refused_by_the_report(run_to_report):
+    for change in ("a named pipe", "lost"):
+        ANY_FILE[change](run_to_report / "mine.png")
+        refused(lambda _: render_report(ReportConfig(name="x")), run_to_report / "mine.png")
+
+
 @pytest.mark.parametrize("name", ["a,b", 'a"b', "a\nb", "a\x1bb"])
 def test_a_name_that_breaks_the_csv_is_found_before_training(tmp_path, name):
     for collection in ("tile:xla", "layout:xla:default", "layout:xla:random", "layout:nlp:default"):
@@ -175,6 +233,49 @@ def test_a_broken_sample_submission_is_found_before_training(tmp_path, text):
     (tmp_path / "sample_submission.csv").write_text(text)
     with pytest.raises(DataError, match="sample_submission.csv"):
         check_ids(tmp_path)
+
+
+@pytest.fixture
+def run_of_all(tmp_path):
+    """Settings of a run whose five collections have one file a split, listed in the sample submission."""
+    ids = []
+    for collection in COLLECTIONS:
+        write_data_root(tmp_path, collection.name, ("a",))
+        ids.append(f"{collection.name}:t")
+    (tmp_path / "sample_submission.csv").write_text(
+        "\n".join(["ID,TopConfigs", *(f"{i},0" for i in ids), ""])
+    )
+    return RunConfig(target="features", data=str(tmp_path), preset="smoke", name="doors", jobs=1)
+
+
+@pytest.mark.parametrize("target", ["features", "train", "submission"])
+def test_a_test_file_that_is_lost_is_found_before_features(run_of_all, target, monkeypatch):
+    monkeypatch.setattr("fastslow.workflow.run.run_steps", lambda *_: pytest.fail("features begin"))
+    lost = COLLECTIONS[3].folder(run_of_all.data, "test") / "t.npz"
+    write_data_root(run_of_all.data, COLLECTIONS[3].name, (), (), ("other",))
+    lost.unlink()
+    with pytest.raises(DataError, match=f"line 5 lists layout:nlp:default:t, but there is no {lost}"):
+        run(run_of_all.replace(target=target))
+
+
+NO_FILE = ("a folder", "a named pipe", "a link to /dev/zero", "a dangling link", "a link to itself")
+
+
+@pytest.mark.parametrize("name", NO_FILE)
+@pytest.mark.parametrize("file", ["sample_submission.csv", "npz_all/npz/layout/xla/default/test/t.npz"])
+def test_an_optional_file_counts_as_absent_only_where_nothing_has_its_name(run_of_all, name, file):
+    path = Path(run_of_all.data) / file
+    ANY_FILE[name](path)
+    sibling = Program(COLLECTIONS[2], "test", COLLECTIONS[2].folder(run_of_all.data, "test") / "t.npz")
+    with pytest.raises(DataError, match=path.name):
+        default_file(sibling) if path.suffix == ".npz" else expected_counts(path.parent)
+
+
+def test_a_name_that_is_not_utf_8_is_found_before_features(run_of_all):
+    folder = COLLECTIONS[0].folder(run_of_all.data, "train")
+    (folder / "a.npz").rename(folder / b"a\xff.npz".decode(errors="surrogateescape"))
+    with pytest.raises(DataError, match="is not UTF-8"):
+        list_programs(run_of_all.data, COLLECTIONS[0], "train")
 
 
 RUN = [

@@ -69,12 +69,19 @@ def good(tmp_path_factory) -> Good:
     train_ranker(RankerConfig(features=str(root / "features"), folder=str(root / "ranker"), **small))
     predictions = {row_id: np.arange(count) for row_id, count in COUNTS.items()}
     write_submission(root / "mine.csv", predictions)
-    facts = {"table": [{"collection": COLLECTION}], "valid_mean": 0.5, "test_mean": None}
+    facts = {"table": [score_row()], "valid_mean": 0.5, "test_mean": None}
     write_record(root / "mine.csv", ["run"], {}, {COLLECTION: 0.5}, **facts)
     rows = [f"{row_id},{place},{100 + place}" for row_id, n in COUNTS.items() for place in range(n)]
     (root / "solution.csv").write_text("\n".join(["ID,config_index,runtime", *rows]) + "\n")
     (root / "program.pb").write_bytes(_program())
     return Good(root, Training(config, make_dataset(config)))
+
+
+def score_row() -> dict:
+    """A row of the table of scores."""
+    return {"collection": COLLECTION, "model": "mine", "run": "mine s0", "weight": 1.0} | {
+        f"{split}{end}": 0.5 for split in PREDICTED_SPLITS for end in ("", "_min", "_max")
+    }
 
 
 def _program() -> bytes:

@@ -8,6 +8,8 @@ import sys
 import pytest
 import requests
 import urllib3.exceptions
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fastslow.core.errors import ConfigError, DataError
 from fastslow.kaggle import api_call, api_process, client, credentials
@@ -227,6 +229,23 @@ def test_scrub(monkeypatch, tmp_path):
     assert credentials.scrub(text) == (
         "[secret] [secret] [secret] [secret] me\nAuthorization: Bearer [secret]\n"
         "'authorization': 'Basic [secret]\nhttp://[secret]@proxy:1/ https://host/a.zip?[query] end"
+    )
+
+
+@given(st.text("abcdefghij0123456789_-", min_size=20, max_size=40), st.data())
+def test_no_part_of_a_credential_is_shown(key, data):
+    start = data.draw(st.integers(0, len(key) - 8))
+    part = key[start : start + data.draw(st.integers(8, len(key)))]
+    basic = base64.b64encode(f"me:{key}".encode()).decode()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KAGGLE_USERNAME", "me")
+        patch.setenv("KAGGLE_KEY", key)
+        shown = credentials.scrub(f"said {part!r} {basic} {basic[:-3]} end")
+    assert (
+        part not in shown
+        and basic[:12] not in shown
+        and shown.startswith("said '")
+        and shown.endswith(" end")
     )
 
 

@@ -150,4 +150,8 @@ def list_programs(root: Path, collection: Collection, split: str) -> list[Progra
         raise DataError(
             folder, "no npz files", "Run `make data` for the real competition, or check the data root"
         )
+    for path in paths:
+        if any("\ud800" <= letter <= "\udfff" for letter in path.name):
+            problem = "its name is not UTF-8, which tables and submissions are written in"
+            raise DataError(ascii(str(path)), problem, "Rename the file")
     return [Program(collection, split, path) for path in paths]

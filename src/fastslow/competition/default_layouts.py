@@ -15,6 +15,7 @@ from fastslow.competition.catalog import Program
 from fastslow.competition.reader import CompetitionFile, read_choices
 from fastslow.competition.schema import LAYOUT_WIDTH, ROLES
 from fastslow.competition.tied_choices import Choices
+from fastslow.core.input_files import is_there
 from fastslow.core.npz_io import read_arrays
 
 
@@ -55,7 +56,7 @@ def default_file(program: Program) -> Path | None:
     if folder.parent.name != "random" or not program.collection.name.endswith(":random"):
         return None
     other = folder.parent.parent / "default" / folder.name / program.path.name
-    return other if other.is_file() else None
+    return other if is_there(other) else None
 
 
 def commonest_layouts(layouts: np.ndarray, choices: Choices) -> np.ndarray:

@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from fastslow.competition.choice_stream import BASE, WEIGHTS, ChoiceFinder, Patterns, layouts_of
-from fastslow.competition.node_columns import LAYOUT, SHAPE, SHAPE_PRODUCT
+from fastslow.competition.node_columns import DIMENSIONS, LAYOUT, SHAPE
 from fastslow.competition.opcodes import OPCODES, opcode_name
+from fastslow.competition.rank_checks import check_default_ranks, check_ranks, check_transposes
 from fastslow.competition.schema import (
     DEFAULTS,
     FLOAT,
@@ -30,6 +31,12 @@ from fastslow.core.npz_io import read_arrays, read_checksums, read_headers, stre
 _MINUS_ONE = "A competition file pads lists with 0; -1 is written by the feature step (features.padding=-1)"
 _STREAMED_OR_UNUSED = ("node_config_feat", "node_splits")
 _MAX_AXIS = 63  # a tensor may have more dimensions than the six columns show; numpy's limit is 64
+# columns of node_feat that hold whole numbers, with the largest; DIMENSIONS are axis numbers
+_WHOLE = (
+    (SHAPE, np.iinfo(np.int32).max, "size"),
+    (LAYOUT, _MAX_AXIS, "axis"),
+    (DIMENSIONS, _MAX_AXIS, "axis"),
+)
 _WITHOUT_OPERANDS = ("parameter", "constant")  # their layout is given: no compiler chooses it
 _UNLABELLED = "A train or valid file needs positive runtimes: is this a test file?"
 
@@ -110,13 +117,17 @@ def read_competition_file(path: Path, kind: str, labelled: bool = False) -> Comp
             normalizers=arrays["config_runtime_normalizers"].astype(np.int64, copy=False),
         )
     layouts, choices = read_choices(path)
-    _check_ranks(path, arrays["node_feat"][arrays["node_config_ids"]], layouts, choices)
+    of_configurable = arrays["node_feat"][arrays["node_config_ids"]]
+    check_ranks(path, of_configurable, layouts, choices)
+    defaults = _read_defaults(path) if DEFAULTS in headers else None
+    if defaults is not None:
+        check_default_ranks(path, of_configurable, defaults)
     return CompetitionFile(
         **common,
         node_config_ids=arrays["node_config_ids"].astype(np.int64),
         layouts=layouts,
         choices=choices,
-        default_layouts=_read_defaults(path) if DEFAULTS in headers and kind == "layout" else None,
+        default_layouts=defaults,
     )
 
 
@@ -148,11 +159,16 @@ def _check_values(path: Path, arrays: dict[str, np.ndarray], num_nodes: int, lab
                 finite = np.isfinite(array.astype(np.float32, copy=False))
             _refuse(path, key, array, ~finite, "a finite float32")
     _check_acyclic(path, arrays["edge_index"], num_nodes)
-    for columns, largest, what in ((SHAPE, np.iinfo(np.int32).max, "size"), (LAYOUT, _MAX_AXIS, "axis")):
+    for columns, largest, what in _WHOLE:
         values, bad = arrays["node_feat"][:, columns], np.zeros(arrays["node_feat"].shape, bool)
         bad[:, columns] = (values < 0) | (values >= largest + 1) | (values != np.rint(values))
         remedy = _MINUS_ONE if (values == -1).any() else REMEDY
         _refuse(path, "node_feat", arrays["node_feat"], bad, f"a whole {what} from 0 to {largest}", remedy)
+    if "config_feat" in arrays:
+        bounds = arrays["config_feat"]
+        wrong = (bounds < 0) | (bounds != np.rint(bounds))
+        _refuse(path, "config_feat", bounds, wrong, "a whole size from 0")
+    check_transposes(path, arrays["node_feat"], arrays["node_opcode"])
     if "node_config_ids" in arrays:
         _check_configurable(path, arrays["node_config_ids"], arrays["node_opcode"])
 
@@ -184,32 +200,6 @@ def _check_configurable(path: Path, ids: np.ndarray, opcodes: np.ndarray) -> Non
                 f"node_config_ids[{position}] names node {node}, a {name}: no compiler chooses its layout"
             )
             raise DataError(path, problem, REMEDY)
-
-
-def _check_ranks(path: Path, node_feat: np.ndarray, layouts: np.ndarray, choices: Choices) -> None:
-    """Refuse an output layout that names an axis which the tensor does not have.
-
-    Published layouts leave axes out, so that a layout may be shorter than the rank, and its axes have gaps.
-    Ranks of inputs and kernels are inferred, and those of tuples and empty tensors unknown: not checked.
-
-    Args:
-        path: The file, for the message.
-        node_feat: ``(K, 140)`` features of the configurable nodes.
-        layouts: ``(L, 6)`` distinct layouts.
-        choices: The configurations.
-    """
-    rank = np.where(node_feat[:, SHAPE_PRODUCT] > 0, (node_feat[:, SHAPE] > 0).sum(1), LAYOUT_WIDTH)
-    option = np.arange(choices.codes.shape[2])
-    used = option < choices.options[choices.group[:, 0], None]  # (K, O)
-    axis = layouts[choices.codes[:, 0]].max(2)
-    beyond = used & (axis >= rank[:, None])
-    if beyond.any():
-        node, chosen = np.argwhere(beyond)[0].tolist()
-        row = int(np.argmax(choices.values[:, choices.group[node, 0]] == chosen))
-        layout, names = layouts[choices.codes[node, 0, chosen]].tolist(), axis[node, chosen]
-        position = [row, node, layout.index(names)]
-        problem = f"node_config_feat{position} is {names}, but the node's output has {rank[node]} dimensions"
-        raise DataError(path, problem, REMEDY)
 
 
 def _refuse(path, key, array, bad, wanted, remedy=REMEDY, first_row=0) -> None:

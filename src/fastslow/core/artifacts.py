@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from fastslow.core.errors import DataError
 from fastslow.core.files import digest, file_digest, remove_abandoned, write_json, writer_lock
 from fastslow.core.input_files import check_regular
-from fastslow.core.records import Record, read_record
+from fastslow.core.records import FileName, Record, read_record
 from fastslow.core.source import source_digests
 from fastslow.core.storage_errors import StorageError, explain_storage
 
@@ -35,6 +36,7 @@ class _Manifest(Record):
     fingerprint: str
     settings: dict
     inputs: dict
+    outputs: dict[FileName, Any] | list | None = None  # a list, of nothing: made again
 
 
 def commit() -> str:
@@ -217,7 +219,8 @@ class Artifact:
         with explain_storage(self.folder):
             for artifact in (self, *self.parts):
                 for name in map(Path, artifact.damaged()):
-                    if not name.is_absolute() and os.pardir not in name.parts:
+                    own = not name.is_absolute() and os.pardir not in name.parts
+                    if own and not (artifact.folder / name).is_dir():
                         (artifact.folder / name).unlink(missing_ok=True)
                 (artifact.folder / MANIFEST).unlink(missing_ok=True)
 
@@ -253,6 +256,7 @@ def _facts(path: Path) -> dict:
 def _compare(path: Path, facts: Mapping) -> str:
     """Return how a file differs from what a manifest records of it; empty where it does not."""
     try:
+        check_regular(path)
         state = path.stat()
         same = state.st_size == facts["bytes"]
         if not same or state.st_size < LARGE_BYTES or state.st_mtime_ns != facts["changed_ns"]:
@@ -260,5 +264,7 @@ def _compare(path: Path, facts: Mapping) -> str:
         return "" if same else _CHANGED
     except FileNotFoundError:
         return "lost"
+    except DataError as error:
+        return error.args[1]
     except (KeyError, TypeError):
         return "has no checksum"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from fastslow.core.errors import DataError
 from fastslow.core.input_files import MAX_TEXT_BYTES, check_regular
-from fastslow.core.storage_errors import explain_storage
+from fastslow.core.storage_errors import StorageError, explain_storage
 
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]+\.tmp(\..*)?")
 
@@ -31,7 +31,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
     """
     path = Path(path)
     with explain_storage(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        _make_folder(path.parent)
         temporary, owner = _own_temporary(path)
         try:
             yield temporary
@@ -40,6 +40,15 @@ def atomic_path(path: Path) -> Iterator[Path]:
         finally:
             temporary.unlink(missing_ok=True)
             os.close(owner)
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder and those above it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileNotFoundError:  # of a file system such as /proc
+        remedy = "Set FASTSLOW_HOME, or the setting that names it, to a folder on a disk"
+        raise StorageError(folder, "no folder can be made there", remedy) from None
 
 
 def _own_temporary(path: Path) -> tuple[Path, int]:
@@ -139,7 +148,7 @@ def writer_lock(folder: Path) -> Iterator[None]:
     folder = Path(folder)
     with contextlib.ExitStack() as stack:
         with explain_storage(folder):
-            folder.mkdir(parents=True, exist_ok=True)
+            _make_folder(folder)
             handle = stack.enter_context(open(folder / ".lock", "a"))
             if not _lock_now(handle.fileno()):
                 print(f"{folder}: another run is writing here; waiting for it", file=sys.stderr, flush=True)

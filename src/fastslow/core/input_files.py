@@ -6,6 +6,7 @@ import stat
 from pathlib import Path
 
 from fastslow.core.errors import DataError
+from fastslow.core.storage_errors import storage_error
 
 _IN_PLACE = "Put the file itself in its place"
 _KINDS = {
@@ -27,13 +28,18 @@ def check_regular(path: Path, max_bytes: int | None = None) -> None:
         max_bytes: Maximum size, for a file that is read whole; by default any.
 
     Raises:
-        DataError: It is a folder, a pipe, a socket or a device, or larger than allowed.
+        DataError: It is a folder, a pipe, a socket or a device, or larger than allowed; no file can have
+            this name, or the operating system refuses to look.
     """
     try:
         status = os.stat(path)
+    except ValueError:
+        raise DataError(ascii(str(path)), "is no name of a file", "Take out what is no character") from None
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise DataError(path, "is a link that leads to itself", _IN_PLACE) from None
+        if explained := storage_error(error, path):
+            raise explained from None
         return
     if not stat.S_ISREG(status.st_mode):
         kind = _KINDS.get(stat.S_IFMT(status.st_mode), "no file")
@@ -41,3 +47,21 @@ def check_regular(path: Path, max_bytes: int | None = None) -> None:
     if max_bytes is not None and status.st_size > max_bytes:
         problem = f"has {status.st_size:,} bytes, at most {max_bytes:,} are read"
         raise DataError(path, problem, "Check where the file comes from")
+
+
+def is_there(path: Path, max_bytes: int | None = None) -> bool:
+    """Return whether an optional file is there: only a name that is not taken counts as absent.
+
+    Args:
+        path: The file.
+        max_bytes: As for :func:`check_regular`.
+
+    Raises:
+        DataError: As for :func:`check_regular`, or it is a link that leads nowhere.
+    """
+    if not os.path.lexists(path):
+        return False
+    check_regular(path, max_bytes)
+    if not os.path.exists(path):
+        raise DataError(path, "is a link that leads nowhere", _IN_PLACE)
+    return True

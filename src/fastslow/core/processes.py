@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from typing import TypeVar
 Pool = TypeVar("Pool", bound=Executor)
 
 _PAUSE_SECONDS = 0.2
+_LOOPBACK, _LOOPBACK_SECONDS = "127.0.0.1", 5.0
 
 
 def end_with_parent(parent: int) -> None:
@@ -22,6 +24,16 @@ def end_with_parent(parent: int) -> None:
         parent: Process number of the parent, of which this process must be a child.
     """
     threading.Thread(target=_watch, args=(parent,), daemon=True).start()
+
+
+def check_loopback() -> None:
+    """Raise RuntimeError where this machine cannot reach itself, as notebooks and their kernels must."""
+    try:
+        with socket.create_server((_LOOPBACK, 0)) as server:
+            socket.create_connection(server.getsockname(), _LOOPBACK_SECONDS).close()
+    except OSError as error:
+        problem = f"this machine does not reach itself at {_LOOPBACK} ({error})"
+        raise RuntimeError(f"{problem}; bring it up: ip link set lo up") from None
 
 
 def _watch(parent: int) -> None:

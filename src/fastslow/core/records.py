@@ -1,12 +1,31 @@
 """JSON records with required keys: a manifest that someone edited is refused by the name of the key."""
 
+import os
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from fastslow.core.errors import DataError
 from fastslow.core.files import read_json
+
+_LONGEST_NAME, _LONGEST_PATH = 255, 4095  # bytes that Linux allows
+
+
+def _is_file_name(name: str) -> str:
+    try:
+        encoded = os.fsencode(name.encode().decode())
+    except UnicodeError:
+        raise ValueError("it is not Unicode") from None
+    if b"\0" in encoded or len(encoded) > _LONGEST_PATH:
+        raise ValueError("no file has this name")
+    if max(map(len, encoded.split(b"/"))) > _LONGEST_NAME:
+        raise ValueError("no file has a name this long")
+    return name
+
+
+FileName = Annotated[str, AfterValidator(_is_file_name)]
+"""A path that the operating system takes: Unicode without NUL, not too long."""
 
 
 class Record(BaseModel):
@@ -16,6 +35,15 @@ class Record(BaseModel):
     """
 
     model_config = ConfigDict(strict=True, allow_inf_nan=False, protected_namespaces=())
+
+
+def is_valid(wanted: Any, value: Any) -> bool:
+    """Return whether a value is of an annotated type."""
+    try:
+        TypeAdapter(wanted).validate_python(value, strict=True)
+    except ValidationError:
+        return False
+    return True
 
 
 def check_record(path: Path, value: Any, wanted: type[Record], remedy: str) -> dict:
@@ -36,7 +64,7 @@ def check_record(path: Path, value: Any, wanted: type[Record], remedy: str) -> d
         wanted.model_validate(value)
     except ValidationError as error:
         first = error.errors()[0]
-        key = ".".join(map(str, first["loc"]))
+        key = _shown(".".join(map(str, first["loc"])))[1:-1]
         problem = f"{key} is {_shown(first['input'])}: {first['msg']}"
         problem = f"it lacks the key {key}" if first["type"] == "missing" else problem
         raise DataError(path, problem, remedy) from None

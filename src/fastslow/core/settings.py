@@ -7,12 +7,11 @@ under it says what it does; ``help()``, ``--help`` and the notebooks' comments a
 import ast
 import difflib
 import math
-import os
 import re
 import types
 from collections.abc import Mapping, Sequence
 from numbers import Number
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Annotated, Any, ClassVar, Self, get_args
 
 from annotated_types import Ge, Gt, Le, Lt
@@ -21,9 +20,9 @@ from pydantic_core import ErrorDetails
 
 from fastslow.core.artifacts import Artifact
 from fastslow.core.errors import ConfigError
+from fastslow.core.paths import PROJECT as PROJECT
+from fastslow.core.paths import resolve as resolve
 from fastslow.core.setting_fields import Setting, allowed_of, choices_of, kind_of, nearest, refuse_absurd
-
-PROJECT = Path(__file__).resolve().parents[3]
 
 # ranges by type, so that a subclass which changes a default keeps the range
 Positive = Annotated[int, Ge(1)]
@@ -45,15 +44,6 @@ _ALIKE = 0.75  # similarity of a misspelt name
 _UNKEYED = {"key": False}
 PLAY = "play"
 """Name of the run that notebooks write when they are run by hand: ``runs/play``, ``features/play``."""
-
-
-def resolve(path: str) -> Path:
-    """Return a path of the settings; relative ones start at the repository, wherever the notebook runs.
-
-    The environment variable ``FASTSLOW_HOME`` names another folder for ``data/``, ``features/``, ``runs/``
-    and ``submissions/``: a larger disk, or a test that must leave the repository alone.
-    """
-    return PROJECT / os.environ.get("FASTSLOW_HOME", "") / Path(path).expanduser()
 
 
 def unkeyed(default: Any) -> Any:

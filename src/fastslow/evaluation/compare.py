@@ -14,7 +14,7 @@ from fastslow.core.errors import ConfigError
 from fastslow.core.figures import save_figure
 from fastslow.core.settings import Config, resolve, unkeyed
 from fastslow.evaluation.metric_table import true_runtimes
-from fastslow.evaluation.predictions import read_predictions, read_run_manifest
+from fastslow.evaluation.predictions import check_predictions, read_predictions, read_run_manifest
 from fastslow.evaluation.results import SOLUTION
 from fastslow.features.store import Features
 
@@ -44,6 +44,7 @@ class CompareConfig(Config):
         """Check that two runs are given."""
         for field in ("one", "other"):
             self.require(bool(getattr(self, field)), field, "a run folder: fastslow compare RUN RUN")
+        self.require(not self.plot or self.plot.endswith(".png"), "plot", "a name that ends in .png")
 
 
 def paired_difference(table: pd.DataFrame) -> dict[str, float]:
@@ -93,10 +94,9 @@ def compare_table(config: CompareConfig) -> pd.DataFrame:
     metric = own_metric if config.metric == "competition" else ALL_METRICS[config.metric]
     scores = {}
     for column, folder in zip(("one", "other"), folders, strict=True):
-        predictions = read_predictions(folder)[config.split]
-        missing = truth[config.split].keys() - predictions.keys()
-        if missing:
-            raise ConfigError(f"{column}: {folder} has no predictions of {config.split} graph {min(missing)}")
+        own = read_predictions(folder)
+        check_predictions(folder, own, features)
+        predictions = own[config.split]
         scores[column] = {g: metric(runtime, predictions[g]) for g, runtime in truth[config.split].items()}
     table = pd.DataFrame(scores).rename_axis("graph")
     return table.assign(difference=table["one"] - table["other"]).sort_values("difference")

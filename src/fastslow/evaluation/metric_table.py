@@ -8,6 +8,7 @@ import pandas as pd
 
 from fastslow.competition.catalog import TEST, VALID
 from fastslow.competition.metrics import ALL_METRICS, mean_metrics
+from fastslow.core.input_files import is_there
 from fastslow.core.settings import resolve
 from fastslow.evaluation.predictions import read_predictions
 from fastslow.evaluation.results import SOLUTION, SubmissionConfig, list_runs, short_name
@@ -28,7 +29,7 @@ def true_runtimes(features: Features, data_root: Path) -> dict[str, Truth]:
         Runtimes per split and graph, unit as in the features store.
     """
     truth, solution = {VALID: features.labels(VALID)}, data_root / SOLUTION
-    if solution.is_file():
+    if is_there(solution):
         truth[TEST] = runtimes_of(read_solution(solution), features.collection)
     return truth
 

@@ -48,6 +48,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from annotated_types import Ge, Le, Len
+from pydantic import AfterValidator
 
 from fastslow.competition.catalog import COLLECTIONS, TEST, VALID
 from fastslow.competition.metrics import collection_score
@@ -55,13 +56,14 @@ from fastslow.core.artifacts import MANIFEST, Artifact, finished_file, read_mani
 from fastslow.core.errors import DataError
 from fastslow.core.files import digest, file_digest
 from fastslow.core.npz_io import read_arrays, write_arrays
-from fastslow.core.records import Record, check_record
+from fastslow.core.records import FileName, Record, check_record
 from fastslow.core.settings import Config, resolve
 from fastslow.features.store import Features
 
 PREDICTIONS = "predictions.npz"
 RUN_FILES = (MANIFEST, PREDICTIONS)
 PREDICTED_SPLITS = (VALID, TEST)
+_ROUNDING = 1e-6  # of weights that add up to 1
 _AGAIN = "Train this model again"
 _MAKE = "Make it with `make ensemble` or the notebook that writes it (its `folder`), or name another folder"
 _REWRITE = "Train this model again, or write the run with fastslow.evaluation.predictions.write_run"
@@ -74,6 +76,7 @@ Predictor = Callable[[Features, str], dict[str, np.ndarray]]
 
 class _Settings(Record):
     collection: Literal[*(collection.name for collection in COLLECTIONS)]
+    model: str | None = None
 
 
 class _Inputs(Record):
@@ -86,12 +89,19 @@ class _Valid(Record):
 
 
 class _Baseline(Record):
-    folder: str
+    folder: FileName
 
 
 class _Member(_Baseline):
     weight: Annotated[float, Ge(0), Le(1)]
     model: str
+
+
+def _add_up(members: dict[str, _Member]) -> dict[str, _Member]:
+    total = sum(member.weight for member in members.values())
+    if abs(total - 1) > _ROUNDING:
+        raise ValueError(f"the weights add up to {total:.6g}, not to 1")
+    return members
 
 
 class _Manifest(Record):
@@ -101,7 +111,7 @@ class _Manifest(Record):
     settings: _Settings
     inputs: _Inputs
     valid: _Valid
-    members: Annotated[dict[str, _Member], Len(1)] = {}
+    members: Annotated[dict[str, _Member], Len(1), AfterValidator(_add_up)] = {}
     baselines: dict[str, _Baseline] = {}
     normalisation: Literal["min_max", "rank", "raw"] = "raw"
 

@@ -13,13 +13,18 @@ from nbconvert import HTMLExporter
 from fastslow.core.artifacts import MANIFEST, read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path
+from fastslow.core.input_files import MAX_TEXT_BYTES, check_regular
 from fastslow.core.progress import progress
+from fastslow.core.records import FileName, Record, check_record
 from fastslow.core.settings import Config, resolve
 from fastslow.evaluation.score_tables import DISTANCES, readable_distances, readable_table
 from fastslow.kaggle.ledger import read_record
 
 NOTEBOOK = "notebook.ipynb"
 INDEX = "index.html"
+_AGAIN = "Delete its folder and run `make submit` again"
+# nbformat's own errors are ValueErrors; it trusts the structure that it reads
+_NO_NOTEBOOK = (ValueError, LookupError, TypeError, AttributeError, RecursionError, nbformat.ValidationError)
 # JupyterLab's look without the scripts that it would fetch from a CDN: static pages need none of them
 _TEMPLATE = """{% extends 'lab/index.html.j2' %}
 {% block html_head_js %}{% endblock %}
@@ -33,6 +38,14 @@ table { border-collapse: collapse } th, td { padding: .2em .8em; border-bottom: 
 th { text-align: left } td:nth-child(3), td:nth-child(4) { text-align: right }
 ul { columns: 2; list-style: none; padding: 0 } img { width: 100%; max-width: 800px; border: 1px solid #ddd }
 """
+
+
+class _Settings(Record):
+    csv: FileName
+
+
+class _Made(Record):
+    settings: _Settings
 
 
 class ReportConfig(Config):
@@ -84,7 +97,8 @@ def render_report(config: ReportConfig) -> Path:
     """
     if not (config.run / "submission" / MANIFEST).is_file():
         raise DataError(config.run, "no finished submission there", "Run `make submit` first")
-    csv = resolve(read_manifest(config.run / "submission")["settings"]["csv"])
+    made = config.run / "submission"
+    csv = resolve(check_record(made / MANIFEST, read_manifest(made), _Made, _AGAIN)["settings"]["csv"])
     pages = list_pages(config)
     exporter = HTMLExporter(raw_template=_TEMPLATE)
     for page in progress(pages, desc="report", unit="page"):
@@ -122,14 +136,24 @@ def _is_current(page: Page) -> bool:
 
 
 def _render(page: Page, exporter: HTMLExporter) -> None:
+    check_regular(page.notebook, MAX_TEXT_BYTES)
     try:
         notebook = nbformat.read(page.notebook, as_version=4)
-    except (ValueError, KeyError) as error:  # nbformat's errors are ValueErrors
-        remedy = "Delete its folder and run `make submit` again"
-        raise DataError(page.notebook, f"not a notebook ({error})", remedy) from None
+        nbformat.validate(notebook)
+    except _NO_NOTEBOOK as error:
+        reason = " ".join(str(error).split())[:200]
+        raise DataError(page.notebook, f"not a notebook ({reason})", _AGAIN) from None
     body, _ = exporter.from_notebook_node(notebook, {"metadata": {"name": page.title}})
     with atomic_path(page.target) as temporary:
         temporary.write_text(body, encoding="utf-8")
+
+
+def _read_plot(path: Path) -> bytes:
+    check_regular(path, MAX_TEXT_BYTES)
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise DataError(path, "no such file", _AGAIN) from None
 
 
 def _index(name: str, csv: Path, pages: list[Page], folder: Path) -> str:
@@ -137,7 +161,7 @@ def _index(name: str, csv: Path, pages: list[Page], folder: Path) -> str:
     record = read_record(csv, "table", "distances")
     distances = readable_distances(record["distances"])
     table = readable_table(pd.DataFrame(record["table"])).replace({r"\*\*": ""}, regex=True)
-    plot = base64.b64encode(csv.with_suffix(".png").read_bytes()).decode()
+    plot = base64.b64encode(_read_plot(csv.with_suffix(".png"))).decode()
     links: dict[str, list[str]] = {}
     for page in pages:
         target = html.escape(os.path.relpath(page.target, folder))

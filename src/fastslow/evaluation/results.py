@@ -12,6 +12,7 @@ from fastslow.core.artifacts import Artifact
 from fastslow.core.errors import ConfigError
 from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path, file_digest
+from fastslow.core.input_files import is_there
 from fastslow.core.settings import Config, resolve, unkeyed
 from fastslow.evaluation.distances import score_by_distance
 from fastslow.evaluation.ensemble import models_of
@@ -54,7 +55,7 @@ class SubmissionConfig(Config):
         }
         root, csv = resolve(self.data_root), resolve(self.csv)
         for name in (SAMPLE, SOLUTION):
-            if (root / name).is_file():
+            if is_there(root / name):
                 inputs[name] = file_digest(root / name)
         products, records = (csv, csv.with_suffix(".png")), (csv.with_suffix(".json"),)
         return Artifact(resolve(self.folder), self.identity(), inputs, ENTRY, products, records)
@@ -99,7 +100,7 @@ def _submission(config: SubmissionConfig, root: Path, csv: Path) -> None:
         members = read_run_manifest(folder).get("members", {folder.name: {"weight": 1.0}})
         weights[name] = {member: facts["weight"] for member, facts in members.items()}
     # checked under a temporary name: a CSV that fails the check never replaces a good one
-    solution = read_solution(root / SOLUTION) if (root / SOLUTION).is_file() else None
+    solution = read_solution(root / SOLUTION) if is_there(root / SOLUTION) else None
     with atomic_path(csv) as temporary:
         temporary.write_bytes(format_submission(csv, by_id, root))
         checked = check_submission(temporary, root)

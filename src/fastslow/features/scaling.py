@@ -208,6 +208,9 @@ def write_scalers(path: Path, **scalers: Scaler) -> None:
     write_arrays(path, arrays)
 
 
+_LEAST_STD = 1e-30  # of a column that is not constant; float32 divides by no less
+
+
 def read_scaler(path: Path, name: str, length: int | None = None) -> Scaler:
     """Read one scaler of :func:`write_scalers`.
 
@@ -229,7 +232,9 @@ def read_scaler(path: Path, name: str, length: int | None = None) -> Scaler:
             problem = f"{name}_{part} is {values.dtype} of shape {values.shape}, ({length},) wanted"
             raise DataError(path, problem, remedy)
         low = 0 if part == "std" else -np.inf
-        if not (np.isfinite(values) & (values >= low)).all():
-            problem = f"{name}_{part} has a value that is not finite" + (" or below 0" if low == 0 else "")
+        sound = np.isfinite(values) & (values >= low)
+        sound &= (part == "mean") | (values == 0) | (values >= _LEAST_STD)
+        if not sound.all():
+            problem = f"{name}_{part} has a value that is not finite" + (" or too small" if low == 0 else "")
             raise DataError(path, problem, remedy)
     return scaler

@@ -19,9 +19,9 @@ from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path
 from fastslow.core.input_files import MAX_TEXT_BYTES, check_regular
 from fastslow.core.npz_io import read_arrays, readable, write_arrays
+from fastslow.features import store_checks
 from fastslow.features.packed_columns import PackedColumns
 from fastslow.features.scaling import EXPANDED_NODE_FEATURES, Scaler, expand_node_features, read_scaler
-from fastslow.features.store_checks import check_features_manifest, check_index, check_labels, check_stored
 from fastslow.features.stored_rows import StoredRows
 
 INDEX = "graphs.csv"
@@ -199,7 +199,7 @@ def read_graph(folder: Path, split: str, name: str) -> Graph:
         check_regular(file)
         with readable(file, _AGAIN):
             arrays[array] = StoredRows(file)
-    check_stored(path, arrays, split != TEST, _AGAIN)
+    store_checks.check_stored(path, arrays, split != TEST, _AGAIN)
     tables = [arrays.pop(key) for key in _TABLES]
     arrays["choices"] = Choices(arrays["choices"], *tables[: len(_CHOICES)])
     arrays["config_feat"] = PackedColumns(arrays["config_feat"], *tables[len(_CHOICES) :])
@@ -218,15 +218,14 @@ class Features:
 
     def __init__(self, folder: Path):
         self.folder, self.manifest = Path(folder), read_manifest(folder, _MAKE)
-        check_features_manifest(self.folder / MANIFEST, self.manifest, _AGAIN)
+        store_checks.check_features_manifest(self.folder / MANIFEST, self.manifest, _AGAIN)
         path = self._file(INDEX)
         check_regular(path, MAX_TEXT_BYTES)
         with readable(path, _AGAIN):
             # a program may be called "nan"; only an unknown spread is an empty cell
-            self.index = pd.read_csv(
-                path, dtype={"name": str}, keep_default_na=False, na_values={"spread": [""]}
-            )
-        check_index(path, self.index, _AGAIN)
+            kinds = {"dtype": {"name": str}, "keep_default_na": False, "na_values": {"spread": [""]}}
+            self.index = pd.read_csv(path, **kinds)
+        self._counts = store_checks.check_index(path, self.index, _AGAIN)
 
     def _file(self, name: str) -> Path:
         """Return one of the folder's files, once it is as it was written."""
@@ -269,10 +268,8 @@ class Features:
     def graph(self, split: str, name: str) -> Graph:
         """Read one graph, see :func:`read_graph`."""
         graph = read_graph(self.folder, split, name)
-        wanted = len(self.manifest["config_columns"])
-        if graph.config_feat.shape[1] != wanted:
-            problem = f"config_feat has {graph.config_feat.shape[1]} columns, {wanted} wanted"
-            raise DataError(files_of(self.folder, split, name)[0], problem, _AGAIN)
+        listed = self._counts.get((split, name))
+        store_checks.check_listed(self.folder, split, graph, listed, self.config_columns, _AGAIN)
         return graph
 
     def scaler(self, name: str) -> Scaler:
@@ -301,5 +298,5 @@ class Features:
         """Read the array ``runtime`` or ``file_runtime`` of a labelled graph alone."""
         path, *_ = files_of(self.folder, split, name)
         labels = read_arrays(path, [array], _AGAIN)[array]
-        check_labels(path, array, labels, _AGAIN)
+        store_checks.check_labels(path, array, labels, _AGAIN)
         return labels

@@ -6,17 +6,18 @@ program wrote it.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import pandas as pd
+from pydantic import AfterValidator
 
 from fastslow.competition.catalog import COLLECTIONS, SPLITS
 from fastslow.competition.node_columns import LAYOUT
 from fastslow.competition.opcodes import OPCODES
 from fastslow.competition.schema import LAYOUT_WIDTH, MAX_DIMENSION, NODE_FEATURES, ROLES
 from fastslow.core.errors import DataError
-from fastslow.core.records import Record, check_record
+from fastslow.core.records import FileName, Record, check_record, is_valid
 from fastslow.features.node_encodings import EXTRA_COLUMNS
 
 _INTEGER, _FLOAT = "iu", "f"
@@ -46,6 +47,7 @@ _SPECIFICATION = {
     "config_feat_values": (_FLOAT, ("S",), -_LARGEST, _LARGEST),
     "config_feat": (_INTEGER, ("C", "B"), 0, 255),
 }
+_MOST_CONFIGS = 2**31 - 1  # of one file
 _MAX_AXIS = 63  # as the reader allows
 _LEAST_RUNTIME = np.finfo(np.float64).tiny
 
@@ -58,13 +60,19 @@ class _Inputs(Record):
     data: str
 
 
+def _unlike(columns: list[str]) -> list[str]:
+    if len({*columns}) < len(columns):
+        raise ValueError("it names a column twice")
+    return columns
+
+
 class _Manifest(Record):
     """Keys that the manifest of a features folder must have."""
 
     fingerprint: str
     settings: _Settings
     inputs: _Inputs
-    config_columns: list[str]
+    config_columns: Annotated[list[str], AfterValidator(_unlike)]
 
 
 def check_features_manifest(path: Path, manifest: dict, remedy: str) -> None:
@@ -125,6 +133,11 @@ def check_stored(path: Path, arrays: Mapping[str, np.ndarray], labelled: bool, r
                 low = _LEAST_RUNTIME
             check.within(name, arrays[name], low, check.sizes[high] - 1 if isinstance(high, str) else high)
     check.within("node_feat", arrays["node_feat"][:, LAYOUT], -1, _MAX_AXIS)
+    if len(np.unique(arrays["config_index"])) < check.sizes["K"]:
+        check.refuse("config_index names a node twice")
+    axes = np.sort(arrays["layouts"], axis=1)
+    if ((axes[:, 1:] == axes[:, :-1]) & (axes[:, 1:] >= 0)).any():
+        check.refuse("layouts names an axis twice")
     check.within("pairs", arrays["pairs"], [0, 0, 1], [check.sizes["K"] - 1] * 2 + [2])
     if len(np.unique(arrays["config_row"])) < check.sizes["C"]:
         check.refuse("config_row leaves out a configuration")
@@ -172,8 +185,11 @@ def _check_columns(check: _Checker) -> None:
             check.within(f"config_feat (column {column})", own[:, 0], low, high)
 
 
-def check_index(path: Path, index: pd.DataFrame, remedy: str) -> None:
+def check_index(path: Path, index: pd.DataFrame, remedy: str) -> dict[tuple[str, str], tuple[int, int]]:
     """Check the table of a folder's graphs: where each is, and how many configurations it has.
+
+    Returns:
+        By split and name, the number of distinct configurations and of those in the file.
 
     Raises:
         DataError: A column is missing, or a row is wrong; it is named.
@@ -181,8 +197,11 @@ def check_index(path: Path, index: pd.DataFrame, remedy: str) -> None:
     wanted = ("split", "name", "configs", "merged")
     if missing := [column for column in wanted if column not in index]:
         raise DataError(path, f"it lacks the column {missing[0]}", remedy)
+    if not isinstance(index.index, pd.RangeIndex):  # pandas takes surplus cells for names of rows
+        raise DataError(path, "its rows have more cells than columns", remedy)
     counts = index[["configs", "merged"]].apply(pd.to_numeric, errors="coerce")
-    plain = index["name"].astype(str).map(lambda name: Path(name).name == name)
+    counts = counts.where(counts <= _MOST_CONFIGS)
+    plain = index["name"].astype(str).map(lambda name: Path(name).name == name and is_valid(FileName, name))
     wrong = {
         f"split is none of {', '.join(SPLITS)}": ~index["split"].isin(SPLITS),
         "name is not that of a file": ~plain,
@@ -198,3 +217,31 @@ def check_index(path: Path, index: pd.DataFrame, remedy: str) -> None:
             raise DataError(path, f"graph {row['split']}/{row['name']}: {problem}", remedy)
     if index.empty:
         raise DataError(path, "it lists no graph", remedy)
+    counts = counts.astype(int)
+    both = zip(counts["configs"].tolist(), counts.sum(axis=1).tolist(), strict=True)
+    return dict(zip(zip(index["split"], index["name"], strict=True), both, strict=True))
+
+
+def check_listed(
+    folder: Path, split: str, graph, listed: tuple | None, columns: list[str], remedy: str
+) -> None:
+    """Check a graph against the folder's manifest and table.
+
+    Args:
+        folder: The features folder, for messages.
+        split: The graph's split.
+        graph: The graph, see :class:`fastslow.features.store.Graph`.
+        listed: What :func:`check_index` returned for it; None where the table does not list it.
+        columns: Names of the columns of ``config_feat``.
+        remedy: What to do about it, for messages.
+
+    Raises:
+        DataError: It has other columns, or another number of configurations.
+    """
+    if graph.config_feat.shape[1] != len(columns):
+        problem = f"config_feat has {graph.config_feat.shape[1]} columns, {len(columns)} wanted"
+        raise DataError(folder / split / f"{graph.name}.npz", problem, remedy)
+    found = (graph.num_configs, len(graph.config_row))
+    if listed not in (None, found):
+        problem = f"{split}/{graph.name} has {listed} distinct and all configurations, the graph {found}"
+        raise DataError(folder / "graphs.csv", problem, remedy)

@@ -7,11 +7,14 @@ import pandas as pd
 
 from fastslow.competition.catalog import TEST, Program
 from fastslow.competition.reader import CompetitionFile, read_competition_file
-from fastslow.core.artifacts import read_manifest
-from fastslow.core.errors import DataError
+from fastslow.core.artifacts import MANIFEST, read_manifest
+from fastslow.core.errors import ConfigError, DataError
 from fastslow.features.build import build_graph_of
 from fastslow.features.config import FeatureConfig
 from fastslow.features.store import RECIPE, Features, Graph
+from fastslow.features.store_checks import check_features_manifest
+
+_AGAIN = "Train this model again"
 
 
 class UnseenGraphs(Features):
@@ -54,11 +57,18 @@ def read_recipe(folder: Path) -> dict:
     Raises:
         DataError: The folder is not finished, or is of a run that does not keep them.
     """
-    manifest = read_manifest(folder)
-    manifest = manifest.get("features", manifest)
-    if not all(key in manifest for key in RECIPE):
-        raise DataError(folder, "does not keep how its features were built", "Train this model again")
-    return manifest
+    own = read_manifest(folder)
+    recipe = own.get("features", own)
+    if not isinstance(recipe, dict) or not all(key in recipe for key in RECIPE):
+        raise DataError(folder, "does not keep how its features were built", _AGAIN)
+    path = Path(folder) / MANIFEST
+    check_features_manifest(path, recipe, _AGAIN)
+    predicted, built = (each["settings"].get("collection") for each in (own, recipe))
+    if predicted not in (None, built):
+        raise DataError(path, f"predicts {predicted}, but its features are of {built}", _AGAIN)
+    if unread := recipe["settings"].keys() - FeatureConfig().identity().keys() - {"collection"}:
+        raise DataError(path, f"features.settings.{min(unread)} is no setting of features", _AGAIN)
+    return recipe
 
 
 def read_unseen(folder: Path, paths: Iterable[Path], hlo_folder: str = "") -> UnseenGraphs:
@@ -86,7 +96,10 @@ def build_unseen(folder: Path, files: Iterable[CompetitionFile], hlo_folder: str
             learned from.
     """
     unseen = UnseenGraphs(folder, [])
-    settings = FeatureConfig(**unseen.manifest["settings"], hlo_folder=hlo_folder)
+    try:
+        settings = FeatureConfig(**unseen.manifest["settings"], hlo_folder=hlo_folder)
+    except ConfigError as error:
+        raise DataError(Path(folder) / MANIFEST, f"features.settings: {error}", _AGAIN) from None
     graphs = []
     for file in files:
         graph, columns = build_graph_of(Program(unseen.collection, TEST, file.path), file, settings)

@@ -1,39 +1,32 @@
-"""Archives from the network: resumed downloads, and unpacking that never leaves its folder."""
+"""Archives from the network: downloads that are resumed."""
 
-import contextlib
 import os
 import re
 import shutil
-import stat
-import struct
-import tarfile
+import sys
 import time
-import zipfile
-import zlib
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import Annotated, TypeVar
+from urllib.parse import urlsplit
 
 import requests
 import urllib3.exceptions
+from pydantic import NonNegativeInt, StringConstraints
 from tqdm import tqdm
-from tqdm.utils import CallbackIOWrapper
 
 from fastslow.core.errors import DataError
-from fastslow.core.files import read_json, write_json
+from fastslow.core.files import write_json
 from fastslow.core.progress import progress
+from fastslow.core.records import Record, read_record
 from fastslow.kaggle.credentials import scrub
 
 T = TypeVar("T")
-Member = tuple[tarfile.TarInfo, Callable[[], IO[bytes]]]
-"""An entry of a tar or zip, and how to open its content."""
-_CHUNK = 1 << 20
+CHUNK = 1 << 20
 _TIMEOUT_S = 60.0
 _TRIES = 8  # in a row without a new byte; any progress resets the count
 _TRANSIENT = (408, 425, 429, 500, 502, 503, 504)  # HTTP statuses that a later request may not get
-_BYTES = {"unit": "B", "unit_scale": True}  # of a progress bar
-_BROKEN = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, struct.error)
+BYTES = {"unit": "B", "unit_scale": True}  # of a progress bar
 
 
 def require_space(folder: Path, size: int, purpose: str) -> None:
@@ -83,42 +76,10 @@ def download(url: str, target: Path) -> None:
     """
     part = _part(target)
     target.parent.mkdir(parents=True, exist_ok=True)
-    with progress(desc=target.name, **_BYTES) as bar:
+    with progress(desc=target.name, **BYTES) as bar:
         _persist(url, lambda: _receive(url, part, bar), lambda: _size(part))
     os.replace(part, target)
     _stamp(part).unlink()
-
-
-def unpack(archive: Path, folder: Path, place: Callable[[str], str | None]) -> None:
-    """Unpack selected members of an uncompressed tar or a zip.
-
-    Args:
-        archive: The archive; a zip if its name ends in ``.zip``, else a tar.
-        folder: Folder for the files.
-        place: Maps a member's path to the path under ``folder``, or to None to skip the member.
-
-    Raises:
-        DataError: The archive is broken or truncated, the disk is too small, or any member, selected or not,
-            points out of the folder, or is a link or a device.
-    """
-    with _refuse_broken(archive), _open(archive) as members:
-        for member, _ in members:
-            _refuse_unsafe(archive, folder, member)
-        selected = [
-            (folder / path, member, open_member)
-            for member, open_member in members
-            if member.isreg() and (path := place(member.name))
-        ]
-        size = sum(member.size for _, member, _ in selected)
-        folder.mkdir(parents=True, exist_ok=True)
-        require_space(folder, size, f"unpacking {archive.name}")
-        with progress(desc=f"unpack {archive.name}", total=size, **_BYTES) as bar:
-            for path, member, open_member in selected:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                with open_member() as source, open(path, "wb") as sink:
-                    shutil.copyfileobj(CallbackIOWrapper(bar.update, source), sink, _CHUNK)
-                if path.stat().st_size != member.size:
-                    raise EOFError(f"{member.name} is truncated")
 
 
 def _request(method: str, url: str, headers: dict[str, str]) -> requests.Response:
@@ -133,7 +94,7 @@ def _request(method: str, url: str, headers: dict[str, str]) -> requests.Respons
 
 def _receive(url: str, part: Path, bar: tqdm) -> None:
     """Send one request: append to the part, or rewrite it where the server has another file."""
-    known = read_json(_stamp(part)) if part.exists() and _stamp(part).exists() else None
+    known = _known(part)
     headers, start = {}, 0
     if known:
         # of a part that is already whole, the last byte is requested again, which confirms it
@@ -158,11 +119,29 @@ def _receive(url: str, part: Path, bar: tqdm) -> None:
         bar.total, bar.initial, bar.n = known["size"], start, start
         with open(part, "ab") as sink:
             sink.truncate(start)
-            while chunk := answer.raw.read1(_CHUNK):  # read() and iter_content drop the bytes before a loss
+            while chunk := answer.raw.read1(CHUNK):  # read() and iter_content drop the bytes before a loss
                 sink.write(chunk)
                 bar.update(len(chunk))
     if _size(part) != known["size"]:
         raise ConnectionError(f"closed after {_size(part):,} of {known['size']:,} bytes")
+
+
+class _Known(Record):
+    """Which version of the remote file a part belongs to."""
+
+    size: NonNegativeInt
+    validator: Annotated[str, StringConstraints(pattern=r"^([!-~][ -~]*)?$")]
+
+
+def _known(part: Path) -> dict | None:
+    """Read which version a part belongs to; None where that is not known, so that it starts anew."""
+    if not (part.exists() and _stamp(part).exists()):
+        return None
+    try:
+        return read_record(_stamp(part), _Known, "It is downloaded anew")
+    except DataError as error:
+        print(error, file=sys.stderr)
+        return None
 
 
 def _changed(part: Path) -> ConnectionError:
@@ -191,7 +170,7 @@ def _length(url: str, answer: requests.Response) -> int:
     length = answer.headers.get("Content-Length", "")
     if not length.isdigit():
         raise DataError(
-            scrub(url), "the server does not send its size", "Check the address, or a proxy in between"
+            shown(url), "the server does not send its size", "Check the address, or a proxy in between"
         )
     return int(length)
 
@@ -210,14 +189,26 @@ def _persist(url: str, attempt: Callable[[], T], received: Callable[[], int]) ->
             answer = getattr(error, "response", None)
             if answer is not None and answer.status_code not in _TRANSIENT:
                 problem = f"the server answers {answer.status_code} {answer.reason}"
-                raise DataError(scrub(url), problem, "Check the address") from error
+                raise DataError(shown(url), problem, "Check the address") from None
             if isinstance(error, ValueError):  # requests' errors for a malformed address
-                raise DataError(scrub(url), scrub(str(error)), "Check the address") from error
+                raise DataError(shown(url), _said(error, url), "Check the address") from None
             failures = 1 if received() > before else failures + 1
             if failures == _TRIES:
-                problem = f"failed {failures} times in a row without a new byte ({scrub(str(error))})"
-                raise DataError(scrub(url), problem, "Run it again: it resumes where it stopped") from error
+                problem = f"failed {failures} times in a row without a new byte ({_said(error, url)})"
+                raise DataError(shown(url), problem, "Run it again: it resumes where it stopped") from None
             time.sleep(min(2.0 ** (failures - 1), 60.0))
+
+
+def shown(url: str) -> str:
+    """Return an address without what may hold a secret: only scheme, host and the name of the file."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return f"{parts.scheme}://{host}/.../{parts.path.rpartition('/')[2]}"
+
+
+def _said(error: Exception, url: str) -> str:
+    """Return what an error says, without the address's path, which requests quotes."""
+    return scrub(str(error).replace(url, shown(url)).replace(urlsplit(url).path, "/..."))
 
 
 def _part(target: Path) -> Path:
@@ -231,55 +222,3 @@ def _stamp(part: Path) -> Path:
 
 def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
-
-
-@contextlib.contextmanager
-def _open(archive: Path) -> Iterator[list[Member]]:
-    """Give the members of a tar or zip, readable inside the block."""
-    if archive.suffix == ".zip":  # not by content: the last npz of a tar makes it look like a zip
-        with zipfile.ZipFile(archive) as opened:
-            yield [(_tar_info(info), partial(opened.open, info)) for info in opened.infolist()]
-    else:
-        with tarfile.open(archive, "r:") as opened:
-            infos = opened.getmembers()
-            with open(archive, "rb") as raw:  # tarfile takes a damaged header for the end
-                raw.seek(opened.offset)
-                if raw.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
-                    raise EOFError(f"it is truncated after {len(infos)} members")
-            yield [(info, partial(opened.extractfile, info)) for info in infos]
-
-
-def _tar_info(info: zipfile.ZipInfo) -> tarfile.TarInfo:
-    """Return a zip's member as one of a tar, so that both pass the same filter."""
-    member = tarfile.TarInfo(info.filename)
-    member.size = info.file_size
-    expected = stat.S_IFDIR if info.is_dir() else stat.S_IFREG
-    kind = stat.S_IFMT(info.external_attr >> 16) or expected  # 0: not recorded
-    member.type = {stat.S_IFREG: tarfile.REGTYPE, stat.S_IFDIR: tarfile.DIRTYPE}.get(kind, tarfile.SYMTYPE)
-    return member
-
-
-def _refuse_unsafe(archive: Path, folder: Path, member: tarfile.TarInfo) -> None:
-    """Refuse what tarfile's data filter refuses or renames, and also every link and paths of Windows."""
-    try:
-        inside = tarfile.data_filter(member, folder).name == member.name
-    except tarfile.FilterError:
-        inside = False
-    if not (member.isreg() or member.isdir()):
-        problem = "is a link or a device"
-    elif not inside or re.search(r"\\|^[A-Za-z]:", member.name):
-        problem = "points out of the folder"
-    else:
-        return
-    raise DataError(
-        archive, f"member {member.name!r} {problem}", "Nothing was unpacked; do not trust this archive"
-    )
-
-
-@contextlib.contextmanager
-def _refuse_broken(archive: Path) -> Iterator[None]:
-    """Turn whatever a broken archive raises into one error that names it."""
-    try:
-        yield
-    except _BROKEN as error:
-        raise DataError(archive, f"broken archive ({error})", "Delete it and run it again") from error

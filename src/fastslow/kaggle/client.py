@@ -9,11 +9,12 @@ import re
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Self
 
 from fastslow.core.errors import ConfigError, DataError
+from fastslow.core.input_files import MAX_TEXT_BYTES, is_there
 from fastslow.kaggle.api_process import HOW_TO_AUTHENTICATE, CallError, KaggleError, address, call
 from fastslow.kaggle.credentials import credentials
 
@@ -68,7 +69,8 @@ class SubmissionResult:
     @classmethod
     def from_record(cls, record: Mapping) -> Self:
         """Return what :meth:`as_record` gave."""
-        return cls(**{**record, "earlier_refs": frozenset(record["earlier_refs"])})
+        facts = {field.name: record[field.name] for field in fields(cls)}
+        return cls(**{**facts, "earlier_refs": frozenset(facts["earlier_refs"])})
 
     def as_record(self) -> dict:
         """Return plain values, for a JSON file."""
@@ -95,7 +97,7 @@ def submit(
             reached, failed upload, or no network; nothing was submitted unless the message says otherwise.
     """
     csv = Path(csv)
-    if not csv.is_file() or not csv.stat().st_size:
+    if not is_there(csv, MAX_TEXT_BYTES) or not csv.stat().st_size:
         raise DataError(csv, "no such file, or an empty one", "Run `make submission` first")
     earlier = frozenset(row.ref for row in submissions(competition))
     target = {"file_name": str(csv.absolute()), "message": message}

@@ -4,7 +4,9 @@ import json
 import os
 import re
 import sys
+from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,32 +33,53 @@ def credentials() -> str | None:
 
 
 def scrub(text: str) -> str:
-    """Return a text without credentials, authorisation headers, and passwords and queries in addresses."""
-    for place in _places():
-        for secret in place.secrets:
-            if len(secret) >= _SHORTEST_SECRET:
-                text = text.replace(secret, "[secret]")
+    """Return a text without credentials, authorisation headers, and passwords and queries in addresses.
+
+    Parts of a credential of 8 characters or more are taken out as well, and user and key in base64.
+    """
+    text = _without(text, [secret for place in _places() for secret in place.secrets])
     text = re.sub(r"(?i)(authorization\W+(?:basic|bearer)\s+)\S+", r"\1[secret]", text)
-    text = re.sub(r"(https?://)[^/\s@]+@", r"\1[secret]@", text)
-    return re.sub(r"(https?://[^\s?'\"]+)\?[^\s'\")]+", r"\1?[query]", text)
+    text = re.sub(r"(\w[\w+.-]*://)\S+@", r"\1[secret]@", text)
+    text = re.sub(r"(?<![\w\[/])[\w.%+-]+:[^\s:@/]\S*@", "[secret]@", text)
+    return re.sub(r"(\w+://[^\s?'\"]+)\?[^\s'\")]+", r"\1?[query]", text)
+
+
+def _without(text: str, secrets: list[str]) -> str:
+    """Return a text without secrets and without their parts of the shortest length or more."""
+    length = _SHORTEST_SECRET
+    parts = {own[start : start + length] for own in secrets for start in range(len(own) - length + 1)}
+    hidden = [False] * len(text)
+    for start in range(len(text) - length + 1):
+        if text[start : start + length] in parts:
+            hidden[start : start + length] = [True] * length
+    runs = groupby(zip(hidden, text, strict=True), key=lambda pair: pair[0])
+    return "".join("[secret]" if is_secret else "".join(c for _, c in run) for is_secret, run in runs)
 
 
 def _places() -> Iterator[_Place]:
     """Yield the places in the order in which the kaggle package looks."""
     home = Path("~/.kaggle").expanduser()
     token = os.environ.get("KAGGLE_API_TOKEN", "")  # the token, or the path of a file that holds it
-    yield _Place("KAGGLE_API_TOKEN", bool(token), [token, _read(Path(token))])
+    stored = _read(Path(token))
+    yield _Place("KAGGLE_API_TOKEN", bool(token), [stored or token])
     for name in ("access_token", "access_token.txt"):
         token = _read(home / name)
         yield _Place(f"~/.kaggle/{name}", bool(token), [token])
     user, key = os.environ.get("KAGGLE_USERNAME", ""), os.environ.get("KAGGLE_KEY", "")
-    yield _Place("KAGGLE_USERNAME and KAGGLE_KEY", bool(user and key), [key])
+    yield _Place("KAGGLE_USERNAME and KAGGLE_KEY", bool(user and key), _keys(user, key))
     legacy = _read_json(_legacy_path(home))
-    complete = bool((user or legacy.get("username")) and (key or legacy.get("key")))
-    yield _Place(str(_legacy_path(home)), complete, [legacy.get("key", "")])
+    owner, own_key = user or legacy.get("username", ""), key or legacy.get("key", "")
+    secrets = [*_keys(owner, own_key), *_keys(legacy.get("username", ""), legacy.get("key", ""))]
+    yield _Place(str(_legacy_path(home)), bool(owner and own_key), secrets)
     tokens = _read_json(home / "credentials.json")
     found = [tokens.get("refresh_token", ""), tokens.get("access_token", "")]
     yield _Place("kaggle auth login", bool(found[0]), found)
+
+
+def _keys(user: str, key: str) -> list[str]:
+    """Return a key as it is and as servers echo it: user and key, or the key, in base64."""
+    texts = [f"{user}:{key}".encode(), key.encode()] if key else []
+    return [key, *(encode(text).decode() for text in texts for encode in (b64encode, urlsafe_b64encode))]
 
 
 def _legacy_path(home: Path) -> Path:

@@ -25,6 +25,7 @@ from fastslow.core.settings import Config, resolve
 from fastslow.core.storage_errors import explain_storage
 from fastslow.kaggle import archives, client
 from fastslow.kaggle.submission import SAMPLE
+from fastslow.kaggle.unpacking import unpack
 
 GOOGLE_URL = "https://download.tensorflow.org/data/tpu_graphs/v0/"
 FILE_COUNTS = {  # programs of each collection in train, valid and test
@@ -36,6 +37,7 @@ FILE_COUNTS = {  # programs of each collection in train, valid and test
 }
 _MEMBER = re.compile(r"(?:^|/)npz/((?:tile|layout)/.+)/([^/.][^/]*\.npz)")
 _SCRATCH = ".unpacking-"
+_ADDRESS = re.compile(r"https?://([\w.-]+|\[[\da-fA-F:.]+\])(:\d{1,5})?(/[^\s?#@]*)?", re.ASCII)
 
 
 def _split_commas(names: Any) -> Any:
@@ -75,6 +77,11 @@ class DownloadConfig(Config):
         for name in self.splits:
             if name not in SPLITS:
                 raise ConfigError(f"splits: {name!r} is none of {', '.join(SPLITS)}")
+        if not _ADDRESS.fullmatch(self.base_url):
+            raise ConfigError(
+                "base_url: wanted is http://HOST/FOLDER or https://HOST/FOLDER, without user, password, query"
+                " and fragment; write user and password into ~/.netrc"  # the value may hold them: not shown
+            )
 
 
 class Split(NamedTuple):
@@ -203,12 +210,12 @@ def _install(archive: Path, root: Path, splits: list[Split]) -> None:
     """Unpack into a scratch folder beside the data, check, then rename."""
     with tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=root) as name:
         scratch = Path(name)
-        archives.unpack(archive, scratch, partial(_place, {split.path for split in splits}))
+        unpack(archive, scratch, partial(_place, {split.path for split in splits}))
         for split in splits:
             _check(archive, scratch, split)
         for split in splits:
             _move(split.folder(scratch), split.folder(root))
-        if (scratch / SAMPLE).exists():
+        if (scratch / SAMPLE).exists() and archive == _kaggle_zip(root):  # Google's tars hold none
             os.replace(scratch / SAMPLE, root / SAMPLE)
     for split in splits:
         _is_missing(root, split)  # refuses a folder that already held files of other names

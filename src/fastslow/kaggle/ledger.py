@@ -4,7 +4,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Literal
+
+from annotated_types import Len
+from pydantic import AfterValidator
 
 from fastslow.competition.catalog import COLLECTIONS, get_collection
 from fastslow.competition.metrics import competition_score
@@ -76,6 +79,37 @@ class _Kaggle(Record):
     private: float | None = None
 
 
+class _Row(Record):
+    """A row of the table of scores; it has further columns, numbers all of them."""
+
+    collection: Literal[*(collection.name for collection in COLLECTIONS)]
+    model: str
+    run: str
+    weight: float | None = None
+    valid: float
+    valid_min: float
+    valid_max: float
+    test: float | None = None
+    test_min: float | None = None
+    test_max: float | None = None
+    valid_top1: float | None = None
+    test_top1: float | None = None
+
+
+def _has_a_model(table: list[_Row]) -> list[_Row]:
+    if all(row.weight is None for row in table):
+        raise ValueError("it has no row of a model, which has a weight")
+    return table
+
+
+class _Upload(Record):
+    competition: str
+    file_name: str
+    message: str
+    earlier_refs: list[int]
+    remaining_today: int | None
+
+
 class _Submission(Record):
     """Keys that a submission's record must have; it may have more."""
 
@@ -86,8 +120,10 @@ class _Submission(Record):
     members: list[str]
     scores: dict[Literal[*(collection.name for collection in COLLECTIONS)], float]
     kaggle: _Kaggle = _Kaggle()
-    table: list[dict[str, Any]] = []
+    table: Annotated[list[_Row], Len(1), AfterValidator(_has_a_model)] = []
     distances: list[dict[str, Any]] = []
+    upload: _Upload | None = None
+    attempt: _Upload | None = None
     valid_mean: float = 0.0
     test_mean: float | None = None
 

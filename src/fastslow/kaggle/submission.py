@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,7 @@ from fastslow.competition.catalog import COLLECTIONS, TEST, Collection, list_pro
 from fastslow.competition.metrics import TOP_K
 from fastslow.competition.schema import check_schema
 from fastslow.core.errors import ConfigError, DataError
-from fastslow.core.input_files import MAX_TEXT_BYTES, check_regular
+from fastslow.core.input_files import MAX_TEXT_BYTES, check_regular, is_there
 from fastslow.core.npz_io import read_headers
 
 HEADER = "ID,TopConfigs"
@@ -125,32 +125,47 @@ def _read_rows(path: Path) -> dict[str, tuple[int, str]]:
 
 def _sample_ids(data_root: Path) -> list[str] | None:
     """Read the IDs of the competition's sample submission, None where there is no such file."""
+    lines = _sample_lines(data_root)
+    return None if lines is None else list(lines)
+
+
+def _sample_lines(data_root: Path) -> dict[str, int] | None:
+    """Read the line of each ID of the sample submission, None where there is no such file."""
     path = Path(data_root) / SAMPLE
-    if not path.is_file():
+    if not is_there(path, MAX_TEXT_BYTES):
         return None
     rows = _read_rows(path)
     for row_id, (number, _) in rows.items():
         if collection_of(row_id) is None:
             problem = f"line {number}: {row_id!r} belongs to no collection"
             raise DataError(path, problem, "Take the file of the competition predict-ai-model-runtime")
-    return list(rows)
+    return {row_id: number for row_id, (number, _) in rows.items()}
 
 
-def check_ids(data_root: Path) -> None:
+def check_ids(data_root: Path, collections: Iterable[Collection] = COLLECTIONS) -> None:
     """Check the IDs that a submission of these data will have, before anything is trained.
 
     Args:
         data_root: The folder with ``npz_all/``.
+        collections: The collections that will be predicted.
 
     Raises:
         DataError: A test file's name would break its row of the CSV, ``sample_submission.csv`` is broken, or
-            the two name different graphs.
+            it lists a graph without a test file, or a test file is not in it.
     """
-    sample = set(_sample_ids(data_root) or ())
-    for collection in COLLECTIONS:
-        if sample and not collection.folder(data_root, TEST).is_dir():
-            continue
-        for program in list_programs(data_root, collection, TEST):
+    sample = _sample_lines(data_root) or {}
+    for collection in collections:
+        programs = list_programs(data_root, collection, TEST)
+        here = {program.id for program in programs}
+        for row_id, number in sample.items():
+            if collection_of(row_id) == collection and row_id not in here:
+                lost = (
+                    collection.folder(data_root, TEST) / f"{row_id.removeprefix(collection.name + ':')}.npz"
+                )
+                problem = f"line {number} lists {row_id}, but there is no {lost}"
+                remedy = "Put the file back: `make data` downloads what is missing of the competition"
+                raise DataError(Path(data_root) / SAMPLE, problem, remedy)
+        for program in programs:
             if not (_ROW.fullmatch(f"{program.id},0") and program.id.isprintable()):
                 problem = (
                     f"{program.path.name!r} cannot be an ID: it has a comma, a quote or a control character"

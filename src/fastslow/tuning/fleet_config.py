@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from fastslow.core.errors import DataError
+from fastslow.core.input_files import MAX_TEXT_BYTES, check_regular
 from fastslow.core.settings import resolve
 from fastslow.tuning.config import SearchConfig, TuneConfig
 
@@ -56,6 +57,7 @@ class FleetConfig(SearchConfig):
         """
         path = resolve(self.fleet)
         remedy = f"Give a CSV whose first line is {','.join(COLUMNS)}"
+        check_regular(path, MAX_TEXT_BYTES)
         try:
             with path.open(newline="") as stream:
                 rows = list(csv.DictReader(stream))

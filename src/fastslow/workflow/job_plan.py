@@ -13,6 +13,7 @@ from jupyter_client import AsyncKernelManager
 
 from fastslow.competition.catalog import TRAIN
 from fastslow.core.memory import STEP_CORES, STEP_MEMORY, machine_cores, machine_memory
+from fastslow.core.processes import check_loopback
 from fastslow.core.settings import resolve
 from fastslow.features.config import FeatureConfig
 from fastslow.features.store import Features
@@ -160,7 +161,12 @@ class PlannedKernel(AsyncKernelManager):
     """Starts a notebook's kernel with the variables of :data:`environment`."""
 
     async def start_kernel(self, **options: Any) -> None:
-        """Start the kernel."""
+        """Start the kernel.
+
+        Raises:
+            RuntimeError: This machine does not reach itself; the kernel would be waited for in vain.
+        """
+        check_loopback()
         await super().start_kernel(**options, env={**os.environ, **(environment.get() or {})})
 
 

@@ -178,6 +178,7 @@ def upload(csv: Path, data_root: Path) -> None:
 
 def _upload(csv: Path, data_root: Path) -> None:
     check_submission(csv, data_root)
+    read_record(csv, "valid_mean")
     record = update_record(csv)
     before = record.get("upload") or record.get("attempt")
     result = before and SubmissionResult.from_record(before)
@@ -232,8 +233,7 @@ def run(config: RunConfig) -> None:
     for folder in ("features", "runs", "submissions"):
         remove_abandoned(resolve(folder))
     last = steps[-1].stage
-    if last == "submission":
-        check_ids(resolve(plan.data_root))  # hours of training must not end at a broken CSV
+    check_ids(resolve(plan.data_root), plan.collections)  # hours of training must not end at a broken CSV
     record_run(resolve(f"runs/{plan.name}"), plan.data_root, plan.preset)
     run_steps(steps, plan.jobs, config.cluster)
     if last == "submission":

@@ -82,6 +82,12 @@ class Plan:
         return DATA_ROOTS.get(self.data, self.data)
 
     @property
+    def collections(self) -> list[Collection]:
+        """The collections that the chosen models predict."""
+        models = trained_models(self.preset, self.models)
+        return [c for c in COLLECTIONS if c.kind in models]
+
+    @property
     def csv(self) -> str:
         """The CSV to submit."""
         return f"submissions/{self.name}.csv"
@@ -126,7 +132,7 @@ class Plan:
         """
         models = trained_models(self.preset, self.models)
         self._check_overrides(models)
-        collections = [c for c in COLLECTIONS if c.kind in models]
+        collections = self.collections
         steps = [self._feature_step(c) for c in collections]
         # the networks take longest, so they start first
         steps += [step for kind, own in models.items() if "gnn" in own for step in self._networks(kind)]

@@ -27,6 +27,7 @@ from fastslow.core.errors import DataError
 from fastslow.core.input_files import check_regular
 from fastslow.xla import text_parser
 from fastslow.xla.messages import Module, ModuleTuningData, TuningData
+from fastslow.xla.module_checks import check_module
 from fastslow.xla.tile_log import tile_features
 
 _KINDS = "An HLO file is an HloModuleProto, an HloProto, HLO text, or a TpuGraphs .pb"
@@ -83,8 +84,8 @@ def read_programs(path: Path) -> list[HloProgram]:
         path: A file of any kind listed in :mod:`fastslow.xla.reader`.
 
     Raises:
-        DataError: The file is missing, empty, truncated, not HLO, or has a dangling reference; or it is text
-            and jaxlib is not installed.
+        DataError: The file is missing, empty, truncated, not HLO, or holds no sound module
+            (:func:`fastslow.xla.module_checks.check_module`); or it is text and jaxlib is not installed.
     """
     path = Path(path)
     check_regular(path, _MAX_BYTES)
@@ -100,7 +101,7 @@ def read_programs(path: Path) -> list[HloProgram]:
         cut = _is_cut_short(data)
         raise DataError(path, "is truncated" if cut else "is not HLO", _WRITE_AGAIN if cut else _KINDS)
     for tuned in found:
-        _check_references(path, tuned.module)
+        check_module(path, tuned.module)
     return [HloProgram(tuned.module, _runs(path, tuned)) for tuned in found]
 
 
@@ -195,30 +196,6 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
         if byte < 128:
             return value, position
     return value, len(data) + 1
-
-
-def _check_references(path: Path, module: Module) -> None:
-    """Raise :class:`DataError` for a reference to an instruction or computation that the module lacks."""
-
-    def refuse(problem: str):
-        raise DataError(path, f"HLO module {module.name!r}: {problem}", _WRITE_AGAIN)
-
-    computations = {part.id for part in module.computations}
-    if len(computations) < len(module.computations):
-        refuse("two computations have the same id")
-    if module.entry_computation_id not in computations:
-        refuse(f"the entry computation {module.entry_computation_name} is missing")
-    for part in module.computations:
-        ids = {inst.id for inst in part.instructions}
-        if len(ids) < len(part.instructions):
-            refuse(f"two instructions of computation {part.name} have the same id")
-        if part.root_id not in ids:
-            refuse(f"the root of computation {part.name} is missing")
-        for inst in part.instructions:
-            if not ids.issuperset(inst.operand_ids):
-                refuse(f"an operand of {inst.opcode} {inst.name} is missing")
-            if not computations.issuperset(inst.called_computation_ids):
-                refuse(f"a computation that {inst.opcode} {inst.name} calls is missing")
 
 
 def _runs(path: Path, tuned: ModuleTuningData) -> dict[str, np.ndarray]:
