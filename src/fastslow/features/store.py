@@ -223,13 +223,11 @@ class Features:
         check_regular(path, MAX_TEXT_BYTES)
         with readable(path, _AGAIN):
             # a program may be called "nan"; only an unknown spread is an empty cell
-            self.index = pd.read_csv(
-                path, dtype={"name": str}, keep_default_na=False, na_values={"spread": [""]}
-            )
+            empty = {"keep_default_na": False, "na_values": {"spread": [""]}}
+            self.index = pd.read_csv(path, dtype={"name": str}, **empty)
         check_index(path, self.index, _AGAIN)
 
     def _file(self, name: str) -> Path:
-        """Return one of the folder's files, once it is as it was written."""
         return finished_file(self.folder, name, _AGAIN, self.manifest)
 
     @property
@@ -299,7 +297,7 @@ class Features:
 
     def read_labels(self, split: str, name: str, array: str) -> np.ndarray:
         """Read the array ``runtime`` or ``file_runtime`` of a labelled graph alone."""
-        path, *_ = files_of(self.folder, split, name)
+        path = files_of(self.folder, split, name)[0]
         labels = read_arrays(path, [array], _AGAIN)[array]
         check_labels(path, array, labels, _AGAIN)
         return labels
