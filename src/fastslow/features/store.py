@@ -222,8 +222,7 @@ class Features:
         path = self._file(INDEX)
         check_regular(path, MAX_TEXT_BYTES)
         with readable(path, _AGAIN):
-            # a program may be called "nan"; only an unknown spread is an empty cell
-            empty = {"keep_default_na": False, "na_values": {"spread": [""]}}
+            empty = {"keep_default_na": False, "na_values": {"spread": [""]}}  # a program may be called "nan"
             self.index = pd.read_csv(path, dtype={"name": str}, **empty)
         check_index(path, self.index, _AGAIN)
 
@@ -289,15 +288,13 @@ class Features:
             DataError: The split is ``test``, whose files carry zeros in place of runtimes.
         """
         if split == TEST:
-            raise DataError(
-                self.folder, "test runtimes are not known", "Score a submission through solution.csv"
-            )
+            remedy = "Score a submission through solution.csv"
+            raise DataError(self.folder, "test runtimes are not known", remedy)
         array = "runtime" if split == TRAIN else "file_runtime"
         return {name: self.read_labels(split, name, array) for name in self.names(split)}
 
     def read_labels(self, split: str, name: str, array: str) -> np.ndarray:
         """Read the array ``runtime`` or ``file_runtime`` of a labelled graph alone."""
-        path = files_of(self.folder, split, name)[0]
-        labels = read_arrays(path, [array], _AGAIN)[array]
+        labels = read_arrays(path := files_of(self.folder, split, name)[0], [array], _AGAIN)[array]
         check_labels(path, array, labels, _AGAIN)
         return labels
