@@ -228,7 +228,6 @@ class Features:
         self._counts = store_checks.check_index(path, self.index, _AGAIN)
 
     def _file(self, name: str) -> Path:
-        """Return one of the folder's files, once it is as it was written."""
         return finished_file(self.folder, name, _AGAIN, self.manifest)
 
     @property
@@ -288,9 +287,8 @@ class Features:
             DataError: The split is ``test``, whose files carry zeros in place of runtimes.
         """
         if split == TEST:
-            raise DataError(
-                self.folder, "test runtimes are not known", "Score a submission through solution.csv"
-            )
+            remedy = "Score a submission through solution.csv"
+            raise DataError(self.folder, "test runtimes are not known", remedy)
         array = "runtime" if split == TRAIN else "file_runtime"
         return {name: self.read_labels(split, name, array) for name in self.names(split)}
 
