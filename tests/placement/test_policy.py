@@ -10,7 +10,8 @@ from fastslow.core.errors import DataError
 from fastslow.placement.compiler_problems import PlacementProblem
 from fastslow.placement.joint import JointProblem
 from fastslow.placement.policy import Inputs, Policy, RecurrentAttention, Sage, Shape, torch_threads
-from fastslow.placement.ppo import Schedule, Trainer, load_policy
+from fastslow.placement.policy_file import load_policy
+from fastslow.placement.ppo import Schedule, Trainer
 from fastslow.placement.problem import OPTION_FEATURES, Outcome, Problem, unit_columns
 from fastslow.placement.proposals import Change, Changes, log_chance
 from fastslow.placement.public_problems import ShardingProblem

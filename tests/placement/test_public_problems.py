@@ -16,7 +16,7 @@ from fastslow.placement.environment import DecisionEnvironment
 from fastslow.placement.hub_sharding import HubSharding
 from fastslow.placement.partition import latency, read_split, read_workload
 from fastslow.placement.partition_loads import Loads
-from fastslow.placement.ppo import load_policy
+from fastslow.placement.policy_file import load_policy
 from fastslow.placement.public_problems import PartitionProblem, ShardingProblem
 from fastslow.placement.sharding import FORBIDDEN, read_problem_file, read_sharding
 from fastslow.placement.sharding_search import ForestSearch, search

@@ -25,7 +25,8 @@ from fastslow.placement.joint import JointProblem
 from fastslow.placement.local_search import Found, anneal
 from fastslow.placement.partition import read_workload
 from fastslow.placement.policy import Policy, torch_threads
-from fastslow.placement.ppo import Trainer, load_policy
+from fastslow.placement.policy_file import load_policy
+from fastslow.placement.ppo import Trainer
 from fastslow.placement.problem import Problem
 from fastslow.placement.program_graph import read_cost_graph
 from fastslow.placement.public_problems import PartitionProblem, ShardingProblem, contiguous_optimum

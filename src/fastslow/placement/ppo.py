@@ -22,10 +22,10 @@ import torch
 
 from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path
-from fastslow.core.input_files import check_regular
 from fastslow.placement.budget import unlimited
 from fastslow.placement.local_search import Found
-from fastslow.placement.policy import Inputs, Policy, Shape
+from fastslow.placement.policy import Inputs, Policy
+from fastslow.placement.policy_file import check_finite, check_numbers, read_checkpoint
 from fastslow.placement.problem import INVALID_REWARD, Outcome, Problem
 from fastslow.placement.proposals import Change, Changes, draw, log_chance, log_probability
 from fastslow.placement.zero_shot import zero_shot
@@ -33,8 +33,6 @@ from fastslow.placement.zero_shot import zero_shot
 _FORMAT = 5  # of checkpoints
 _MEMORY = 0.9  # of the running mean of gains
 _WORST = -2.0  # gains below, of invalid decisions, count as this
-_MAX_BYTES = 1 << 28  # of a checkpoint
-_LARGEST_WEIGHT = 1e4
 _HOT, _COOLING = 0.05, 1e-3  # first temperature over the mean loss of the first changes; last over first
 
 
@@ -233,22 +231,6 @@ class Trainer:
         standing.spread = keep * standing.spread + (1 - keep) * float(over.square().mean().sqrt())
         return (over / max(standing.spread, 1e-6)).clamp(-1, 3)
 
-    def _check(self, state: dict) -> None:
-        """Raise ValueError where a number of a checkpoint is out of its range."""
-        if type(state["update"]) is not int or state["update"] < 0:
-            raise ValueError(f"update is {state['update']!r}")
-        for standing, kept in zip(self.standings, state["standings"], strict=True):
-            choices = torch.from_numpy(standing.inputs.problem.choices)
-            for name in ("decision", "current"):
-                own = kept[name]
-                if own.dtype != torch.int64 or own.shape != choices.shape:
-                    raise ValueError(f"{name} is no decision of {kept['name']!r}")
-                if not ((own >= 0) & (own < choices)).all():
-                    raise ValueError(f"{name} of {kept['name']!r} is out of range")
-            numbers = [kept[name] for name in ("cost", "reward", "heat", "mean", "spread")]
-            if kept["evaluations"] < 0 or np.isnan(np.array(numbers, float)).any():
-                raise ValueError(f"the numbers of {kept['name']!r} are not numbers")
-
     def save(self, path: Path) -> None:
         """Write everything that the next update depends on, atomically."""
         state = {
@@ -284,7 +266,7 @@ class Trainer:
         Raises:
             DataError: The file is missing or broken, or is of another policy, schedule or other problems.
         """
-        state = _load(path)
+        state = read_checkpoint(path)
         try:
             self._restore(path, state)
         except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
@@ -297,9 +279,9 @@ class Trainer:
         same = settings.items() <= state.items()
         if not same or [s["name"] for s in state["standings"]] != names:
             raise DataError(path, "is of another training", "Delete it, or choose another folder")
-        self._check(state)
+        check_numbers([standing.inputs.problem for standing in self.standings], state)
         self.policy.load_state_dict(state["policy"])
-        _check_finite(path, self.policy)
+        check_finite(path, self.policy)
         self.optimizer.load_state_dict(state["optimizer"])
         self.generator.set_state(state["generator"])
         self.update = state["update"]
@@ -308,44 +290,6 @@ class Trainer:
             standing.found = Found(kept["decision"].numpy(), kept["cost"], kept["evaluations"], history)
             standing.current, standing.reward = kept["current"].numpy(), kept["reward"]
             standing.heat, standing.mean, standing.spread = kept["heat"], kept["mean"], kept["spread"]
-
-
-def _load(path: Path) -> dict:
-    try:
-        check_regular(path, _MAX_BYTES)
-        return torch.load(path, weights_only=True)
-    except DataError:
-        raise
-    except FileNotFoundError:
-        raise DataError(path, "no such file", "Train a policy first") from None
-    except Exception as error:  # torch raises many kinds for a broken file
-        raise DataError(
-            path, f"is no checkpoint ({type(error).__name__})", "Delete it and train again"
-        ) from None
-
-
-def load_policy(path: Path) -> Policy:
-    """Return the policy of a checkpoint.
-
-    Raises:
-        DataError: The file is missing or no checkpoint of this version.
-    """
-    state = _load(path)
-    try:
-        policy = Policy(Shape(**state["shape"]).checked())
-        policy.load_state_dict(state["policy"])
-    except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
-        raise DataError(path, f"is of another version ({type(error).__name__})", "Train again") from None
-    _check_finite(path, policy)
-    return policy
-
-
-def _check_finite(path: Path, policy: Policy) -> None:
-    """Refuse weights that are not finite, or so large that their products are not."""
-    for name, value in policy.named_parameters():
-        if not (value.abs() <= _LARGEST_WEIGHT).all():
-            problem = f"the weights {name} are not all within {_LARGEST_WEIGHT:g}"
-            raise DataError(path, problem, "Delete it and train again")
 
 
 def _entropy(logs: torch.Tensor) -> torch.Tensor:

@@ -171,8 +171,14 @@ class ForestSearch:
         total = np.concatenate([[0.0], np.cumsum(price)])
         return total[self.problem.spans[:, 1]] - total[self.problem.spans[:, 0]]
 
-    def find_prices(self, more: Callable[[], bool]) -> None:
-        """Alternate message passing, forest moves and changes of the prices until ``more()`` is false."""
+    def find_prices(self, more: Callable[[], bool], within: Callable[[], bool] | None = None) -> None:
+        """Alternate message passing, forest moves and changes of the prices until ``more()`` is false.
+
+        Args:
+            more: Whether to begin another round.
+            within: Whether there is time for moves and repair inside a round; by default as ``more``.
+        """
+        within = within or more
         limit = self.problem.limit if np.isfinite(self.problem.limit) else 0.0
         while more():
             toll = self.tolls(self.price)
@@ -180,11 +186,11 @@ class ForestSearch:
             self.record(found)
             excess = self.judge(found)[1]
             for _ in range(2):
-                if more():
+                if within():
                     found = self.move(found, len(self.groups), toll)
                     _, excess = self.record(found)
             if excess > 0:
-                self.record(self.repair.repaired(found, more))
+                self.record(self.repair.repaired(found, within))
             self.decision, self.rounds = found, self.rounds + 1
             self._reprice(bound - float(self.price.sum()) * limit)
 
@@ -200,7 +206,7 @@ class ForestSearch:
             last = rounds if self.best is not None else _PATIENCE
             return self.rounds < last and (not self.rounds or more())
 
-        self.find_prices(another)
+        self.find_prices(another, more)
 
     def _reprice(self, bound: float) -> None:
         """Raise prices where the limit is exceeded, lower them elsewhere.
