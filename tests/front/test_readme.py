@@ -15,10 +15,12 @@ from helpers.competition_files import ROOT
 
 README = (ROOT / "README.md").read_text()
 ACTIVATE = "source .venv/bin/activate"
-BLOCKS = [block.strip().splitlines() for block in re.findall(r"```\n(.*?)```", README, re.S)]
+FENCED = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.S | re.M)
+BLOCKS = [block.strip().splitlines() for language, block in FENCED if not language]
 TYPED = [line.split("  #")[0].strip() for block in BLOCKS for line in block if ACTIVATE not in line]
 DOCUMENTS = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "data/README.md", "features/README.md"]
-DOCUMENTS += ["benchmarks/README.md", "src/fastslow/networks/README.md", "docs/many_machines.md"]
+DOCUMENTS += ["benchmarks/README.md", "src/fastslow/networks/README.md"]
+DOCUMENTS += [f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")]
 
 
 def commands(program):
