@@ -118,7 +118,7 @@ class Ranking:
             "run": self.run,
             "members": f"{sum(w > 0 for w in self.weights.values())} of {len(self.weights)} with a weight",
             "configurations": len(table),
-            "choices": len(self.choices),
+            "choices": self.imposed.choices if self.imposed else len(self.choices),
             "fastest": f"configuration {table['config'].iloc[0]}",
         }
         if self.default is not None:
