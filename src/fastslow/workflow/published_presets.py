@@ -110,8 +110,8 @@ PUBLISHED: dict[str, Published] = {
         "GST, arXiv 2305.12322; kaidic/GST, configs/tpugraphs.yaml",
         "activations and residuals, which the report has and the public code lacks; a hinge averaged over"
         " pairs, not summed; a readout of mean and sum of length 1, not mean and maximum; one score of the"
-        " graph, not a sum over segments; an opcode embedding as wide as the hidden layers (128), not 32; 200 epochs"
-        " with early stopping, not 20,000",
+        " graph, not a sum over segments; an opcode embedding as wide as the hidden layers (128), not 32; 200"
+        " epochs with early stopping, not 20,000",
         **{**_LAYOUT, **_ALONE, "dropout": 0.1},
         num_layers=3,
         hidden_channels=128,
@@ -129,8 +129,8 @@ PUBLISHED: dict[str, Published] = {
         "layout ResModel, attention, edge sampling",
         "IE slides (239th of 616 in the competition)",
         "attention between the configurations of a node, as in the winner's network that the slides name:"
-        " they do not specify it; batch 10, the best on Kaggle's private board; edges sampled in whole graphs, not"
-        " 100 nodes of each",
+        " they do not specify it; batch 10, the best on Kaggle's private board; edges sampled in whole"
+        " graphs, not 100 nodes of each",
         **_RESMODEL,
         edge_dropout=0.1,
         graphs_per_step=10,
@@ -142,9 +142,9 @@ PUBLISHED: dict[str, Published] = {
         "layout ResModel, attention over nodes, violation ratio",
         "Harvard report (107th of 616 in the competition)",
         "the mask's 0.1 multiplies weights before they are normalised; the attention is added to its input;"
-        " training on 1,000 consecutive ones of the nodes within a hop of a configurable one, prediction on all of"
-        " these; 10 epochs, as in its figures for attention; a batch of 16 configurations of one graph; no tile"
-        f" network; {_DENSE}",
+        " training on 1,000 consecutive ones of the nodes within a hop of a configurable one, prediction on"
+        " all of these; 10 epochs, as in its figures for attention; a batch of 16 configurations of one"
+        f" graph; no tile network; {_DENSE}",
         hops=1,
         **{**_RESMODEL, **_ALONE, "config_inputs": "violation"},
         input_attention=True,
