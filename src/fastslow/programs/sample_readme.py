@@ -64,9 +64,10 @@ no graph with the published data. Every file here, including this one, was made 
   fastest so far. It contains the default twice.
 - Rows of a file are shuffled. Both searches of a program are in the same split.
 - **Tile**: a graph is the computation of a fusion and the computations called from it. A kernel has at
-  least {candidates} candidates. A program has at most {kernels} kernels, convolutions and dots first. Identical candidate
-  tables occur once. A table has at most {max_candidates} candidates: a random sample, and the chosen one. No
-  structure (opcodes and edges) occurs in two splits: test chooses first, then valid, then train.
+  least {candidates} candidates. A program has at most {kernels} kernels, convolutions and dots first.
+  Identical candidate tables occur once. A table has at most {max_candidates} candidates: a random sample,
+  and the chosen one. No structure (opcodes and edges) occurs in two splits: test chooses first, then valid,
+  then train.
 - **Splits are by structure** ([`fastslow.programs.zoo`](../../src/fastslow/programs/zoo/families.py)):
   programs of one family, or whose distance (half the sum of the differences of their opcode shares) is less
   than {apart}, are in one split. Distance to the nearest train program, median (minimum to maximum):
