@@ -15,12 +15,13 @@ from helpers.competition_files import ROOT
 
 README = (ROOT / "README.md").read_text()
 ACTIVATE = "source .venv/bin/activate"
-FENCED = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.S | re.M)
-BLOCKS = [block.strip().splitlines() for language, block in FENCED if not language]
-TYPED = [line.split("  #")[0].strip() for block in BLOCKS for line in block if ACTIVATE not in line]
+# A block of a language, such as python, is an empty text: readers type the others.
+BLOCKS = re.findall(r"^```\n(.*?)^```$|^```\w+\n.*?^```$", README, re.S | re.M)
+LINES = [line.split("  #")[0].strip() for block in BLOCKS for line in block.splitlines()]
+TYPED = [line for line in LINES if line and ACTIVATE not in line]
 DOCUMENTS = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "data/README.md", "features/README.md"]
-DOCUMENTS += ["benchmarks/README.md", "src/fastslow/networks/README.md"]
-DOCUMENTS += [f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")]
+DOCUMENTS += ["benchmarks/README.md", "src/fastslow/networks/README.md", "src/fastslow/placement/README.md"]
+DOCUMENTS += sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))
 
 
 def commands(program):

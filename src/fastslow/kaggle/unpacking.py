@@ -24,7 +24,7 @@ from fastslow.kaggle.archives import BYTES, CHUNK, require_space
 Member = tuple[tarfile.TarInfo, Callable[[], IO[bytes]]]
 """An entry of a tar or zip, and how to open its content."""
 MAX_MEMBERS = 100_000  # the competition's zip has some 14,000
-MAX_MEMBER_BYTES = 2 << 30  # of one file; the largest that is known has .05 GB
+MAX_MEMBER_BYTES = 2 << 30  # of one file; the largest that is known has 0.05 GB
 _PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _BROKEN = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, struct.error)
 

@@ -139,7 +139,7 @@ class TrainConfig(KindConfig):
     """Attention over all nodes beside the convolution: ``linear`` (3rd and 10th place on the real data). Each
     node then has a state per configuration: as slow and large as a dense network."""
     input_attention: bool = False
-    """Attention over all nodes before the blocks, 16 heads, a non-neighbour's weight times .1 (Harvard
+    """Attention over all nodes before the blocks, 16 heads, a non-neighbour's weight times 0.1 (Harvard
     report); needs ``block=residual``. All blocks then run densely on the kept nodes: a state for each node
     and configuration."""
     skip: Literal[*SKIPS] = "previous"
@@ -167,7 +167,7 @@ class TrainConfig(KindConfig):
     configuration."""
     edge_dropout: FractionBelowOne = 0.0
     """Share of the edges that a training step leaves out, the same for all its configurations (the 5th place
-    dropped up to .15 on the real data)."""
+    dropped up to 0.15 on the real data)."""
 
     segment_training: Literal[*segment_settings.VARIANTS] = "none"
     """Layout only. Graph Segment Training: learn from a few segments of a graph at a step, so that memory
@@ -188,7 +188,7 @@ class TrainConfig(KindConfig):
     segments_per_step: Annotated[Positive, Le(10_000)] = 1
     """Layout only. Segments of a graph that a step learns from; memory grows with it."""
     segment_keep: FractionBelowOne = 0.5
-    """Layout only. Share of the table's segments that a step keeps with ``+d`` (.5 as published)."""
+    """Layout only. Share of the table's segments that a step keeps with ``+d`` (0.5 as published)."""
     head_epochs: Positive = 5
     """Layout only. Last epochs, of the ``epochs``, in which the head alone learns with ``+f``; they have a
     learning rate schedule of their own."""

@@ -113,7 +113,7 @@ class MlpGcnConv(nn.Module):
         in_channels: Channels of x.
         out_channels: Channels of y.
         directed: Whether each term has a perceptron of its own.
-        slope: Slope s of the leaky ReLUs for negative numbers: PyTorch's default; the baseline has .2.
+        slope: Slope s of the leaky ReLUs for negative numbers: PyTorch's default; the baseline uses 0.2.
 
     Shapes:
         - **input:** states :math:`(S_{below}, D_{in})` of the level below

@@ -101,7 +101,7 @@ def _plot_plain(network: RankingNetwork) -> Figure:
     encoder = [] if trunk.encode is None else _linear(trunk.encode)
     boxes = [("a state", [*first, "", *map(_describe, encoder)], (trunk.opcode, *encoder), _NODES)]
     if trunk.attend is not None:
-        lines = ["over all nodes,", "non-neighbours weigh .1", *map(_describe, _linear(trunk.attend))]
+        lines = ["over all nodes,", "non-neighbours weigh 0.1", *map(_describe, _linear(trunk.attend))]
         boxes.append(("attention", lines, (trunk.attend,), _NODES))
     for place, block in enumerate(trunk.blocks):
         lines = [*_layers(block), "length 1" if block.unit else "+ own state (residual)"]

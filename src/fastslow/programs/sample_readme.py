@@ -41,9 +41,9 @@ no graph with the published data. Every file here, including this one, was made 
 - Test files hold 0 as `config_runtime` (and 1 as normaliser), as published; the true labels are in
   `solution.csv` (ID, config_index, runtime). `sample_submission.csv` ranks by index (tile: the first five).
 - Accuracy: tile estimates of the same compiler were compared with TpuGraphs' runtimes measured on a TPU v3:
-  Kendall's tau .76 to .90 on the six kernels with at least 16 tiles. Layout estimates were compared with the
-  measured runs of one program of TpuGraphs, AlexNet's training step: tau 0.76 on the same runs on which the
-  rule that binds configurations was chosen
+  Kendall's tau 0.76 to 0.90 on the six kernels with at least 16 tiles. Layout estimates were compared with
+  the measured runs of one program of TpuGraphs, AlexNet's training step: tau 0.76 on the same runs on which
+  the rule that binds configurations was chosen
   ([table, with an interval](../../benchmarks/tables/label_truth.md)).
 
 ## Configurations
@@ -63,10 +63,11 @@ no graph with the published data. Every file here, including this one, was made 
   {crossover}) and mutations (each choice is drawn again with probability {mutation_rates}) of the {elite}
   fastest so far. It contains the default twice.
 - Rows of a file are shuffled. Both searches of a program are in the same split.
-- **Tile**: the computation of a fusion and those called from it; kernels with at least {candidates}
-  candidates, convolutions and dots first, at most {kernels} per program, identical candidate tables once,
-  at most {max_candidates} candidates (a random sample, and the chosen one). No structure (opcodes and edges)
-  occurs in two splits: test chooses first, then valid, then train.
+- **Tile**: a graph is the computation of a fusion and the computations called from it. A kernel has at
+  least {candidates} candidates. A program has at most {kernels} kernels, convolutions and dots first.
+  Identical candidate tables occur once. A table has at most {max_candidates} candidates: a random sample,
+  and the chosen one. No structure (opcodes and edges) occurs in two splits: test chooses first, then valid,
+  then train.
 - **Splits are by structure** ([`fastslow.programs.zoo`](../../src/fastslow/programs/zoo/families.py)):
   programs of one family, or whose distance (half the sum of the differences of their opcode shares) is less
   than {apart}, are in one split. Distance to the nearest train program, median (minimum to maximum):

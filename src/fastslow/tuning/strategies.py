@@ -12,7 +12,7 @@ from fastslow.tuning.history import History, Proposal
 from fastslow.tuning.space import CODE
 
 _TRIES = 16  # wishes drawn for each proposal wanted
-HOT, COLD = 0.3, 0.003  # temperatures of annealing, on log values: differences of 30 % and of .3 %
+HOT, COLD = 0.3, 0.003  # temperatures of annealing, on log values: differences of 30 % and of 0.3 %
 
 
 class Strategy(Protocol):

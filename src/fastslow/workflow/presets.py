@@ -69,7 +69,7 @@ PRESETS: dict[str, dict[str, dict]] = {
         },
         # From the defaults: 128 configurations a step (64 and 128 of the 1st place), learning rate, weight
         # decay, warm-up, hinge over pairs, cross-config attention, 1 to 5 hops and padding with -1 [winners];
-        # the compiler's own layouts as features [real]; dropout .3 and averaging of weights [sample].
+        # the compiler's own layouts as features [real]; dropout 0.3 and averaging of weights [sample].
     },
     **{name: published.settings for name, published in PUBLISHED.items()},
 }
@@ -79,7 +79,7 @@ MODELS = {"layout": ("gnn", "ranker"), "tile": ("gnn", "ranker")}
 """Every model, by kind."""
 
 SEEDS = {"sample": {"tile": 1}, "smoke": {"layout": 1, "tile": 1}}
-"""Seeds of each model by kind, where they are not three; the sample's tile models score alike, to .001."""
+"""Seeds of each model by kind, where they are not three; the sample's tile models score alike, to 0.001."""
 
 
 def preset_seeds(preset: str, kind: str) -> int:

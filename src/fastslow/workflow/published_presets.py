@@ -1,7 +1,7 @@
 """Presets of published baselines: each is one command, such as ``make train PRESET=tpugraphs-late-join``.
 
-Settings of the same network, loop and data path as ours. ``docs/baselines.md`` lists them with source,
-departures and measured scores. A baseline trains networks alone, of the kinds that it is of.
+Settings of our network, loop and data path. ``docs/baselines.md`` lists them with source and departures.
+A baseline trains networks only, for the kinds of collections that it names.
 """
 
 from dataclasses import dataclass
@@ -51,15 +51,6 @@ _RESMODEL = {
     "max_grad_norm": 0.01,
 }
 _PAPER = "TpuGraphs, arXiv 2308.13490; google-research-datasets/tpu_graphs"
-_TILE_DEPARTS = (
-    "columns standardised, bounds and loss on logarithms; no L2 penalty on kernels and embeddings;"
-    " gradients clipped by their joint norm, not per tensor; an opcode embedding as wide as the hidden"
-    " layers, not 32; stopped early by the competition's score, not by OPA"
-)
-_LAYOUT_DEPARTS = (
-    "columns standardised; configurations drawn uniformly, not the fast ones more often; stopped early by the"
-    " competition's score, not by OPA"
-)
 
 
 @dataclass(frozen=True)
@@ -69,7 +60,8 @@ class Published:
     Args:
         what: The network in a few words.
         source: Where it was published.
-        departs: Where this preset departs from that, and what runs densely.
+        departs: Where this preset departs from its source, beside the departures that all presets of its kind
+            share (``docs/baselines.md``), and whether it runs densely.
         settings: Settings by section, as in every preset. Sections with a kind say which kinds it trains.
     """
 
@@ -85,24 +77,24 @@ class Published:
         return tuple(kind for kind in ("layout", "tile") if kind in sections)
 
 
-def _tile(what: str, departs: str = "", **settings) -> Published:
+def _tile(what: str, departs: str = "nothing more", **settings) -> Published:
     all_settings = {"features.tile": {"padding": 0}, "gnn.tile": {**_TILE, **settings}}
-    return Published(what, f"{_PAPER}, baselines/tiles", _TILE_DEPARTS + departs, all_settings)
+    return Published(what, f"{_PAPER}, baselines/tiles", departs, all_settings)
 
 
 def _layout(what: str, source: str, departs: str, hops: int = WHOLE_GRAPH, **settings) -> Published:
     sections = {"features.layout": {"padding": 0, "hops": hops}, "gnn.layout": settings}
-    return Published(what, source, f"{_LAYOUT_DEPARTS}; {departs}", sections)
+    return Published(what, source, departs, sections)
 
 
 _BACKPROP_DROPOUT = {"segment_training": "gst", "segment_border": "cut_live"}
 _BATCH = {"graphs_per_step": 8, "configs_per_step": 16, "epochs": 50, "patience": 25}
-_DENSE = "; a state for each node and configuration: dense"
-_TWO_WEIGHTS = "; a weight for each direction of the edges"
+_DENSE = "dense: a state for each node and configuration"
+_TWO_WEIGHTS = "a weight for each direction of the edges"
 
 PUBLISHED: dict[str, Published] = {
     "tpugraphs-mlp": _tile("tile MLP", block="unit", num_layers=0),
-    "tpugraphs-early-join": _tile("tile SAGE, early join", _TWO_WEIGHTS + _DENSE, **_SAGE, **_EARLY),
+    "tpugraphs-early-join": _tile("tile SAGE, early join", f"{_TWO_WEIGHTS}; {_DENSE}", **_SAGE, **_EARLY),
     "tpugraphs-late-join": _tile("tile SAGE, late join", _TWO_WEIGHTS, **_SAGE),
     "tpugraphs-early-join-resgcn": _tile("tile ResGCN, early join", _DENSE, **_RESGCN, **_EARLY),
     "tpugraphs-late-join-resgcn": _tile("tile ResGCN, late join", **_RESGCN),
@@ -117,9 +109,9 @@ PUBLISHED: dict[str, Published] = {
         "layout SAGE, 3 layers, residual",
         "GST, arXiv 2305.12322; kaidic/GST, configs/tpugraphs.yaml",
         "activations and residuals, which the report has and the public code lacks; a hinge averaged over"
-        " pairs, not summed; mean and sum of length 1 in place of mean and maximum, which does not add up"
-        " over segments, and one score of the graph, not the sum of those of segments; an opcode embedding as"
-        " wide as the hidden layers (128), not 32; 200 epochs with early stopping, not 20,000",
+        " pairs, not summed; a readout of mean and sum of length 1, not mean and maximum; one score of the"
+        " graph, not a sum over segments; an opcode embedding as wide as the hidden layers (128), not 32; 200"
+        " epochs with early stopping, not 20,000",
         **{**_LAYOUT, **_ALONE, "dropout": 0.1},
         num_layers=3,
         hidden_channels=128,
@@ -136,9 +128,9 @@ PUBLISHED: dict[str, Published] = {
     "ie-slides": _layout(
         "layout ResModel, attention, edge sampling",
         "IE slides (239th of 616 in the competition)",
-        "the slides do not say what attends to what: here a node's configurations, as in the winner's network"
-        " that they name; batch 10, the best on Kaggle's private board; edges sampled in whole graphs, not"
-        " 100 nodes of each",
+        "attention between the configurations of a node, as in the winner's network that the slides name:"
+        " they do not specify it; batch 10, the best on Kaggle's private board; edges sampled in whole"
+        " graphs, not 100 nodes of each",
         **_RESMODEL,
         edge_dropout=0.1,
         graphs_per_step=10,
@@ -149,10 +141,10 @@ PUBLISHED: dict[str, Published] = {
     "harvard": _layout(
         "layout ResModel, attention over nodes, violation ratio",
         "Harvard report (107th of 616 in the competition)",
-        "the mask's .1 multiplies weights before they are normalised; the attention is added to its input;"
-        " in training 1,000 consecutive nodes of those within a hop of a configurable one, in prediction all"
-        " of these; 10 epochs, those of its figures for attention; a batch of 16 configurations of one graph;"
-        " its tile network is left out" + _DENSE,
+        "the mask's 0.1 multiplies weights before they are normalised; the attention is added to its input;"
+        " training on 1,000 consecutive ones of the nodes within a hop of a configurable one, prediction on"
+        " all of these; 10 epochs, as in its figures for attention; a batch of 16 configurations of one"
+        f" graph; no tile network; {_DENSE}",
         hops=1,
         **{**_RESMODEL, **_ALONE, "config_inputs": "violation"},
         input_attention=True,

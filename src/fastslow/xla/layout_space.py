@@ -50,7 +50,7 @@ class NodeChoice:
         """Relative probability of each option in a random configuration.
 
         All are equal, but the operands of a dot of two matrices, with two layouts each, are both left to the
-        compiler in one of eight configurations (measured: .105 to .135 on four groups of dots, mean .120).
+        compiler in one of eight configurations (measured: 0.105 to 0.135 on four groups of dots, mean 0.120).
         """
         left = self.roles == (INPUT, KERNEL)
         return tuple(4 if left and not any(option) else 7 for option in self.options)
