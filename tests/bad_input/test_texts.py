@@ -9,8 +9,8 @@ import pytest
 from fastslow.cli import main
 from fastslow.competition.catalog import COLLECTIONS, Program, list_programs
 from fastslow.competition.default_layouts import default_file
+from fastslow.core.artifacts import write_manifest
 from fastslow.core.errors import ConfigError, DataError, FastslowError
-from fastslow.core.files import write_json
 from fastslow.evaluation.report import ReportConfig, render_report
 from fastslow.kaggle.download import DownloadConfig
 from fastslow.kaggle.ledger import read_record, update_record, write_ledger
@@ -22,7 +22,7 @@ from fastslow.workflow.run import RunConfig, make_plan, run
 from fastslow.workflow.steps import parse_overrides
 from helpers.bad_files import ANY_FILE, replace
 from helpers.competition_files import write_data_root
-from helpers.good_artifacts import COUNTS, change_json, score_row
+from helpers.good_artifacts import COUNTS, change_json, reseal, score_row
 
 
 def refused(read, path, said=None):
@@ -171,7 +171,7 @@ def test_a_csv_that_changed_is_refused(good, tmp_path):
 
 
 NOTEBOOKS = {
-    **{name: change for name, change in ANY_FILE.items() if name not in ("lost", "a dangling link")},
+    **{name: change for name, change in ANY_FILE.items() if name != "lost"},
     **{
         text[:20]: replace(text.encode())
         for text in ("{}", "[]", "null", '{"cells": {}}', '{"nbformat": 4, "cells": [{}]}', "[" * 50_000)
@@ -187,7 +187,7 @@ def run_to_report(good, tmp_path, monkeypatch):
         shutil.copy(good.root / f"mine.{suffix}", tmp_path / f"mine.{suffix}")
     (tmp_path / "mine.png").write_bytes(b"png")
     made = {"fingerprint": "f", "settings": {"csv": "mine.csv"}, "inputs": {}}
-    write_json(tmp_path / "runs" / "x" / "submission" / "manifest.json", made)
+    write_manifest(tmp_path / "runs" / "x" / "submission", made)
     notebook = tmp_path / "features" / "x" / "a" / "notebook.ipynb"
     notebook.parent.mkdir(parents=True)
     nbformat.write(nbformat.v4.new_notebook(), notebook)
@@ -207,6 +207,7 @@ def test_a_broken_notebook_is_refused_by_the_report(run_to_report, name):
 def test_a_broken_record_of_the_csv_is_refused_by_the_report(run_to_report, csv):
     path = run_to_report / "runs" / "x" / "submission" / "manifest.json"
     change_json(path, lambda made: made["settings"].update(csv=csv))
+    reseal(path.parent)
     refused(lambda _: render_report(ReportConfig(name="x")), path)
 
 

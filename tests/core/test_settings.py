@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import math
+import os
 import re
 from pathlib import Path
 from typing import Annotated, Literal
@@ -289,3 +290,14 @@ def test_relative_paths_start_at_the_repository(tmp_path, monkeypatch):
     assert resolve("~/data") == tmp_path / "me" / "data"
     monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path / "disk"))
     assert resolve("runs/x") == tmp_path / "disk" / "runs" / "x"
+
+
+def test_a_home_that_is_no_folder_is_refused_by_name(tmp_path, monkeypatch):
+    (tmp_path / "loop").symlink_to("again")
+    (tmp_path / "again").symlink_to("loop")
+    (tmp_path / "file").write_text("x")
+    os.mkfifo(tmp_path / "pipe")
+    for home in ("loop", "loop/data", "file", "file/data", "pipe", "n" * 300, "/dev/zero"):
+        monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path / home))
+        with pytest.raises(ConfigError, match=r"FASTSLOW_HOME: '.*' is no folder \(.+\); set it to one"):
+            resolve("runs/x")

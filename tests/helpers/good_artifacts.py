@@ -69,7 +69,7 @@ def good(tmp_path_factory) -> Good:
     train_ranker(RankerConfig(features=str(root / "features"), folder=str(root / "ranker"), **small))
     predictions = {row_id: np.arange(count) for row_id, count in COUNTS.items()}
     write_submission(root / "mine.csv", predictions)
-    facts = {"table": [score_row()], "valid_mean": 0.5, "test_mean": None}
+    facts = {"table": [score_row()], "valid_mean": 0.5, "test_mean": None, "distances": []}
     write_record(root / "mine.csv", ["run"], {}, {COLLECTION: 0.5}, **facts)
     rows = [f"{row_id},{place},{100 + place}" for row_id, n in COUNTS.items() for place in range(n)]
     (root / "solution.csv").write_text("\n".join(["ID,config_index,runtime", *rows]) + "\n")

@@ -5,6 +5,7 @@ import pytest
 
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.core.errors import ConfigError, DataError
+from fastslow.kaggle.client import SubmissionResult
 from fastslow.kaggle.ledger import read_record, update_record, write_ledger, write_record
 
 SCORES = {c.name: score for c, score in zip(COLLECTIONS, (0.9, 0.4, 0.5, 0.3, 0.9), strict=True)}
@@ -68,13 +69,10 @@ def test_a_record_made_again_keeps_the_upload_of_the_same_csv_alone(tmp_path):
     """Else the next `make submit` would send the same file a second time."""
     path = submission(tmp_path, "first")
     write_record(path, ["a"], {}, SCORES)
-    update_record(path, upload={"ref": 7}, kaggle={"public": 0.75})
+    upload = SubmissionResult("c", "first.csv", "again", frozenset({7}), None).as_record()
+    update_record(path, upload=upload, kaggle={"public": 0.75})
     record = write_record(path, ["a", "b"], {}, SCORES)
-    assert (
-        record["upload"] == {"ref": 7}
-        and record["kaggle"] == {"public": 0.75}
-        and len(record["members"]) == 2
-    )
+    assert record["upload"] == upload and record["kaggle"] == {"public": 0.75} and len(record["members"]) == 2
     assert table(tmp_path)[0]["public"] == "0.7500"
     record = write_record(submission(tmp_path, "first", "ID,TopConfigs\ntile:xla:a,1;0\n"), ["a"], {}, SCORES)
     assert "upload" not in record and "kaggle" not in record

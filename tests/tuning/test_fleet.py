@@ -13,6 +13,7 @@ from fastslow.tuning.fleet_config import FleetConfig
 from fastslow.tuning.fleet_report import fleet_table, plot_savings, summarise_fleet, write_fleet
 from fastslow.tuning.history import Outcome
 from fastslow.tuning.tune import propose
+from helpers.bad_files import ANY_FILE
 from helpers.competition_files import layout_arrays, tile_arrays, write_npz
 
 pytest.importorskip("optuna", reason="optuna is not installed (pip install -e '.[test]')")
@@ -134,6 +135,13 @@ def test_a_bad_list_is_refused(fleet, content, said):
     fleet.write_text(content)
     with pytest.raises(DataError, match=said):
         tune_fleet(settings(fleet))
+
+
+@pytest.mark.parametrize("name", ANY_FILE)
+def test_a_list_that_is_no_csv_is_refused_by_name(fleet, name):
+    ANY_FILE[name](fleet)
+    with pytest.raises(DataError, match=r"fleet\.csv: "):
+        settings(fleet).read()
 
 
 def test_a_missing_list_and_an_empty_budget(fleet):

@@ -11,6 +11,8 @@ import pytest
 
 from fastslow.core.errors import ConfigError, DataError
 from fastslow.core.settings import resolve
+from fastslow.programs.user_program import Source
+from fastslow.ranking.config import RankConfig
 from fastslow.tuning import target as target_module
 from fastslow.tuning.config import STRATEGIES, TuneConfig
 from fastslow.tuning.history import Outcome
@@ -239,6 +241,40 @@ def test_a_measured_protobuf_is_replayed(tmp_path, kind, more, best):
     assert summarise(study)["best over default"] == best and study.exhausted
 
 
+def two_kernels(path):
+    """A TpuGraphs file of two kernels, the second with other runtimes."""
+    modules = []
+    for name in ("first", "fusion.7"):
+        tuned = TuningData.FromString(measured_pb(path, "tile").read_bytes()).modules[0]
+        tuned.module.name = name
+        modules.append(tuned)
+    modules[1].runs[1].profile.compute_time_ns = 100  # of the default
+    path.write_bytes(TuningData(modules=modules).SerializeToString())
+    return path
+
+
+@pytest.mark.parametrize("kernel", ["fusion.7", "1"])
+def test_one_kernel_of_several_is_tuned(tmp_path, kernel):
+    path = two_kernels(tmp_path / "tiles.pb")
+    config = settings(path, tmp_path, strategy="random", kernel=kernel)
+    study = tune(config)
+    assert summarise(study)["best over default"] == "0.1000" and study.exhausted
+    assert config.program == f"tiles-{kernel}" and config.ranking().find_collection().name == "tile:xla"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "said"),
+    [("", ""), ("none", ", none of them named 'none'"), ("2", ", none of them named '2'")],
+)
+def test_a_file_of_several_kernels_lists_them(tmp_path, kernel, said):
+    path = two_kernels(tmp_path / "tiles.pb")
+    named = rf"tiles\.pb: holds 2 kernels \(0 first, 1 fusion\.7\){said}\. Choose one .* kernel=0"
+    with pytest.raises(DataError, match=named):
+        tune(settings(path, tmp_path, kernel=kernel))
+    with pytest.raises(DataError, match=named):
+        RankConfig(source=str(path), kernel=kernel).conversion()
+
+
 def test_what_can_be_imposed_is_said(dots, tmp_path):
     facts = summarise(tune(measuring(dots, tmp_path, evaluations=1)))
     assert re.fullmatch(r"of \d+ choices the compiler can be made to take \d+", facts["imposed"])
@@ -254,7 +290,7 @@ def test_the_compiler_evaluates_its_own_default_first(dots, tmp_path, monkeypatc
 
     monkeypatch.setattr(target_module, "Labeller", Labeller)
     monkeypatch.setattr(target_module, "require_compiler", lambda: None)
-    monkeypatch.setattr(target_module.Source, "read", lambda self, labeller, ask_compiler: read(dots))
+    monkeypatch.setattr(Source, "read", lambda self, labeller, ask_compiler: read(dots))
     study = tune(settings(dots, tmp_path, evaluations=6))
     (first, outcome), *_ = study.history.done
     assert first.by == "default" and outcome.value == 100 and len(study.history.failures) == 2

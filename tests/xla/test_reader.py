@@ -130,8 +130,9 @@ def test_tile_runs_of_several_modules(file, module, tmp_path):
     assert runs["config_runtime_normalizers"].tolist() == [70, 70]
     np.savez(tmp_path / "kernel.npz", **graph_arrays(module), **runs)
     assert read_competition_file(tmp_path / "kernel.npz", "tile").normalizers.tolist() == [70, 70]
-    with pytest.raises(DataError, match="holds 2 modules, expected one.*read_programs"):
+    with pytest.raises(DataError, match=r"holds 2 kernels \(0 small, 1 other\)\. Choose one.*kernel="):
         read_program(path)
+    assert read_program(path, "other").module == read_program(path, "1").module == other
 
 
 def test_tuning_data_of_one_module_is_one_program(file, module):

@@ -31,7 +31,7 @@ def rank_program(config: RankConfig) -> Path:
         StepError: The notebook failed; the message holds the cause and where the executed notebook is stored.
     """
     config = with_absolute_paths(config, "source", "data_root", "hlo_folder", "run")
-    Source.of(config.source)  # refused before a notebook is started, as is a missing or a wrong run
+    Source.of(config.source, config.kernel)  # refused before a notebook starts, as is a missing run
     print(f"run: {config.find_run()}\n", flush=True)
     folder = run_notebook("52_rank", config)
     table = pd.read_csv(folder / TABLE)

@@ -29,7 +29,7 @@ def tune_program(config: TuneConfig) -> Path:
         StepError: The notebook failed; the message holds the cause and where the executed notebook is stored.
     """
     config = with_absolute_paths(config, "source", "data_root", "run")
-    Source.of(config.source)  # refused before a notebook is started, as is a missing or a wrong run
+    Source.of(config.source, config.kernel)  # refused before a notebook starts, as is a missing run
     _print_runs(config)
     folder = run_notebook("54_tune", config)
     facts = read_json(folder / MANIFEST)["summary"]

@@ -8,9 +8,8 @@ import pandas as pd
 
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, list_programs
 from fastslow.competition.opcodes import DOT, RESHAPE
-from fastslow.competition.reader import read_choices
+from fastslow.competition.reader import read_checked, read_choices
 from fastslow.competition.tied_choices import Choices
-from fastslow.core.npz_io import read_arrays
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
 
@@ -249,7 +248,7 @@ def read_file(path: Path) -> tuple[Choices, np.ndarray]:
     Raises:
         DataError: The file is missing or broken.
     """
-    arrays = read_arrays(path, ["node_opcode", "node_config_ids"])
+    arrays = read_checked(path, "layout", ["node_opcode", "node_config_ids"])
     return read_choices(path)[1], arrays["node_opcode"][arrays["node_config_ids"]]
 
 

@@ -39,6 +39,7 @@ class ChoiceFinder:
         options: ``(G,)`` number of options of each group.
         numbers: ``(T, O)`` int32 number of each tensor's layout under each option of its group, in order of
             first occurrence; -1 beyond the options.
+        held: Bytes of the choices of all configurations added.
     """
 
     def __init__(self, num_nodes: int):
@@ -49,10 +50,12 @@ class ChoiceFinder:
         self.numbers = np.full((num_tensors, 1), _NONE, np.int32)
         self._parent = self.first.tolist()  # the group that each was divided from
         self._values: list[np.ndarray] = []
+        self.held = 0
 
     def add(self, values: np.ndarray) -> None:
         """Append configurations by the option that each chooses for each group, ``(n, G)``."""
         self._values.append(values.astype(np.min_scalar_type(max(0, self.numbers.shape[1] - 1))))
+        self.held += self._values[-1].nbytes
 
     def explain(self, rows: np.ndarray) -> tuple[np.ndarray, bool]:
         """Find the options of configurations, and divide groups and add options where that is needed.

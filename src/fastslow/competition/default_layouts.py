@@ -12,11 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from fastslow.competition.catalog import Program
-from fastslow.competition.reader import CompetitionFile, read_choices
+from fastslow.competition.reader import CompetitionFile, read_checked, read_choices
 from fastslow.competition.schema import LAYOUT_WIDTH, ROLES
 from fastslow.competition.tied_choices import Choices
 from fastslow.core.input_files import is_there
-from fastslow.core.npz_io import read_arrays
 
 
 def find_default_layouts(program: Program, file: CompetitionFile) -> np.ndarray:
@@ -97,6 +96,6 @@ def _of_default_search(program: Program, file: CompetitionFile) -> Path | None:
     other = default_file(program)
     if other is None:
         return None
-    arrays = read_arrays(other, ["node_opcode", "node_config_ids"])
+    arrays = read_checked(other, "layout", ["node_opcode", "node_config_ids"])
     mine = file.node_opcode, file.node_config_ids
     return other if all(map(np.array_equal, mine, arrays.values())) else None

@@ -4,6 +4,7 @@ A layout file's ``node_config_feat`` exceeds 1 GB as float32, so it is streamed 
 chunks of configurations and becomes one small number per group of tied tensors.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,20 +17,21 @@ from fastslow.competition.rank_checks import check_default_ranks, check_ranks, c
 from fastslow.competition.schema import (
     DEFAULTS,
     FLOAT,
+    GRAPH,
     LAYOUT_WIDTH,
     MAX_DIMENSION,
     REMEDY,
     ROLES,
-    SCHEMA,
     check_schema,
+    whole_keys,
 )
 from fastslow.competition.tied_choices import Choices
 from fastslow.core.errors import DataError
 from fastslow.core.files import digest
+from fastslow.core.memory import machine_memory
 from fastslow.core.npz_io import read_arrays, read_checksums, read_headers, stream_rows
 
 _MINUS_ONE = "A competition file pads lists with 0; -1 is written by the feature step (features.padding=-1)"
-_STREAMED_OR_UNUSED = ("node_config_feat", "node_splits")
 _MAX_AXIS = 63  # a tensor may have more dimensions than the six columns show; numpy's limit is 64
 # columns of node_feat that hold whole numbers, with the largest; DIMENSIONS are axis numbers
 _WHOLE = (
@@ -37,6 +39,7 @@ _WHOLE = (
     (LAYOUT, _MAX_AXIS, "axis"),
     (DIMENSIONS, _MAX_AXIS, "axis"),
 )
+_COPIES = 3  # of the choices, while the groups are put in order
 _WITHOUT_OPERANDS = ("parameter", "constant")  # their layout is given: no compiler chooses it
 _UNLABELLED = "A train or valid file needs positive runtimes: is this a test file?"
 
@@ -101,7 +104,7 @@ def read_competition_file(path: Path, kind: str, labelled: bool = False) -> Comp
     path = Path(path)
     headers = read_headers(path)
     sizes = check_schema(path, kind, headers)
-    arrays = read_arrays(path, [key for key in SCHEMA[kind] if key not in _STREAMED_OR_UNUSED])
+    arrays = read_arrays(path, whole_keys(kind))
     _check_values(path, arrays, sizes["N"], labelled)
     common = {
         "path": path,
@@ -129,6 +132,27 @@ def read_competition_file(path: Path, kind: str, labelled: bool = False) -> Comp
         choices=choices,
         default_layouts=defaults,
     )
+
+
+def read_checked(path: Path, kind: str, keys: Iterable[str]) -> dict[str, np.ndarray]:
+    """Read some arrays of a competition file; types, shapes and sizes are checked before, values are not.
+
+    Raises:
+        DataError: As for :func:`fastslow.competition.schema.check_schema`.
+    """
+    check_schema(path, kind, read_headers(path), keys)
+    return read_arrays(path, keys)
+
+
+def read_graph_arrays(path: Path) -> dict[str, np.ndarray]:
+    """Read and check the arrays of a competition file that are the program itself, see :data:`GRAPH`.
+
+    Raises:
+        DataError: As for :func:`read_competition_file`.
+    """
+    arrays = read_checked(path, "layout", GRAPH)  # of a tile file they are the same
+    _check_values(path, arrays, len(arrays["node_feat"]), labelled=False)
+    return arrays
 
 
 def _read_defaults(path: Path) -> np.ndarray:
@@ -224,10 +248,11 @@ def read_choices(path: Path, chunk_bytes: int = 1 << 20) -> tuple[np.ndarray, Ch
         codes are positions in ``layouts``.
 
     Raises:
-        DataError: A value is not a whole number from -1 to 5, or a layout names an axis twice or has a hole.
+        DataError: A value is not a whole number from -1 to 5, a layout names an axis twice or has a hole, or
+            the choices do not fit into the machine's memory.
     """
     finder = patterns = None
-    start = 0
+    start, memory = 0, machine_memory()
     for chunk in stream_rows(path, "node_config_feat", chunk_bytes):
         finder = finder or ChoiceFinder(chunk.shape[1])
         values = patterns.match(chunk) if patterns else None
@@ -236,6 +261,9 @@ def read_choices(path: Path, chunk_bytes: int = 1 << 20) -> tuple[np.ndarray, Ch
             patterns = None if new or not chunk.size else Patterns(finder, chunk.dtype)
         finder.add(values)
         start += len(chunk)
+        if _COPIES * finder.held > memory:
+            problem = f"its first {start:,} configurations make {values.shape[1]:,} separate choices,"
+            raise DataError(path, f"{problem} too many for {memory / 1e9:.1f} GB of memory", REMEDY)
     return finder.finish()
 
 

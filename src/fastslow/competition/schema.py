@@ -1,9 +1,12 @@
 """Keys, types, shapes and constants of the competition's npz files (TpuGraphs, arXiv 2308.13490)."""
 
+from collections.abc import Iterable
+from math import prod
 from pathlib import Path
 
 from fastslow.competition.node_columns import COLUMN_NAMES
 from fastslow.core.errors import DataError
+from fastslow.core.memory import machine_memory
 from fastslow.core.npz_io import Header
 
 NODE_FEATURES = len(COLUMN_NAMES)
@@ -46,25 +49,47 @@ SCHEMA = {
 DEFAULTS = "node_config_default"
 """Key that a layout file may have, published ones do not: the compiler's own layouts, as a configuration."""
 _OPTIONAL = {"layout": {DEFAULTS: (FLOAT + INTEGER, ("K", len(ROLES) * LAYOUT_WIDTH))}, "tile": {}}
+GRAPH = ("node_feat", "node_opcode", "edge_index")
+"""Keys of the program itself, without its configurations."""
+LARGEST = {
+    "N": ("nodes", 1_000_000),
+    "E": ("edges", 4_000_000),
+    "K": ("configurable nodes", 100_000),
+    "C": ("configurations", 1_000_000),
+}
+"""What each letter counts, and the largest number that is read: 10 to 30 times what TpuGraphs has (43,614
+nodes, 3,143 configurable ones, 100,040 configurations); a small file can inflate to far more."""
+_STREAMED_OR_UNUSED = ("node_config_feat", "node_splits")
+_COPIES = 3  # of an array, while it is checked and brought to its type
 
 
-def check_schema(path: Path, kind: str, headers: dict[str, Header]) -> dict[str, int]:
-    """Check keys, types and shapes of a file against the competition's schema.
+def whole_keys(kind: str) -> list[str]:
+    """Return the keys of a kind of file that are read whole; the others are streamed, or not read."""
+    return [key for key in SCHEMA[kind] if key not in _STREAMED_OR_UNUSED]
+
+
+def check_schema(
+    path: Path, kind: str, headers: dict[str, Header], keys: Iterable[str] = ()
+) -> dict[str, int]:
+    """Check keys, types, shapes and sizes of a file against the competition's schema.
 
     Args:
         path: The file, for messages.
         kind: ``layout`` or ``tile``.
         headers: Type and shape of each array, from :func:`fastslow.core.npz_io.read_headers`.
+        keys: The only keys that are wanted; by default all of the kind.
 
     Returns:
         The sizes by letter: N nodes, E edges, C configurations and, for layout, K configurable nodes.
 
     Raises:
-        DataError: A key is missing, or has another type or shape, or there is no node, configuration
-            or, for layout, configurable node.
+        DataError: A key is missing, or has another type or shape; there is no node, configuration
+            or, for layout, configurable node; or there are more than :data:`LARGEST`, or than fit into the
+            machine's memory.
     """
     sizes: dict[str, int] = {}
-    for key, (kinds, shape) in (SCHEMA[kind] | _OPTIONAL[kind]).items():
+    every = SCHEMA[kind] | _OPTIONAL[kind]
+    for key, (kinds, shape) in ({key: every[key] for key in keys} or every).items():
         if key not in headers and key in _OPTIONAL[kind]:
             continue
         if key not in headers:
@@ -85,7 +110,20 @@ def check_schema(path: Path, kind: str, headers: dict[str, Header]) -> dict[str,
         if not fits:
             wanted = ", ".join(f"{s}={sizes[s]}" if s in sizes else str(s) for s in shape)
             raise DataError(path, f"{key} has shape {header.shape}, ({wanted}) wanted", REMEDY)
-    for letter, what in (("N", "nodes"), ("C", "configurations"), ("K", "configurable nodes")):
-        if sizes.get(letter) == 0:
-            raise DataError(path, f"has no {what}", REMEDY)
+    _check_sizes(path, sizes)
+    whole = [headers[key] for key in keys or whole_keys(kind)]
+    needed = _COPIES * sum(prod(header.shape) * header.dtype.itemsize for header in whole)
+    if needed > (memory := machine_memory()):
+        problem = f"needs {needed / 1e9:.1f} GB of memory to be read, this machine has {memory / 1e9:.1f} GB"
+        raise DataError(path, problem, "Read it on a machine with more memory")
     return sizes
+
+
+def _check_sizes(path: Path, sizes: dict[str, int]) -> None:
+    """Refuse a file without nodes, configurations or configurable nodes, or with absurdly many."""
+    for letter, count in sizes.items():
+        what, largest = LARGEST[letter]
+        if not count and letter != "E":  # kernels of one node have no edge
+            raise DataError(path, f"has no {what}", REMEDY)
+        if count > largest:
+            raise DataError(path, f"declares {count:,} {what}, at most {largest:,} are read", REMEDY)

@@ -1,6 +1,8 @@
 """Where the paths of the settings start."""
 
+import errno
 import os
+import stat
 from functools import lru_cache
 from pathlib import Path
 
@@ -28,7 +30,8 @@ def resolve(path: str) -> Path:
 def _home(named: str) -> Path:
     """Return the folder that relative paths start at, once it can be one."""
     try:
-        os.stat(PROJECT / named)
+        if not stat.S_ISDIR(os.stat(PROJECT / named).st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
     except FileNotFoundError:
         pass  # it is made when something is written
     except (OSError, ValueError) as error:

@@ -13,7 +13,7 @@ from nbconvert import HTMLExporter
 from fastslow.core.artifacts import MANIFEST, read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path
-from fastslow.core.input_files import MAX_TEXT_BYTES, check_regular
+from fastslow.core.input_files import MAX_TEXT_BYTES, check_regular, is_there
 from fastslow.core.progress import progress
 from fastslow.core.records import FileName, Record, check_record
 from fastslow.core.settings import Config, resolve
@@ -115,7 +115,9 @@ def list_pages(config: ReportConfig) -> list[Page]:
     """Return the executed notebooks of a run in the order of their stages."""
     report, pages = config.run / "report", []
     for kind, root in (("features", resolve(f"features/{config.name}")), ("runs", config.run)):
-        for notebook in sorted(root.rglob(NOTEBOOK)):
+        # a search for the whole name passes over links that lead nowhere
+        for notebook in sorted(path for path in root.rglob("*.ipynb") if path.name == NOTEBOOK):
+            is_there(notebook, MAX_TEXT_BYTES)
             title = notebook.parent.relative_to(root).as_posix()
             stage = "features" if kind == "features" else _stage(notebook.parent)
             pages.append(Page(stage, title, notebook, report / kind / f"{title}.html"))
@@ -136,9 +138,8 @@ def _is_current(page: Page) -> bool:
 
 
 def _render(page: Page, exporter: HTMLExporter) -> None:
-    check_regular(page.notebook, MAX_TEXT_BYTES)
     try:
-        notebook = nbformat.read(page.notebook, as_version=4)
+        notebook = nbformat.read(page.notebook, nbformat.NO_CONVERT)  # any mapping becomes one of version 4
         nbformat.validate(notebook)
     except _NO_NOTEBOOK as error:
         reason = " ".join(str(error).split())[:200]

@@ -8,15 +8,14 @@ import numpy as np
 from fastslow.competition import node_columns
 from fastslow.competition.node_columns import ELEMENT_BYTES
 from fastslow.competition.opcodes import opcode_name
+from fastslow.competition.reader import read_graph_arrays
 from fastslow.core.errors import DataError
-from fastslow.core.npz_io import read_arrays
 from fastslow.placement.cost_graph import CostGraph, topological_order
 from fastslow.placement.hlo_graph import UNROLL, graph_of_module
 from fastslow.placement.recorder import LEAVES, OF_LEAVES, PASS, Recorder
 from fastslow.placement.roofline import Device, operator_flops
 from fastslow.xla.reader import read_program
 
-NODE_FEATURES = 140  # columns of node_feat
 _LARGEST = 1e15  # of a feature
 
 
@@ -65,22 +64,18 @@ def graph_of_arrays(
     return recorder.graph(name)
 
 
-def _check(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    """Raise :class:`DataError` where an array of a competition file has another shape, type or range."""
-    features, codes, edges = (arrays[key] for key in ("node_feat", "node_opcode", "edge_index"))
-    count, problem = len(features) if features.ndim else 0, ""
-    if features.shape != (count, NODE_FEATURES) or features.dtype.kind not in "fiu":
-        problem = f"node_feat is {features.dtype} {features.shape}, numbers (N, {NODE_FEATURES}) are wanted"
-    elif not np.isfinite(features).all() or (np.abs(features) > _LARGEST).any():
-        problem = f"node_feat holds numbers that are not finite or beyond {_LARGEST:g}"
-    elif codes.shape != (count,) or codes.dtype.kind not in "iu":
-        problem = f"node_opcode is {codes.dtype} {codes.shape}, integers ({count},) are wanted"
-    elif edges.ndim != 2 or edges.shape[1] != 2 or edges.dtype.kind not in "iu":
-        problem = f"edge_index is {edges.dtype} {edges.shape}, integers (E, 2) are wanted"
-    elif len(edges) and not (edges.min() >= 0 and edges.max() < count):
-        problem = f"edge_index names nodes {edges.min()} to {edges.max()}, there are 0 to {count - 1}"
-    if problem:
+def _read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """Read a competition file's program; sizes below 0 or beyond any device's memory give no costs."""
+    arrays = read_graph_arrays(path)
+    features = arrays["node_feat"]
+    bad = np.abs(features) > _LARGEST
+    for columns in (node_columns.SHAPE_PRODUCT, node_columns.ELEMENT_TYPE, node_columns.WINDOW_SIZE):
+        bad[:, columns] |= features[:, columns] < 0
+    if bad.any():
+        node, column = np.argwhere(bad)[0].tolist()
+        problem = f"node_feat[{node}, {column}] is {features[node, column]:g}, 0 to {_LARGEST:g} wanted"
         raise DataError(path, problem, "Give a competition file")
+    return arrays
 
 
 def _is_kernel(row: np.ndarray, shape: list[int]) -> bool:
@@ -102,9 +97,7 @@ def read_cost_graph(
     """
     path = Path(path)
     if path.suffix == ".npz":
-        arrays = read_arrays(path, ("node_feat", "node_opcode", "edge_index"), "Give a competition file")
-        _check(path, arrays)
-        return graph_of_arrays(arrays, path, path.stem, device)
+        return graph_of_arrays(_read_arrays(path), path, path.stem, device)
     return graph_of_module(read_program(path).module, path, path.stem, device, unroll, allow_unknown)
 
 

@@ -25,7 +25,7 @@ from fastslow.core.settings import resolve
 from fastslow.programs.graph_picture import plot_graph
 from fastslow.programs.program_config import MEASURED, ProgramConfig
 from fastslow.programs.program_tables import list_configurable, log10_configurations
-from fastslow.programs.user_program import Source, refuse_failure
+from fastslow.programs.user_program import refuse_failure
 from fastslow.xla.compile_pool import Labeller
 from fastslow.xla.graph_arrays import graph_arrays
 from fastslow.xla.layout_constraints import constrain
@@ -110,7 +110,7 @@ def convert(config: ConvertConfig, ask_compiler: bool = False) -> Conversion:
         DataError: The file is missing or not HLO, the competition's format cannot represent the program, or
             the compiler failed on it.
     """
-    source = Source.of(config.source)
+    source = config.origin
     labeller = config.labeller()
     program = source.read(labeller, ask_compiler=config.label or ask_compiler)
     module = program.module

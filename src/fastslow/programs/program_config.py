@@ -19,6 +19,8 @@ class ProgramConfig(Config):
     source: str = ""
     """Program to convert: an HLO file (HloModuleProto, HloProto, TpuGraphs' ``.pb`` or text), or
     ``model.py:make``, where ``make()`` returns ``(function, arguments)`` for ``jax.jit``."""
+    kernel: str = ""
+    """Which kernel of a TpuGraphs ``.pb`` that holds several, by name or by number from 0."""
     data_root: str = unkeyed("data/converted")
     """Root of the data folder to write to; the npz is written under its ``npz_all/``."""
     collection: str = "layout:xla:random"
@@ -52,7 +54,17 @@ class ProgramConfig(Config):
     @property
     def program(self) -> str:
         """Name of the program: the setting, or that of the source."""
-        return self.name or re.sub(r"[^\w.-]", "_", Source.of(self.source).name).lstrip(".")
+        return self.name or re.sub(r"[^\w.-]", "_", self.origin.name).lstrip(".")
+
+    @property
+    def origin(self) -> Source:
+        """The source, parsed.
+
+        Raises:
+            ConfigError: It is neither an HLO file nor ``model.py:FUNCTION``.
+            DataError: There is no such file.
+        """
+        return Source.of(self.source, self.kernel)
 
     def labeller(self) -> Labeller:
         """Return what compiles for the generation; results are kept under ``data_root``."""

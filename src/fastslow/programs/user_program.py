@@ -21,7 +21,7 @@ from fastslow.core.settings import resolve
 from fastslow.xla.compile_pool import Labeller, program_before_layout
 from fastslow.xla.libtpu import lower, require_compiler
 from fastslow.xla.messages import Module
-from fastslow.xla.reader import HloProgram, read_program
+from fastslow.xla.reader import HloProgram, choose_program, read_program, read_programs
 
 _WANTED = "Name a function without parameters that returns (function, arguments) for jax.jit"
 
@@ -33,14 +33,20 @@ class Source:
     Args:
         path: An HLO file or a Python file.
         function: Name of a function in the Python file; empty for an HLO file.
+        kernel: Which module of an HLO file, as for :func:`fastslow.xla.reader.read_program`.
     """
 
     path: Path
     function: str
+    kernel: str = ""
 
     @classmethod
-    def of(cls, text: str) -> "Source":
+    def of(cls, text: str, kernel: str = "") -> "Source":
         """Parse ``program.hlo`` or ``model.py:function``.
+
+        Args:
+            text: The source.
+            kernel: Which module of a file with several.
 
         Raises:
             ConfigError: The text is neither.
@@ -54,19 +60,21 @@ class Source:
         path = resolve(name)
         if not path.is_file():
             raise DataError(path, "no such file", "Give an HLO file, or model.py:FUNCTION for a JAX function")
-        return cls(path, function)
+        if function and kernel:
+            raise ConfigError(f"kernel: {kernel!r} is not empty, but {text!r} is one program")
+        return cls(path, function, kernel)
 
     @property
     def name(self) -> str:
-        """File stem, followed by the name of the function if there is one."""
-        return f"{self.path.stem}-{self.function}" if self.function else self.path.stem
+        """File stem, followed by the name of the function, or of the chosen kernel, if there is one."""
+        return "-".join(part for part in (self.path.stem, self.function, self.kernel) if part)
 
     @property
     def measured(self) -> str:
         """``layout`` or ``tile`` for a TpuGraphs ``.pb`` with measured runs of that kind, otherwise empty."""
         if self.function or self.path.suffix != ".pb":
             return ""
-        return _measured(self.path, self.path.stat().st_mtime_ns)
+        return _measured(self.path, self.kernel, self.path.stat().st_mtime_ns)
 
     def read(self, labeller: Labeller, ask_compiler: bool = False) -> HloProgram:
         """Return the program's HLO, with the measured runs that the file holds.
@@ -85,7 +93,7 @@ class Source:
                 or the compiler failed on it.
         """
         if not self.function:
-            program = read_program(self.path)
+            program = read_program(self.path, self.kernel)
             if not ask_compiler:
                 return program
             require_compiler()
@@ -125,11 +133,12 @@ class Source:
 
 
 @functools.lru_cache(maxsize=64)
-def _measured(path: Path, changed: int) -> str:
+def _measured(path: Path, kernel: str, changed: int) -> str:
     try:
-        runs = read_program(path).runs
+        programs = read_programs(path)
     except DataError:  # said when the program itself is read
         return ""
+    runs = choose_program(path, programs, kernel).runs
     return "tile" if "config_feat" in runs else "layout" if runs else ""
 
 

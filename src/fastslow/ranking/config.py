@@ -11,7 +11,6 @@ from fastslow.core.npz_io import read_headers
 from fastslow.core.settings import NonNegative, Positive, resolve, unkeyed
 from fastslow.programs.convert import ConvertConfig
 from fastslow.programs.program_config import MEASURED, ProgramConfig
-from fastslow.programs.user_program import Source
 
 _LAYOUT, _TILE = "layout:xla:random", "tile:xla"  # of a file whose folder does not tell
 _CONVERSION = tuple(ProgramConfig.model_fields)
@@ -23,6 +22,8 @@ class RankConfig(ProgramConfig):
     source: str = ""
     """Program to rank: a competition file (npz), an HLO file (HloModuleProto, HloProto, TpuGraphs' ``.pb`` or
     text), or ``model.py:make``, where ``make()`` returns ``(function, arguments)`` for ``jax.jit``."""
+    kernel: str = ""
+    """Which kernel of a TpuGraphs ``.pb`` that holds several, by name or by number from 0."""
     run: str = ""
     """Run that ranks: a folder with an ensemble per collection, such as ``runs/sample``, or the folder of one
     ensemble or model; if empty, the newest complete run, smoke and play left out."""
@@ -50,9 +51,10 @@ class RankConfig(ProgramConfig):
         super().check()
         if self.collection:
             kind = get_collection(self.collection).kind
-            wanted = "" if not self.source or self.is_npz else Source.of(self.source).measured or "layout"
+            wanted = "" if not self.source or self.is_npz else self.origin.measured or "layout"
             self.require(wanted in ("", kind), "collection", f"a {wanted} collection")
         converted = not self.source or not self.is_npz
+        self.require(converted or not self.kernel, "kernel", "empty for an npz, which is one program")
         self.require(converted or not self.estimate, "estimate", "0 for an npz, whose HLO is not known")
 
     @property
@@ -75,8 +77,8 @@ class RankConfig(ProgramConfig):
         if self.collection:
             return get_collection(self.collection)
         if not self.is_npz:
-            return get_collection(_TILE if Source.of(self.source).measured == "tile" else _LAYOUT)
-        path = Source.of(self.source).path
+            return get_collection(_TILE if self.origin.measured == "tile" else _LAYOUT)
+        path = self.origin.path
         published = path.absolute().parents[1].as_posix()  # of the split's folder
         for collection in COLLECTIONS:
             if published.endswith(f"/{collection.name.replace(':', '/')}"):

@@ -19,7 +19,6 @@ from fastslow.core.settings import resolve
 from fastslow.features.unseen import build_unseen, read_recipe
 from fastslow.kaggle.submission import ranking as fastest_first
 from fastslow.programs.convert import Conversion, convert, estimate_cycles
-from fastslow.programs.user_program import Source
 from fastslow.ranking.config import RankConfig
 from fastslow.ranking.effects import effects
 from fastslow.ranking.inference import FinishedRun
@@ -55,7 +54,7 @@ def rank(config: RankConfig) -> Ranking:
     if config.estimate:
         require_compiler()
     run = FinishedRun(config.find_run())  # before a conversion, which may take minutes
-    npz, conversion = Source.of(config.source).path, None
+    npz, conversion = config.origin.path, None
     if not config.is_npz:
         conversion = convert(config.conversion(), ask_compiler=config.estimate > 0)
         npz = conversion.npz
@@ -164,7 +163,7 @@ def _estimate(
     own = {} if default is None else decode(rows[default], conversion.nodes)
     layouts = [own, *(decode(rows[number], conversion.nodes) for number in configs)]
     programs = [constrain(conversion.module, own, conversion.nodes) for own in layouts]
-    return estimate_cycles(Source.of(config.source).path, programs, config.labeller())
+    return estimate_cycles(config.origin.path, programs, config.labeller())
 
 
 def _write(ranking: Ranking, artifact: Artifact, described: int) -> None:

@@ -88,6 +88,8 @@ class TuneConfig(SearchConfig):
     """Program to tune: a labelled competition file (npz), an HLO file (HloModuleProto, HloProto, TpuGraphs'
     ``.pb`` or text), or ``model.py:make``, where ``make()`` returns ``(function, arguments)`` for
     ``jax.jit``."""
+    kernel: str = ""
+    """Which kernel of a TpuGraphs ``.pb`` that holds several, by name or by number from 0."""
     collection: str = ""
     """Collection whose models guide; if empty, that of an npz in folders as published, otherwise
     ``tile:xla`` for a tile file and ``layout:xla:random`` for a layout. ``nlp`` is for a language model."""
@@ -104,11 +106,16 @@ class TuneConfig(SearchConfig):
         super().check()
         self.require(re.fullmatch(r"([\w-][\w.-]*)?", self.name), "name", "made of letters, digits, _ . -")
         if self.source:
-            measured = "tile" if self.is_npz else Source.of(self.source).measured
+            measured = "tile" if self.is_npz else self.origin.measured
             kind = "an npz" if self.is_npz else f"a {measured} .pb" if measured else "a file without runtimes"
             replay = self.kind_of_evaluator == "replay"
             possible = {"tile": replay, "layout": True, "": not replay}[measured]
             self.require(possible, "evaluator", f"possible for {kind}")
+
+    @property
+    def origin(self) -> Source:
+        """The source, parsed; errors as :meth:`fastslow.programs.user_program.Source.of`."""
+        return Source.of(self.source, self.kernel)
 
     @property
     def is_npz(self) -> bool:
@@ -120,13 +127,13 @@ class TuneConfig(SearchConfig):
         """The evaluator, by default that of the source's kind."""
         if self.evaluator or not self.source:
             return self.evaluator or "compiler"
-        labelled = self.is_npz or Source.of(self.source).measured == "tile"
+        labelled = self.is_npz or self.origin.measured == "tile"
         return "replay" if labelled else "compiler"
 
     @property
     def program(self) -> str:
         """Name of the study: the setting, or that of the source."""
-        return self.name or re.sub(r"[^\w.-]", "_", Source.of(self.source).name).lstrip(".")
+        return self.name or re.sub(r"[^\w.-]", "_", self.origin.name).lstrip(".")
 
     @property
     def folder(self) -> str:
@@ -139,6 +146,7 @@ class TuneConfig(SearchConfig):
         replay = {"configs": MEASURED, "allow_unknown": True} if self.evaluator == "replay" else {}
         return RankConfig(
             source=self.source,
+            kernel=self.kernel,
             collection=self.collection,
             run=run,
             name=self.name,

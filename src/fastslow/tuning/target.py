@@ -22,7 +22,6 @@ from fastslow.core.settings import resolve
 from fastslow.features.scaling import standardise
 from fastslow.features.unseen import build_unseen
 from fastslow.programs.convert import check_module, convert
-from fastslow.programs.user_program import Source
 from fastslow.ranking.inference import FinishedRun
 from fastslow.ranking.named_choices import name_choices
 from fastslow.tuning.config import TuneConfig
@@ -95,7 +94,7 @@ def read_target(config: TuneConfig) -> Target:
 
 
 def _of_file(config: TuneConfig, run: FinishedRun | None) -> Target:
-    path = Source.of(config.source).path
+    path = config.origin.path
     if not config.is_npz:
         path = convert(config.ranking().conversion()).npz
     file = read_competition_file(path, config.find_collection().kind)
@@ -175,7 +174,7 @@ def _predict(run: FinishedRun, file: CompetitionFile) -> tuple[np.ndarray, np.nd
 
 
 def _of_program(config: TuneConfig, run: FinishedRun | None) -> Target:
-    source = Source.of(config.source)
+    source = config.origin
     kind = config.kind_of_evaluator
     cache = resolve(config.data_root) / "labels.sqlite"
     labeller = Labeller(

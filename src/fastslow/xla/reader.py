@@ -37,6 +37,7 @@ _MAX_BYTES = 1 << 31  # protobuf's own limit
 _PARSER_BYTES = 8 << 30  # a text of 100 MB takes 2 GB
 _PARSER_SECONDS = 300.0
 _OPCODE = re.compile(r"[a-z][a-z0-9-]*")
+_LISTED = 20  # names of kernels in a message
 _FIRST_TAG = b"\x0a"  # field 1, length-delimited: every kind of HLO protobuf starts with it
 
 
@@ -59,20 +60,36 @@ class HloProgram:
     layouts: dict[str, list[list[int]]] = field(default_factory=dict)
 
 
-def read_program(path: Path) -> HloProgram:
-    """Read an HLO file that holds one module.
+def read_program(path: Path, kernel: str = "") -> HloProgram:
+    """Read one module of an HLO file.
 
     Args:
         path: A file of any kind listed in :mod:`fastslow.xla.reader`.
+        kernel: Name of the module, or its position from 0; may be empty where the file holds one.
 
     Raises:
-        DataError: As for :func:`read_programs`, or the file holds several modules.
+        DataError: As for :func:`read_programs`; or the file holds several modules and none is chosen, no such
+            one, or two of that name.
     """
-    programs = read_programs(path)
-    if len(programs) > 1:
-        problem = f"holds {len(programs)} modules, expected one"
-        raise DataError(path, problem, "Read them with fastslow.xla.reader.read_programs")
-    return programs[0]
+    return choose_program(path, read_programs(path), kernel)
+
+
+def choose_program(path: Path, programs: list[HloProgram], kernel: str) -> HloProgram:
+    """Return one module of those that a file holds; errors as for :func:`read_program`."""
+    if not kernel and len(programs) == 1:
+        return programs[0]
+    names = [program.module.name for program in programs]
+    chosen = [number for number, name in enumerate(names) if name == kernel]
+    if not chosen and kernel.isdecimal() and int(kernel) < len(names):
+        chosen = [int(kernel)]
+    if len(chosen) == 1:
+        return programs[chosen[0]]
+    listed = ", ".join(f"{number} {name}" for number, name in enumerate(names[:_LISTED]))
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    problem = f"holds {len(names)} kernels ({listed}{more})"
+    if kernel:
+        problem += f", {len(chosen) or 'none'} of them named {kernel[:80]!r}"
+    raise DataError(path, problem, "Choose one by name or number: kernel=0")
 
 
 def read_programs(path: Path) -> list[HloProgram]:

@@ -1,0 +1,105 @@
+"""Competition files that are small on disk and huge when read: refused before the memory is filled."""
+
+import tracemalloc
+import zipfile
+
+import numpy as np
+import pytest
+
+from fastslow.competition import reader, schema
+from fastslow.competition.catalog import Program, get_collection
+from fastslow.competition.choice_statistics import read_file
+from fastslow.competition.default_layouts import find_default_layouts
+from fastslow.competition.reader import read_competition_file
+from fastslow.competition.schema import LARGEST, SCHEMA, check_schema
+from fastslow.core.errors import DataError
+from fastslow.core.npz_io import Header
+from helpers.bad_files import npy
+from helpers.competition_files import competition_arrays, layout_arrays, write_npz
+
+DESCR = {"f": "<f4", "iu": "|i1", "fiu": "|i1"}
+ONES = {"N": 4, "E": 2, "C": 3, "K": 1}
+
+
+def bomb(path, kind, letter, count):
+    """Write a file whose arrays are zeros, one size of them ``count``; they deflate to a thousandth."""
+    sizes = ONES | {letter: count}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for key, (kinds, shape) in SCHEMA[kind].items():
+            shape = tuple(sizes.get(size, size) for size in shape or (1,))
+            left = int(np.prod(shape)) * np.dtype(DESCR[kinds]).itemsize
+            with archive.open(f"{key}.npy", "w", force_zip64=True) as member:
+                member.write(npy(shape, DESCR[kinds]))
+                for start in range(0, left, 1 << 20):
+                    member.write(bytes(min(1 << 20, left - start)))
+    return path
+
+
+BOMBS = {
+    "configurations of a layout": ("layout", "C", 1_500_000, "declares 1,500,000 configurations"),
+    "configurations of a tile": ("tile", "C", 1_000_001, "declares 1,000,001 configurations"),
+    "edges": ("tile", "E", 20_000_000, "declares 20,000,000 edges"),
+    "configurable nodes": ("layout", "K", 500_000, "declares 500,000 configurable nodes"),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_bomb_is_refused_before_memory_is_filled(tmp_path, name):
+    kind, letter, count, said = BOMBS[name]
+    path = bomb(tmp_path / "x.npz", kind, letter, count)
+    assert path.stat().st_size < 200_000
+    tracemalloc.start()
+    with pytest.raises(DataError, match=rf"x\.npz: {said}, at most {LARGEST[letter][1]:,} are read"):
+        read_competition_file(path, kind)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 3_000_000
+
+
+def headers(kind, **sizes):
+    """Headers of a file of these sizes, node_config_feat in float32 as published."""
+    kinds = {"f": np.float32, "iu": np.int64, "fiu": np.float32}
+    return {
+        key: Header(tuple(sizes.get(size, size) for size in shape or (1,)), np.dtype(kinds[of]), False)
+        for key, (of, shape) in SCHEMA[kind].items()
+    }
+
+
+def test_the_largest_file_of_the_competition_is_allowed_on_a_small_machine(monkeypatch):
+    monkeypatch.setattr(schema, "machine_memory", lambda: 1 << 30)
+    largest = {"N": 43_614, "E": 100_000, "K": 3_143, "C": 100_040}
+    assert check_schema("x.npz", "layout", headers("layout", **largest)) == largest
+
+
+def test_a_file_that_the_memory_cannot_hold_is_refused(monkeypatch):
+    monkeypatch.setattr(schema, "machine_memory", lambda: 1 << 30)
+    large = headers("layout", N=1_000_000, E=1, K=1, C=1)
+    with pytest.raises(DataError, match=r"x\.npz: needs 1\.7 GB of memory to be read, this machine has 1\.1"):
+        check_schema("x.npz", "layout", large)
+
+
+def test_streamed_choices_are_held_to_the_memory(tmp_path, monkeypatch):
+    path = write_npz(tmp_path / "x.npz", layout_arrays(configs=4000))
+    expected = read_competition_file(path, "layout")
+    needed = reader._COPIES * expected.choices.values.nbytes
+    monkeypatch.setattr(reader, "machine_memory", lambda: needed)
+    assert len(read_competition_file(path, "layout").choices) == 4000
+    monkeypatch.setattr(reader, "machine_memory", lambda: needed // 4)
+    with pytest.raises(DataError, match=r"x\.npz: its first [\d,]+ configurations make \d+ separate choices"):
+        read_competition_file(path, "layout")
+
+
+def test_a_bomb_beside_a_file_is_refused_too(tmp_path):
+    """The default search's file of the same program, and the file of a statistic."""
+    collection = get_collection("layout:xla:random")
+    own = write_npz(collection.folder(tmp_path, "train") / "a.npz", competition_arrays("layout"))
+    other = get_collection("layout:xla:default").folder(tmp_path, "train") / "a.npz"
+    other.parent.mkdir(parents=True)
+    bomb(other, "layout", "K", LARGEST["K"][1] + 1)
+    file = read_competition_file(own, "layout")
+    for read in (
+        lambda: find_default_layouts(Program(collection, "train", own), file),
+        lambda: read_file(other),
+    ):
+        with pytest.raises(DataError, match=r"default.*a\.npz: declares"):
+            read()
