@@ -152,7 +152,9 @@ def many_rows(rows: str, rounds: str, threads: str, objective: str) -> dict:
     train_table = Table(names, tables, runtimes, columns)
     few = Table(names[:2], tables[:2], runtimes[:2], columns)
     before = peak_gigabytes()
-    settings = {"num_iterations": int(rounds), "evaluate_every": int(rounds), "num_threads": int(threads)}
+    # evaluated once, at the end; the patience never ends it
+    looks = dict.fromkeys(("num_iterations", "evaluate_every", "early_stopping_rounds"), int(rounds))
+    settings = {**looks, "num_threads": int(threads)}
     if objective == "pairwise":
         settings["pairs_per_config"] = 1
     config = RankerConfig(objective=objective, num_leaves=63, **settings)

@@ -71,7 +71,7 @@ def test_every_labelled_file_is_scored(home, real, tmp_path, capsys):
 
 def test_a_folder_without_labelled_files_is_refused(home, tmp_path):
     with pytest.raises(DataError, match="no labelled competition file"):
-        zero_shot.main(["--quick", "--real", str(tmp_path)])
+        zero_shot.main(["--quick", "--real", str(tmp_path), "--runs", str(resolve("runs/smoke"))])
 
 
 @pytest.fixture

@@ -161,6 +161,7 @@ def test_the_newest_run_is_complete_and_meant_for_use(home):
     assert newest_run() == resolve("runs/sample")
     path = resolve("runs/sample/ranker-tile-xla-s0") / "manifest.json"
     write_json(path, {**read_json(path), "fingerprint": "another"})
+    reseal(path.parent)
     shutil.rmtree(resolve("runs/smoke"))  # where the copies' manifests name the members
     assert newest_run() == resolve("runs/older"), "a member of the newest was trained again"
     shutil.rmtree(resolve("runs/older"))

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from fastslow.core.errors import ConfigError, DataError
 from fastslow.core.settings import resolve
 from fastslow.evaluation.predictions import read_predictions
 from fastslow.kaggle.submission import ranking as submitted
-from fastslow.ranking.config import RankConfig
+from fastslow.ranking import config
 from fastslow.ranking.rank import EFFECTS, ENDS, IMPOSED, TABLE, rank
 from fastslow.tuning.config import TuneConfig
 from fastslow.tuning.target import read_target
@@ -22,6 +23,9 @@ from fastslow.xla.messages import ModuleTuningData, TuningData
 from helpers.competition_files import layout_arrays, write_npz
 from helpers.dot_module import small_module
 from helpers.stub_labeller import StubLabeller
+
+
+RankConfig = partial(config.RankConfig, run="runs/smoke")  # by default a smoke run is not taken
 
 
 def test_program(slug):

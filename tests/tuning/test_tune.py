@@ -347,7 +347,7 @@ def test_what_cannot_be_tuned_is_refused(home, dots, npz, tmp_path, monkeypatch)
     with pytest.raises(DataError, match="study of something else .program: "):
         tune(settings(other, tmp_path, name="mine"))
     monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path / "empty"))
-    with pytest.raises(DataError, match="holds no trained ensemble"):
+    with pytest.raises(DataError, match="holds no complete run"):
         tune(settings(npz, tmp_path, run=""))
 
 

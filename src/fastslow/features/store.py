@@ -267,8 +267,8 @@ class Features:
     def graph(self, split: str, name: str) -> Graph:
         """Read one graph, see :func:`read_graph`."""
         graph = read_graph(self.folder, split, name)
-        listed = self._counts.get((split, name))
-        store_checks.check_listed(self.folder, split, graph, listed, self.config_columns, _AGAIN)
+        listed, columns = self._counts.get((split, name)), self.manifest["config_columns"]
+        store_checks.check_listed(self.folder, split, graph, listed, columns, _AGAIN)
         return graph
 
     def scaler(self, name: str) -> Scaler:
