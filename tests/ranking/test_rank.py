@@ -24,7 +24,6 @@ from helpers.competition_files import layout_arrays, write_npz
 from helpers.dot_module import small_module
 from helpers.stub_labeller import StubLabeller
 
-
 RankConfig = partial(config.RankConfig, run="runs/smoke")  # by default a smoke run is not taken
 
 
