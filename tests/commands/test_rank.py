@@ -51,7 +51,7 @@ def test_what_is_missing_is_refused_before_the_notebook_starts(home, dots, setti
 def test_the_error_of_a_failed_ranking_names_its_notebook(home, dots):
     (home / "bad.pb").write_bytes(b"not HLO")
     with pytest.raises(StepError, match=r"bad: DataError: .*bad\.pb: is not HLO(.|\n)*failed\.ipynb"):
-        rank_program(RankConfig(source="bad.pb"))
+        rank_program(RankConfig(source="bad.pb", run="runs/smoke"))
 
 
 def test_a_run_starts_at_the_working_folder_or_at_the_repository(home, dots, monkeypatch):
