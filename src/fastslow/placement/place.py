@@ -123,10 +123,12 @@ def compare(config: PlaceConfig, problem: Problem, budget: Budget | None = None)
     policy, learned = _learned(config, problem, budget)
     found[policy], seconds[policy] = learned, time.process_time() - begin
     evaluations, rng = max(learned.evaluations, 1), np.random.default_rng(config.seed)
-    limited = isinstance(problem, ShardingProblem)
-    more = [budget.share(_COMPARED) if limited else unlimited for _ in range(2)]
-    keep("best random", lambda: best_random(problem, evaluations, rng, more[0]))
-    keep("simulated annealing", lambda: anneal(problem, evaluations, config.seed, more=more[1]))
+
+    def share() -> Callable[[], bool]:
+        return budget.share(_COMPARED) if isinstance(problem, ShardingProblem) else unlimited
+
+    keep("best random", lambda: best_random(problem, evaluations, rng, share()))
+    keep("simulated annealing", lambda: anneal(problem, evaluations, config.seed, more=share()))
     if config.search:
         name = SEARCHED.replace(POLICY, policy)
         keep(name, lambda: refine(problem, learned.decision, config.search, budget, config.seed))
