@@ -49,7 +49,7 @@ def test_a_make_command_is_understood(line):
     assert "-m fastslow" in done.stdout or "pytest" in done.stdout
 
 
-@pytest.mark.parametrize("line", [*commands("fastslow"), "fastslow submit --help", "fastslow convert --help"])
+@pytest.mark.parametrize("line", [*commands("fastslow"), "fastslow submit --help"])
 def test_a_command_of_the_environment_runs(line, tmp_path):
     assert f"`{line}`" in README or line in TYPED
     done = in_a_fresh_shell(line, tmp_path)
