@@ -1,7 +1,6 @@
 """Freed memory is kept for reuse below a bound, and returned beyond it."""
 
 import ctypes
-import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -46,33 +45,38 @@ def test_freed_blocks_are_kept_up_to_a_bound_over_2000_steps():
     assert max(later) <= many + 64
 
 
-DEFAULT = """
-import numpy as np
-from fastslow.core.memory import FreedMemory, resident_bytes
+class Fragmented:
+    """A process whose freed blocks grow with every step until they are returned."""
 
-freed, kept = FreedMemory(), []
-before = resident_bytes()
+    def __init__(self, monkeypatch, growth):
+        self.held, self.growth, self.returns = 300 * MB, growth, 0
+        monkeypatch.setattr(memory, "resident_bytes", lambda: self.held)
+        self.freed = memory.FreedMemory()
+        monkeypatch.setattr(self.freed, "_trim", self._return)
 
-def held_after_step(megabytes):
-    large = []
-    for _ in range(megabytes):
-        large.append(np.ones(1 << 17))
-        kept.append(np.ones(10))
-    del large
-    freed.after_step()
-    return (resident_bytes() - before) >> 20
+    def _return(self, pad):
+        self.held, self.returns = 300 * MB, self.returns + 1
 
-print(*[held_after_step(16 + n % 3) for n in range(30)], held_after_step(400), held_after_step(16))
-"""
+    def steps(self, sizes):
+        """Held after each step; a step takes its size, or what was freed before and a little more."""
+        after = []
+        for size in sizes:
+            self.held = max(300 * MB + size, self.held + self.growth)
+            self.freed.after_step()
+            after.append(self.held)
+        return np.array(after)
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="no glibc")
-def test_by_default_little_more_is_held_than_the_first_steps_reached():
-    environment = {**os.environ, memory.STEP_MEMORY: str(32 << 30)}  # 2 GB of slack
-    done = subprocess.run([sys.executable, "-c", DEFAULT], capture_output=True, check=True, env=environment)
-    *small, large, later = map(int, done.stdout.split())
-    assert min(small) >= 10, "kept, so that the next step need not ask for them"
-    assert max(large, later) <= max(small[:20]) + 128
+@pytest.mark.parametrize("size", [20, 300, 2000], ids=lambda size: f"{size} MB a step")
+def test_memory_is_flat_however_many_steps_there_are(monkeypatch, rng, size):
+    monkeypatch.setenv(memory.STEP_MEMORY, str(32 << 30))
+    process = Fragmented(monkeypatch, growth=max(1, size // 50) * MB)
+    after = process.steps(rng.integers(size // 2, size, 3000) * MB)
+    first, last = after[:1000], after[-1000:]
+    assert last.max() <= 1.05 * first.max()
+    assert after.max() <= 300 * MB + max(512, 1.6 * size) * MB
+    assert process.returns < 200, "a return costs page faults: not at every step"
 
 
 def test_the_planned_memory_of_a_step_counts(monkeypatch):

@@ -13,8 +13,9 @@ STEP_CORES = "FASTSLOW_STEP_CORES"
 """Environment variable: cores that one step may keep busy, as the workflow planned them."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
 _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
-_LEAST_SLACK, _MOST_SLACK = 1 << 28, 1 << 31
-_SETTLING, _SPARE = 20, 1 << 27
+_LEAST_SLACK = 1 << 29  # less costs a fifth of the time of a step (benchmarks/tables/scale.md)
+_SETTLING = 10  # first steps, which show what steps take
+_OFTEN = 2  # steps from one return to the next that are too few
 
 
 def machine_memory() -> int:
@@ -74,43 +75,40 @@ class FreedMemory:
     that uses some MB grows to GB. Returned blocks cost page faults when they are asked for again, up to half
     of the time of a step, so they are returned rarely. Elsewhere (macOS, musl) nothing is done.
 
-    The process holds, after a step, at most 128 MB more than it held after one of the first 20 steps that
-    followed the start or the last return. That level can itself rise from return to return, so growth is
-    slower, not zero, up to the second bound: never
-    more than ``slack`` above what was in use at the last return.
+    After a step the process holds at most ``slack`` more than right after the last return, which does not
+    grow with the number of steps.
 
     Args:
-        slack: Bytes above what was in use last that may be held before freed blocks are returned; by default
-            an eighth of :func:`step_memory`, between 256 MB and 2 GB.
+        slack: Bytes above what was held after the last return; by default 512 MB or, where steps take more,
+            1.25 times what one of the first ten steps took, at most a quarter of :func:`step_memory`. It
+            rises by a quarter where two steps in a row exceed it, as larger graphs do.
     """
 
     def __init__(self, slack: int | None = None):
-        planned = min(max(step_memory() // 8, _LEAST_SLACK), _MOST_SLACK)
-        self._slack = planned if slack is None else slack
+        self._slack, self._learns = slack or min(_LEAST_SLACK, step_memory() // 4), slack is None
         libc = ctypes.CDLL(None)
         self._trim = getattr(libc, "malloc_trim", None)
         if self._trim:
             # setting one ends glibc's own adjusting, by which blocks of 32 MB are returned at every step
             libc.mallopt(_M_MMAP_THRESHOLD, 1 << 30)
             libc.mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
-        self._begin()
-
-    def _begin(self) -> None:
-        self._limit, self._steps, self._settled = resident_bytes() + self._slack, 0, 0
+        self._base, self._steps, self._returned = resident_bytes(), 0, -_OFTEN
 
     def after_step(self) -> None:
-        """Return freed blocks if more is held than the limits; call it where little is in use."""
+        """Return freed blocks if more is held than the bound; call it where little is in use."""
         if not self._trim:
             return
-        held = resident_bytes()
+        held = resident_bytes() - self._base
         self._steps += 1
-        if self._steps <= _SETTLING:
-            self._settled = max(self._settled, held)
-        if held > min(self._limit, self._settled + _SPARE):
+        often = held > self._slack and self._steps - self._returned < _OFTEN
+        if self._learns and (often or self._steps <= _SETTLING):
+            taken = self._slack if often else held
+            self._slack = max(self._slack, min(taken + taken // 4, step_memory() // 4))
+        if held > self._slack:
             self.release()
 
     def release(self) -> None:
         """Return freed blocks now."""
         if self._trim:
             self._trim(0)
-            self._begin()
+            self._base, self._returned = resident_bytes(), self._steps
