@@ -26,9 +26,9 @@ from fastslow.evaluation.baselines import fit_baselines, predict_configs
 from fastslow.evaluation.metric_table import graph_metrics, true_runtimes
 from fastslow.evaluation.predictions import read_predictions
 from fastslow.features.build import build_features
-from fastslow.features.config import FeatureConfig
+from fastslow.features.settings import FeatureSettings
 from fastslow.features.store import Features
-from fastslow.networks.config import TrainConfig
+from fastslow.networks.settings import TrainSettings
 from fastslow.networks.train import train
 from fastslow.workflow.published_presets import PUBLISHED
 from fastslow.workflow.steps import Plan, parse_overrides
@@ -55,37 +55,43 @@ def parse_arguments(arguments: list[str]) -> Namespace:
     return options
 
 
-def trainings(preset: str, options: Namespace, place: Path) -> list[tuple[list[FeatureConfig], TrainConfig]]:
+def trainings(
+    preset: str, options: Namespace, place: Path
+) -> list[tuple[list[FeatureSettings], TrainSettings]]:
     """Return the trainings of a preset, each with the features that it needs; equal features are shared."""
     overrides = parse_overrides(options.set)
     steps = Plan(options.data_root, "baselines", preset, options.seeds, overrides, 1).steps("train")
     features, networks = {}, []
     for step in steps:
-        if isinstance(step.config, FeatureConfig):
-            own = step.config.identity()
+        if isinstance(step.settings, FeatureSettings):
+            own = step.settings.identity()
             folder = place / "features" / "baselines" / digest([options.data_root, own])
-            features[step.config.folder] = step.config.replace(folder=str(folder), workers=1)
-        elif isinstance(step.config, TrainConfig):
-            needed = [features[folder] for folder in step.config.features]
-            folder = place / "baselines" / preset / Path(step.config.folder).name
+            features[step.settings.folder] = step.settings.replace(folder=str(folder), workers=1)
+        elif isinstance(step.settings, TrainSettings):
+            needed = [features[folder] for folder in step.settings.features]
+            folder = place / "baselines" / preset / Path(step.settings.folder).name
             moved = {"features": [own.folder for own in needed], "folder": str(folder), "device": "cpu"}
-            moved["runs"] = [str(folder / Path(run).name) for run in step.config.runs]
-            networks.append((needed, step.config.replace(**moved)))
+            moved["runs"] = [str(folder / Path(run).name) for run in step.settings.runs]
+            networks.append((needed, step.settings.replace(**moved)))
     return networks
 
 
-def run(preset: str, needed: list[FeatureConfig], config: TrainConfig, data_root: str) -> list[dict]:
+def run(preset: str, needed: list[FeatureSettings], settings: TrainSettings, data_root: str) -> list[dict]:
     """Train, or read the result of an earlier call; return one row for each collection and split."""
-    facts = {"preset": preset, "settings": config.identity(), "features": [own.identity() for own in needed]}
-    path = Path(config.folder) / f"{digest([facts, data_root])}.json"
+    facts = {
+        "preset": preset,
+        "settings": settings.identity(),
+        "features": [own.identity() for own in needed],
+    }
+    path = Path(settings.folder) / f"{digest([facts, data_root])}.json"
     if not path.is_file():
         for own in needed:
             build_features(own)
         began = time.process_time()
-        manifest = train(config)
+        manifest = train(settings)
         spent = {"epochs": manifest["epochs"], "cpu seconds": time.process_time() - began}
         rows = []
-        for folder, own in zip(config.runs, config.sources(), strict=True):
+        for folder, own in zip(settings.runs, settings.sources(), strict=True):
             rows += score(preset, own, read_predictions(Path(folder)), data_root, spent)
             if preset == OURS:
                 rows += score(SINGLE, own, single_feature(own), data_root, {"epochs": 0, "cpu seconds": 0.0})
@@ -151,12 +157,12 @@ def measure(options: Namespace, place: Path) -> None:
     torch.set_num_threads(options.threads)
     end, rows, left = time.monotonic() + 60 * options.minutes, [], 0
     for preset in options.presets:
-        for needed, config in trainings(preset, options, place):
+        for needed, settings in trainings(preset, options, place):
             if time.monotonic() > end:
                 left += 1
                 continue
-            rows += run(preset, needed, config, options.data_root)
-            print(f"{preset}: {Path(config.folder).name}", flush=True)
+            rows += run(preset, needed, settings, options.data_root)
+            print(f"{preset}: {Path(settings.folder).name}", flush=True)
     print(f"\n{left} trainings are left\n")
     for kind, lines in tables(pd.DataFrame(rows)) if rows else ():
         print(f"{kind}: means over graphs, then over collections\n")

@@ -15,15 +15,15 @@ from statistics import median
 
 from common import report
 from common.options import make_parser
-from fastslow.core.errors import ConfigError
+from fastslow.core.errors import SettingsError
 from fastslow.core.progress import progress
 from fastslow.programs.zoo import PROGRAMS
 from fastslow.xla.compile_pool import Labeller, layout_label, program_before_layout
+from fastslow.xla.layout_choices import draw, layouts_of, tie
 from fastslow.xla.layout_constraints import constrain
 from fastslow.xla.layout_space import ConfigurableNode, configurable_nodes
 from fastslow.xla.libtpu import TOPOLOGIES, Compiler, lower, require_compiler
 from fastslow.xla.messages import Module
-from fastslow.xla.tied_choices import draw, layouts_of, tie
 
 SIZES = (0, 100, 200, 400, 800)
 """Minimum number of nodes of each size class."""
@@ -145,7 +145,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     try:
         require_compiler()
-    except ConfigError as error:
+    except SettingsError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     names = [name for name, program in PROGRAMS.items() if program.size == "small"]

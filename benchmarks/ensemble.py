@@ -23,7 +23,7 @@ from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
-from fastslow.evaluation.ensemble import EnsembleConfig, models_of
+from fastslow.evaluation.ensemble import EnsembleSettings, models_of
 from fastslow.evaluation.ensemble_weights import (
     NORMALISATIONS,
     choose_weights,
@@ -74,7 +74,7 @@ def ways(members: Members) -> dict[str, Callable[[list[str], str], Weights]]:
 
         own = members.of(graphs)
         return choose_weights(
-            weighting, own, normalisation, EnsembleConfig().max_models, valid_scores, models
+            weighting, own, normalisation, EnsembleSettings().max_models, valid_scores, models
         )
 
     some = {f"{names[0].split('-')[0]} alone": [names] for names in members.models}

@@ -75,8 +75,8 @@ def _compare_runs(program: HloProgram, published: dict[str, np.ndarray]) -> dict
     """Count the protobuf's runs that the npz holds with the same configuration and runtime."""
     ours, theirs = (
         Counter(
-            (int(runtime), config.tobytes())
-            for runtime, config in zip(runs["config_runtime"], runs["node_config_feat"], strict=True)
+            (int(runtime), settings.tobytes())
+            for runtime, settings in zip(runs["config_runtime"], runs["node_config_feat"], strict=True)
         )
         for runs in (program.runs, published)
     )

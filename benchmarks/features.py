@@ -25,7 +25,7 @@ from common.made_graphs import write_repeated
 from common.options import make_parser
 from fastslow.competition.reader import read_choices, read_competition_file
 from fastslow.features.build import build_graph_of
-from fastslow.features.config import FeatureConfig
+from fastslow.features.settings import FeatureSettings
 from fastslow.features.store import write_graph
 from reference import untied_features
 
@@ -84,7 +84,7 @@ def measure_after(path: Path, folder: Path) -> dict:
     watch.stop("read")
     file, program = read_competition_file(path, "layout"), program_of(path)
     watch.stop()
-    graph, _ = build_graph_of(program, file, FeatureConfig(collection=program.collection.name))
+    graph, _ = build_graph_of(program, file, FeatureSettings(collection=program.collection.name))
     watch.stop("build")
     write_graph(folder, program.split, graph, "")
     watch.stop("write")
@@ -99,14 +99,14 @@ def measure_after(path: Path, folder: Path) -> dict:
 
 def measure_before(path: Path, folder: Path) -> dict:
     """Read a code for each tensor, build features from them and write them, at most ``_BEFORE`` of them."""
-    watch, config = Stopwatch(), FeatureConfig()
+    watch, settings = Stopwatch(), FeatureSettings()
     layouts, codes = untied_features.read_codes(path, _BEFORE)
     watch.stop("read")
     file = read_competition_file(path, "layout")
     watch.stop()
-    parts = untied_features.graph_part(file, config)
+    parts = untied_features.graph_part(file, settings)
     watch.stop("graph")
-    arrays = untied_features.config_part(file, *parts, layouts, codes, config)
+    arrays = untied_features.config_part(file, *parts, layouts, codes, settings)
     watch.stop("build")
     for name, array in zip(("codes", "config_feat"), arrays, strict=True):
         np.save(folder / f"{name}.npy", array)

@@ -20,12 +20,12 @@ from common import report
 from common.graph_files import REAL
 from common.measured_runs import Measured, name_groups
 from common.options import make_parser
+from fastslow.choices.tied_choices import Choices
 from fastslow.competition.catalog import TEST, get_collection
 from fastslow.competition.metrics import kendall_tau
 from fastslow.competition.reader import CompetitionFile, read_competition_file
-from fastslow.competition.tied_choices import Choices
 from fastslow.core.artifacts import read_manifest
-from fastslow.core.errors import ConfigError
+from fastslow.core.errors import SettingsError
 from fastslow.core.files import atomic_path
 from fastslow.evaluation.baselines import predict_configs
 from fastslow.features.config_tensors import config_tensors
@@ -143,7 +143,7 @@ def estimate_all(gradients: Sequence[Gradient], cache: Path, processes: int) -> 
     own, imposed = [], []
     for gradient, record in zip(gradients, before, strict=True):
         if "failure" in record:
-            raise ConfigError(f"the gradient {gradient.shapes[0]} does not compile: {record['message']}")
+            raise SettingsError(f"the gradient {gradient.shapes[0]} does not compile: {record['message']}")
         module = Module.FromString(base64.b64decode(record["module"]))
         nodes = configurable_nodes(module, record["layouts"])
         (node,) = (node for node in nodes if node.opcode == "convolution")
@@ -257,7 +257,7 @@ def main(arguments: list[str]) -> int:
         return 0
     try:
         require_compiler()
-    except ConfigError as error:
+    except SettingsError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     runs = runs_folder(options.runs).resolve()

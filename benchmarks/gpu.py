@@ -28,11 +28,11 @@ from common.made_graphs import write_repeated
 from common.options import make_parser
 from fastslow.competition.reader import read_competition_file
 from fastslow.core.settings import PROJECT
-from fastslow.features.build import FeatureConfig
+from fastslow.features.build import FeatureSettings
 from fastslow.networks import devices
-from fastslow.networks.config import TrainConfig
 from fastslow.networks.dataset import GraphDataset
 from fastslow.networks.losses import pairwise_hinge
+from fastslow.networks.settings import TrainSettings
 from fastslow.networks.train import Training
 
 CPU = torch.device("cpu")
@@ -44,15 +44,15 @@ NODES, CONFIGURABLE = 43_614, 848
 STEPS = 30
 
 
-def training(path: Path, device: torch.device, **settings) -> Training:
+def training(path: Path, device: torch.device, **given) -> Training:
     """Return a training on one layout file, pruned as the features are; runtimes are drawn."""
     program = program_of(path)
-    graph = load_graph(program, FeatureConfig().hops)
+    graph = load_graph(program, FeatureSettings().hops)
     runtime = 1.0 + np.random.default_rng(0).permutation(graph.num_configs)
     features = OneGraph(program, replace(graph, runtime=runtime))
-    config = TrainConfig(**{"dropout": 0.0, "epochs": STEPS, **settings})
-    dataset = GraphDataset([features], config.num_layers, device, config.pair_edges)
-    return Training(config, dataset)
+    settings = TrainSettings(**{"dropout": 0.0, "epochs": STEPS, **given})
+    dataset = GraphDataset([features], settings.num_layers, device, settings.pair_edges)
+    return Training(settings, dataset)
 
 
 @contextmanager
@@ -131,7 +131,7 @@ def large(options: argparse.Namespace) -> list[dict]:
             took = float(np.median([seconds(one.run_epoch, options.device) for _ in range(5)]))
             above, _ = peak_bytes(one.run_epoch, options.device)
             rows.append({"what": f"step of {size} configurations", "seconds": took, "MB": above / 2**20})
-        together = TrainConfig().inference_configs
+        together = TrainSettings().inference_configs
         (name,) = one.names
         predict = _predictor(one, name, together)
         predict()
@@ -169,10 +169,10 @@ def out_of_memory(options: argparse.Namespace) -> list[dict]:
         return []
     total = torch.cuda.get_device_properties(options.device).total_memory
     one = training(_largest(options.files), options.device, configs_per_step=1_000, hidden_channels=256)
-    one.config = one.config.replace(configs_per_step=16)
+    one.settings = one.settings.replace(configs_per_step=16)
     one.run_epoch()  # allocates weights and optimizer state
     needed, held = peak_bytes(one.run_epoch, options.device)
-    one.config = one.config.replace(configs_per_step=1_000)
+    one.settings = one.settings.replace(configs_per_step=1_000)
     torch.cuda.empty_cache()
     torch.cuda.set_per_process_memory_fraction((held + 4 * needed) / total)
     try:

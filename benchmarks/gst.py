@@ -35,13 +35,13 @@ from fastslow.core.memory import FreedMemory, resident_bytes
 from fastslow.core.progress import progress
 from fastslow.core.source import source_digest
 from fastslow.features.build import build_graph
-from fastslow.features.config import FeatureConfig
+from fastslow.features.settings import FeatureSettings
 from fastslow.features.store import read_graph, write_graph
-from fastslow.networks.config import ENTRY, TrainConfig
 from fastslow.networks.dataset import GraphDataset
 from fastslow.networks.losses import pairwise_hinge
 from fastslow.networks.segment_settings import VARIANTS
 from fastslow.networks.segment_training import SegmentTraining
+from fastslow.networks.settings import ENTRY, TrainSettings
 from fastslow.networks.train import make_network
 
 THREADS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -61,7 +61,7 @@ COSTS = [
 COST_OPTIONS = ("configs", "channels", "configs_per_step", "segment_nodes", "steps")
 
 
-def cost_config(options: Namespace) -> TrainConfig:
+def cost_config(options: Namespace) -> TrainSettings:
     """Return the settings of one step: two layers, no pair edges, as in the preset ``kaggle``."""
     name, changes = options.variant, {}
     if name != WHOLE:
@@ -69,7 +69,7 @@ def cost_config(options: Namespace) -> TrainConfig:
         changes["segment_border"] = options.border
     if name != WHOLE and VARIANTS[name].head:
         changes |= {"head_epochs": 1, "epochs": 2}
-    return TrainConfig(
+    return TrainSettings(
         device="cpu",
         num_layers=2,
         hidden_channels=options.channels,
@@ -81,22 +81,22 @@ def cost_config(options: Namespace) -> TrainConfig:
 
 def step_cost(options: Namespace) -> dict:
     """Take steps of one variant on one graph; the last epoch of ``+f`` is that of the head."""
-    config, folder = cost_config(options), Path(options.made[1])
+    settings, folder = cost_config(options), Path(options.made[1])
     program = program_of(Path(options.made[0]))
     source = OneGraph(program, read_graph(folder, "test", program.name))
-    dataset = GraphDataset([source], config.num_layers, torch.device("cpu"), config.joins_pairs())
-    network, name = make_network(config, dataset), f"{program.collection.slug}/{program.name}"
-    segments = SegmentTraining(config, dataset, network) if options.variant != WHOLE else None
+    dataset = GraphDataset([source], settings.num_layers, torch.device("cpu"), settings.joins_pairs())
+    network, name = make_network(settings, dataset), f"{program.collection.slug}/{program.name}"
+    segments = SegmentTraining(settings, dataset, network) if options.variant != WHOLE else None
     optimizer, rng = torch.optim.AdamW(network.parameters()), np.random.default_rng(0)
     total = dataset.graph(TRAIN, name).graph.num_configs
-    dataset.graph(TRAIN, name).reach(config.num_layers)  # found once a graph, not at every step
+    dataset.graph(TRAIN, name).reach(settings.num_layers)  # found once a graph, not at every step
     if segments:
         segments.graph(name)
     forget_peak()
     freed, before, seconds = FreedMemory(), resident_bytes(), []
     for number in range(options.steps + 1):
         began = time.process_time()
-        configs = rng.choice(total, min(total, config.configs_per_step), replace=False)
+        configs = rng.choice(total, min(total, settings.configs_per_step), replace=False)
         if segments:
             segments.begin(1 if VARIANTS[options.variant].head else 0, number)
             prediction = segments(segments.example(name, configs, number))
@@ -153,7 +153,7 @@ def make_file(options: Namespace, nodes: int, folder: Path) -> Path:
     configurable = min(848, nodes // len(file.node_opcode) * len(file.node_config_ids))
     write_repeated(place / "made.npz", file, nodes, configurable, options.configs)
     program = program_of(place / "made.npz")
-    graph, _ = build_graph(program, FeatureConfig(collection=program.collection.name, hops=-1))
+    graph, _ = build_graph(program, FeatureSettings(collection=program.collection.name, hops=-1))
     write_graph(folder / str(nodes), "test", graph, "")
     return place / "made.npz"
 

@@ -28,15 +28,15 @@ from common.options import make_parser
 from fastslow.competition.catalog import Collection, get_collection, list_programs
 from fastslow.competition.metrics import collection_score
 from fastslow.core.files import read_json, write_json
-from fastslow.evaluation.ensemble import EnsembleConfig, build_ensemble
+from fastslow.evaluation.ensemble import EnsembleSettings, build_ensemble
 from fastslow.evaluation.predictions import read_predictions
 from fastslow.features.build import build_features
-from fastslow.features.config import FeatureConfig
+from fastslow.features.settings import FeatureSettings
 from fastslow.kaggle.solution import read_solution, runtimes_of
-from fastslow.networks.config import TrainConfig
 from fastslow.networks.dataset import GraphDataset
+from fastslow.networks.settings import TrainSettings
 from fastslow.networks.train import Training, train
-from fastslow.rankers.config import RankerConfig
+from fastslow.rankers.settings import RankerSettings
 from fastslow.rankers.train import train_ranker
 from reference.dense import DenseInputs, make_dense
 
@@ -62,11 +62,11 @@ def measure_scores(root: Path, seeds: int, quick: bool) -> Scores:
         folder = root / collection.slug
         features = {"features": str(folder / "features")}
         build_features(
-            FeatureConfig(collection=name, data_root=str(root), folder=features["features"], workers=1)
+            FeatureSettings(collection=name, data_root=str(root), folder=features["features"], workers=1)
         )
         runs = _train_models(collection, folder, seeds, _QUICK if quick else _NETWORK, 5 if quick else 100)
         members = [run for own in runs.values() for run in own]
-        manifest = build_ensemble(EnsembleConfig(**features, runs=members, folder=str(folder / "ensemble")))
+        manifest = build_ensemble(EnsembleSettings(**features, runs=members, folder=str(folder / "ensemble")))
         runs["ensemble"] = [str(folder / "ensemble")]
         runs |= {rule: [own["folder"]] for rule, own in manifest["baselines"].items()}
         truth = runtimes_of(solution, collection)
@@ -88,9 +88,9 @@ def _train_models(
     runs: dict[str, list[str]] = {}
     for seed in range(seeds):
         place = {model: str(folder / f"{model}-s{seed}") for model in ("gnn", "ranker")}
-        config = {"features": [source], "runs": [place["gnn"]], "folder": f"{place['gnn']}-training"}
-        train(TrainConfig(kind=collection.kind, seed=seed, **config, **network))
-        train_ranker(RankerConfig(**boosted, folder=place["ranker"], seed=seed, objective="regression"))
+        settings = {"features": [source], "runs": [place["gnn"]], "folder": f"{place['gnn']}-training"}
+        train(TrainSettings(kind=collection.kind, seed=seed, **settings, **network))
+        train_ranker(RankerSettings(**boosted, folder=place["ranker"], seed=seed, objective="regression"))
         for model, run in place.items():
             runs.setdefault(model, []).append(run)
     return runs
@@ -104,16 +104,16 @@ def measure_ratios(root: Path, configs: int, repeats: int) -> dict[str, float]:
     graph = load_graph(program, hops=2)
     runtime = 1.0 + np.random.default_rng(0).permutation(graph.num_configs)
     features = OneGraph(program, replace(graph, runtime=runtime))
-    config = TrainConfig(**{**_NETWORK, "configs_per_step": configs, "epochs": 2 * repeats + 2})
+    settings = TrainSettings(**{**_NETWORK, "configs_per_step": configs, "epochs": 2 * repeats + 2})
     trainings = {}
     for name, kind in (("ours", GraphDataset), ("dense", DenseInputs)):
-        inputs = kind([features], config.num_layers, torch.device("cpu"), config.pair_edges)
-        trainings[name] = Training(config, inputs)
+        inputs = kind([features], settings.num_layers, torch.device("cpu"), settings.pair_edges)
+        trainings[name] = Training(settings, inputs)
     make_dense(trainings["dense"].network)
     seconds = {name: _cpu_seconds(training.run_epoch, repeats) for name, training in trainings.items()}
     states = trainings["ours"].dataset.graph("train", f"{collection.slug}/{graph.name}")
-    rows = sum(len(level) for level in states.states(np.arange(configs), config.num_layers).levels)
-    pairs = graph.num_nodes * graph.num_configs * (config.num_layers + 1)
+    rows = sum(len(level) for level in states.states(np.arange(configs), settings.num_layers).levels)
+    pairs = graph.num_nodes * graph.num_configs * (settings.num_layers + 1)
     return {"step, dense over ours": seconds["dense"] / seconds["ours"], "pairs over states": pairs / rows}
 
 

@@ -23,10 +23,10 @@ from common.options import make_parser
 from fastslow.competition.reader import read_competition_file
 from fastslow.core.memory import FreedMemory
 from fastslow.features.build import build_graph
-from fastslow.features.config import FeatureConfig
-from fastslow.networks.config import TrainConfig
+from fastslow.features.settings import FeatureSettings
 from fastslow.networks.dataset import GraphDataset, predict
 from fastslow.networks.losses import Loss
+from fastslow.networks.settings import TrainSettings
 from fastslow.networks.train import make_network
 from fastslow.workflow.presets import network_settings, preset_settings
 
@@ -42,18 +42,18 @@ def seconds_of(path: Path, options: Namespace) -> dict | None:
 
     None where it has a single configuration: no network learns from it.
     """
-    program, config = program_of(path), settings(options)
+    program, settings = program_of(path), settings_of(options)
     nodes = len(read_competition_file(path, "layout").node_opcode)
     recipe = preset_settings(options.preset, {}, "features", "layout")
-    graph, columns = build_graph(program, FeatureConfig(collection=program.collection.name, **recipe))
+    graph, columns = build_graph(program, FeatureSettings(collection=program.collection.name, **recipe))
     if graph.num_configs < 2:
         return None
     source, freed = OneGraph(program, graph, columns), FreedMemory()
-    dataset = GraphDataset([source], config.num_layers, torch.device("cpu"), config.joins_pairs())
-    network, name = make_network(config, dataset), f"{program.collection.slug}/{program.name}"
+    dataset = GraphDataset([source], settings.num_layers, torch.device("cpu"), settings.joins_pairs())
+    network, name = make_network(settings, dataset), f"{program.collection.slug}/{program.name}"
     optimizer, loss, rng = (
         torch.optim.AdamW(network.parameters()),
-        Loss(config.loss),
+        Loss(settings.loss),
         np.random.default_rng(0),
     )
 
@@ -72,8 +72,11 @@ def seconds_of(path: Path, options: Namespace) -> dict | None:
         size: float(np.mean([step(min(size, graph.num_configs)) for _ in range(options.steps)]))
         for size in options.configs
     }
-    began, only = time.process_time(), {program.name: np.arange(min(config.valid_configs, graph.num_configs))}
-    predict(network, dataset, program.collection.slug, "test", config.inference_configs, only)
+    began, only = (
+        time.process_time(),
+        {program.name: np.arange(min(settings.valid_configs, graph.num_configs))},
+    )
+    predict(network, dataset, program.collection.slug, "test", settings.inference_configs, only)
     return {
         "file": f"{program.collection.name} {path.stem[:12]}",
         **found,
@@ -81,9 +84,9 @@ def seconds_of(path: Path, options: Namespace) -> dict | None:
     }
 
 
-def settings(options: Namespace) -> TrainConfig:
+def settings_of(options: Namespace) -> TrainSettings:
     """Return the settings of a layout network of the preset."""
-    return TrainConfig(**network_settings(options.preset, {}, "layout")[0], device="cpu")
+    return TrainSettings(**network_settings(options.preset, {}, "layout")[0], device="cpu")
 
 
 def at_mean(rows: list[dict], source: str, value: Callable[[dict], float]) -> float:
@@ -106,15 +109,15 @@ def _line(rows: list[dict], nodes: int, value: Callable[[dict], float]) -> float
 
 def estimate(rows: list[dict], options: Namespace) -> list[dict]:
     """Return for every source and number of configurations the hours of a network that stops at no epoch."""
-    config, found = settings(options), []
+    settings, found = settings_of(options), []
     for source, (train, valid) in GRAPHS.items():
         if not any(row["source"] == source for row in rows):
             continue
         evaluation = valid * at_mean(rows, source, lambda row: row["evaluate"])
         for size in options.configs:
             seconds = at_mean(rows, source, lambda row, size=size: row["step"][size])
-            epoch = train * seconds + evaluation / config.evaluate_every
-            hours = config.epochs * epoch / 3600 / CORES
+            epoch = train * seconds + evaluation / settings.evaluate_every
+            hours = settings.epochs * epoch / 3600 / CORES
             within = int(8 * 3600 * CORES / epoch)
             found.append(
                 {
@@ -122,7 +125,7 @@ def estimate(rows: list[dict], options: Namespace) -> list[dict]:
                     "configs_per_step": size,
                     "CPU s a step": seconds,
                     "CPU s an evaluation": evaluation,
-                    f"hours of {config.epochs} epochs": hours,
+                    f"hours of {settings.epochs} epochs": hours,
                     "epochs in 8 hours": within,
                 }
             )

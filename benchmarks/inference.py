@@ -16,12 +16,12 @@ from common import contest, report
 from common.graph_files import OneGraph, first_configs, load_graph
 from common.options import our_settings
 from fastslow.competition.catalog import Program
-from fastslow.features.build import FeatureConfig
+from fastslow.features.build import FeatureSettings
 from fastslow.features.pruning import WHOLE_GRAPH
-from fastslow.networks.config import TrainConfig
 from fastslow.networks.dataset import GraphDataset, predict
 from fastslow.networks.devices import pick_device
 from fastslow.networks.model import RankingNetwork
+from fastslow.networks.settings import TrainSettings
 from fastslow.networks.train import make_network
 from reference.dense import DenseInputs, make_dense
 from reference.winner import HOPS, WinnerInputs, WinnerNetwork, standardisation, winner_graph
@@ -44,17 +44,17 @@ class Contest:
     limited = ("dense whole", "dense pruned")
 
     def __init__(self, program: Program, options: Namespace):
-        pruning = our_settings(options, "features").get("hops", FeatureConfig().hops)
+        pruning = our_settings(options, "features").get("hops", FeatureSettings().hops)
         hops = {"whole": WHOLE_GRAPH, "pruned": pruning}
         self.program, self.device = program, pick_device(options.device)
-        self.config = TrainConfig(**our_settings(options, "gnn"))
+        self.settings = TrainSettings(**our_settings(options, "gnn"))
         self.features = {kind: OneGraph(program, load_graph(program, hops[kind])) for kind in hops}
         self.winner_graph = winner_graph(load_graph(program, HOPS))
         self.scaler = standardisation([self.winner_graph])
         self.winner = WinnerNetwork(is_default(program.collection)).to(self.device)
         self.networks = {}
         for kind, features in self.features.items():
-            network = make_network(self.config, self._inputs("ours", features))
+            network = make_network(self.settings, self._inputs("ours", features))
             self.networks |= {f"ours {kind}": network, f"dense {kind}": make_dense(copy.deepcopy(network))}
         self.num_configs = self.winner_graph.num_configs
         self.parts = {f"of which preparation, {kind}": partial(self.prepare, kind) for kind in hops}
@@ -64,7 +64,7 @@ class Contest:
 
     def _inputs(self, form: str, features: OneGraph) -> GraphDataset:
         inputs = GraphDataset if form == "ours" else DenseInputs
-        return inputs([features], self.config.num_layers, self.device, self.config.pair_edges)
+        return inputs([features], self.settings.num_layers, self.device, self.settings.pair_edges)
 
     def run(self, contender: str, num_configs: int) -> np.ndarray:
         """Predict the first configurations: ``(C,)`` float64."""
@@ -75,7 +75,7 @@ class Contest:
         inputs = self._inputs(form, self.features[kind].first_configs(num_configs))
         if form == "dense":
             return self._all_at_once(self.networks[contender], inputs, num_configs)
-        return self._predict(self.networks[contender], inputs, self.config.inference_configs)
+        return self._predict(self.networks[contender], inputs, self.settings.inference_configs)
 
     def _predict(self, network: RankingNetwork, inputs: GraphDataset, together: int) -> np.ndarray:
         slug, name = self.program.collection.slug, self.program.name

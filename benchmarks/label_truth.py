@@ -21,10 +21,10 @@ from common.graph_files import REAL
 from common.measured_runs import FAR, NOTABLE, Measured, disagreements, effects, name_groups, signs
 from common.options import make_parser
 from common.rule_choice import choice_in_words, choose_on_half
+from fastslow.choices.tied_choices import Choices
 from fastslow.competition.metrics import kendall_tau
 from fastslow.competition.reader import CompetitionFile, read_competition_file
-from fastslow.competition.tied_choices import Choices
-from fastslow.core.errors import ConfigError
+from fastslow.core.errors import SettingsError
 from fastslow.core.files import atomic_path
 from fastslow.xla.compile_pool import Labeller, program_before_layout
 from fastslow.xla.layout_space import configurable_nodes
@@ -75,7 +75,7 @@ def match_program(label: Label, file: CompetitionFile, choices: Choices) -> Prog
     """Return AlexNet before layout assignment, matched with the measured file."""
     (record,) = label([lower(*training_step())], "before layout assignment")
     if "failure" in record:
-        raise ConfigError(f"AlexNet does not compile: {record['message']}")
+        raise SettingsError(f"AlexNet does not compile: {record['message']}")
     module = Module.FromString(base64.b64decode(record["module"]))
     return Program(module, configurable_nodes(module, record["layouts"]), file, choices.layout_codes())
 
@@ -172,11 +172,11 @@ def parse_rules(given: list[str], programs: int) -> dict[str, int]:
     """Return the number of programs by rule; ``NAME:N`` asks for N.
 
     Raises:
-        ConfigError: There is no such rule.
+        SettingsError: There is no such rule.
     """
     wanted = {name: int(count or programs) for name, _, count in (each.partition(":") for each in given)}
     if unknown := wanted.keys() - RULES.keys():
-        raise ConfigError(f"--rules: no rule {', '.join(sorted(unknown))}; choose from {', '.join(RULES)}")
+        raise SettingsError(f"--rules: no rule {', '.join(sorted(unknown))}; choose from {', '.join(RULES)}")
     return wanted
 
 
@@ -201,7 +201,7 @@ def main(arguments: list[str]) -> int:
     try:
         require_compiler()
         wanted = QUICK if options.quick else parse_rules(options.rules, options.programs)
-    except ConfigError as error:
+    except SettingsError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     run(read_competition_file(path, "layout", labelled=True), wanted, options)

@@ -25,8 +25,8 @@ from sklearn.model_selection import LeaveOneOut, cross_val_predict
 
 from common import report
 from common.options import add_data_option, make_parser
+from fastslow.choices.layouts import WEIGHTS
 from fastslow.competition.catalog import TEST, VALID, Collection, Program, get_collection, list_programs
-from fastslow.competition.choice_stream import WEIGHTS
 from fastslow.competition.metrics import collection_score
 from fastslow.competition.reader import read_competition_file
 from fastslow.core.errors import DataError

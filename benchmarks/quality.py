@@ -36,11 +36,11 @@ from fastslow.core.artifacts import commit
 from fastslow.core.files import digest, read_json, write_json
 from fastslow.core.settings import resolve
 from fastslow.evaluation.predictions import read_predictions
-from fastslow.features.build import FeatureConfig, build_features
+from fastslow.features.build import FeatureSettings, build_features
 from fastslow.features.store import Features
 from fastslow.kaggle.solution import read_solution
-from fastslow.networks.config import TrainConfig
 from fastslow.networks.devices import pick_device
+from fastslow.networks.settings import TrainSettings
 from fastslow.networks.train import make_dataset, train
 from fastslow.workflow.presets import network_settings
 from fastslow.workflow.steps import parse_overrides
@@ -135,7 +135,7 @@ class Comparison:
             "folder": str(self._features(whose, collection)),
             "workers": 1,
         }
-        build_features(FeatureConfig(**{**settings, **where}))
+        build_features(FeatureSettings(**{**settings, **where}))
 
     def groups(self) -> list[list[Collection]]:
         """Return the requested collections, grouped with those that ours is trained on together."""
@@ -155,7 +155,7 @@ class Comparison:
                     found += self._cached(name, [own], seed, limit, train_it)
         return found
 
-    def _our_config(self, group: list[Collection], seed: int, place: Path) -> TrainConfig:
+    def _our_config(self, group: list[Collection], seed: int, place: Path) -> TrainSettings:
         fixed = {
             "features": [str(self._features("ours", own)) for own in group],
             "runs": [str(place / own.slug) for own in group],
@@ -163,7 +163,7 @@ class Comparison:
             "device": self.device.type,
             "seed": seed,
         }
-        return TrainConfig(**{**shared.our_settings(self.options, "gnn"), **fixed})
+        return TrainSettings(**{**shared.our_settings(self.options, "gnn"), **fixed})
 
     def _cached(
         self, contender: str, group: list[Collection], seed: int, limit: dict, train_it: Callable[[], Trained]
@@ -203,13 +203,13 @@ class Comparison:
 
     def _train_ours(self, group: list[Collection], seed: int) -> Trained:
         with tempfile.TemporaryDirectory(dir=self.place) as place:
-            config = self._our_config(group, seed, Path(place))
+            settings = self._our_config(group, seed, Path(place))
             began = time.perf_counter()
-            manifest = train(config)
+            manifest = train(settings)
             seconds = time.perf_counter() - began
             predictions = {own.slug: read_predictions(Path(place) / own.slug) for own in group}
-        graphs = len(make_dataset(config).trainable())
-        steps = manifest["epochs"] * -(-graphs // config.graphs_per_step)
+        graphs = len(make_dataset(settings).trainable())
+        steps = manifest["epochs"] * -(-graphs // settings.graphs_per_step)
         spent = {"seconds": seconds, "steps": steps}
         return {slug: {**spent, "predictions": own} for slug, own in predictions.items()}
 

@@ -23,13 +23,13 @@ from fastslow.competition.reader import read_competition_file
 from fastslow.core.errors import DataError
 from fastslow.core.settings import resolve
 from fastslow.features.unseen import build_unseen
-from fastslow.ranking.config import RankConfig
 from fastslow.ranking.inference import FinishedRun, find_run, runs_folder
+from fastslow.ranking.settings import RankSettings
 
 
 def measure(path: Path, runs: Path, clock: Callable[[], float]) -> dict:
     """Rank one file; return CPU seconds of each part, and configurations per CPU second."""
-    collection = RankConfig(source=str(path)).find_collection()
+    collection = RankSettings(source=str(path)).find_collection()
     seconds = {}
 
     began = clock()

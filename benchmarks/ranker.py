@@ -26,12 +26,12 @@ from fastslow.core.files import digest, read_json, write_json
 from fastslow.core.settings import resolve
 from fastslow.evaluation.predictions import read_predictions
 from fastslow.features.build import build_features
-from fastslow.features.config import FeatureConfig
+from fastslow.features.settings import FeatureSettings
 from fastslow.features.store import Features
 from fastslow.kaggle.solution import read_solution
-from fastslow.rankers.config import RankerConfig
 from fastslow.rankers.fit import fit
 from fastslow.rankers.objectives import OBJECTIVES
+from fastslow.rankers.settings import RankerSettings
 from fastslow.rankers.table import read_table
 from fastslow.rankers.train import read_training
 from fastslow.workflow.presets import preset_settings
@@ -89,7 +89,7 @@ class Quality:
             folder = place / "features" / "ranker" / digest(options.data_root) / collection.slug
             where = {"collection": collection.name, "folder": str(folder), "workers": 1}
             settings = preset_settings(options.preset, self.overrides, "features", collection.kind)
-            build_features(FeatureConfig(**{**settings, **where, "data_root": options.data_root}))
+            build_features(FeatureSettings(**{**settings, **where, "data_root": options.data_root}))
             self.features[collection] = Features(folder)
 
     def labels(self, collection: Collection) -> dict[str, dict]:
@@ -103,26 +103,26 @@ class Quality:
 
     def objectives(self, collection: Collection, seed: int) -> list[dict]:
         """Return the results of every objective and of the one that is best on valid."""
-        settings = preset_settings(self.options.preset, self.overrides, "ranker", collection.kind)
-        config = RankerConfig(**{**settings, "objective": "best"})
+        given = preset_settings(self.options.preset, self.overrides, "ranker", collection.kind)
+        settings = RankerSettings(**{**given, "objective": "best"})
         folder = str(self.features[collection].folder)
-        config = config.replace(features=folder, seed=seed, num_threads=self.options.threads)
-        path = self.place / "ranker" / f"{config.artifact().fingerprint}.json"
+        settings = settings.replace(features=folder, seed=seed, num_threads=self.options.threads)
+        path = self.place / "ranker" / f"{settings.artifact().fingerprint}.json"
         if not path.is_file():
-            write_json(path, {"commit": commit(), "rows": self._train(collection, config)})
+            write_json(path, {"commit": commit(), "rows": self._train(collection, settings)})
         rows = read_json(path)["rows"]
         best = max(rows, key=lambda row: row[VALID]["mean"])
         return [*rows, {**best, "model": CHOSEN, "objective": best["model"]}]
 
-    def _train(self, collection: Collection, config: RankerConfig) -> list[dict]:
-        training, labels, rows = read_training(config), self.labels(collection), []
+    def _train(self, collection: Collection, settings: RankerSettings) -> list[dict]:
+        training, labels, rows = read_training(settings), self.labels(collection), []
         tables = {split: read_table(self.features[collection], split) for split in labels}
         for objective in OBJECTIVES:
-            fitted = fit(config, objective, training)
+            fitted = fit(settings, objective, training)
             predictions = {split: fitted.predict(table) for split, table in tables.items()}
             result = {s: collection_score(collection.kind, labels[s], predictions[s]) for s in labels}
             facts = {"model": objective, "rounds": fitted.num_trees}
-            rows.append({**facts, "collection": collection.name, "seed": config.seed, **result})
+            rows.append({**facts, "collection": collection.name, "seed": settings.seed, **result})
         return rows
 
     def trained(self, collection: Collection, seed: int) -> list[dict]:

@@ -31,21 +31,21 @@ from fastslow.core.settings import resolve
 from fastslow.core.source import source_digest
 from fastslow.evaluation.baselines import Example, choose_column, fit_ridge
 from fastslow.evaluation.metric_table import graph_metrics
-from fastslow.features.build import FeatureConfig, build_graph
+from fastslow.features.build import FeatureSettings, build_graph
 from fastslow.features.scaling import log_labels, standardise, unit_ranks
 from fastslow.features.store import Features
 from fastslow.features.train_graphs import draw_configs, trainable
 from fastslow.kaggle.solution import read_solution
-from fastslow.rankers import config as ranker_config
-from fastslow.rankers.config import RankerConfig
+from fastslow.rankers import settings as ranker_config
 from fastslow.rankers.fit import Training, fit
 from fastslow.rankers.objectives import OBJECTIVES
+from fastslow.rankers.settings import RankerSettings
 from fastslow.rankers.table import Table, read_table
 from fastslow.rankers.table_features import ABOVE_LEAST, CONTEXT, tabulate
 from fastslow.workflow.presets import preset_settings
 from fastslow.workflow.steps import parse_overrides
 
-DEFAULT = RankerConfig().objective
+DEFAULT = RankerSettings().objective
 VARIANTS: dict[str, list[str]] = {
     BASE: [],
     **{name: [f"ranker.objective={name}"] for name in OBJECTIVES if name != DEFAULT},
@@ -83,11 +83,11 @@ def parse_arguments(arguments: list[str]) -> Namespace:
     return options
 
 
-def make_config(options: Namespace, variant: str, seed: int) -> RankerConfig:
+def make_config(options: Namespace, variant: str, seed: int) -> RankerSettings:
     """Return the settings of a variant."""
     overrides = parse_overrides([*options.set, *VARIANTS[variant]])
     settings = preset_settings(options.preset, overrides, "ranker", "layout")
-    return RankerConfig(**{**settings, "seed": seed, "num_threads": options.threads})
+    return RankerSettings(**{**settings, "seed": seed, "num_threads": options.threads})
 
 
 class Source:
@@ -111,24 +111,26 @@ class Source:
             names = trainable({"": own, **also})
         return read_table(own, split, names, also, largest_nodes=largest_nodes)
 
-    def predict(self, config: RankerConfig, own: Collection, few: bool, tables: list[Table]) -> list[dict]:
+    def predict(
+        self, settings: RankerSettings, own: Collection, few: bool, tables: list[Table]
+    ) -> list[dict]:
         """Train for a collection and predict tables."""
-        train, valid = (self.table(own, s, config.train_on, config.largest_nodes) for s in (TRAIN, VALID))
+        train, valid = (self.table(own, s, settings.train_on, settings.largest_nodes) for s in (TRAIN, VALID))
         if few:
             kept = [*self.features[own].config_columns]
             kept += [name + ABOVE_LEAST for name in kept]
             kept += [name for name in train.columns if name.startswith(CONTEXT)]
             train, valid, *tables = (table.select(kept) for table in (train, valid, *tables))
-        fitted = fit(config, config.objective, Training("layout", train, train, valid))
+        fitted = fit(settings, settings.objective, Training("layout", train, train, valid))
         return [fitted.predict(table) for table in tables]
 
 
-def groups(config: RankerConfig) -> list[list[Collection]]:
+def groups(settings: RankerSettings) -> list[list[Collection]]:
     """Return the collections that are learned from together: one training serves each group."""
     found: list[list[Collection]] = []
     for collection in LAYOUTS:
         if not any(collection in group for group in found):
-            found.append([collection, *trained_together(collection, config.train_on)])
+            found.append([collection, *trained_together(collection, settings.train_on)])
     return found
 
 
@@ -140,32 +142,32 @@ def cross_validate(options: Namespace, folder: Path, place: Path) -> Iterator[di
     inputs = [features.fingerprint for features in sources[0].features.values()]
     for seed in range(options.seeds):
         for variant in options.variants:
-            config = make_config(options, variant, seed)
+            settings = make_config(options, variant, seed)
             taus = []
             for fold, source in enumerate(sources):
                 few = variant == FEW_COLUMNS
                 key = [
                     source_digest(ranker_config.ENTRY),
-                    config.identity(),
+                    settings.identity(),
                     sorted(folds[fold]),
                     inputs,
                     few,
                 ]
                 path = place / "ranker_variants" / f"{digest(key)}.json"
                 if not path.is_file():
-                    write_json(path, {"commit": commit(), "seed": seed, **train(source, config, few)})
+                    write_json(path, {"commit": commit(), "seed": seed, **train(source, settings, few)})
                 result = {**read_json(path), "variant": variant, "fold": fold}
                 yield result
                 taus += [m["tau"] for own in result["per_graph"].values() for m in own.values()]
             print(f"seed {seed} {variant}: {np.mean(taus):.3f}", flush=True)
 
 
-def train(source: Source, config: RankerConfig, few: bool) -> dict:
+def train(source: Source, settings: RankerSettings, few: bool) -> dict:
     """Train a variant for every collection without the held-out architectures and evaluate on these."""
     per_graph, began = {}, time.process_time()
-    for group in groups(config):
-        tables = [source.table(c, VALID, config.train_on, config.largest_nodes) for c in group]
-        for collection, own in zip(group, source.predict(config, group[0], few, tables), strict=True):
+    for group in groups(settings):
+        tables = [source.table(c, VALID, settings.train_on, settings.largest_nodes) for c in group]
+        for collection, own in zip(group, source.predict(settings, group[0], few, tables), strict=True):
             labels = source.features[collection].labels(VALID)
             per_graph[collection.name] = graph_metrics(labels, own).to_dict(orient="index")
     return {"seconds": time.process_time() - began, "per_graph": per_graph}
@@ -206,12 +208,12 @@ def confirm(options: Namespace, folder: Path) -> list[dict]:
     for variant in options.confirm:
         taus: dict[str, list[float]] = {}
         for seed in range(options.seeds):
-            config = make_config(options, variant, seed)
-            for group in groups(config):
+            settings = make_config(options, variant, seed)
+            for group in groups(settings):
                 for own in group:
-                    test = source.table(own, TEST, config.train_on, config.largest_nodes)
+                    test = source.table(own, TEST, settings.train_on, settings.largest_nodes)
                     real = [table for collection, table in measured if collection == own]
-                    found, *others = source.predict(config, own, variant == FEW_COLUMNS, [test, *real])
+                    found, *others = source.predict(settings, own, variant == FEW_COLUMNS, [test, *real])
                     tau = [kendall_tau(solution[f"{own.name}:{n}"], p) for n, p in found.items()]
                     taus.setdefault(own.name, []).append(np.mean(tau))
                     for table, predicted in zip(real, others, strict=True):
@@ -226,12 +228,12 @@ def confirm(options: Namespace, folder: Path) -> list[dict]:
 
 def measured_tables(options: Namespace) -> list[tuple[Collection, Table]]:
     """Return a table for each layout file with runtimes in ``../shared/real``; none where there is none."""
-    settings, found = shared.our_settings(options, "features"), []
+    given, found = shared.our_settings(options, "features"), []
     for collection in LAYOUTS:
         for split in SPLITS[:2]:
             for path in sorted(collection.folder(REAL, split).glob("*.npz")):
-                config = FeatureConfig(**{**settings, "collection": collection.name})
-                graph, columns = build_graph(Program(collection, split, path), config)
+                settings = FeatureSettings(**{**given, "collection": collection.name})
+                graph, columns = build_graph(Program(collection, split, path), settings)
                 if graph.runtime.min() < graph.runtime.max():
                     rows = draw_configs(graph.num_configs, REAL_CONFIGS, 0, graph.name)
                     table, names = tabulate(graph, "layout", columns, rows=rows)

@@ -35,11 +35,11 @@ from common.whole_run import WholeRun
 from fastslow.competition.reader import read_competition_file
 from fastslow.core.memory import FreedMemory, resident_bytes
 from fastslow.features.build import build_graph
-from fastslow.features.config import FeatureConfig
+from fastslow.features.settings import FeatureSettings
 from fastslow.features.store import read_graph, write_graph
-from fastslow.networks.config import TrainConfig
 from fastslow.networks.dataset import GraphDataset, predict
 from fastslow.networks.losses import pairwise_hinge
+from fastslow.networks.settings import TrainSettings
 from fastslow.networks.train import make_network
 from fastslow.rankers.table_features import tabulate
 from fastslow.workflow.presets import network_settings
@@ -48,30 +48,30 @@ from fastslow.workflow.presets import network_settings
 def features(path: Path, folder: Path, options: Namespace) -> dict:
     """Build the graph's features and write them as a test graph."""
     program = program_of(path)
-    graph, _ = build_graph(program, FeatureConfig(collection=program.collection.name))
+    graph, _ = build_graph(program, FeatureSettings(collection=program.collection.name))
     write_graph(folder, "test", graph, "")
     return {"nodes kept": graph.num_nodes, "groups": graph.choices.num_groups, "configs": graph.num_configs}
 
 
 def _network(path: Path, folder: Path):
-    program, config = (
+    program, settings = (
         program_of(path),
-        TrainConfig(**network_settings("kaggle", {}, "layout")[0], device="cpu"),
+        TrainSettings(**network_settings("kaggle", {}, "layout")[0], device="cpu"),
     )
     source = OneGraph(program, read_graph(folder, "test", program.name))
-    dataset = GraphDataset([source], config.num_layers, torch.device("cpu"), config.joins_pairs())
-    return config, dataset, make_network(config, dataset), f"{program.collection.slug}/{program.name}"
+    dataset = GraphDataset([source], settings.num_layers, torch.device("cpu"), settings.joins_pairs())
+    return settings, dataset, make_network(settings, dataset), f"{program.collection.slug}/{program.name}"
 
 
 def training(path: Path, folder: Path, options: Namespace) -> dict:
     """Take steps of changing sizes: half to all of the configurations of a step."""
-    config, dataset, network, name = _network(path, folder)
+    settings, dataset, network, name = _network(path, folder)
     optimizer, rng = torch.optim.AdamW(network.parameters()), np.random.default_rng(0)
     freed, held, seconds = FreedMemory(), [], []
     total = dataset.graph("test", name).graph.num_configs
     for _ in range(options.steps):
         began = time.process_time()
-        most = options.configs_per_step or config.configs_per_step
+        most = options.configs_per_step or settings.configs_per_step
         size = min(total, int(rng.integers(most // 2, most + 1)))
         batch = dataset.batch("test", name, rng.choice(total, size, replace=False))
         optimizer.zero_grad(set_to_none=True)
@@ -95,10 +95,10 @@ def _twentieths(values: list[float]) -> list[list[float]]:
 
 def inference(path: Path, folder: Path, options: Namespace) -> dict:
     """Predict all configurations with a network."""
-    config, dataset, network, name = _network(path, folder)
+    settings, dataset, network, name = _network(path, folder)
     FreedMemory()
     slug, _, _ = name.partition("/")
-    (prediction,) = predict(network, dataset, slug, "test", config.inference_configs).values()
+    (prediction,) = predict(network, dataset, slug, "test", settings.inference_configs).values()
     return {"configs": len(prediction)}
 
 

@@ -16,10 +16,10 @@ from common import contest, report
 from common.graph_files import OneGraph, load_graph
 from common.options import our_settings
 from fastslow.competition.catalog import Program
-from fastslow.networks.config import TrainConfig
 from fastslow.networks.dataset import GraphDataset
 from fastslow.networks.devices import pick_device
 from fastslow.networks.losses import pairwise_hinge
+from fastslow.networks.settings import TrainSettings
 from fastslow.networks.train import Training
 from reference.dense import DenseInputs, make_dense
 from reference.winner import HOPS, WinnerInputs, standardisation, winner_graph
@@ -47,7 +47,7 @@ class Contest:
         self.device, self.features = pick_device(options.device), OneGraph(program, graph)
         self.name = f"{program.collection.slug}/{graph.name}"
         settings = our_settings(options, "gnn")
-        self.config = TrainConfig(**{**settings, "configs_per_step": CONFIGS, "graphs_per_step": 1})
+        self.settings = TrainSettings(**{**settings, "configs_per_step": CONFIGS, "graphs_per_step": 1})
         self.num_configs = min(CONFIGS, graph.num_configs)
         self.nodes = {"winner's pruning": graph.num_nodes}
         self.parts = {
@@ -61,8 +61,8 @@ class Contest:
 
     def _training(self, name: str) -> Training:
         kind = GraphDataset if name == "ours" else DenseInputs
-        inputs = kind([self.features], self.config.num_layers, self.device, self.config.pair_edges)
-        training = Training(self.config, inputs)
+        inputs = kind([self.features], self.settings.num_layers, self.device, self.settings.pair_edges)
+        training = Training(self.settings, inputs)
         if name == "dense":
             make_dense(training.network)
         return training
@@ -74,7 +74,7 @@ class Contest:
             self.winner.step(self.winner_inputs)
             return
         training = self.trainings[contender]
-        training.config = self.config.replace(configs_per_step=num_configs)
+        training.settings = self.settings.replace(configs_per_step=num_configs)
         training.run_epoch()  # one graph, hence one step
 
     def _draw(self) -> np.ndarray:
@@ -87,7 +87,7 @@ class Contest:
     def build_states(self) -> None:
         """Compute the states of the drawn configurations."""
         graph = self.trainings["ours"].dataset.graph("train", self.name)
-        graph.states(self._draw(), self.config.num_layers)
+        graph.states(self._draw(), self.settings.num_layers)
 
     def exactness(self, memory: dict[str, dict]) -> dict:
         """Return the largest relative differences of predictions and gradients between ours and dense."""

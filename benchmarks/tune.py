@@ -35,14 +35,14 @@ from common.needs import GUIDED, UNGUIDED, WITHIN, join, needed, summarise
 from common.options import make_parser
 from common.pools import LARGE, LAYOUTS, kernel_pools, layout_config, layout_pools
 from common.searches import replay_target, search, unseen_programs
-from fastslow.core.errors import ConfigError, DataError
+from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
 from fastslow.ranking.inference import runs_folder
-from fastslow.tuning.config import TuneConfig
 from fastslow.tuning.history import History, Outcome
+from fastslow.tuning.settings import TuneSettings
 from fastslow.tuning.target import Target, read_target
 from fastslow.tuning.tune import make_strategy, propose
 
@@ -139,15 +139,15 @@ def speed(options: argparse.Namespace, folder: Path) -> float | None:
     """(c): candidates scored per CPU second of a program's open space, the run's predictions included."""
     try:
         target = read_target(layout_config(LARGE, folder, options.run, resolve(LABELS)))
-    except ConfigError as error:
+    except SettingsError as error:
         print(f"candidates per second: {error}")
         return None
-    config = TuneConfig()
-    history, strategy = History(target.space), make_strategy(config, target)[0]
-    for place, proposal in enumerate(propose(history, make_strategy(config, target)[0], 16, 0)):
+    settings = TuneSettings()
+    history, strategy = History(target.space), make_strategy(settings, target)[0]
+    for place, proposal in enumerate(propose(history, make_strategy(settings, target)[0], 16, 0)):
         history.add(proposal, Outcome(1.0 + place))
     began = time.process_time()
-    strategy.ranked(history, config.batch, np.random.default_rng(0))
+    strategy.ranked(history, settings.batch, np.random.default_rng(0))
     return strategy.guide.scored / (time.process_time() - began)
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import settings
 
 from fastslow.features.build import build_features
-from fastslow.features.config import FeatureConfig
+from fastslow.features.settings import FeatureSettings
 from fastslow.features.store import Features
 from helpers.competition_files import write_data_root
 from helpers.workspace import finished, home  # noqa: F401 (fixtures)
@@ -34,6 +34,6 @@ def rng():
 def features(tmp_path_factory):
     """Features of a layout collection, built from made-up files."""
     root = write_data_root(tmp_path_factory.mktemp("data"), "layout:xla:random", train=("a", "b", "c"))
-    config = FeatureConfig(data_root=str(root), folder=str(root / "features"), workers=1)
-    build_features(config)
+    settings = FeatureSettings(data_root=str(root), folder=str(root / "features"), workers=1)
+    build_features(settings)
     return Features(root / "features")

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
+from fastslow.choices.layouts import ROLES
 from fastslow.competition.opcodes import opcode_name
 from fastslow.competition.reader import CompetitionFile
-from fastslow.competition.schema import ROLES
 from fastslow.features.config_tensors import config_tensors
 from fastslow.xla.cycle_estimates import (
     BYTES_PER_CYCLE,

@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 
 from common import report
 from fastslow.tuning.fleet import Member, tune_members
-from fastslow.tuning.fleet_config import FleetConfig
+from fastslow.tuning.fleet_settings import FleetSettings
 from fastslow.tuning.history import History, Outcome
 from fastslow.tuning.target import Target
 from fastslow.tuning.tune import make_strategy, propose
@@ -47,14 +47,16 @@ def fleet_curves(targets: list[tuple[Target, Target]], seed: int) -> dict[str, l
     possible, found = _possible(targets, weights, starts), {}
     for name, (strategy, allocation, which) in _KINDS.items():
         budget = total if strategy == "random" else int(_SIMULATED * total)
-        config = FleetConfig(strategy=strategy, allocation=allocation, evaluations=budget, seed=seed, batch=2)
+        settings = FleetSettings(
+            strategy=strategy, allocation=allocation, evaluations=budget, seed=seed, batch=2
+        )
         members = []
         for pair, weight, start in zip(targets, weights, starts, strict=True):
             target = pair[which]
             target.space.default = start
-            strategy_of = make_strategy(config, target)[0]
+            strategy_of = make_strategy(settings, target)[0]
             members.append(Member(target, float(weight), [0], strategy_of, None, History(target.space)))
-        savings = tune_members(members, config, lambda member, count: _look_up(member, count, seed))
+        savings = tune_members(members, settings, lambda member, count: _look_up(member, count, seed))
         savings += savings[-1:] * (total - len(savings))
         found[name] = np.array(savings) / possible
     found[EXHAUSTIVE] = _exhaustive(targets, weights, starts, rng) / possible

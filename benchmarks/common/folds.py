@@ -10,7 +10,7 @@ from sklearn.model_selection import GroupKFold
 
 from fastslow.competition.catalog import COLLECTIONS, TRAIN, VALID, get_collection, trained_together
 from fastslow.core.errors import DataError
-from fastslow.features.build import FeatureConfig, build_features
+from fastslow.features.build import FeatureSettings, build_features
 from fastslow.features.scaling import NODE_BLOCKS, Scaler
 from fastslow.features.store import Features, Graph, expand_nodes
 
@@ -73,7 +73,7 @@ def build_layouts(settings: dict, data_root: str, folder: Path) -> None:
         if collection.kind == "layout":
             where = {"collection": collection.name, "data_root": data_root, "workers": 1}
             where["folder"] = str(folder / collection.slug)
-            build_features(FeatureConfig(**{**settings, **where}))
+            build_features(FeatureSettings(**{**settings, **where}))
 
 
 class HeldOut(Features):

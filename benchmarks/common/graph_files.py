@@ -10,7 +10,7 @@ import pandas as pd
 from fastslow.competition.catalog import TEST, TRAIN, VALID, Collection, Program, get_collection
 from fastslow.core.errors import DataError
 from fastslow.core.settings import PROJECT
-from fastslow.features.build import FeatureConfig, build_graph
+from fastslow.features.build import FeatureSettings, build_graph
 from fastslow.features.scaling import NODE_BLOCKS, Scaler
 from fastslow.features.store import Features, Graph, expand_nodes
 
@@ -45,7 +45,7 @@ def program_of(path: Path) -> Program:
 
 def load_graph(program: Program, hops: int) -> Graph:
     """Return the graph of a file, pruned to ``hops`` (-1 for the whole graph), with all configurations."""
-    settings = FeatureConfig(collection=program.collection.name, hops=hops, merge_duplicates=False)
+    settings = FeatureSettings(collection=program.collection.name, hops=hops, merge_duplicates=False)
     return build_graph(program, settings)[0]
 
 

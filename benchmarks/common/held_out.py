@@ -22,13 +22,13 @@ from common import options as shared
 from common.folds import HeldOut, build_layouts, split_source
 from fastslow.competition.catalog import COLLECTIONS, VALID, get_collection, training_groups
 from fastslow.core.artifacts import commit
-from fastslow.core.errors import ConfigError
+from fastslow.core.errors import SettingsError
 from fastslow.core.files import digest, read_json, write_json
 from fastslow.core.source import source_digest
 from fastslow.evaluation.metric_table import graph_metrics
 from fastslow.features.store import Features
-from fastslow.networks.config import ENTRY, TrainConfig
 from fastslow.networks.dataset import predict
+from fastslow.networks.settings import ENTRY, TrainSettings
 from fastslow.networks.train import Training, make_dataset
 from fastslow.workflow.presets import network_settings, preset_settings
 from fastslow.workflow.steps import parse_overrides
@@ -67,7 +67,7 @@ def parse(description: str, variants: Sequence[str], arguments: list[str], quick
         quick: The variants of ``--quick``.
 
     Raises:
-        ConfigError: A variant is unknown.
+        SettingsError: A variant is unknown.
     """
     parser = shared.make_parser(description)
     shared.add_model_options(parser, threads=1)
@@ -82,7 +82,7 @@ def parse(description: str, variants: Sequence[str], arguments: list[str], quick
     options.variants = list(dict.fromkeys([BASE, *options.variants]))
     for name in options.variants:
         if name not in variants:
-            raise ConfigError(f"--variants: {name!r} is not one of {', '.join(variants)}")
+            raise SettingsError(f"--variants: {name!r} is not one of {', '.join(variants)}")
     return options
 
 
@@ -108,14 +108,14 @@ class Run:
     settings: dict
     without: tuple[str, ...] = ()
 
-    def config(self) -> TrainConfig:
+    def settings(self) -> TrainSettings:
         """Return the validated settings."""
-        return TrainConfig(**{**self.settings, "seed": self.seed})
+        return TrainSettings(**{**self.settings, "seed": self.seed})
 
     def path(self, place: Path) -> Path:
         """Return the path of its result, whose name is a digest of everything that changes the result."""
         inputs = [Features(folder).fingerprint for folder in self.features]
-        code, settings = source_digest(ENTRY), self.config().identity()
+        code, settings = source_digest(ENTRY), self.settings().identity()
         key = [code, settings, sorted(self.held_out), inputs, self.without]
         return place / "held_out" / f"{digest(key)}.json"
 
@@ -166,10 +166,10 @@ def train_held_out(run: Run, place: Path, threads: int) -> dict:
     path = run.path(place)
     if not path.is_file():
         torch.set_num_threads(threads)
-        config, families = run.config(), set(run.held_out)
+        settings, families = run.settings(), set(run.held_out)
         began = time.process_time()
         sources = [HeldOut(folder, families, run.without) for folder in run.features]
-        training = Training(config, make_dataset(config, sources))
+        training = Training(settings, make_dataset(settings, sources))
         checkpoints = path.with_suffix("")
         training.run(checkpoints, path.stem)
         if training.validation.recent:
@@ -182,7 +182,7 @@ def train_held_out(run: Run, place: Path, threads: int) -> dict:
             collection = get_collection(slug).name
             predictions[collection] = {graph: values.tolist() for graph, values in own.items()}
             metrics[collection] = graph_metrics(labels, own).to_dict(orient="index")
-        facts |= {"settings": config.identity(), "per_graph": metrics, "predictions": predictions}
+        facts |= {"settings": settings.identity(), "per_graph": metrics, "predictions": predictions}
         write_json(path, facts)
         shutil.rmtree(checkpoints)
     return {**read_json(path), "variant": run.variant, "fold": run.fold}
@@ -190,7 +190,7 @@ def train_held_out(run: Run, place: Path, threads: int) -> dict:
 
 def _predict_held_out(training: Training, slug: str) -> dict[str, np.ndarray]:
     """Predict each held-out graph of one of the collections that were trained on together."""
-    together = training.config.inference_configs
+    together = training.settings.inference_configs
     predictions = predict(training.network, training.dataset, slug, VALID, together)
     # a diverged network predicts NaN, which counts as one constant: tau 0
     return {name: np.nan_to_num(own) for name, own in predictions.items()}

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
+from fastslow.choices.layouts import LAYOUT_WIDTH, ROLES
 from fastslow.competition import node_columns
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, TEST, Collection
 from fastslow.competition.opcodes import OPCODES
-from fastslow.competition.schema import LAYOUT_WIDTH, NODE_FEATURES, ROLES, TILE_ROLES, TILE_WIDTH
+from fastslow.competition.schema import NODE_FEATURES, TILE_ROLES, TILE_WIDTH
 
 SIZES = {"train": 8, "valid": 3, "test": 4}
 """Programs of each split."""

@@ -18,8 +18,8 @@ from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
 from fastslow.kaggle.solution import read_solution
 from fastslow.programs.zoo import FAMILY_SPLIT, PROGRAMS
-from fastslow.tuning.config import TuneConfig
 from fastslow.tuning.evaluators import Compiled, Replay
+from fastslow.tuning.settings import TuneSettings
 from fastslow.tuning.space import Space
 from fastslow.tuning.strategies import proposals
 from fastslow.tuning.target import Target, read_target
@@ -70,13 +70,13 @@ def layout_pools(names, folder: Path, runs, size: int, minutes: float, labels: P
     return found
 
 
-def layout_config(name: str, folder: Path, run: str, labels: Path) -> TuneConfig:
+def layout_config(name: str, folder: Path, run: str, labels: Path) -> TuneSettings:
     """Return the settings of tuning a program of the zoo, whose source is written."""
     source = folder / f"{name}.py"
     body = f"def make():\n    return PROGRAMS[{name!r}].build()\n"
     source.write_text(f"from fastslow.programs.zoo import PROGRAMS\n\n\n{body}")
     collection = f"layout:{PROGRAMS[name].source}:random"
-    return TuneConfig(source=f"{source}:make", collection=collection, run=run, data_root=str(labels.parent))
+    return TuneSettings(source=f"{source}:make", collection=collection, run=run, data_root=str(labels.parent))
 
 
 def _draw(space: Space, size: int) -> np.ndarray:

@@ -17,12 +17,12 @@ from common import graph_files, report
 from fastslow.competition.catalog import TEST, TRAIN, VALID, Program, get_collection
 from fastslow.competition.metrics import kendall_tau
 from fastslow.evaluation.predictions import read_predictions
-from fastslow.features.build import FeatureConfig, build_features, build_graph
+from fastslow.features.build import FeatureSettings, build_features, build_graph
 from fastslow.features.store import Graph
-from fastslow.networks.config import TrainConfig
+from fastslow.networks.settings import TrainSettings
 from fastslow.networks.train import train
-from fastslow.rankers.config import RankerConfig
 from fastslow.rankers.fit import Training, fit
+from fastslow.rankers.settings import RankerSettings
 from fastslow.rankers.table import Table
 from fastslow.rankers.table_features import tabulate
 from fastslow.rankers.train import train_ranker
@@ -154,13 +154,13 @@ def many_rows(rows: str, rounds: str, threads: str, objective: str) -> dict:
     before = peak_gigabytes()
     # evaluated once, at the end; the patience never ends it
     looks = dict.fromkeys(("num_iterations", "evaluate_every", "early_stopping_rounds"), int(rounds))
-    settings = {**looks, "num_threads": int(threads)}
+    given = {**looks, "num_threads": int(threads)}
     if objective == "pairwise":
-        settings["pairs_per_config"] = 1
-    config = RankerConfig(objective=objective, num_leaves=63, **settings)
+        given["pairs_per_config"] = 1
+    settings = RankerSettings(objective=objective, num_leaves=63, **given)
     bins = Table(names[::20], tables[::20], runtimes[::20], columns)
     began = time.perf_counter()
-    fit(config, objective, Training("layout", train_table, bins, few))
+    fit(settings, objective, Training("layout", train_table, bins, few))
     return {
         "rows": sum(train_table.sizes),
         "columns": len(columns),
@@ -191,7 +191,7 @@ def random_half(real: Path, repeat: int, epochs: int, rounds: int, device: str =
     with tempfile.TemporaryDirectory() as place:
         folder, labels = split_folder(real, Path(place), repeat)
         features = str(folder)
-        ranker = RankerConfig(
+        ranker = RankerSettings(
             features=features,
             train_on="collection",
             seed=repeat,
@@ -205,7 +205,7 @@ def random_half(real: Path, repeat: int, epochs: int, rounds: int, device: str =
         if epochs:
             run = Path(place) / "gnn"
             train(
-                TrainConfig(
+                TrainSettings(
                     features=[features],
                     runs=[str(run)],
                     folder=str(Path(place) / "training"),
@@ -220,16 +220,16 @@ def random_half(real: Path, repeat: int, epochs: int, rounds: int, device: str =
     return result
 
 
-def predict_ranker(config: RankerConfig, folder: Path) -> dict[str, np.ndarray]:
+def predict_ranker(settings: RankerSettings, folder: Path) -> dict[str, np.ndarray]:
     """Train a ranker and return its predictions of test."""
-    train_ranker(config.replace(folder=str(folder)))
+    train_ranker(settings.replace(folder=str(folder)))
     return read_predictions(folder)[TEST]
 
 
 def split_folder(real: Path, place: Path, repeat: int) -> tuple[Path, dict[str, np.ndarray]]:
     """Build a features folder of unet3d's halves; return it and the runtimes of its test graphs."""
     collection = get_collection("layout:xla:default")
-    settings = FeatureConfig(collection=collection.name)
+    settings = FeatureSettings(collection=collection.name)
     graph, _ = build_graph(Program(collection, TRAIN, real / UNET3D), settings)  # duplicates merged
     order = np.random.default_rng(repeat).permutation(graph.config_ids)
     half = len(order) // 2

@@ -9,8 +9,8 @@ from fastslow.competition.catalog import COLLECTIONS, TEST, get_collection, list
 from fastslow.core.npz_io import read_arrays
 from fastslow.core.settings import resolve
 from fastslow.kaggle.solution import read_solution
-from fastslow.tuning.config import TuneConfig
 from fastslow.tuning.history import History, Outcome, Proposal
+from fastslow.tuning.settings import TuneSettings
 from fastslow.tuning.target import Target, read_target
 from fastslow.tuning.tune import make_strategy
 
@@ -56,10 +56,12 @@ def search(target: Target, strategy: str, budget: int, batch: int, seed: int) ->
 
     It ends where the best of all is found.
     """
-    config = TuneConfig(
+    settings = TuneSettings(
         strategy="random" if strategy == NEVERGRAD else strategy, seed=seed, evaluations=budget
     )
-    own = Nevergrad(target.space, budget, seed) if strategy == NEVERGRAD else make_strategy(config, target)[0]
+    own = (
+        Nevergrad(target.space, budget, seed) if strategy == NEVERGRAD else make_strategy(settings, target)[0]
+    )
     history, space = History(target.space), target.space
     found = [Proposal(tuple(map(int, space.draw(1, np.random.default_rng([seed, 1]))[0])), "start")]
     while found:
@@ -73,7 +75,7 @@ def search(target: Target, strategy: str, budget: int, batch: int, seed: int) ->
 
 def replay_target(path: Path, run: str, collection: str = "") -> Target:
     """Return a labelled file as a target; ``run`` is a folder or ``none``."""
-    return read_target(TuneConfig(source=str(path), run=run, collection=collection))
+    return read_target(TuneSettings(source=str(path), run=run, collection=collection))
 
 
 def unseen_programs(folder: Path) -> list[tuple[Path, str]]:

@@ -16,11 +16,11 @@ from fastslow.core.files import digest, read_json, write_json
 from fastslow.core.progress import progress
 from fastslow.core.source import source_digest
 from fastslow.features.build import build_features
-from fastslow.features.config import FeatureConfig
+from fastslow.features.settings import FeatureSettings
 from fastslow.features.store import Features
-from fastslow.networks.config import ENTRY, TrainConfig
 from fastslow.networks.dataset import predict
 from fastslow.networks.segment_settings import PARTITIONS, VARIANTS
+from fastslow.networks.settings import ENTRY, TrainSettings
 from fastslow.networks.train import Training, make_dataset
 
 COLLECTION = "layout:xla:random"
@@ -55,7 +55,7 @@ class SomeGraphs(Features):
 def train_quality(changes: dict, seed: int, folder: Path, options: Namespace) -> dict:
     """Train once; return tau and OPA on valid and the ages of the last epoch that read the table."""
     source = SomeGraphs(folder, options.train_graphs, options.valid_graphs)
-    config = TrainConfig(
+    settings = TrainSettings(
         features=[str(folder)],
         runs=["runs/unused"],
         device="cpu",
@@ -66,20 +66,20 @@ def train_quality(changes: dict, seed: int, folder: Path, options: Namespace) ->
         seed=seed,
         **changes,
     )
-    dataset = make_dataset(config, [source])
-    training, began, losses = Training(config, dataset), time.process_time(), []
-    for _ in range(config.epochs):
+    dataset = make_dataset(settings, [source])
+    training, began, losses = Training(settings, dataset), time.process_time(), []
+    for _ in range(settings.epochs):
         losses.append(training.run_epoch())
     seconds = time.process_time() - began
     slug = source.collection.slug
-    predictions = predict(training.network, dataset, slug, VALID, config.inference_configs)
+    predictions = predict(training.network, dataset, slug, VALID, settings.inference_configs)
     labels = source.labels(VALID)
     scores = {"tau": kendall_tau, "OPA": ordered_pair_accuracy}
     found = {
         name: float(np.mean([score(labels[graph], predictions[graph]) for graph in predictions]))
         for name, score in scores.items()
     }
-    found |= {"loss": losses[-1], "CPU s a step": seconds / (config.epochs * len(training.names))}
+    found |= {"loss": losses[-1], "CPU s a step": seconds / (settings.epochs * len(training.names))}
     segments = training.segments
     if segments:
         found["segments a graph"] = float(np.mean([segments.graph(n).num_segments for n in training.names]))
@@ -89,7 +89,7 @@ def train_quality(changes: dict, seed: int, folder: Path, options: Namespace) ->
 def measure_quality(options: Namespace, place: Path) -> list[dict]:
     """Return a row for each setting: means over seeds."""
     folder = place / "features" / get_collection(COLLECTION).slug
-    build_features(FeatureConfig(collection=COLLECTION, folder=str(folder), hops=-1, workers=1))
+    build_features(FeatureSettings(collection=COLLECTION, folder=str(folder), hops=-1, workers=1))
     jobs = [(row, seed) for seed in range(options.seeds) for row in quality_settings(options)]
     code, found = source_digest(ENTRY), {}
     for row, seed in progress(jobs, desc="trainings", unit="training"):

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from common.held_out import BASE
 from fastslow.features.violation import VIOLATION_NAMES
 from fastslow.networks.architecture import CONVOLUTIONS, NODE_ATTENTIONS, SKIPS
-from fastslow.networks.config import TrainConfig
+from fastslow.networks.settings import TrainSettings
 from fastslow.networks.terms import ACROSS_GRAPHS, LOSSES, POOLS
 
 EPOCHS = 6
@@ -19,7 +19,7 @@ TWO = "gnn.layout.graphs_per_step=2"
 
 def _each(field: str, values: Iterable[str], *also: str) -> dict[str, list[str]]:
     """Return a variant for each value of a setting; the default is the base."""
-    default = TrainConfig.model_fields[field].get_default()
+    default = TrainSettings.model_fields[field].get_default()
     return {f"{field} {v}": [f"gnn.layout.{field}={v}", *also] for v in values if v != default}
 
 

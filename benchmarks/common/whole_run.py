@@ -19,18 +19,18 @@ from common.phases import measure
 from common.planned_hours import amdahl, planned_seconds
 from common.real_size import REAL, Size, write_real_size
 from fastslow.competition.catalog import SPLITS, TEST, TRAIN, VALID, get_collection
-from fastslow.evaluation.ensemble import EnsembleConfig, build_ensemble
-from fastslow.evaluation.results import SubmissionConfig, make_submission
+from fastslow.evaluation.ensemble import EnsembleSettings, build_ensemble
+from fastslow.evaluation.results import SubmissionSettings, make_submission
 from fastslow.features.build import build_features
-from fastslow.features.config import FeatureConfig
-from fastslow.networks.config import TrainConfig
+from fastslow.features.settings import FeatureSettings
+from fastslow.networks.settings import TrainSettings
 from fastslow.networks.train import Training, train
 from fastslow.networks.validation import Validation
 from fastslow.rankers import fit as ranker_fit
 from fastslow.rankers import train as ranker_train
-from fastslow.rankers.config import RankerConfig
+from fastslow.rankers.settings import RankerSettings
 from fastslow.rankers.table import Table
-from fastslow.workflow.run import RunConfig, make_plan, run
+from fastslow.workflow.run import RunSettings, make_plan, run
 from fastslow.workflow.steps import Step
 
 DATA, NOTEBOOKS = "making the data", "all notebooks again, CSV checked"
@@ -38,11 +38,11 @@ ITERATIONS = 40
 BOUNDED = ["gnn.tile.epochs=1", "gnn.layout.epochs=2", "gnn.layout.evaluate_every=2"]
 BOUNDED += [f"ranker.num_iterations={ITERATIONS}", "features.workers=1"]
 FUNCTIONS = {
-    FeatureConfig: build_features,
-    TrainConfig: train,
-    RankerConfig: ranker_train.train_ranker,
-    EnsembleConfig: build_ensemble,
-    SubmissionConfig: make_submission,
+    FeatureSettings: build_features,
+    TrainSettings: train,
+    RankerSettings: ranker_train.train_ranker,
+    EnsembleSettings: build_ensemble,
+    SubmissionSettings: make_submission,
 }
 """What the notebook of a step calls."""
 EPOCH, EVALUATION, FIT, GROW, PREDICT = "epoch", "evaluation", "fit", "grow", "predict"
@@ -69,11 +69,11 @@ class WholeRun:
         self.folder, self.size = folder.absolute(), size
         self._kept, self.costs = Kept(self.folder / "costs.json"), {}
 
-    def config(self, *settings: str) -> RunConfig:
+    def settings(self, *settings: str) -> RunSettings:
         """Return the settings of the run, with one seed where it is bounded by settings."""
         own = {"seeds": 1, "set": list(settings)} if settings else {}
         data = str(self.folder / "data")
-        return RunConfig(target="submission", data=data, preset="kaggle", name="scale", jobs=1, **own)
+        return RunSettings(target="submission", data=data, preset="kaggle", name="scale", jobs=1, **own)
 
     def measure(self, notebooks: bool = True) -> None:
         """Make the competition and measure every step that is not measured yet.
@@ -82,22 +82,22 @@ class WholeRun:
             notebooks: Whether the product's command runs all notebooks at the end.
         """
         self._cost(DATA, lambda: write_real_size(self.folder / "data", self.size))
-        bounded = self.config(*BOUNDED)
+        bounded = self.settings(*BOUNDED)
         for step in make_plan(bounded).steps():
             self._cost(step_name(step), lambda own=step: self._run(own))
         if notebooks:
             self._cost(NOTEBOOKS, lambda: run(bounded))
 
     def _run(self, step: Step) -> None:
-        times = round(self._ratio(step, TRAIN)) if isinstance(step.config, RankerConfig) else 1
+        times = round(self._ratio(step, TRAIN)) if isinstance(step.settings, RankerSettings) else 1
         fit_ranker = ranker_train.fit
 
-        def fit(config, objective, training, report):
+        def fit(settings, objective, training, report):
             train = repeated(training.train, times)
-            return fit_ranker(config, objective, replace(training, train=train), report)
+            return fit_ranker(settings, objective, replace(training, train=train), report)
 
         with mock.patch.object(ranker_train, "fit", new=fit):
-            FUNCTIONS[type(step.config)](step.config)
+            FUNCTIONS[type(step.settings)](step.settings)
 
     def _cost(self, name: str, work: Callable) -> None:
         def cost() -> dict:
@@ -108,7 +108,7 @@ class WholeRun:
 
     def stages(self) -> list[dict]:
         """Return the cost of every stage as measured, and ``whole CPU s``: of all seeds on the real data."""
-        steps = make_plan(self.config(*BOUNDED)).steps()
+        steps = make_plan(self.settings(*BOUNDED)).steps()
         found = {DATA: {**self.costs[DATA], "whole CPU s": 0.0}}
         for step in steps:
             cost, stage = self.costs[step_name(step)], stage_of(step)
@@ -116,7 +116,7 @@ class WholeRun:
             added = {key: before[key] + cost[key] for key in ("CPU s", "wall s")}
             most = {key: max(before[key], cost[key]) for key in ("peak GB", "open files")}
             found[stage] = {**added, **most, "whole CPU s": 0.0}
-        for step in make_plan(self.config()).steps():  # of every seed
+        for step in make_plan(self.settings()).steps():  # of every seed
             found[stage_of(step)]["whole CPU s"] += self.whole_seconds(step)
         if NOTEBOOKS in self.costs:
             found[NOTEBOOKS] = {**self.costs[NOTEBOOKS], "whole CPU s": self.costs[NOTEBOOKS]["CPU s"]}
@@ -125,8 +125,8 @@ class WholeRun:
     def planned_hours(self, cores: int) -> float:
         """Return the wall hours of the whole by the plan of jobs, on cores such as this machine's."""
         stages: dict[str, list] = {}
-        for step in make_plan(self.config()).steps():
-            long = isinstance(step.config, TrainConfig) and step.config.kind == "layout"
+        for step in make_plan(self.settings()).steps():
+            long = isinstance(step.settings, TrainSettings) and step.settings.kind == "layout"
             stages.setdefault(step.stage, []).append((self.whole_seconds(step), long))
         features = sum(seconds for seconds, _ in stages.pop("features")) / cores  # by a process for each
         rest = (planned_seconds(steps, cores, amdahl(PARALLEL)) for steps in stages.values())
@@ -134,18 +134,18 @@ class WholeRun:
 
     def whole_seconds(self, step: Step) -> float:
         """Return the CPU seconds of a step with the preset's settings on the whole competition."""
-        cost, config = self.costs[step_name(step)], step.config
+        cost, settings = self.costs[step_name(step)], step.settings
         once = cost["CPU s"] - sum(phase["CPU s"] for phase in cost["phases"].values())
         seconds = self._ratio(step, *SPLITS) * once
-        if isinstance(config, TrainConfig):
+        if isinstance(settings, TrainSettings):
             epoch, evaluation = (cost["phases"][name] for name in (EPOCH, EVALUATION))
             one = self._ratio(step, TRAIN) * epoch["CPU s"] / epoch["calls"]
             look = self._ratio(step, VALID) * evaluation["CPU s"] / evaluation["calls"]
-            seconds += config.epochs * (one + look / config.evaluate_every)
-        elif isinstance(config, RankerConfig):
+            seconds += settings.epochs * (one + look / settings.evaluate_every)
+        elif isinstance(settings, RankerSettings):
             fit, grow, predict = (cost["phases"][name]["CPU s"] for name in (FIT, GROW, PREDICT))
             each = (grow + self._ratio(step, VALID, TEST) * predict) / ITERATIONS
-            seconds += fit + config.num_iterations * each
+            seconds += fit + settings.num_iterations * each
         return seconds
 
     def _ratio(self, step: Step, *splits: str) -> float:
@@ -167,9 +167,9 @@ def repeated(table: Table, times: int) -> Table:
 
 def folders_of(step: Step) -> list[str]:
     """Return the features folders that a step makes or reads."""
-    if isinstance(step.config, FeatureConfig):
-        return [step.config.folder]
-    folders = step.config.features
+    if isinstance(step.settings, FeatureSettings):
+        return [step.settings.folder]
+    folders = step.settings.features
     return folders if isinstance(folders, list) else [folders]
 
 
@@ -181,10 +181,10 @@ def step_name(step: Step) -> str:
 def stage_of(step: Step) -> str:
     """Return the row of the table that a step belongs to."""
     kind = "tile" if "tile" in step.name else "layout"
-    if isinstance(step.config, FeatureConfig):
+    if isinstance(step.settings, FeatureSettings):
         return f"features, {kind}"
-    if isinstance(step.config, TrainConfig):
+    if isinstance(step.settings, TrainSettings):
         return f"network, {step_name(step).removeprefix('training-')}"
-    if isinstance(step.config, RankerConfig):
+    if isinstance(step.settings, RankerSettings):
         return f"{step.name.split('-')[0]}, {kind}"
     return step.stage

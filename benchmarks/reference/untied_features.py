@@ -11,15 +11,14 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
-from fastslow.competition.choice_stream import BASE, WEIGHTS, layouts_of
+from fastslow.choices.layouts import BASE, LAYOUT_WIDTH, MAX_DIMENSION, ROLES, WEIGHTS, layouts_of
 from fastslow.competition.reader import CompetitionFile
-from fastslow.competition.schema import LAYOUT_WIDTH, MAX_DIMENSION, ROLES
 from fastslow.core.npz_io import stream_rows
-from fastslow.features.config import FeatureConfig
 from fastslow.features.config_tensors import ConfigTensors, config_chunks, config_tensors
 from fastslow.features.copies import CopyPairs, copy_pairs, disagreements
 from fastslow.features.list_padding import pad
 from fastslow.features.pruning import prune
+from fastslow.features.settings import FeatureSettings
 from fastslow.features.violation import CELLS, features_of_sums, shape_rows, terms_of_shapes
 
 _CHUNK = 8_000_000  # bytes of the file's array held at a time
@@ -98,12 +97,12 @@ def copy_features(pairs: CopyPairs, layouts: np.ndarray, codes: np.ndarray) -> n
     return np.stack([count, np.log1p(elements), np.log1p(size), share, half], axis=1).astype(np.float32)
 
 
-def graph_part(file: CompetitionFile, config: FeatureConfig) -> tuple[ConfigTensors, CopyPairs]:
+def graph_part(file: CompetitionFile, settings: FeatureSettings) -> tuple[ConfigTensors, CopyPairs]:
     """Do the work that does not depend on the configurations; it has stayed as it was."""
     ids, graph = file.node_config_ids, (file.node_feat, file.node_opcode, file.edge_index)
     tensors = config_tensors(*graph, ids)
-    pairs = copy_pairs(*graph, ids, tensors, config.copies_through)
-    prune(file.edge_index, len(file.node_opcode), ids, config.hops, config.direction)
+    pairs = copy_pairs(*graph, ids, tensors, settings.copies_through)
+    prune(file.edge_index, len(file.node_opcode), ids, settings.hops, settings.direction)
     pad(*graph)
     return tensors, pairs
 
@@ -114,11 +113,11 @@ def config_part(
     pairs: CopyPairs,
     layouts: np.ndarray,
     codes: np.ndarray,
-    config: FeatureConfig,
+    settings: FeatureSettings,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Do the work on the configurations and return ``codes`` and ``config_feat`` of the distinct ones."""
     kinds = file.node_opcode[file.node_config_ids]
-    violation = violation_features(tensors, kinds, layouts, codes, config.default_layout)
+    violation = violation_features(tensors, kinds, layouts, codes, settings.default_layout)
     config_feat = np.concatenate([violation, copy_features(pairs, layouts, codes)], 1)
     digests = [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in codes]
     group, _ = pd.factorize(np.array(digests, object))

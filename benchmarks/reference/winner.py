@@ -17,7 +17,7 @@ from torch.nn import functional
 from torch_geometric.nn import SAGEConv
 
 from fastslow.competition import node_columns
-from fastslow.core.errors import ConfigError
+from fastslow.core.errors import SettingsError
 from fastslow.features.store import Graph
 
 HOPS = 1  # hops of a features folder that winner_graph() can reduce
@@ -192,12 +192,12 @@ class WinnerNetwork(nn.Module):
         init: Initial weights of the linear blocks, one of ``INITS``.
 
     Raises:
-        ConfigError: ``init`` is not one of ``INITS``.
+        SettingsError: ``init`` is not one of ``INITS``.
     """
 
     def __init__(self, cross_config: bool, init: str = "original"):
         if init not in INITS:
-            raise ConfigError(f"init: {init!r} is not one of {', '.join(INITS)}")
+            raise SettingsError(f"init: {init!r} is not one of {', '.join(INITS)}")
         super().__init__()
         self.layout, self.opcode = nn.Embedding(8, 4), nn.Embedding(120, 16)
         input_width = node_columns.LAYOUT.start + (6 + 18) * 4 + 16

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fastslow.core.errors import FastslowError
-from fastslow.core.settings import Config
+from fastslow.core.settings import Settings
 from fastslow.core.storage_errors import describe as describe_storage
 
 SET_BY_THE_WORKFLOW = ("features", "runs", "folder", "collection", "data_root", "kind", "seed")
@@ -27,14 +27,14 @@ class Command(NamedTuple):
 
     Args:
         summary: What it does, in a sentence.
-        config: Class of its settings, as ``module:Class``.
+        settings: Class of its settings, as ``module:Class``.
         run: Function of the settings, as ``module:function``.
         fixed: Settings that the command stands for.
         first: Settings whose values may be given first, without their names, separated by spaces.
     """
 
     summary: str
-    config: str
+    settings: str
     run: str
     fixed: dict = {}
     first: str = ""
@@ -42,7 +42,7 @@ class Command(NamedTuple):
 
 def _stage(target: str, summary: str, **fixed) -> Command:
     fixed = {"target": target, **fixed}
-    return Command(summary, "fastslow.workflow.run_config:RunConfig", "fastslow.workflow.run:run", fixed)
+    return Command(summary, "fastslow.workflow.run_settings:RunSettings", "fastslow.workflow.run:run", fixed)
 
 
 COMMANDS = {
@@ -54,69 +54,69 @@ COMMANDS = {
     "smoke": _stage("submission", "Run every stage with next to no training", preset="smoke"),
     "train-network": Command(
         "Train one network of a run; started by torchrun, in several processes, GPUs or machines",
-        "fastslow.commands.network:NetworkRunConfig",
+        "fastslow.commands.network:NetworkRunSettings",
         "fastslow.commands.network:train_network",
         first="network",
     ),
     "kernel": Command(
         "Write a notebook for Kaggle's GPUs that trains and predicts there, and push it",
-        "fastslow.kaggle.kernel:KernelConfig",
+        "fastslow.kaggle.kernel:KernelSettings",
         "fastslow.commands.kernel:write_kernel",
     ),
     "report": Command(
         "Render the executed notebooks of a run to HTML with an index page",
-        "fastslow.evaluation.report:ReportConfig",
+        "fastslow.evaluation.report:ReportSettings",
         "fastslow.evaluation.report:render_report",
     ),
     "convert": Command(
         "Convert a program (HLO file or JAX function) to a competition file",
-        "fastslow.programs.convert:ConvertConfig",
+        "fastslow.programs.convert:ConvertSettings",
         "fastslow.commands.convert:convert_program",
         first="source",
     ),
     "rank": Command(
         "Rank the configurations of a program (npz, HLO file or JAX function) with a trained run",
-        "fastslow.ranking.config:RankConfig",
+        "fastslow.ranking.settings:RankSettings",
         "fastslow.commands.rank:rank_program",
         first="source",
     ),
     "compare": Command(
         "Compare two runs of a collection per graph, with the standard error of their difference",
-        "fastslow.evaluation.compare:CompareConfig",
+        "fastslow.evaluation.compare:CompareSettings",
         "fastslow.evaluation.compare:compare_runs",
         first="one other",
     ),
     "tune": Command(
         "Search for a program's fastest configuration with few compiles or measurements",
-        "fastslow.tuning.config:TuneConfig",
+        "fastslow.tuning.settings:TuneSettings",
         "fastslow.commands.tune:tune_program",
         first="source",
     ),
     "fleet": Command(
         "Tune many programs with one budget, spent where it saves most",
-        "fastslow.tuning.fleet_config:FleetConfig",
+        "fastslow.tuning.fleet_settings:FleetSettings",
         "fastslow.commands.tune:tune_fleet",
         first="fleet",
     ),
     "place": Command(
         "Place, schedule or fuse a program on several devices with GO and compare it with other methods",
-        "fastslow.placement.config:PlaceConfig",
+        "fastslow.placement.settings:PlaceSettings",
         "fastslow.commands.place:place_program",
         first="source",
     ),
     "sample": Command(
         "Rebuild the sample competition with the TPU compiler (an hour or two; size=large: days)",
-        "fastslow.programs.sample:SampleConfig",
+        "fastslow.programs.sample:SampleSettings",
         "fastslow.programs.sample:make_sample",
     ),
     "data": Command(
         "Download, check and unpack the real competition's data; resumes where it stopped",
-        "fastslow.kaggle.download:DownloadConfig",
+        "fastslow.kaggle.download:DownloadSettings",
         "fastslow.kaggle.download:download",
     ),
     "figures": Command(
         "Draw the figures of the README from a finished run",
-        "fastslow.commands.readme_figures:FiguresConfig",
+        "fastslow.commands.readme_figures:FiguresSettings",
         "fastslow.commands.readme_figures:make_figures",
     ),
 }
@@ -134,11 +134,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     options = _parser().parse_args(_as_settings(words))
     command = COMMANDS[options.command]
-    dashed = [text for text in options.settings if text not in words]
+    dashed = [text for text in options.words if text not in words]
     logging.getLogger("papermill").setLevel(logging.ERROR)
     try:
-        config = _load(command.config).from_texts(options.settings, command.fixed, command.first, dashed)
-        _load(command.run)(config)
+        settings = _load(command.settings).from_texts(options.words, command.fixed, command.first, dashed)
+        _load(command.run)(settings)
     except FastslowError as error:
         print(f"error: {_load('fastslow.kaggle.credentials:scrub')(str(error))}", file=sys.stderr)
         return 1
@@ -189,21 +189,21 @@ class _Parser(argparse.ArgumentParser):
             return super().format_help()
         command = COMMANDS[name]
         text = super().format_help() + "\nsettings, each as NAME=VALUE or --NAME VALUE:\n"
-        text += describe(_load(command.config), hidden=command.fixed)
-        if command.config == "fastslow.workflow.run_config:RunConfig":
-            for section, config in _load("fastslow.workflow.steps:sections")().items():
+        text += describe(_load(command.settings), hidden=command.fixed)
+        if command.settings == "fastslow.workflow.run_settings:RunSettings":
+            for section, settings in _load("fastslow.workflow.steps:sections")().items():
                 text += f"\nsettings of {section}, each as {section}.NAME=VALUE:\n"
-                text += describe(config, hidden=SET_BY_THE_WORKFLOW)
+                text += describe(settings, hidden=SET_BY_THE_WORKFLOW)
             text += "\npublished baselines, each as preset=NAME (docs/baselines.md):\n"
             for preset, published in _load("fastslow.workflow.published_presets:PUBLISHED").items():
                 text += f"  {preset}  ({', '.join(published.kinds)})\n      {published.what}\n"
         return text
 
 
-def describe(config: type[Config], hidden: Sequence[str] = ()) -> str:
+def describe(settings: type[Settings], hidden: Sequence[str] = ()) -> str:
     """Return the fields of a settings class as lines: name, default, range, sentence."""
     lines = []
-    for setting in config.describe():
+    for setting in settings.describe():
         if setting.name not in hidden:
             allowed = f"; {setting.allowed}" if setting.allowed else ""
             lines.append(f"  {setting.name}={setting.default}  ({setting.kind}{allowed})")
@@ -220,5 +220,5 @@ def _parser() -> argparse.ArgumentParser:
     for name, command in COMMANDS.items():
         own = commands.add_parser(name, help=command.summary, description=command.summary + ".")
         first = f"{command.first.upper()}, then " if command.first else ""
-        own.add_argument("settings", nargs="*", metavar="NAME=VALUE", help=f"{first}settings")
+        own.add_argument("words", nargs="*", metavar="NAME=VALUE", help=f"{first}settings")
     return parser

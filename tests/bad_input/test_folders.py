@@ -8,7 +8,7 @@ import torch
 
 from fastslow.core.artifacts import MANIFEST
 from fastslow.core.errors import DataError
-from fastslow.evaluation.ensemble import EnsembleConfig, read_member
+from fastslow.evaluation.ensemble import EnsembleSettings, read_member
 from fastslow.evaluation.predictions import PREDICTIONS
 from fastslow.features.store import Features, read_graph
 from fastslow.features.store_checks import _SPECIFICATION
@@ -298,8 +298,8 @@ def test_a_damaged_run_folder_is_refused(good, workplace, name):
     reseal(workplace / "run", PREDICTIONS)
 
     def read():
-        config = EnsembleConfig(features=str(features.folder), runs=[str(workplace / "run")])
-        (manifest,) = config.read_inputs().manifests.values()
+        settings = EnsembleSettings(features=str(features.folder), runs=[str(workplace / "run")])
+        (manifest,) = settings.read_inputs().manifests.values()
         read_member(workplace / "run", manifest, features)
 
     refused(read, "run")
@@ -379,8 +379,8 @@ def test_a_good_checkpoint_is_resumed_and_that_of_another_training_is_left_alone
     path = workplace / CHECKPOINT
     shutil.copy(good.root / CHECKPOINT, path)
     assert not good.training.load(path, "another mark") and path.exists()
-    config = network_config(good.root)
-    training = Training(config, make_dataset(config))
+    settings = network_config(good.root)
+    training = Training(settings, make_dataset(settings))
     assert training.load(path, "mark") and training.epoch == 1
 
 

@@ -8,17 +8,17 @@ import pytest
 
 from fastslow.cli import main
 from fastslow.competition.catalog import COLLECTIONS, Program, list_programs
-from fastslow.competition.default_layouts import default_file
 from fastslow.core.artifacts import write_manifest
-from fastslow.core.errors import ConfigError, DataError, FastslowError
-from fastslow.evaluation.report import ReportConfig, render_report
-from fastslow.kaggle.download import DownloadConfig
+from fastslow.core.errors import DataError, FastslowError, SettingsError
+from fastslow.evaluation.report import ReportSettings, render_report
+from fastslow.features.default_layouts import default_file
+from fastslow.kaggle.download import DownloadSettings
 from fastslow.kaggle.ledger import read_record, update_record, write_ledger
 from fastslow.kaggle.solution import read_solution
 from fastslow.kaggle.submission import check_ids, expected_counts, read_submission
-from fastslow.networks.config import TrainConfig
-from fastslow.rankers.config import RankerConfig
-from fastslow.workflow.run import RunConfig, make_plan, run
+from fastslow.networks.settings import TrainSettings
+from fastslow.rankers.settings import RankerSettings
+from fastslow.workflow.run import RunSettings, make_plan, run
 from fastslow.workflow.steps import parse_overrides
 from helpers.bad_files import ANY_FILE, replace
 from helpers.competition_files import write_data_root
@@ -191,7 +191,7 @@ def run_to_report(good, tmp_path, monkeypatch):
     notebook = tmp_path / "features" / "x" / "a" / "notebook.ipynb"
     notebook.parent.mkdir(parents=True)
     nbformat.write(nbformat.v4.new_notebook(), notebook)
-    render_report(ReportConfig(name="x"))
+    render_report(ReportSettings(name="x"))
     return tmp_path
 
 
@@ -200,7 +200,7 @@ def test_a_broken_notebook_is_refused_by_the_report(run_to_report, name):
     path = run_to_report / "features" / "x" / "a" / "notebook.ipynb"
     (run_to_report / "runs" / "x" / "report" / "features" / "a.html").unlink()
     NOTEBOOKS[name](path)
-    refused(lambda _: render_report(ReportConfig(name="x")), path)
+    refused(lambda _: render_report(ReportSettings(name="x")), path)
 
 
 @pytest.mark.parametrize("csv", [None, 3, "n" * 300, "a\0b", "\ud800"])
@@ -208,13 +208,13 @@ def test_a_broken_record_of_the_csv_is_refused_by_the_report(run_to_report, csv)
     path = run_to_report / "runs" / "x" / "submission" / "manifest.json"
     change_json(path, lambda made: made["settings"].update(csv=csv))
     reseal(path.parent)
-    refused(lambda _: render_report(ReportConfig(name="x")), path)
+    refused(lambda _: render_report(ReportSettings(name="x")), path)
 
 
 def test_a_lost_plot_is_refused_by_the_report(run_to_report):
     for change in ("a named pipe", "lost"):
         ANY_FILE[change](run_to_report / "mine.png")
-        refused(lambda _: render_report(ReportConfig(name="x")), run_to_report / "mine.png")
+        refused(lambda _: render_report(ReportSettings(name="x")), run_to_report / "mine.png")
 
 
 @pytest.mark.parametrize("name", ["a,b", 'a"b', "a\nb", "a\x1bb"])
@@ -246,7 +246,7 @@ def run_of_all(tmp_path):
     (tmp_path / "sample_submission.csv").write_text(
         "\n".join(["ID,TopConfigs", *(f"{i},0" for i in ids), ""])
     )
-    return RunConfig(target="features", data=str(tmp_path), preset="smoke", name="doors", jobs=1)
+    return RunSettings(target="features", data=str(tmp_path), preset="smoke", name="doors", jobs=1)
 
 
 @pytest.mark.parametrize("target", ["features", "train", "submission"])
@@ -294,8 +294,8 @@ RUN = [
 @pytest.mark.parametrize("typed", RUN, ids=lambda typed: repr(typed)[:40])
 def test_a_wrong_setting_of_a_run_is_refused(typed):
     texts = typed.split(" ") if typed.startswith("name=a ") else [typed]
-    with pytest.raises(ConfigError) as caught:
-        make_plan(RunConfig.from_texts(texts, {"target": "submission"} if "target" in typed else None))
+    with pytest.raises(SettingsError) as caught:
+        make_plan(RunSettings.from_texts(texts, {"target": "submission"} if "target" in typed else None))
     assert len(str(caught.value)) < 700 and str(caught.value).isprintable()
 
 
@@ -321,23 +321,23 @@ OF_STEPS = [
 
 @pytest.mark.parametrize("typed", OF_STEPS, ids=lambda typed: typed[:40])
 def test_a_wrong_setting_of_a_step_is_refused(typed):
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(SettingsError) as caught:
         for section, settings in parse_overrides([typed]).items():
-            (RankerConfig if section == "ranker" else TrainConfig)(**settings)
+            (RankerSettings if section == "ranker" else TrainSettings)(**settings)
     assert len(str(caught.value)) < 4000
 
 
 @pytest.mark.parametrize("typed", ["collections=x", "splits=all", "source=x", "root=\0", "keep_archives=1"])
 def test_a_wrong_setting_of_the_download_is_refused(typed):
-    with pytest.raises(ConfigError):
-        DownloadConfig.from_texts([typed])
+    with pytest.raises(SettingsError):
+        DownloadSettings.from_texts([typed])
 
 
 @pytest.mark.parametrize("seed", [2**31, 2**64, 2**200, -1])
 def test_a_seed_that_libraries_cannot_hold_is_refused(seed):
-    for config in (RankerConfig, TrainConfig):
+    for settings in (RankerSettings, TrainSettings):
         with pytest.raises(FastslowError, match="seed: "):
-            config(seed=seed)
+            settings(seed=seed)
 
 
 def test_a_wrong_command_line_ends_in_one_line(capsys):

@@ -6,7 +6,7 @@ import pytest
 import ablations
 from common.held_out import BASE, Run
 from fastslow.core.settings import PROJECT
-from fastslow.networks.config import TrainConfig
+from fastslow.networks.settings import TrainSettings
 from fastslow.workflow.presets import network_settings
 from fastslow.workflow.steps import parse_overrides
 
@@ -18,13 +18,13 @@ def test_every_row_changes_the_base_to_settings_that_exist(table, row):
     own = ablations.TABLES[table]
     cut = [f"gnn.layout.{setting}" for setting in own.cut]
 
-    def config(settings):
-        return TrainConfig(**network_settings(own.preset, parse_overrides([*cut, *settings]), "layout")[0])
+    def settings(given):
+        return TrainSettings(**network_settings(own.preset, parse_overrides([*cut, *given]), "layout")[0])
 
     variants = own.variants()
     if "segment_partition=metis" in str(variants[row] + variants[BASE]):
         pytest.importorskip("pymetis", reason="pip install -e '.[segments]'")
-    assert (config(variants[row]) == config(variants[BASE])) == (row == BASE)
+    assert (settings(variants[row]) == settings(variants[BASE])) == (row == BASE)
 
 
 def test_rows_keep_the_published_figures_and_gains_are_paired(monkeypatch):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import baselines
-from fastslow.core.errors import ConfigError
+from fastslow.core.errors import SettingsError
 from fastslow.workflow.published_presets import PUBLISHED
 from helpers.workspace import cut_sample
 
@@ -21,7 +21,7 @@ def test_a_baseline_is_scored_beside_the_best_single_feature(capsys, monkeypatch
     cut_sample(tmp_path)
     presets = ["--presets", "tpugraphs-late-join", "sample"]
     arguments = [*presets, "--set", "gnn.epochs=1", "gnn.layout.hidden_channels=8"]
-    with pytest.raises(ConfigError, match="preset tpugraphs-late-join has no such step"):
+    with pytest.raises(SettingsError, match="preset tpugraphs-late-join has no such step"):
         measure(capsys, monkeypatch, tmp_path, *arguments)
     printed, found = measure(capsys, monkeypatch, tmp_path, *arguments[:-1])
     rows = {(row["model"], row["collection"], row["split"]): row for row in found["rows"]}

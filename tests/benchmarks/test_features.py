@@ -11,7 +11,7 @@ from common.made_graphs import write_repeated
 from fastslow.competition.reader import read_choices, read_competition_file
 from fastslow.core.settings import PROJECT
 from fastslow.features.build import build_graph
-from fastslow.features.config import FeatureConfig
+from fastslow.features.settings import FeatureSettings
 from helpers.competition_files import layout_arrays, write_data_root, write_npz
 from reference import untied_features
 
@@ -33,13 +33,13 @@ def test_the_benchmark_compares_before_and_after(tmp_path):
 
 def test_the_former_path_gives_the_same_features(tmp_path):
     root = write_data_root(tmp_path, "layout:xla:random")
-    config = FeatureConfig(data_root=str(root), folder=str(tmp_path / "f"))
-    for program in config.programs():
-        graph, _ = build_graph(program, config)
+    settings = FeatureSettings(data_root=str(root), folder=str(tmp_path / "f"))
+    for program in settings.programs():
+        graph, _ = build_graph(program, settings)
         file = read_competition_file(program.path, "layout")
         layouts, codes = untied_features.read_codes(program.path, 10**6)
-        parts = untied_features.graph_part(file, config)
-        codes, config_feat = untied_features.config_part(file, *parts, layouts, codes, config)
+        parts = untied_features.graph_part(file, settings)
+        codes, config_feat = untied_features.config_part(file, *parts, layouts, codes, settings)
         np.testing.assert_array_equal(graph.config_feat, config_feat)
         np.testing.assert_array_equal(graph.layouts[graph.choices.layout_codes()], layouts[codes])
 

@@ -10,12 +10,12 @@ import models
 from common import comparison, folds, held_out, variants
 from common.graph_files import SAMPLE
 from fastslow.competition.catalog import COLLECTIONS, get_collection
-from fastslow.core.errors import ConfigError, DataError
+from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.settings import PROJECT
-from fastslow.features.build import FeatureConfig, build_features
+from fastslow.features.build import FeatureSettings, build_features
 from fastslow.features.scaling import Scaler
 from fastslow.features.store import Features
-from fastslow.networks.config import TrainConfig
+from fastslow.networks.settings import TrainSettings
 from fastslow.networks.train import make_dataset
 from fastslow.workflow.presets import network_settings, preset_settings
 from fastslow.workflow.steps import parse_overrides
@@ -37,7 +37,7 @@ def features(data, tmp_path_factory):
     folder, root = tmp_path_factory.mktemp("features"), str(data)
     for collection in (OWN, OTHER):
         where = {"data_root": root, "folder": str(folder / collection.slug)}
-        build_features(FeatureConfig(collection=collection.name, workers=1, hops=0, **where))
+        build_features(FeatureSettings(collection=collection.name, workers=1, hops=0, **where))
     return folder
 
 
@@ -105,7 +105,7 @@ def test_columns_are_left_out(features):
 def test_nothing_of_a_held_out_family_is_trained_on(features):
     families = held_out._folds(features, [OWN.slug], 2)[0]
     sources = [folds.HeldOut(features / collection.slug, families) for collection in (OWN, OTHER)]
-    names = make_dataset(TrainConfig(device="cpu"), sources).trainable()
+    names = make_dataset(TrainSettings(device="cpu"), sources).trainable()
     assert {name.partition("/")[0] for name in names} == {OWN.slug, OTHER.slug}
     assert not {folds.family_of(name.rpartition("/")[2]) for name in names} & families
 
@@ -133,10 +133,10 @@ def test_collections_that_are_trained_on_together_share_a_run(data, tmp_path):
 @pytest.mark.parametrize("name", variants.VARIANTS)
 def test_every_variant_changes_existing_settings_or_columns(name):
     overrides = parse_overrides(variants.VARIANTS[name])
-    features = FeatureConfig(**preset_settings("sample", overrides, "features", "layout"))
+    features = FeatureSettings(**preset_settings("sample", overrides, "features", "layout"))
     settings, train_on = network_settings("sample", overrides, "layout")
-    usual = (FeatureConfig(), TrainConfig(), "layout")
-    assert ((features, TrainConfig(**settings), train_on) == usual) == (
+    usual = (FeatureSettings(), TrainSettings(), "layout")
+    assert ((features, TrainSettings(**settings), train_on) == usual) == (
         name == variants.BASE or name in variants.LEFT_OUT
     )
 
@@ -215,7 +215,7 @@ def test_the_standard_error_pairs_graphs_and_seeds_and_counts_architectures():
 
 
 def test_an_unknown_variant_is_refused():
-    with pytest.raises(ConfigError, match="deeper.*is not one of base"):
+    with pytest.raises(SettingsError, match="deeper.*is not one of base"):
         models.parse_arguments(["--variants", "deeper"])
 
 

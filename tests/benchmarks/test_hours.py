@@ -25,12 +25,12 @@ def test_programs_on_a_line_have_its_value_at_the_mean():
     nodes = nodes + (hours.MEAN_NODES["nlp"] - nodes.mean())
     rows = [row("nlp", n, 0.05 + 1e-4 * n, 0.01 + 2e-5 * n) for n in nodes[:3]]
     (found,) = hours.estimate(rows, OPTIONS)
-    config = hours.settings(OPTIONS)
+    settings = hours.settings_of(OPTIONS)
     epoch = (0.05 + 1e-4 * nodes).sum()
     evaluation = 40 * (0.01 + 2e-5 * hours.MEAN_NODES["nlp"])
-    total = config.epochs * epoch + config.epochs / config.evaluate_every * evaluation
-    assert found[f"hours of {config.epochs} epochs"] == pytest.approx(total / 3600 / 2)
-    assert found["epochs in 8 hours"] == int(8 * 3600 * 2 * config.epochs / total)
+    total = settings.epochs * epoch + settings.epochs / settings.evaluate_every * evaluation
+    assert found[f"hours of {settings.epochs} epochs"] == pytest.approx(total / 3600 / 2)
+    assert found["epochs in 8 hours"] == int(8 * 3600 * 2 * settings.epochs / total)
 
 
 def test_the_larger_of_two_lines_counts():
@@ -49,11 +49,11 @@ def test_the_larger_of_two_lines_counts():
 def test_the_preset_is_meant_to_take_less_than_eight_hours():
     """With the averages that were measured on genuine files (tables/hours.md)."""
     measured = {"xla": 1.89, "nlp": 0.78}
-    config = hours.settings(OPTIONS)
-    assert config.configs_per_step == 128, "measure again with benchmarks/hours.py"
+    settings = hours.settings_of(OPTIONS)
+    assert settings.configs_per_step == 128, "measure again with benchmarks/hours.py"
     for source, seconds in measured.items():
         train, _ = hours.GRAPHS[source]
-        assert config.epochs * train * seconds / 3600 / hours.CORES < 7.5
+        assert settings.epochs * train * seconds / 3600 / hours.CORES < 7.5
 
 
 def test_it_runs(tmp_path):

@@ -14,13 +14,13 @@ from common.measured_runs import Measured, disagreements, effects, name_groups, 
 from common.rule_choice import DRAWS, choose_on_half
 from fastslow.competition.metrics import kendall_tau
 from fastslow.competition.reader import read_competition_file
-from fastslow.core.errors import ConfigError
+from fastslow.core.errors import SettingsError
 from fastslow.xla.cycle_estimates import estimate
 from fastslow.xla.graph_arrays import graph_arrays
+from fastslow.xla.layout_choices import draw, layouts_of, tie
 from fastslow.xla.layout_constraints import constrain
 from fastslow.xla.layout_space import configurable_nodes, encode
 from fastslow.xla.messages import Module
-from fastslow.xla.tied_choices import draw, layouts_of, tie
 from helpers.competition_files import write_npz
 from helpers.dot_module import add, small_module
 
@@ -146,8 +146,8 @@ def test_costs_add_up_to_the_products_estimate():
         for opcode in ("parameter", "copy", "fusion", "reshape"):  # the last has no estimate
             add(where, opcode, (8, 200), *[1] * (opcode != "parameter"))
             if opcode in ("copy", "fusion"):
-                config = {"window_config": {"estimated_cycles": str(cycles)}}
-                where.instructions[-1].backend_config = json.dumps(config).encode()
+                settings = {"window_config": {"estimated_cycles": str(cycles)}}
+                where.instructions[-1].backend_config = json.dumps(settings).encode()
     condition = module.computations.add(id=3)
     counter = add(condition, "parameter", ())
     limit = add(condition, "constant", (), literal={"s32s": [5]})
@@ -204,7 +204,7 @@ def test_halves_are_of_programs_that_every_rule_knows():
 def test_what_is_missing_is_named(tmp_path, monkeypatch, capsys):
     assert label_truth.main(["--real", str(tmp_path)]) == 0
     assert f"skipped: {tmp_path / label_truth.FILE} is missing" in capsys.readouterr().out
-    with pytest.raises(ConfigError, match="no rule mine; choose from everything, outputs"):
+    with pytest.raises(SettingsError, match="no rule mine; choose from everything, outputs"):
         label_truth.parse_rules(["outputs:3", "mine"], 4)
     assert label_truth.parse_rules(["outputs:3", COMMITTED], 4) == {"outputs": 3, COMMITTED: 4}
     (tmp_path / label_truth.FILE).parent.mkdir(parents=True)

@@ -9,9 +9,9 @@ from fastslow.competition.catalog import get_collection
 from fastslow.competition.metrics import kendall_tau
 from fastslow.core.settings import PROJECT
 from fastslow.evaluation.baselines import RIDGE, SINGLE
-from fastslow.features.build import FeatureConfig, build_features
+from fastslow.features.build import FeatureSettings, build_features
 from fastslow.networks.architecture import CONVOLUTIONS
-from fastslow.networks.config import TrainConfig
+from fastslow.networks.settings import TrainSettings
 from fastslow.networks.terms import LOSSES, POOLS
 from fastslow.workflow.presets import network_settings
 from fastslow.workflow.steps import parse_overrides
@@ -21,15 +21,15 @@ OWN = get_collection("layout:xla:random")
 
 def config_of(variant, *also):
     settings, _ = network_settings("sample", parse_overrides([*also, *models.VARIANTS[variant]]), "layout")
-    return TrainConfig(**settings)
+    return TrainSettings(**settings)
 
 
 def test_every_convolution_loss_and_pooling_is_a_variant():
     configs = [config_of(variant, *models.CUT) for variant in models.VARIANTS]
-    assert {config.convolution for config in configs} == set(CONVOLUTIONS)
-    assert {config.loss for config in configs} >= set(LOSSES)
-    assert {config.readout for config in configs} >= set(POOLS)
-    assert len({str(config) for config in configs}) == len(configs) - len(models.GROUPS["features"])
+    assert {settings.convolution for settings in configs} == set(CONVOLUTIONS)
+    assert {settings.loss for settings in configs} >= set(LOSSES)
+    assert {settings.readout for settings in configs} >= set(POOLS)
+    assert len({str(settings) for settings in configs}) == len(configs) - len(models.GROUPS["features"])
 
 
 def test_times_are_ratios_of_the_same_seed_and_fold():
@@ -83,7 +83,7 @@ def test_an_ensemble_of_independent_members_is_above_each_and_needs_enough_seeds
 
 def test_rules_are_fitted_without_what_is_held_out(tmp_path):
     settings = {"data_root": str(PROJECT / "data" / "sample"), "folder": str(tmp_path), "hops": 0}
-    build_features(FeatureConfig(collection=OWN.name, workers=1, **settings))
+    build_features(FeatureSettings(collection=OWN.name, workers=1, **settings))
     families = ("hourglass", "resnet")
     run = held_out.Run("base", 7, 0, families, [tmp_path], {})
     means = rules.rule_means([run])

@@ -76,16 +76,16 @@ def test_an_unknown_part_is_refused():
 
 
 def test_settings_reach_features_and_ranker(tmp_path, monkeypatch):
-    settings = ["ranker.num_leaves=7", "ranker.train_on=collection", "features.layout.hops=0"]
-    options = ranker.parse_arguments(["--quick", "--set", *settings])
+    given = ["ranker.num_leaves=7", "ranker.train_on=collection", "features.layout.hops=0"]
+    options = ranker.parse_arguments(["--quick", "--set", *given])
     collection, trained = ranker.COLLECTIONS[2], []
     quality = ranker.Quality(options, tmp_path, [collection])
     assert quality.features[collection].manifest["settings"]["hops"] == 0
 
-    def train(_, config):
-        trained.append(config)
+    def train(_, settings):
+        trained.append(settings)
         return [{"model": "regression", "valid": {"mean": 0.0}}]
 
     monkeypatch.setattr(quality, "_train", train)
     quality.objectives(collection, 0)
-    assert [config.num_leaves for config in trained] == [7]
+    assert [settings.num_leaves for settings in trained] == [7]

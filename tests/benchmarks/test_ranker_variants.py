@@ -4,8 +4,8 @@ import pytest
 
 import ranker_variants
 from common.held_out import BASE, LAYOUTS
-from fastslow.rankers.config import RankerConfig
 from fastslow.rankers.objectives import OBJECTIVES
+from fastslow.rankers.settings import RankerSettings
 
 OPTIONS = ["--threads", "1"]
 
@@ -17,11 +17,11 @@ def configs():
 
 def test_every_objective_is_a_variant_and_the_base_is_the_default():
     found = configs()
-    assert {config.objective for config in found.values()} == set(OBJECTIVES)
-    assert found.pop(BASE).identity() == RankerConfig(seed=3).identity()
+    assert {settings.objective for settings in found.values()} == set(OBJECTIVES)
+    assert found.pop(BASE).identity() == RankerSettings(seed=3).identity()
     few = found.pop(ranker_variants.FEW_COLUMNS)  # differs in columns, not in settings
-    assert few.identity() == RankerConfig(seed=3).identity()
-    identities = [str(config.identity()) for config in found.values()]
+    assert few.identity() == RankerSettings(seed=3).identity()
+    identities = [str(settings.identity()) for settings in found.values()]
     assert len(set(identities)) == len(identities) and str(few.identity()) not in identities
 
 
@@ -29,6 +29,6 @@ def test_every_objective_is_a_variant_and_the_base_is_the_default():
     ("train_on", "sizes"), [("collection", [1] * 4), ("source", [2, 2]), ("layout", [4])]
 )
 def test_collections_that_are_learned_from_together_share_a_training(train_on, sizes):
-    found = ranker_variants.groups(RankerConfig(train_on=train_on))
+    found = ranker_variants.groups(RankerSettings(train_on=train_on))
     assert [len(group) for group in found] == sizes
     assert sorted((c for group in found for c in group), key=LAYOUTS.index) == LAYOUTS

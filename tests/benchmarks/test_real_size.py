@@ -55,10 +55,10 @@ def test_a_step_is_extrapolated_by_its_phases(tmp_path):
     two = {EPOCH: {"CPU s": 8.0, "calls": 2}, EVALUATION: {"CPU s": 3.0, "calls": 1}}
     trees = {FIT: 3.0, GROW: 4.0, PREDICT: 2.0}
     trees = {name: {"CPU s": seconds, "calls": 1} for name, seconds in trees.items()}
-    for step in make_plan(run.config(*BOUNDED)).steps():
+    for step in make_plan(run.settings(*BOUNDED)).steps():
         phases = two if step.name.startswith("training") else trees if step.stage == "train" else {}
         run.costs[step_name(step)] = {**cost, "CPU s": 20.0, "phases": phases}
-    found = {step_name(step): run.whole_seconds(step) for step in make_plan(run.config()).steps()}
+    found = {step_name(step): run.whole_seconds(step) for step in make_plan(run.settings()).steps()}
     assert found["features tile-xla"] == 20  # all of it was made
     graphs, made = 61 + 7 + 8, 6 + 1 + 1
     assert found["features layout-xla-default"] == pytest.approx(20 * graphs / made)

@@ -11,7 +11,7 @@ import torch
 from common import graph_files
 from fastslow.competition.catalog import COLLECTIONS, get_collection
 from fastslow.competition.metrics import kendall_tau
-from fastslow.core.errors import ConfigError
+from fastslow.core.errors import SettingsError
 from helpers.random_graphs import make_graph
 
 pytest.importorskip("torch_geometric", reason="pip install -r benchmarks/requirements.txt")
@@ -148,7 +148,7 @@ def test_initial_weights_of_the_linear_blocks():
     bound = 246**-0.5
     assert default.first.linear.weight.abs().max() <= bound < original.first.linear.weight.abs().max()
     assert winner_recipe.WinnerTraining(DEFAULT, 0, CPU).network.first.linear.bias.unique().numel() == 1
-    with pytest.raises(ConfigError, match="init: 'zero' is not one of original, default"):
+    with pytest.raises(SettingsError, match="init: 'zero' is not one of original, default"):
         winner.WinnerNetwork(True, "zero")
 
 

@@ -8,8 +8,8 @@ from fastslow.commands import convert as convert_command
 from fastslow.commands import notebook as notebook_command
 from fastslow.commands.convert import convert_program
 from fastslow.competition.reader import read_competition_file
-from fastslow.core.errors import ConfigError, DataError
-from fastslow.programs.convert import ConvertConfig
+from fastslow.core.errors import DataError, SettingsError
+from fastslow.programs.convert import ConvertSettings
 from fastslow.workflow.run import StepError
 from fastslow.xla.messages import HloProto
 from helpers.dot_module import small_module
@@ -28,7 +28,7 @@ def home(tmp_path, monkeypatch):
 
 
 def test_the_notebook_runs_and_shows_tables_and_pictures(home, capsys):
-    npz = convert_program(ConvertConfig(source="small.hlo.pb", configs=10, name="mine"))
+    npz = convert_program(ConvertSettings(source="small.hlo.pb", configs=10, name="mine"))
     folder = home / "data" / "converted" / "programs" / "mine"
     cells = json.loads((folder / "notebook.ipynb").read_text())["cells"]
     shown = [kind for cell in cells for output in cell.get("outputs", []) for kind in output.get("data", {})]
@@ -43,7 +43,7 @@ def test_the_notebook_runs_and_shows_tables_and_pictures(home, capsys):
 def test_the_error_of_a_failed_conversion_names_its_notebook(home):
     (home / "bad.pb").write_bytes(b"not HLO")
     with pytest.raises(StepError) as caught:
-        convert_program(ConvertConfig(source="bad.pb"))
+        convert_program(ConvertSettings(source="bad.pb"))
     error = str(caught.value)
     assert error.startswith(f"bad: DataError: {home}/bad.pb: ") and "failed.ipynb" in error
     assert len(error.splitlines()) <= 3
@@ -53,13 +53,13 @@ def test_the_error_of_a_failed_conversion_names_its_notebook(home):
     ("source", "error", "said"),
     [
         ("nothing.pb", DataError, "nothing.pb: no such file"),
-        ("net.py", ConfigError, "neither an HLO file nor model.py:FUNCTION"),
-        ("", ConfigError, "'' is neither an HLO file nor model.py:FUNCTION"),
+        ("net.py", SettingsError, "neither an HLO file nor model.py:FUNCTION"),
+        ("", SettingsError, "'' is neither an HLO file nor model.py:FUNCTION"),
     ],
 )
 def test_a_missing_source_is_refused_before_the_notebook_starts(home, source, error, said):
     with pytest.raises(error, match=said):
-        convert_program(ConvertConfig(source=source))
+        convert_program(ConvertSettings(source=source))
     assert not (home / "data").exists()
 
 
@@ -74,8 +74,8 @@ def test_a_missing_source_is_refused_before_the_notebook_starts(home, source, er
 def test_relative_paths_start_at_the_working_folder(home, monkeypatch, given, source, data_root):
     (home / "net.py").write_text("")
     ran = []
-    monkeypatch.setattr(notebook_command, "run_step", lambda step: ran.append(step.config))
+    monkeypatch.setattr(notebook_command, "run_step", lambda step: ran.append(step.settings))
     monkeypatch.setattr(convert_command, "read_manifest", lambda folder: {"summary": {}})
-    convert_program(ConvertConfig(seed=3, **given))
+    convert_program(ConvertSettings(seed=3, **given))
     where = {"data_root": f"{home}/{data_root}"} if data_root else {}
-    assert ran == [ConvertConfig(source=f"{home}/{source}", seed=3, **where)]
+    assert ran == [ConvertSettings(source=f"{home}/{source}", seed=3, **where)]

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from fastslow.commands.network import NetworkRunConfig
+from fastslow.commands.network import NetworkRunSettings
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.settings import resolve
 from fastslow.evaluation.predictions import read_predictions
 from fastslow.features.build import build_features
-from fastslow.features.config import FeatureConfig
+from fastslow.features.settings import FeatureSettings
 from fastslow.networks.train import train
 from fastslow.workflow.run import make_plan
 from helpers.competition_files import write_data_root
@@ -29,23 +29,23 @@ def data(tmp_path, monkeypatch):
     """A home with the tile kernels of a competition, and the features of a run named ``own``."""
     monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
     root = write_data_root(tmp_path / "made", "tile:xla", train=("a", "b", "c"))
-    (features,) = [step.config for step in plan(root) if is_tile_features(step.config)]
+    (features,) = [step.settings for step in plan(root) if is_tile_features(step.settings)]
     build_features(features.replace(workers=1))
     return root
 
 
-def is_tile_features(config):
-    return isinstance(config, FeatureConfig) and config.collection == "tile:xla"
+def is_tile_features(settings):
+    return isinstance(settings, FeatureSettings) and settings.collection == "tile:xla"
 
 
 def plan(root):
     overrides = [text for text in SETTINGS if "." in text]
-    return make_plan(NetworkRunConfig(data=str(root), preset="smoke", name="own", set=overrides)).steps()
+    return make_plan(NetworkRunSettings(data=str(root), preset="smoke", name="own", set=overrides)).steps()
 
 
 def network(root):
-    (config,) = [step.config for step in plan(root) if step.name == NETWORK]
-    return config
+    (settings,) = [step.settings for step in plan(root) if step.name == NETWORK]
+    return settings
 
 
 def run(processes, *words):
@@ -60,20 +60,20 @@ def run(processes, *words):
 def test_two_processes_train_what_a_run_then_finds(data, tmp_path, monkeypatch):
     done, _ = run(2, NETWORK, f"data={data}", *SETTINGS)
     assert done.returncode == 0, done.stderr
-    config = network(data)
-    manifest = read_manifest(resolve(config.folder))
+    settings = network(data)
+    manifest = read_manifest(resolve(settings.folder))
     line = f"{NETWORK}: valid {manifest['valid']['mean']:.3f} ({manifest['valid']['weights']})"
     assert done.stdout.splitlines().count(line) == 1, "said by the first process alone"
-    assert config.artifact().is_current()
+    assert settings.artifact().is_current()
     alone = {"runs": [str(tmp_path / "alone")], "folder": str(tmp_path / "alone-training")}
-    one = train(config.replace(**alone))
+    one = train(settings.replace(**alone))
     assert one["fingerprint"] == manifest["fingerprint"]
-    ours, theirs = (read_predictions(Path(resolve(runs[0]))) for runs in (config.runs, alone["runs"]))
+    ours, theirs = (read_predictions(Path(resolve(runs[0]))) for runs in (settings.runs, alone["runs"]))
     for split, graphs in theirs.items():
         for name, prediction in graphs.items():
             np.testing.assert_allclose(ours[split][name], prediction, rtol=1e-3, atol=1e-4)
     monkeypatch.setattr(torch, "save", None)  # a training would save a checkpoint
-    assert train(config) == manifest
+    assert train(settings) == manifest
 
 
 def test_a_wrong_name_and_missing_features_are_said(data):

@@ -7,8 +7,8 @@ import pytest
 from fastslow.commands import notebook as notebook_command
 from fastslow.commands import rank as rank_command
 from fastslow.commands.rank import rank_program
-from fastslow.core.errors import ConfigError, DataError
-from fastslow.ranking.config import RankConfig
+from fastslow.core.errors import DataError, SettingsError
+from fastslow.ranking.settings import RankSettings
 from fastslow.workflow.run import StepError
 from helpers.dot_module import small_module
 
@@ -22,7 +22,7 @@ def dots(home, monkeypatch):
 
 
 def test_the_notebook_runs_and_shows_tables_and_pictures(home, dots, capsys):
-    csv = rank_program(RankConfig(source=dots, configs=30, run="runs/smoke", data_root="mine"))
+    csv = rank_program(RankSettings(source=dots, configs=30, run="runs/smoke", data_root="mine"))
     folder = home / "mine" / "rankings" / "dots"
     assert csv == folder / "ranking.csv" and (folder / "manifest.json").is_file()
     cells = json.loads((folder / "notebook.ipynb").read_text())["cells"]
@@ -38,28 +38,28 @@ def test_the_notebook_runs_and_shows_tables_and_pictures(home, dots, capsys):
     ("settings", "error", "said"),
     [
         ({"source": "nothing.npz"}, DataError, "nothing.npz: no such file"),
-        ({"source": ""}, ConfigError, "'' is neither"),
+        ({"source": ""}, SettingsError, "'' is neither"),
         ({"source": "dots.pb", "run": "nothing"}, DataError, "nothing: no such folder"),
     ],
 )
 def test_what_is_missing_is_refused_before_the_notebook_starts(home, dots, settings, error, said):
     with pytest.raises(error, match=said):
-        rank_program(RankConfig(**settings))
+        rank_program(RankSettings(**settings))
     assert not (home / "data" / "converted").exists()
 
 
 def test_the_error_of_a_failed_ranking_names_its_notebook(home, dots):
     (home / "bad.pb").write_bytes(b"not HLO")
     with pytest.raises(StepError, match=r"bad: DataError: .*bad\.pb: is not HLO(.|\n)*failed\.ipynb"):
-        rank_program(RankConfig(source="bad.pb", run="runs/smoke"))
+        rank_program(RankSettings(source="bad.pb", run="runs/smoke"))
 
 
 def test_a_run_starts_at_the_working_folder_or_at_the_repository(home, dots, monkeypatch):
     ran = []
-    monkeypatch.setattr(notebook_command, "run_step", lambda step: ran.append(step.config.run))
+    monkeypatch.setattr(notebook_command, "run_step", lambda step: ran.append(step.settings.run))
     monkeypatch.setattr(rank_command.pd, "read_csv", lambda path: rank_command.pd.DataFrame())
     monkeypatch.setattr(rank_command, "read_manifest", lambda folder: {"summary": {}})
-    rank_program(RankConfig(source=dots, run="runs/smoke"))
+    rank_program(RankSettings(source=dots, run="runs/smoke"))
     monkeypatch.chdir(home / "data")
-    rank_program(RankConfig(source="../dots.pb", run="runs/smoke"))
+    rank_program(RankSettings(source="../dots.pb", run="runs/smoke"))
     assert ran == [str(home / "runs" / "smoke"), "runs/smoke"]

@@ -3,8 +3,8 @@
 import pytest
 from PIL import Image
 
-from fastslow.commands.readme_figures import FiguresConfig, make_figures
-from fastslow.core.errors import ConfigError, DataError
+from fastslow.commands.readme_figures import FiguresSettings, make_figures
+from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.settings import PROJECT
 
 NAMES = ["scores.png", "states.png", "feature.png"]
@@ -12,11 +12,11 @@ LIMIT = 60_000  # bytes
 
 
 def test_three_small_figures_with_the_same_bytes(home):
-    config = FiguresConfig(name="smoke")
-    paths = make_figures(config)
+    settings = FiguresSettings(name="smoke")
+    paths = make_figures(settings)
     assert [path.name for path in paths] == NAMES and paths[0].parent == home / "docs" / "figures"
     first = [path.read_bytes() for path in paths]
-    assert [path.read_bytes() for path in make_figures(config)] == first
+    assert [path.read_bytes() for path in make_figures(settings)] == first
     for path in paths:
         assert path.stat().st_size <= LIMIT
         with Image.open(path) as image:
@@ -31,11 +31,11 @@ def test_the_committed_figures_are_small(name):
 @pytest.mark.parametrize(
     ("options", "error", "said"),
     [
-        ({"graph": "other"}, ConfigError, "graph: 'other' is not a train graph of"),
-        ({"column": "speed"}, ConfigError, "column: 'speed' is not a configuration feature"),
+        ({"graph": "other"}, SettingsError, "graph: 'other' is not a train graph of"),
+        ({"column": "speed"}, SettingsError, "column: 'speed' is not a configuration feature"),
         ({"name": "other"}, DataError, "submissions/other.json: no such file"),
     ],
 )
 def test_what_is_not_there_is_refused(home, options, error, said):
     with pytest.raises(error, match=said):
-        make_figures(FiguresConfig(**{"name": "smoke", **options}))
+        make_figures(FiguresSettings(**{"name": "smoke", **options}))

@@ -6,10 +6,10 @@ pytest.importorskip("optuna", reason="optuna is not installed (pip install -e '.
 
 from fastslow.commands import tune as tune_command  # noqa: E402
 from fastslow.tuning import fleet as fleet_module  # noqa: E402
-from fastslow.tuning.config import TuneConfig  # noqa: E402
-from fastslow.tuning.fleet_config import FleetConfig  # noqa: E402
 from fastslow.tuning.fleet_report import write_fleet  # noqa: E402
+from fastslow.tuning.fleet_settings import FleetSettings  # noqa: E402
 from fastslow.tuning.result import write_result  # noqa: E402
+from fastslow.tuning.settings import TuneSettings  # noqa: E402
 from fastslow.tuning.tune import tune  # noqa: E402
 from helpers.competition_files import layout_arrays, write_npz  # noqa: E402
 
@@ -18,18 +18,18 @@ from helpers.competition_files import layout_arrays, write_npz  # noqa: E402
 def program(tmp_path, monkeypatch):
     """A labelled file; what the notebooks do is done without them."""
 
-    def without_notebook(name, config):
+    def without_notebook(name, settings):
         if name == "54_tune":
-            return write_result(tune(config))
-        return write_fleet(fleet_module.tune_fleet(config))
+            return write_result(tune(settings))
+        return write_fleet(fleet_module.tune_fleet(settings))
 
     monkeypatch.setattr(tune_command, "run_notebook", without_notebook)
     return write_npz(tmp_path / "program.npz", layout_arrays(3, dots=4, configs=40))
 
 
 def test_a_finished_tuning_is_printed(program, tmp_path, capsys):
-    config = TuneConfig(source=str(program), run="none", evaluations=6, data_root=str(tmp_path / "out"))
-    folder = tune_command.tune_program(config)
+    settings = TuneSettings(source=str(program), run="none", evaluations=6, data_root=str(tmp_path / "out"))
+    folder = tune_command.tune_program(settings)
     said = capsys.readouterr().out
     assert said.startswith("run: none\n")
     assert str(folder / "best.json") in said and str(folder / "study.journal") in said
@@ -38,6 +38,6 @@ def test_a_finished_tuning_is_printed(program, tmp_path, capsys):
 def test_a_finished_fleet_is_printed(program, tmp_path, capsys):
     listed = tmp_path / "fleet.csv"
     listed.write_text("program,weight\nprogram.npz,2\n")
-    config = FleetConfig(fleet=str(listed), run="none", evaluations=6, data_root=str(tmp_path / "out"))
-    folder = tune_command.tune_fleet(config)
+    settings = FleetSettings(fleet=str(listed), run="none", evaluations=6, data_root=str(tmp_path / "out"))
+    folder = tune_command.tune_fleet(settings)
     assert str(folder / "programs.csv") in capsys.readouterr().out

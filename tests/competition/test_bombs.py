@@ -8,12 +8,12 @@ import pytest
 
 from fastslow.competition import reader, schema
 from fastslow.competition.catalog import Program, get_collection
-from fastslow.competition.choice_statistics import read_file
-from fastslow.competition.default_layouts import find_default_layouts
 from fastslow.competition.reader import read_competition_file
 from fastslow.competition.schema import LARGEST, SCHEMA, check_schema
 from fastslow.core.errors import DataError
 from fastslow.core.npz_io import Header
+from fastslow.features.default_layouts import find_default_layouts
+from fastslow.views.choice_statistics import read_file
 from helpers.bad_files import npy
 from helpers.competition_files import competition_arrays, layout_arrays, write_npz
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, get_collection, list_programs
-from fastslow.core.errors import ConfigError, DataError
+from fastslow.core.errors import DataError, SettingsError
 from helpers.competition_files import write_data_root
 
 
@@ -30,7 +30,7 @@ def test_a_collection_is_found_by_name_and_slug(collection):
 
 @pytest.mark.parametrize("name", ["", "layout", "layout:xla", "layout:xla:Random", "tile", "tile:nlp"])
 def test_an_unknown_collection_is_refused_with_the_known_ones(name):
-    with pytest.raises(ConfigError, match="collection: .* is none of tile:xla, layout:xla:default"):
+    with pytest.raises(SettingsError, match="collection: .* is none of tile:xla, layout:xla:default"):
         get_collection(name)
 
 

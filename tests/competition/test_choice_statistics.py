@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fastslow.choices.tied_choices import factorise
 from fastslow.competition.catalog import get_collection
-from fastslow.competition.choice_statistics import (
+from fastslow.competition.opcodes import OPCODES
+from fastslow.views.choice_statistics import (
     AT_ROWS_COLUMNS,
     REAL_FILES,
     SAMPLE_ROWS,
@@ -20,8 +22,6 @@ from fastslow.competition.choice_statistics import (
     real_statistics,
     survey_choices,
 )
-from fastslow.competition.opcodes import OPCODES
-from fastslow.competition.tied_choices import factorise
 from helpers.competition_files import REAL, ROOT, needs_real, write_data_root
 
 CONVOLUTION, DOT, RESHAPE = (OPCODES[name] for name in ("convolution", "dot", "reshape"))

@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fastslow.choices.tied_choices import factorise
 from fastslow.competition.catalog import Program, get_collection
-from fastslow.competition.default_layouts import commonest_layouts, find_default_layouts, is_off_default
 from fastslow.competition.reader import read_competition_file
 from fastslow.competition.schema import DEFAULTS
-from fastslow.competition.tied_choices import factorise
 from fastslow.core.errors import DataError
-from fastslow.features.config import FeatureConfig
+from fastslow.features.default_layouts import commonest_layouts, find_default_layouts, is_off_default
+from fastslow.features.settings import FeatureSettings
 from helpers.competition_files import REAL, layout_arrays, needs_real, write_npz
 
 
@@ -102,12 +102,12 @@ def test_a_broken_default_file_is_named(tmp_path):
 
 
 def test_features_of_a_random_file_depend_on_the_default_file(tmp_path):
-    config = FeatureConfig(collection="layout:xla:random", data_root=str(tmp_path))
+    settings = FeatureSettings(collection="layout:xla:random", data_root=str(tmp_path))
     random = write(tmp_path, "random")
-    alone = config.sources(random)
+    alone = settings.sources(random)
     write(tmp_path, "default")
-    assert config.sources(random)[: len(alone)] == alone and len(config.sources(random)) == 2
-    assert config.replace(compiler_defaults=False).sources(random) == alone
+    assert settings.sources(random)[: len(alone)] == alone and len(settings.sources(random)) == 2
+    assert settings.replace(compiler_defaults=False).sources(random) == alone
 
 
 def test_off_default_needs_both_to_be_known():

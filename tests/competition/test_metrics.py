@@ -20,7 +20,7 @@ from fastslow.competition.metrics import (
     slowdown,
     tile_score,
 )
-from fastslow.core.errors import ConfigError, DataError
+from fastslow.core.errors import DataError, SettingsError
 
 
 @st.composite
@@ -202,7 +202,7 @@ def test_collection_score_names_the_graph_it_refuses(runtimes, scores, message):
 
 
 def test_unknown_kind_is_refused():
-    with pytest.raises(ConfigError, match="kind: 'tiles' is none of layout, tile"):
+    with pytest.raises(SettingsError, match="kind: 'tiles' is none of layout, tile"):
         collection_score("tiles", {"a": [1]}, {"a": [1]})
 
 

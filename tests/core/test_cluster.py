@@ -11,11 +11,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from fastslow.core import cluster, cluster_worker
-from fastslow.core.cluster import map_on_cluster, open_cluster
-from fastslow.core.cluster_worker import MEMORY, ClusterError
-from fastslow.core.errors import ConfigError
+from fastslow.core.errors import SettingsError
 from fastslow.core.memory import STEP_CORES, STEP_MEMORY, machine_memory
+from fastslow.machines import cluster, cluster_worker
+from fastslow.machines.cluster import map_on_cluster, open_cluster
+from fastslow.machines.cluster_worker import MEMORY, ClusterError
 from helpers import cluster_calls
 from helpers.cluster_calls import scheduler  # noqa: F401 (fixture)
 
@@ -136,7 +136,7 @@ def test_other_code_is_refused_by_name(workers, monkeypatch):
 
 def test_the_identity_names_versions_and_every_source():
     identity = cluster_worker.code_identity()
-    files = {"src/fastslow/core/cluster.py", "notebooks/10_features.ipynb"}
+    files = {"src/fastslow/machines/cluster.py", "notebooks/10_features.ipynb"}
     assert {"python", "torch"} | files <= identity.keys()
     assert "+" not in identity["torch"]
 
@@ -150,7 +150,10 @@ def test_a_folder_that_is_not_shared_is_refused(workers, tmp_path):
 
 def test_without_dask_the_error_says_what_to_install(monkeypatch):
     for missing, address in (("distributed", "tcp://a:1"), ("dask_jobqueue", "slurm")):
-        with monkeypatch.context() as patch, pytest.raises(ConfigError, match=f"{missing}.*'.\\[cluster\\]'"):
+        with (
+            monkeypatch.context() as patch,
+            pytest.raises(SettingsError, match=f"{missing}.*'.\\[cluster\\]'"),
+        ):
             patch.setitem(sys.modules, missing, None)
             with open_cluster(address):
                 pass
@@ -159,7 +162,10 @@ def test_without_dask_the_error_says_what_to_install(monkeypatch):
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "nonsense://x"])
 def test_a_scheduler_that_does_not_answer(monkeypatch, address):
     monkeypatch.setattr(cluster, "_CONNECT_SECONDS", 1)
-    with pytest.raises(ConfigError, match=f"no Dask scheduler answers at '{address}'"), open_cluster(address):
+    with (
+        pytest.raises(SettingsError, match=f"no Dask scheduler answers at '{address}'"),
+        open_cluster(address),
+    ):
         pass
 
 
@@ -183,7 +189,7 @@ def test_with_tls_only_who_has_the_certificate_reaches_the_scheduler(certificate
 
     monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
     options = {"processes": False, "protocol": "tls://", "dashboard_address": None, "n_workers": 1}
-    with dask.config.set(certificate):
+    with dask.settings.set(certificate):
         security = Security()
         with LocalCluster(**options, security=security) as tls:
             address = tls.scheduler_address
@@ -193,7 +199,11 @@ def test_with_tls_only_who_has_the_certificate_reaches_the_scheduler(certificate
             monkeypatch.setattr(cluster, "_CONNECT_SECONDS", 2)
             plain, none = address.replace("tls", "tcp"), dict.fromkeys(certificate)
             for stranger, said in ((address, "do not allow 'tls:"), (plain, "no Dask scheduler answers")):
-                with dask.config.set(none), pytest.raises(ConfigError, match=said), open_cluster(stranger):
+                with (
+                    dask.settings.set(none),
+                    pytest.raises(SettingsError, match=said),
+                    open_cluster(stranger),
+                ):
                     pass
-            with pytest.raises(ConfigError, match="do not allow 'tcp:"), open_cluster(plain):
+            with pytest.raises(SettingsError, match="do not allow 'tcp:"), open_cluster(plain):
                 pass

@@ -14,13 +14,13 @@ from annotated_types import Ge, Le
 from hypothesis import given
 from hypothesis import strategies as st
 from IPython.core.interactiveshell import InteractiveShell
-from traitlets.config import Config as IPythonConfig
+from traitlets.settings import Settings as IPythonConfig
 
-from fastslow.core.errors import ConfigError, DataError
-from fastslow.core.settings import PROJECT, Config, PositiveFloat, resolve, unkeyed
+from fastslow.core.errors import DataError, SettingsError
+from fastslow.core.settings import PROJECT, PositiveFloat, Settings, resolve, unkeyed
 
 
-class Example(Config):
+class Example(Settings):
     """Settings of every type."""
 
     folder: str = unkeyed("runs/x")
@@ -36,19 +36,26 @@ class Example(Config):
 
 
 def test_settings_come_from_a_mapping():
-    config = Example(**{"epochs": 3, "merge": False, "members": ["a"], "weights": {"a": 1.0}})
-    assert (config.epochs, config.merge, config.members, config.weights) == (3, False, ["a"], {"a": 1.0})
-    assert config.learning_rate == 1e-3
+    settings = Example(**{"epochs": 3, "merge": False, "members": ["a"], "weights": {"a": 1.0}})
+    assert (settings.epochs, settings.merge, settings.members, settings.weights) == (
+        3,
+        False,
+        ["a"],
+        {"a": 1.0},
+    )
+    assert settings.learning_rate == 1e-3
 
 
 @pytest.mark.parametrize(("name", "near"), [("epoch", "epochs"), ("learning_rat", "learning_rate")])
 def test_a_misspelt_name_is_refused_with_the_nearest(name, near):
-    with pytest.raises(ConfigError, match=f"{name}: no such setting of Example; did you mean '{near}'"):
+    with pytest.raises(SettingsError, match=f"{name}: no such setting of Example; did you mean '{near}'"):
         Example(**{name: 1})
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones():
-    with pytest.raises(ConfigError, match="qqq: no such setting of Example; known are folder, learning_rate"):
+    with pytest.raises(
+        SettingsError, match="qqq: no such setting of Example; known are folder, learning_rate"
+    ):
         Example(**{"qqq": 1})
 
 
@@ -69,28 +76,28 @@ def test_an_unknown_name_is_refused_with_the_known_ones():
     ],
 )
 def test_a_wrong_type_is_refused(name, value, got):
-    with pytest.raises(ConfigError, match=f"^{name}: .* is {got}, .* wanted"):
+    with pytest.raises(SettingsError, match=f"^{name}: .* is {got}, .* wanted"):
         Example(**{name: value})
 
 
 def test_a_whole_number_is_good_for_a_float():
-    config = Example(learning_rate=1)
-    assert config.learning_rate == 1.0 and type(config.learning_rate) is float
-    assert config.identity() == Example(learning_rate=1.0).identity()
+    settings = Example(learning_rate=1)
+    assert settings.learning_rate == 1.0 and type(settings.learning_rate) is float
+    assert settings.identity() == Example(learning_rate=1.0).identity()
 
 
 @pytest.mark.parametrize("epochs", [0, -5])
 def test_a_value_out_of_range_is_refused(epochs):
-    with pytest.raises(ConfigError, match=f"^epochs: {epochs} is not 1 or more"):
+    with pytest.raises(SettingsError, match=f"^epochs: {epochs} is not 1 or more"):
         Example(epochs=epochs)
 
 
 def test_settings_do_not_change():
-    with pytest.raises(ConfigError, match="epochs: settings are immutable"):
+    with pytest.raises(SettingsError, match="epochs: settings are immutable"):
         Example().epochs = 5
 
 
-class Other(Config):
+class Other(Settings):
     """Settings of another notebook."""
 
     epoch: int = 0
@@ -100,7 +107,7 @@ class Other(Config):
 class Notebook:
     """A kernel in which cells are run, as a person does in a notebook whose settings are ``Example``'s."""
 
-    CONFIG = "config = Example.from_variables(globals())"
+    CONFIG = "settings = Example.from_variables(globals())"
 
     def __init__(self):
         quiet = IPythonConfig({"HistoryManager": {"enabled": False}})
@@ -113,10 +120,10 @@ class Notebook:
                 self.shell.run_cell(cell, store_history=True).raise_error()
         return said.getvalue()
 
-    def config(self):
+    def settings(self):
         """The settings that a cell makes after those that ran, and what it prints."""
         said = self.run(self.CONFIG)
-        return self.shell.user_ns["config"], said
+        return self.shell.user_ns["settings"], said
 
 
 @pytest.fixture
@@ -145,59 +152,59 @@ def notebook():
 )
 def test_a_notebook_takes_every_value_however_it_was_assigned(notebook, cell):
     notebook.run(cell)
-    assert notebook.config() == (Example(epochs=3, folder="runs/y"), "")
+    assert notebook.settings() == (Example(epochs=3, folder="runs/y"), "")
 
 
 @given(st.dictionaries(st.sampled_from(["epochs", "learning_rate"]), st.integers(1, 99)), st.integers(0, 2))
 def test_the_last_assignment_counts_whatever_ran_between(values, scratch):
     notebook = Notebook()
     notebook.run("epochs = 10\nlearning_rate = 0.001", *["import os\nx = len(os.sep)"] * scratch)
-    notebook.config()
+    notebook.settings()
     notebook.run(*(f"{name} = int('{value}')" for name, value in values.items()), "pass")
-    assert notebook.config()[0] == Example(**values)
+    assert notebook.settings()[0] == Example(**values)
 
 
 @pytest.mark.parametrize("value", ["20", "2.0", "'x'", "True", "None", "[]", "()", "{}", "Path('x')"])
 @pytest.mark.parametrize("cell", ["{} = {}", "import os\n{} = {}", "# Parameters\n{} = {}"])
 def test_a_misspelt_parameter_is_refused_until_its_cell_is_corrected(notebook, cell, value):
     notebook.run("from pathlib import Path", cell.format("epochz", value))
-    with pytest.raises(ConfigError, match="^epochz: no such setting of Example; did you mean 'epochs'"):
-        notebook.config()
+    with pytest.raises(SettingsError, match="^epochz: no such setting of Example; did you mean 'epochs'"):
+        notebook.settings()
     notebook.run(cell.format("epochs", "20"))
-    assert notebook.config() == (Example(epochs=20), "")
+    assert notebook.settings() == (Example(epochs=20), "")
     notebook.run(cell.format("epochz", value))
-    with pytest.raises(ConfigError, match="^epochz: no such setting"):
-        notebook.config()
+    with pytest.raises(SettingsError, match="^epochz: no such setting"):
+        notebook.settings()
 
 
 def test_a_name_that_papermill_injects_must_be_a_setting(notebook):
     notebook.run("# Parameters\nlr = 0.1\nepochs = 3")
-    with pytest.raises(ConfigError, match="^lr: no such setting of Example; known are folder"):
-        notebook.config()
+    with pytest.raises(SettingsError, match="^lr: no such setting of Example; known are folder"):
+        notebook.settings()
 
 
 def test_a_variable_of_a_scratch_cell_is_printed_and_no_error(notebook):
     notebook.run("lr = 0.1; epochs = 3")
     named = Example(epochs=3), "no settings of Example, not used: lr\n"
-    assert notebook.config() == named
+    assert notebook.settings() == named
     notebook.run("manifest = {'valid': 1}; rows = (1, 2); run = object(); network = Notebook = None")
-    assert notebook.config() == named, "the cell can be run again after those below it"
+    assert notebook.settings() == named, "the cell can be run again after those below it"
     notebook.run("folder = object()")
-    with pytest.raises(ConfigError, match="^folder: <object .* is object, str wanted"):
-        notebook.config()
+    with pytest.raises(SettingsError, match="^folder: <object .* is object, str wanted"):
+        notebook.settings()
 
 
 def test_two_notebooks_in_one_kernel(notebook):
-    assert notebook.config() == (Example(), "")
+    assert notebook.settings() == (Example(), "")
     notebook.run("epoch = 3\nmembers_of = ['a']")
     notebook.run("other = Other.from_variables(globals())")
     assert notebook.shell.user_ns["other"] == Other(epoch=3, members_of=["a"])
-    assert notebook.config() == (Example(), "")
+    assert notebook.settings() == (Example(), "")
 
 
 def test_an_error_of_ours_is_one_line_in_a_notebook():
     for error in (
-        ConfigError("epochs: 0 is not 1 or more"),
+        SettingsError("epochs: 0 is not 1 or more"),
         DataError("x.npz", "is broken", "Copy it again"),
     ):
         shell, shown = Notebook().shell, []
@@ -245,7 +252,7 @@ def test_every_field_is_described_with_its_sentence_default_and_range():
     ],
 )
 def test_ranges_choices_and_old_names(change, message):
-    with pytest.raises(ConfigError, match=f"^{re.escape(message)}"):
+    with pytest.raises(SettingsError, match=f"^{re.escape(message)}"):
         Derived(**change)
 
 
@@ -263,9 +270,9 @@ def test_what_is_not_read_is_refused_and_no_part_of_the_identity():
     assert Choosing(mode="slow", breaks=3).identity()["breaks"] == 3
     assert "breaks" not in Choosing(breaks=2).identity()
     message = "breaks: 3 has no effect with mode='fast'; leave it at 2, or choose slow"
-    with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
+    with pytest.raises(SettingsError, match=f"^{re.escape(message)}$"):
         Choosing(breaks=3)
-    with pytest.raises(ConfigError, match="^mode: 'fats' is not one of slow, fast; did you mean 'fast'"):
+    with pytest.raises(SettingsError, match="^mode: 'fats' is not one of slow, fast; did you mean 'fast'"):
         Choosing(mode="fats")
 
 
@@ -299,5 +306,5 @@ def test_a_home_that_is_no_folder_is_refused_by_name(tmp_path, monkeypatch):
     os.mkfifo(tmp_path / "pipe")
     for home in ("loop", "loop/data", "file", "file/data", "pipe", "n" * 300, "/dev/zero"):
         monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path / home))
-        with pytest.raises(ConfigError, match=r"FASTSLOW_HOME: '.*' is no folder \(.+\); set it to one"):
+        with pytest.raises(SettingsError, match=r"FASTSLOW_HOME: '.*' is no folder \(.+\); set it to one"):
             resolve("runs/x")

@@ -60,8 +60,8 @@ def test_prose_and_formatting_do_not_count(package):
     assert edit(loss, "\n\n\ndef ", "\n\n\n# a comment\ndef ") == set()
     start = loss.read_text().index('"""', loss.read_text().index("def ")) + 3
     assert edit(loss, loss.read_text()[start : start + 20], "Something else") == set()
-    config = package / "networks" / "config.py"
-    assert edit(config, "Seed of weights", "The seed of weights") == set()
+    settings = package / "networks" / "settings.py"
+    assert edit(settings, "Seed of weights", "The seed of weights") == set()
 
 
 def test_an_edit_that_the_entry_does_not_reach_does_not_count(package):

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from fastslow.competition.metrics import kendall_tau, slowdown
-from fastslow.core.errors import ConfigError
+from fastslow.core.errors import SettingsError
 from fastslow.core.settings import resolve
-from fastslow.evaluation.compare import CompareConfig, compare_runs, compare_table, paired_difference
+from fastslow.evaluation.compare import CompareSettings, compare_runs, compare_table, paired_difference
 from fastslow.evaluation.metric_table import graph_metrics
 from fastslow.evaluation.predictions import read_predictions
 from helpers.runs import make_features, random_scores, write_run
@@ -18,14 +18,14 @@ def features(tmp_path_factory):
 
 
 @pytest.fixture
-def config(features, tmp_path):
+def settings(features, tmp_path):
     """Two runs of a collection, one of them nearer to the truth."""
     rng = np.random.default_rng(0)
     runs = {
         name: write_run(tmp_path / "runs" / name, features, random_scores(features, rng, noise), model=name)
         for name, noise in (("near", 0.01), ("far", 2.0))
     }
-    return CompareConfig(
+    return CompareSettings(
         one=runs["near"],
         other=runs["far"],
         features=str(features.folder),
@@ -34,11 +34,11 @@ def config(features, tmp_path):
     )
 
 
-def test_two_runs_are_compared_graph_by_graph(config, features, capsys):
-    table = compare_runs(config)
+def test_two_runs_are_compared_graph_by_graph(settings, features, capsys):
+    table = compare_runs(settings)
     truth = features.labels("valid")
     for column in ("one", "other"):
-        predictions = read_predictions(resolve(getattr(config, column)))["valid"]
+        predictions = read_predictions(resolve(getattr(settings, column)))["valid"]
         assert table[column].to_dict() == {g: kendall_tau(truth[g], predictions[g]) for g in truth}
     difference = table["one"] - table["other"]
     assert table["difference"].tolist() == sorted(difference)
@@ -49,11 +49,11 @@ def test_two_runs_are_compared_graph_by_graph(config, features, capsys):
     printed = capsys.readouterr().out
     assert f"difference {facts['mean']:+.4f} ± {facts['standard_error']:.4f}" in printed
     assert "higher on 2, equal on 0, lower on 0" in printed
-    assert (resolve(config.plot)).stat().st_size > 5000
+    assert (resolve(settings.plot)).stat().st_size > 5000
 
 
-def test_a_run_does_not_differ_from_itself(config):
-    table = compare_table(config.replace(other=config.one, metric="top_10_error"))
+def test_a_run_does_not_differ_from_itself(settings):
+    table = compare_table(settings.replace(other=settings.one, metric="top_10_error"))
     assert not table["difference"].any()
     assert paired_difference(table) == {
         "mean": 0.0,
@@ -64,14 +64,14 @@ def test_a_run_does_not_differ_from_itself(config):
     }
 
 
-def test_what_cannot_be_compared_is_refused(config, tmp_path):
+def test_what_cannot_be_compared_is_refused(settings, tmp_path):
     kernels = make_features(tmp_path / "tile", TILE)
     scores = random_scores(kernels, np.random.default_rng(0))
     run = write_run(tmp_path / "runs" / "tile", kernels, scores)
-    with pytest.raises(ConfigError, match="other: .* is of tile:xla, .* of layout:xla:random"):
-        compare_table(config.replace(other=run))
-    with pytest.raises(ConfigError, match=r"split: test needs solution\.csv in .*; give data_root=FOLDER"):
-        compare_table(config.replace(split="test"))
+    with pytest.raises(SettingsError, match="other: .* is of tile:xla, .* of layout:xla:random"):
+        compare_table(settings.replace(other=run))
+    with pytest.raises(SettingsError, match=r"split: test needs solution\.csv in .*; give data_root=FOLDER"):
+        compare_table(settings.replace(split="test"))
 
 
 def test_every_metric_is_computed_for_every_graph():

@@ -5,18 +5,18 @@ import pandas as pd
 import pytest
 
 from fastslow.competition.catalog import COLLECTIONS
-from fastslow.competition.choice_statistics import REAL_FILES, survey_choices
 from fastslow.competition.reader import read_competition_file
-from fastslow.core.errors import ConfigError
-from fastslow.evaluation import data_report
-from fastslow.evaluation.data_report import DataReportConfig
+from fastslow.core.errors import SettingsError
+from fastslow.views import data_report
+from fastslow.views.choice_statistics import REAL_FILES, survey_choices
+from fastslow.views.data_report import DataReportSettings
 from helpers.competition_files import graph_arrays, write_data_root, write_npz
 
 
 @pytest.fixture(scope="module")
-def config(tmp_path_factory):
+def settings(tmp_path_factory):
     root = write_data_root(tmp_path_factory.mktemp("data"), "layout:xla:random", train=("a", "b", "c"))
-    return DataReportConfig(data_root=str(root))
+    return DataReportSettings(data_root=str(root))
 
 
 @pytest.fixture
@@ -47,13 +47,13 @@ def test_a_configuration_in_words(program):
     assert set(data_report.describe_configuration(program, 0)["in words"]) == {"left to the compiler"}
 
 
-def test_the_program_shown_is_the_named_or_the_smallest(config):
+def test_the_program_shown_is_the_named_or_the_smallest(settings):
     sizes = {}
     for name in "abc":
-        program = data_report.read_program(config.replace(program=name))
+        program = data_report.read_program(settings.replace(program=name))
         assert program.path.stem == name
         sizes[name] = len(program.node_opcode)
-    assert len(data_report.read_program(config).node_opcode) == min(sizes.values())
+    assert len(data_report.read_program(settings).node_opcode) == min(sizes.values())
 
 
 @pytest.mark.parametrize(
@@ -65,17 +65,17 @@ def test_the_program_shown_is_the_named_or_the_smallest(config):
         ({"collection": "tile:xla"}, "collection: 'tile:xla' is not one of layout:xla:default"),
     ],
 )
-def test_wrong_settings_are_refused(config, options, said):
-    with pytest.raises(ConfigError, match=said):
-        data_report.read_program(config.replace(**options))
+def test_wrong_settings_are_refused(settings, options, said):
+    with pytest.raises(SettingsError, match=said):
+        data_report.read_program(settings.replace(**options))
 
 
-def test_programs_are_compared(config):
-    programs = data_report.compare_programs(config)
-    assert len(programs) == 3 and len(data_report.compare_programs(config.replace(max_programs=2))) == 2
+def test_programs_are_compared(settings):
+    programs = data_report.compare_programs(settings)
+    assert len(programs) == 3 and len(data_report.compare_programs(settings.replace(max_programs=2))) == 2
     assert list(programs["slowest"]) == sorted(programs["slowest"], reverse=True)
     for row in programs.to_dict("records"):
-        file = data_report.read_program(config.replace(program=row["name"]))
+        file = data_report.read_program(settings.replace(program=row["name"]))
         distinct = {file.layouts[codes].tobytes() for codes in file.choices.layout_codes()}
         assert (row["distinct"], row["repeated"]) == (len(distinct), len(file.choices) - len(distinct))
         assert row["repeated"] >= 1, "the made-up files repeat configurations"
@@ -85,15 +85,15 @@ def test_programs_are_compared(config):
         assert row["median"] == pytest.approx((runtime[3] + runtime[4]) / 2 / runtime[0])
 
 
-def test_the_histogram_counts_every_configuration(config):
-    program = data_report.read_program(config)
+def test_the_histogram_counts_every_configuration(settings):
+    program = data_report.read_program(settings)
     (axes,) = data_report.plot_runtimes(program).axes
     assert sum(bar.get_height() for bar in axes.patches) == len(program.runtime)
     assert f"{program.runtime.min():,} ns" in axes.get_xlabel()
 
 
-def test_a_row_per_program(config):
-    programs = data_report.compare_programs(config)
+def test_a_row_per_program(settings):
+    programs = data_report.compare_programs(settings)
     left, right = data_report.plot_programs(programs).axes
     assert [label.get_text() for label in left.get_yticklabels()] == list(programs["name"])[::-1]
     widths = [bar.get_width() for bar in left.patches]
@@ -115,7 +115,7 @@ def test_choices_are_compared_with_the_recorded_ones(tmp_path):
     for collection in COLLECTIONS:
         if collection.kind == "layout":
             write_data_root(tmp_path, collection.name)
-    choices = data_report.compare_choices(DataReportConfig(data_root=str(tmp_path), max_programs=2))
+    choices = data_report.compare_choices(DataReportSettings(data_root=str(tmp_path), max_programs=2))
     real, here = (choices.loc[source] for source in choices.index.unique(0))
     assert list(real.index) == list(REAL_FILES) and len(here) == 4
     rows = survey_choices(tmp_path, 2).query("collection == 'layout:nlp:random'")

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import Artifact, read_manifest
-from fastslow.core.errors import ConfigError, DataError
+from fastslow.core.errors import DataError, SettingsError
 from fastslow.evaluation import predictions as predictions_file
-from fastslow.evaluation.ensemble import EnsembleConfig, build_ensemble, models_of
+from fastslow.evaluation.ensemble import EnsembleSettings, build_ensemble, models_of
 from fastslow.evaluation.ensemble_weights import (
     NORMALISATIONS,
     combine,
@@ -176,8 +176,8 @@ def test_each_manifest_is_read_once(layout, tmp_path, rng, monkeypatch):
 def test_an_ensemble_of_noisy_members(request, tmp_path, rng, kind, normalisation):
     features = request.getfixturevalue(kind)
     runs = [write_run(tmp_path / f"m{i}", features, random_scores(features, rng, 0.5)) for i in range(3)]
-    config = config_of(features, tmp_path / "both", runs, normalisation=normalisation, weighting="search")
-    manifest = build_ensemble(config)
+    settings = config_of(features, tmp_path / "both", runs, normalisation=normalisation, weighting="search")
+    manifest = build_ensemble(settings)
     members = manifest["members"]
     assert list(members) == ["m0", "m1", "m2"] and [m["folder"] for m in members.values()] == runs
     for run, member in zip(runs, members.values(), strict=True):
@@ -279,8 +279,8 @@ def test_ensembles_of_ensembles_and_runs_of_one_name(layout, tmp_path, rng):
 
 def test_it_is_built_again_only_where_a_member_changed(layout, tmp_path, rng):
     runs = [write_run(tmp_path / f"m{i}", layout, random_scores(layout, rng)) for i in range(2)]
-    config = config_of(layout, tmp_path / "e", runs)
-    build_ensemble(config)
+    settings = config_of(layout, tmp_path / "e", runs)
+    build_ensemble(settings)
     made = (tmp_path / "e" / "predictions.npz").stat().st_mtime_ns
     build_ensemble(config_of(layout, tmp_path / "e", runs[::-1]))
     assert (tmp_path / "e" / "predictions.npz").stat().st_mtime_ns == made
@@ -288,7 +288,7 @@ def test_it_is_built_again_only_where_a_member_changed(layout, tmp_path, rng):
     Artifact(folder, {"collection": layout.collection.name, "seed": 1}, {"data": layout.data}).finish(
         ["predictions.npz"], valid={"mean": 0.0, "per_graph": {"v": 0.0}}
     )
-    assert not config.artifact().is_current()
+    assert not settings.artifact().is_current()
     assert not config_of(layout, tmp_path / "e", runs, max_models=3).artifact().is_current()
 
 
@@ -335,9 +335,9 @@ def broken(problem, features, folder, predictions):
 def test_a_wrong_member_is_refused_by_name(layout, tmp_path, rng, problem, said):
     good = write_run(tmp_path / "good", layout, random_scores(layout, rng))
     broken(problem, layout, tmp_path / "bad run", random_scores(layout, rng))
-    config = config_of(layout, tmp_path / "e", [good, str(tmp_path / "bad run")])
+    settings = config_of(layout, tmp_path / "e", [good, str(tmp_path / "bad run")])
     with pytest.raises(DataError, match=f"^{tmp_path / 'bad run'}.*{said}"):
-        build_ensemble(config)
+        build_ensemble(settings)
     assert not (tmp_path / "e" / "manifest.json").exists()
 
 
@@ -348,10 +348,10 @@ def test_a_wrong_member_is_refused_by_name(layout, tmp_path, rng, problem, said)
         ({"runs": ["r/a", "r/b", "r/../r/a"]}, "runs: .* without repetition"),
         ({"runs": ["r/a", 3]}, "runs: 3 in the list is int, str wanted"),
         ({"max_models": 0}, "max_models: 0"),
-        ({"rounds": 20}, "rounds: no such setting of EnsembleConfig; it is called 'max_models' now"),
+        ({"rounds": 20}, "rounds: no such setting of EnsembleSettings; it is called 'max_models' now"),
         ({"normalisation": "softmax"}, "normalisation: 'softmax' is not one of min_max, rank, raw, best"),
     ],
 )
 def test_wrong_settings_are_refused(options, said):
-    with pytest.raises(ConfigError, match=said):
-        EnsembleConfig(**options)
+    with pytest.raises(SettingsError, match=said):
+        EnsembleSettings(**options)

@@ -171,11 +171,11 @@ def test_a_run_written_by_hand_is_refused_until_write_run_wrote_it(features, tmp
         "valid": {"mean": 1, "per_graph": {"v": 1.0}},
     }
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    config = config_of(features, tmp_path / "one", [str(folder)])
+    settings = config_of(features, tmp_path / "one", [str(folder)])
     with pytest.raises(DataError, match="manifest.json: has no checksum of itself"):
-        build_ensemble(config)
+        build_ensemble(settings)
     write_run(folder, features, by_runtime(features), model="mine")
-    ensemble = build_ensemble(config)
+    ensemble = build_ensemble(settings)
     assert ensemble["valid"]["mean"] == pytest.approx(1)
 
 
@@ -184,12 +184,12 @@ def test_seeds_of_a_custom_model_share_a_weight_and_new_predictions_redo_the_ens
     runs = [str(tmp_path / f"mine-s{seed}") for seed in range(2)]
     for seed, run in enumerate(runs):
         write_run(run, features, random_scores(features, rng), model="mine", seed=seed)
-    config = config_of(features, tmp_path / "ensemble", runs)
-    members = build_ensemble(config)["members"]
+    settings = config_of(features, tmp_path / "ensemble", runs)
+    members = build_ensemble(settings)["members"]
     assert {member["weight"] for member in members.values()} == {0.5}
-    assert config.artifact().is_current()
+    assert settings.artifact().is_current()
     write_run(runs[0], features, random_scores(features, rng), model="mine", seed=0)
-    assert not config.artifact().is_current()
+    assert not settings.artifact().is_current()
 
 
 @pytest.mark.parametrize(

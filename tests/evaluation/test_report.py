@@ -10,12 +10,12 @@ from html.parser import HTMLParser
 import nbformat
 import pytest
 
-from fastslow.core.errors import ConfigError, DataError
+from fastslow.core.errors import DataError, SettingsError
 from fastslow.evaluation import report
-from fastslow.evaluation.report import ReportConfig, list_pages, render_report
+from fastslow.evaluation.report import ReportSettings, list_pages, render_report
 
 BROWSER = next(filter(shutil.which, ("chromium", "chromium-browser", "google-chrome")), None)
-CONFIG = ReportConfig(name="smoke")
+CONFIG = ReportSettings(name="smoke")
 # loads, not hyperlinks: what a page fetches by itself
 LOADED = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src"}
 
@@ -132,7 +132,7 @@ def test_a_missing_run_is_refused(tmp_path, monkeypatch):
     for folder in ("", "runs/other/training-tile-s0", "runs/other/submission"):  # the last one unfinished
         (tmp_path / folder).mkdir(parents=True, exist_ok=True)
         with pytest.raises(DataError, match="runs/other: no finished submission .* Run `make submit` first"):
-            render_report(ReportConfig(name="other"))
+            render_report(ReportSettings(name="other"))
 
 
 def test_a_broken_notebook_is_refused_by_name(home):
@@ -146,8 +146,8 @@ def test_a_broken_notebook_is_refused_by_name(home):
 
 @pytest.mark.parametrize("name", ["", "a/b", "..", ".hidden"])
 def test_a_name_is_a_folder_name(name):
-    with pytest.raises(ConfigError, match="name: .* is not a plain folder name"):
-        ReportConfig(name=name)
+    with pytest.raises(SettingsError, match="name: .* is not a plain folder name"):
+        ReportSettings(name=name)
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium installed")

@@ -17,14 +17,14 @@ from fastslow.competition.metrics import (
     tile_score,
 )
 from fastslow.core.artifacts import Artifact, read_manifest
-from fastslow.core.errors import ConfigError, DataError
+from fastslow.core.errors import DataError, SettingsError
 from fastslow.evaluation import results
-from fastslow.evaluation.ensemble import EnsembleConfig, build_ensemble
+from fastslow.evaluation.ensemble import EnsembleSettings, build_ensemble
 from fastslow.evaluation.metric_table import format_metrics, metric_table, valid_metrics
 from fastslow.evaluation.predictions import PREDICTIONS, read_predictions, write_predictions
-from fastslow.evaluation.results import SubmissionConfig, make_submission
+from fastslow.evaluation.results import SubmissionSettings, make_submission
 from fastslow.evaluation.score_tables import pool_seeds
-from fastslow.features.build import FeatureConfig, build_features
+from fastslow.features.build import FeatureSettings, build_features
 from fastslow.features.store import Features
 from fastslow.kaggle.solution import read_solution, score_submission
 from fastslow.kaggle.submission import check_submission
@@ -49,7 +49,7 @@ def features(tmp_path_factory):
         write_data_root(root / "data", c.name, train=("a",), valid=("v", "w"), test=("t", "u"))
         folder = str(root / "features" / c.slug)
         settings = {"collection": c.name, "data_root": str(root / "data"), "folder": folder, "workers": 1}
-        build_features(FeatureConfig(**settings))
+        build_features(FeatureSettings(**settings))
         for name, count in Features(folder).num_configs("test").items():
             rows += [f"{c.name}:{name},{i},{r}" for i, r in enumerate(rng.integers(1, 99, count))]
     (root / "data" / "solution.csv").write_text("\n".join(rows) + "\n")
@@ -57,7 +57,7 @@ def features(tmp_path_factory):
 
 
 @pytest.fixture
-def config(features, tmp_path):
+def settings(features, tmp_path):
     """Two members with random scores, many of them equal, and their ensemble, for every collection."""
     rng = np.random.default_rng(1)
     for c in COLLECTIONS:
@@ -76,8 +76,8 @@ def config(features, tmp_path):
             Artifact(folder, facts, {"data": own.data}).finish([PREDICTIONS], valid=valid)
             runs.append(str(folder))
         folder = tmp_path / "made" / f"ensemble-{c.slug}"
-        build_ensemble(EnsembleConfig(features=str(own.folder), runs=runs, folder=str(folder)))
-    return SubmissionConfig(
+        build_ensemble(EnsembleSettings(features=str(own.folder), runs=runs, folder=str(folder)))
+    return SubmissionSettings(
         data_root=str(features / "data"),
         features=[str(features / "features" / c.slug) for c in COLLECTIONS],
         ensembles=[str(tmp_path / "made" / f"ensemble-{c.slug}") for c in COLLECTIONS],
@@ -90,8 +90,8 @@ def csv_of(tmp_path):
     return tmp_path / "out" / "mine.csv"
 
 
-def test_the_table_is_what_the_metrics_give(config, features, tmp_path):
-    table = make_submission(config)
+def test_the_table_is_what_the_metrics_give(settings, features, tmp_path):
+    table = make_submission(settings)
     assert list(table["run"]) == [run for c in COLLECTIONS for run in runs_of(c)]
     assert list(table["model"]) == [run.removesuffix(" s0") for run in table["run"]]
     assert list(table["collection"].unique()) == [c.name for c in COLLECTIONS]
@@ -127,8 +127,8 @@ def test_the_table_is_what_the_metrics_give(config, features, tmp_path):
         assert list(shown.dropna()) == [*weights, 1.0] and shown.isna().sum() == len(rules)
 
 
-def test_csv_record_and_plot(config, features, tmp_path):
-    table = make_submission(config)
+def test_csv_record_and_plot(settings, features, tmp_path):
+    table = make_submission(settings)
     csv, root = csv_of(tmp_path), features / "data"
     assert check_submission(csv, root)["rows"] == {c.name: 2 for c in COLLECTIONS}
     for line in csv.read_text().splitlines()[1:]:
@@ -155,8 +155,8 @@ def test_csv_record_and_plot(config, features, tmp_path):
 
 
 @pytest.mark.parametrize("solved", [True, False])
-def test_scores_are_recorded_by_distance_to_the_nearest_train_graph(config, features, tmp_path, solved):
-    make_submission(config if solved else without_solution(config, features, tmp_path))
+def test_scores_are_recorded_by_distance_to_the_nearest_train_graph(settings, features, tmp_path, solved):
+    make_submission(settings if solved else without_solution(settings, features, tmp_path))
     record = json.loads(csv_of(tmp_path).with_suffix(".json").read_text())
     split, means = ("test", record["test"]) if solved else ("valid", record["scores"])
 
@@ -178,9 +178,9 @@ def test_scores_are_recorded_by_distance_to_the_nearest_train_graph(config, feat
         assert np.mean([row["score"] for row in rows]) == pytest.approx(means[c.name])
 
 
-def test_runs_of_different_settings_are_not_pooled_whatever_their_names(config, features, tmp_path):
+def test_runs_of_different_settings_are_not_pooled_whatever_their_names(settings, features, tmp_path):
     """gnn-s0 and gnn-s1 look like seeds of one model; their manifests say that they are two."""
-    (own,) = (Features(Path(f)) for f in config.features if f.endswith("tile-xla"))
+    (own,) = (Features(Path(f)) for f in settings.features if f.endswith("tile-xla"))
     runs, counts = [], {split: own.num_configs(split) for split in ("valid", "test")}
     for seed in (0, 1, 2):
         folder = tmp_path / "runs" / f"gnn-tile-xla-s{seed}"
@@ -191,7 +191,7 @@ def test_runs_of_different_settings_are_not_pooled_whatever_their_names(config, 
         Artifact(folder, facts, {"data": own.data}).finish([PREDICTIONS], valid=valid)
         runs.append(str(folder))
     ensemble = tmp_path / "made" / "ensemble-tile-xla"
-    build_ensemble(EnsembleConfig(features=str(own.folder), runs=runs, folder=str(ensemble)))
+    build_ensemble(EnsembleSettings(features=str(own.folder), runs=runs, folder=str(ensemble)))
     pooled = pool_seeds(results.score_table([(own, ensemble)], None))
     assert dict(zip(pooled["model"], pooled["seeds"], strict=True)) == {
         **dict.fromkeys([*RULES, "product of bounds"], 1),
@@ -201,9 +201,9 @@ def test_runs_of_different_settings_are_not_pooled_whatever_their_names(config, 
     }
 
 
-def test_the_csv_is_shown_in_words(config, tmp_path):
-    make_submission(config)
-    shown = results.preview_submission(config, rows=1)
+def test_the_csv_is_shown_in_words(settings, tmp_path):
+    make_submission(settings)
+    shown = results.preview_submission(settings, rows=1)
     lines = csv_of(tmp_path).read_text().splitlines()[1:]
     assert list(shown["collection"]) == [c.name for c in COLLECTIONS]
     for row in shown.to_dict("records"):
@@ -212,7 +212,7 @@ def test_the_csv_is_shown_in_words(config, tmp_path):
         assert row["listed"] == len(order) and row["fastest first"] == ", ".join(order[:5])
 
 
-def test_an_ensemble_is_compared_with_its_models_on_each_graph(config, tmp_path):
+def test_an_ensemble_is_compared_with_its_models_on_each_graph(settings, tmp_path):
     folder = tmp_path / "made" / "ensemble-layout-xla-random"
     table = results.compare_graphs(folder)
     assert list(table.columns) == ["ensemble", *RULES, *MODELS]
@@ -224,87 +224,87 @@ def test_an_ensemble_is_compared_with_its_models_on_each_graph(config, tmp_path)
     assert table["ensemble"].to_dict() == pytest.approx(read_manifest(folder)["valid"]["per_graph"])
 
 
-def without_solution(config, features, tmp_path):
+def without_solution(settings, features, tmp_path):
     """The same settings for a data root that has the npz files alone."""
     root = tmp_path / "data"
     root.mkdir()
     (root / "npz_all").symlink_to(features / "data" / "npz_all")
-    return SubmissionConfig(**{**config.asdict(), "data_root": str(root)})
+    return SubmissionSettings(**{**settings.asdict(), "data_root": str(root)})
 
 
-def test_without_a_solution_there_is_no_test_score(config, features, tmp_path):
-    table = make_submission(without_solution(config, features, tmp_path))
+def test_without_a_solution_there_is_no_test_score(settings, features, tmp_path):
+    table = make_submission(without_solution(settings, features, tmp_path))
     assert "test" not in table and "test_top1" not in table and len(table) == 26
     assert json.loads(csv_of(tmp_path).with_suffix(".json").read_text())["test_mean"] is None
 
 
-def test_it_is_made_again_where_something_it_depends_on_changed(config, features, tmp_path):
-    make_submission(config)
+def test_it_is_made_again_where_something_it_depends_on_changed(settings, features, tmp_path):
+    make_submission(settings)
     csv = csv_of(tmp_path)
-    assert config.artifact().is_current()
+    assert settings.artifact().is_current()
     for product in (csv, csv.with_suffix(".json"), csv.with_suffix(".png")):
         content = product.read_bytes()
         product.unlink()
-        assert not config.artifact().is_current()
+        assert not settings.artifact().is_current()
         product.write_bytes(content)
-    assert config.artifact().is_current()
-    bare = without_solution(config, features, tmp_path)
+    assert settings.artifact().is_current()
+    bare = without_solution(settings, features, tmp_path)
     for name in ("solution.csv", "sample_submission.csv"):
         before = bare.artifact().fingerprint
         (tmp_path / "data" / name).write_text("x")
         assert bare.artifact().fingerprint != before
     folder = tmp_path / "made" / "ensemble-tile-xla"
     manifest = read_manifest(folder)
-    settings = {**manifest["settings"], "changed": True}
-    Artifact(folder, settings, manifest["inputs"]).finish([PREDICTIONS], valid=manifest["valid"])
-    assert not config.artifact().is_current()
+    given = {**manifest["settings"], "changed": True}
+    Artifact(folder, given, manifest["inputs"]).finish([PREDICTIONS], valid=manifest["valid"])
+    assert not settings.artifact().is_current()
 
 
 @pytest.mark.parametrize("solved", [True, False])
 def test_a_csv_that_fails_the_check_never_replaces_a_good_one(
-    config, features, tmp_path, monkeypatch, solved
+    settings, features, tmp_path, monkeypatch, solved
 ):
-    config = config if solved else without_solution(config, features, tmp_path)
-    make_submission(config)
+    settings = settings if solved else without_solution(settings, features, tmp_path)
+    make_submission(settings)
     csv = csv_of(tmp_path)
     good = {path: path.read_bytes() for path in csv.parent.iterdir()}
     right = results.format_submission
     monkeypatch.setattr(results, "format_submission", lambda *a: right(*a).replace(b";0", b";1", 1))
-    changed = SubmissionConfig(**{**config.asdict(), "folder": str(tmp_path / "runs" / "again")})
+    changed = SubmissionSettings(**{**settings.asdict(), "folder": str(tmp_path / "runs" / "again")})
     with pytest.raises(DataError, match="index 1 occurs more than once"):
         make_submission(changed)
     assert {path: path.read_bytes() for path in csv.parent.iterdir()} == good
     assert not changed.artifact().is_current()
 
 
-def test_scores_that_do_not_fit_are_refused_by_name(config, tmp_path):
+def test_scores_that_do_not_fit_are_refused_by_name(settings, tmp_path):
     folder = tmp_path / "made" / "ensemble-layout-nlp-random"
     scores = read_predictions(folder)
     scores["test"]["u"][0] = np.inf
     overwrite_predictions(folder, scores)
     with pytest.raises(DataError, match=f"^{folder}.*test graph u has a prediction that is not finite"):
-        make_submission(config)
+        make_submission(settings)
     assert not csv_of(tmp_path).exists()
 
 
-def test_all_five_collections_are_needed(config):
-    four = {**config.asdict(), "features": config.features[:4], "ensembles": config.ensembles[:4]}
-    with pytest.raises(ConfigError, match="no folder for layout:nlp:random; a submission needs all five"):
-        make_submission(SubmissionConfig(**four))
-    with pytest.raises(ConfigError, match="ensembles: 4 folders for 5 features"):
-        SubmissionConfig(**{**four, "features": config.features})
-    with pytest.raises(ConfigError, match="csv: .* ends in .csv"):
-        SubmissionConfig(csv="submissions/sample")
+def test_all_five_collections_are_needed(settings):
+    four = {**settings.asdict(), "features": settings.features[:4], "ensembles": settings.ensembles[:4]}
+    with pytest.raises(SettingsError, match="no folder for layout:nlp:random; a submission needs all five"):
+        make_submission(SubmissionSettings(**four))
+    with pytest.raises(SettingsError, match="ensembles: 4 folders for 5 features"):
+        SubmissionSettings(**{**four, "features": settings.features})
+    with pytest.raises(SettingsError, match="csv: .* ends in .csv"):
+        SubmissionSettings(csv="submissions/sample")
 
 
-def test_a_run_may_be_submitted_alone(config, tmp_path):
+def test_a_run_may_be_submitted_alone(settings, tmp_path):
     runs = [str(tmp_path / "runs" / f"gnn-{c.slug}-s0") for c in COLLECTIONS]
-    table = make_submission(SubmissionConfig(**{**config.asdict(), "ensembles": runs}))
+    table = make_submission(SubmissionSettings(**{**settings.asdict(), "ensembles": runs}))
     assert list(table["run"]) == ["gnn s0"] * 5 and set(table["weight"]) == {1.0}
 
 
-def test_all_metrics_of_every_model_stand_beside_the_competition_s(config):
-    table, scores = metric_table(config), make_submission(config)
+def test_all_metrics_of_every_model_stand_beside_the_competition_s(settings):
+    table, scores = metric_table(settings), make_submission(settings)
     assert len(table) == 2 * len(scores)  # valid and test
     for c in COLLECTIONS:
         for model in ("gnn", "ensemble"):
@@ -313,7 +313,7 @@ def test_all_metrics_of_every_model_stand_beside_the_competition_s(config):
             row = rows.loc["valid"]
             assert score == pytest.approx(1 - row["top_5_error"] if c.kind == "tile" else row["tau"])
             assert row["opa_ties_wrong"] <= row["opa"] and row["top_100_error"] <= row["top_1_error"]
-    for features, ensemble, c in zip(config.features, config.ensembles, COLLECTIONS, strict=True):
+    for features, ensemble, c in zip(settings.features, settings.ensembles, COLLECTIONS, strict=True):
         own = table[(table["collection"] == c.name) & (table["split"] == "valid")]
         alone = own.drop(columns=["collection", "split"]).reset_index(drop=True)
         pd.testing.assert_frame_equal(valid_metrics(features, ensemble), alone)

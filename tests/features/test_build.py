@@ -7,13 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 import fastslow.features.build
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, get_collection
-from fastslow.core.errors import ConfigError, DataError
-from fastslow.features.build import FeatureConfig, build_features, merge_duplicates
+from fastslow.core.errors import DataError, SettingsError
+from fastslow.features.build import FeatureSettings, build_features, merge_duplicates
 from fastslow.features.scaling import NODE_BLOCKS, Scaler
 from fastslow.features.store import Features, Graph, expand_nodes
 from helpers.competition_files import ROOT, competition_arrays, layout_arrays, write_data_root, write_npz
@@ -23,36 +24,36 @@ KINDS = {"layout": "layout:nlp:default", "tile": "tile:xla"}
 
 
 @pytest.fixture(params=KINDS)
-def config(request, tmp_path):
+def settings(request, tmp_path):
     """Settings for a small data root in a folder whose name has a space."""
     collection = KINDS[request.param]
     root = write_data_root(tmp_path / "my data", collection)
     where = {"data_root": str(root), "folder": str(tmp_path / "my features")}
-    return FeatureConfig(collection=collection, workers=1, **where)
+    return FeatureSettings(collection=collection, workers=1, **where)
 
 
-def data_path(config, split, name):
-    return get_collection(config.collection).folder(config.data_root, split) / f"{name}.npz"
+def data_path(settings, split, name):
+    return get_collection(settings.collection).folder(settings.data_root, split) / f"{name}.npz"
 
 
-def stamps(config):
+def stamps(settings):
     """When each file of the features was written, and which file it is."""
-    paths = [path for path in Path(config.folder).rglob("*") if path.is_file() and path.name != ".lock"]
-    return {p.relative_to(config.folder).as_posix(): (p.stat().st_mtime_ns, p.stat().st_ino) for p in paths}
+    paths = [path for path in Path(settings.folder).rglob("*") if path.is_file() and path.name != ".lock"]
+    return {p.relative_to(settings.folder).as_posix(): (p.stat().st_mtime_ns, p.stat().st_ino) for p in paths}
 
 
-def rewritten(config, before):
+def rewritten(settings, before):
     """Names of the graphs and other files that are new since ``before``."""
-    return {name for name, stamp in stamps(config).items() if before.get(name) != stamp and "/" in name}
+    return {name for name, stamp in stamps(settings).items() if before.get(name) != stamp and "/" in name}
 
 
 def graph_files(*names):
     return {f"{name}{end}" for name in names for end in (".npz", ".choices.npy", ".config_feat.npy")}
 
 
-def content(config):
+def content(settings):
     """All arrays of all graphs and both scalers, to compare two folders."""
-    features = Features(config.folder)
+    features = Features(settings.folder)
     arrays = {}
     for split in SPLITS:
         for name in features.names(split):
@@ -71,19 +72,19 @@ def assert_same_content(one, other):
         np.testing.assert_array_equal(value, other[key], err_msg=str(key))
 
 
-def test_a_folder_holds_what_its_index_says(config):
-    index = build_features(config)
+def test_a_folder_holds_what_its_index_says(settings):
+    index = build_features(settings)
     assert index[["split", "name"]].values.tolist() == [
         ["train", "a"],
         ["train", "b"],
         ["valid", "v"],
         ["test", "t"],
     ]
-    features = Features(config.folder)
+    features = Features(settings.folder)
     assert (features.index.fillna(0) == index.fillna(0)).all(axis=None)
     for row in index.itertuples():
         graph = features.graph(row.split, row.name)
-        arrays = np.load(data_path(config, row.split, row.name))
+        arrays = np.load(data_path(settings, row.split, row.name))
         assert (graph.num_nodes, len(graph.edge_index), len(graph.config_index), graph.num_configs) == (
             row.nodes,
             row.edges,
@@ -97,153 +98,153 @@ def test_a_folder_holds_what_its_index_says(config):
         np.testing.assert_array_equal(graph.file_runtime, label)
         np.testing.assert_allclose((graph.runtime * graph.count).sum(), label.sum())
         assert features.num_configs(row.split)[row.name] == len(label)
-        if get_collection(config.collection).kind == "layout":
+        if get_collection(settings.collection).kind == "layout":
             feat = arrays["node_config_feat"]
             codes = graph.choices.layout_codes(graph.config_row)
             np.testing.assert_array_equal(graph.layouts[codes].reshape(feat.shape), feat)
     assert features.manifest["settings"]["padding"] == -1 and features.manifest["graphs"] == 4
 
 
-def test_a_second_call_redoes_nothing(config):
-    first = build_features(config)
-    before = stamps(config)
-    again = build_features(config)
-    assert stamps(config) == before
+def test_a_second_call_redoes_nothing(settings):
+    first = build_features(settings)
+    before = stamps(settings)
+    again = build_features(settings)
+    assert stamps(settings) == before
     assert (first.fillna(0) == again.fillna(0)).all(axis=None)
 
 
-def test_settings_of_where_and_how_fast_redo_nothing(config):
-    build_features(config)
-    before = stamps(config)
-    build_features(config.replace(workers=2))
-    assert stamps(config) == before
+def test_settings_of_where_and_how_fast_redo_nothing(settings):
+    build_features(settings)
+    before = stamps(settings)
+    build_features(settings.replace(workers=2))
+    assert stamps(settings) == before
 
 
-def test_an_interrupted_build_goes_on_where_it_stopped(config, monkeypatch):
+def test_an_interrupted_build_goes_on_where_it_stopped(settings, monkeypatch):
     build = fastslow.features.build.build_graph
     built = []
 
-    def stop_after_two(program, config):
+    def stop_after_two(program, settings):
         if len(built) == 2:
             raise KeyboardInterrupt
         built.append(program.name)
-        return build(program, config)
+        return build(program, settings)
 
     monkeypatch.setattr(fastslow.features.build, "build_graph", stop_after_two)
     with pytest.raises(KeyboardInterrupt):
-        build_features(config)
+        build_features(settings)
     with pytest.raises(DataError, match="not finished"):
-        Features(config.folder)
-    before = stamps(config)
+        Features(settings.folder)
+    before = stamps(settings)
     assert before.keys() == graph_files("train/a", "train/b")
     monkeypatch.setattr(fastslow.features.build, "build_graph", build)
-    build_features(config)
-    assert rewritten(config, before) == graph_files("valid/v", "test/t")
-    fresh = config.replace(folder=config.folder + " 2")
+    build_features(settings)
+    assert rewritten(settings, before) == graph_files("valid/v", "test/t")
+    fresh = settings.replace(folder=settings.folder + " 2")
     build_features(fresh)
-    assert_same_content(content(config), content(fresh))
+    assert_same_content(content(settings), content(fresh))
 
 
-def test_a_build_cut_short_after_the_last_graph_is_finished_without_building(config):
-    build_features(config)
-    before, columns = stamps(config), Features(config.folder).config_columns
-    (Path(config.folder) / "manifest.json").unlink()
-    build_features(config)
-    assert rewritten(config, before) == set()
-    assert Features(config.folder).config_columns == columns
+def test_a_build_cut_short_after_the_last_graph_is_finished_without_building(settings):
+    build_features(settings)
+    before, columns = stamps(settings), Features(settings.folder).config_columns
+    (Path(settings.folder) / "manifest.json").unlink()
+    build_features(settings)
+    assert rewritten(settings, before) == set()
+    assert Features(settings.folder).config_columns == columns
 
 
-def test_a_changed_file_redoes_its_graph_alone(config):
-    build_features(config)
-    before, old = stamps(config), content(config)
-    kind = get_collection(config.collection).kind
-    write_npz(data_path(config, "valid", "v"), competition_arrays(kind, seed=99))
-    build_features(config)
-    assert rewritten(config, before) == graph_files("valid/v")
-    new = content(config)
+def test_a_changed_file_redoes_its_graph_alone(settings):
+    build_features(settings)
+    before, old = stamps(settings), content(settings)
+    kind = get_collection(settings.collection).kind
+    write_npz(data_path(settings, "valid", "v"), competition_arrays(kind, seed=99))
+    build_features(settings)
+    assert rewritten(settings, before) == graph_files("valid/v")
+    new = content(settings)
     assert (old["valid", "v", "file_runtime"] != new["valid", "v", "file_runtime"]).any()
 
 
-def test_a_file_written_again_with_the_same_content_redoes_nothing(config):
-    build_features(config)
-    before = stamps(config)
-    path = data_path(config, "train", "a")
+def test_a_file_written_again_with_the_same_content_redoes_nothing(settings):
+    build_features(settings)
+    before = stamps(settings)
+    path = data_path(settings, "train", "a")
     np.savez(path, **np.load(path))  # unpacked this time
-    build_features(config)
-    assert stamps(config) == before
+    build_features(settings)
+    assert stamps(settings) == before
 
 
-def test_a_changed_setting_redoes_every_graph(config):
-    build_features(config)
-    before = stamps(config)
-    padding = content(config)
-    changed = config.replace(padding=0)
+def test_a_changed_setting_redoes_every_graph(settings):
+    build_features(settings)
+    before = stamps(settings)
+    padding = content(settings)
+    changed = settings.replace(padding=0)
     assert changed.artifact().changes() == ["padding: -1 -> 0"]
     build_features(changed)
-    assert rewritten(config, before) == graph_files("train/a", "train/b", "valid/v", "test/t")
-    build_features(config)
-    assert_same_content(content(config), padding)
+    assert rewritten(settings, before) == graph_files("train/a", "train/b", "valid/v", "test/t")
+    build_features(settings)
+    assert_same_content(content(settings), padding)
 
 
-def test_a_new_file_is_added_and_a_removed_one_disappears(config):
-    build_features(config)
-    kind = get_collection(config.collection).kind
-    write_npz(data_path(config, "train", "c.choices"), competition_arrays(kind, seed=5))
-    data_path(config, "train", "a").unlink()
-    (Path(config.folder) / "train" / ".b.npz.1.tmp.npz").touch()  # left by a killed writer
-    before = stamps(config)
-    index = build_features(config)
+def test_a_new_file_is_added_and_a_removed_one_disappears(settings):
+    build_features(settings)
+    kind = get_collection(settings.collection).kind
+    write_npz(data_path(settings, "train", "c.choices"), competition_arrays(kind, seed=5))
+    data_path(settings, "train", "a").unlink()
+    (Path(settings.folder) / "train" / ".b.npz.1.tmp.npz").touch()  # left by a killed writer
+    before = stamps(settings)
+    index = build_features(settings)
     assert index["name"].tolist() == ["b", "c.choices", "v", "t"]
-    assert rewritten(config, before) == graph_files("train/c.choices")
-    assert {name for name in stamps(config) if "/" in name} == graph_files(
+    assert rewritten(settings, before) == graph_files("train/c.choices")
+    assert {name for name in stamps(settings) if "/" in name} == graph_files(
         "train/b", "train/c.choices", "valid/v", "test/t"
     )
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_broken_file_leaves_no_finished_folder(config, workers):
-    build_features(config)
-    path = data_path(config, "valid", "v")
+def test_a_broken_file_leaves_no_finished_folder(settings, workers):
+    build_features(settings)
+    path = data_path(settings, "valid", "v")
     data = bytearray(path.read_bytes())
     data[200] ^= 255
     path.write_bytes(data)
     path.with_name("w.npz").write_bytes(data)
     with pytest.raises(DataError, match=r"v\.npz: cannot be read|w\.npz: cannot be read"):
-        build_features(config.replace(workers=workers))
+        build_features(settings.replace(workers=workers))
     with pytest.raises(DataError, match="not finished"):
-        Features(config.folder)
+        Features(settings.folder)
 
 
-def test_a_test_file_among_the_labelled_is_refused(config):
-    path = data_path(config, "train", "b")
-    write_npz(path, competition_arrays(get_collection(config.collection).kind, labelled=False))
+def test_a_test_file_among_the_labelled_is_refused(settings):
+    path = data_path(settings, "train", "b")
+    write_npz(path, competition_arrays(get_collection(settings.collection).kind, labelled=False))
     with pytest.raises(DataError, match=r"b\.npz: config_runtime\[0\] is 0.*is this a test file"):
-        build_features(config)
+        build_features(settings)
 
 
-def test_a_missing_split_is_refused(config):
-    data_path(config, "test", "t").unlink()
+def test_a_missing_split_is_refused(settings):
+    data_path(settings, "test", "t").unlink()
     with pytest.raises(DataError, match="no npz files"):
-        build_features(config)
+        build_features(settings)
 
 
-def test_two_builders_at_once_make_one_good_folder(config):
+def test_two_builders_at_once_make_one_good_folder(settings):
     context = multiprocessing.get_context("spawn")
-    builders = [context.Process(target=build_features, args=(config,)) for _ in range(2)]
+    builders = [context.Process(target=build_features, args=(settings,)) for _ in range(2)]
     for builder in builders:
         builder.start()
     for builder in builders:
         builder.join(60)
     assert [builder.exitcode for builder in builders] == [0, 0]
-    alone = config.replace(folder=config.folder + " 2")
+    alone = settings.replace(folder=settings.folder + " 2")
     build_features(alone)
-    assert_same_content(content(config), content(alone))
+    assert_same_content(content(settings), content(alone))
 
 
-def test_scalers_come_from_train_alone(config):
-    build_features(config)
-    old = content(config)
-    train = [Features(config.folder).graph("train", name) for name in ("a", "b")]
+def test_scalers_come_from_train_alone(settings):
+    build_features(settings)
+    old = content(settings)
+    train = [Features(settings.folder).graph("train", name) for name in ("a", "b")]
     for name, matrices in (
         ("node", [expand_nodes(graph) for graph in train]),
         ("config", [graph.config_feat for graph in train]),
@@ -251,36 +252,36 @@ def test_scalers_come_from_train_alone(config):
         expected = Scaler.fit(matrices, *NODE_BLOCKS) if name == "node" else Scaler.fit(matrices)
         np.testing.assert_array_equal(old[name, "mean"], expected.mean)
         np.testing.assert_array_equal(old[name, "std"], expected.std)
-    kind = get_collection(config.collection).kind
-    write_npz(data_path(config, "valid", "v"), competition_arrays(kind, seed=99))
-    write_npz(data_path(config, "test", "t"), competition_arrays(kind, seed=98, labelled=False))
-    build_features(config)
+    kind = get_collection(settings.collection).kind
+    write_npz(data_path(settings, "valid", "v"), competition_arrays(kind, seed=99))
+    write_npz(data_path(settings, "test", "t"), competition_arrays(kind, seed=98, labelled=False))
+    build_features(settings)
     scalers = [key for key in old if key[0] in ("node", "config")]
     assert len(scalers) == 4
     for key in scalers:
-        np.testing.assert_array_equal(content(config)[key], old[key])
-    write_npz(data_path(config, "train", "a"), competition_arrays(kind, seed=5))
-    build_features(config)
+        np.testing.assert_array_equal(content(settings)[key], old[key])
+    write_npz(data_path(settings, "train", "a"), competition_arrays(kind, seed=5))
+    build_features(settings)
     for key in scalers:
-        assert (content(config)[key] != old[key]).any()
+        assert (content(settings)[key] != old[key]).any()
 
 
 def test_duplicates_are_merged_in_every_split(tmp_path):
     root = write_data_root(tmp_path, "layout:xla:random")  # every second configuration is given twice
-    config = FeatureConfig(data_root=str(root), folder=str(tmp_path / "f"), workers=1)
-    index = build_features(config).set_index("name")
+    settings = FeatureSettings(data_root=str(root), folder=str(tmp_path / "f"), workers=1)
+    index = build_features(settings).set_index("name")
     assert (index["merged"] > 0).all()
-    features = Features(config.folder)
+    features = Features(settings.folder)
     (label,), graph = features.labels("valid").values(), features.graph("valid", "v")
     np.testing.assert_array_equal(label, layout_arrays(seed=sum(b"v"))["config_runtime"])
     assert len(features.labels("train")["a"]) == features.graph("train", "a").num_configs
     assert (len(label), graph.num_configs) == (features.num_configs("valid")["v"], index.loc["v", "configs"])
-    kept = build_features(config.replace(merge_duplicates=False))
+    kept = build_features(settings.replace(merge_duplicates=False))
     assert (kept["merged"] == 0).all()
 
 
 @given(structure=structures(max_configs=9), seed=st.integers(0, 99))
-@settings(max_examples=60)
+@hypothesis_settings(max_examples=60)
 def test_merging_matches_a_loop(structure, seed):
     *rest, codes = structure
     again = np.random.default_rng(seed).integers(
@@ -309,18 +310,18 @@ def test_merging_matches_a_loop(structure, seed):
 @pytest.mark.parametrize("hops", [0, 1, -1])
 def test_hops_decide_which_nodes_stay_and_nothing_else(tmp_path, hops):
     root = write_data_root(tmp_path, "layout:xla:random")
-    config = FeatureConfig(
+    settings = FeatureSettings(
         data_root=str(root), folder=str(tmp_path / "f"), hops=hops, workers=1, merge_duplicates=False
     )
-    build_features(config)
-    graph = Features(config.folder).graph("train", "a")
+    build_features(settings)
+    graph = Features(settings.folder).graph("train", "a")
     arrays = layout_arrays(seed=sum(b"a"))
     assert graph.num_nodes == {0: 3, 1: 10, -1: 10}[hops]  # the dots alone; with operands and users: all
     np.testing.assert_array_equal(graph.node_opcode[graph.config_index], 34)
     feat = arrays["node_config_feat"]
     np.testing.assert_array_equal(graph.layouts[graph.choices.layout_codes()].reshape(feat.shape), feat)
     # features of a configuration do not depend on pruning
-    whole = config.replace(folder=str(tmp_path / "w"), hops=-1)
+    whole = settings.replace(folder=str(tmp_path / "w"), hops=-1)
     build_features(whole)
     np.testing.assert_array_equal(graph.config_feat, Features(whole.folder).graph("train", "a").config_feat)
 
@@ -338,8 +339,8 @@ def test_hops_decide_which_nodes_stay_and_nothing_else(tmp_path, hops):
     ],
 )
 def test_a_setting_out_of_range_is_refused(field, value):
-    with pytest.raises(ConfigError, match=f"^{field}: "):
-        FeatureConfig(**{field: value})
+    with pytest.raises(SettingsError, match=f"^{field}: "):
+        FeatureSettings(**{field: value})
 
 
 @pytest.mark.parametrize(
@@ -347,21 +348,23 @@ def test_a_setting_out_of_range_is_refused(field, value):
     [("hops", 1), ("direction", "users"), ("default_layout", "leave_out"), ("copies_through", 3)],
 )
 def test_a_setting_that_tile_does_not_read_is_refused(field, value):
-    with pytest.raises(ConfigError, match=f"^{field}: .* has no effect for tile; leave it at"):
-        FeatureConfig(collection="tile:xla", **{field: value})
-    layout = FeatureConfig(**{field: value})
-    assert layout.identity() != FeatureConfig().identity()
-    assert field not in FeatureConfig(collection="tile:xla").identity()
+    with pytest.raises(SettingsError, match=f"^{field}: .* has no effect for tile; leave it at"):
+        FeatureSettings(collection="tile:xla", **{field: value})
+    layout = FeatureSettings(**{field: value})
+    assert layout.identity() != FeatureSettings().identity()
+    assert field not in FeatureSettings(collection="tile:xla").identity()
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_column_is_in_the_data_dictionary(tmp_path, kind):
     collection = KINDS[kind]
     root = write_data_root(tmp_path, collection)
-    config = FeatureConfig(collection=collection, data_root=str(root), folder=str(tmp_path / "f"), workers=1)
-    build_features(config)
+    settings = FeatureSettings(
+        collection=collection, data_root=str(root), folder=str(tmp_path / "f"), workers=1
+    )
+    build_features(settings)
     documented = set(re.findall(r"`([a-z0-9_<>]+)`", (ROOT / "features" / "README.md").read_text()))
-    columns = Features(config.folder).config_columns
+    columns = Features(settings.folder).config_columns
     assert len(set(columns)) == len(columns)
     for column in columns:
         pattern = re.sub(r"\d", "<d>", column)
@@ -378,4 +381,4 @@ def test_the_data_dictionary_lists_the_arrays_in_the_order_of_the_code():
 def test_every_collection_has_its_settings():
     assert {c.kind for c in COLLECTIONS} == KINDS.keys()
     for collection in COLLECTIONS:
-        assert FeatureConfig(collection=collection.name).kind == collection.kind
+        assert FeatureSettings(collection=collection.name).kind == collection.kind

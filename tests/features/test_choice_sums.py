@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastslow.competition.tied_choices import factorise
+from fastslow.choices.tied_choices import factorise
 from fastslow.features.choice_sums import choice_sums
 
 

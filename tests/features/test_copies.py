@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fastslow.choices.tied_choices import factorise
 from fastslow.competition.opcodes import CONVOLUTION, DOT, OPCODES, RESHAPE
 from fastslow.competition.reader import read_competition_file
-from fastslow.competition.tied_choices import factorise
 from fastslow.features.config_tensors import config_tensors
 from fastslow.features.copies import COPY_NAMES, ELEMENT_WISE, CopyPairs, copy_features, copy_pairs
 from helpers.hlo_message import Program, graph
@@ -81,12 +81,12 @@ def random_graph(seed):
     return graph(program.module)
 
 
-def reference(pairs, layouts, config):
+def reference(pairs, layouts, settings):
     """The features of one configuration (K, 3) by the words of features/README.md."""
     copies = elements = size = both = half = 0
     for index in range(len(pairs.elements)):
-        producer = layouts[config[pairs.producer_index[index], 0]].tolist()
-        consumer = layouts[config[pairs.consumer_index[index], pairs.consumer_role[index]]].tolist()
+        producer = layouts[settings[pairs.producer_index[index], 0]].tolist()
+        consumer = layouts[settings[pairs.consumer_index[index], pairs.consumer_role[index]]].tolist()
         producer = [axis for axis in producer if axis >= 0]
         consumer = [pairs.axes[index, axis] for axis in consumer if axis >= 0]
         if producer and consumer:

@@ -6,10 +6,10 @@ import torch
 
 from fastslow.competition.catalog import get_collection
 from fastslow.competition.schema import SCHEMA
-from fastslow.features.build import FeatureConfig, build_features
+from fastslow.features.build import FeatureSettings, build_features
 from fastslow.features.store import Features
-from fastslow.networks.config import TrainConfig
 from fastslow.networks.dataset import predict
+from fastslow.networks.settings import TrainSettings
 from fastslow.networks.train import make_dataset, make_network
 from fastslow.rankers.table import read_table
 from helpers.competition_files import competition_arrays, write_data_root, write_npz
@@ -33,7 +33,7 @@ def folders(request, tmp_path):
         root = write_data_root(tmp_path / name, collection)
         write_npz(get_collection(collection).folder(root, "test") / "t.npz", test)
         folder = str(root / "features")
-        build_features(FeatureConfig(collection=collection, data_root=str(root), folder=folder, workers=1))
+        build_features(FeatureSettings(collection=collection, data_root=str(root), folder=folder, workers=1))
         built.append(Features(root / "features"))
     return request.param, built
 
@@ -43,10 +43,10 @@ def test_copies_of_a_test_configuration_leave_the_others_as_they_are(folders, tm
     predictions = []
     for features in built:
         where = {"runs": [str(tmp_path / "run")], "folder": str(tmp_path / "training")}
-        config = TrainConfig(kind=kind, features=[str(features.folder)], **where)
-        inputs = make_dataset(config)
+        settings = TrainSettings(kind=kind, features=[str(features.folder)], **where)
+        inputs = make_dataset(settings)
         torch.manual_seed(0)
-        network = make_network(config, inputs)
+        network = make_network(settings, inputs)
         for parameter in network.parameters():  # the head starts at 0, where every prediction is equal
             torch.nn.init.normal_(parameter, std=0.3)
         predictions.append(predict(network, inputs, features.collection.slug, "test", 8)["t"])

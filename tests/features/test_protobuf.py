@@ -9,13 +9,13 @@ from fastslow.competition import node_columns
 from fastslow.competition.catalog import Program as CompetitionProgram
 from fastslow.competition.catalog import get_collection
 from fastslow.competition.reader import read_competition_file
-from fastslow.core.errors import ConfigError, DataError
+from fastslow.core.errors import DataError, SettingsError
 from fastslow.features.build import build_features, build_graph
-from fastslow.features.config import FeatureConfig
 from fastslow.features.config_tensors import config_tensors
 from fastslow.features.list_padding import PADDING, pad
 from fastslow.features.node_encodings import EXTRA_COLUMNS
 from fastslow.features.protobuf import find_protobuf, read_exact_graph
+from fastslow.features.settings import FeatureSettings
 from fastslow.features.store import Features
 from fastslow.xla.graph_arrays import EXTRA_NAMES, graph_arrays
 from fastslow.xla.messages import ModuleTuningData
@@ -67,13 +67,13 @@ def write_protobuf(path, module):
 
 
 @pytest.fixture
-def config(tmp_path):
+def settings(tmp_path):
     """Settings for one program a split, with the protobuf of the train program alone."""
     module, ids = square_dots()
     for name in SPLIT_OF:
         write_program(tmp_path / "data", name, module, ids)
     write_protobuf(tmp_path / "pb" / "a.pb", module)
-    return FeatureConfig(
+    return FeatureSettings(
         data_root=str(tmp_path / "data"),
         folder=str(tmp_path / "features"),
         hlo_folder=str(tmp_path / "pb"),
@@ -123,10 +123,10 @@ def test_operands_by_opcode(opcode, wanted):
     assert tensors.source_ids.tolist() == [wanted]
 
 
-def test_features_are_exact_where_there_is_a_protobuf(config):
-    index = build_features(config)
+def test_features_are_exact_where_there_is_a_protobuf(settings):
+    index = build_features(settings)
     assert dict(zip(index["name"], index["exact"], strict=True)) == {"a": True, "v": False, "t": False}
-    features = Features(config.folder)
+    features = Features(settings.folder)
     exact, guessed = (features.graph(SPLIT_OF[name], name) for name in "av")
     reverse = node_columns.DIMENSIONS
     assert exact.node_feat[3, reverse].tolist() == [1, *[PADDING] * 5]
@@ -138,33 +138,33 @@ def test_features_are_exact_where_there_is_a_protobuf(config):
     assert (guessed.node_extra[:, contracted] == PADDING).all()
 
 
-def test_a_protobuf_that_comes_changes_or_goes_rebuilds_its_graph_alone(config, tmp_path):
-    build_features(config)
+def test_a_protobuf_that_comes_changes_or_goes_rebuilds_its_graph_alone(settings, tmp_path):
+    build_features(settings)
 
     def pairs_and_stamp(name):
-        path = Path(config.folder) / SPLIT_OF[name] / f"{name}.npz"
-        return Features(config.folder).graph(SPLIT_OF[name], name).pairs[0, 2], path.stat().st_mtime_ns
+        path = Path(settings.folder) / SPLIT_OF[name] / f"{name}.npz"
+        return Features(settings.folder).graph(SPLIT_OF[name], name).pairs[0, 2], path.stat().st_mtime_ns
 
     before = {name: pairs_and_stamp(name) for name in SPLIT_OF}
-    build_features(config)
+    build_features(settings)
     assert {name: pairs_and_stamp(name) for name in SPLIT_OF} == before
     write_protobuf(tmp_path / "pb" / "v.pb", square_dots()[0])
-    build_features(config)
+    build_features(settings)
     assert pairs_and_stamp("v")[0] == 2 and before["v"][0] == 1
     assert pairs_and_stamp("a") == before["a"]
     (tmp_path / "pb" / "v.pb").unlink()
-    build_features(config)
+    build_features(settings)
     assert pairs_and_stamp("v")[0] == 1
     (tmp_path / "pb" / "a.pb").write_bytes(b"")
     with pytest.raises(DataError, match="a.pb: is empty"):
-        build_features(config)
+        build_features(settings)
 
 
-def test_padding_of_0_stays_as_published(config):
-    config = FeatureConfig(**config.asdict() | {"padding": 0})
-    program = config.programs()[0]
+def test_padding_of_0_stays_as_published(settings):
+    settings = FeatureSettings(**settings.asdict() | {"padding": 0})
+    program = settings.programs()[0]
     assert program.name == "a"
-    assert np.array_equal(build_graph(program, config)[0].node_feat, graph(square_dots()[0])[0])
+    assert np.array_equal(build_graph(program, settings)[0].node_feat, graph(square_dots()[0])[0])
 
 
 def test_where_a_protobuf_is_looked_for(tmp_path):
@@ -176,11 +176,11 @@ def test_where_a_protobuf_is_looked_for(tmp_path):
     assert find_protobuf(tmp_path, program) == tree
 
 
-def test_a_folder_without_protobufs_is_refused(config, tmp_path):
+def test_a_folder_without_protobufs_is_refused(settings, tmp_path):
     with pytest.raises(DataError, match="contains no .pb file.*hlo_folder"):
-        build_features(FeatureConfig(**config.asdict() | {"hlo_folder": str(tmp_path / "data")}))
-    with pytest.raises(ConfigError, match="hlo_folder: 3 is int"):
-        FeatureConfig(hlo_folder=3)
+        build_features(FeatureSettings(**settings.asdict() | {"hlo_folder": str(tmp_path / "data")}))
+    with pytest.raises(SettingsError, match="hlo_folder: 3 is int"):
+        FeatureSettings(hlo_folder=3)
 
 
 def change_shape(module):
@@ -208,12 +208,12 @@ def add_node(module):
         (add_node, r"its node_opcode has the shape \(6,\), the npz's \(5,\)"),
     ],
 )
-def test_a_protobuf_of_another_program_is_refused(config, tmp_path, change, difference):
+def test_a_protobuf_of_another_program_is_refused(settings, tmp_path, change, difference):
     module = square_dots()[0]
     change(module)
     write_protobuf(tmp_path / "pb" / "a.pb", module)
     with pytest.raises(DataError, match=f"a.pb: is not the program of .*a.npz: {difference}.*same name"):
-        build_features(config)
+        build_features(settings)
 
 
 def test_configurable_nodes_must_agree_too(tmp_path):

@@ -5,7 +5,7 @@ import pytest
 
 from fastslow.core.errors import DataError
 from fastslow.features.build import build_features
-from fastslow.features.config import FeatureConfig
+from fastslow.features.settings import FeatureSettings
 from fastslow.features.store import Features
 from fastslow.features.unseen import UnseenGraphs, read_unseen
 from helpers.competition_files import layout_arrays, write_data_root, write_npz
@@ -13,8 +13,8 @@ from helpers.competition_files import layout_arrays, write_data_root, write_npz
 
 def test_they_are_built_with_the_settings_of_the_folder(tmp_path):
     root = write_data_root(tmp_path / "data", "layout:xla:random")
-    config = FeatureConfig(data_root=str(root), folder=str(tmp_path / "features"), workers=1, hops=0)
-    build_features(config)
+    settings = FeatureSettings(data_root=str(root), folder=str(tmp_path / "features"), workers=1, hops=0)
+    build_features(settings)
     stored = Features(tmp_path / "features")
     path = root / "npz_all/npz/layout/xla/random/test/t.npz"
     unseen = read_unseen(stored.folder, [path, write_npz(tmp_path / "new.npz", layout_arrays(7))])

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastslow.competition.default_layouts import commonest_layouts
+from fastslow.choices.tied_choices import factorise
 from fastslow.competition.opcodes import CONVOLUTION, DOT, RESHAPE
 from fastslow.competition.reader import read_competition_file
-from fastslow.competition.tied_choices import factorise
-from fastslow.core.errors import ConfigError
+from fastslow.core.errors import SettingsError
 from fastslow.features.config_tensors import ConfigTensors, config_tensors
+from fastslow.features.default_layouts import commonest_layouts
 from fastslow.features.violation import DEFAULT_LAYOUTS, VIOLATION_NAMES, violation_features
 
 ROOT = Path(__file__).parents[2]
@@ -270,6 +270,6 @@ def test_the_order_of_configurations_and_nodes_does_not_matter(seed):
 
 
 def test_an_unknown_default_layout_is_refused_by_name():
-    with pytest.raises(ConfigError, match="default_layout: 'column_major'"):
+    with pytest.raises(SettingsError, match="default_layout: 'column_major'"):
         *case, codes = random_case(0)
         violation_features(*case, factorise(codes), default_layout="column_major")

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from scipy.stats import kendalltau
 
-from fastslow.core.errors import ConfigError
-from fastslow.features.violation_report import ViolationConfig, correlate, plot_violation
+from fastslow.core.errors import SettingsError
+from fastslow.views.violation_report import ViolationSettings, correlate, plot_violation
 
 
 @pytest.mark.parametrize("panels", [1, 2, 4, 12])
 def test_a_panel_a_graph(features, panels):
-    config = ViolationConfig(features=str(features.folder), panels=panels)
-    figure = plot_violation(config)
+    settings = ViolationSettings(features=str(features.folder), panels=panels)
+    figure = plot_violation(settings)
     shown = [axes for axes in figure.axes if axes.axison]
     names = features.names("train")[:panels]
     assert [axes.get_title().split("\n")[0] for axes in shown] == names
@@ -26,7 +26,7 @@ def test_a_panel_a_graph(features, panels):
 
 
 def test_correlations_of_every_feature(features):
-    taus = correlate(ViolationConfig(features=str(features.folder), split="valid"))
+    taus = correlate(ViolationSettings(features=str(features.folder), split="valid"))
     assert list(taus.index) == ["v"] and list(taus.columns) == features.config_columns
     graph = features.graph("valid", "v")
     for position, column in enumerate(taus.columns):
@@ -35,11 +35,11 @@ def test_correlations_of_every_feature(features):
 
 
 def test_an_unknown_column_is_refused(features):
-    with pytest.raises(ConfigError, match="column: 'violations' is not one of violation_ratio"):
-        plot_violation(ViolationConfig(features=str(features.folder), column="violations"))
+    with pytest.raises(SettingsError, match="column: 'violations' is not one of violation_ratio"):
+        plot_violation(ViolationSettings(features=str(features.folder), column="violations"))
 
 
 @pytest.mark.parametrize("options", [{"split": "test"}, {"panels": 0}])
 def test_wrong_settings_are_refused(options):
-    with pytest.raises(ConfigError, match=f"^{next(iter(options))}: "):
-        ViolationConfig(**options)
+    with pytest.raises(SettingsError, match=f"^{next(iter(options))}: "):
+        ViolationSettings(**options)

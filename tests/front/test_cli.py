@@ -7,14 +7,14 @@ import sys
 import pytest
 
 from fastslow import cli
-from fastslow.core.errors import ConfigError
-from fastslow.core.settings import Config
-from fastslow.evaluation.compare import CompareConfig
+from fastslow.core.errors import SettingsError
+from fastslow.core.settings import Settings
+from fastslow.evaluation.compare import CompareSettings
 from fastslow.workflow.published_presets import PUBLISHED
-from fastslow.workflow.run import RunConfig
+from fastslow.workflow.run import RunSettings
 from fastslow.workflow.steps import sections
 
-CONFIGS = {name: cli._load(command.config) for name, command in cli.COMMANDS.items()}
+CONFIGS = {name: cli._load(command.settings) for name, command in cli.COMMANDS.items()}
 
 
 def helped(capsys, *words):
@@ -43,9 +43,9 @@ def test_the_help_of_a_command_shows_every_setting(capsys, name):
 
 def test_the_help_of_a_run_shows_the_settings_of_every_step(capsys):
     text = helped(capsys, "submit")
-    for section, config in sections().items():
+    for section, settings in sections().items():
         part = text.split(f"settings of {section}, each as {section}.NAME=VALUE:")[1]
-        for setting in config.describe():
+        for setting in settings.describe():
             if setting.name not in cli.SET_BY_THE_WORKFLOW:
                 assert f"  {setting.name}={setting.default}  ({setting.kind}" in part
     for name, published in PUBLISHED.items():
@@ -54,7 +54,7 @@ def test_the_help_of_a_run_shows_the_settings_of_every_step(capsys):
 
 @pytest.mark.parametrize("name", cli.COMMANDS)
 def test_every_command_has_a_function(name):
-    assert callable(cli._load(cli.COMMANDS[name].run)) and issubclass(CONFIGS[name], Config)
+    assert callable(cli._load(cli.COMMANDS[name].run)) and issubclass(CONFIGS[name], Settings)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_every_command_has_a_function(name):
     [
         (["smoke", "preset=kaggle"], "preset: is given twice, as 'smoke' and 'kaggle'"),
         (["submit", "target=train"], "target: is given twice, as 'submit' and 'train'"),
-        (["train", "seed=5"], "seed: no such setting of RunConfig; did you mean 'seeds'"),
+        (["train", "seed=5"], "seed: no such setting of RunSettings; did you mean 'seeds'"),
         (["train", "fast"], "'fast': a setting is given as NAME=VALUE"),
         (["train", "=3"], "'=3': a setting is given as NAME=VALUE"),
         (["data", "splits=all"], "splits"),
@@ -98,7 +98,7 @@ def test_an_unknown_command_or_option_is_a_usage_error(capsys, words):
 
 
 def test_ctrl_c_says_that_the_command_resumes(capsys, monkeypatch):
-    def interrupted(config):
+    def interrupted(settings):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("fastslow.workflow.run.run", interrupted)
@@ -107,10 +107,14 @@ def test_ctrl_c_says_that_the_command_resumes(capsys, monkeypatch):
 
 
 def test_settings_are_typed_by_their_fields():
-    config = RunConfig.from_texts(["name=123", "seeds=2", "gnn.layout.epochs=3", "ranker.seed=1"])
-    assert (config.name, config.seeds, config.set) == ("123", 2, ["gnn.layout.epochs=3", "ranker.seed=1"])
-    with pytest.raises(ConfigError, match="seeds: 'two' is str, int wanted"):
-        RunConfig.from_texts(["seeds=two"])
+    settings = RunSettings.from_texts(["name=123", "seeds=2", "gnn.layout.epochs=3", "ranker.seed=1"])
+    assert (settings.name, settings.seeds, settings.set) == (
+        "123",
+        2,
+        ["gnn.layout.epochs=3", "ranker.seed=1"],
+    )
+    with pytest.raises(SettingsError, match="seeds: 'two' is str, int wanted"):
+        RunSettings.from_texts(["seeds=two"])
 
 
 def test_the_first_word_may_be_the_source():
@@ -121,12 +125,12 @@ def test_the_first_word_may_be_the_source():
 
 
 def test_the_first_two_words_may_be_the_runs_and_dashes_are_allowed():
-    runs = CompareConfig.from_texts(["runs/a", "runs/b", "split=test"], first="one other")
+    runs = CompareSettings.from_texts(["runs/a", "runs/b", "split=test"], first="one other")
     assert (runs.one, runs.other, runs.split) == ("runs/a", "runs/b", "test")
-    named = CompareConfig.from_texts(["runs/a", "other=runs/b"], first="one other")
+    named = CompareSettings.from_texts(["runs/a", "other=runs/b"], first="one other")
     assert (named.one, named.other) == ("runs/a", "runs/b")
-    with pytest.raises(ConfigError, match="other: '' is not a run folder: fastslow compare RUN RUN"):
-        CompareConfig.from_texts(["runs/a"], first="one other")
+    with pytest.raises(SettingsError, match="other: '' is not a run folder: fastslow compare RUN RUN"):
+        CompareSettings.from_texts(["runs/a"], first="one other")
 
 
 @pytest.mark.parametrize(

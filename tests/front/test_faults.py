@@ -114,9 +114,9 @@ def small_step(home, source):
     notebook.cells = [nbformat.v4.new_code_cell(source)]
     (home / "a {b} {} }").mkdir()
     nbformat.write(notebook, home / "a {b} {} }" / "cell.ipynb")
-    config = Plan("sample", "smoke", "smoke", 1, {}, 1).steps()[0].config
-    config = config.replace(folder=str(home / "a {b} {} }" / "out"))
-    return Step("features", home / "a {b} {} }" / "cell.ipynb", config)
+    settings = Plan("sample", "smoke", "smoke", 1, {}, 1).steps()[0].settings
+    settings = settings.replace(folder=str(home / "a {b} {} }" / "out"))
+    return Step("features", home / "a {b} {} }" / "cell.ipynb", settings)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_a_notebook_that_ends_without_a_word(tmp_path, monkeypatch, source, opti
     step = small_step(tmp_path, source)
     with pytest.raises(workflow.StepError, match=re.escape(said)):
         workflow.run_step(step)
-    assert {path.name for path in resolve(step.config.folder).iterdir()} <= {"failed.ipynb"}
+    assert {path.name for path in resolve(step.settings.folder).iterdir()} <= {"failed.ipynb"}
 
 
 def test_a_full_disk_under_the_notebook_of_a_step(tmp_path, monkeypatch):

@@ -14,13 +14,15 @@ MODULES = {
     for path in ROOT.rglob("*.py")
 }
 FRONT = "front door"
-BASE = {"core", "competition"}
+BASE = {"core", "choices", "competition"}
 ALLOWED = {
     "core": {"core"},
+    "machines": {"core", "machines"},
+    "choices": {"choices"},
     "competition": BASE,
     "kaggle": BASE | {"kaggle"},
     "xla": BASE | {"xla"},
-    "features": BASE | {"xla", "features"},
+    "features": BASE | {"machines", "xla", "features"},
     "evaluation": BASE | {"xla", "features", "kaggle", "evaluation"},
     "networks": BASE | {"xla", "features", "kaggle", "evaluation", "networks"},
     "rankers": BASE | {"xla", "features", "kaggle", "evaluation", "rankers"},
@@ -29,7 +31,8 @@ ALLOWED = {
     "ranking": BASE
     | {"xla", "features", "kaggle", "evaluation", "networks", "rankers", "programs", "ranking"},
     "tuning": BASE | {"xla", "features", "programs", "ranking", "tuning"},
-    "workflow": BASE | {"features", "kaggle", "evaluation", "networks", "rankers", "workflow"},
+    "views": BASE | {"xla", "features", "kaggle", "evaluation", "networks", "rankers", "views"},
+    "workflow": BASE | {"machines", "features", "kaggle", "evaluation", "networks", "rankers", "workflow"},
 }
 ALLOWED["commands"] = {*ALLOWED, "commands"}
 """By package, the packages that it may import; modules of the front door may import all of them."""

@@ -11,13 +11,13 @@ import papermill
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from papermill.exceptions import PapermillExecutionError
-from traitlets.config import Config as IPythonConfig
+from traitlets.settings import Settings as IPythonConfig
 
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.core.artifacts import read_manifest
-from fastslow.core.settings import Config
+from fastslow.core.settings import Settings
 from fastslow.kaggle.submission import check_submission
-from fastslow.networks.config import TrainConfig
+from fastslow.networks.settings import TrainSettings
 from fastslow.workflow.presets import PRESETS
 from fastslow.workflow.steps import SECTIONS, Plan
 from helpers.competition_files import ROOT
@@ -61,15 +61,15 @@ def test_the_parameters_are_the_settings_and_their_defaults(path):
     assert tagged == code_cells(path)[:1]
     found: dict = {}
     exec(tagged[0].source, {}, found)
-    config = config_class(path)
-    defaults = config()
-    assert list(found) == [setting.name for setting in config.describe()]
+    settings = config_class(path)
+    defaults = settings()
+    assert list(found) == [setting.name for setting in settings.describe()]
     for name, value in found.items():
         assert (value, type(value)) == (getattr(defaults, name), type(getattr(defaults, name))), name
     assert list(papermill.inspect_notebook(str(path))) == list(found)
     checked = code_cells(path)[1].source
-    assert f"config = {config.__name__}.from_variables(globals())" in checked
-    assert checked.splitlines()[-1] == "config"
+    assert f"settings = {settings.__name__}.from_variables(globals())" in checked
+    assert checked.splitlines()[-1] == "settings"
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -120,16 +120,16 @@ def test_a_notebook_assigns_no_setting_below_its_parameters(path):
     trees = [ast.parse(python(cell.source)) for cell in code_cells(path)[1:]]
     names = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Name)]
     assigned = {node.id for node in names if isinstance(node.ctx, ast.Store)}
-    assert "config" in assigned and not assigned & config_class(path).model_fields.keys()
+    assert "settings" in assigned and not assigned & config_class(path).model_fields.keys()
 
 
 def test_notebooks_share_a_kernel_in_any_order(capsys):
     shell = InteractiveShell(config=IPythonConfig({"HistoryManager": {"enabled": False}}))
     for path in [*NOTEBOOKS, *reversed(NOTEBOOKS)]:
         for cell in code_cells(path)[:2]:
-            statements, config = python(cell.source).rsplit("\n", 1)
-            shell.run_cell(statements if config == "config" else cell.source).raise_error()
-        assert shell.user_ns["config"] == config_class(path)(), path.stem
+            statements, settings = python(cell.source).rsplit("\n", 1)
+            shell.run_cell(statements if settings == "settings" else cell.source).raise_error()
+        assert shell.user_ns["settings"] == config_class(path)(), path.stem
     assert capsys.readouterr().out == "", "no variable of another notebook is even named"
 
 
@@ -146,16 +146,19 @@ def test_a_notebook_explains_every_figure(path):
 def test_by_default_a_notebook_writes_to_no_folder_of_a_run(path):
     """Of the workflow: what is tried by hand must not take the place of what `make submit` has made."""
     workflow = Plan("sample", "sample", "sample", 3, {}, 1, "gnn,ranker").steps()
-    made = {getattr(step.config, "csv", "") for step in workflow} - {""}
-    made |= {folder for step in workflow for folder in _written(step.config)}
+    made = {getattr(step.settings, "csv", "") for step in workflow} - {""}
+    made |= {folder for step in workflow for folder in _written(step.settings)}
     assert "runs/sample/gnn-layout-xla-random-s0" in made and "submissions/sample.csv" in made
-    config = config_class(path)()
-    own = {getattr(config, "csv", ""), *(_written(config) if "folder" in type(config).model_fields else ())}
+    settings = config_class(path)()
+    own = {
+        getattr(settings, "csv", ""),
+        *(_written(settings) if "folder" in type(settings).model_fields else ()),
+    }
     assert not made & own
 
 
-def _written(config):
-    return [config.folder, *(config.run_folders() if isinstance(config, TrainConfig) else ())]
+def _written(settings):
+    return [settings.folder, *(settings.run_folders() if isinstance(settings, TrainSettings) else ())]
 
 
 @pytest.mark.parametrize("stem", ["10_features", "20_train_network"])
@@ -163,14 +166,14 @@ def test_the_command_for_tile_gives_what_the_workflow_takes(stem):
     (line,) = re.findall(r"^\.venv/bin/(papermill .*)$", read(FOLDER / f"{stem}.ipynb").cells[0].source, re.M)
     words = shlex.split(line)
     assert words[3] == f"notebooks/{stem}.ipynb" and (ROOT / words[3]).is_file()
-    settings = [f"{words[i + 1]}={words[i + 2]}" for i, word in enumerate(words) if word == "-p"]
+    given = [f"{words[i + 1]}={words[i + 2]}" for i, word in enumerate(words) if word == "-p"]
     lists = dict(re.findall(r"(\w+): \[([^]]*)\]", line))
-    config = config_class(FOLDER / f"{stem}.ipynb").from_texts(
-        settings, {name: [text] for name, text in lists.items()}
+    settings = config_class(FOLDER / f"{stem}.ipynb").from_texts(
+        given, {name: [text] for name, text in lists.items()}
     )
     steps = [s for s in Plan("sample", "sample", "sample", 1, {}, 1).steps() if s.notebook.stem == stem]
-    assert Config.identity(config) in [Config.identity(step.config) for step in steps]
-    assert "/play/" in config.folder
+    assert Settings.identity(settings) in [Settings.identity(step.settings) for step in steps]
+    assert "/play/" in settings.folder
 
 
 def execute(name, output, **parameters):
@@ -327,7 +330,7 @@ def test_the_chain_ends_in_a_checked_submission(own_home):
     [
         (
             {"data_rot": "data/sample"},
-            "data_rot: no such setting of DataReportConfig; did you mean 'data_root'",
+            "data_rot: no such setting of DataReportSettings; did you mean 'data_root'",
         ),
         ({"data_root": 3}, "data_root: 3 is int, str wanted"),
     ],
@@ -335,4 +338,4 @@ def test_the_chain_ends_in_a_checked_submission(own_home):
 def test_a_wrong_parameter_is_refused(own_home, tmp_path, parameters, said):
     with pytest.raises(PapermillExecutionError) as caught:
         execute("00_data", tmp_path / "executed.ipynb", **parameters)
-    assert caught.value.ename == "ConfigError" and caught.value.evalue.startswith(said)
+    assert caught.value.ename == "SettingsError" and caught.value.evalue.startswith(said)

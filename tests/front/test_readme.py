@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fastslow.rankers.config import RankerConfig
+from fastslow.rankers.settings import RankerSettings
 from helpers.competition_files import ROOT
 
 README = (ROOT / "README.md").read_text()
@@ -71,7 +71,7 @@ def test_the_command_for_several_machines_names_settings():
     text = (ROOT / "docs" / "many_machines.md").read_text()
     (line,) = [line for line in text.splitlines() if line.startswith("papermill")]
     settings = [text.replace(" ", "=", 1) for text in line.split(" -p ")[1:]]
-    assert RankerConfig.from_texts(settings).objective == "regression"
+    assert RankerSettings.from_texts(settings).objective == "regression"
 
 
 def test_jupyter_is_there(tmp_path):

@@ -10,11 +10,11 @@ from fastslow.competition.catalog import COLLECTIONS, SPLITS, Program, get_colle
 from fastslow.competition.reader import read_choices, read_competition_file
 from fastslow.core.errors import DataError
 from fastslow.evaluation.predictions import check_predictions, read_predictions
-from fastslow.features.build import FeatureConfig, build_features, build_graph
+from fastslow.features.build import FeatureSettings, build_features, build_graph
 from fastslow.features.store import Features
 from fastslow.kaggle.submission import check_submission
-from fastslow.networks.config import TrainConfig
 from fastslow.networks.graph_batch import PreparedGraph
+from fastslow.networks.settings import TrainSettings
 from fastslow.networks.train import make_dataset, make_network, train
 from helpers.competition_files import REAL, needs_real
 from helpers.submission_files import write_submission
@@ -30,7 +30,7 @@ LAYOUT = [program for program in PROGRAMS if program.collection.kind == "layout"
 
 
 def features_config(collection, **settings):
-    return FeatureConfig(collection=collection.name, data_root=str(REAL), workers=1, **settings)
+    return FeatureSettings(collection=collection.name, data_root=str(REAL), workers=1, **settings)
 
 
 @pytest.mark.parametrize("program", LAYOUT, ids=lambda p: p.id)
@@ -46,8 +46,8 @@ def test_choices_stand_for_the_published_layouts(program):
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: f"{p.split}:{p.id}")
 def test_features_of_every_file(program):
-    config = features_config(program.collection)
-    graph, names = build_graph(program, config)
+    settings = features_config(program.collection)
+    graph, names = build_graph(program, settings)
     file = read_competition_file(program.path, program.collection.kind, program.split != "test")
     assert graph.config_feat.shape == (graph.num_configs, len(names))
     assert np.isfinite(graph.config_feat).all() and np.isfinite(graph.node_feat).all()
@@ -93,11 +93,11 @@ def labelled_root(root, collection):
 @pytest.mark.parametrize("name", ["layout:xla:default", "tile:xla"])
 def test_a_network_learns_from_the_labelled_and_scores_the_test_files(tmp_path, name):
     collection = get_collection(name)
-    config = features_config(collection, folder=str(tmp_path / "features")).replace(
+    settings = features_config(collection, folder=str(tmp_path / "features")).replace(
         data_root=str(labelled_root(tmp_path / "data", collection))
     )
-    build_features(config)
-    settings = {
+    build_features(settings)
+    given = {
         "hidden_channels": 16,
         "epochs": 1,
         "configs_per_step": 32,
@@ -105,8 +105,8 @@ def test_a_network_learns_from_the_labelled_and_scores_the_test_files(tmp_path, 
         "device": "cpu",
     }
     where = {"runs": [str(tmp_path / "run")], "folder": str(tmp_path / "training")}
-    manifest = train(TrainConfig(kind=collection.kind, features=[config.folder], **where, **settings))
-    scores, features = read_predictions(tmp_path / "run"), Features(config.folder)
+    manifest = train(TrainSettings(kind=collection.kind, features=[settings.folder], **where, **given))
+    scores, features = read_predictions(tmp_path / "run"), Features(settings.folder)
     check_predictions(tmp_path / "run", scores, features)
     tests = {p.name: p.path for p in PROGRAMS if (p.collection, p.split) == (collection, "test")}
     assert scores["test"].keys() == tests.keys()
@@ -127,13 +127,13 @@ def test_a_submission_of_every_published_test_file(tmp_path):
     scores = {}
     for name in ("layout:xla:default", "tile:xla"):
         kind = get_collection(name).kind
-        config = features_config(get_collection(name), folder=str(tmp_path / name)).replace(
+        settings = features_config(get_collection(name), folder=str(tmp_path / name)).replace(
             data_root=str(labelled_root(tmp_path / "data", get_collection(name)))
         )
-        build_features(config)
+        build_features(settings)
         where = {"runs": [str(tmp_path / "runs" / kind)], "folder": str(tmp_path / "training" / kind)}
         small = {"epochs": 1, "hidden_channels": 16, "device": "cpu"}
-        run = TrainConfig(kind=kind, features=[config.folder], **where, **small)
+        run = TrainSettings(kind=kind, features=[settings.folder], **where, **small)
         train(run)
         inputs = make_dataset(run)
         network = make_network(run, inputs).eval()

@@ -9,12 +9,12 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from fastslow.choices.layouts import LAYOUT_WIDTH, ROLES
+from fastslow.choices.tied_choices import factorise
 from fastslow.competition.catalog import COLLECTIONS, SPLITS
 from fastslow.competition.opcodes import opcode_name
-from fastslow.competition.schema import LAYOUT_WIDTH, ROLES
-from fastslow.competition.tied_choices import factorise
+from fastslow.xla.layout_choices import tie
 from fastslow.xla.layout_space import INPUT, ConfigurableNode, NodeChoice
-from fastslow.xla.tied_choices import tie
 from helpers.competition_files import REAL, needs_real
 
 pytestmark = needs_real

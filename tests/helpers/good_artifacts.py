@@ -12,12 +12,12 @@ from fastslow.core.artifacts import CHECKSUM, MANIFEST, write_manifest
 from fastslow.core.files import file_digest
 from fastslow.evaluation.predictions import PREDICTED_SPLITS, write_run
 from fastslow.features.build import build_features
-from fastslow.features.config import FeatureConfig
+from fastslow.features.settings import FeatureSettings
 from fastslow.features.store import Features
 from fastslow.kaggle.ledger import write_record
-from fastslow.networks.config import TrainConfig
+from fastslow.networks.settings import TrainSettings
 from fastslow.networks.train import Training, make_dataset, train
-from fastslow.rankers.config import RankerConfig
+from fastslow.rankers.settings import RankerSettings
 from fastslow.rankers.train import train_ranker
 from helpers.competition_files import layout_arrays, tile_arrays, write_data_root, write_npz
 from helpers.hlo_message import Program
@@ -40,11 +40,11 @@ class Good:
         return Features(self.root / "features")
 
 
-def network_config(root: Path) -> TrainConfig:
+def network_config(root: Path) -> TrainSettings:
     """Settings of the smallest network."""
     places = {"features": [str(root / "features")], "runs": [str(root / "network")]}
     size = {"epochs": 2, "hidden_channels": 4, "evaluate_every": 1, "average_last": 1, "configs_per_step": 4}
-    return TrainConfig(**places, folder=str(root / "training"), device="cpu", **size)
+    return TrainSettings(**places, folder=str(root / "training"), device="cpu", **size)
 
 
 @pytest.fixture(scope="session")
@@ -56,17 +56,17 @@ def good(tmp_path_factory) -> Good:
     write_npz(root / "tile.npz", tile_arrays())
     write_data_root(root / "data", COLLECTION)
     folder = {"data_root": str(root / "data"), "folder": str(root / "features"), "workers": 1}
-    build_features(FeatureConfig(collection=COLLECTION, **folder))
+    build_features(FeatureSettings(collection=COLLECTION, **folder))
     features = Features(root / "features")
     ranks = {s: {n: np.arange(c) for n, c in features.num_configs(s).items()} for s in PREDICTED_SPLITS}
     write_run(root / "run", features, ranks, model="mine", seed=0)
-    config = network_config(root)
-    train(config)
-    training = Training(config, make_dataset(config))
+    settings = network_config(root)
+    train(settings)
+    training = Training(settings, make_dataset(settings))
     training.validation.evaluate(1, training.run_epoch())
     training.save(root, "mark")
     small = {"num_iterations": 5, "objective": "regression", "train_on": "collection"}
-    train_ranker(RankerConfig(features=str(root / "features"), folder=str(root / "ranker"), **small))
+    train_ranker(RankerSettings(features=str(root / "features"), folder=str(root / "ranker"), **small))
     predictions = {row_id: np.arange(count) for row_id, count in COUNTS.items()}
     write_submission(root / "mine.csv", predictions)
     facts = {"table": [score_row()], "valid_mean": 0.5, "test_mean": None, "distances": []}
@@ -74,7 +74,7 @@ def good(tmp_path_factory) -> Good:
     rows = [f"{row_id},{place},{100 + place}" for row_id, n in COUNTS.items() for place in range(n)]
     (root / "solution.csv").write_text("\n".join(["ID,config_index,runtime", *rows]) + "\n")
     (root / "program.pb").write_bytes(_program())
-    return Good(root, Training(config, make_dataset(config)))
+    return Good(root, Training(settings, make_dataset(settings)))
 
 
 def score_row() -> dict:

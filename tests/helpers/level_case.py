@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from fastslow.competition.tied_choices import factorise
+from fastslow.choices.tied_choices import factorise
 from fastslow.networks.config_states import Reach
 from fastslow.networks.graph_batch import PreparedGraph, message_edges
 from helpers.dense_reference import state_table

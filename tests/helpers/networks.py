@@ -4,8 +4,8 @@ import numpy as np
 import torch
 
 from fastslow.networks.architecture import Architecture
-from fastslow.networks.config import TrainConfig
 from fastslow.networks.model import RankingNetwork
+from fastslow.networks.settings import TrainSettings
 from helpers.random_graphs import NUM_LAYOUTS, make_graph
 
 
@@ -31,12 +31,12 @@ def small_training(features, folder, **changes):
         "runs": [str(folder / "run")],
         "folder": str(folder / "training"),
     }
-    return TrainConfig(**where, **{"device": "cpu", "hidden_channels": 8, "evaluate_every": 1, **changes})
+    return TrainSettings(**where, **{"device": "cpu", "hidden_channels": 8, "evaluate_every": 1, **changes})
 
 
-def into(config, folder, **changes):
+def into(settings, folder, **changes):
     """The same settings with other folders to write."""
-    return config.replace(runs=[str(folder / "run")], folder=str(folder / "training"), **changes)
+    return settings.replace(runs=[str(folder / "run")], folder=str(folder / "training"), **changes)
 
 
 def all_configs(graph):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import nbformat
 
-from fastslow.core.settings import Config
+from fastslow.core.settings import Settings
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
@@ -34,7 +34,7 @@ def python(source):
     return "\n".join(line for line in source.splitlines() if not line.startswith("%"))
 
 
-def config_class(path) -> type[Config]:
+def config_class(path) -> type[Settings]:
     """The settings' class of a notebook, from the line that makes the config."""
     nodes = [node for cell in code_cells(path) for node in ast.walk(ast.parse(python(cell.source)))]
     (name,) = [n.value.id for n in nodes if isinstance(n, ast.Attribute) and n.attr == "from_variables"]
@@ -58,7 +58,7 @@ def _field(setting) -> str:
     )
 
 
-def render(settings: type[Config]) -> str:
+def render(settings: type[Settings]) -> str:
     """Source of the parameters cell: sentence and assignment of each field, main fields above a heading.
 
     A single cell: papermill injects values behind the cell with the tag, and knows its names alone.

@@ -6,13 +6,13 @@ import sys
 import torch
 
 from fastslow.networks import distributed
-from fastslow.networks.config import TrainConfig
+from fastslow.networks.settings import TrainSettings
 from fastslow.networks.train import Training, make_dataset
 
 
-def epoch(config):
+def epoch(settings):
     """Train an epoch; return the loss, the gradients of the last step and the weights."""
-    training = Training(config, make_dataset(config))
+    training = Training(settings, make_dataset(settings))
     loss = training.run_epoch()
     named = [*training.network.named_parameters()]
     gradients = {name: p.grad.clone() for name, p in named if p.grad is not None}
@@ -21,6 +21,6 @@ def epoch(config):
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    settings = TrainConfig(**json.loads(sys.argv[1]))
+    settings = TrainSettings(**json.loads(sys.argv[1]))
     with distributed.joined(settings):
         torch.save(epoch(settings), f"{sys.argv[2]}-{distributed.rank()}.pt")

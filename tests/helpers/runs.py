@@ -6,9 +6,9 @@ from fastslow.competition.catalog import get_collection
 from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import Artifact
 from fastslow.core.npz_io import write_arrays
-from fastslow.evaluation.ensemble import EnsembleConfig
+from fastslow.evaluation.ensemble import EnsembleSettings
 from fastslow.evaluation.predictions import PREDICTED_SPLITS, PREDICTIONS, write_predictions
-from fastslow.features.build import FeatureConfig, build_features
+from fastslow.features.build import FeatureSettings, build_features
 from fastslow.features.store import Features
 from helpers.competition_files import write_data_root
 from helpers.good_artifacts import reseal
@@ -22,7 +22,7 @@ def make_features(root, name, names=NAMES):
     write_data_root(root / "data", name, **names)
     folder = root / "features" / collection.slug
     common = {"data_root": str(root / "data"), "folder": str(folder), "workers": 1}
-    build_features(FeatureConfig(collection=name, **common))
+    build_features(FeatureSettings(collection=name, **common))
     return Features(folder)
 
 
@@ -54,4 +54,4 @@ def overwrite_predictions(folder, scores):
 
 
 def config_of(features, folder, runs, **options):
-    return EnsembleConfig(features=str(features.folder), folder=str(folder), runs=runs, **options)
+    return EnsembleSettings(features=str(features.folder), folder=str(folder), runs=runs, **options)

@@ -11,7 +11,7 @@ import urllib3.exceptions
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastslow.core.errors import ConfigError, DataError
+from fastslow.core.errors import DataError, SettingsError
 from fastslow.kaggle import api_call, api_process, client, credentials
 from fastslow.kaggle.api_process import CallError, call
 from fastslow.kaggle.client import KaggleError, SubmissionResult
@@ -144,7 +144,7 @@ def test_without_credentials_nothing_is_asked(stub, csv, monkeypatch):
 def test_wrong_input_is_refused_before_any_call(stub, csv, tmp_path):
     with pytest.raises(DataError, match="make submission"):
         client.submit(tmp_path / "none.csv", "m")
-    with pytest.raises(ConfigError, match="not a slug"):
+    with pytest.raises(SettingsError, match="not a slug"):
         client.submit(csv, "m", "https://www.kaggle.com/competitions/predict-ai-model-runtime")
     assert not stub.calls
 

@@ -14,10 +14,10 @@ from types import SimpleNamespace
 import pytest
 
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, get_collection
-from fastslow.core.errors import ConfigError, DataError
+from fastslow.core.errors import DataError, SettingsError
 from fastslow.kaggle import archives, client, download
 from fastslow.kaggle.client import KaggleError
-from fastslow.kaggle.download import DownloadConfig, Split
+from fastslow.kaggle.download import DownloadSettings, Split
 from fastslow.kaggle.unpacking import unpack
 from helpers.kaggle_stub import DROP, KaggleStub, clean_environment
 
@@ -52,7 +52,7 @@ def root(tmp_path):
 def fetch(root: Path, source: str = "auto", splits=SPLITS, collections=(), **options) -> list[Path]:
     """Download with settings by position."""
     names = {"splits": list(splits), "collections": list(collections)}
-    return download.download(DownloadConfig(root=str(root), source=source, **names, **options))
+    return download.download(DownloadSettings(root=str(root), source=source, **names, **options))
 
 
 def npz(name: str) -> bytes:
@@ -371,19 +371,19 @@ def test_a_relative_root_is_under_the_home_that_other_commands_read(stub, tmp_pa
     serve(stub, VALID, tar_of(members(VALID)))
     monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path / "large disk"))
     names = {"splits": "valid", "collections": "layout-xla-default"}  # as typed
-    config = DownloadConfig(source="google", base_url=f"{stub.url}/v0", **names)
-    assert download.download(config) == [VALID.folder(tmp_path / "large disk" / "data" / "raw")]
+    settings = DownloadSettings(source="google", base_url=f"{stub.url}/v0", **names)
+    assert download.download(settings) == [VALID.folder(tmp_path / "large disk" / "data" / "raw")]
     assert content_of(tmp_path / "large disk" / "data" / "raw", VALID) == expected(VALID)
 
 
 def test_settings_by_default_ask_for_everything_and_say_what_they_are():
-    config = DownloadConfig()
-    assert (config.collections, config.splits) == ([c.name for c in COLLECTIONS], list(SPLITS))
-    assert DownloadConfig(collections="tile:xla,layout:nlp:random").collections == [
+    settings = DownloadSettings()
+    assert (settings.collections, settings.splits) == ([c.name for c in COLLECTIONS], list(SPLITS))
+    assert DownloadSettings(collections="tile:xla,layout:nlp:random").collections == [
         "tile:xla",
         "layout:nlp:random",
     ]
-    assert all(setting.sentence for setting in DownloadConfig.describe())
+    assert all(setting.sentence for setting in DownloadSettings.describe())
 
 
 def test_interrupt_keeps_the_part(stub, root, monkeypatch):
@@ -413,8 +413,8 @@ def test_interrupt_keeps_the_part(stub, root, monkeypatch):
     ],
 )
 def test_an_address_that_is_none_or_holds_a_secret_is_refused_and_not_shown(address):
-    with pytest.raises(ConfigError, match="base_url: wanted is http") as caught:
-        DownloadConfig(base_url=address)
+    with pytest.raises(SettingsError, match="base_url: wanted is http") as caught:
+        DownloadSettings(base_url=address)
     assert "ter22" not in str(caught.value)
 
 
@@ -479,7 +479,7 @@ def test_foreign_files_in_the_way_are_refused(stub, root):
     ],
 )
 def test_unknown_names_are_refused(root, source, split, collection, message):
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(SettingsError, match=message):
         fetch(root, source, [split], [collection])
     assert not root.exists()
 

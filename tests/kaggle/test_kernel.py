@@ -9,22 +9,22 @@ import nbformat
 import pytest
 
 from fastslow import cli
-from fastslow.core.errors import ConfigError
-from fastslow.kaggle.kernel import KernelConfig, kernel_notebook, make_kernel, pack_code
+from fastslow.core.errors import SettingsError
+from fastslow.kaggle.kernel import KernelSettings, kernel_notebook, make_kernel, pack_code
 from helpers.kaggle_stub import KaggleStub, clean_environment
 
 SECRET = "0123456789abcdef-secret"
 
 
 @pytest.fixture
-def config(monkeypatch, tmp_path):
+def settings(monkeypatch, tmp_path):
     clean_environment(monkeypatch, tmp_path)
     monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
-    return KernelConfig()
+    return KernelSettings()
 
 
 @pytest.fixture
-def stub(config, monkeypatch, tmp_path):
+def stub(settings, monkeypatch, tmp_path):
     with KaggleStub() as server:
         for name, value in server.environment(tmp_path).items():
             monkeypatch.setenv(name, value)
@@ -36,7 +36,7 @@ def written(tmp_path):
     return json.loads((folder / "kernel-metadata.json").read_text()), folder / "fastslow.ipynb"
 
 
-def test_without_credentials_it_is_written_and_says_what_to_type(config, tmp_path, capsys):
+def test_without_credentials_it_is_written_and_says_what_to_type(settings, tmp_path, capsys):
     assert cli.main(["kernel", "gnn.layout.epochs=3"]) == 0
     metadata, notebook = written(tmp_path)
     assert metadata["id"] == "INSERT_KAGGLE_USERNAME_HERE/fastslow"
@@ -48,8 +48,8 @@ def test_without_credentials_it_is_written_and_says_what_to_type(config, tmp_pat
     assert notebook.stat().st_size < 1e6
 
 
-def test_the_package_pushes_it(stub, config, tmp_path, capsys):
-    make_kernel(config)
+def test_the_package_pushes_it(stub, settings, tmp_path, capsys):
+    make_kernel(settings)
     (request,) = stub.kernels
     assert (request["slug"], request["newTitle"]) == ("me/fastslow", "fastslow")
     assert request["enableGpu"] and request["isPrivate"] and request["machineShape"] == "NvidiaTeslaT4"
@@ -62,7 +62,7 @@ def test_the_package_pushes_it(stub, config, tmp_path, capsys):
     assert SECRET not in said.out + said.err + files + request["text"]
 
 
-def test_a_refused_push_says_why_and_shows_no_credentials(stub, config, capsys):
+def test_a_refused_push_says_why_and_shows_no_credentials(stub, settings, capsys):
     stub.answers["SaveKernel"] = [(403, {"code": 403, "message": f"Permission denied for {SECRET}"})]
     assert cli.main(["kernel"]) == 1
     said = capsys.readouterr().err
@@ -72,8 +72,8 @@ def test_a_refused_push_says_why_and_shows_no_credentials(stub, config, capsys):
     assert "did not take the notebook as it is" in capsys.readouterr().err
 
 
-def test_the_code_in_the_notebook_runs(config, tmp_path):
-    unpack, run, keep = [cell.source for cell in kernel_notebook(config).cells[1:]]
+def test_the_code_in_the_notebook_runs(settings, tmp_path):
+    unpack, run, keep = [cell.source for cell in kernel_notebook(settings).cells[1:]]
     for name in ("input/competition/npz_all", "working", "tmp"):
         (tmp_path / name).mkdir(parents=True)
     run = run.replace('"-m", "pip", "install", "-q", "-r"', '"-c", ""')  # no network in a test
@@ -103,12 +103,12 @@ found = {source.split("found = ")[1]}
     assert typed == f"made name=kaggle preset=kaggle seeds=1 jobs=0 data={tmp_path}/input/competition"
 
 
-def test_the_same_code_gives_the_same_bytes(config):
+def test_the_same_code_gives_the_same_bytes(settings):
     assert pack_code() == pack_code()
-    assert nbformat.writes(kernel_notebook(config)) == nbformat.writes(kernel_notebook(config))
+    assert nbformat.writes(kernel_notebook(settings)) == nbformat.writes(kernel_notebook(settings))
 
 
 @pytest.mark.parametrize("title", ["abc", "!!!!!!"])
 def test_a_title_that_kaggle_would_refuse(title):
-    with pytest.raises(ConfigError, match="title: .* is not five characters or more"):
-        KernelConfig(title=title)
+    with pytest.raises(SettingsError, match="title: .* is not five characters or more"):
+        KernelSettings(title=title)

@@ -4,7 +4,7 @@ import json
 import pytest
 
 from fastslow.competition.catalog import COLLECTIONS
-from fastslow.core.errors import ConfigError, DataError
+from fastslow.core.errors import DataError, SettingsError
 from fastslow.kaggle.client import SubmissionResult
 from fastslow.kaggle.ledger import read_record, update_record, write_ledger, write_record
 
@@ -124,6 +124,6 @@ def test_other_json_beside_a_csv_is_left_out_and_never_updated(tmp_path, capsys)
 
 
 def test_an_unknown_collection_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match="'tile' is none of"):
+    with pytest.raises(SettingsError, match="'tile' is none of"):
         write_record(submission(tmp_path, "first"), [], {}, {"tile": 1.0})
     assert not (tmp_path / "first.json").exists()

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastslow.competition.catalog import COLLECTIONS, list_programs
-from fastslow.core.errors import ConfigError, DataError
+from fastslow.core.errors import DataError, SettingsError
 from fastslow.kaggle.submission import (
     check_submission,
     collection_of,
@@ -86,7 +86,7 @@ def test_ranking_refuses_what_is_no_ranking(prediction):
 
 
 def test_ranking_refuses_an_unknown_kind():
-    with pytest.raises(ConfigError, match="kind: 'xla' is none of"):
+    with pytest.raises(SettingsError, match="kind: 'xla' is none of"):
         ranking([1, 2], "xla")
 
 

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from fastslow.core.errors import ConfigError
+from fastslow.core.errors import SettingsError
 from fastslow.networks.architecture import CONVOLUTIONS
-from fastslow.networks.config import TrainConfig
 from fastslow.networks.convolutions import GatConv, GcnConv, GpsConv, LinearAttention, MlpGcnConv, SageConv
+from fastslow.networks.settings import TrainSettings
 from fastslow.networks.sparse import SparseOperator
 from helpers.dense_convolutions import (
     dense_convolution,
@@ -132,6 +132,6 @@ def test_the_maximum_of_an_operator_is_that_of_the_rows_it_names(rows, columns, 
 
 
 def test_heads_must_divide_the_channels():
-    with pytest.raises(ConfigError, match="hidden_channels: 30 is not a multiple of 4, the heads of gat"):
-        TrainConfig(convolution="gat", hidden_channels=30)
-    assert TrainConfig(hidden_channels=30).hidden_channels == 30
+    with pytest.raises(SettingsError, match="hidden_channels: 30 is not a multiple of 4, the heads of gat"):
+        TrainSettings(convolution="gat", hidden_channels=30)
+    assert TrainSettings(hidden_channels=30).hidden_channels == 30

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from fastslow.core.errors import ConfigError
+from fastslow.core.errors import SettingsError
 from fastslow.networks import devices
-from fastslow.networks.config import TrainConfig
 from fastslow.networks.devices import autocast, loss_scaler, pick_device, pick_precision, precision_name
 from fastslow.networks.graph_batch import PreparedGraph
 from fastslow.networks.losses import pairwise_hinge
+from fastslow.networks.settings import TrainSettings
 from helpers.networks import all_configs, close, make_network, program
 from helpers.random_graphs import make_scalers
 
@@ -64,10 +64,10 @@ def test_the_device_of_the_setting(gpus, name, found, wanted):
 )
 def test_a_gpu_that_is_not_there_is_refused_by_field_finding_and_remedy(gpus, name, found, message):
     gpus(*found)
-    with pytest.raises(ConfigError, match=f"^device: '{name}' is not there .*{message}"):
+    with pytest.raises(SettingsError, match=f"^device: '{name}' is not there .*{message}"):
         pick_device(name)
-    with pytest.raises(ConfigError, match=f"^device: '{name}'"):
-        TrainConfig(device=name).identity()
+    with pytest.raises(SettingsError, match=f"^device: '{name}'"):
+        TrainSettings(device=name).identity()
 
 
 @pytest.mark.parametrize(
@@ -87,18 +87,18 @@ def test_the_precision_is_that_of_the_gpu(gpus, name, found, precision):
     assert precision_name(name) == precision
     assert pick_precision(pick_device(name)) == getattr(torch, precision)
     for kind in ("layout", "tile"):
-        assert TrainConfig(kind=kind, device=name).identity()["precision"] == precision
+        assert TrainSettings(kind=kind, device=name).identity()["precision"] == precision
 
 
 def test_runs_on_different_devices_are_distinguished_by_type_and_precision(gpus):
     gpus()
-    cpu = TrainConfig(device="cpu").identity()
-    assert cpu == TrainConfig(device="auto").identity()
+    cpu = TrainSettings(device="cpu").identity()
+    assert cpu == TrainSettings(device="auto").identity()
     gpus(T4, T4)
-    t4 = TrainConfig(device="auto").identity()
-    assert t4 == TrainConfig(device="cuda:1").identity() != cpu
+    t4 = TrainSettings(device="auto").identity()
+    assert t4 == TrainSettings(device="cuda:1").identity() != cpu
     assert {key for key in cpu if cpu[key] != t4[key]} == {"device_type", "precision"}
-    assert TrainConfig(device="cpu").identity() == cpu
+    assert TrainSettings(device="cpu").identity() == cpu
 
 
 def test_the_scaler_works_for_float16_alone(gpus):

@@ -8,17 +8,17 @@ from hypothesis import strategies as st
 
 from fastslow.competition import node_columns
 from fastslow.competition.catalog import VALID
-from fastslow.core.errors import ConfigError
+from fastslow.core.errors import SettingsError
 from fastslow.evaluation.predictions import read_predictions
 from fastslow.features.scaling import EXPANDED_NODE_FEATURES, Scaler
 from fastslow.features.store import expand_nodes
-from fastslow.networks.config import TrainConfig
 from fastslow.networks.dimension_tokens import TOKEN_COLUMNS, DimensionTokens, dimension_features
-from fastslow.networks.figures import plot_network
 from fastslow.networks.graph_batch import PreparedGraph
 from fastslow.networks.node_blocks import predict_by_nodes
+from fastslow.networks.settings import TrainSettings
 from fastslow.networks.train import train
 from fastslow.networks.trained import TrainedNetwork
+from fastslow.views.network_figures import plot_network
 from helpers.level_case import random_parameters
 from helpers.networks import all_configs, close, make_network, program, small_training
 from helpers.random_graphs import make_graph, make_scalers, structures
@@ -105,10 +105,10 @@ def test_predictions_node_by_node_are_those_of_one_batch():
 
 
 def test_it_trains_beside_depths_and_predicts_from_the_run_folder_alone(features, tmp_path):
-    config = small_training(
+    settings = small_training(
         features, tmp_path, epochs=1, dimension_tokens=True, node_inputs="numeric+tiles+depths"
     )
-    train(config)
+    train(settings)
     predicted = read_predictions(tmp_path / "run")[VALID]
     again = TrainedNetwork(tmp_path / "run")(features, VALID)
     for name, own in predicted.items():
@@ -116,5 +116,5 @@ def test_it_trains_beside_depths_and_predicts_from_the_run_folder_alone(features
 
 
 def test_its_heads_share_the_channels():
-    with pytest.raises(ConfigError, match="hidden_channels: 7 is not even, as dimension_tokens needs"):
-        TrainConfig(dimension_tokens=True, hidden_channels=7)
+    with pytest.raises(SettingsError, match="hidden_channels: 7 is not even, as dimension_tokens needs"):
+        TrainSettings(dimension_tokens=True, hidden_channels=7)

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from fastslow.core.artifacts import read_manifest
-from fastslow.core.errors import ConfigError
+from fastslow.core.errors import SettingsError
 from fastslow.evaluation.predictions import read_predictions
 from fastslow.networks import distributed
 from fastslow.networks.train import train
@@ -76,13 +76,13 @@ def test_the_result_is_that_of_one_process(settings, tmp_path):
     assert left == {path.name for path in (tmp_path / "one" / "training").iterdir()}
 
 
-def interrupt(config):
+def interrupt(settings):
     """Train in the background, kill one of the processes after the first checkpoint; return the error."""
-    raised, checkpoint = [], Path(config.folder) / "checkpoint.pt"
+    raised, checkpoint = [], Path(settings.folder) / "checkpoint.pt"
 
     def run():
         try:
-            train(config)
+            train(settings)
         except distributed.RankError as error:
             raised.append(error)
 
@@ -100,15 +100,15 @@ def interrupt(config):
     return raised
 
 
-def test_after_a_process_died_the_same_command_resumes(settings, tmp_path, capfd):
-    long = settings.replace(epochs=30, processes=2)
+def test_after_a_process_died_the_same_command_resumes(given, tmp_path, capfd):
+    long = given.replace(epochs=30, processes=2)
     train(into(long, tmp_path / "whole"))
     capfd.readouterr()
-    config = into(long, tmp_path / "killed")
-    (error,) = interrupt(config)
+    settings = into(long, tmp_path / "killed")
+    (error,) = interrupt(settings)
     assert "a process of the training ended; run the same command to resume" in str(error)
     assert not (tmp_path / "killed" / "training" / "manifest.json").exists()
-    train(config)
+    train(settings)
     assert "training: resumed after epoch " in capfd.readouterr().out
     whole, resumed = weights_of(tmp_path / "whole"), weights_of(tmp_path / "killed")
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
@@ -116,10 +116,10 @@ def test_after_a_process_died_the_same_command_resumes(settings, tmp_path, capfd
     assert kept[0] == kept[1]
 
 
-def test_an_error_of_a_process_is_the_error_of_the_training(settings, tmp_path):
-    config = settings.replace(processes=2, features=[str(tmp_path / "nowhere")])
+def test_an_error_of_a_process_is_the_error_of_the_training(given, tmp_path):
+    settings = given.replace(processes=2, features=[str(tmp_path / "nowhere")])
     with pytest.raises(distributed.RankError, match="nowhere: no such folder.*Make it with"):
-        train(config)
+        train(settings)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_an_error_of_a_process_is_the_error_of_the_training(settings, tmp_path):
     ],
 )
 def test_settings_that_cannot_be_shared_are_refused(settings, changes, said):
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(SettingsError, match=said):
         settings.replace(**changes)
 
 
@@ -145,5 +145,5 @@ def test_a_process_takes_a_gpu_of_its_own(monkeypatch):
     assert distributed.own_device(gpu) == torch.device("cuda", 1)
     assert distributed.own_device(cpu) == cpu
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    with pytest.raises(ConfigError, match="2 processes on this machine, 1 GPUs; use 'auto'"):
+    with pytest.raises(SettingsError, match="2 processes on this machine, 1 GPUs; use 'auto'"):
         distributed.own_device(gpu)

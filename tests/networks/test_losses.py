@@ -7,8 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastslow.core.errors import ConfigError
-from fastslow.networks.config import TrainConfig
+from fastslow.core.errors import SettingsError
 from fastslow.networks.losses import (
     FUNCTIONS,
     Loss,
@@ -17,6 +16,7 @@ from fastslow.networks.losses import (
     list_mle_fastest,
     pairwise_hinge,
 )
+from fastslow.networks.settings import TrainSettings
 from fastslow.networks.terms import LOSSES
 
 torch.set_num_threads(1)
@@ -302,11 +302,13 @@ def test_a_sum_that_compares_graphs_says_so():
     ],
 )
 def test_a_sum_that_is_not_understood_is_refused(text, problem):
-    with pytest.raises(ConfigError, match=f"^loss: {re.escape(problem)}"):
+    with pytest.raises(SettingsError, match=f"^loss: {re.escape(problem)}"):
         Loss(text)
 
 
 def test_a_loss_across_graphs_needs_several_graphs_a_step():
-    with pytest.raises(ConfigError, match="graphs_per_step: 1 is not 2 or more, as the loss cross_graph_hin"):
-        TrainConfig(loss="cross_graph_hinge")
-    assert TrainConfig(loss="cross_graph_hinge", graphs_per_step=4).graphs_per_step == 4
+    with pytest.raises(
+        SettingsError, match="graphs_per_step: 1 is not 2 or more, as the loss cross_graph_hin"
+    ):
+        TrainSettings(loss="cross_graph_hinge")
+    assert TrainSettings(loss="cross_graph_hinge", graphs_per_step=4).graphs_per_step == 4

@@ -7,7 +7,7 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from fastslow.competition.tied_choices import factorise
+from fastslow.choices.tied_choices import factorise
 from fastslow.networks.architecture import CONVOLUTIONS, NODE_ATTENTIONS, SKIPS
 from fastslow.networks.graph_batch import PreparedGraph, message_edges
 from fastslow.networks.head import Float64Linear, Head

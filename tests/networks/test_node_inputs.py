@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 
 from fastslow.competition.node_columns import COLUMN_NAMES
-from fastslow.core.errors import ConfigError
+from fastslow.core.errors import SettingsError
 from fastslow.features.node_encodings import EXTRA_COLUMNS
 from fastslow.features.scaling import EXPANDED_NODE_FEATURES, Scaler
-from fastslow.networks.config import TrainConfig
 from fastslow.networks.node_inputs import PICKED, input_columns, require_inputs
+from fastslow.networks.settings import TrainSettings
 
 
 def test_the_default_is_the_134_numbers_and_the_six_dimensions_by_128():
-    assert input_columns(TrainConfig().node_inputs) == [*range(146)]
+    assert input_columns(TrainSettings().node_inputs) == [*range(146)]
 
 
 def test_thirty_columns_are_picked_each_with_a_reason():
@@ -35,7 +35,7 @@ def test_columns_that_the_features_lack_are_refused(group, remedy):
     require_inputs(f"numeric+{group}", Scaler(std, std))
     std[input_columns(group)] = 0
     require_inputs("numeric+depths", Scaler(std, std))
-    with pytest.raises(ConfigError, match=f"node_inputs: the features have no {group}; build .* {remedy}"):
+    with pytest.raises(SettingsError, match=f"node_inputs: the features have no {group}; build .* {remedy}"):
         require_inputs(f"numeric+{group}", Scaler(std, std))
 
 
@@ -49,5 +49,5 @@ def test_columns_that_the_features_lack_are_refused(group, remedy):
     ],
 )
 def test_inputs_that_are_not_understood_are_refused(text, problem):
-    with pytest.raises(ConfigError, match=f"^node_inputs: {re.escape(problem)}"):
-        TrainConfig(node_inputs=text)
+    with pytest.raises(SettingsError, match=f"^node_inputs: {re.escape(problem)}"):
+        TrainSettings(node_inputs=text)

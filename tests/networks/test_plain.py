@@ -9,14 +9,14 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from fastslow.core.errors import ConfigError
+from fastslow.core.errors import SettingsError
 from fastslow.networks.architecture import CONVOLUTIONS
 from fastslow.networks.chunked_prediction import predict_chunks
-from fastslow.networks.config import TrainConfig
 from fastslow.networks.graph_batch import PreparedGraph, message_edges
 from fastslow.networks.node_blocks import computes_by_nodes
 from fastslow.networks.segment_settings import CUT
 from fastslow.networks.segments import SegmentedGraph
+from fastslow.networks.settings import TrainSettings
 from helpers.dense_plain import dense_plain_predictions, dense_plain_states
 from helpers.networks import all_configs, close, equals_reference, make_network, program
 from helpers.random_graphs import make_graph, make_scalers, structures
@@ -158,5 +158,5 @@ def test_without_blocks_the_unit_structure_sums_its_inputs():
     ],
 )
 def test_settings_that_a_structure_does_not_read_are_refused(settings, problem):
-    with pytest.raises(ConfigError, match=f"^{re.escape(problem)}"):
-        TrainConfig(**settings)
+    with pytest.raises(SettingsError, match=f"^{re.escape(problem)}"):
+        TrainSettings(**settings)

@@ -3,10 +3,10 @@ import re
 import pytest
 import torch
 
-from fastslow.core.errors import ConfigError
-from fastslow.networks.config import TrainConfig
+from fastslow.core.errors import SettingsError
 from fastslow.networks.graph_batch import PreparedGraph
 from fastslow.networks.readout import Readout
+from fastslow.networks.settings import TrainSettings
 from fastslow.networks.terms import Pooling, parse_readout
 from helpers.dense_reference import dense_readout
 from helpers.level_case import close
@@ -43,10 +43,10 @@ def test_a_readout_is_read_strictly():
         ("sum@all", "'sum@all' in 'sum@all' is not one of"),
         ("max+sum+max", "max is given twice"),
     ):
-        with pytest.raises(ConfigError, match=f"^readout: {re.escape(problem)}"):
-            TrainConfig(readout=text)
+        with pytest.raises(SettingsError, match=f"^readout: {re.escape(problem)}"):
+            TrainSettings(readout=text)
 
 
 def test_a_tile_kernel_has_no_configurable_nodes_to_pool():
-    with pytest.raises(ConfigError, match="readout: 'sum.sum@configurable' is not for tile"):
-        TrainConfig(kind="tile", readout="sum+sum@configurable")
+    with pytest.raises(SettingsError, match="readout: 'sum.sum@configurable' is not for tile"):
+        TrainSettings(kind="tile", readout="sum+sum@configurable")

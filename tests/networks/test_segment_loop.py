@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from fastslow.core.artifacts import read_manifest
-from fastslow.core.errors import ConfigError
+from fastslow.core.errors import SettingsError
 from fastslow.evaluation.predictions import read_predictions
-from fastslow.networks.config import TrainConfig
 from fastslow.networks.segment_settings import PARTITIONS, SETTINGS, VARIANTS
+from fastslow.networks.settings import TrainSettings
 from fastslow.networks.train import Training, make_dataset, train
 from helpers.networks import into, small_training
 
@@ -70,11 +70,11 @@ def same_run(one, other):
 
 
 @pytest.mark.parametrize("name", SEGMENTED)
-def test_an_interrupted_training_equals_one_that_was_not(settings, tmp_path, capsys, name):
-    config = variant(settings, name)
-    train(config)
+def test_an_interrupted_training_equals_one_that_was_not(given, tmp_path, capsys, name):
+    settings = variant(given, name)
+    train(settings)
     epochs = 3 if VARIANTS[name].head else 1  # of four; with +f the last two are those of the head
-    other = into(config, tmp_path / "other")
+    other = into(settings, tmp_path / "other")
     with pytest.MonkeyPatch.context() as monkeypatch:
         interrupt(monkeypatch, epochs)
         with pytest.raises(KeyboardInterrupt):
@@ -90,12 +90,12 @@ def test_an_interrupted_training_equals_one_that_was_not(settings, tmp_path, cap
 
 
 @pytest.mark.parametrize("name", ["gst", "gst+ed"])
-def test_preparing_ahead_changes_no_bit(settings, monkeypatch, tmp_path, name):
-    config = settings.replace(segment_training=name, dropout=0.3, epochs=2)
-    train(config)
+def test_preparing_ahead_changes_no_bit(given, monkeypatch, tmp_path, name):
+    settings = given.replace(segment_training=name, dropout=0.3, epochs=2)
+    train(settings)
     for module in ("step_examples", "segment_training"):
         monkeypatch.setattr(f"fastslow.networks.{module}.prefetch", iter)
-    train(into(config, tmp_path / "in turn"))
+    train(into(settings, tmp_path / "in turn"))
     assert same_run(tmp_path, tmp_path / "in turn")
 
 
@@ -109,16 +109,16 @@ def test_every_partition_trains(settings, how):
     assert training.segments.graph(name).num_segments > 1
 
 
-def make_training(config):
-    return Training(config, make_dataset(config))
+def make_training(settings):
+    return Training(settings, make_dataset(settings))
 
 
-def test_a_segmented_training_learns_as_the_whole_graph_does(settings):
+def test_a_segmented_training_learns_as_the_whole_graph_does(given):
     """With all segments live and no dropout both are the same up to rounding."""
-    config = settings.replace(dropout=0.0, segments_per_step=99, configs_per_step=1000)
-    one = make_training(config)
+    settings = given.replace(dropout=0.0, segments_per_step=99, configs_per_step=1000)
+    one = make_training(settings)
     whole = {"segment_training": "none", "segment_nodes": 1000, "segments_per_step": 1}
-    other = make_training(config.replace(**whole))
+    other = make_training(settings.replace(**whole))
     examples = [one._make_example(name, range_of(one, name), 0) for name in one.names]
     others = [other._make_example(name, range_of(other, name)) for name in other.names]
     for mine, theirs in zip(examples, others, strict=True):
@@ -146,10 +146,10 @@ def snapshot(training):
     return {name: value.clone() for name, value in training.network.state_dict().items()}
 
 
-def test_the_head_learns_from_whole_graphs(settings, monkeypatch):
+def test_the_head_learns_from_whole_graphs(given, monkeypatch):
     """Its sums are those of all configurations, computed once, and equal the whole graph's."""
-    config = variant(settings, "gst+ef").replace(segment_border="cut", dropout=0.0)
-    training = make_training(config)
+    settings = variant(given, "gst+ef").replace(segment_border="cut", dropout=0.0)
+    training = make_training(settings)
     training.segments.begin(3, 0)
     name = training.names[0]
     every = range_of(training, name)
@@ -163,7 +163,7 @@ def test_the_head_learns_from_whole_graphs(settings, monkeypatch):
     torch.testing.assert_close(found, pooled[::2].detach(), rtol=1e-4, atol=1e-4)
     monkeypatch.setattr(training.segments, "_whole", None)
     torch.testing.assert_close(training.segments._whole_sums(example), found)
-    few = config.replace(inference_configs=2)
+    few = settings.replace(inference_configs=2)
     again = make_training(few)
     again.segments.begin(3, 0)
     example, _ = again._make_example(name, every, 0)
@@ -174,7 +174,7 @@ def test_the_manifest_names_only_settings_that_were_read(settings):
     train(settings)
     stated = read_manifest(settings.folder)["settings"]
     assert {name for name in SETTINGS if name in stated} == {*SETTINGS} - {"segment_keep", "head_epochs"}
-    whole = TrainConfig(features=settings.features, runs=settings.runs, device="cpu")
+    whole = TrainSettings(features=settings.features, runs=settings.runs, device="cpu")
     assert not {*SETTINGS[1:]} & whole.identity().keys()
 
 
@@ -200,5 +200,5 @@ def test_the_manifest_names_only_settings_that_were_read(settings):
     ids=str,
 )
 def test_settings_that_do_not_fit_are_refused_by_name(changes, message):
-    with pytest.raises(ConfigError, match=message):
-        TrainConfig(**changes)
+    with pytest.raises(SettingsError, match=message):
+        TrainSettings(**changes)

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastslow.core.errors import ConfigError
-from fastslow.networks.config import TrainConfig
+from fastslow.core.errors import SettingsError
 from fastslow.networks.graph_batch import message_edges
 from fastslow.networks.segment_partition import partition
 from fastslow.networks.segment_settings import PARTITIONS
+from fastslow.networks.settings import TrainSettings
 from helpers.random_graphs import make_graph, structures
 
 IS_ROOT = 0
@@ -86,5 +86,5 @@ def test_random_segments_are_those_of_the_seed():
 
 def test_metis_without_pymetis_is_refused(monkeypatch):
     monkeypatch.setitem(sys.modules, "pymetis", None)
-    with pytest.raises(ConfigError, match="segment_partition: 'metis' needs the package pymetis"):
-        TrainConfig(segment_training="gst", segment_partition="metis")
+    with pytest.raises(SettingsError, match="segment_partition: 'metis' needs the package pymetis"):
+        TrainSettings(segment_training="gst", segment_partition="metis")

@@ -5,11 +5,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastslow.networks.architecture import SKIPS
-from fastslow.networks.config import TrainConfig
 from fastslow.networks.graph_batch import PreparedGraph, message_edges
 from fastslow.networks.segment_partition import partition
 from fastslow.networks.segment_settings import BORDERS, CUT, CUT_LIVE, HALO, PARTITIONS
 from fastslow.networks.segment_training import SegmentTraining
+from fastslow.networks.settings import TrainSettings
 from helpers.dense_segments import dense_head, dense_states
 from helpers.networks import close, make_network
 from helpers.random_graphs import make_graph, make_scalers, structures
@@ -47,10 +47,10 @@ class OneGraph:
         return ["graph"]
 
 
-def make_segments(network, graph, **settings):
+def make_segments(network, graph, **given):
     """A training on segments of one graph."""
-    config = TrainConfig(num_layers=network.num_layers, **{"segment_nodes": 3, **settings})
-    return SegmentTraining(config, OneGraph(graph, network.num_layers), network)
+    settings = TrainSettings(num_layers=network.num_layers, **{"segment_nodes": 3, **given})
+    return SegmentTraining(settings, OneGraph(graph, network.num_layers), network)
 
 
 def all_configs(graph):
@@ -73,7 +73,7 @@ def live_nodes(segments, example):
 
 def dense(network, graph, segments, example, alone=False):
     """Predictions of the dense form, of the whole graph or of the live segments alone."""
-    border = segments.config.segment_border
+    border = segments.settings.segment_border
     live = live_nodes(segments, example)
     inside = example.graph.edges_inside() if border == CUT else np.ones(len(message_edges(graph)), bool)
     counted = live if alone else torch.ones_like(live)

@@ -5,10 +5,10 @@ import pytest
 
 from fastslow.competition.catalog import get_collection
 from fastslow.features.build import build_features
-from fastslow.features.config import FeatureConfig
+from fastslow.features.settings import FeatureSettings
 from fastslow.features.store import Features
 from fastslow.networks.config_states import build_states
-from fastslow.networks.states_figure import plot_states
+from fastslow.views.states_figure import plot_states
 from helpers.competition_files import layout_arrays, write_data_root, write_npz
 
 
@@ -46,8 +46,8 @@ def test_of_many_nodes_the_configurable_ones_are_named(tmp_path):
     write_data_root(tmp_path, "layout:xla:random", train=("a",))
     path = get_collection("layout:xla:random").folder(tmp_path, "train") / "a.npz"
     write_npz(path, layout_arrays(dots=30))
-    config = FeatureConfig(data_root=str(tmp_path), folder=str(tmp_path / "features"), workers=1, hops=-1)
-    build_features(config)
+    settings = FeatureSettings(data_root=str(tmp_path), folder=str(tmp_path / "features"), workers=1, hops=-1)
+    build_features(settings)
     graph = Features(tmp_path / "features").graph("train", "a")
     axes = plot_states(graph).axes[0]
     assert "named: configurable" in axes.get_ylabel()

@@ -15,16 +15,16 @@ import fastslow.networks.validation
 from fastslow.competition.catalog import SPLITS, get_collection
 from fastslow.competition.metrics import kendall_tau
 from fastslow.core.artifacts import read_manifest
-from fastslow.core.errors import ConfigError, DataError
+from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.settings import PROJECT
 from fastslow.evaluation.predictions import check_predictions, read_predictions
-from fastslow.features.build import FeatureConfig, build_features
+from fastslow.features.build import FeatureSettings, build_features
 from fastslow.features.store import Features
 from fastslow.networks.architecture import CONVOLUTIONS
-from fastslow.networks.config import TrainConfig
 from fastslow.networks.dataset import predict
 from fastslow.networks.losses import cross_graph_hinge
 from fastslow.networks.schedule import learning_rate
+from fastslow.networks.settings import TrainSettings
 from fastslow.networks.step_examples import StepExamples
 from fastslow.networks.train import Training, make_dataset, make_network, train
 from fastslow.networks.validation import Validation
@@ -76,7 +76,7 @@ def build_layout(folder, change=one_node_decides, **changes):
                 arrays["config_runtime"] = np.zeros(len(arrays["config_runtime"]), np.int64)
             np.savez(target / f"{name}.npz", **arrays)
     settings = {"collection": LAYOUT.name, "data_root": str(folder / "data"), "workers": 1, "hops": 1}
-    build_features(FeatureConfig(folder=str(folder / "features"), **settings))
+    build_features(FeatureSettings(folder=str(folder / "features"), **settings))
     return folder / "features"
 
 
@@ -96,7 +96,7 @@ def kernels(tmp_path_factory):
         for path in sorted(TILE.folder(SAMPLE, split).glob("*.npz"))[:3]:
             shutil.copy(path, target)
     build_features(
-        FeatureConfig(
+        FeatureSettings(
             collection=TILE.name,
             data_root=str(folder / "data"),
             folder=str(folder / "features"),
@@ -109,13 +109,13 @@ def kernels(tmp_path_factory):
 def tile_config(kernels, **settings):
     """A small run on the kernels; one run folder for the one features folder."""
     small = {"device": "cpu", "hidden_channels": 8, "num_layers": 1, "dropout": 0.1, "graphs_per_step": 4}
-    return TrainConfig(kind="tile", features=[str(kernels)], runs=["runs/tile"], **{**small, **settings})
+    return TrainSettings(kind="tile", features=[str(kernels)], runs=["runs/tile"], **{**small, **settings})
 
 
 @pytest.fixture
 def settings(toy, tmp_path):
     """A small run on the toy."""
-    return TrainConfig(
+    return TrainSettings(
         features=[str(toy)],
         runs=[str(tmp_path / "run")],
         folder=str(tmp_path / "run" / "training"),
@@ -129,13 +129,13 @@ def settings(toy, tmp_path):
     )
 
 
-def into(config, folder):
+def into(settings, folder):
     """The same settings with other folders to write."""
-    return config.replace(runs=[str(folder)], folder=str(folder / "training"))
+    return settings.replace(runs=[str(folder)], folder=str(folder / "training"))
 
 
-def make_training(config):
-    return Training(config, make_dataset(config))
+def make_training(settings):
+    return Training(settings, make_dataset(settings))
 
 
 def weights_of(folder):
@@ -194,17 +194,17 @@ def precision(request, monkeypatch):
 
 
 @pytest.mark.parametrize("precision", ["float32", "float16"], indirect=True)
-def test_a_run_learns_that_one_nodes_layout_decides(settings, tmp_path, precision):
-    config = settings.replace(hidden_channels=16, epochs=60, dropout=0.0, learning_rate=1e-2)
-    manifest = train(config.replace(configs_per_step=24, evaluate_every=10))
+def test_a_run_learns_that_one_nodes_layout_decides(given, tmp_path, precision):
+    settings = given.replace(hidden_channels=16, epochs=60, dropout=0.0, learning_rate=1e-2)
+    manifest = train(settings.replace(configs_per_step=24, evaluate_every=10))
     history = metrics_of(tmp_path / "run")
     assert [row["epoch"] for row in history] == [10, 20, 30, 40, 50, 60]
     assert history[-1]["loss"] < history[0]["loss"]
 
-    dataset = make_dataset(config)
-    network = make_network(config, dataset)
-    network.load_state_dict(weights_of(*config.runs))
-    scores = predict(network, dataset, LAYOUT.slug, "train", config.inference_configs)
+    dataset = make_dataset(settings)
+    network = make_network(settings, dataset)
+    network.load_state_dict(weights_of(*settings.runs))
+    scores = predict(network, dataset, LAYOUT.slug, "train", settings.inference_configs)
     runtimes = dataset.sources[LAYOUT.slug].labels("train")
     assert min(kendall_tau(runtimes[name], scores[name]) for name in PROGRAMS["train"]) > 0.9
     assert manifest["valid"]["mean"] == pytest.approx(np.mean(list(manifest["valid"]["per_graph"].values())))
@@ -262,32 +262,32 @@ def test_the_seed_draws_the_first_weights(settings):
     "method, calls, epoch",
     [("_loss", 1, 0), ("_loss", 9, 4), ("run_epoch", 3, 2), ("evaluate", 2, 4), ("choose_weights", 0, 6)],
 )
-def test_a_resumed_run_equals_an_uninterrupted_one(settings, tmp_path, capsys, method, calls, epoch):
+def test_a_resumed_run_equals_an_uninterrupted_one(given, tmp_path, capsys, method, calls, epoch):
     """Two graphs, 6 epochs, a checkpoint after epochs 2, 4 and 6; dropout and sampling are on."""
-    config = settings.replace(epochs=6, evaluate_every=2, dropout=0.3)
-    train(into(config, tmp_path / "whole"))
+    settings = given.replace(epochs=6, evaluate_every=2, dropout=0.3)
+    train(into(settings, tmp_path / "whole"))
     with pytest.MonkeyPatch.context() as monkeypatch:
         interrupt(monkeypatch, method, calls)
         with pytest.raises(Interrupted):
-            train(config)
+            train(settings)
     assert not (tmp_path / "run" / "manifest.json").exists()
     capsys.readouterr()
-    manifest = train(config)
+    manifest = train(settings)
     assert (f"training: resumed after epoch {epoch}" in capsys.readouterr().out) == (epoch > 0)
     assert same_run(tmp_path / "run", tmp_path / "whole")
     assert manifest["valid"] == read_manifest(tmp_path / "whole" / "training")["valid"]
     assert not (tmp_path / "run" / "training" / "checkpoint.pt").exists()
 
 
-def test_a_checkpoint_of_other_settings_is_not_continued(settings, tmp_path):
-    config = settings.replace(learning_rate=1e-4)
-    train(into(config, tmp_path / "whole"))
+def test_a_checkpoint_of_other_settings_is_not_continued(given, tmp_path):
+    settings = given.replace(learning_rate=1e-4)
+    train(into(settings, tmp_path / "whole"))
     with pytest.MonkeyPatch.context() as monkeypatch:
         interrupt(monkeypatch, "choose_weights", 0)
         with pytest.raises(Interrupted):
-            train(settings)
+            train(given)
     assert (tmp_path / "run" / "training" / "checkpoint.pt").exists()
-    train(config)
+    train(settings)
     assert same_run(tmp_path / "run", tmp_path / "whole")
 
 
@@ -352,14 +352,14 @@ def test_changed_features_train_again(settings, tmp_path):
     ],
 )
 def test_a_wrong_setting_is_refused_and_named(field, value, message):
-    with pytest.raises(ConfigError, match=f"^{field}: .*{message}"):
-        TrainConfig(**{field: value})
+    with pytest.raises(SettingsError, match=f"^{field}: .*{message}"):
+        TrainSettings(**{field: value})
 
 
 def test_features_of_the_other_kind_are_refused(settings, kernels, tmp_path):
-    with pytest.raises(ConfigError, match="^features: .* layout collection"):
+    with pytest.raises(SettingsError, match="^features: .* layout collection"):
         train(settings.replace(features=[str(kernels)]))
-    with pytest.raises(ConfigError, match="^features: .* tile collection"):
+    with pytest.raises(SettingsError, match="^features: .* tile collection"):
         train(into(settings.replace(kind="tile"), tmp_path / "tile"))
 
 
@@ -367,13 +367,13 @@ def test_features_of_the_other_kind_are_refused(settings, kernels, tmp_path):
     ("field", "value"), [("cross_config", False), ("pair_edges", False), ("inference_configs", 10)]
 )
 def test_a_setting_that_tile_does_not_read_is_refused(field, value):
-    with pytest.raises(ConfigError, match=f"^{field}: .* has no effect for tile; leave it at"):
-        TrainConfig(kind="tile", **{field: value})
-    assert getattr(TrainConfig(**{field: value}), field) == value
+    with pytest.raises(SettingsError, match=f"^{field}: .* has no effect for tile; leave it at"):
+        TrainSettings(kind="tile", **{field: value})
+    assert getattr(TrainSettings(**{field: value}), field) == value
 
 
 def test_the_cache_key_holds_what_the_kind_reads():
-    layout, tile = TrainConfig().identity(), TrainConfig(kind="tile").identity()
+    layout, tile = TrainSettings().identity(), TrainSettings(kind="tile").identity()
     only = {"cross_config", "pair_edges", "segment_training"}
     assert layout.keys() - tile.keys() == only and not tile.keys() - layout.keys()
 
@@ -390,11 +390,11 @@ def script_valid(monkeypatch, *scores):
     monkeypatch.setattr(module, "collection_score", lambda *_: {"mean": next(remaining), "per_graph": {}})
 
 
-def test_patience_counts_evaluations_without_a_better_score(settings, monkeypatch, tmp_path):
+def test_patience_counts_evaluations_without_a_better_score(given, monkeypatch, tmp_path):
     # the last score is that of the chosen weights
     script_valid(monkeypatch, 0.1, 0.3, 0.3, 0.2, 0.1, 0.3)
-    config = settings.replace(epochs=20, evaluate_every=2, patience=3, average_last=0)
-    manifest = train(config)
+    settings = given.replace(epochs=20, evaluate_every=2, patience=3, average_last=0)
+    manifest = train(settings)
     assert manifest["epochs"] == 10
     assert manifest["valid"]["weights"] == "epoch 4"
     assert len(metrics_of(tmp_path / "run")) == 5
@@ -407,16 +407,16 @@ def test_without_patience_every_epoch_runs_and_the_last_is_evaluated(settings, m
     assert [row["epoch"] for row in metrics_of(tmp_path / "run")] == [3, 6, 7]
 
 
-def test_the_best_weights_so_far_survive_an_interruption(settings):
-    config = settings.replace(epochs=3, evaluate_every=1, average_last=0)
+def test_the_best_weights_so_far_survive_an_interruption(given):
+    settings = given.replace(epochs=3, evaluate_every=1, average_last=0)
     with pytest.MonkeyPatch.context() as monkeypatch:
         script_valid(monkeypatch, 0.5)
         interrupt(monkeypatch, "run_epoch", 1)
         with pytest.raises(Interrupted):
-            train(config)
+            train(settings)
     with pytest.MonkeyPatch.context() as monkeypatch:
         script_valid(monkeypatch, 0.2, 0.3, 0.5)
-        assert train(config)["valid"]["weights"] == "epoch 1"
+        assert train(settings)["valid"]["weights"] == "epoch 1"
 
 
 @pytest.mark.parametrize("average_score, chosen", [(0.35, "epoch 2"), (0.4, "average"), (0.5, "average")])
@@ -458,14 +458,14 @@ def test_a_part_of_valid_steers_and_all_of_it_is_reported(settings, monkeypatch,
 
 @pytest.mark.parametrize("average_score, chosen", [(0.3, "epoch 2"), (0.5, "average")])
 def test_the_predictions_of_valid_are_those_of_the_chosen_weights(
-    settings, monkeypatch, tmp_path, average_score, chosen
+    given, monkeypatch, tmp_path, average_score, chosen
 ):
     script_valid(monkeypatch, 0.2, 0.4, 0.3, average_score, 0.4)
-    config = settings.replace(epochs=3, evaluate_every=1, average_last=2, learning_rate=2e-2)
-    assert train(config)["valid"]["weights"].startswith(chosen)
-    training = make_training(config)
-    training.network.load_state_dict(weights_of(*settings.runs))
-    again = predict(training.network, training.dataset, LAYOUT.slug, "valid", config.inference_configs)
+    settings = given.replace(epochs=3, evaluate_every=1, average_last=2, learning_rate=2e-2)
+    assert train(settings)["valid"]["weights"].startswith(chosen)
+    training = make_training(settings)
+    training.network.load_state_dict(weights_of(*given.runs))
+    again = predict(training.network, training.dataset, LAYOUT.slug, "valid", settings.inference_configs)
     written = read_predictions(tmp_path / "run")["valid"]
     assert again.keys() == written.keys()
     for name, prediction in again.items():
@@ -521,9 +521,9 @@ def test_many_configurations_are_scored_in_chunks_as_if_at_once(settings, monkey
 
 def test_a_kernel_is_embedded_once_for_all_its_configurations(kernels, tmp_path, monkeypatch):
     shape = {"hidden_channels": 8, "num_layers": 1}
-    config = TrainConfig(kind="tile", features=[str(kernels)], runs=["run"], device="cpu", **shape)
-    dataset = make_dataset(config)
-    network = make_network(config, dataset)
+    settings = TrainSettings(kind="tile", features=[str(kernels)], runs=["run"], device="cpu", **shape)
+    dataset = make_dataset(settings)
+    network = make_network(settings, dataset)
     embedded = []
     monkeypatch.setattr(
         network.trunk, "forward", lambda *args, run=network.trunk.forward: embedded.append(1) or run(*args)
@@ -616,11 +616,11 @@ def test_graphs_of_a_step_share_it(settings, monkeypatch, graphs_per_step, steps
 
 
 @pytest.mark.parametrize("text", ["pairwise_hinge", "list_mle:1+mse_log:0.02", "cross_graph_hinge"])
-def test_the_gradient_of_a_step_is_the_mean_over_its_graphs(settings, monkeypatch, text):
-    config = settings.replace(
+def test_the_gradient_of_a_step_is_the_mean_over_its_graphs(given, monkeypatch, text):
+    settings = given.replace(
         graphs_per_step=2, configs_per_step=24, dropout=0.0, max_grad_norm=1e9, loss=text
     )
-    training = make_training(config)
+    training = make_training(settings)
     parameters = list(training.network.parameters())
     examples = [training._example((name, np.arange(24), None)) for name in training.names]
     if text == "cross_graph_hinge":
@@ -650,13 +650,13 @@ def test_the_gradient_is_clipped(settings, monkeypatch):
 
 
 def test_the_learning_rate_warms_up_and_falls_to_0():
-    config = TrainConfig(learning_rate=1.0, warmup=0.2)
-    rates = [learning_rate(config, step, 100) for step in range(100)]
+    settings = TrainSettings(learning_rate=1.0, warmup=0.2)
+    rates = [learning_rate(settings, step, 100) for step in range(100)]
     warm, falling = np.array(rates[:20]), np.array(rates[20:])
     np.testing.assert_allclose(np.diff(warm), warm[0])
     assert falling[0] == 1.0 and (np.diff(falling) < 0).all() and 0 < falling[-1] < 1e-3
     assert falling[40] == pytest.approx(0.5)
-    assert learning_rate(TrainConfig(learning_rate=1.0, warmup=0.0), 0, 1) == 1.0
+    assert learning_rate(TrainSettings(learning_rate=1.0, warmup=0.0), 0, 1) == 1.0
 
 
 def test_the_learning_rate_runs_through_all_epochs(settings, monkeypatch):
@@ -671,8 +671,8 @@ def test_the_learning_rate_runs_through_all_epochs(settings, monkeypatch):
 
 
 def test_tile_kernels_train(kernels, tmp_path):
-    config = tile_config(kernels, epochs=3)
-    train(into(config, tmp_path / "run"))
+    settings = tile_config(kernels, epochs=3)
+    train(into(settings, tmp_path / "run"))
     manifest = read_manifest(tmp_path / "run")
     check_predictions(tmp_path / "run", read_predictions(tmp_path / "run"), Features(kernels))
     assert not any("cross" in name for name in weights_of(tmp_path / "run"))
@@ -692,26 +692,26 @@ def test_cross_config_is_used_only_where_asked_for(settings):
 
 
 @pytest.mark.parametrize("configs_per_step", [8, 24])
-def test_preparing_ahead_changes_no_bit(settings, monkeypatch, tmp_path, configs_per_step):
-    config = settings.replace(configs_per_step=configs_per_step, dropout=0.3)
-    train(config)
+def test_preparing_ahead_changes_no_bit(given, monkeypatch, tmp_path, configs_per_step):
+    settings = given.replace(configs_per_step=configs_per_step, dropout=0.3)
+    train(settings)
     monkeypatch.setattr(fastslow.networks.step_examples, "prefetch", iter)
-    train(into(config, tmp_path / "in turn"))
+    train(into(settings, tmp_path / "in turn"))
     assert same_run(tmp_path / "run", tmp_path / "in turn")
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"], indirect=True)
-def test_a_run_in_half_precision_is_resumed_exactly(settings, tmp_path, precision):
+def test_a_run_in_half_precision_is_resumed_exactly(given, tmp_path, precision):
     """On the CPU, as on a GPU: the loss scale of float16 is part of the checkpoint."""
-    config = settings.replace(epochs=6)
-    assert config.artifact().settings["precision"] == precision
-    assert {part.settings["precision"] for part in config.artifact().parts} == {precision}
-    train(into(config, tmp_path / "whole"))
+    settings = given.replace(epochs=6)
+    assert settings.artifact().settings["precision"] == precision
+    assert {part.settings["precision"] for part in settings.artifact().parts} == {precision}
+    train(into(settings, tmp_path / "whole"))
     with pytest.MonkeyPatch.context() as monkeypatch:
         interrupt(monkeypatch, "_loss", 9)
         with pytest.raises(Interrupted):
-            train(config)
-    train(config)
+            train(settings)
+    train(settings)
     assert same_run(tmp_path / "run", tmp_path / "whole")
     assert np.isfinite([row["loss"] for row in metrics_of(tmp_path / "run")]).all()
     assert all(weight.isfinite().all() for weight in weights_of(tmp_path / "run").values())
@@ -759,12 +759,12 @@ def test_the_host_never_waits_for_the_gpu_within_a_step(settings, precision):
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"], indirect=True)
-def test_a_run_on_a_gpu_is_resumed(settings, tmp_path, precision):
-    config = settings.replace(device="cuda", epochs=6, average_last=3)
+def test_a_run_on_a_gpu_is_resumed(given, tmp_path, precision):
+    settings = given.replace(device="cuda", epochs=6, average_last=3)
     with pytest.MonkeyPatch.context() as monkeypatch:
         interrupt(monkeypatch, "_loss", 9)
         with pytest.raises(Interrupted):
-            train(config)
-    manifest = train(config)
+            train(settings)
+    manifest = train(settings)
     assert manifest["epochs"] == 6
-    check_predictions(tmp_path / "run", read_predictions(tmp_path / "run"), Features(*config.features))
+    check_predictions(tmp_path / "run", read_predictions(tmp_path / "run"), Features(*settings.features))

@@ -10,14 +10,14 @@ import torch
 import fastslow.networks.validation
 from fastslow.competition.catalog import SPLITS, get_collection
 from fastslow.core.artifacts import read_manifest
-from fastslow.core.errors import ConfigError, DataError
+from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.settings import PROJECT
 from fastslow.evaluation.predictions import check_predictions, read_predictions
-from fastslow.features.build import FeatureConfig, build_features
+from fastslow.features.build import FeatureSettings, build_features
 from fastslow.features.scaling import Scaler
 from fastslow.features.store import Features
-from fastslow.networks.config import TrainConfig
 from fastslow.networks.dataset import GraphDataset
+from fastslow.networks.settings import TrainSettings
 from fastslow.networks.train import Training, make_dataset, train
 from fastslow.networks.validation import Validation
 
@@ -34,19 +34,19 @@ def build(folder, collection, hops=1, **programs):
         source = collection.folder(PROJECT / "data" / "sample", split)
         for path in programs.get(split) or sorted(source.glob("*.npz"))[:1]:
             shutil.copy(path, target)
-    config = FeatureConfig(
+    settings = FeatureSettings(
         collection=collection.name,
         data_root=str(folder / "data"),
         folder=str(folder / "features" / collection.slug),
         workers=1,
         hops=hops,
     )
-    build_features(config)
+    build_features(settings)
     return folder / "features" / collection.slug
 
 
-def settings(folder, *collections):
-    return TrainConfig(
+def settings_of(folder, *collections):
+    return TrainSettings(
         features=[str(folder / "features" / c.slug) for c in collections],
         runs=[str(folder / "runs" / c.slug) for c in collections],
         folder=str(folder / "training"),
@@ -70,7 +70,7 @@ def features_of(folder, collection):
 
 
 def test_train_graphs_of_every_collection_are_trained_on(folder):
-    dataset = make_dataset(settings(folder, OWN, FOREIGN))
+    dataset = make_dataset(settings_of(folder, OWN, FOREIGN))
     wanted = [(c, name) for c in (OWN, FOREIGN) for name in features_of(folder, c).names("train")]
     assert dataset.trainable() == [f"{c.slug}/{name}" for c, name in wanted]
     for collection, name in wanted:
@@ -100,9 +100,9 @@ def script_valid(monkeypatch, scores):
 
 def test_every_collection_gets_a_run_that_is_best_on_its_valid(folder, tmp_path, monkeypatch):
     script_valid(monkeypatch, {OWN: [0.1, 0.3, 0.3], FOREIGN: [0.2, 0.1, 0.2]})
-    config = settings(folder, OWN, FOREIGN).replace(evaluate_every=1, average_last=0)
+    settings = settings_of(folder, OWN, FOREIGN).replace(evaluate_every=1, average_last=0)
     runs = [str(tmp_path / "own"), str(tmp_path / "foreign")]
-    training = train(config.replace(runs=runs, folder=str(tmp_path / "training")))
+    training = train(settings.replace(runs=runs, folder=str(tmp_path / "training")))
     own, foreign = (read_manifest(run) for run in runs)
     assert own["settings"]["collection"] == OWN.name and foreign["settings"]["collection"] == FOREIGN.name
     assert (own["valid"]["weights"], foreign["valid"]["weights"]) == ("epoch 2", "epoch 1")
@@ -123,8 +123,8 @@ def test_every_collection_gets_a_run_that_is_best_on_its_valid(folder, tmp_path,
 
 def test_training_stops_when_no_collection_gets_better(folder, tmp_path, monkeypatch):
     script_valid(monkeypatch, {OWN: [0.1, 0.2, 0.1, 0.1, 0.1], FOREIGN: [0.1, 0.1, 0.2, 0.1, 0.1]})
-    config = settings(folder, OWN, FOREIGN).replace(epochs=9, patience=2, evaluate_every=1)
-    training = Training(config, make_dataset(config))
+    settings = settings_of(folder, OWN, FOREIGN).replace(epochs=9, patience=2, evaluate_every=1)
+    training = Training(settings, make_dataset(settings))
     training.run(tmp_path, "mark")
     assert training.epoch == 5
     best = {slug: best["epoch"] for slug, best in training.validation.best.items()}
@@ -133,21 +133,21 @@ def test_training_stops_when_no_collection_gets_better(folder, tmp_path, monkeyp
 
 def test_a_run_depends_on_every_collection_it_trained_on(folder, tmp_path):
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
-    config = settings(tmp_path, OWN, OTHER)
-    train(config)
+    settings = settings_of(tmp_path, OWN, OTHER)
+    train(settings)
     inputs = read_manifest(tmp_path / "runs" / OWN.slug)["inputs"]
     assert inputs["features"] == features_of(tmp_path, OWN).fingerprint
     assert inputs[OTHER.slug] == features_of(tmp_path, OTHER).fingerprint
-    assert config.artifact().is_current()
+    assert settings.artifact().is_current()
     build(tmp_path, FOREIGN, hops=2)
-    assert config.artifact().is_current()
+    assert settings.artifact().is_current()
     build(tmp_path, OTHER, hops=2)
-    assert not config.artifact().is_current()
+    assert not settings.artifact().is_current()
 
 
 def test_a_run_that_another_training_wrote_is_trained_again(folder, tmp_path):
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
-    together, alone = settings(tmp_path, OWN, OTHER), settings(tmp_path, OWN)
+    together, alone = settings_of(tmp_path, OWN, OTHER), settings_of(tmp_path, OWN)
     train(together)
     train(alone.replace(folder=str(tmp_path / "alone")))
     assert not together.artifact().is_current()
@@ -161,7 +161,7 @@ def test_a_graph_that_is_valid_in_one_collection_is_trained_on_in_none(folder, t
     source = OTHER.folder(PROJECT / "data" / "sample", "valid") / f"{held_out}.npz"
     build(tmp_path, OTHER, train=[source])
     assert held_out in features_of(tmp_path, OTHER).names("train")
-    names = make_dataset(settings(tmp_path, OWN, OTHER)).trainable()
+    names = make_dataset(settings_of(tmp_path, OWN, OTHER)).trainable()
     assert not any(name.endswith(f"/{held_out}") for name in names)
     assert any(name.startswith(OTHER.slug) for name in names)
 
@@ -180,28 +180,28 @@ def test_the_scaler_is_that_of_all_collections_together():
 
 def test_run_folders_follow_from_the_features_and_the_folder():
     features = ["features/a/layout-xla-random", "features/a/layout-nlp-random"]
-    one, two = (TrainConfig(features=features, folder=folder) for folder in ("runs/play/one", "runs/two/"))
+    one, two = (TrainSettings(features=features, folder=folder) for folder in ("runs/play/one", "runs/two/"))
     assert one.run_folders() == ["runs/play/one-layout-xla-random", "runs/play/one-layout-nlp-random"]
     assert two.run_folders() == ["runs/two-layout-xla-random", "runs/two-layout-nlp-random"]
     assert one.replace(features=features[:1], runs=["mine"]).run_folders() == ["mine"]
-    assert len(TrainConfig().run_folders()) == 4
-    with pytest.raises(ConfigError, match="runs: .* a list of different paths"):
-        TrainConfig(features=["a/x", "b/x"])
+    assert len(TrainSettings().run_folders()) == 4
+    with pytest.raises(SettingsError, match="runs: .* a list of different paths"):
+        TrainSettings(features=["a/x", "b/x"])
 
 
 def test_wrong_features_are_refused_by_name(folder, tmp_path):
     build(tmp_path, OWN)
     with pytest.raises(DataError, match="layout-xla-default: no such folder. Make it with `make features`"):
-        train(settings(tmp_path, OWN, OTHER))
+        train(settings_of(tmp_path, OWN, OTHER))
     for collections in ((OWN, OWN), ()):
-        with pytest.raises(ConfigError, match="features: .* a list of different paths"):
-            settings(tmp_path, *collections)
-    with pytest.raises(ConfigError, match="runs: 1 folders for 2 features"):
-        settings(tmp_path, OWN, OTHER).replace(runs=["a"])
+        with pytest.raises(SettingsError, match="features: .* a list of different paths"):
+            settings_of(tmp_path, *collections)
+    with pytest.raises(SettingsError, match="runs: 1 folders for 2 features"):
+        settings_of(tmp_path, OWN, OTHER).replace(runs=["a"])
     shutil.copytree(tmp_path / "features" / OWN.slug, tmp_path / "copy")
     twice = [str(tmp_path / "features" / OWN.slug), str(tmp_path / "copy")]
-    with pytest.raises(ConfigError, match="features: two of .* the same collection"):
-        train(settings(tmp_path, OWN, OTHER).replace(features=twice))
+    with pytest.raises(SettingsError, match="features: two of .* the same collection"):
+        train(settings_of(tmp_path, OWN, OTHER).replace(features=twice))
     other = features_of(folder, OTHER)
     other.manifest["config_columns"] = other.manifest["config_columns"][::-1]
     with pytest.raises(DataError, match=f"{OTHER.slug}.*columns"):

@@ -10,7 +10,7 @@ import pytest
 from fastslow.competition.catalog import get_collection
 from fastslow.core.memory import resident_bytes
 from fastslow.features.build import build_features
-from fastslow.features.config import FeatureConfig
+from fastslow.features.settings import FeatureSettings
 from helpers.competition_files import layout_arrays, write_npz
 
 COLLECTION, STEPS, SLACK = "layout:xla:random", 2000, 24
@@ -18,14 +18,14 @@ SCRIPT = """
 import json, sys
 import torch
 from fastslow.core import memory
-from fastslow.networks.config import TrainConfig
+from fastslow.networks.settings import TrainSettings
 from fastslow.networks.train import Training, make_dataset
 
 MB = 1 << 20
 memory._LEAST_SLACK = memory._MOST_SLACK = int(sys.argv[2]) * MB
 torch.set_num_threads(1)
 settings = json.loads(sys.argv[1])
-training = Training(TrainConfig(**settings), make_dataset(TrainConfig(**settings)))
+training = Training(TrainSettings(**settings), make_dataset(TrainSettings(**settings)))
 sizes, held, kept = set(), [], []
 step, leak = training._step, int(sys.argv[4])
 
@@ -61,7 +61,7 @@ def settings(tmp_path_factory):
         arrays = layout_arrays(labelled=split == "valid")
         write_npz(get_collection(COLLECTION).folder(root, split) / f"{split}.npz", arrays)
     features = str(root / "features")
-    build_features(FeatureConfig(collection=COLLECTION, data_root=str(root), folder=features, workers=1))
+    build_features(FeatureSettings(collection=COLLECTION, data_root=str(root), folder=features, workers=1))
     small = {"device": "cpu", "hidden_channels": 8, "configs_per_step": 24, "edge_dropout": 0.1}
     return {"features": [features], "runs": ["runs/x"], "folder": "runs/x", "epochs": 1000, **small}
 

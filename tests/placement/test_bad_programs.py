@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastslow.core.errors import ConfigError, DataError
+from fastslow.core.errors import DataError, SettingsError
 from fastslow.placement import sharding
-from fastslow.placement.config import PlaceConfig
 from fastslow.placement.program_graph import read_cost_graph
+from fastslow.placement.settings import PlaceSettings
 from fastslow.placement.sharding import read_problem_file
 from fastslow.xla.messages import Module
 from helpers.bad_files import ANY_FILE, BINARY, absurd_members
@@ -183,10 +183,10 @@ def test_a_setting_has_two_ends(name):
     low, high = ENDS[name]
     policy = {"policy": "x.pt"} if name == "updates" else {}  # 0 updates need one
     for value in (low, high):
-        assert getattr(PlaceConfig(**policy, **{name: value}), name) == value
+        assert getattr(PlaceSettings(**policy, **{name: value}), name) == value
     for value in (low - 1, high + 1, 10**6 + high, 2**63, -(2**63)):
-        with pytest.raises(ConfigError, match=name):
-            PlaceConfig(**policy, **{name: value})
+        with pytest.raises(SettingsError, match=name):
+            PlaceSettings(**policy, **{name: value})
 
 
 @pytest.mark.parametrize("filler", [b" ", b"\0", b"["], ids=["spaces", "zeros", "brackets"])

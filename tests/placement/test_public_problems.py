@@ -10,7 +10,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from fastslow.core.errors import ConfigError, DataError
+from fastslow.core.errors import DataError, SettingsError
 from fastslow.placement.budget import Budget
 from fastslow.placement.environment import DecisionEnvironment
 from fastslow.placement.hub_sharding import HubSharding
@@ -94,7 +94,7 @@ def test_a_wrong_instance_is_refused_by_name(tmp_path, changed, said):
 
 def test_an_instance_without_valid_split_is_refused(tmp_path):
     path = written(tmp_path / "x.json", {**instance(), "maxSizePerFPGA": 1.0, "maxCPUs": 0})
-    with pytest.raises(ConfigError, match="no valid split of 'x': '5' does not fit"):
+    with pytest.raises(SettingsError, match="no valid split of 'x': '5' does not fit"):
         PartitionProblem(read_workload(path))
     held = read_workload(written(path, {**instance(), "maxSizePerFPGA": 1.0}))
     for objective in ("throughput", "latency"):  # a CPU holds it
@@ -249,7 +249,7 @@ def test_what_hubs_decide_is_completed_at_the_least_cost_or_not_taken(seed):
 def test_a_node_without_allowed_strategy_is_named():
     problem = random_sharding(0)
     problem.costs[problem.first[3] : problem.first[4]] = FORBIDDEN
-    with pytest.raises(ConfigError, match="no valid decision: every strategy of node 3"):
+    with pytest.raises(SettingsError, match="no valid decision: every strategy of node 3"):
         TiedStrategies(problem)
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastslow.core.errors import ConfigError
+from fastslow.core.errors import SettingsError
 from fastslow.placement.compiler_problems import PlacementProblem, SchedulingProblem
 from fastslow.placement.schedule import Scheduler, lower_bound, peak_memory, refined
 from helpers.cost_graphs import DEVICE, random_graph, slow_peak, slow_schedule
@@ -88,9 +88,9 @@ def test_memory_over_the_limit_is_reported_with_its_excess(seed):
 
 def test_no_valid_placement_is_an_error_that_names_the_limit():
     graph = random_graph(1)
-    with pytest.raises(ConfigError, match="memory: no placement of 'random1' on 2 devices of 1 bytes"):
+    with pytest.raises(SettingsError, match="memory: no placement of 'random1' on 2 devices of 1 bytes"):
         PlacementProblem(graph, 2, DEVICE, memory=1.0)
-    with pytest.raises(ConfigError, match="devices: 0"):
+    with pytest.raises(SettingsError, match="devices: 0"):
         Scheduler(graph, 0, DEVICE)
 
 

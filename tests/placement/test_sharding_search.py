@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from fastslow.placement.budget import Budget
-from fastslow.placement.config import PlaceConfig
 from fastslow.placement.decision_space import decision_space
 from fastslow.placement.hub_sharding import HubSharding
 from fastslow.placement.memory_repair import MemoryRepair
 from fastslow.placement.place import NOT_DECIDED, POLICY, SEARCHED, UNTRAINED, compare, read_problem
 from fastslow.placement.public_problems import ShardingProblem
 from fastslow.placement.recombination import Recombination
+from fastslow.placement.settings import PlaceSettings
 from fastslow.placement.sharding import FORBIDDEN, Sharding
 from fastslow.placement.sharding_search import ForestSearch, search
 from fastslow.placement.tied_strategies import TiedStrategies
@@ -194,9 +194,9 @@ def test_the_limit_of_a_run_counts_all_its_stages(tmp_path, seconds):
     nodes = {"intervals": [[0, 2]] * 4, "costs": [[1, 5, 9]] * 4, "usages": [[9, 5, 2]] * 4}
     edges = {"nodes": [[0, 1], [1, 2], [2, 3], [3, 0]], "costs": [[1, 2, 3, 0, 5, 1, 7, 0, 2]] * 4}
     path.write_text(json.dumps({"problem": {"nodes": nodes, "edges": edges, "usage_limit": 20}}))
-    config, clock = PlaceConfig(source=str(path), updates=10_000), Ticks()
+    settings, clock = PlaceSettings(source=str(path), updates=10_000), Ticks()
     budget = Budget(seconds, clock)
-    placed = compare(config, read_problem(config, budget), budget)
+    placed = compare(settings, read_problem(settings, budget), budget)
     problem = placed.problem
     policy = next(name for name in (POLICY, UNTRAINED, NOT_DECIDED) if name in placed.found)
     searched = SEARCHED.replace(POLICY, policy)

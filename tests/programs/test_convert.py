@@ -13,12 +13,12 @@ from fastslow.competition.opcodes import OPCODES
 from fastslow.competition.reader import read_competition_file
 from fastslow.competition.schema import DEFAULTS, SCHEMA
 from fastslow.core.artifacts import read_manifest
-from fastslow.core.errors import ConfigError, DataError
+from fastslow.core.errors import DataError, SettingsError
 from fastslow.features.build import build_graph
-from fastslow.features.config import FeatureConfig
 from fastslow.features.config_tensors import config_tensors
+from fastslow.features.settings import FeatureSettings
 from fastslow.programs.convert import (
-    ConvertConfig,
+    ConvertSettings,
     convert,
     draw_configurations,
     summarise,
@@ -29,9 +29,9 @@ from fastslow.programs.program_tables import (
     list_layouts,
     log10_configurations,
 )
+from fastslow.xla.layout_choices import default_configuration, layouts_of, tie
 from fastslow.xla.layout_space import configurable_nodes, encode
 from fastslow.xla.messages import Module, ModuleTuningData
-from fastslow.xla.tied_choices import default_configuration, layouts_of, tie
 from helpers.dot_module import add, rich_module, small_module
 from helpers.stub_labeller import StubLabeller
 
@@ -51,15 +51,15 @@ def source(tmp_path):
     return write(tmp_path / "small.pb", small_module(3))
 
 
-def settings(source, root, **more):
-    return ConvertConfig(source=str(source), data_root=str(root), **more)
+def settings_of(source, root, **more):
+    return ConvertSettings(source=str(source), data_root=str(root), **more)
 
 
 def test_the_file_is_one_of_the_competition(source, tmp_path):
-    config = settings(source, tmp_path / "mine")
-    conversion = convert(config)
+    settings = settings_of(source, tmp_path / "mine")
+    conversion = convert(settings)
     (program,) = list_programs(tmp_path / "mine", get_collection("layout:xla:random"), "test")
-    assert program.path == config.npz and program.id == "layout:xla:random:small"
+    assert program.path == settings.npz and program.id == "layout:xla:random:small"
     with np.load(program.path, allow_pickle=False) as file:
         dtypes = {key: file[key].dtype for key in file.files}
     wanted = {"node_feat": "f4", "node_opcode": "u1", "edge_index": "i8", "config_runtime": "i8"}
@@ -80,26 +80,26 @@ def test_the_file_is_one_of_the_competition(source, tmp_path):
 
 
 def test_the_features_of_the_file_can_be_built(source, tmp_path):
-    convert(settings(source, tmp_path / "mine"))
+    convert(settings_of(source, tmp_path / "mine"))
     (program,) = list_programs(tmp_path / "mine", get_collection("layout:xla:random"), "test")
-    features = FeatureConfig(data_root=str(tmp_path / "mine"), workers=1)
+    features = FeatureSettings(data_root=str(tmp_path / "mine"), workers=1)
     graph, _ = build_graph(program, features)
     assert graph.num_configs == 40 and np.isfinite(graph.config_feat).all()
 
 
 @pytest.mark.parametrize("collection", ["layout:nlp:default", "layout-xla-random"])
 def test_settings_reach_the_file(source, tmp_path, collection):
-    config = settings(source, tmp_path, collection=collection, name="other", configs=5)
-    convert(config)
-    assert config.npz.parent == get_collection(collection).folder(tmp_path, "test")
-    assert config.npz.stem == "other" and len(read_competition_file(config.npz, "layout").runtime) == 5
+    settings = settings_of(source, tmp_path, collection=collection, name="other", configs=5)
+    convert(settings)
+    assert settings.npz.parent == get_collection(collection).folder(tmp_path, "test")
+    assert settings.npz.stem == "other" and len(read_competition_file(settings.npz, "layout").runtime) == 5
 
 
 def test_the_feature_step_knows_every_configured_tensor(source, tmp_path):
     """A file padded with -1 instead of 0, which ``padding=-1`` wrote once, left none of them known."""
-    config = settings(source, tmp_path)
-    nodes = convert(config).nodes
-    file = read_competition_file(config.npz, "layout")
+    settings = settings_of(source, tmp_path)
+    nodes = convert(settings).nodes
+    file = read_competition_file(settings.npz, "layout")
     tensors = config_tensors(file.node_feat, file.node_opcode, file.edge_index, file.node_config_ids)
     assert tensors.known.tolist() == [[True, True, node.opcode == "dot"] for node in nodes]
 
@@ -132,7 +132,7 @@ def test_a_node_without_a_choice_has_one_configuration():
 
 
 def test_what_was_found(source, tmp_path):
-    conversion = convert(settings(source, tmp_path))
+    conversion = convert(settings_of(source, tmp_path))
     summary = summarise(conversion)
     assert summary["nodes"] == 14 and summary["configurable nodes"] == 9 and summary["computations"] == 1
     assert summary["possible configurations"] == f"10^{np.log10(40):.1f}"
@@ -152,7 +152,7 @@ def test_what_was_found(source, tmp_path):
 
 
 def test_a_configuration_is_shown_as_hlo_text(source, tmp_path):
-    arrays = convert(settings(source, tmp_path)).arrays
+    arrays = convert(settings_of(source, tmp_path)).arrays
     default = list_layouts(arrays, 0).loc[2]
     assert default.tolist() == ["{1,0}", "compiler", "compiler"], "operands of a dot may be left to it"
     for config in range(len(arrays["node_config_feat"])):
@@ -165,8 +165,8 @@ def test_a_configuration_is_shown_as_hlo_text(source, tmp_path):
 
 
 def test_beside_the_file_lie_a_picture_and_a_table(source, tmp_path):
-    config = settings(source, tmp_path / "mine")
-    conversion = convert(config)
+    settings = settings_of(source, tmp_path / "mine")
+    conversion = convert(settings)
     folder = tmp_path / "mine" / "programs" / "small"
     assert (folder / "graph.png").read_bytes().startswith(b"\x89PNG")
     assert len((folder / "nodes.csv").read_text().splitlines()) == 1 + 9
@@ -176,11 +176,11 @@ def test_beside_the_file_lie_a_picture_and_a_table(source, tmp_path):
 
 
 def test_a_program_that_is_converted_again_replaces_the_first(source, tmp_path):
-    config = settings(source, tmp_path)
-    convert(config)
+    settings = settings_of(source, tmp_path)
+    convert(settings)
     write(source, small_module(1))
-    convert(config)
-    assert len(read_competition_file(config.npz, "layout").node_config_ids) == 3
+    convert(settings)
+    assert len(read_competition_file(settings.npz, "layout").node_config_ids) == 3
 
 
 def test_measured_runs_of_the_file(tmp_path):
@@ -190,18 +190,18 @@ def test_measured_runs_of_the_file(tmp_path):
         for _ in tuned.config_index_to_node:
             run.module_config.layout_config.nodes.add(tensors=[{"dims": order}])
     source = write(tmp_path / "tuned.pb", tuned)
-    conversion = convert(settings(source, tmp_path, configs=0))
+    conversion = convert(settings_of(source, tmp_path, configs=0))
     file = read_competition_file(conversion.npz, "layout", labelled=True)
     assert file.runtime.tolist() == [500, 300] and file.node_config_ids.tolist() == [2, 3]
     assert file.layouts[file.choices.layout_codes()[1, 0, 0]].tolist() == [1, 0, -1, -1, -1, -1]
     assert summarise(conversion)["labels"] == "measured runtime, ns"
-    assert not convert(settings(source, tmp_path)).arrays["config_runtime"].any()
+    assert not convert(settings_of(source, tmp_path)).arrays["config_runtime"].any()
 
 
 def test_an_hlo_file_is_labelled_from_the_compilers_own_layouts(source, tmp_path, monkeypatch):
-    monkeypatch.setattr("fastslow.programs.program_config.Labeller", StubLabeller)
+    monkeypatch.setattr("fastslow.programs.program_settings.Labeller", StubLabeller)
     monkeypatch.setattr("fastslow.programs.user_program.require_compiler", lambda: None)
-    conversion = convert(settings(source, tmp_path, configs=8, label=True))
+    conversion = convert(settings_of(source, tmp_path, configs=8, label=True))
     choices = tie(conversion.nodes)
     assert {(2,), (6, 10)} < {c.nodes for c in choices}, "its default sets one dot apart"
     drawn = [layouts_of(c, choices) for c in draw_configurations(choices, 8, 0)]
@@ -212,12 +212,12 @@ def test_an_hlo_file_is_labelled_from_the_compilers_own_layouts(source, tmp_path
     assert rows[0, 0, :2].tolist() == [0, 1], "the compiler's own first"
     named = read_competition_file(conversion.npz, "layout").default_layouts.reshape(len(rows[0]), -1)
     assert named[0, :2].tolist() == [0, 1] and (named[1:] == -1).all(), "and named"
-    assert DEFAULTS not in convert(settings(source, tmp_path)).arrays, "an HLO file does not tell"
+    assert DEFAULTS not in convert(settings_of(source, tmp_path)).arrays, "an HLO file does not tell"
 
 
 def test_a_file_without_measured_runs_has_none_to_take(source, tmp_path):
     with pytest.raises(DataError, match="small.pb: holds no measured layout runs. Set configs"):
-        convert(settings(source, tmp_path, configs=0))
+        convert(settings_of(source, tmp_path, configs=0))
 
 
 def dynamic(nested):
@@ -258,13 +258,13 @@ def without_configurable():
 def test_a_program_without_a_place_in_the_format_is_refused(tmp_path, module, said):
     source = write(tmp_path / "bad.pb", module)
     with pytest.raises(DataError, match=said) as caught:
-        convert(settings(source, tmp_path / "mine"))
+        convert(settings_of(source, tmp_path / "mine"))
     assert str(caught.value).startswith(f"{source}: ") and not (tmp_path / "mine").exists()
 
 
 def test_an_unknown_opcode_is_number_0_where_allowed(tmp_path):
     source = write(tmp_path / "new.pb", with_opcode("erf"))
-    conversion = convert(settings(source, tmp_path, allow_unknown=True))
+    conversion = convert(settings_of(source, tmp_path, allow_unknown=True))
     assert conversion.arrays["node_opcode"][-1] == 0 and summarise(conversion)["unknown opcodes"] == "erf"
 
 
@@ -274,7 +274,7 @@ def test_an_unknown_opcode_is_number_0_where_allowed(tmp_path):
 def test_what_is_not_hlo_is_refused(tmp_path, content):
     (tmp_path / "x.bin").write_bytes(content)
     with pytest.raises(DataError, match="x.bin: "):
-        convert(settings(tmp_path / "x.bin", tmp_path))
+        convert(settings_of(tmp_path / "x.bin", tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -285,7 +285,8 @@ def test_what_is_not_hlo_is_refused(tmp_path, content):
         ({"collection": "layout:xla"}, "collection: 'layout:xla' is none of"),
         (
             {"padding": -1},
-            "padding: no such setting of ConvertConfig; the file is 0-padded as the schema says; the feature"
+            "padding: no such setting of ConvertSettings; the file is 0-padded as the schema says; the"
+            " feature"
             ' step pads: SET="features.padding=-1"',
         ),
         ({"configs": -1}, "configs: -1 is not 0 or more"),
@@ -297,8 +298,8 @@ def test_what_is_not_hlo_is_refused(tmp_path, content):
     ],
 )
 def test_a_wrong_setting_is_refused(source, tmp_path, change, said):
-    with pytest.raises(ConfigError) as caught:
-        convert(ConvertConfig(**{"source": str(source), "data_root": str(tmp_path), **change}))
+    with pytest.raises(SettingsError) as caught:
+        convert(ConvertSettings(**{"source": str(source), "data_root": str(tmp_path), **change}))
     assert str(caught.value).startswith(said)
 
 
@@ -307,15 +308,15 @@ def test_a_missing_file_is_said(tmp_path, name):
     with pytest.raises(
         DataError, match="nothing.p[by]: no such file. Give an HLO file, or model.py:FUNCTION"
     ):
-        convert(settings(tmp_path / name, tmp_path))
+        convert(settings_of(tmp_path / name, tmp_path))
 
 
 def test_a_name_for_the_file_from_any_source(tmp_path):
     for name, stem in (("my model (1).pb", "my_model__1_"), (".hidden", "hidden"), ("a.b.hlo", "a.b")):
         write(tmp_path / name, small_module())
-        assert ConvertConfig(source=str(tmp_path / name)).program == stem
+        assert ConvertSettings(source=str(tmp_path / name)).program == stem
     (tmp_path / "net.py").write_text("")
-    assert ConvertConfig(source=f"{tmp_path}/net.py:make").program == "net-make"
+    assert ConvertSettings(source=f"{tmp_path}/net.py:make").program == "net-make"
 
 
 MODEL = """
@@ -352,7 +353,7 @@ def model(tmp_path, monkeypatch):
 
 @compiler
 def test_a_jax_function_is_taken_before_layouts_are_assigned(model, tmp_path):
-    conversion = convert(settings(f"{model}:make", tmp_path))
+    conversion = convert(settings_of(f"{model}:make", tmp_path))
     opcodes = count_opcodes(conversion.module, conversion.nodes).set_index("opcode")["nodes"].to_dict()
     assert conversion.npz.stem == "model-make"
     assert opcodes["parameter"] == 2 and opcodes["tanh"] == 1 and opcodes["reshape"] >= 1
@@ -365,8 +366,8 @@ def test_a_jax_function_is_taken_before_layouts_are_assigned(model, tmp_path):
 
 @compiler
 def test_labels_are_the_compilers_estimates_for_the_same_configurations(model, tmp_path):
-    plain = convert(settings(f"{model}:make", tmp_path, configs=3, name="plain"))
-    labelled = convert(settings(f"{model}:make", tmp_path, configs=3, name="labelled", label=True))
+    plain = convert(settings_of(f"{model}:make", tmp_path, configs=3, name="plain"))
+    labelled = convert(settings_of(f"{model}:make", tmp_path, configs=3, name="labelled", label=True))
     assert (labelled.arrays["node_config_feat"] == plain.arrays["node_config_feat"]).all()
     cycles = read_competition_file(labelled.npz, "layout", labelled=True).runtime
     assert len(cycles) == 3
@@ -377,8 +378,8 @@ def test_labels_are_the_compilers_estimates_for_the_same_configurations(model, t
 @compiler
 def test_a_program_that_the_compiler_refuses_is_said(source, tmp_path):
     with pytest.raises(DataError, match=r"small.pb: the compile failed \(libtpu .*, v3:2x2; refused\): .*"):
-        convert(settings(source, tmp_path / "mine", label=True, configs=1))  # it has no program shape
-    assert not settings(source, tmp_path / "mine").npz.exists()
+        convert(settings_of(source, tmp_path / "mine", label=True, configs=1))  # it has no program shape
+    assert not settings_of(source, tmp_path / "mine").npz.exists()
 
 
 @compiler
@@ -395,7 +396,7 @@ def test_a_program_that_the_compiler_refuses_is_said(source, tmp_path):
 )
 def test_a_function_of_another_form_is_refused(model, tmp_path, function, said):
     with pytest.raises(DataError) as caught:
-        convert(settings(f"{model}:{function}", tmp_path))
+        convert(settings_of(f"{model}:{function}", tmp_path))
     assert said in str(caught.value)
 
 
@@ -403,7 +404,7 @@ def test_a_function_of_another_form_is_refused(model, tmp_path, function, said):
 @pytest.mark.parametrize(("function", "error"), [("fails", RuntimeError), ("refused", TypeError)])
 def test_a_mistake_in_the_users_code_keeps_its_traceback(model, tmp_path, function, error):
     with pytest.raises(error) as caught:
-        convert(settings(f"{model}:{function}", tmp_path))
+        convert(settings_of(f"{model}:{function}", tmp_path))
     assert any(str(entry.path) == str(model) for entry in caught.traceback)
 
 
@@ -413,13 +414,13 @@ def test_a_missing_compiler_is_said_with_what_to_install(model, tmp_path, monkey
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *rest: None if name == missing else found(name) or object()
     )
-    with pytest.raises(ConfigError, match=rf"{missing}.* is not installed.*pip install -e '.\[compiler\]'"):
-        convert(settings(f"{model}:make", tmp_path))
+    with pytest.raises(SettingsError, match=rf"{missing}.* is not installed.*pip install -e '.\[compiler\]'"):
+        convert(settings_of(f"{model}:make", tmp_path))
 
 
 def test_an_hlo_file_needs_no_compiler(source, tmp_path):
     blocked = "import sys; sys.modules |= {name: None for name in ('jax', 'jaxlib', 'libtpu')}\n"
-    config = f"ConvertConfig(source={str(source)!r}, data_root={str(tmp_path)!r})"
-    call = f"from fastslow.programs.convert import ConvertConfig, convert\nconvert({config})"
+    settings = f"ConvertSettings(source={str(source)!r}, data_root={str(tmp_path)!r})"
+    call = f"from fastslow.programs.convert import ConvertSettings, convert\nconvert({settings})"
     subprocess.run([sys.executable, "-c", blocked + call], check=True)
-    assert settings(source, tmp_path).npz.is_file()
+    assert settings_of(source, tmp_path).npz.is_file()

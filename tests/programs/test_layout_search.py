@@ -6,8 +6,8 @@ from random import Random
 import pytest
 
 from fastslow.programs.layout_search import BATCH, ELITE, SEARCHES, Search
+from fastslow.xla.layout_choices import TiedChoice, default_configuration, tie
 from fastslow.xla.layout_space import OUTPUT, configurable_nodes
-from fastslow.xla.tied_choices import TiedChoice, default_configuration, tie
 from helpers.dot_module import rich_module
 
 CHOICES = tie(configurable_nodes(rich_module()))

@@ -15,12 +15,12 @@ import pytest
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, get_collection, list_programs
 from fastslow.competition.reader import read_competition_file
 from fastslow.competition.structure import distance, opcode_shares
-from fastslow.core.errors import ConfigError
+from fastslow.core.errors import SettingsError
 from fastslow.kaggle.solution import read_solution, score_submission
 from fastslow.kaggle.submission import check_submission
 from fastslow.programs import sample, sample_readme
 from fastslow.programs.layout_search import SEARCHES, Search
-from fastslow.programs.sample import LabelledProgram, SampleConfig, make_sample
+from fastslow.programs.sample import LabelledProgram, SampleSettings, make_sample
 from fastslow.programs.sample_files import (
     MAX_CANDIDATES,
     SampleGraph,
@@ -34,9 +34,9 @@ from fastslow.programs.sample_files import (
 from fastslow.programs.zoo import PROGRAMS
 from fastslow.programs.zoo.families import APART
 from fastslow.xla.graph_arrays import graph_arrays
+from fastslow.xla.layout_choices import default_configuration, layouts_of, tie
 from fastslow.xla.layout_space import configurable_nodes, encode
 from fastslow.xla.messages import Module
-from fastslow.xla.tied_choices import default_configuration, layouts_of, tie
 from helpers.competition_files import competition_arrays
 from helpers.dot_module import add, rich_module
 from helpers.workspace import SAMPLE
@@ -301,8 +301,8 @@ def compiles(monkeypatch):
     monkeypatch.setattr(sample, "require_compiler", lambda: None)
     monkeypatch.setattr(sample, "Labeller", Labeller)
     monkeypatch.setattr(sample, "lower", lambda name: name)
-    monkeypatch.setattr(SampleConfig, "zoo", lambda self: fake_zoo())
-    monkeypatch.setattr(SampleConfig, "versions", staticmethod(lambda: {"libtpu": "1.0"}))
+    monkeypatch.setattr(SampleSettings, "zoo", lambda self: fake_zoo())
+    monkeypatch.setattr(SampleSettings, "versions", staticmethod(lambda: {"libtpu": "1.0"}))
     return asked
 
 
@@ -315,25 +315,25 @@ def fake_zoo():
 
 
 def test_a_sample_is_made_and_made_again(compiles, tmp_path):
-    folder = make_sample(SampleConfig(out=str(tmp_path / "made"), labels=str(tmp_path)))
+    folder = make_sample(SampleSettings(out=str(tmp_path / "made"), labels=str(tmp_path)))
     assert compiles["program_before_layout"] == 3 and compiles["tile_label"] == 2
     # as many labels as wanted of two searches of two programs, and more for those that failed
-    wanted = SampleConfig().amount.configurations
+    wanted = SampleSettings().amount.configurations
     assert 4 * wanted < compiles["layout_label"] < 8 * wanted
     first = contents(folder)
     readme = (folder / "README.md").read_text()
     for said in ("broken (refused: no)", "libtpu: 1.0", "timed out", "25% of those", "SIZE=small"):
         assert said in readme
     assert "{" not in readme
-    make_sample(SampleConfig(out=str(tmp_path / "made"), labels=str(tmp_path)))
+    make_sample(SampleSettings(out=str(tmp_path / "made"), labels=str(tmp_path)))
     assert contents(folder) == first
-    other = make_sample(SampleConfig(out=str(tmp_path / "other"), labels=str(tmp_path), seed=1))
+    other = make_sample(SampleSettings(out=str(tmp_path / "other"), labels=str(tmp_path), seed=1))
     layouts = [name for name in first if "/layout/" in name]
     assert layouts and all((other / name).read_bytes() != first[name] for name in layouts)
 
 
 def test_searches_start_from_the_compilers_own_layouts(compiles, tmp_path):
-    labelled, _ = sample.label_programs(SampleConfig(labels=str(tmp_path)))
+    labelled, _ = sample.label_programs(SampleSettings(labels=str(tmp_path)))
     for one in labelled:
         defaults = {node.node: node.default for node in one.nodes if node.default}
         assert defaults == {2: ((0, 1), (1, 0), (1, 0))}
@@ -343,20 +343,20 @@ def test_searches_start_from_the_compilers_own_layouts(compiles, tmp_path):
 
 
 def test_nothing_to_write_is_said(compiles, tmp_path, monkeypatch):
-    monkeypatch.setattr(SampleConfig, "zoo", lambda self: fake_zoo()[2:])
-    with pytest.raises(ConfigError, match="none gave a graph .*broken: refused: no"):
-        make_sample(SampleConfig(out=str(tmp_path / "made"), labels=str(tmp_path)))
+    monkeypatch.setattr(SampleSettings, "zoo", lambda self: fake_zoo()[2:])
+    with pytest.raises(SettingsError, match="none gave a graph .*broken: refused: no"):
+        make_sample(SampleSettings(out=str(tmp_path / "made"), labels=str(tmp_path)))
     assert not (tmp_path / "made").exists()
 
 
 def test_sizes_choose_programs_and_folders():
-    small, large = SampleConfig(), SampleConfig(size="large")
+    small, large = SampleSettings(), SampleSettings(size="large")
     assert {p.size for p in small.zoo()} == {"small"}
     assert len(large.zoo()) == len(PROGRAMS) and round(len(PROGRAMS) / len(small.zoo())) == 4
     assert (small.folder.name, large.folder.name) == ("sample", "large")
     assert large.amount.configurations == 200 and small.amount.configurations == 24
     name = next(name for name, program in PROGRAMS.items() if program.size == "large")
-    assert [p.name for p in SampleConfig(programs=name).zoo()] == [name]
+    assert [p.name for p in SampleSettings(programs=name).zoo()] == [name]
 
 
 @pytest.mark.parametrize(
@@ -369,14 +369,14 @@ def test_sizes_choose_programs_and_folders():
     ],
 )
 def test_wrong_settings_are_refused(change, said):
-    with pytest.raises(ConfigError, match=said):
-        SampleConfig(**change)
+    with pytest.raises(SettingsError, match=said):
+        SampleSettings(**change)
 
 
 def test_a_missing_compiler_is_said(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match="^libtpu, the TPU compiler, is not installed"):
-        make_sample(SampleConfig())
+    with pytest.raises(SettingsError, match="^libtpu, the TPU compiler, is not installed"):
+        make_sample(SampleSettings())
 
 
 def test_the_readme_of_the_committed_sample_is_the_generated_text():
@@ -428,9 +428,9 @@ def test_a_program_of_the_committed_sample_is_made_again_from_source(tmp_path, m
     ]
     path = min(paths, key=lambda path: len(read_competition_file(path, "layout").node_opcode))
     monkeypatch.setattr(sample, "SEARCHES", ("random",))  # the genetic one would double the time
-    config = SampleConfig(programs=path.stem, labels=str(tmp_path), processes=2, seconds=600.0)
-    (labelled,), failed = sample.label_programs(config)
-    (graph,) = layout_graphs(labelled, config.seed)
+    settings = SampleSettings(programs=path.stem, labels=str(tmp_path), processes=2, seconds=600.0)
+    (labelled,), failed = sample.label_programs(settings)
+    (graph,) = layout_graphs(labelled, settings.seed)
     again = tmp_path / "again.npz"
     again.write_bytes(npz_bytes(graph.published()))
     assert not failed and members(again) == members(path)

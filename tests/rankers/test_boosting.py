@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from fastslow.rankers.boosting import boost, kept_trees, predict_trees
-from fastslow.rankers.config import RankerConfig
+from fastslow.rankers.settings import RankerSettings
 
 LABELS = {"a": np.array([1.0, 2.0, 3.0])}
 
@@ -28,7 +28,7 @@ class Trees:
 
 
 def run(trees, report=None, **settings):
-    return boost(RankerConfig(**settings), trees.update, trees.predict, "layout", LABELS, report)
+    return boost(RankerSettings(**settings), trees.update, trees.predict, "layout", LABELS, report)
 
 
 def test_each_tree_is_evaluated_once_and_the_last_one_always():
@@ -40,8 +40,8 @@ def test_each_tree_is_evaluated_once_and_the_last_one_always():
     assert trees.asked == [(0, 3), (3, 3), (6, 1)]
     assert [iteration for iteration, _ in told] == list(range(1, 8))
     assert np.isnan(told[1][1]) and told[2][1] == 1.0
-    assert kept_trees(RankerConfig(), history) == 7
-    assert kept_trees(RankerConfig(early_stopping_rounds=1), history) == 3
+    assert kept_trees(RankerSettings(), history) == 7
+    assert kept_trees(RankerSettings(early_stopping_rounds=1), history) == 3
 
 
 def test_it_stops_without_a_better_valid_score():

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from fastslow.core.errors import ConfigError
-from fastslow.features.build import FeatureConfig, build_features
-from fastslow.rankers.config import RankerConfig
-from fastslow.rankers.explanation_plots import plot_contributions, plot_importances, plot_layout_effects
-from fastslow.rankers.explanations import ExplainConfig, Explanation
+from fastslow.core.errors import SettingsError
+from fastslow.features.build import FeatureSettings, build_features
+from fastslow.rankers.settings import RankerSettings
 from fastslow.rankers.train import train_ranker
+from fastslow.views.ranker_explanation_plots import plot_contributions, plot_importances, plot_layout_effects
+from fastslow.views.ranker_explanations import ExplainSettings, Explanation
 from helpers.competition_files import write_data_root
 
 
@@ -17,7 +17,7 @@ def explanation(request, tmp_path_factory):
     """A ranker of made-up programs, explained."""
     root = write_data_root(tmp_path_factory.mktemp("data"), "layout:xla:random", train=("a", "b", "c"))
     features, run = str(root / "features"), str(root / "run")
-    build_features(FeatureConfig(data_root=str(root), folder=features, workers=1))
+    build_features(FeatureSettings(data_root=str(root), folder=features, workers=1))
     options = {
         "objective": request.param,
         "train_on": "collection",
@@ -25,8 +25,8 @@ def explanation(request, tmp_path_factory):
         "min_data_in_leaf": 1,
         "num_threads": 1,
     }
-    train_ranker(RankerConfig(features=features, folder=run, **options))
-    return Explanation(ExplainConfig(run=run, features=features, repeats=2, columns=4))
+    train_ranker(RankerSettings(features=features, folder=run, **options))
+    return Explanation(ExplainSettings(run=run, features=features, repeats=2, columns=4))
 
 
 def test_gain_is_shared_out(explanation):
@@ -81,8 +81,10 @@ def test_plots_show_the_columns_asked_for(explanation):
 
 
 def test_an_unknown_graph_is_refused(explanation):
-    config = ExplainConfig(run=explanation.config.run, features=explanation.config.features, graph="x")
-    with pytest.raises(ConfigError, match="graph: 'x' is not one of v"):
-        Explanation(config)
-    with pytest.raises(ConfigError, match="repeats"):
-        ExplainConfig(repeats=0)
+    settings = ExplainSettings(
+        run=explanation.settings.run, features=explanation.settings.features, graph="x"
+    )
+    with pytest.raises(SettingsError, match="graph: 'x' is not one of v"):
+        Explanation(settings)
+    with pytest.raises(SettingsError, match="repeats"):
+        ExplainSettings(repeats=0)

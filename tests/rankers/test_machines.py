@@ -12,11 +12,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fastslow.core.errors import ConfigError
+from fastslow.core.errors import SettingsError
 from fastslow.core.settings import PROJECT
 from fastslow.evaluation.predictions import read_predictions
-from fastslow.features.build import FeatureConfig, build_features
-from fastslow.rankers.config import RankerConfig
+from fastslow.features.build import FeatureSettings, build_features
+from fastslow.rankers.settings import RankerSettings
 from fastslow.rankers.train import train_ranker
 from helpers.competition_files import write_data_root
 
@@ -38,7 +38,7 @@ def free_ports(count):
 def test_two_notebooks_end_well_and_give_the_model_of_one(tmp_path):
     root = write_data_root(tmp_path / "data", "layout:xla:random", train=("a", "b", "c", "d", "e"))
     folder = tmp_path / "features"
-    build_features(FeatureConfig(data_root=str(root), folder=str(folder), workers=1))
+    build_features(FeatureSettings(data_root=str(root), folder=str(folder), workers=1))
     settings = {
         "features": str(folder),
         "objective": "regression",
@@ -49,7 +49,7 @@ def test_two_notebooks_end_well_and_give_the_model_of_one(tmp_path):
         "min_data_in_leaf": 2,
         "bagging_fraction": 1.0,
     }
-    one = train_ranker(RankerConfig(**settings, folder=str(tmp_path / "one")))
+    one = train_ranker(RankerSettings(**settings, folder=str(tmp_path / "one")))
     machines = ",".join(f"127.0.0.1:{port}" for port in free_ports(2))
     running = []
     for machine in (0, 1):
@@ -80,5 +80,7 @@ def test_two_notebooks_end_well_and_give_the_model_of_one(tmp_path):
 
 
 def test_several_machines_need_a_single_objective():
-    with pytest.raises(ConfigError, match="objective: 'best' is not a single objective, as several machines"):
-        RankerConfig(machines="a:1,b:2", objective="best")
+    with pytest.raises(
+        SettingsError, match="objective: 'best' is not a single objective, as several machines"
+    ):
+        RankerSettings(machines="a:1,b:2", objective="best")

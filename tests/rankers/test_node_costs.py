@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fastslow.competition import node_columns
 from fastslow.competition.catalog import Program, get_collection
-from fastslow.features.build import FeatureConfig, build_graph
+from fastslow.features.build import FeatureSettings, build_graph
 from fastslow.rankers.node_costs import is_bitcast, is_reordered, node_flops, strides
 from helpers.competition_files import layout_arrays, write_npz
 
@@ -89,7 +89,7 @@ def shares_digits(dims, new_dims):
 def test_flops_of_dots_and_convolutions(tmp_path):
     collection = get_collection("layout:xla:random")
     path = write_npz(tmp_path / "a.npz", layout_arrays(seed=5))
-    graph, _ = build_graph(Program(collection, "valid", path), FeatureConfig(hops=-1))
+    graph, _ = build_graph(Program(collection, "valid", path), FeatureSettings(hops=-1))
     sizes = graph.tensor_sizes[:, :, :2].tolist()
     assert node_flops(graph).tolist() == [2 * rows * inner * width for (rows, width), (_, inner), _ in sizes]
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fastslow.features.build import FeatureConfig, build_features
+from fastslow.features.build import FeatureSettings, build_features
 from fastslow.features.store import Features
 from fastslow.rankers import table
 from fastslow.rankers.table import read_table, read_tables
@@ -17,14 +17,14 @@ COLLECTIONS = {"layout": "layout:xla:random", "tile": "tile:xla"}
 def features(request, tmp_path_factory):
     place = tmp_path_factory.mktemp("table")
     write_data_root(place / "data", COLLECTIONS[request.param], train=("a", "b", "c"))
-    config = FeatureConfig(
+    settings = FeatureSettings(
         collection=COLLECTIONS[request.param],
         data_root=str(place / "data"),
         folder=str(place / "features"),
         workers=1,
         merge_duplicates=False,
     )
-    build_features(config)
+    build_features(settings)
     return Features(place / "features")
 
 

@@ -15,7 +15,7 @@ from fastslow.competition import node_columns
 from fastslow.competition.catalog import Program, get_collection
 from fastslow.competition.opcodes import CONVOLUTION, DOT, OPCODES, RESHAPE
 from fastslow.core.settings import PROJECT
-from fastslow.features.build import FeatureConfig, build_graph
+from fastslow.features.build import FeatureSettings, build_graph
 from fastslow.rankers import table_features
 from fastslow.rankers.table_features import LARGEST_NODES, largest_node_features, physical_sums, tabulate
 from helpers.random_graphs import make_graph, structures
@@ -26,7 +26,7 @@ SAMPLE = sorted((PROJECT / "data" / "sample").glob("npz_all/npz/layout/*/random/
 
 def sample_graph(path):
     collection = get_collection(f"layout:{path.parts[-4]}:{path.parts[-3]}")
-    return build_graph(Program(collection, "train", path), FeatureConfig(collection=collection.name))
+    return build_graph(Program(collection, "train", path), FeatureSettings(collection=collection.name))
 
 
 def few_configs(graph, chosen):

@@ -6,14 +6,14 @@ import pandas as pd
 import pytest
 
 from fastslow.competition.metrics import ALL_METRICS, collection_score
-from fastslow.core.errors import ConfigError, DataError
+from fastslow.core.errors import DataError, SettingsError
 from fastslow.evaluation.predictions import read_predictions
-from fastslow.features.build import FeatureConfig, build_features
+from fastslow.features.build import FeatureSettings, build_features
 from fastslow.features.store import Features
 from fastslow.rankers import train
-from fastslow.rankers.config import RankerConfig
 from fastslow.rankers.fit import Training, fit, read_training
 from fastslow.rankers.objectives import OBJECTIVES, readers
+from fastslow.rankers.settings import RankerSettings
 from fastslow.rankers.table import Table, read_table
 from fastslow.rankers.train import read_ranker
 from fastslow.workflow.presets import PRESETS, preset_settings
@@ -44,14 +44,14 @@ def toy_training(sizes, valid, kind="layout"):
 
 
 def run_config(features, folder, **options):
-    return RankerConfig(features=str(features.folder), folder=str(folder), **{**QUICK, **options})
+    return RankerSettings(features=str(features.folder), folder=str(folder), **{**QUICK, **options})
 
 
 @pytest.mark.parametrize("kind", ["layout", "tile"])
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_it_learns_a_column_that_tells_the_runtime(objective, kind):
     training = toy_training([60, 80, 40], [50, 70], kind)
-    config = RankerConfig(
+    settings = RankerSettings(
         num_iterations=100,
         min_data_in_leaf=2,
         feature_fraction=1.0,
@@ -60,7 +60,7 @@ def test_it_learns_a_column_that_tells_the_runtime(objective, kind):
         evaluate_every=1,
         early_stopping_rounds=100,
     )
-    fitted = fit(config, objective, training)
+    fitted = fit(settings, objective, training)
     rounds, values = zip(*fitted.history, strict=True)
     assert max(values) > 0.8 and fitted.num_trees == rounds[np.argmax(values)]
     predictions = fitted.predict(training.valid)
@@ -70,7 +70,7 @@ def test_it_learns_a_column_that_tells_the_runtime(objective, kind):
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_predictions_know_neither_order_nor_frequency_of_configurations(objective):
     training = toy_training([60, 80, 40], [50])
-    fitted = fit(RankerConfig(num_iterations=5, min_data_in_leaf=2, num_threads=1), objective, training)
+    fitted = fit(RankerSettings(num_iterations=5, min_data_in_leaf=2, num_threads=1), objective, training)
     valid = training.valid
     drawn = np.random.default_rng(0).permutation([*range(50), 3, 3, 3, 8])
     again = Table(valid.names, [valid.rows[0][drawn]], [valid.runtimes[0][drawn]], valid.columns)
@@ -79,7 +79,7 @@ def test_predictions_know_neither_order_nor_frequency_of_configurations(objectiv
 
 def test_contributions_add_up_to_the_prediction():
     training = toy_training([60, 80], [50])
-    settings = RankerConfig(num_iterations=5, min_data_in_leaf=2, num_threads=1)
+    settings = RankerSettings(num_iterations=5, min_data_in_leaf=2, num_threads=1)
     for objective, own in (("lambdarank", False), ("pairwise", False), ("pairwise", True)):
         fitted = fit(settings.replace(own_features=own), objective, training)
         parts = fitted.contributions(training.valid)["g0"]
@@ -93,7 +93,7 @@ def test_early_stopping():
     training = toy_training([60], [50])
     training.valid.runtimes[0] = training.valid.runtimes[0][::-1].copy()  # nothing to learn
     fitted = fit(
-        RankerConfig(num_iterations=200, early_stopping_rounds=5, evaluate_every=1, num_threads=1),
+        RankerSettings(num_iterations=200, early_stopping_rounds=5, evaluate_every=1, num_threads=1),
         "regression",
         training,
     )
@@ -112,7 +112,7 @@ def test_own_features_let_a_column_count_that_pairs_share():
     training = Training("layout", first, first, last)
     options = {"num_iterations": 30, "feature_fraction": 1.0, "learning_rate": 0.2, "num_threads": 1}
     scores = [
-        fit(RankerConfig(own_features=own, **options), "pairwise", training).history[-1][1]
+        fit(RankerSettings(own_features=own, **options), "pairwise", training).history[-1][1]
         for own in (False, True)
     ]
     assert scores[0] < 0.3 and scores[1] > 0.9
@@ -121,15 +121,15 @@ def test_own_features_let_a_column_count_that_pairs_share():
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_tables_too_small_to_split_give_equal_predictions(objective):
     training = toy_training([6], [5])
-    config = RankerConfig(num_iterations=9, min_data_in_leaf=10_000, num_threads=1)
-    fitted = fit(config, objective, training)
+    settings = RankerSettings(num_iterations=9, min_data_in_leaf=10_000, num_threads=1)
+    fitted = fit(settings, objective, training)
     assert fitted.num_trees == 0 and fitted.history == [(0, 0.0)]
     assert not fitted.predict(training.valid)["g0"].any()
 
 
 def test_graphs_may_pass_lightgbms_longest_query():
     training = toy_training([10_001, 30], [10_001])
-    fitted = fit(RankerConfig(num_iterations=2, num_threads=1, min_data_in_leaf=1), "lambdarank", training)
+    fitted = fit(RankerSettings(num_iterations=2, num_threads=1, min_data_in_leaf=1), "lambdarank", training)
     assert len(fitted.history) == 1
 
 
@@ -160,7 +160,7 @@ def test_a_run_records_every_objective_and_keeps_the_best(features, tmp_path):
 def test_a_collection_that_was_not_built_is_named_with_the_remedy(features, tmp_path):
     remedy = "layout-xla-default: no finished features there, which train_on=source .* train_on='collection'"
     with pytest.raises(DataError, match=remedy):
-        train.RankerConfig(features=str(features.folder), folder=str(tmp_path)).artifact()
+        train.RankerSettings(features=str(features.folder), folder=str(tmp_path)).artifact()
 
 
 def test_only_a_rankers_run_is_read_as_one(features, tmp_path):
@@ -184,42 +184,44 @@ def test_the_same_run_at_one_and_two_threads_and_another_with_another_seed(featu
 
 
 def test_a_current_run_is_left_alone(features, tmp_path):
-    config = run_config(features, tmp_path, objective="regression")
-    first = train.train_ranker(config)
+    settings = run_config(features, tmp_path, objective="regression")
+    first = train.train_ranker(settings)
     made = (tmp_path / "predictions.npz").stat().st_mtime_ns
-    assert train.train_ranker(config.replace(num_threads=2)) == first
+    assert train.train_ranker(settings.replace(num_threads=2)) == first
     assert (tmp_path / "predictions.npz").stat().st_mtime_ns == made
-    assert not config.replace(num_iterations=13).artifact().is_current()
+    assert not settings.replace(num_iterations=13).artifact().is_current()
 
 
 def test_both_searches_of_a_source_are_trained_on_without_what_is_valid_here(features, tmp_path):
     root = write_data_root(tmp_path / "data", "layout:xla:default", train=("a", "v", "w"))
     folder = tmp_path / "layout-xla-default"
-    other = FeatureConfig(collection="layout:xla:default", data_root=str(root), folder=str(folder), workers=1)
+    other = FeatureSettings(
+        collection="layout:xla:default", data_root=str(root), folder=str(folder), workers=1
+    )
     build_features(other)
     (tmp_path / "layout-xla-random").symlink_to(features.folder)
     where = {"features": str(tmp_path / "layout-xla-random"), "folder": str(tmp_path / "run")}
-    config = RankerConfig(train_on="source", **where)
+    settings = RankerSettings(train_on="source", **where)
     names = ["a", "b", "c", "layout-xla-default/a", "layout-xla-default/w"]
-    assert read_training(config).train.names == names
-    assert config.artifact().inputs["layout-xla-default"] == Features(folder).fingerprint
-    config = config.replace(objective="regression")
-    shares = [read_training(config.replace(machines="a:1,b:2", machine=machine)) for machine in (0, 1)]
+    assert read_training(settings).train.names == names
+    assert settings.artifact().inputs["layout-xla-default"] == Features(folder).fingerprint
+    settings = settings.replace(objective="regression")
+    shares = [read_training(settings.replace(machines="a:1,b:2", machine=machine)) for machine in (0, 1)]
     assert [share.train.names for share in shares] == [names[::2], names[1::2]]
     assert all(share.bins.names == names for share in shares)
     with pytest.raises(DataError, match="5 train graphs with different runtimes for 6 machines"):
-        read_training(config.replace(machines="a:1,b:2,c:3,d:4,e:5,f:6"))
+        read_training(settings.replace(machines="a:1,b:2,c:3,d:4,e:5,f:6"))
 
 
 def test_a_program_that_is_valid_in_another_collection_is_not_trained_on(features, tmp_path):
     root = write_data_root(tmp_path / "data", "layout:xla:default", train=("w",), valid=("a",))
     folder = tmp_path / "layout-xla-default"
     where = {"data_root": str(root), "folder": str(folder), "workers": 1}
-    build_features(FeatureConfig(collection="layout:xla:default", **where))
+    build_features(FeatureSettings(collection="layout:xla:default", **where))
     (tmp_path / "layout-xla-random").symlink_to(features.folder)
     where = {"features": str(tmp_path / "layout-xla-random"), "folder": str(tmp_path / "run")}
-    config = RankerConfig(train_on="source", **where)
-    assert read_training(config).train.names == ["b", "c", "layout-xla-default/w"]
+    settings = RankerSettings(train_on="source", **where)
+    assert read_training(settings).train.names == ["b", "c", "layout-xla-default/w"]
 
 
 SOME_OBJECTIVES = {  # settings that only some objectives read, with a value that is not the default
@@ -234,14 +236,16 @@ SOME_OBJECTIVES = {  # settings that only some objectives read, with a value tha
 @pytest.mark.parametrize("objective", [*OBJECTIVES, "best"])
 @pytest.mark.parametrize("name", SOME_OBJECTIVES)
 def test_a_setting_that_the_objective_does_not_read_is_refused(name, objective):
-    changed, default = {name: SOME_OBJECTIVES[name]}, RankerConfig(objective=objective)
-    if objective == "best" or name in OBJECTIVES[objective].settings:
-        assert RankerConfig(objective=objective, **changed).identity() == default.identity() | changed
+    changed, default = {name: SOME_OBJECTIVES[name]}, RankerSettings(objective=objective)
+    if objective == "best" or name in OBJECTIVES[objective].reads:
+        assert RankerSettings(objective=objective, **changed).identity() == default.identity() | changed
     else:
         assert name not in default.identity()
         remedy = f"leave it at {getattr(default, name)}, or choose"
-        with pytest.raises(ConfigError, match=f"{name}: .* no effect with objective='{objective}'; {remedy}"):
-            RankerConfig(objective=objective, **changed)
+        with pytest.raises(
+            SettingsError, match=f"{name}: .* no effect with objective='{objective}'; {remedy}"
+        ):
+            RankerSettings(objective=objective, **changed)
 
 
 def test_every_setting_of_some_objectives_is_declared():
@@ -253,11 +257,13 @@ def test_every_setting_of_some_objectives_is_declared():
 def test_a_setting_of_layout_is_refused_for_tile(name, value, tmp_path):
     root = write_data_root(tmp_path, "tile:xla")
     where = {"data_root": str(root), "folder": str(tmp_path / "tile")}
-    build_features(FeatureConfig(collection="tile:xla", workers=1, **where))
-    config = RankerConfig(features=str(tmp_path / "tile"), folder=str(tmp_path / "run"))
-    assert not config.artifact().is_current()
-    with pytest.raises(ConfigError, match=f"{name}: {value!r} has no effect for tile.*ranker.layout.{name}"):
-        train.train_ranker(config.replace(**{name: value}))
+    build_features(FeatureSettings(collection="tile:xla", workers=1, **where))
+    settings = RankerSettings(features=str(tmp_path / "tile"), folder=str(tmp_path / "run"))
+    assert not settings.artifact().is_current()
+    with pytest.raises(
+        SettingsError, match=f"{name}: {value!r} has no effect for tile.*ranker.layout.{name}"
+    ):
+        train.train_ranker(settings.replace(**{name: value}))
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -265,7 +271,7 @@ def test_a_setting_of_layout_is_refused_for_tile(name, value, tmp_path):
 def test_presets_set_nothing_that_is_not_read(preset, kind, tmp_path):
     settings = preset_settings(preset, {}, "ranker", kind)
     assert not (kind == "tile" and {"train_on", "largest_nodes"} & set(settings))
-    RankerConfig(**settings)
+    RankerSettings(**settings)
 
 
 @pytest.mark.parametrize(
@@ -294,5 +300,5 @@ def test_presets_set_nothing_that_is_not_read(preset, kind, tmp_path):
     ],
 )
 def test_wrong_settings_are_refused(options, said):
-    with pytest.raises(ConfigError, match=said):
-        RankerConfig(**options)
+    with pytest.raises(SettingsError, match=said):
+        RankerSettings(**options)

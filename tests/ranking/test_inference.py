@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from fastslow.competition.catalog import COLLECTIONS, TEST, get_collection, list_programs
-from fastslow.competition.default_layouts import default_file
 from fastslow.core.errors import DataError
 from fastslow.core.files import read_json, write_json
 from fastslow.core.settings import resolve
 from fastslow.evaluation.predictions import read_predictions, write_run
 from fastslow.features.build import build_features
-from fastslow.features.config import FeatureConfig
+from fastslow.features.default_layouts import default_file
+from fastslow.features.settings import FeatureSettings
 from fastslow.features.store import Features
 from fastslow.features.unseen import read_unseen
 from fastslow.ranking.inference import FinishedRun, find_run, newest_run
@@ -71,7 +71,7 @@ def test_other_features_are_refused(home):
     (home / "elsewhere").mkdir()
     slug = "layout-xla-random"
     settings = Features(resolve(f"features/smoke/{slug}")).manifest["settings"]
-    other = FeatureConfig(**{**settings, "hops": 1}, folder="elsewhere/layout-xla-random", workers=1)
+    other = FeatureSettings(**{**settings, "hops": 1}, folder="elsewhere/layout-xla-random", workers=1)
     build_features(other)
     with pytest.raises(DataError, match="trained on features other than .*elsewhere"):
         FinishedRun(resolve(f"runs/smoke/ranker-{slug}-s0")).predict(Features(resolve(other.folder)))

@@ -11,20 +11,20 @@ import pytest
 
 from fastslow.competition.catalog import COLLECTIONS, TEST, get_collection, list_programs
 from fastslow.competition.metrics import kendall_tau
-from fastslow.core.errors import ConfigError, DataError
+from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.settings import resolve
 from fastslow.evaluation.predictions import read_predictions
 from fastslow.kaggle.submission import ranking as submitted
-from fastslow.ranking import config
+from fastslow.ranking import settings
 from fastslow.ranking.rank import EFFECTS, ENDS, IMPOSED, TABLE, rank
-from fastslow.tuning.config import TuneConfig
+from fastslow.tuning.settings import TuneSettings
 from fastslow.tuning.target import read_target
 from fastslow.xla.messages import ModuleTuningData, TuningData
 from helpers.competition_files import layout_arrays, write_npz
 from helpers.dot_module import small_module
 from helpers.stub_labeller import StubLabeller
 
-RankConfig = partial(config.RankConfig, run="runs/smoke")  # by default a smoke run is not taken
+RankSettings = partial(settings.RankSettings, run="runs/smoke")  # by default a smoke run is not taken
 
 
 def test_program(slug):
@@ -45,7 +45,7 @@ def dots(home):
 @pytest.mark.parametrize("collection", COLLECTIONS, ids=lambda c: c.slug)
 def test_a_test_file_gives_the_row_of_the_submission(home, collection):
     program = test_program(collection.slug)
-    ranking = rank(RankConfig(source=str(program.path)))
+    ranking = rank(RankSettings(source=str(program.path)))
     rows = pd.read_csv(resolve("submissions/smoke.csv")).set_index("ID")["TopConfigs"]
     order = ranking.table["config"].tolist()
     row = [int(config) for config in rows[program.id].split(";")]
@@ -59,7 +59,7 @@ def test_a_test_file_gives_the_row_of_the_submission(home, collection):
 
 
 def test_an_hlo_file_is_converted_and_compared_with_its_default(home, dots):
-    ranking = rank(RankConfig(source=dots, configs=40, described=4))
+    ranking = rank(RankSettings(source=dots, configs=40, described=4))
     table, folder = ranking.table, resolve("data/converted/rankings/dots")
     assert sorted(table["config"]) == list(range(len(table))) and len(table) == 40
     assert table["prediction"].is_monotonic_increasing and ranking.default == 0
@@ -75,7 +75,7 @@ def test_an_hlo_file_is_converted_and_compared_with_its_default(home, dots):
     groups = pd.read_csv(folder / IMPOSED)
     assert groups["configs"].sum() == 40 and groups["config"].is_unique
     assert groups["prediction"].is_monotonic_increasing and len(groups) < 40
-    bound = read_target(TuneConfig(source=dots, run="none", evaluator="command", command="true")).space
+    bound = read_target(TuneSettings(source=dots, run="none", evaluator="command", command="true")).space
     assert len(groups) <= bound.size
     said = f"can be made to take {len(bound.choices)}: {len(groups)} distinct configurations"
     assert said in ranking.summary()["can be imposed"]
@@ -91,7 +91,7 @@ def test_a_tile_protobuf_is_ranked_and_scored_by_the_tile_metric(home):
         run.op_config.tile_size_config.kernel_bounds[:] = [number + 1, 2]
     path = home / "tile.pb"
     path.write_bytes(TuningData(modules=[tuned]).SerializeToString())
-    ranking = rank(RankConfig(source=str(path)))
+    ranking = rank(RankSettings(source=str(path)))
     table, facts = ranking.table, ranking.summary()
     assert table["over_default"].tolist() == (table["runtime"] / 10).tolist() and len(table) == 6
     for k in (5, 1):
@@ -102,13 +102,13 @@ def test_a_tile_protobuf_is_ranked_and_scored_by_the_tile_metric(home):
 def test_what_no_model_reads_is_not_missed(home, dots, monkeypatch):
     recipe = {"settings": {"compiler_defaults": False}}
     monkeypatch.setattr("fastslow.ranking.rank.read_recipe", lambda folder: recipe)
-    assert "compiler's own layouts" not in rank(RankConfig(source=dots, configs=8)).summary()
+    assert "compiler's own layouts" not in rank(RankSettings(source=dots, configs=8)).summary()
 
 
 def test_a_random_file_alone_lacks_its_default_file(home, tmp_path):
     own = test_program("layout-xla-random").path
     for path, said in ((own, False), (Path(shutil.copy(own, tmp_path / "alone.npz")), True)):
-        facts = rank(RankConfig(source=str(path), collection="layout:xla:random")).summary()
+        facts = rank(RankSettings(source=str(path), collection="layout:xla:random")).summary()
         assert ("default/SPLIT/NAME.npz beside" in facts.get("compiler's own layouts", "")) == said
 
 
@@ -119,7 +119,7 @@ def test_measured_runs_are_compared_with_the_ranking(home):
         for _ in tuned.config_index_to_node:
             run.module_config.layout_config.nodes.add(tensors=[{"dims": order}])
     (home / "tuned.pb").write_bytes(tuned.SerializeToString())
-    ranking = rank(RankConfig(source=str(home / "tuned.pb"), configs=0))
+    ranking = rank(RankSettings(source=str(home / "tuned.pb"), configs=0))
     table = ranking.table.sort_values("config")
     assert table["runtime"].tolist() == [500, 300, 400] and ranking.default is None
     tau = kendall_tau(table["runtime"].to_numpy(), table["prediction"].to_numpy())
@@ -127,10 +127,10 @@ def test_measured_runs_are_compared_with_the_ranking(home):
 
 
 def test_the_fastest_are_estimated_by_the_compiler(home, dots, monkeypatch):
-    monkeypatch.setattr("fastslow.programs.program_config.Labeller", StubLabeller)
+    monkeypatch.setattr("fastslow.programs.program_settings.Labeller", StubLabeller)
     for module in ("programs.user_program", "ranking.rank"):
         monkeypatch.setattr(f"fastslow.{module}.require_compiler", lambda: None)
-    ranking = rank(RankConfig(source=dots, configs=20, estimate=5))
+    ranking = rank(RankSettings(source=dots, configs=20, estimate=5))
     # the stub estimates 100, 102, 103, 105 cycles for programs 0 (the default), 2, 3, 5 and refuses 1 and 4
     assert ranking.default_cycles == 100
     assert ranking.table["estimated_cycles"].head(5).fillna(0).tolist() == [0, 102, 103, 0, 105]
@@ -142,19 +142,21 @@ def test_the_fastest_are_estimated_by_the_compiler(home, dots, monkeypatch):
 
 
 def test_a_single_model_ranks_too(home, dots):
-    ranking = rank(RankConfig(source=dots, configs=12, run="runs/smoke/ranker-layout-xla-random-s0"))
+    ranking = rank(RankSettings(source=dots, configs=12, run="runs/smoke/ranker-layout-xla-random-s0"))
     assert ranking.weights == {"ranker-layout-xla-random-s0": 1.0}
     np.testing.assert_array_equal(ranking.table["prediction"], ranking.table["ranker-layout-xla-random-s0"])
 
 
 def test_the_collection_is_that_of_the_folder_or_of_the_setting(home, tmp_path):
     path = test_program("layout-nlp-default").path
-    assert RankConfig(source=str(path)).find_collection().name == "layout:nlp:default"
+    assert RankSettings(source=str(path)).find_collection().name == "layout:nlp:default"
     own = write_npz(tmp_path / "own.npz", layout_arrays(1))
-    assert RankConfig(source=str(own)).find_collection().name == "layout:xla:random"
-    assert RankConfig(source=str(own), collection="layout:nlp:random").find_run().name.endswith("nlp-random")
+    assert RankSettings(source=str(own)).find_collection().name == "layout:xla:random"
+    assert (
+        RankSettings(source=str(own), collection="layout:nlp:random").find_run().name.endswith("nlp-random")
+    )
     tile = test_program("tile-xla").path.rename(tmp_path / "k.npz")
-    assert RankConfig(source=str(tile)).find_collection().name == "tile:xla"
+    assert RankSettings(source=str(tile)).find_collection().name == "tile:xla"
 
 
 def without(key):
@@ -186,9 +188,9 @@ def none():
             DataError,
             "a run of layout:nlp:random, layout:xla:random wanted",
         ),
-        ("a.npz", layout_arrays(1), {"estimate": 3}, ConfigError, "estimate: 3 is not 0 for an npz"),
-        ("a.npz", layout_arrays(1), {"default": 8}, ConfigError, "default: 8 is not a position below 8"),
-        ("a.pb", b"x", {"collection": "tile:xla"}, ConfigError, "collection: 'tile:xla' is not a layout"),
+        ("a.npz", layout_arrays(1), {"estimate": 3}, SettingsError, "estimate: 3 is not 0 for an npz"),
+        ("a.npz", layout_arrays(1), {"default": 8}, SettingsError, "default: 8 is not a position below 8"),
+        ("a.pb", b"x", {"collection": "tile:xla"}, SettingsError, "collection: 'tile:xla' is not a layout"),
         ("a.npz", None, {}, DataError, r"a\.npz: no such file"),
     ],
 )
@@ -199,5 +201,5 @@ def test_bad_input_is_refused_by_name(home, tmp_path, name, content, settings, e
     elif content is not None:
         path.write_bytes(content)
     with pytest.raises(error, match=said):
-        rank(RankConfig(source=str(path), **settings))
+        rank(RankSettings(source=str(path), **settings))
     assert not resolve("data/converted/rankings").exists()

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fastslow.core.errors import ConfigError
+from fastslow.core.errors import SettingsError
 from fastslow.tuning.evaluators import Command, Compiled, Replay, top_k_error
 from fastslow.tuning.history import Proposal
 from fastslow.xla.messages import HloProto, Module
@@ -129,7 +129,7 @@ print(1)
 
 @pytest.mark.parametrize("command", ["no-such-program-anywhere x", "./nothing here", "'unclosed", ""])
 def test_a_command_that_cannot_be_is_refused_before_there_is_a_study(command):
-    with pytest.raises(ConfigError, match="command: "):
+    with pytest.raises(SettingsError, match="command: "):
         Command(command, module_of, lambda c: {})
 
 

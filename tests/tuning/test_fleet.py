@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from fastslow.core.errors import ConfigError, DataError
+from fastslow.core.errors import DataError, SettingsError
 from fastslow.tuning import fleet as fleet_module
 from fastslow.tuning.fleet import tune_fleet, tune_members
-from fastslow.tuning.fleet_config import FleetConfig
 from fastslow.tuning.fleet_report import fleet_table, plot_savings, summarise_fleet, write_fleet
+from fastslow.tuning.fleet_settings import FleetSettings
 from fastslow.tuning.history import Outcome
 from fastslow.tuning.tune import propose
 from helpers.bad_files import ANY_FILE
@@ -35,13 +35,13 @@ def fleet(tmp_path):
     return path
 
 
-def settings(path, **more):
+def settings_of(path, **more):
     common = {"run": "none", "evaluations": 30, "data_root": str(path.parent / "out")}
-    return FleetConfig(fleet=str(path), **{**common, **more})
+    return FleetSettings(fleet=str(path), **{**common, **more})
 
 
 def test_the_budget_goes_where_it_saves_and_copies_share(fleet):
-    tuned = tune_fleet(settings(fleet))
+    tuned = tune_fleet(settings_of(fleet))
     table = fleet_table(tuned.members).set_index("program")
     assert table["copies"].tolist() == [2, 1] and table["weight"].tolist() == [5.0, 1.0]
     slow, flat = table.iloc[0], table.iloc[1]
@@ -64,56 +64,56 @@ def test_tiles_save_against_their_normaliser_and_never_less_than_nothing(fleet):
         arrays["config_runtime"] = (1000 * np.array(over_default)).astype(np.int64)
         write_npz(fleet.parent / f"{name}.npz", arrays)
     fleet.write_text("program,weight\nbetter.npz,4\nworse.npz,6\n" + "worse.npz,1\n" * 3)
-    tuned = tune_fleet(settings(fleet, evaluations=6, allocation="even", strategy="random"))
+    tuned = tune_fleet(settings_of(fleet, evaluations=6, allocation="even", strategy="random"))
     assert fleet_table(tuned.members)["saved"].tolist() == pytest.approx([0.4, 0.0])
     assert summarise_fleet(tuned)["saved"] == f"0.4, {0.4 / 13:.2%} of all defaults"
 
 
 def test_a_budget_without_a_value_is_an_error(fleet):
-    with pytest.raises(ConfigError, match="budget_seconds: 1e-09 is not enough"):
-        tune_fleet(settings(fleet, budget_seconds=1e-9))
+    with pytest.raises(SettingsError, match="budget_seconds: 1e-09 is not enough"):
+        tune_fleet(settings_of(fleet, budget_seconds=1e-9))
 
 
 def test_an_even_split_is_even(fleet):
-    tuned = tune_fleet(settings(fleet, allocation="even", strategy="random", batch=3))
+    tuned = tune_fleet(settings_of(fleet, allocation="even", strategy="random", batch=3))
     counts = [len(member.history) for member in tuned.members]
     assert max(counts) - min(counts) <= 3 and sum(counts) == 30
 
 
 def test_a_program_gets_as_many_evaluations_as_it_has_up_to_a_batch(fleet):
-    calls, config = [], settings(fleet, evaluations=24)
-    member = fleet_module.read_fleet(config)[0]
+    calls, settings = [], settings_of(fleet, evaluations=24)
+    member = fleet_module.read_fleet(settings)[0]
 
     def advance(own, count):
         calls.append(count)
         for proposal in propose(own.history, own.strategy, count, 0):
             own.history.add(proposal, Outcome(1.0 + len(own.history)))
 
-    assert len(tune_members([member], config, advance)) == 24
+    assert len(tune_members([member], settings, advance)) == 24
     assert calls == [1, 1, 2, 4, 4, 4, 4, 4]
 
 
 def test_it_resumes(fleet):
-    first = tune_fleet(settings(fleet, evaluations=10))
-    again = tune_fleet(settings(fleet, evaluations=20))
+    first = tune_fleet(settings_of(fleet, evaluations=10))
+    again = tune_fleet(settings_of(fleet, evaluations=20))
     for before, after in zip(first.members, again.members, strict=True):
         assert after.history.done[: len(before.history)] == before.history.done
     assert sum(len(m.history) for m in again.members) == 20
-    whole = tune_fleet(settings(fleet, evaluations=10_000))
+    whole = tune_fleet(settings_of(fleet, evaluations=10_000))
     assert all(m.history.best[1] == m.target.labels.min() for m in whole.members)
 
 
 def test_the_budget_of_seconds_ends_it_between_batches(fleet, monkeypatch):
     clock = itertools.count(step=10.0)  # ten seconds pass from one look to the next
     monkeypatch.setattr(fleet_module, "time", SimpleNamespace(monotonic=lambda: next(clock)))
-    first = tune_fleet(settings(fleet, budget_seconds=35.0))
+    first = tune_fleet(settings_of(fleet, budget_seconds=35.0))
     assert sum(len(m.history) for m in first.members) == 1 + 1 + 2, "three batches, the first ones small"
-    assert sum(len(m.history) for m in tune_fleet(settings(fleet)).members) == 30, "without it, it resumes"
+    assert sum(len(m.history) for m in tune_fleet(settings_of(fleet)).members) == 30, "without it, it resumes"
 
 
 def test_nothing_is_tuned_twice_and_a_single_program_gets_all(fleet):
     fleet.write_text("program,weight\nslow.npz,1\ncopy.npz,1\n")
-    tuned = tune_fleet(settings(fleet, evaluations=12))
+    tuned = tune_fleet(settings_of(fleet, evaluations=12))
     assert len(tuned.members) == 1 and len(tuned.members[0].history) == 12
 
 
@@ -134,30 +134,30 @@ def test_nothing_is_tuned_twice_and_a_single_program_gets_all(fleet):
 def test_a_bad_list_is_refused(fleet, content, said):
     fleet.write_text(content)
     with pytest.raises(DataError, match=said):
-        tune_fleet(settings(fleet))
+        tune_fleet(settings_of(fleet))
 
 
 @pytest.mark.parametrize("name", ANY_FILE)
 def test_a_list_that_is_no_csv_is_refused_by_name(fleet, name):
     ANY_FILE[name](fleet)
     with pytest.raises(DataError, match=r"fleet\.csv: "):
-        settings(fleet).read()
+        settings_of(fleet).read()
 
 
 def test_a_missing_list_and_an_empty_budget(fleet):
     with pytest.raises(DataError, match="cannot be read"):
-        tune_fleet(settings(fleet.with_name("none.csv")))
-    with pytest.raises(ConfigError, match="evaluations: 0 is not 1 or more"):
-        settings(fleet, evaluations=0)
+        tune_fleet(settings_of(fleet.with_name("none.csv")))
+    with pytest.raises(SettingsError, match="evaluations: 0 is not 1 or more"):
+        settings_of(fleet, evaluations=0)
 
 
 def test_what_the_others_saved_counts_for_a_program_without_values(fleet):
     """Its value, too, is taken from theirs: before any is known, 1 would be next to nothing."""
-    config = settings(fleet)
-    first, second = fleet_module.read_fleet(config)
+    settings = settings_of(fleet)
+    first, second = fleet_module.read_fleet(settings)
     rng = np.random.default_rng(0)
     first.weight = 1.01
-    assert fleet_module.next_member([first, second], config, rng) is first, "the heavier one, of equal ones"
+    assert fleet_module.next_member([first, second], settings, rng) is first, "the heavier one, of equal ones"
     for proposal, value in zip(
         propose(first.history, first.strategy, 4, 0), (1e6, 8e5, 8e5, 8e5), strict=True
     ):
@@ -165,4 +165,4 @@ def test_what_the_others_saved_counts_for_a_program_without_values(fleet):
     while len(first.history.values) < first.target.space.size - 1:
         (proposal,) = propose(first.history, first.strategy, 1, 0)
         first.history.add(proposal, Outcome(8e5))
-    assert fleet_module.next_member([first, second], config, rng) is second
+    assert fleet_module.next_member([first, second], settings, rng) is second

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fastslow.core.errors import DataError
-from fastslow.tuning.config import TuneConfig
+from fastslow.tuning.settings import TuneSettings
 from fastslow.tuning.tune import tune
 from helpers.competition_files import layout_arrays, write_npz
 
@@ -32,27 +32,27 @@ def study(tmp_path_factory, dead):
     """Settings of a study of a process that has ended, its journal and its evaluations."""
     folder = tmp_path_factory.mktemp("study")
     npz = write_npz(folder / "labelled.npz", layout_arrays(3, dots=4, configs=40))
-    config = TuneConfig(
+    settings = TuneSettings(
         source=str(npz), run="none", strategy="evolutionary", evaluations=11, batch=4, data_root=str(folder)
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Ledger, "process", dead)
-        done = tune(config).history.done
-    return config, config.ledger.read_bytes(), done
+        done = tune(settings).history.done
+    return settings, settings.ledger.read_bytes(), done
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_a_study_whose_journal_is_cut_at_any_byte_gives_the_same_result(study, data, capsys):
-    config, journal, done = study
+    settings, journal, done = study
     length = data.draw(st.integers(0, len(journal)))
-    config.ledger.write_bytes(journal[:length])
+    settings.ledger.write_bytes(journal[:length])
     torn = length and journal[length - 1 : length] != b"\n"
-    resumed = tune(config)
+    resumed = tune(settings)
     assert resumed.history.done == done
     whole = journal[:length].count(b"\n")
     assert (f"line {whole + 1} was torn" in capsys.readouterr().err) == bool(torn)
-    lines = [json.loads(line) for line in config.ledger.read_bytes().splitlines()]
+    lines = [json.loads(line) for line in settings.ledger.read_bytes().splitlines()]
     assert [line["line"] for line in lines] == list(range(1, len(lines) + 1))
 
 
@@ -101,31 +101,31 @@ WRONG = {
 
 @pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
 def test_a_wrong_record_is_refused_with_its_line_and_the_remedy(study, wrong):
-    config, journal, _ = study
+    settings, journal, _ = study
     lines, number = wrong(journal.splitlines())
     content = b"\n".join(lines) + b"\n"
-    config.ledger.write_bytes(content)
+    settings.ledger.write_bytes(content)
     with pytest.raises(
         DataError, match=f"study.journal: line {number} is no record.*keep its first {number - 1} "
     ):
-        tune(config)
-    assert config.ledger.read_bytes() == content, "nothing is written to it"
+        tune(settings)
+    assert settings.ledger.read_bytes() == content, "nothing is written to it"
 
 
 @pytest.mark.parametrize("content", [b"\xef\xbb\xbf", b"text without an end", b"\0" * 50])
 def test_a_file_of_another_kind_is_refused_and_kept(study, content):
-    config, journal, _ = study
-    config.ledger.write_bytes(content + journal)
+    settings, journal, _ = study
+    settings.ledger.write_bytes(content + journal)
     with pytest.raises(DataError, match="is not the journal of a study"):
-        tune(config)
-    assert config.ledger.read_bytes() == content + journal
+        tune(settings)
+    assert settings.ledger.read_bytes() == content + journal
 
 
 def test_a_pipe_or_a_device_is_not_waited_for(study):
-    config, _, _ = study
+    settings, _, _ = study
     for make in (os.mkfifo, lambda path: path.symlink_to("/dev/zero")):
-        config.ledger.unlink(missing_ok=True)
-        make(config.ledger)
+        settings.ledger.unlink(missing_ok=True)
+        make(settings.ledger)
         with pytest.raises(DataError, match="a file is wanted"):
-            tune(config)
-    config.ledger.unlink()
+            tune(settings)
+    settings.ledger.unlink()

@@ -9,14 +9,14 @@ import sys
 import numpy as np
 import pytest
 
-from fastslow.core.errors import ConfigError, DataError
+from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.settings import resolve
 from fastslow.programs.user_program import Source
-from fastslow.ranking.config import RankConfig
+from fastslow.ranking.settings import RankSettings
 from fastslow.tuning import target as target_module
-from fastslow.tuning.config import STRATEGIES, TuneConfig
 from fastslow.tuning.history import Outcome
 from fastslow.tuning.result import list_evaluations, plot_curve, proposers, summarise, top_k, write_result
+from fastslow.tuning.settings import STRATEGIES, TuneSettings
 from fastslow.tuning.strategies import Random
 from fastslow.tuning.target import read_target
 from fastslow.tuning.tune import open_ledger, start, tune
@@ -43,20 +43,20 @@ def dots(tmp_path):
     return path
 
 
-def settings(source, tmp_path, **more):
+def settings_of(source, tmp_path, **more):
     common = {"run": "none", "evaluations": 12, "data_root": str(tmp_path / "out")}
-    return TuneConfig(source=str(source), **{**common, **more})
+    return TuneSettings(source=str(source), **{**common, **more})
 
 
 def measuring(dots, tmp_path, code=SUM, **more):
     command = f"{PYTHON} -c {shlex.quote(code)}"
-    return settings(dots, tmp_path, evaluator="command", command=command, attempts=1, **more)
+    return settings_of(dots, tmp_path, evaluator="command", command=command, attempts=1, **more)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_replay_of_a_file_finds_its_best(npz, tmp_path, strategy):
-    config = settings(npz, tmp_path, strategy=strategy, evaluations=100, batch=5)
-    study = tune(config)
+    settings = settings_of(npz, tmp_path, strategy=strategy, evaluations=100, batch=5)
+    study = tune(settings)
     labels = study.target.labels
     assert study.exhausted and len(study.history) == len(labels) == study.target.space.size
     assert study.history.best[1] == labels.min()
@@ -73,7 +73,7 @@ def test_replay_of_a_file_finds_its_best(npz, tmp_path, strategy):
 
 
 def test_the_curve_has_ticks_to_read_it_by(npz, tmp_path):
-    figure = plot_curve(tune(settings(npz, tmp_path, evaluations=12, strategy="random")))
+    figure = plot_curve(tune(settings_of(npz, tmp_path, evaluations=12, strategy="random")))
     figure.draw_without_rendering()
     (axes,) = figure.axes
     for axis in (axes.xaxis, axes.yaxis):
@@ -97,28 +97,28 @@ def test_a_command_measures_and_the_result_is_written(dots, tmp_path):
 
 
 def test_it_resumes_and_several_processes_share_a_study(npz, tmp_path):
-    first = tune(settings(npz, tmp_path, evaluations=5))
-    again = tune(settings(npz, tmp_path, evaluations=11, strategy="random"))
+    first = tune(settings_of(npz, tmp_path, evaluations=5))
+    again = tune(settings_of(npz, tmp_path, evaluations=11, strategy="random"))
     assert len(first.history) == 5 and len(again.history) == 11
     assert again.history.done[:5] == first.history.done
     assert {p.by for p, _ in again.history.done} > {"default", "random"}
-    given = [f"{k}={v}" for k, v in settings(npz, tmp_path, evaluations=17).asdict().items() if v != ""]
+    given = [f"{k}={v}" for k, v in settings_of(npz, tmp_path, evaluations=17).asdict().items() if v != ""]
     code = f"""
-from fastslow.tuning.config import TuneConfig
+from fastslow.tuning.settings import TuneSettings
 from fastslow.tuning.tune import tune
-tune(TuneConfig.from_texts({given!r}))
+tune(TuneSettings.from_texts({given!r}))
 """
     workers = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(2)]
     assert [worker.wait(120) for worker in workers] == [0, 0]
-    study = tune(settings(npz, tmp_path, evaluations=17))
+    study = tune(settings_of(npz, tmp_path, evaluations=17))
     codes = [proposal.codes for proposal, _ in study.history.done]
     assert len(codes) == len(set(codes)) == 17, "no process repeats another's, nor exceeds the budget"
 
 
 def test_an_evaluation_that_ends_while_another_process_counts_is_counted(npz, tmp_path, monkeypatch):
-    config = settings(npz, tmp_path, evaluations=1)
-    first, second = (open_ledger(config, read_target(config)) for _ in range(2))
-    _, [(number, _)] = start(first, Random(), config)
+    settings = settings_of(npz, tmp_path, evaluations=1)
+    first, second = (open_ledger(settings, read_target(settings)) for _ in range(2))
+    _, [(number, _)] = start(first, Random(), settings)
     read = second.read
 
     def read_just_before_it_ends():
@@ -127,14 +127,14 @@ def test_an_evaluation_that_ends_while_another_process_counts_is_counted(npz, tm
         return history
 
     monkeypatch.setattr(second, "read", read_just_before_it_ends)
-    assert start(second, Random(), config)[1] == [], "the budget of one evaluation was under way"
+    assert start(second, Random(), settings)[1] == [], "the budget of one evaluation was under way"
 
 
 def test_a_budget_of_seconds_ends_it(npz, tmp_path):
-    with pytest.raises(ConfigError, match="budget_seconds: 1e-09 is not enough for one evaluation"):
-        tune(settings(npz, tmp_path, budget_seconds=1e-9))
-    tune(settings(npz, tmp_path, evaluations=3))
-    study = tune(settings(npz, tmp_path, evaluations=10**6, budget_seconds=1e-9))
+    with pytest.raises(SettingsError, match="budget_seconds: 1e-09 is not enough for one evaluation"):
+        tune(settings_of(npz, tmp_path, budget_seconds=1e-9))
+    tune(settings_of(npz, tmp_path, evaluations=3))
+    study = tune(settings_of(npz, tmp_path, evaluations=10**6, budget_seconds=1e-9))
     assert len(study.history) == 3, "what was evaluated before is reported"
     write_result(study)
 
@@ -150,17 +150,17 @@ def test_failures_are_counted_and_not_fatal(dots, tmp_path):
 
 @pytest.mark.parametrize(("wanted", "done"), [(50, 8), (2, 2)])
 def test_where_all_fail_it_says_why_and_keeps_the_study(dots, tmp_path, wanted, done):
-    config = measuring(dots, tmp_path, "print('no TPU here')", evaluations=wanted)
+    settings = measuring(dots, tmp_path, "print('no TPU here')", evaluations=wanted)
     with pytest.raises(
         DataError, match=f"all of its {done} evaluations failed: {done} times .*no TPU here.*kept"
     ):
-        tune(config)
-    assert config.ledger.is_file()
+        tune(settings)
+    assert settings.ledger.is_file()
 
 
 def test_a_command_needs_no_compiler(dots, tmp_path, monkeypatch):
     def missing():
-        raise ConfigError("libtpu is not installed")
+        raise SettingsError("libtpu is not installed")
 
     monkeypatch.setattr("fastslow.xla.libtpu.Compiler.version", missing)
     assert tune(measuring(dots, tmp_path, evaluations=2)).history.best
@@ -184,8 +184,10 @@ def tile_file(path, over_default):
     ],
 )
 def test_a_tile_is_compared_with_the_runtime_of_the_default(tmp_path, over_default, more, said):
-    config = settings(tile_file(tmp_path / "tile.npz", over_default), tmp_path, strategy="random", **more)
-    facts = summarise(tune(config))
+    settings = settings_of(
+        tile_file(tmp_path / "tile.npz", over_default), tmp_path, strategy="random", **more
+    )
+    facts = summarise(tune(settings))
     assert facts["best over default"] == said
     assert ("the file's normaliser" in facts["default"]) == (not more)
 
@@ -199,7 +201,7 @@ def test_a_published_tile_is_compared_with_its_normaliser(path, tmp_path):
     over_default = arrays["config_runtime"] / arrays["config_runtime_normalizers"]
     _, equal = np.unique(arrays["config_feat"], axis=0, return_inverse=True)
     means = np.bincount(equal.ravel(), over_default) / np.bincount(equal.ravel())
-    study = tune(settings(path, tmp_path, strategy="random", evaluations=len(means)))
+    study = tune(settings_of(path, tmp_path, strategy="random", evaluations=len(means)))
     assert summarise(study)["best over default"] == f"{means.min():.4f}"
     assert study.default == 1 and study.history.done[0][0].codes == tuple(study.target.space.default)
 
@@ -208,12 +210,12 @@ def test_a_layout_is_compared_with_the_compilers_own_where_it_is_known(tmp_path)
     arrays = layout_arrays(3, dots=4, configs=40)
     chosen = 7
     arrays["node_config_default"] = arrays["node_config_feat"][chosen]
-    study = tune(settings(write_npz(tmp_path / "known.npz", arrays), tmp_path, evaluations=1))
+    study = tune(settings_of(write_npz(tmp_path / "known.npz", arrays), tmp_path, evaluations=1))
     same = (arrays["node_config_feat"] == arrays["node_config_feat"][chosen]).all((1, 2))
     assert "equal to the compiler's own layouts" in summarise(study)["default"]
     assert study.default == arrays["config_runtime"][same].mean()
     del arrays["node_config_default"]
-    study = tune(settings(write_npz(tmp_path / "unknown.npz", arrays), tmp_path, evaluations=1))
+    study = tune(settings_of(write_npz(tmp_path / "unknown.npz", arrays), tmp_path, evaluations=1))
     assert "commonest option of each choice: the compiler's own is not known" in summarise(study)["default"]
 
 
@@ -237,7 +239,9 @@ def measured_pb(path, kind):
     ("kind", "more", "best"), [("tile", {}, "0.5000"), ("layout", {"evaluator": "replay"}, "1.0000")]
 )
 def test_a_measured_protobuf_is_replayed(tmp_path, kind, more, best):
-    study = tune(settings(measured_pb(tmp_path / "measured.pb", kind), tmp_path, strategy="random", **more))
+    study = tune(
+        settings_of(measured_pb(tmp_path / "measured.pb", kind), tmp_path, strategy="random", **more)
+    )
     assert summarise(study)["best over default"] == best and study.exhausted
 
 
@@ -256,10 +260,10 @@ def two_kernels(path):
 @pytest.mark.parametrize("kernel", ["fusion.7", "1"])
 def test_one_kernel_of_several_is_tuned(tmp_path, kernel):
     path = two_kernels(tmp_path / "tiles.pb")
-    config = settings(path, tmp_path, strategy="random", kernel=kernel)
-    study = tune(config)
+    settings = settings_of(path, tmp_path, strategy="random", kernel=kernel)
+    study = tune(settings)
     assert summarise(study)["best over default"] == "0.1000" and study.exhausted
-    assert config.program == f"tiles-{kernel}" and config.ranking().find_collection().name == "tile:xla"
+    assert settings.program == f"tiles-{kernel}" and settings.ranking().find_collection().name == "tile:xla"
 
 
 @pytest.mark.parametrize(
@@ -270,9 +274,9 @@ def test_a_file_of_several_kernels_lists_them(tmp_path, kernel, said):
     path = two_kernels(tmp_path / "tiles.pb")
     named = rf"tiles\.pb: holds 2 kernels \(0 first, 1 fusion\.7\){said}\. Choose one .* kernel=0"
     with pytest.raises(DataError, match=named):
-        tune(settings(path, tmp_path, kernel=kernel))
+        tune(settings_of(path, tmp_path, kernel=kernel))
     with pytest.raises(DataError, match=named):
-        RankConfig(source=str(path), kernel=kernel).conversion()
+        RankSettings(source=str(path), kernel=kernel).conversion()
 
 
 def test_what_can_be_imposed_is_said(dots, tmp_path):
@@ -291,7 +295,7 @@ def test_the_compiler_evaluates_its_own_default_first(dots, tmp_path, monkeypatc
     monkeypatch.setattr(target_module, "Labeller", Labeller)
     monkeypatch.setattr(target_module, "require_compiler", lambda: None)
     monkeypatch.setattr(Source, "read", lambda self, labeller, ask_compiler: read(dots))
-    study = tune(settings(dots, tmp_path, evaluations=6))
+    study = tune(settings_of(dots, tmp_path, evaluations=6))
     (first, outcome), *_ = study.history.done
     assert first.by == "default" and outcome.value == 100 and len(study.history.failures) == 2
     assert summarise(study)["value"] == "the v3 compiler's estimated cycles"
@@ -315,7 +319,7 @@ def test_only_what_a_constraint_binds_is_a_choice(dots, tmp_path):
 def test_a_run_guides_a_file_and_a_program(home, dots, tmp_path):
     npz = next((home / "data/sample/npz_all/npz/layout/xla/random/train").glob("*.npz"))
     for source, more in ((npz, {}), (dots, {"evaluator": "command", "command": f"{PYTHON} -c 'print(1)'"})):
-        target = read_target(settings(source, tmp_path, run="runs/smoke", **more))
+        target = read_target(settings_of(source, tmp_path, run="runs/smoke", **more))
         codes = target.space.draw(20, np.random.default_rng(0))
         prior, features = target.pretrained(codes)
         again, _ = target.pretrained(codes[::-1])
@@ -323,7 +327,7 @@ def test_a_run_guides_a_file_and_a_program(home, dots, tmp_path):
         np.testing.assert_allclose(again[::-1], prior, atol=1e-4)
         assert prior.std() > 0
     with pytest.raises(DataError, match="a run of layout:xla:default, layout:xla:random wanted"):
-        tune(settings(npz, tmp_path, run=str(resolve("runs/smoke/ensemble-layout-xla-default"))))
+        tune(settings_of(npz, tmp_path, run=str(resolve("runs/smoke/ensemble-layout-xla-default"))))
 
 
 def test_what_cannot_be_tuned_is_refused(home, dots, npz, tmp_path, monkeypatch):
@@ -340,15 +344,15 @@ def test_what_cannot_be_tuned_is_refused(home, dots, npz, tmp_path, monkeypatch)
         (unlabelled, {}, "configurations without a runtime"),
         (tmp_path / "none.pb", measure, "no such file"),
     ]:
-        with pytest.raises((DataError, ConfigError), match=said):
-            tune(settings(source, tmp_path, **more))
-    tune(settings(npz, tmp_path, name="mine"))
+        with pytest.raises((DataError, SettingsError), match=said):
+            tune(settings_of(source, tmp_path, **more))
+    tune(settings_of(npz, tmp_path, name="mine"))
     other = write_npz(tmp_path / "other.npz", layout_arrays(4, configs=20))
     with pytest.raises(DataError, match="study of something else .program: "):
-        tune(settings(other, tmp_path, name="mine"))
+        tune(settings_of(other, tmp_path, name="mine"))
     monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path / "empty"))
     with pytest.raises(DataError, match="holds no complete run"):
-        tune(settings(npz, tmp_path, run=""))
+        tune(settings_of(npz, tmp_path, run=""))
 
 
 @pytest.mark.parametrize(
@@ -364,5 +368,5 @@ def test_what_cannot_be_tuned_is_refused(home, dots, npz, tmp_path, monkeypatch)
     ],
 )
 def test_a_setting_is_refused_by_name(npz, tmp_path, more, said):
-    with pytest.raises(ConfigError, match=said):
-        tune(settings(npz, tmp_path, **more))
+    with pytest.raises(SettingsError, match=said):
+        tune(settings_of(npz, tmp_path, **more))

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastslow.core.memory import STEP_CORES, STEP_MEMORY
-from fastslow.features.config import FeatureConfig
-from fastslow.networks.config import TrainConfig
+from fastslow.features.settings import FeatureSettings
+from fastslow.networks.settings import TrainSettings
 from fastslow.workflow import job_plan
 from fastslow.workflow.job_plan import Need, PlannedPool, Resources, environment, share_cores, step_need
 
@@ -101,7 +101,7 @@ def test_a_layout_network_without_a_gpu_is_long(monkeypatch):
     index = pd.DataFrame({"nodes": [8]})
     monkeypatch.setattr(job_plan, "Features", lambda folder: SimpleNamespace(index=index))
     for kind, has_gpu in product(("layout", "tile"), (False, True)):
-        step = SimpleNamespace(config=TrainConfig(kind=kind))
+        step = SimpleNamespace(settings=TrainSettings(kind=kind))
         assert step_need(step, has_gpu).long == (kind == "layout" and not has_gpu)
 
 
@@ -158,7 +158,7 @@ def test_steps_that_did_not_begin_are_dropped():
 
 
 def test_features_need_memory_for_their_processes():
-    few, many = (step_need(SimpleNamespace(config=FeatureConfig(workers=n))) for n in (1, 8))
+    few, many = (step_need(SimpleNamespace(settings=FeatureSettings(workers=n))) for n in (1, 8))
     assert few.memory < many.memory and not few.gpu
 
 
@@ -175,7 +175,8 @@ def test_a_dense_network_needs_memory_for_every_configuration(monkeypatch, chang
     index = pd.DataFrame({"nodes": [1 << 20]})
     monkeypatch.setattr(job_plan, "Features", lambda folder: SimpleNamespace(index=index))
     plain, changed = (
-        step_need(SimpleNamespace(config=TrainConfig(**own)), False).memory - GB // 2 for own in ({}, changes)
+        step_need(SimpleNamespace(settings=TrainSettings(**own)), False).memory - GB // 2
+        for own in ({}, changes)
     )
     assert changed == plain * times
 

@@ -9,9 +9,9 @@ from fastslow.core.settings import PROJECT
 from fastslow.evaluation.predictions import read_predictions
 from fastslow.features.build import build_features
 from fastslow.features.store import Features
-from fastslow.networks.figures import plot_network
 from fastslow.networks.train import train
 from fastslow.networks.trained import TrainedNetwork
+from fastslow.views.network_figures import plot_network
 from fastslow.workflow.published_presets import PUBLISHED
 from fastslow.workflow.steps import Plan, parse_overrides
 from helpers.workspace import cut_sample
@@ -34,8 +34,10 @@ def test_a_baseline_trains_an_epoch_and_predicts(preset, data, tmp_path, monkeyp
     steps = Plan(str(data), "tiny", preset, 1, overrides, 1).steps("train")
     for kind in PUBLISHED[preset].kinds:
         slug = COLLECTIONS[kind].slug
-        (features,) = (s.config for s in steps if s.config.folder == f"features/tiny/{slug}")
-        (training,) = (s.config for s in steps if f"runs/tiny/gnn-{slug}-s0" in getattr(s.config, "runs", []))
+        (features,) = (s.settings for s in steps if s.settings.folder == f"features/tiny/{slug}")
+        (training,) = (
+            s.settings for s in steps if f"runs/tiny/gnn-{slug}-s0" in getattr(s.settings, "runs", [])
+        )
         build_features(features)
         manifest = train(training)
         assert manifest["epochs"] == 1 and not manifest["warnings"]

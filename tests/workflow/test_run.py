@@ -15,13 +15,13 @@ import pytest
 from fastslow import cli
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.competition.metrics import competition_score
-from fastslow.competition.survey import SurveyConfig
 from fastslow.core.files import atomic_path, read_json
 from fastslow.core.settings import resolve
 from fastslow.evaluation.score_tables import format_distances
 from fastslow.kaggle.ledger import read_record
 from fastslow.kaggle.solution import read_solution, score_submission
 from fastslow.kaggle.submission import check_submission
+from fastslow.views.survey import SurveySettings
 from fastslow.workflow import run as workflow
 from fastslow.workflow.steps import MODELS, Plan, Step
 from helpers.workspace import SERIAL, command, environment
@@ -173,12 +173,12 @@ def test_a_kernel_that_dies_is_told(home):
     notebook.cells = [nbformat.v4.new_code_cell(kill)]
     nbformat.write(notebook, home / "dies.ipynb")
     plan = Plan("sample", "smoke", "smoke", 1, {}, 1)
-    step = Step("features", home / "dies.ipynb", plan.steps()[0].config)
+    step = Step("features", home / "dies.ipynb", plan.steps()[0].settings)
     with pytest.raises(
         workflow.StepError, match="(?s)features tile-xla: the kernel was killed.*JOBS=1.*failed"
     ):
         workflow.run_step(step)
-    assert resolve(step.config.folder).joinpath("failed.ipynb").is_file()
+    assert resolve(step.settings.folder).joinpath("failed.ipynb").is_file()
 
 
 LONG = ("gnn.tile.epochs=150", "gnn.tile.evaluate_every=10")
@@ -238,7 +238,7 @@ def test_two_at_once_with_spaces_in_names_give_the_same_bytes(home):
         (["gnn.folder=elsewhere"], "gnn.folder: is set by the workflow"),
         (["network.epochs=1"], "'network.epochs=1': a setting is given as SECTION.NAME=VALUE"),
         (["seeds=-1"], "seeds: -1 is not 0 or more"),
-        (["seed=5"], "seed: no such setting of RunConfig; did you mean 'seeds'"),
+        (["seed=5"], "seed: no such setting of RunSettings; did you mean 'seeds'"),
         (["preset=smoke", "preset=kaggle"], "preset: is given twice"),
         (["fast"], "'fast': a setting is given as NAME=VALUE"),
         (["name=a/b"], "name: 'a/b' is not a plain folder name"),
@@ -273,7 +273,7 @@ def test_a_run_records_its_preset_and_removes_what_an_interrupted_one_left(tmp_p
 
 
 def plan_of(*arguments):
-    return workflow.make_plan(workflow.RunConfig.from_texts(arguments))
+    return workflow.make_plan(workflow.RunSettings.from_texts(arguments))
 
 
 @pytest.mark.parametrize(
@@ -301,7 +301,7 @@ def test_a_home_elsewhere_is_taken_from_the_environment(tmp_path, monkeypatch):
     repository = resolve("data/sample")
     assert repository.parent.parent == workflow.PROJECT
     monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
-    assert resolve(SurveyConfig().data_root) == tmp_path / "data" / "sample"
+    assert resolve(SurveySettings().data_root) == tmp_path / "data" / "sample"
     assert resolve("/absolute") == workflow.Path("/absolute")
     assert resolve("~/x") == workflow.Path.home() / "x"
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from fastslow import cli
-from fastslow.core.cluster_worker import ClusterError
 from fastslow.core.settings import PROJECT
 from fastslow.features.build import build_features
-from fastslow.features.config import FeatureConfig
+from fastslow.features.settings import FeatureSettings
+from fastslow.machines.cluster_worker import ClusterError
 from fastslow.workflow import step_pools
 from fastslow.workflow.job_plan import Need
-from fastslow.workflow.run import RunConfig, look, make_plan, run_steps
+from fastslow.workflow.run import RunSettings, look, make_plan, run_steps
 from fastslow.workflow.step_pools import ClusterPool
 from fastslow.workflow.steps import Step
 from helpers.cluster_calls import scheduler  # noqa: F401 (fixture)
@@ -49,8 +49,8 @@ def test_a_failed_notebook_is_reported_as_on_one_machine(scheduler, tmp_path, mo
     root = write_data_root(tmp_path / "data", "layout:xla:random", train=("a", "b"))
     broken = next(root.rglob("a.npz"))
     np.savez(broken, node_feat=np.zeros((2, 140)))
-    config = FeatureConfig(data_root=str(root), folder="features/mine", workers=1)
-    step = Step("features", PROJECT / "notebooks" / "10_features.ipynb", config)
+    settings = FeatureSettings(data_root=str(root), folder="features/mine", workers=1)
+    step = Step("features", PROJECT / "notebooks" / "10_features.ipynb", settings)
     with pytest.raises(ClusterError, match=f"features mine: ClusterError: {broken}: (?s:.*)") as error:
         run_steps([step], 1, scheduler.scheduler_address)
     assert f"the notebook up to there: {tmp_path / 'features/mine/failed.ipynb'}" in str(error.value)
@@ -58,9 +58,9 @@ def test_a_failed_notebook_is_reported_as_on_one_machine(scheduler, tmp_path, mo
 
 def test_features_are_the_same_file_by_file(scheduler, tmp_path):  # noqa: F811
     root = write_data_root(tmp_path / "data", "layout:xla:random", train=("a", "b", "c"))
-    config = FeatureConfig(data_root=str(root), folder=str(tmp_path / "here"), workers=1)
-    there = config.replace(folder=str(tmp_path / "there"), cluster=scheduler.scheduler_address)
-    assert build_features(config).equals(build_features(there))
+    settings = FeatureSettings(data_root=str(root), folder=str(tmp_path / "here"), workers=1)
+    there = settings.replace(folder=str(tmp_path / "there"), cluster=scheduler.scheduler_address)
+    assert build_features(settings).equals(build_features(there))
     assert results(tmp_path / "here") == results(tmp_path / "there")
 
 
@@ -85,12 +85,12 @@ class Recorded:
 def test_networks_ask_for_a_gpu_where_workers_offer_one(gpus):
     cluster = Recorded({"GPU": 1} if gpus else {})
     pool = ClusterPool(cluster)
-    sent = {step.name: pool.submit(look, step) for step in make_plan(RunConfig(seeds=1)).steps()}
+    sent = {step.name: pool.submit(look, step) for step in make_plan(RunSettings(seeds=1)).steps()}
     for name, options in cluster.sent.items():
         wanted = {"GPU": 1} if gpus and name.startswith("training-") else {}
         assert options["resources"] == wanted
         assert options["waits"] == name.startswith("features ")
-    assert sent["features tile-xla"].config.cluster == "tcp://a:1"
+    assert sent["features tile-xla"].settings.cluster == "tcp://a:1"
 
 
 def need(step, has_gpu):
@@ -111,7 +111,7 @@ def test_steps_ask_for_the_memory_that_they_need(workers, network, ranker, monke
     monkeypatch.setattr(step_pools, "step_need", need)
     cluster = Recorded(*workers)
     pool = ClusterPool(cluster)
-    for step in make_plan(RunConfig(seeds=1)).steps():
+    for step in make_plan(RunSettings(seeds=1)).steps():
         pool.submit(run_steps, step)
     asked = {name: options["resources"] for name, options in cluster.sent.items()}
     assert asked["training-tile-s0"] == network and asked["ranker-tile-xla-s0"] == ranker
@@ -120,5 +120,5 @@ def test_steps_ask_for_the_memory_that_they_need(workers, network, ranker, monke
 
 def test_looking_asks_for_no_memory():
     cluster = Recorded({"MEMORY": 8e9})
-    ClusterPool(cluster).map(look, make_plan(RunConfig(seeds=1)).steps()[5:7])  # both networks
+    ClusterPool(cluster).map(look, make_plan(RunSettings(seeds=1)).steps()[5:7])  # both networks
     assert [options["resources"] for options in cluster.sent.values()] == [{}, {}]

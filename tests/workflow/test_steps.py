@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from fastslow.competition.catalog import COLLECTIONS
-from fastslow.core.errors import ConfigError
-from fastslow.rankers.config import RankerConfig
+from fastslow.core.errors import SettingsError
+from fastslow.rankers.settings import RankerSettings
 from fastslow.workflow.presets import BASE, PRESETS, preset_settings
 from fastslow.workflow.published_presets import PUBLISHED
 from fastslow.workflow.steps import MODELS, SECTIONS, STAGES, Plan, parse_overrides, sections
@@ -19,7 +19,7 @@ def plan(preset="sample", seeds=1, overrides=None, data="sample", name="r"):
 
 
 def by_folder(plan):
-    return {step.config.folder: step for step in plan.steps()}
+    return {step.settings.folder: step for step in plan.steps()}
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -37,7 +37,7 @@ def test_every_preset_makes_every_step(preset, seeds):
         assert counts == {"features": 5, "train": trainings * seeds, "ensemble": 5, "submission": 1}
     stages = [STAGES.index(step.stage) for step in steps]
     assert stages == sorted(stages)
-    assert len({step.config.folder for step in steps}) == len(steps)
+    assert len({step.settings.folder for step in steps}) == len(steps)
     assert len({step.name for step in steps}) == len(steps)
     for step in steps:
         assert step.notebook.is_file() and step.notebook.parent.name == "notebooks"
@@ -57,7 +57,7 @@ def test_without_a_number_of_seeds_each_kind_has_those_of_its_preset(preset, lay
             own.setdefault(model, set()).add(int(rest))
     assert all(seeds == set(range(layout)) for seeds in counts["layout"].values())
     assert counts["tile"] and all(seeds == set(range(tile)) for seeds in counts["tile"].values())
-    runs = {Path(run).name for step in steps if step.stage == "ensemble" for run in step.config.runs}
+    runs = {Path(run).name for step in steps if step.stage == "ensemble" for run in step.settings.runs}
     assert {f"gnn-tile-xla-s{seed}" for seed in range(tile)} <= runs and f"gnn-tile-xla-s{tile}" not in runs
 
 
@@ -80,17 +80,19 @@ def test_what_the_presets_train_is_is_fixed():
         ("smoke", (32, 1, 0.3, 2, 1, 128), (32, 2, 0.1, 2, 4, 128)),
         ("kaggle", (128, 2, 0.3, 150, 1, 128), (128, 2, 0.1, 20, 8, 128)),
     ):
-        configs = [step.config for step in plan(preset).steps() if step.name.startswith("training")]
-        for config in configs:
-            values = tuple(getattr(config, name) for name in names)
-            assert values == (layout if config.kind == "layout" else tile)
+        configs = [step.settings for step in plan(preset).steps() if step.name.startswith("training")]
+        for settings in configs:
+            values = tuple(getattr(settings, name) for name in names)
+            assert values == (layout if settings.kind == "layout" else tile)
 
 
 def test_every_setting_of_a_section_is_described():
     assert sections().keys() == SECTIONS.keys()
-    for section, (config, _) in SECTIONS.items():
+    for section, (settings, _) in SECTIONS.items():
         described = {setting.name: setting for setting in sections()[section].describe()}
-        assert described.keys() - config.model_fields.keys() == ({"train_on"} if section == "gnn" else set())
+        assert described.keys() - settings.model_fields.keys() == (
+            {"train_on"} if section == "gnn" else set()
+        )
         assert all(setting.sentence for setting in described.values()), section
     train_on = {setting.name: setting for setting in sections()["gnn"].describe()}["train_on"]
     assert train_on.allowed == "one of collection, source, layout"
@@ -110,11 +112,11 @@ def test_a_network_learns_from_a_group_of_collections_and_scores_them(train_on, 
     trainings = {f for f in steps if f.startswith("runs/r/training-layout")}
     assert trainings == {f"runs/r/training-{name}-s{seed}" for name in groups for seed in (0, 1)}
     for name, slugs in groups.items():
-        config = steps[f"runs/r/training-{name}-s1"].config
-        assert config.features == [f"features/r/{slug}" for slug in slugs]
-        assert config.runs == [f"runs/r/gnn-{slug}-s1" for slug in slugs]
-        assert config.seed == 1
-    assert steps["runs/r/training-tile-s0"].config.runs == ["runs/r/gnn-tile-xla-s0"]
+        settings = steps[f"runs/r/training-{name}-s1"].settings
+        assert settings.features == [f"features/r/{slug}" for slug in slugs]
+        assert settings.runs == [f"runs/r/gnn-{slug}-s1" for slug in slugs]
+        assert settings.seed == 1
+    assert steps["runs/r/training-tile-s0"].settings.runs == ["runs/r/gnn-tile-xla-s0"]
 
 
 def test_steps_take_each_others_folders_and_the_seeds():
@@ -122,19 +124,19 @@ def test_steps_take_each_others_folders_and_the_seeds():
     networks = {
         run
         for step in steps.values()
-        if step.config.folder.startswith("runs/my run/training")
-        for run in step.config.runs
+        if step.settings.folder.startswith("runs/my run/training")
+        for run in step.settings.runs
     }
     for c in COLLECTIONS:
-        features = steps[f"features/my run/{c.slug}"].config
+        features = steps[f"features/my run/{c.slug}"].settings
         assert (features.collection, features.data_root) == (c.name, "/a b")
         runs = [f"runs/my run/{model}-{c.slug}-s{seed}" for model in MODELS[c.kind] for seed in (0, 1)]
         rankers = [run for run in runs if run not in networks]
-        assert [steps[run].config.seed for run in rankers] == [0, 1] * (len(MODELS[c.kind]) - 1)
-        assert {steps[run].config.features for run in rankers} == {features.folder}
-        ensemble = steps[f"runs/my run/ensemble-{c.slug}"].config
+        assert [steps[run].settings.seed for run in rankers] == [0, 1] * (len(MODELS[c.kind]) - 1)
+        assert {steps[run].settings.features for run in rankers} == {features.folder}
+        ensemble = steps[f"runs/my run/ensemble-{c.slug}"].settings
         assert (ensemble.runs, ensemble.features) == (runs, features.folder)
-    submission = steps["runs/my run/submission"].config
+    submission = steps["runs/my run/submission"].settings
     assert submission.ensembles == [f"runs/my run/ensemble-{c.slug}" for c in COLLECTIONS]
     assert submission.features == [f"features/my run/{c.slug}" for c in COLLECTIONS]
     assert (submission.csv, submission.data_root) == ("submissions/my run.csv", "/a b")
@@ -146,7 +148,7 @@ def test_chosen_models_alone_are_trained_and_combined(chosen):
     steps = by_folder(Plan("sample", "r", "sample", 1, {}, 1, chosen))
     for c in COLLECTIONS:
         own = [f"runs/r/{model}-{c.slug}-s0" for model in MODELS[c.kind] if model in names]
-        assert steps[f"runs/r/ensemble-{c.slug}"].config.runs == own
+        assert steps[f"runs/r/ensemble-{c.slug}"].settings.runs == own
     assert any("training" in folder for folder in steps) == ("gnn" in names)
     assert any("/ranker-" in folder for folder in steps) == ("ranker" in names)
 
@@ -162,7 +164,7 @@ def test_chosen_models_alone_are_trained_and_combined(chosen):
     ],
 )
 def test_wrong_choices_of_models_are_refused(preset, chosen, overrides, said):
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(SettingsError, match=said):
         Plan("sample", "r", preset, 1, parse_overrides(overrides), 1, chosen).steps("submission")
 
 
@@ -181,8 +183,8 @@ def test_from_general_to_particular(monkeypatch):
     assert preset_settings("p", overrides, "gnn", "layout") == {"epochs": 5, "hidden_channels": 8}
     overrides = parse_overrides(["gnn.epochs=5", "gnn.tile.epochs=6"])
     steps = by_folder(plan("p", overrides=overrides))
-    assert steps["runs/r/training-tile-s0"].config.epochs == 6
-    assert steps["runs/r/training-layout-s0"].config.epochs == 5
+    assert steps["runs/r/training-tile-s0"].settings.epochs == 6
+    assert steps["runs/r/training-layout-s0"].settings.epochs == 5
 
 
 @pytest.mark.parametrize(
@@ -210,7 +212,7 @@ def test_settings_of_one_section_add_up_and_the_last_counts():
     "text", ["epochs=3", "gnn.epochs", "net.epochs=3", "gnn.image.epochs=3", "=3", "gnn.=3", "gnn.tile.x.y=1"]
 )
 def test_a_setting_of_no_section_is_refused(text):
-    with pytest.raises(ConfigError, match="SECTION.NAME=VALUE.*for example gnn.layout.epochs=20") as caught:
+    with pytest.raises(SettingsError, match="SECTION.NAME=VALUE.*for example gnn.layout.epochs=20") as caught:
         parse_overrides([text])
     assert repr(text) in str(caught.value)
     assert all(section in str(caught.value) for section in SECTIONS)
@@ -252,7 +254,7 @@ def test_a_setting_of_no_section_is_refused(text):
     ],
 )
 def test_a_wrong_setting_is_refused_by_name(text, said):
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(SettingsError, match=said):
         plan("smoke", overrides=parse_overrides([text])).steps()
 
 
@@ -271,19 +273,19 @@ def test_what_other_settings_leave_unread_is_refused_and_changes_no_fingerprint(
     section = texts[0].partition("=")[0].rpartition(".")[0]
     step = {"gnn": "training", "features": "layout"}.get(section.split(".")[0], section.split(".")[0])
     configs = [
-        each.config
+        each.settings
         for folder, each in by_folder(plan(preset, overrides=parse_overrides(texts))).items()
         if Path(folder).name.startswith(step) and (section.partition(".")[2] or "layout") in folder
     ]
     assert configs
     for name, value in unread.items():
-        assert not any(name in config.identity() for config in configs)
-        with pytest.raises(ConfigError, match=f"^{section}.{name}: {value!r} has no effect with "):
+        assert not any(name in settings.identity() for settings in configs)
+        with pytest.raises(SettingsError, match=f"^{section}.{name}: {value!r} has no effect with "):
             plan(preset, overrides=parse_overrides([*texts, f"{section}.{name}={value}"])).steps()
 
 
 def test_an_unknown_preset_is_refused():
-    with pytest.raises(ConfigError, match="preset: 'fast' is none of sample, smoke, kaggle"):
+    with pytest.raises(SettingsError, match="preset: 'fast' is none of sample, smoke, kaggle"):
         plan("fast").steps()
 
 
@@ -297,13 +299,15 @@ def test_an_unknown_preset_is_refused():
 )
 def test_a_setting_of_a_step_that_the_preset_does_not_have_is_refused(preset, setting):
     section = setting.rpartition(".")[0]
-    with pytest.raises(ConfigError, match=f"^{section}: preset {preset} has no such step; it trains gnn of"):
+    with pytest.raises(
+        SettingsError, match=f"^{section}: preset {preset} has no such step; it trains gnn of"
+    ):
         plan(preset, overrides=parse_overrides([setting])).steps()
 
 
 def test_a_preset_of_one_kind_has_no_submission():
     assert plan("tpugraphs-mlp").steps("ensemble")[-1].stage == "ensemble"
-    with pytest.raises(ConfigError, match="preset: tpugraphs-mlp predicts tile alone; run `make train` or"):
+    with pytest.raises(SettingsError, match="preset: tpugraphs-mlp predicts tile alone; run `make train` or"):
         plan("tpugraphs-mlp").steps("submission")
 
 
@@ -311,16 +315,16 @@ def test_where_and_how_fast_changes_no_result():
     here, there = by_folder(plan(name="a")), by_folder(plan(name="b", data="/other"))
     for folder, step in here.items():
         if step.stage in ("features", "train"):
-            assert step.config.identity() == there[folder.replace("/a/", "/b/")].config.identity()
-    tile = here["features/a/tile-xla"].config
+            assert step.settings.identity() == there[folder.replace("/a/", "/b/")].settings.identity()
+    tile = here["features/a/tile-xla"].settings
     assert tile.replace(workers=16).identity() == tile.identity()
     assert tile.replace(padding=0).identity() != tile.identity()
 
 
 def test_an_objective_may_be_chosen_although_the_preset_sets_what_it_does_not_read():
     chosen = preset_settings("kaggle", {"ranker": {"objective": "regression"}}, "ranker", "layout")
-    assert "pairs_per_config" not in chosen and RankerConfig(**chosen).objective == "regression"
+    assert "pairs_per_config" not in chosen and RankerSettings(**chosen).objective == "regression"
     assert preset_settings("kaggle", {}, "ranker", "layout")["pairs_per_config"] == 4
     own = {"ranker": {"objective": "regression", "pairs_per_config": 4}}
-    with pytest.raises(ConfigError, match="pairs_per_config: 4 has no effect with objective='regression'"):
-        RankerConfig(**preset_settings("kaggle", own, "ranker", "layout"))
+    with pytest.raises(SettingsError, match="pairs_per_config: 4 has no effect with objective='regression'"):
+        RankerSettings(**preset_settings("kaggle", own, "ranker", "layout"))

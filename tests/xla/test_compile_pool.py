@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from fastslow.core.errors import ConfigError, DataError
+from fastslow.core.errors import DataError, SettingsError
 from fastslow.xla.compile_pool import (
     CRASHED,
     OUT_OF_MEMORY,
@@ -301,7 +301,7 @@ def test_workers_end_with_their_parent(tmp_path, diary, how):
 
 
 def test_a_compiler_that_cannot_start_is_said(tmp_path):
-    with pytest.raises(ConfigError, match=r"does not start.*(.|\n)*libtpu.so: cannot open"):
+    with pytest.raises(SettingsError, match=r"does not start.*(.|\n)*libtpu.so: cannot open"):
         label_once([program(name=str(n)) for n in range(50)], tmp_path, compiler=MissingLibrary)
 
 
@@ -310,7 +310,7 @@ def test_nothing_to_compile_starts_nothing(tmp_path):
 
 
 def test_an_unknown_generation_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match="generation: unknown TPU generation 'v1'; one of v2, v3"):
+    with pytest.raises(SettingsError, match="generation: unknown TPU generation 'v1'; one of v2, v3"):
         label_once([], tmp_path, generation="v1")
 
 

@@ -40,14 +40,14 @@ class Optimised:
     def add(self, where, opcode, cycles=None, called=(), **fields):
         """Append an instruction; its id."""
         computation = self.computation(where)
-        config = {} if cycles is None else {"window_config": {"estimated_cycles": str(cycles)}}
+        settings = {} if cycles is None else {"window_config": {"estimated_cycles": str(cycles)}}
         new_id = 100 * computation.id + len(computation.instructions)
         called = [self.computation(name).id for name in called]
         computation.instructions.add(
             name=f"{opcode}.{new_id}",
             opcode=opcode,
             id=new_id,
-            backend_config=json.dumps(config).encode(),
+            backend_config=json.dumps(settings).encode(),
             called_computation_ids=called,
             **fields,
         )

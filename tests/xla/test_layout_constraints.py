@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fastslow.xla.layout_choices import draw, layouts_of, tie
 from fastslow.xla.layout_constraints import constrain, default_layout, is_default
 from fastslow.xla.layout_space import INPUT, KERNEL, OUTPUT, ConfigurableNode, configurable_nodes
-from fastslow.xla.tied_choices import draw, layouts_of, tie
 from helpers.dot_module import rich_module, small_module
 
 CONSTRAINT, BARRIER = "LayoutConstraint", ["tuple", "opt-barrier", "get-tuple-element"]

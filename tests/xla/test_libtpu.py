@@ -8,14 +8,14 @@ import sys
 
 import pytest
 
-from fastslow.core.errors import ConfigError
+from fastslow.core.errors import SettingsError
 from fastslow.xla import libtpu
 from fastslow.xla.cycle_estimates import estimate
+from fastslow.xla.layout_choices import default_configuration, draw, layouts_of, tie
 from fastslow.xla.layout_constraints import constrain
 from fastslow.xla.layout_space import configurable_nodes
 from fastslow.xla.libtpu import TOPOLOGIES, Compiler, CompilerError, lower, require_compiler, topology_of
 from fastslow.xla.messages import Module
-from fastslow.xla.tied_choices import default_configuration, draw, layouts_of, tie
 from helpers.dot_module import small_module
 
 INSTALLED = all(importlib.util.find_spec(name) for name in ("jax", "libtpu"))
@@ -142,7 +142,7 @@ os.kill(os.getpid(), signal.SIGTERM)
 
 def test_an_unknown_generation_is_refused():
     assert topology_of("v3") == "v3:2x2" and "v3" in TOPOLOGIES
-    with pytest.raises(ConfigError, match="generation: unknown TPU generation 'h100'; one of v2, v3"):
+    with pytest.raises(SettingsError, match="generation: unknown TPU generation 'h100'; one of v2, v3"):
         Compiler("h100")
 
 
@@ -150,12 +150,12 @@ def test_an_unknown_generation_is_refused():
 def test_a_missing_libtpu_is_said_with_what_to_install(monkeypatch, use):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(
-        ConfigError, match=r"libtpu, the TPU compiler, is not .*pip install -e '.\[compiler\]'"
+        SettingsError, match=r"libtpu, the TPU compiler, is not .*pip install -e '.\[compiler\]'"
     ):
         use()
 
 
 def test_a_missing_jax_is_said_with_what_to_install(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"jax is not installed: pip install -e '.\[compiler\]'"):
+    with pytest.raises(SettingsError, match=r"jax is not installed: pip install -e '.\[compiler\]'"):
         lower(abs, ())

@@ -56,15 +56,15 @@ def file(tmp_path):
 def layout_run(layouts, nanoseconds, **fields):
     """Return a run under a layout configuration: the layouts of the tensors of every node."""
     nodes = [{"tensors": [{"dims": dims} for dims in node]} for node in layouts]
-    config = {"layout_config": {"nodes": nodes}}
-    return {"module_config": config, "profile": {"compute_time_ns": nanoseconds}, **fields}
+    settings = {"layout_config": {"nodes": nodes}}
+    return {"module_config": settings, "profile": {"compute_time_ns": nanoseconds}, **fields}
 
 
 def tile_run(kernel, output, nanoseconds, **fields):
     """Return a run under a tile configuration."""
     tile = {"kernel_bounds": kernel, "output_bounds": output}
-    config = {"tile_size_config": tile}
-    return {"op_config": config, "profile": {"compute_time_ns": nanoseconds}, **fields}
+    settings = {"tile_size_config": tile}
+    return {"op_config": settings, "profile": {"compute_time_ns": nanoseconds}, **fields}
 
 
 def test_module_and_compiler_dump_are_distinguished(file, module):
@@ -263,8 +263,8 @@ def test_the_published_runs_are_those_of_the_npz_by_configuration_and_runtime():
     assert np.array_equal(runs["node_config_ids"], published["node_config_ids"])
     ours, theirs = (
         Counter(
-            (int(time), config.tobytes())
-            for time, config in zip(part["config_runtime"], part["node_config_feat"], strict=True)
+            (int(time), settings.tobytes())
+            for time, settings in zip(part["config_runtime"], part["node_config_feat"], strict=True)
         )
         for part in (runs, published)
     )

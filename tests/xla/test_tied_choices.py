@@ -8,6 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fastslow.xla.layout_choices import (
+    TiedChoice,
+    cross,
+    default_configuration,
+    draw,
+    layouts_of,
+    mutate,
+    tie,
+)
 from fastslow.xla.layout_space import (
     INPUT,
     KERNEL,
@@ -16,15 +25,6 @@ from fastslow.xla.layout_space import (
     NodeChoice,
     configurable_nodes,
     encode,
-)
-from fastslow.xla.tied_choices import (
-    TiedChoice,
-    cross,
-    default_configuration,
-    draw,
-    layouts_of,
-    mutate,
-    tie,
 )
 from helpers.dot_module import rich_module, small_module
 

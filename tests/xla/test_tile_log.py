@@ -25,7 +25,7 @@ cycles={too_large} vmem_needed=9999
 I1121 10:00:00.000009      42 fusion_emitter.cc:13] Potential window config [16, 128] cost total_cycles 60
 I1121 10:00:00.000010      41 spatial_major_convolution.cc:60] SpatialMajorConvolution::\
 ComputeWindowConfigInternal returning config: kernel cycles=300
-I1121 10:00:00.000011      42 fusion_emitter.cc:14] ComputeWindowConfigInternal Selected Config for HLO: \
+I1121 10:00:00.000011      42 fusion_emitter.cc:14] ComputeWindowConfigInternal Selected Settings for HLO: \
 fusion.2 | window estimated_cycles: 60
 I1121 10:00:00.000012      41 spatial_major_convolution.cc:99] SpatialMajorConvolution::\
 ComputeWindowConfigInternal called for fusion.1

@@ -7,33 +7,33 @@ import pandas as pd
 from fastslow.commands.notebook import print_facts, run_notebook, with_absolute_paths
 from fastslow.core.artifacts import read_manifest
 from fastslow.programs.user_program import Source
-from fastslow.ranking.config import RankConfig
 from fastslow.ranking.rank import EFFECTS, ENDS, IMPOSED, TABLE
+from fastslow.ranking.settings import RankSettings
 from fastslow.workflow.run import NOTEBOOK
 
 _SHOWN = ["rank", "config", "prediction", "runtime", "over_default", "estimated_cycles"]
 _ROWS = 10
 
 
-def rank_program(config: RankConfig) -> Path:
+def rank_program(settings: RankSettings) -> Path:
     """Rank a program by executing ``notebooks/52_rank.ipynb``, and print the fastest configurations.
 
     Args:
-        config: Settings of the ranking. ``source`` and ``data_root`` start at the working folder, and so does
+        settings: Of the ranking. ``source`` and ``data_root`` start at the working folder, and so does
             ``run`` where there is such a folder; otherwise it starts at the repository.
 
     Returns:
         The CSV that was written.
 
     Raises:
-        ConfigError: A setting is wrong, or the source is of no kind that can be ranked.
+        SettingsError: A setting is wrong, or the source is of no kind that can be ranked.
         DataError: The source does not exist, no run was trained, or the run is of another collection.
         StepError: The notebook failed; the message holds the cause and where the executed notebook is stored.
     """
-    config = with_absolute_paths(config, "source", "data_root", "hlo_folder", "run")
-    Source.of(config.source, config.kernel)  # refused before a notebook starts, as is a missing run
-    print(f"run: {config.find_run()}\n", flush=True)
-    folder = run_notebook("52_rank", config)
+    settings = with_absolute_paths(settings, "source", "data_root", "hlo_folder", "run")
+    Source.of(settings.source, settings.kernel)  # refused before a notebook starts, as is a missing run
+    print(f"run: {settings.find_run()}\n", flush=True)
+    folder = run_notebook("52_rank", settings)
     table = pd.read_csv(folder / TABLE)
     print(table[[name for name in _SHOWN if name in table]].head(_ROWS).to_string(index=False), "\n")
     facts = read_manifest(folder)["summary"]

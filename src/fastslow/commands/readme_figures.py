@@ -10,19 +10,19 @@ from fastslow.competition.catalog import TEST, TRAIN, VALID
 from fastslow.competition.metrics import kendall_tau
 from fastslow.core.figures import save_figure
 from fastslow.core.progress import progress
-from fastslow.core.settings import Config, resolve
+from fastslow.core.settings import Settings, resolve
 from fastslow.evaluation.plots import plot_results
 from fastslow.evaluation.score_tables import pool_seeds
 from fastslow.features.store import Features, Graph
 from fastslow.kaggle.ledger import read_record
-from fastslow.networks.states_figure import plot_states
+from fastslow.views.states_figure import plot_states
 
 _COLLECTION = "layout-xla-random"
 _WIDTH = 1200  # pixels: sharp where a page shows 800
 _COLOURS = 64
 
 
-class FiguresConfig(Config):
+class FiguresSettings(Settings):
     """Settings of the README's figures."""
 
     name: str = "sample"
@@ -35,29 +35,33 @@ class FiguresConfig(Config):
     """Configuration feature that is shown against runtime."""
 
 
-def make_figures(config: FiguresConfig) -> list[Path]:
+def make_figures(settings: FiguresSettings) -> list[Path]:
     """Write the three figures and print their paths; the same run and matplotlib give the same bytes.
 
     Args:
-        config: Settings.
+        settings: Settings.
 
     Returns:
         The PNG files.
 
     Raises:
-        ConfigError: There is no such graph or column.
+        SettingsError: There is no such graph or column.
         DataError: The run has no submission or no features.
     """
-    folder = resolve(config.folder)
-    table = pool_seeds(pd.DataFrame(read_record(resolve(f"submissions/{config.name}.csv"), "table")["table"]))
-    features = Features(resolve(f"features/{config.name}/{_COLLECTION}"))
-    graph = _graph(config, features)
-    config.require(config.column in features.config_columns, "column", "a configuration feature of this run")
-    values = np.asarray(graph.config_feat[:, features.config_columns.index(config.column)])
+    folder = resolve(settings.folder)
+    table = pool_seeds(
+        pd.DataFrame(read_record(resolve(f"submissions/{settings.name}.csv"), "table")["table"])
+    )
+    features = Features(resolve(f"features/{settings.name}/{_COLLECTION}"))
+    graph = _graph(settings, features)
+    settings.require(
+        settings.column in features.config_columns, "column", "a configuration feature of this run"
+    )
+    values = np.asarray(graph.config_feat[:, features.config_columns.index(settings.column)])
     drawings = {
         "scores.png": lambda: plot_results(table.drop(columns=VALID) if TEST in table else table),
         "states.png": lambda: plot_states(graph),
-        "feature.png": lambda: _plot_feature(graph, values, config.column),
+        "feature.png": lambda: _plot_feature(graph, values, settings.column),
     }
     for name, draw in progress(drawings.items(), desc="figures", unit="figure"):
         figure = draw()
@@ -67,10 +71,10 @@ def make_figures(config: FiguresConfig) -> list[Path]:
     return paths
 
 
-def _graph(config: FiguresConfig, features: Features) -> Graph:
+def _graph(settings: FiguresSettings, features: Features) -> Graph:
     rows = features.index[features.index["split"] == TRAIN]
-    name = config.graph or rows.loc[rows["nodes"].idxmin(), "name"]
-    config.require(name in set(rows["name"]), "graph", f"a train graph of {features.folder}")
+    name = settings.graph or rows.loc[rows["nodes"].idxmin(), "name"]
+    settings.require(name in set(rows["name"]), "graph", f"a train graph of {features.folder}")
     return features.graph(TRAIN, name)
 
 

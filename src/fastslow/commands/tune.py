@@ -6,63 +6,63 @@ from fastslow.commands.notebook import print_facts, run_notebook, with_absolute_
 from fastslow.core.artifacts import MANIFEST
 from fastslow.core.files import read_json
 from fastslow.programs.user_program import Source
-from fastslow.tuning.config import NO_RUN, TuneConfig
-from fastslow.tuning.fleet_config import FleetConfig
 from fastslow.tuning.fleet_report import TABLE, TOTALS
+from fastslow.tuning.fleet_settings import FleetSettings
 from fastslow.tuning.result import BEST, CURVE, EVALUATIONS, PROGRAM
+from fastslow.tuning.settings import NO_RUN, TuneSettings
 from fastslow.workflow.run import NOTEBOOK
 
 
-def tune_program(config: TuneConfig) -> Path:
+def tune_program(settings: TuneSettings) -> Path:
     """Tune a program by executing ``notebooks/54_tune.ipynb``, and print what was found.
 
     Args:
-        config: Settings. ``source`` and ``data_root`` start at the working folder, and so does ``run`` where
+        settings: Of the search. ``source`` and ``data_root`` start at the working folder, and so does ``run`` where
             there is such a folder; otherwise it starts at the repository.
 
     Returns:
         The folder of the study.
 
     Raises:
-        ConfigError: A setting is wrong, or the source is of no kind that can be tuned.
+        SettingsError: A setting is wrong, or the source is of no kind that can be tuned.
         DataError: The source does not exist, no run was trained, or the run is of another collection.
         StepError: The notebook failed; the message holds the cause and where the executed notebook is stored.
     """
-    config = with_absolute_paths(config, "source", "data_root", "run")
-    Source.of(config.source, config.kernel)  # refused before a notebook starts, as is a missing run
-    _print_runs(config)
-    folder = run_notebook("54_tune", config)
+    settings = with_absolute_paths(settings, "source", "data_root", "run")
+    Source.of(settings.source, settings.kernel)  # refused before a notebook starts, as is a missing run
+    _print_runs(settings)
+    folder = run_notebook("54_tune", settings)
     facts = read_json(folder / MANIFEST)["summary"]
     files = {"best configuration": BEST, "its HLO, to compile": PROGRAM, "every evaluation": EVALUATIONS}
-    files |= {"curve": CURVE, "study": config.ledger.name, "notebook": NOTEBOOK}
+    files |= {"curve": CURVE, "study": settings.ledger.name, "notebook": NOTEBOOK}
     facts |= {what: folder / name for what, name in files.items() if (folder / name).exists()}
     print_facts(facts)
     return folder
 
 
-def _print_runs(*programs: TuneConfig) -> None:
+def _print_runs(*programs: TuneSettings) -> None:
     """Print which trained runs guide, before anything is computed."""
     runs = dict.fromkeys(program.find_run() or NO_RUN for program in programs)
     print(*(f"run: {run}" for run in runs), "", sep="\n", flush=True)
 
 
-def tune_fleet(config: FleetConfig) -> Path:
+def tune_fleet(settings: FleetSettings) -> Path:
     """Tune the programs of a list by executing ``notebooks/55_fleet.ipynb``, and print what was saved.
 
     Args:
-        config: Settings; paths as for :func:`tune_program`.
+        settings: Settings; paths as for :func:`tune_program`.
 
     Returns:
         The folder of the fleet.
 
     Raises:
-        ConfigError: A setting is wrong.
+        SettingsError: A setting is wrong.
         DataError: The list cannot be read.
         StepError: The notebook failed; the message holds the cause and where the executed notebook is stored.
     """
-    config = with_absolute_paths(config, "fleet", "data_root", "run")
-    _print_runs(*(program for program, _ in config.read()))
-    folder = run_notebook("55_fleet", config)
+    settings = with_absolute_paths(settings, "fleet", "data_root", "run")
+    _print_runs(*(program for program, _ in settings.read()))
+    folder = run_notebook("55_fleet", settings)
     facts = read_json(folder / MANIFEST)["summary"] | {"table": folder / TABLE, "curve": folder / TOTALS}
     print_facts(facts | {"notebook": folder / NOTEBOOK})
     return folder

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastslow.core.errors import ConfigError, DataError
+from fastslow.core.errors import DataError, SettingsError
 
 TRAIN, VALID, TEST = SPLITS = ("train", "valid", "test")
 """The competition's splits; the runtimes of test are not published."""
@@ -55,12 +55,12 @@ def get_collection(name: str) -> Collection:
     """Return the collection of a name (``layout:xla:random``) or slug (``layout-xla-random``).
 
     Raises:
-        ConfigError: There is no collection of this name.
+        SettingsError: There is no collection of this name.
     """
     for collection in COLLECTIONS:
         if name in (collection.name, collection.slug):
             return collection
-    raise ConfigError(f"collection: {name!r} is none of {', '.join(c.name for c in COLLECTIONS)}")
+    raise SettingsError(f"collection: {name!r} is none of {', '.join(c.name for c in COLLECTIONS)}")
 
 
 TRAIN_ON = ("collection", "source", "layout")
@@ -96,10 +96,10 @@ def training_groups(kind: str, train_on: str) -> dict[str, list[Collection]]:
         ``layout-xla`` or ``layout-xla-random``.
 
     Raises:
-        ConfigError: ``train_on`` is none of these.
+        SettingsError: ``train_on`` is none of these.
     """
     if train_on not in TRAIN_ON:
-        raise ConfigError(f"train_on: {train_on!r} is not one of {', '.join(TRAIN_ON)}")
+        raise SettingsError(f"train_on: {train_on!r} is not one of {', '.join(TRAIN_ON)}")
     groups: dict[str, list[Collection]] = {}
     for collection in COLLECTIONS:
         if collection.kind == kind:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from scipy.stats import kendalltau
 
 from fastslow.competition.catalog import COLLECTIONS
-from fastslow.core.errors import ConfigError, DataError
+from fastslow.core.errors import DataError, SettingsError
 
 TOP_K = 5  # configurations per kernel that the tile metric looks at
 
@@ -243,7 +243,7 @@ def collection_score(
         ``mean`` over graphs, and ``per_graph``: the metric per graph, in the order of ``runtimes``.
 
     Raises:
-        ConfigError: ``kind`` is neither.
+        SettingsError: ``kind`` is neither.
         DataError: A graph's predictions are missing, foreign, of the wrong length or not finite, a runtime
             is not above 0 (test files carry zeros, not labels), or there is no graph; the graph is named.
 
@@ -252,7 +252,7 @@ def collection_score(
         {'mean': 0.0, 'per_graph': {'a': 1.0, 'b': -1.0}}
     """
     if kind not in _METRICS:
-        raise ConfigError(f"kind: {kind!r} is none of {', '.join(_METRICS)}")
+        raise SettingsError(f"kind: {kind!r} is none of {', '.join(_METRICS)}")
     if not runtimes:
         raise DataError("runtimes", "no graph", "Score a split that has labels")
     for graph in runtimes:

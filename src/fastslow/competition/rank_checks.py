@@ -4,10 +4,11 @@ from pathlib import Path
 
 import numpy as np
 
+from fastslow.choices.layouts import LAYOUT_WIDTH
+from fastslow.choices.tied_choices import Choices
 from fastslow.competition.node_columns import DIMENSIONS, SHAPE, SHAPE_PRODUCT
 from fastslow.competition.opcodes import OPCODES
-from fastslow.competition.schema import DEFAULTS, LAYOUT_WIDTH, REMEDY
-from fastslow.competition.tied_choices import Choices
+from fastslow.competition.schema import DEFAULTS, REMEDY
 from fastslow.core.errors import DataError
 
 

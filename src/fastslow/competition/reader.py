@@ -10,22 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
-from fastslow.competition.choice_stream import BASE, WEIGHTS, ChoiceFinder, Patterns, layouts_of
+from fastslow.choices.choice_stream import ChoiceFinder, Patterns
+from fastslow.choices.layouts import BASE, LAYOUT_WIDTH, MAX_DIMENSION, ROLES, WEIGHTS, layouts_of
+from fastslow.choices.tied_choices import Choices
 from fastslow.competition.node_columns import DIMENSIONS, LAYOUT, SHAPE
 from fastslow.competition.opcodes import OPCODES, opcode_name
 from fastslow.competition.rank_checks import check_default_ranks, check_ranks, check_transposes
-from fastslow.competition.schema import (
-    DEFAULTS,
-    FLOAT,
-    GRAPH,
-    LAYOUT_WIDTH,
-    MAX_DIMENSION,
-    REMEDY,
-    ROLES,
-    check_schema,
-    whole_keys,
-)
-from fastslow.competition.tied_choices import Choices
+from fastslow.competition.schema import DEFAULTS, FLOAT, GRAPH, REMEDY, check_schema, whole_keys
 from fastslow.core.errors import DataError
 from fastslow.core.files import digest
 from fastslow.core.memory import machine_memory
@@ -59,7 +50,7 @@ class CompetitionFile:
         choices: The C configurations as tied choices of the output, input and kernel layouts of the K
             configurable nodes, as positions in ``layouts``, layout only.
         default_layouts: ``(K, 3, 6)`` int8, the compiler's own layout of these tensors, where the file names
-            them; see :mod:`fastslow.competition.default_layouts`.
+            them; see :mod:`fastslow.features.default_layouts`.
         config_feat: ``(C, 24)`` float32, tile only.
         normalizers: ``(C,)`` int64, 1 or more, unit of ``runtime``, tile only.
     """

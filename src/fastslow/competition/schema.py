@@ -4,15 +4,13 @@ from collections.abc import Iterable
 from math import prod
 from pathlib import Path
 
+from fastslow.choices.layouts import LAYOUT_WIDTH, ROLES
 from fastslow.competition.node_columns import COLUMN_NAMES
 from fastslow.core.errors import DataError
 from fastslow.core.memory import machine_memory
 from fastslow.core.npz_io import Header
 
 NODE_FEATURES = len(COLUMN_NAMES)
-ROLES = ("output", "input", "kernel")  # the tensors of a configurable node, in the order of node_config_feat
-LAYOUT_WIDTH = 6  # a layout names at most six dimensions, minor-most first, -1 padded
-MAX_DIMENSION = LAYOUT_WIDTH - 1
 TILE_ROLES = ("kernel", "output", "input")  # the tensors of a kernel, in the order of config_feat
 TILE_DIMENSIONS = 6  # bounds of each, major to minor, 0-padded
 TILE_WIDTH = TILE_DIMENSIONS + 2  # the bounds, their sum, their product

@@ -9,7 +9,7 @@ class FastslowError(Exception):
         return [f"{type(self).__name__}: {self}"]
 
 
-class ConfigError(FastslowError, ValueError):
+class SettingsError(FastslowError, ValueError):
     """A setting is unknown, of the wrong type, or out of range; the message names the field."""
 
 

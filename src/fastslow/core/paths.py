@@ -6,7 +6,7 @@ import stat
 from functools import lru_cache
 from pathlib import Path
 
-from fastslow.core.errors import ConfigError
+from fastslow.core.errors import SettingsError
 
 PROJECT = Path(__file__).resolve().parents[3]
 
@@ -18,12 +18,12 @@ def resolve(path: str) -> Path:
     and ``submissions/``: a larger disk, or a test that must leave the repository alone.
 
     Raises:
-        ConfigError: The path starts with ``~`` and a user that there is not, or ``FASTSLOW_HOME`` is none.
+        SettingsError: The path starts with ``~`` and a user that there is not, or ``FASTSLOW_HOME`` is none.
     """
     try:
         return _home(os.environ.get("FASTSLOW_HOME", "")) / Path(path).expanduser()
     except RuntimeError:
-        raise ConfigError(f"{path}: there is no such user's home; write the whole path") from None
+        raise SettingsError(f"{path}: there is no such user's home; write the whole path") from None
 
 
 @lru_cache(1)
@@ -36,5 +36,5 @@ def _home(named: str) -> Path:
         pass  # it is made when something is written
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise ConfigError(f"FASTSLOW_HOME: {named[:80]!r} is no folder ({reason}); set it to one") from None
+        raise SettingsError(f"FASTSLOW_HOME: {named[:80]!r} is no folder ({reason}); set it to one") from None
     return PROJECT / named

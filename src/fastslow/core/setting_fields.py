@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from fastslow.core.errors import ConfigError
+from fastslow.core.errors import SettingsError
 
 _LARGEST = 2**31 - 1  # of a whole number: what LightGBM and others hold in 32 bits
 _LONGEST = 4096  # characters of a text: the longest path
@@ -64,8 +64,8 @@ def nearest(text: Any, known: Iterable[Any]) -> str:
 def refuse_absurd(name: str, value: Any) -> None:
     """Refuse what no setting can be: numbers that overflow in libraries, texts that are no path or name."""
     if isinstance(value, int) and abs(value) > _LARGEST:
-        raise ConfigError(f"{name}: a number of {len(bin(value)) - 2} bits, at most {_LARGEST} wanted")
+        raise SettingsError(f"{name}: a number of {len(bin(value)) - 2} bits, at most {_LARGEST} wanted")
     for text in (value, *value) if isinstance(value, list) else (value,):
         if isinstance(text, str) and (len(text) > _LONGEST or not text.isprintable()):
             remedy = f"a printable text of at most {_LONGEST} characters wanted"
-            raise ConfigError(f"{name}: {text[:60]!r} has {len(text)} characters, {remedy}")
+            raise SettingsError(f"{name}: {text[:60]!r} has {len(text)} characters, {remedy}")

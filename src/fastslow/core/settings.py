@@ -1,7 +1,7 @@
 """Strict settings: a setting is used or refused, never ignored.
 
-Each stage has one subclass of :class:`Config`. A field declares its type, default and range, and the sentence
-under it says what it does; ``help()``, ``--help`` and the notebooks' comments all come from there.
+Each stage has one subclass of :class:`Settings`. A field declares its type, default and range. The sentence
+under it explains it; ``help()``, ``--help`` and the notebooks' comments all come from there.
 """
 
 import ast
@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from fastslow.core.artifacts import Artifact
-from fastslow.core.errors import ConfigError
+from fastslow.core.errors import SettingsError
 from fastslow.core.paths import PROJECT as PROJECT
 from fastslow.core.paths import resolve as resolve
 from fastslow.core.setting_fields import Setting, allowed_of, choices_of, kind_of, nearest, refuse_absurd
@@ -51,7 +51,7 @@ def unkeyed(default: Any) -> Any:
     return Field(default, json_schema_extra=_UNKEYED)
 
 
-class Config(BaseModel):
+class Settings(BaseModel):
     """Base class of the settings of every stage: fields of int, float, str, bool, list and dict.
 
     Types are strict (an int is accepted for a float), unknown names are refused, instances are immutable.
@@ -76,7 +76,7 @@ class Config(BaseModel):
         try:
             super().__init__(**settings)
         except ValidationError as error:
-            raise ConfigError(self._explain(error.errors()[0])) from None
+            raise SettingsError(self._explain(error.errors()[0])) from None
         self.require_defaults(self.unread())
         self.check()
 
@@ -105,19 +105,19 @@ class Config(BaseModel):
         """Refuse fields that are not read and have another value than their default.
 
         Raises:
-            ConfigError: There is one.
+            SettingsError: There is one.
         """
         for name, (why, remedy) in unread.items():
             value, default = getattr(self, name), type(self).model_fields[name].get_default()
             if value != default:
                 problem = f"{value!r} has no effect {why}; leave it at {default!r}, or {remedy}"
-                raise ConfigError(f"{name}: {problem}")
+                raise SettingsError(f"{name}: {problem}")
 
     def check(self) -> None:
-        """Raise :class:`ConfigError` where fields do not fit together."""
+        """Raise :class:`SettingsError` where fields do not fit together."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise ConfigError(f"{name}: settings are immutable; use config.replace({name}=...)")
+        raise SettingsError(f"{name}: settings are immutable; use settings.replace({name}=...)")
 
     @classmethod
     def describe(cls) -> list[Setting]:
@@ -140,7 +140,7 @@ class Config(BaseModel):
             variables: The notebook's ``globals()``.
 
         Raises:
-            ConfigError: A variable is refused, or a value is.
+            SettingsError: A variable is refused, or a value is.
         """
         injected, unused = _injected(variables), []
         for name in cls._unknown(variables):
@@ -149,7 +149,7 @@ class Config(BaseModel):
             if name in injected or close:
                 del variables[name]
                 remedy = "The variable is deleted: correct its name and run that cell again"
-                raise ConfigError(f"{name}: no such setting of {cls.__name__}; {cls._hint(name)}. {remedy}")
+                raise SettingsError(f"{name}: no such setting of {cls.__name__}; {cls._hint(name)}. {remedy}")
             unused += [name] * (not private and isinstance(value, _PLAIN))
         if unused:
             print(f"no settings of {cls.__name__}, not used: {', '.join(unused)}")
@@ -173,30 +173,30 @@ class Config(BaseModel):
             dashed: Those of the texts that were given as options (``--NAME VALUE``): never such a value.
 
         Raises:
-            ConfigError: A text is of another form, a setting is given twice, or a value is refused.
+            SettingsError: A text is of another form, a setting is given twice, or a value is refused.
         """
         settings, dotted = dict(fixed or {}), []
         for place, text in enumerate(texts):
             name, equals, value = text.partition("=")
             unknown = name not in cls.model_fields and "." not in name
             if dashed and text in dashed and unknown:
-                raise ConfigError(f"--{name}: no such setting; {cls._hint(name)}")
+                raise SettingsError(f"--{name}: no such setting; {cls._hint(name)}")
             if place < len(first.split()) and name not in cls.model_fields:
                 if equals and unknown and nearest(name, cls.model_fields) and not resolve(text).exists():
-                    raise ConfigError(f"{name}: no such setting; {cls._hint(name)}")
+                    raise SettingsError(f"{name}: no such setting; {cls._hint(name)}")
                 name, equals, value = first.split()[place], "=", text
             if not equals or not name:
-                raise ConfigError(f"{text!r}: a setting is given as NAME=VALUE (for example seed=1)")
+                raise SettingsError(f"{text!r}: a setting is given as NAME=VALUE (for example seed=1)")
             if "." in name and "set" in cls.model_fields:
                 dotted.append(text)
                 continue
             if name in settings:
-                raise ConfigError(f"{name}: is given twice, as {settings[name]!r} and {value!r}")
+                raise SettingsError(f"{name}: is given twice, as {settings[name]!r} and {value!r}")
             field = cls.model_fields.get(name)
             settings[name] = value if field and kind_of(field) is str else parse_value(value)
         if dotted and "set" in settings:
             remedy = "give each setting of a step as a word of its own"
-            raise ConfigError(f"set: is given twice, as {settings['set']!r} and {dotted[0]}; {remedy}")
+            raise SettingsError(f"set: is given twice, as {settings['set']!r} and {dotted[0]}; {remedy}")
         return cls(**settings, **({"set": dotted} if dotted else {}))
 
     def replace(self, **changes: Any) -> Self:
@@ -223,11 +223,11 @@ class Config(BaseModel):
     def require(self, condition: bool, field: str, wanted: str) -> None:
         """Refuse a field's value where a condition does not hold; ``wanted`` says what it must be."""
         if not condition:
-            raise ConfigError(f"{field}: {getattr(self, field)!r} is not {wanted}")
+            raise SettingsError(f"{field}: {getattr(self, field)!r} is not {wanted}")
 
     @classmethod
     def _sentence(cls, name: str) -> str:
-        fields = (base.model_fields.get(name) for base in cls.__mro__ if issubclass(base, Config))
+        fields = (base.model_fields.get(name) for base in cls.__mro__ if issubclass(base, Settings))
         return next((" ".join(f.description.split()) for f in fields if f and f.description), "")
 
     @classmethod
@@ -251,7 +251,7 @@ class Config(BaseModel):
     @classmethod
     def _unknown(cls, variables: Mapping[str, Any]) -> list[str]:
         """Return the variables that are no settings, neither of this class nor of another one beside them."""
-        classes = [v for v in variables.values() if isinstance(v, type) and issubclass(v, Config)]
+        classes = [v for v in variables.values() if isinstance(v, type) and issubclass(v, Settings)]
         known = {"In", "Out", *(name for own in (cls, *classes) for name in own.model_fields)}
         return [name for name in variables if name not in known]
 

@@ -19,7 +19,7 @@ from fastslow.core.files import digest
 PACKAGE = "fastslow"
 _ROOT = Path(__file__).resolve().parents[1]
 _REPORTS = ("core.errors", "core.storage_errors", "core.progress", "core.figures", "evaluation.plots")
-_PLANS = ("core.memory", "core.processes", "core.cluster", "core.cluster_worker")
+_PLANS = ("core.memory", "core.processes", "machines.cluster", "machines.cluster_worker")
 _KEYS = ("core.settings", "core.artifacts", "core.source")
 IGNORED = frozenset(f"{PACKAGE}.{name}" for name in (*_REPORTS, *_PLANS, *_KEYS))
 """Modules whose code changes no result. They report; or plan memory, processes and machines; or make the

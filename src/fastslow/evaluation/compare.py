@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 
 from fastslow.competition.catalog import TEST, VALID, get_collection
 from fastslow.competition.metrics import ALL_METRICS, tile_score
-from fastslow.core.errors import ConfigError
+from fastslow.core.errors import SettingsError
 from fastslow.core.figures import save_figure
-from fastslow.core.settings import Config, resolve, unkeyed
+from fastslow.core.settings import Settings, resolve, unkeyed
 from fastslow.evaluation.metric_table import true_runtimes
 from fastslow.evaluation.predictions import check_predictions, read_predictions, read_run_manifest
 from fastslow.evaluation.results import SOLUTION
@@ -21,7 +21,7 @@ from fastslow.features.store import Features
 _MAX_LABELS = 60  # of graphs; more would overlap
 
 
-class CompareConfig(Config):
+class CompareSettings(Settings):
     """Settings of a comparison of two runs."""
 
     one: str = ""
@@ -70,34 +70,34 @@ def paired_difference(table: pd.DataFrame) -> dict[str, float]:
     }
 
 
-def compare_table(config: CompareConfig) -> pd.DataFrame:
+def compare_table(settings: CompareSettings) -> pd.DataFrame:
     """Score two runs on every graph.
 
     Returns:
         A row per graph, worst for ``one`` first: ``one``, ``other``, ``difference``.
 
     Raises:
-        ConfigError: The runs are of different collections.
+        SettingsError: The runs are of different collections.
         DataError: A run, its features or the solution is missing or broken.
     """
-    folders = [resolve(config.one), resolve(config.other)]
+    folders = [resolve(settings.one), resolve(settings.other)]
     names = [read_run_manifest(folder)["settings"]["collection"] for folder in folders]
     if names[0] != names[1]:
-        raise ConfigError(f"other: {config.other} is of {names[1]}, {config.one} of {names[0]}")
+        raise SettingsError(f"other: {settings.other} is of {names[1]}, {settings.one} of {names[0]}")
     collection = get_collection(names[0])
     own = f"features/{folders[0].parent.name}/{collection.slug}"
-    features = Features(resolve(config.features or own))
-    truth = true_runtimes(features, resolve(config.data_root))
-    if config.split not in truth:
-        raise ConfigError(f"split: test needs {SOLUTION} in {config.data_root}; give data_root=FOLDER")
+    features = Features(resolve(settings.features or own))
+    truth = true_runtimes(features, resolve(settings.data_root))
+    if settings.split not in truth:
+        raise SettingsError(f"split: test needs {SOLUTION} in {settings.data_root}; give data_root=FOLDER")
     own_metric = tile_score if collection.kind == "tile" else ALL_METRICS["tau"]
-    metric = own_metric if config.metric == "competition" else ALL_METRICS[config.metric]
+    metric = own_metric if settings.metric == "competition" else ALL_METRICS[settings.metric]
     scores = {}
     for column, folder in zip(("one", "other"), folders, strict=True):
         own = read_predictions(folder)
         check_predictions(folder, own, features)
-        predictions = own[config.split]
-        scores[column] = {g: metric(runtime, predictions[g]) for g, runtime in truth[config.split].items()}
+        predictions = own[settings.split]
+        scores[column] = {g: metric(runtime, predictions[g]) for g, runtime in truth[settings.split].items()}
     table = pd.DataFrame(scores).rename_axis("graph")
     return table.assign(difference=table["one"] - table["other"]).sort_values("difference")
 
@@ -124,25 +124,25 @@ def plot_comparison(table: pd.DataFrame, names: tuple[str, str], title: str) -> 
     return figure
 
 
-def compare_runs(config: CompareConfig) -> pd.DataFrame:
+def compare_runs(settings: CompareSettings) -> pd.DataFrame:
     """Print the scores of two runs per graph and their mean difference, and write a plot of it.
 
     Returns:
         The table of :func:`compare_table`.
     """
-    table = compare_table(config)
-    names = Path(config.one).name, Path(config.other).name
+    table = compare_table(settings)
+    names = Path(settings.one).name, Path(settings.other).name
     facts = paired_difference(table)
     summary = (
-        f"{config.metric}, {config.split}: {names[0]} {table['one'].mean():.3f}, {names[1]}"
+        f"{settings.metric}, {settings.split}: {names[0]} {table['one'].mean():.3f}, {names[1]}"
         f" {table['other'].mean():.3f}, difference {facts['mean']:+.4f} ± {facts['standard_error']:.4f}"
         f" (standard error over {len(table)} graphs; higher on {facts['higher']}, equal on {facts['equal']},"
         f" lower on {facts['lower']})"
     )
-    path = resolve(config.plot or f"runs/comparisons/{names[0]}--{names[1]}.png")
+    path = resolve(settings.plot or f"runs/comparisons/{names[0]}--{names[1]}.png")
     path.parent.mkdir(parents=True, exist_ok=True)
     difference = f"{facts['mean']:+.4f} ± {facts['standard_error']:.4f}"
-    save_figure(plot_comparison(table, names, f"{config.split}: {difference}"), path)
+    save_figure(plot_comparison(table, names, f"{settings.split}: {difference}"), path)
     print(table.to_markdown(floatfmt=".3f"))
     print(f"\n{summary}\nplot: {path}")
     return table

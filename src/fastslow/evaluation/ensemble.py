@@ -16,7 +16,7 @@ from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import Artifact, read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.files import digest
-from fastslow.core.settings import Config, Positive, Unread, resolve, unkeyed
+from fastslow.core.settings import Positive, Settings, Unread, resolve, unkeyed
 from fastslow.evaluation.baselines import write_baselines
 from fastslow.evaluation.ensemble_weights import NORMALISATIONS, choose_weights, combine, equal_weights
 from fastslow.evaluation.predictions import (
@@ -34,7 +34,7 @@ from fastslow.features.store import Features
 ENTRY = "fastslow.evaluation.ensemble:build_ensemble"
 
 
-class EnsembleConfig(Config):
+class EnsembleSettings(Settings):
     """Settings of the ensemble notebook."""
 
     renamed = {"rounds": "max_models"}
@@ -153,13 +153,13 @@ def _model_name(run: str, settings: Mapping) -> str:
     return run.removesuffix(f"-s{settings.get('seed')}").removesuffix(f"-{slug}")
 
 
-def build_ensemble(config: EnsembleConfig) -> dict:
+def build_ensemble(settings: EnsembleSettings) -> dict:
     """Choose weights, combine the members' predictions and write them as a run folder.
 
     The baselines that it must beat are written beside it, into the folder ``baselines``.
 
     Args:
-        config: Settings.
+        settings: Settings.
 
     Returns:
         The manifest: ``valid`` (mean and per graph), ``members`` (valid score, weight, folder and model of
@@ -169,22 +169,22 @@ def build_ensemble(config: EnsembleConfig) -> dict:
     Raises:
         DataError: A member's predictions are missing, of another collection or broken; it is named.
     """
-    inputs = config.read_inputs()
-    artifact = config.artifact(inputs)
+    inputs = settings.read_inputs()
+    artifact = settings.artifact(inputs)
     with artifact.building() as needed:
         if needed:
-            predictions, facts = _ensemble(config, *inputs)
+            predictions, facts = _ensemble(settings, *inputs)
             warnings = write_predictions(artifact.folder, predictions)
-            baselines = write_baselines(inputs.features, f"{config.folder}/baselines")
+            baselines = write_baselines(inputs.features, f"{settings.folder}/baselines")
             rules = [resolve(own["folder"]) / name for own in baselines.values() for name in RUN_FILES]
             artifact.finish((PREDICTIONS, *rules), **facts, baselines=baselines, warnings=warnings)
     return read_manifest(artifact.folder)
 
 
 def _ensemble(
-    config: EnsembleConfig, features: Features, manifests: Mapping[str, dict]
+    settings: EnsembleSettings, features: Features, manifests: Mapping[str, dict]
 ) -> tuple[Predictions, dict]:
-    folders, models = config.members(), models_of(manifests)
+    folders, models = settings.members(), models_of(manifests)
     members = {name: read_member(resolve(run), manifests[name], features) for name, run in folders.items()}
     model_of = {run: model for model, runs in models.items() for run in runs}
     labels, kind = features.labels(VALID), features.collection.kind
@@ -196,9 +196,9 @@ def _ensemble(
         return collection_score(kind, labels, predictions)["mean"]
 
     tried = {}
-    for normalisation in NORMALISATIONS if config.normalisation == "best" else (config.normalisation,):
+    for normalisation in NORMALISATIONS if settings.normalisation == "best" else (settings.normalisation,):
         weights = choose_weights(
-            config.weighting, members, normalisation, config.max_models, valid_scores, models.values()
+            settings.weighting, members, normalisation, settings.max_models, valid_scores, models.values()
         )
         tried[normalisation] = weights, valid_score(combine(members, VALID, normalisation, weights))
     normalisation = max(tried, key=lambda name: tried[name][1])

@@ -11,7 +11,7 @@ from fastslow.competition.metrics import ALL_METRICS, mean_metrics
 from fastslow.core.input_files import is_there
 from fastslow.core.settings import resolve
 from fastslow.evaluation.predictions import read_predictions
-from fastslow.evaluation.results import SOLUTION, SubmissionConfig, list_runs, short_name
+from fastslow.evaluation.results import SOLUTION, SubmissionSettings, list_runs, short_name
 from fastslow.features.store import Features
 from fastslow.kaggle.solution import read_solution, runtimes_of
 
@@ -51,19 +51,19 @@ def graph_metrics(truth: Truth, predictions: Mapping[str, np.ndarray]) -> pd.Dat
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("graph")
 
 
-def metric_table(config: SubmissionConfig) -> pd.DataFrame:
+def metric_table(settings: SubmissionSettings) -> pd.DataFrame:
     """Compute every metric of every baseline, member and ensemble of a submission.
 
     Args:
-        config: Settings of the submission.
+        settings: Settings of the submission.
 
     Returns:
         One row per collection, model and split: each metric, mean over graphs and then over seeds.
     """
     rows = []
-    for folder, ensemble in zip(config.features, config.ensembles, strict=True):
+    for folder, ensemble in zip(settings.features, settings.ensembles, strict=True):
         features = Features(resolve(folder))
-        rows += _rows(features, resolve(ensemble), true_runtimes(features, resolve(config.data_root)))
+        rows += _rows(features, resolve(ensemble), true_runtimes(features, resolve(settings.data_root)))
     return _mean_over_seeds(rows, ["collection", "model", "split"])
 
 

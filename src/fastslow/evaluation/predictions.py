@@ -57,7 +57,7 @@ from fastslow.core.errors import DataError
 from fastslow.core.files import digest, file_digest
 from fastslow.core.npz_io import read_arrays, write_arrays
 from fastslow.core.records import FileName, Record, check_record
-from fastslow.core.settings import Config, resolve
+from fastslow.core.settings import Settings, resolve
 from fastslow.features.store import Features
 
 PREDICTIONS = "predictions.npz"
@@ -117,22 +117,22 @@ class _Manifest(Record):
 
 
 def run_artifact(
-    model: str, entry: str, config: Config, folder: str, own: Features, also: Iterable[Features] = ()
+    model: str, entry: str, settings: Settings, folder: str, own: Features, also: Iterable[Features] = ()
 ) -> Artifact:
     """Return the run folder of a model that predicts one collection; it depends on the features trained on.
 
     Args:
         model: Kind of model, for the manifest.
         entry: Function that trains the model, as for :class:`fastslow.core.artifacts.Artifact`.
-        config: The model's settings.
+        settings: The model's settings.
         folder: The run folder.
         own: Features of the collection that is predicted.
         also: Features of other collections that are trained on.
     """
-    settings = {"model": model, "collection": own.collection.name, **config.identity()}
+    given = {"model": model, "collection": own.collection.name, **settings.identity()}
     inputs = {"features": own.fingerprint, "data": own.data}
     inputs |= {other.collection.slug: other.fingerprint for other in also}
-    return Artifact(resolve(folder), settings, inputs, entry)
+    return Artifact(resolve(folder), given, inputs, entry)
 
 
 def write_run(

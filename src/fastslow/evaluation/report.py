@@ -16,7 +16,7 @@ from fastslow.core.files import atomic_path
 from fastslow.core.input_files import MAX_TEXT_BYTES, check_regular, is_there
 from fastslow.core.progress import progress
 from fastslow.core.records import FileName, Record, check_record
-from fastslow.core.settings import Config, resolve
+from fastslow.core.settings import Settings, resolve
 from fastslow.evaluation.score_tables import DISTANCES, readable_distances, readable_table
 from fastslow.kaggle.ledger import read_record
 
@@ -48,7 +48,7 @@ class _Made(Record):
     settings: _Settings
 
 
-class ReportConfig(Config):
+class ReportSettings(Settings):
     """Settings of the HTML report of a run."""
 
     name: str = "sample"
@@ -81,13 +81,13 @@ class Page(NamedTuple):
     target: Path
 
 
-def render_report(config: ReportConfig) -> Path:
+def render_report(settings: ReportSettings) -> Path:
     """Render every executed notebook of a run to HTML, write an index page and print its path.
 
     Pages newer than their notebook are kept. Everything is written to ``runs/NAME/report``.
 
     Args:
-        config: Settings.
+        settings: Settings.
 
     Returns:
         The index page.
@@ -95,26 +95,26 @@ def render_report(config: ReportConfig) -> Path:
     Raises:
         DataError: The run is missing or has no finished submission.
     """
-    if not (config.run / "submission" / MANIFEST).is_file():
-        raise DataError(config.run, "no finished submission there", "Run `make submit` first")
-    made = config.run / "submission"
+    if not (settings.run / "submission" / MANIFEST).is_file():
+        raise DataError(settings.run, "no finished submission there", "Run `make submit` first")
+    made = settings.run / "submission"
     csv = resolve(check_record(made / MANIFEST, read_manifest(made), _Made, _AGAIN)["settings"]["csv"])
-    pages = list_pages(config)
+    pages = list_pages(settings)
     exporter = HTMLExporter(raw_template=_TEMPLATE)
     for page in progress(pages, desc="report", unit="page"):
         if not _is_current(page):
             _render(page, exporter)
-    index = config.run / "report" / INDEX
+    index = settings.run / "report" / INDEX
     with atomic_path(index) as temporary:
-        temporary.write_text(_index(config.name, csv, pages, index.parent), encoding="utf-8")
+        temporary.write_text(_index(settings.name, csv, pages, index.parent), encoding="utf-8")
     print(index)
     return index
 
 
-def list_pages(config: ReportConfig) -> list[Page]:
+def list_pages(settings: ReportSettings) -> list[Page]:
     """Return the executed notebooks of a run in the order of their stages."""
-    report, pages = config.run / "report", []
-    for kind, root in (("features", resolve(f"features/{config.name}")), ("runs", config.run)):
+    report, pages = settings.run / "report", []
+    for kind, root in (("features", resolve(f"features/{settings.name}")), ("runs", settings.run)):
         # a search for the whole name passes over links that lead nowhere
         for notebook in sorted(path for path in root.rglob("*.ipynb") if path.name == NOTEBOOK):
             is_there(notebook, MAX_TEXT_BYTES)

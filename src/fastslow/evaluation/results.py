@@ -9,11 +9,11 @@ import pandas as pd
 from fastslow.competition.catalog import COLLECTIONS, TEST, VALID, Collection
 from fastslow.competition.metrics import TOP_K, collection_score, competition_score, tile_score
 from fastslow.core.artifacts import Artifact
-from fastslow.core.errors import ConfigError
+from fastslow.core.errors import SettingsError
 from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path, file_digest
 from fastslow.core.input_files import is_there
-from fastslow.core.settings import Config, resolve, unkeyed
+from fastslow.core.settings import Settings, resolve, unkeyed
 from fastslow.evaluation.distances import score_by_distance
 from fastslow.evaluation.ensemble import models_of
 from fastslow.evaluation.plots import plot_results
@@ -28,7 +28,7 @@ SOLUTION = "solution.csv"
 ENTRY = "fastslow.evaluation.results:make_submission"
 
 
-class SubmissionConfig(Config):
+class SubmissionSettings(Settings):
     """Settings of the submission notebook."""
 
     data_root: str = unkeyed("data/sample")
@@ -46,7 +46,7 @@ class SubmissionConfig(Config):
         """Check ranges."""
         self.require(self.csv.endswith(".csv"), "csv", "a path that ends in .csv")
         if len(self.features) != len(self.ensembles):
-            raise ConfigError(f"ensembles: {len(self.ensembles)} folders for {len(self.features)} features")
+            raise SettingsError(f"ensembles: {len(self.ensembles)} folders for {len(self.features)} features")
 
     def artifact(self) -> Artifact:
         """Return the submission's folder; it depends on the ensembles and on the data's CSVs, if any."""
@@ -61,13 +61,13 @@ class SubmissionConfig(Config):
         return Artifact(resolve(self.folder), self.identity(), inputs, ENTRY, products, records)
 
 
-def make_submission(config: SubmissionConfig) -> pd.DataFrame:
+def make_submission(settings: SubmissionSettings) -> pd.DataFrame:
     """Write the CSV, read it back, check it, score it where labels are known, and record all that.
 
     ``<name>.json`` (members, weights, scores, checksum) and ``<name>.png`` are written beside ``<name>.csv``.
 
     Args:
-        config: Settings.
+        settings: Settings.
 
     Returns:
         The table of :func:`score_table`: one row per collection and run.
@@ -75,21 +75,21 @@ def make_submission(config: SubmissionConfig) -> pd.DataFrame:
     Raises:
         DataError: Predictions, the CSV or the data are missing, incomplete or inconsistent.
     """
-    artifact = config.artifact()
+    artifact = settings.artifact()
     with artifact.building() as needed:
         if needed:
-            _submission(config, resolve(config.data_root), resolve(config.csv))
+            _submission(settings, resolve(settings.data_root), resolve(settings.csv))
             artifact.finish()
-    return pd.DataFrame(read_record(resolve(config.csv), "table")["table"])
+    return pd.DataFrame(read_record(resolve(settings.csv), "table")["table"])
 
 
-def _submission(config: SubmissionConfig, root: Path, csv: Path) -> None:
+def _submission(settings: SubmissionSettings, root: Path, csv: Path) -> None:
     pairs = [
-        (Features(resolve(f)), resolve(e)) for f, e in zip(config.features, config.ensembles, strict=True)
+        (Features(resolve(f)), resolve(e)) for f, e in zip(settings.features, settings.ensembles, strict=True)
     ]
     missing = {c.name for c in COLLECTIONS} - {features.collection.name for features, _ in pairs}
     if missing:
-        raise ConfigError(
+        raise SettingsError(
             f"features: no folder for {', '.join(sorted(missing))}; a submission needs all five"
         )
     by_id, weights = {}, {}
@@ -117,7 +117,7 @@ def _submission(config: SubmissionConfig, root: Path, csv: Path) -> None:
         [member for by_member in weights.values() for member in by_member],
         weights,
         valid,
-        data_root=config.data_root,
+        data_root=settings.data_root,
         checked=checked,
         valid_mean=competition_score(valid),
         test=test,
@@ -127,18 +127,18 @@ def _submission(config: SubmissionConfig, root: Path, csv: Path) -> None:
     )
 
 
-def preview_submission(config: SubmissionConfig, rows: int = 2) -> pd.DataFrame:
+def preview_submission(settings: SubmissionSettings, rows: int = 2) -> pd.DataFrame:
     """Return the first rows of each collection in the CSV, readable.
 
     Args:
-        config: Settings.
+        settings: Settings.
         rows: Number of rows per collection.
 
     Returns:
         ``collection``, ``program``, ``listed`` (number of configurations in the row) and ``fastest first``
         (the first five of them).
     """
-    csv = pd.read_csv(resolve(config.csv), dtype=str)
+    csv = pd.read_csv(resolve(settings.csv), dtype=str)
     named = csv["ID"].str.rpartition(":")
     listed = csv["TopConfigs"].str.split(";")
     table = pd.DataFrame({"collection": named[0], "program": named[2], "listed": listed.str.len()})

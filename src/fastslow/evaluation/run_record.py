@@ -3,7 +3,7 @@
 import contextlib
 from pathlib import Path
 
-from fastslow.core.errors import ConfigError, DataError
+from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.files import write_json
 from fastslow.core.records import Record, read_record
 from fastslow.core.settings import PLAY
@@ -22,10 +22,10 @@ def record_run(folder: Path, data: str, preset: str) -> None:
     """Write down which data and preset a folder of runs is started with; an equal record is left alone.
 
     Raises:
-        ConfigError: The folder is the one that notebooks write when they are run by hand.
+        SettingsError: The folder is the one that notebooks write when they are run by hand.
     """
     if folder.name == PLAY:
-        raise ConfigError(f"name: notebooks run by hand write to runs/{PLAY}; give this run another NAME")
+        raise SettingsError(f"name: notebooks run by hand write to runs/{PLAY}; give this run another NAME")
     path, facts = folder / RECORD, {"data": data, "preset": preset}
     with contextlib.suppress(DataError):  # missing or broken: written anew
         if _read(path) == facts:

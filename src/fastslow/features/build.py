@@ -8,25 +8,24 @@ import joblib
 import numpy as np
 import pandas as pd
 
+from fastslow.choices.tied_choices import distinct_rows, no_choices
 from fastslow.competition.catalog import TEST, TRAIN, Program
-from fastslow.competition.default_layouts import find_default_layouts
 from fastslow.competition.reader import CompetitionFile, read_competition_file
-from fastslow.competition.tied_choices import distinct_rows, no_choices
-from fastslow.core.cluster import map_on_cluster
 from fastslow.core.files import atomic_path, digest
 from fastslow.core.memory import step_cores, step_memory
 from fastslow.core.processes import end_with_parent
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
 from fastslow.core.source import source_digest
-from fastslow.features.config import ENTRY, FeatureConfig
 from fastslow.features.config_tensors import config_tensors
 from fastslow.features.copies import copy_features, copy_pairs
+from fastslow.features.default_layouts import find_default_layouts
 from fastslow.features.list_padding import pad
 from fastslow.features.node_encodings import node_extras
 from fastslow.features.protobuf import ExactGraph, read_exact_graph
 from fastslow.features.pruning import prune
 from fastslow.features.scaling import NODE_BLOCKS, ScalerFit, write_scalers
+from fastslow.features.settings import ENTRY, FeatureSettings
 from fastslow.features.store import (
     INDEX,
     SCALERS,
@@ -41,6 +40,7 @@ from fastslow.features.store import (
 )
 from fastslow.features.tile_bounds import tile_features
 from fastslow.features.violation import violation_features
+from fastslow.machines.cluster import map_on_cluster
 
 WORKER_BYTES = 1 << 29  # of a process that builds graphs, at its peak
 
@@ -73,24 +73,26 @@ def merge_duplicates(graph: Graph) -> Graph:
 
 
 def _layout_graph(
-    program: Program, file: CompetitionFile, exact: ExactGraph | None, config: FeatureConfig
+    program: Program, file: CompetitionFile, exact: ExactGraph | None, settings: FeatureSettings
 ) -> tuple[Graph, list[str]]:
     ids = file.node_config_ids
     operands = exact and exact.operands
     tensors = config_tensors(file.node_feat, file.node_opcode, file.edge_index, ids, operands)
     kinds = file.node_opcode[ids]
     choices = file.choices
-    defaults = find_default_layouts(program, file) if config.compiler_defaults else None
+    defaults = find_default_layouts(program, file) if settings.compiler_defaults else None
     violation, names = violation_features(
-        tensors, kinds, file.layouts, choices, config.default_layout, defaults
+        tensors, kinds, file.layouts, choices, settings.default_layout, defaults
     )
-    pairs = copy_pairs(file.node_feat, file.node_opcode, file.edge_index, ids, tensors, config.copies_through)
+    pairs = copy_pairs(
+        file.node_feat, file.node_opcode, file.edge_index, ids, tensors, settings.copies_through
+    )
     copies, copy_names = copy_features(pairs, file.layouts, choices)
-    kept = prune(file.edge_index, len(file.node_opcode), ids, config.hops, config.direction)
+    kept = prune(file.edge_index, len(file.node_opcode), ids, settings.hops, settings.direction)
     graph = Graph(
         name=program.name,
-        node_feat=_padded(file, exact, config)[kept.node_ids],
-        node_extra=_extras(file, exact, config)[kept.node_ids],
+        node_feat=_padded(file, exact, settings)[kept.node_ids],
+        node_extra=_extras(file, exact, settings)[kept.node_ids],
         node_opcode=file.node_opcode[kept.node_ids],
         edge_index=kept.edge_index.astype(np.int32),
         config_index=kept.config_index.astype(np.int32),
@@ -110,7 +112,7 @@ def _layout_graph(
 
 
 def _tile_graph(
-    program: Program, file: CompetitionFile, exact: ExactGraph | None, config: FeatureConfig
+    program: Program, file: CompetitionFile, exact: ExactGraph | None, settings: FeatureSettings
 ) -> tuple[Graph, list[str]]:
     operands = exact and exact.operands
     values, names = tile_features(
@@ -120,8 +122,8 @@ def _tile_graph(
     num_configs = len(runtime)
     graph = Graph(
         name=program.name,
-        node_feat=_padded(file, exact, config),
-        node_extra=_extras(file, exact, config),
+        node_feat=_padded(file, exact, settings),
+        node_extra=_extras(file, exact, settings),
         node_opcode=file.node_opcode,
         edge_index=file.edge_index.astype(np.int32),
         config_index=np.zeros(0, np.int32),
@@ -140,23 +142,23 @@ def _tile_graph(
     return graph, names
 
 
-def _padded(file: CompetitionFile, exact: ExactGraph | None, config: FeatureConfig) -> np.ndarray:
-    if not config.padding:
+def _padded(file: CompetitionFile, exact: ExactGraph | None, settings: FeatureSettings) -> np.ndarray:
+    if not settings.padding:
         return file.node_feat
     return exact.node_feat if exact else pad(file.node_feat, file.node_opcode, file.edge_index)
 
 
-def _extras(file: CompetitionFile, exact: ExactGraph | None, config: FeatureConfig) -> np.ndarray:
+def _extras(file: CompetitionFile, exact: ExactGraph | None, settings: FeatureSettings) -> np.ndarray:
     attributes = exact and exact.node_extra
-    return node_extras(file.edge_index, len(file.node_opcode), attributes, config.random_walks)
+    return node_extras(file.edge_index, len(file.node_opcode), attributes, settings.random_walks)
 
 
-def build_graph(program: Program, config: FeatureConfig) -> tuple[Graph, list[str]]:
+def build_graph(program: Program, settings: FeatureSettings) -> tuple[Graph, list[str]]:
     """Build the features of one program.
 
     Args:
         program: The program; its file is read.
-        config: Settings of its kind of collection.
+        settings: Settings of its kind of collection.
 
     Returns:
         The graph and the V names of its ``config_feat`` columns.
@@ -165,34 +167,36 @@ def build_graph(program: Program, config: FeatureConfig) -> tuple[Graph, list[st
         DataError: The file is broken (the message names the key), or its protobuf is of another program.
     """
     file = read_competition_file(program.path, program.collection.kind, program.split != TEST)
-    return build_graph_of(program, file, config)
+    return build_graph_of(program, file, settings)
 
 
-def build_graph_of(program: Program, file: CompetitionFile, config: FeatureConfig) -> tuple[Graph, list[str]]:
+def build_graph_of(
+    program: Program, file: CompetitionFile, settings: FeatureSettings
+) -> tuple[Graph, list[str]]:
     """Build the features of one program from its file, already read, see :func:`build_graph`."""
     build = _layout_graph if program.collection.kind == "layout" else _tile_graph
-    protobuf = config.protobuf(program)
+    protobuf = settings.protobuf(program)
     exact = read_exact_graph(protobuf, file) if protobuf else None
-    graph, names = build(program, file, exact, config)
-    return merge_duplicates(graph) if config.merge_duplicates else graph, names
+    graph, names = build(program, file, exact, settings)
+    return merge_duplicates(graph) if settings.merge_duplicates else graph, names
 
 
-def _build_one(program: Program, config: FeatureConfig) -> list[str] | None:
+def _build_one(program: Program, settings: FeatureSettings) -> list[str] | None:
     """Build and write one graph unless it is up to date; return its column names if it was built."""
-    folder = resolve(config.folder)
-    mark = digest([source_digest(ENTRY), config.identity(), *config.sources(program)])
+    folder = resolve(settings.folder)
+    mark = digest([source_digest(ENTRY), settings.identity(), *settings.sources(program)])
     if is_written(folder, program.split, program.name, mark):
         return None
-    graph, names = build_graph(program, config)
+    graph, names = build_graph(program, settings)
     write_graph(folder, program.split, graph, mark)
     return names
 
 
-def build_features(config: FeatureConfig) -> pd.DataFrame:
+def build_features(settings: FeatureSettings) -> pd.DataFrame:
     """Build the features of one collection: those that are missing or out of date.
 
     Args:
-        config: Settings.
+        settings: Settings.
 
     Returns:
         One row per graph: ``split``, ``name``, ``nodes`` and ``edges`` after pruning, ``configurable``
@@ -203,30 +207,30 @@ def build_features(config: FeatureConfig) -> pd.DataFrame:
     Raises:
         DataError: A file is missing or broken.
     """
-    artifact = config.artifact()
+    artifact = settings.artifact()
     with artifact.building() as needed:
         if needed:
-            programs = config.programs()
+            programs = settings.programs()
             _drop_foreign_graphs(artifact.folder, programs)
-            names = _build_all(programs, config)
-            _summarise(programs, config)
+            names = _build_all(programs, settings)
+            _summarise(programs, settings)
             files = [INDEX, SCALERS, *graph_files(artifact.folder)]
             artifact.finish(files, config_columns=names, graphs=len(programs))
     return Features(artifact.folder).index
 
 
-def _build_all(programs: list[Program], config: FeatureConfig) -> list[str]:
+def _build_all(programs: list[Program], settings: FeatureSettings) -> list[str]:
     """Build every graph that is missing or out of date; return the names of the config_feat columns."""
-    if config.cluster:
-        results = map_on_cluster(config.cluster, _build_one, programs, config)
+    if settings.cluster:
+        results = map_on_cluster(settings.cluster, _build_one, programs, settings)
     else:
-        jobs = [joblib.delayed(_build_one)(program, config) for program in programs]
+        jobs = [joblib.delayed(_build_one)(program, settings) for program in programs]
         leash = {"initializer": end_with_parent, "initargs": (os.getpid(),)}
-        workers = config.workers or _planned_workers()
+        workers = settings.workers or _planned_workers()
         results = joblib.Parallel(n_jobs=workers, return_as="generator", **leash)(jobs)
-    bar = progress(results, total=len(programs), desc=config.collection, unit="graph")
+    bar = progress(results, total=len(programs), desc=settings.collection, unit="graph")
     built = [names for names in bar if names]
-    return built[0] if built else build_graph(programs[0], config)[1]
+    return built[0] if built else build_graph(programs[0], settings)[1]
 
 
 def _planned_workers() -> int:
@@ -241,9 +245,9 @@ def _drop_foreign_graphs(folder: Path, programs: list[Program]) -> None:
         path.unlink()
 
 
-def _summarise(programs: list[Program], config: FeatureConfig) -> None:
+def _summarise(programs: list[Program], settings: FeatureSettings) -> None:
     """Write the index and the scalers; every graph is read once for both."""
-    folder, rows = resolve(config.folder), []
+    folder, rows = resolve(settings.folder), []
     nodes, configs = ScalerFit(*NODE_BLOCKS), ScalerFit()
     for program in progress(programs, desc="index and scalers", unit="graph"):
         graph = read_graph(folder, program.split, program.name)
@@ -258,7 +262,7 @@ def _summarise(programs: list[Program], config: FeatureConfig) -> None:
                 "configs": graph.num_configs,
                 "merged": len(graph.config_row) - graph.num_configs,
                 "spread": graph.runtime.max() / graph.runtime.min() if known else np.nan,
-                "exact": config.protobuf(program) is not None,
+                "exact": settings.protobuf(program) is not None,
             }
         )
         if program.split == TRAIN:
@@ -266,4 +270,4 @@ def _summarise(programs: list[Program], config: FeatureConfig) -> None:
             configs.add(graph.config_feat)
     with atomic_path(folder / INDEX) as temporary:
         pd.DataFrame(rows).to_csv(temporary, index=False)
-    write_scalers(folder / SCALERS, node=nodes.scaler(), config=configs.scaler())
+    write_scalers(folder / SCALERS, node=nodes.scaler(), settings=configs.scaler())

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy import sparse
 
-from fastslow.competition.tied_choices import Choices, distinct_rows
+from fastslow.choices.tied_choices import Choices, distinct_rows
 from fastslow.features.config_tensors import config_chunks
 
 

@@ -12,11 +12,11 @@ from functools import cached_property
 
 import numpy as np
 
+from fastslow.choices.layouts import LAYOUT_WIDTH
+from fastslow.choices.tied_choices import Choices
 from fastslow.competition import node_columns
 from fastslow.competition.opcodes import OPCODES
-from fastslow.competition.schema import LAYOUT_WIDTH
 from fastslow.competition.tensors import num_elements
-from fastslow.competition.tied_choices import Choices
 from fastslow.features.choice_sums import choice_sums
 from fastslow.features.config_tensors import ConfigTensors
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from fastslow.choices.tied_choices import Choices
 from fastslow.competition.catalog import SPLITS, TEST, TRAIN, Collection, get_collection
-from fastslow.competition.tied_choices import Choices
 from fastslow.core.artifacts import MANIFEST, finished_file, read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path

@@ -12,10 +12,11 @@ import numpy as np
 import pandas as pd
 from pydantic import AfterValidator
 
+from fastslow.choices.layouts import LAYOUT_WIDTH, MAX_DIMENSION, ROLES
 from fastslow.competition.catalog import COLLECTIONS, SPLITS
 from fastslow.competition.node_columns import LAYOUT
 from fastslow.competition.opcodes import OPCODES
-from fastslow.competition.schema import LAYOUT_WIDTH, MAX_DIMENSION, NODE_FEATURES, ROLES
+from fastslow.competition.schema import NODE_FEATURES
 from fastslow.core.errors import DataError
 from fastslow.core.records import FileName, Record, check_record, is_valid
 from fastslow.features.node_encodings import EXTRA_COLUMNS

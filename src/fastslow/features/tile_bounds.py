@@ -9,9 +9,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fastslow.choices.layouts import ROLES
 from fastslow.competition import node_columns
 from fastslow.competition.opcodes import CONVOLUTION, DOT, OPCODES
-from fastslow.competition.schema import ROLES, TILE_DIMENSIONS, TILE_ROLES, TILE_WIDTH
+from fastslow.competition.schema import TILE_DIMENSIONS, TILE_ROLES, TILE_WIDTH
 from fastslow.features.config_tensors import config_tensors
 from fastslow.features.scaling import signed_log1p
 from fastslow.features.tpu_tiling import LANES, SUBLANES

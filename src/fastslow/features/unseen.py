@@ -8,9 +8,9 @@ import pandas as pd
 from fastslow.competition.catalog import TEST, Program
 from fastslow.competition.reader import CompetitionFile, read_competition_file
 from fastslow.core.artifacts import MANIFEST, read_manifest
-from fastslow.core.errors import ConfigError, DataError
+from fastslow.core.errors import DataError, SettingsError
 from fastslow.features.build import build_graph_of
-from fastslow.features.config import FeatureConfig
+from fastslow.features.settings import FeatureSettings
 from fastslow.features.store import RECIPE, Features, Graph
 from fastslow.features.store_checks import check_features_manifest
 
@@ -66,7 +66,7 @@ def read_recipe(folder: Path) -> dict:
     predicted, built = (each["settings"].get("collection") for each in (own, recipe))
     if predicted not in (None, built):
         raise DataError(path, f"predicts {predicted}, but its features are of {built}", _AGAIN)
-    if unread := recipe["settings"].keys() - FeatureConfig().identity().keys() - {"collection"}:
+    if unread := recipe["settings"].keys() - FeatureSettings().identity().keys() - {"collection"}:
         raise DataError(path, f"features.settings.{min(unread)} is no setting of features", _AGAIN)
     return recipe
 
@@ -97,8 +97,8 @@ def build_unseen(folder: Path, files: Iterable[CompetitionFile], hlo_folder: str
     """
     unseen = UnseenGraphs(folder, [])
     try:
-        settings = FeatureConfig(**unseen.manifest["settings"], hlo_folder=hlo_folder)
-    except ConfigError as error:
+        settings = FeatureSettings(**unseen.manifest["settings"], hlo_folder=hlo_folder)
+    except SettingsError as error:
         raise DataError(Path(folder) / MANIFEST, f"features.settings: {error}", _AGAIN) from None
     graphs = []
     for file in files:

@@ -14,21 +14,21 @@ measured AlexNet the layouts of inputs and kernels change nothing. Weighted by t
 of a filter counts by what it costs, not by its few elements.
 
 A tensor is *off default* where it is given another layout than the compiler would choose, so that data may
-have to be moved (:mod:`fastslow.competition.default_layouts` says how that is known).
+have to be moved (:mod:`fastslow.features.default_layouts` says how that is known).
 """
 
 import functools
 
 import numpy as np
 
-from fastslow.competition.default_layouts import is_off_default
+from fastslow.choices.layouts import ROLES
+from fastslow.choices.tied_choices import Choices
 from fastslow.competition.opcodes import CONVOLUTION, DOT, RESHAPE
-from fastslow.competition.schema import ROLES
 from fastslow.competition.tensors import num_elements
-from fastslow.competition.tied_choices import Choices
-from fastslow.core.errors import ConfigError
+from fastslow.core.errors import SettingsError
 from fastslow.features.choice_sums import choice_sums
 from fastslow.features.config_tensors import ConfigTensors
+from fastslow.features.default_layouts import is_off_default
 from fastslow.features.tpu_tiling import LANES, tile
 
 DEFAULT_LAYOUTS = ("row_major", "leave_out")
@@ -108,10 +108,10 @@ def violation_features(
         (C, V) float32 features, 0 where no tensor is counted, and their V names (``VIOLATION_NAMES``).
 
     Raises:
-        ConfigError: ``default_layout`` is neither of the two.
+        SettingsError: ``default_layout`` is neither of the two.
     """
     if default_layout not in DEFAULT_LAYOUTS:
-        raise ConfigError(f"default_layout: {default_layout!r} is none of {', '.join(DEFAULT_LAYOUTS)}")
+        raise SettingsError(f"default_layout: {default_layout!r} is none of {', '.join(DEFAULT_LAYOUTS)}")
     if defaults is None:
         defaults = np.full(tensors.dims.shape, -1)
     sums, of_role = [], [shape_rows(tensors, role, defaults) for role in range(len(ROLES))]

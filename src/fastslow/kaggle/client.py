@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Self
 
-from fastslow.core.errors import ConfigError, DataError
+from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.input_files import MAX_TEXT_BYTES, is_there
 from fastslow.kaggle.api_process import HOW_TO_AUTHENTICATE, CallError, KaggleError, address, call
 from fastslow.kaggle.credentials import credentials
@@ -224,7 +224,7 @@ def download(folder: Path, competition: str = COMPETITION) -> Path:
 
 def _require(competition: str) -> None:
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", competition):
-        raise ConfigError(f"competition: {competition!r} is not a slug such as {COMPETITION!r}")
+        raise SettingsError(f"competition: {competition!r} is not a slug such as {COMPETITION!r}")
     if credentials() is None:
         raise KaggleError("no Kaggle credentials found", HOW_TO_AUTHENTICATE)
 

@@ -19,9 +19,9 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import BeforeValidator
 
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, Collection, get_collection
-from fastslow.core.errors import ConfigError, DataError
+from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.files import writer_lock
-from fastslow.core.settings import Config, resolve
+from fastslow.core.settings import Settings, resolve
 from fastslow.core.storage_errors import explain_storage
 from fastslow.kaggle import archives, client
 from fastslow.kaggle.submission import SAMPLE
@@ -48,7 +48,7 @@ def _split_commas(names: Any) -> Any:
 Names = Annotated[list[str], BeforeValidator(_split_commas)]
 
 
-class DownloadConfig(Config):
+class DownloadSettings(Settings):
     """What to download of the real competition, from where and to where."""
 
     root: str = "data/raw"
@@ -76,9 +76,9 @@ class DownloadConfig(Config):
             get_collection(name)
         for name in self.splits:
             if name not in SPLITS:
-                raise ConfigError(f"splits: {name!r} is none of {', '.join(SPLITS)}")
+                raise SettingsError(f"splits: {name!r} is none of {', '.join(SPLITS)}")
         if not _ADDRESS.fullmatch(self.base_url):
-            raise ConfigError(
+            raise SettingsError(
                 "base_url: wanted is http://HOST/FOLDER or https://HOST/FOLDER, without user, password, query"
                 " and fragment; write user and password into ~/.netrc"  # the value may hold them: not shown
             )
@@ -117,14 +117,14 @@ class Split(NamedTuple):
         return sum(1 for _ in self.folder(root).glob("*.npz"))
 
 
-def download(config: DownloadConfig) -> list[Path]:
+def download(settings: DownloadSettings) -> list[Path]:
     """Download and unpack the missing part of the competition's data under ``root/npz_all/npz/``.
 
     A split is complete when its folder holds as many npz files as the competition has; folders appear
     whole, after every check. An interrupted run is resumed by the next one.
 
     Args:
-        config: What to download, from where and to where.
+        settings: What to download, from where and to where.
 
     Returns:
         The new folders, in the order of collections; empty where everything was there.
@@ -133,18 +133,18 @@ def download(config: DownloadConfig) -> list[Path]:
         DataError: Too little disk, a lost connection, a wrong size or count, a broken or unsafe archive.
         KaggleError: The kaggle package failed, or Kaggle refused.
     """
-    root = resolve(config.root)
-    collections = {get_collection(name) for name in config.collections}
-    selected = [Split(c, s) for c in COLLECTIONS if c in collections for s in SPLITS if s in config.splits]
+    root = resolve(settings.root)
+    collections = {get_collection(name) for name in settings.collections}
+    selected = [Split(c, s) for c in COLLECTIONS if c in collections for s in SPLITS if s in settings.splits]
     with explain_storage(root), writer_lock(root):
         for left_over in root.glob(f"{_SCRATCH}*"):
             shutil.rmtree(left_over)
         missing = [split for split in selected if _is_missing(root, split)]
-        from_kaggle = config.source == "kaggle" or (config.source == "auto" and _has_kaggle(root))
+        from_kaggle = settings.source == "kaggle" or (settings.source == "auto" and _has_kaggle(root))
         if missing and from_kaggle:
-            _from_kaggle(root, missing, config.keep_archives)
+            _from_kaggle(root, missing, settings.keep_archives)
         elif missing:
-            _from_google(root, missing, config.keep_archives, config.base_url)
+            _from_google(root, missing, settings.keep_archives, settings.base_url)
     new = [split.folder(root) for split in missing]
     print("\n".join(f"new: {folder}" for folder in new) or f"{root}: the data is complete", flush=True)
     return new

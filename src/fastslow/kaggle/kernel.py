@@ -13,9 +13,9 @@ from pathlib import Path
 
 import nbformat
 
-from fastslow.core.errors import ConfigError
+from fastslow.core.errors import SettingsError
 from fastslow.core.files import atomic_path, write_json
-from fastslow.core.settings import PROJECT, Config, Count, resolve
+from fastslow.core.settings import PROJECT, Count, Settings, resolve
 from fastslow.kaggle.api_process import CallError, KaggleError, call
 from fastslow.kaggle.client import COMPETITION
 from fastslow.kaggle.credentials import credentials, scrub
@@ -51,7 +51,7 @@ shutil.copy(f"{SCRATCH}/home/submissions/kaggle.csv", f"{WORKING}/submission.csv
 """
 
 
-class KernelConfig(Config):
+class KernelSettings(Settings):
     """Settings of the notebook for Kaggle's GPUs and of the run in it."""
 
     user: str = ""
@@ -84,37 +84,37 @@ class KernelConfig(Config):
         return ["submission", "name=kaggle", *chosen, *self.set]
 
 
-def make_kernel(config: KernelConfig) -> None:
+def make_kernel(settings: KernelSettings) -> None:
     """Write the notebook and its metadata; push both where there are credentials, else say what to type.
 
     Raises:
-        ConfigError: A setting is wrong.
+        SettingsError: A setting is wrong.
         KaggleError: Kaggle refused the notebook or could not be reached.
     """
-    folder, known = resolve(config.folder), credentials() is not None
-    user = config.user or (known and config.push and _user()) or NOBODY
+    folder, known = resolve(settings.folder), credentials() is not None
+    user = settings.user or (known and settings.push and _user()) or NOBODY
     with atomic_path(folder / NOTEBOOK) as temporary:
-        nbformat.write(kernel_notebook(config), temporary)
-    write_json(folder / METADATA, kernel_metadata(config, user))
+        nbformat.write(kernel_notebook(settings), temporary)
+    write_json(folder / METADATA, kernel_metadata(settings, user))
     size = (folder / NOTEBOOK).stat().st_size / 1e6
     print(f"{folder}: the notebook ({size:.2f} MB, with this code in it) and {METADATA}")
-    if not (known and config.push):
+    if not (known and settings.push):
         why = "no Kaggle credentials" if not known else "push=False"
         todo = "" if user != NOBODY else f" write your Kaggle name for {NOBODY} in {METADATA},\nthen"
         print(f"not pushed: {why}. Once you have them (kaggle.com > Settings > API),{todo} type")
         print(f"  .venv/bin/kaggle kernels push -p {shlex.quote(str(folder))}   (or `make kernel` again)")
         return
     pushed = _push(folder)
-    name = f"{user}/{_slug(config.title)}"
+    name = f"{user}/{_slug(settings.title)}"
     print(f"pushed: version {pushed.get('versionNumber')} runs at {pushed.get('url')}")
     print(f"state:  .venv/bin/kaggle kernels status {name}\noutput: .venv/bin/kaggle kernels output {name}")
 
 
-def kernel_metadata(config: KernelConfig, user: str) -> dict:
+def kernel_metadata(settings: KernelSettings, user: str) -> dict:
     """Return what ``kernel-metadata.json`` holds, as the kaggle package documents it."""
     return {
-        "id": f"{user}/{_slug(config.title)}",
-        "title": config.title,
+        "id": f"{user}/{_slug(settings.title)}",
+        "title": settings.title,
         "code_file": NOTEBOOK,
         "language": "python",
         "kernel_type": "notebook",
@@ -122,7 +122,7 @@ def kernel_metadata(config: KernelConfig, user: str) -> dict:
         "enable_gpu": True,
         "enable_tpu": False,
         "enable_internet": True,
-        "machine_shape": config.accelerator,
+        "machine_shape": settings.accelerator,
         "dataset_sources": [],
         "competition_sources": [COMPETITION],
         "kernel_sources": [],
@@ -130,10 +130,10 @@ def kernel_metadata(config: KernelConfig, user: str) -> dict:
     }
 
 
-def kernel_notebook(config: KernelConfig) -> nbformat.NotebookNode:
+def kernel_notebook(settings: KernelSettings) -> nbformat.NotebookNode:
     """Return the notebook: this code as an archive, the run, and what is kept of it."""
     archive = base64.b64encode(pack_code()).decode()
-    sources = [_UNPACK.format(archive=archive), _RUN.format(command=config.command()), _KEEP]
+    sources = [_UNPACK.format(archive=archive), _RUN.format(command=settings.command()), _KEEP]
     cells = [nbformat.v4.new_code_cell(source.strip()) for source in sources]
     cells.insert(0, nbformat.v4.new_markdown_cell(_ABOUT.strip()))
     for number, cell in enumerate(cells):
@@ -165,7 +165,7 @@ def _slug(title: str) -> str:
 def _user() -> str:
     name = _call("get_config_value", name="username")
     if not name:
-        raise ConfigError("user: the Kaggle credentials do not say whose they are; give user=NAME")
+        raise SettingsError("user: the Kaggle credentials do not say whose they are; give user=NAME")
     return name
 
 

@@ -38,7 +38,7 @@ def write_record(
         the same CSV was uploaded before, its ``upload`` and ``kaggle`` are kept.
 
     Raises:
-        ConfigError: A key of ``scores`` is not the name of a collection.
+        SettingsError: A key of ``scores`` is not the name of a collection.
     """
     path = Path(path)
     sha256 = file_digest(path)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from fastslow.competition.catalog import COLLECTIONS, TEST, Collection, list_programs
 from fastslow.competition.metrics import TOP_K
 from fastslow.competition.schema import check_schema
-from fastslow.core.errors import ConfigError, DataError
+from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.input_files import MAX_TEXT_BYTES, check_regular, is_there
 from fastslow.core.npz_io import read_headers
 
@@ -32,11 +32,11 @@ def ranking(prediction: ArrayLike, kind: str) -> np.ndarray:
         (C,) or (min(C, 5),) int64 configuration indices.
 
     Raises:
-        ConfigError: ``kind`` is neither.
+        SettingsError: ``kind`` is neither.
         ValueError: The prediction is not 1-D, empty, or not finite: a NaN would silently rank last.
     """
     if kind not in ("tile", "layout"):
-        raise ConfigError(f"kind: {kind!r} is none of tile, layout")
+        raise SettingsError(f"kind: {kind!r} is none of tile, layout")
     prediction = np.asarray(prediction)
     if prediction.ndim != 1 or prediction.size == 0 or not np.isfinite(prediction).all():
         raise ValueError(

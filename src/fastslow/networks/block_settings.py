@@ -5,38 +5,38 @@ from typing import Any
 from fastslow.core.settings import Unread
 
 
-def unread(config: Any) -> Unread:
-    """Return the settings of blocks and edges that a :class:`TrainConfig` without blocks does not read."""
-    if config.num_layers:
+def unread(settings: Any) -> Unread:
+    """Return the settings of blocks and edges that a :class:`TrainSettings` without blocks does not read."""
+    if settings.num_layers:
         return {}
     names = ["skip", "node_attention"]
-    names += ["cross_config"] * (config.block != "unit")  # which must switch it off for layout
-    names += ["edge_dropout", "pair_edges"] * (not config.input_attention)  # it reads the edges, too
+    names += ["cross_config"] * (settings.block != "unit")  # which must switch it off for layout
+    names += ["edge_dropout", "pair_edges"] * (not settings.input_attention)  # it reads the edges, too
     activates = (
-        config.block == "residual" and config.convolution == "mlp_gcn"
+        settings.block == "residual" and settings.convolution == "mlp_gcn"
     )  # the perceptron, without blocks
     names += ["convolution"] * (not activates)
     return dict.fromkeys(names, ("with num_layers=0", "choose 1 layer or more"))
 
 
-def check(config: Any) -> None:
-    """Check what a :class:`TrainConfig` sets beside ``block``, ``kind`` and ``dimension_tokens``.
+def check(settings: Any) -> None:
+    """Check what a :class:`TrainSettings` sets beside ``block``, ``kind`` and ``dimension_tokens``.
 
     Raises:
-        ConfigError: The chosen structure or kind does not read a setting; it is named.
+        SettingsError: The chosen structure or kind does not read a setting; it is named.
     """
-    ours, unit = config.block == "attention", config.block == "unit"
-    tile, other = config.kind == "tile", f"with block={config.block!r}"
-    config.require(ours or config.skip == "previous", "skip", f"'previous' {other}")
-    config.require(ours or config.node_attention == "none", "node_attention", f"'none' {other}")
-    config.require(not unit or tile or not config.cross_config, "cross_config", f"False {other}")
-    attends = config.input_attention and config.block != "residual"
-    config.require(not attends, "input_attention", f"False {other}")
-    config.require(ours or not config.dimension_tokens, "dimension_tokens", f"False {other}")
-    even = not config.dimension_tokens or config.hidden_channels % 2 == 0
-    config.require(even, "hidden_channels", "even, as dimension_tokens needs")
-    early = config.config_join == "nodes"
+    ours, unit = settings.block == "attention", settings.block == "unit"
+    tile, other = settings.kind == "tile", f"with block={settings.block!r}"
+    settings.require(ours or settings.skip == "previous", "skip", f"'previous' {other}")
+    settings.require(ours or settings.node_attention == "none", "node_attention", f"'none' {other}")
+    settings.require(not unit or tile or not settings.cross_config, "cross_config", f"False {other}")
+    attends = settings.input_attention and settings.block != "residual"
+    settings.require(not attends, "input_attention", f"False {other}")
+    settings.require(ours or not settings.dimension_tokens, "dimension_tokens", f"False {other}")
+    even = not settings.dimension_tokens or settings.hidden_channels % 2 == 0
+    settings.require(even, "hidden_channels", "even, as dimension_tokens needs")
+    early = settings.config_join == "nodes"
     wanted = "'pooled' for layout, and with block='attention'"
-    config.require(not early or (tile and not ours), "config_join", wanted)
+    settings.require(not early or (tile and not ours), "config_join", wanted)
     columns = "violation" if tile else "published"  # of the other kind
-    config.require(config.config_inputs != columns, "config_inputs", f"for {config.kind}")
+    settings.require(settings.config_inputs != columns, "config_inputs", f"for {settings.kind}")

@@ -7,12 +7,12 @@ from functools import partial
 import numpy as np
 import torch
 
-from fastslow.core.bounded_cache import BoundedCache
 from fastslow.core.errors import DataError
 from fastslow.core.memory import held_bytes, step_memory
 from fastslow.features.scaling import Scaler
 from fastslow.features.store import Features
 from fastslow.features.train_graphs import trainable
+from fastslow.networks.bounded_cache import BoundedCache
 from fastslow.networks.chunked_prediction import predict_chunks
 from fastslow.networks.config_inputs import config_columns
 from fastslow.networks.devices import autocast
@@ -45,7 +45,7 @@ class GraphDataset:
 
     Raises:
         DataError: The folders were built with different settings, so their columns differ.
-        ConfigError: The features lack columns of ``node_inputs``.
+        SettingsError: The features lack columns of ``node_inputs``.
     """
 
     def __init__(

@@ -2,7 +2,7 @@
 
 import torch
 
-from fastslow.core.errors import ConfigError
+from fastslow.core.errors import SettingsError
 
 BFLOAT16_CAPABILITY = 8, 0  # Ampere; Kaggle's T4 (7.5) and P100 (6.0) have float16 alone
 
@@ -14,7 +14,7 @@ def pick_device(name: str) -> torch.device:
         name: ``auto`` (a GPU where there is one), ``cpu``, ``cuda`` (torch's current GPU) or ``cuda:N``.
 
     Raises:
-        ConfigError: The GPU is not there; the message says what torch finds.
+        SettingsError: The GPU is not there; the message says what torch finds.
     """
     available, count = torch.cuda.is_available(), torch.cuda.device_count()
     if name == "auto":
@@ -23,7 +23,7 @@ def pick_device(name: str) -> torch.device:
     if kind == "cuda" and not (available and int(index or 0) < count):
         found = f"torch.cuda.is_available() is {available}, torch.cuda.device_count() is {count}"
         usable = f"one of cuda:0 to cuda:{count - 1}" if available else "a CUDA build of torch and a driver"
-        raise ConfigError(
+        raise SettingsError(
             f"device: {name!r} is not there ({found}, torch {torch.__version__}); "
             f"use 'auto' or 'cpu', or {usable}"
         )
@@ -55,7 +55,7 @@ def device_type(name: str) -> str:
     """Return the type of a setting's device: ``cpu`` or ``cuda``.
 
     Raises:
-        ConfigError: The device is not there.
+        SettingsError: The device is not there.
     """
     return pick_device(name).type
 
@@ -64,7 +64,7 @@ def precision_name(name: str) -> str:
     """Return the precision of a setting's device: ``float32``, ``bfloat16`` or ``float16``.
 
     Raises:
-        ConfigError: The device is not there.
+        SettingsError: The device is not there.
     """
     return str(pick_precision(pick_device(name))).removeprefix("torch.")
 

@@ -4,9 +4,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from fastslow.choices.layouts import LAYOUT_WIDTH, ROLES
 from fastslow.competition import node_columns
 from fastslow.competition.list_columns import LISTS
-from fastslow.competition.schema import LAYOUT_WIDTH, ROLES
 from fastslow.features.scaling import TILES
 
 AXES = np.arange(LAYOUT_WIDTH)

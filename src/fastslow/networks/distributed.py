@@ -21,10 +21,10 @@ import torch
 from torch import distributed
 
 from fastslow.core.artifacts import Artifact
-from fastslow.core.errors import ConfigError, FastslowError
+from fastslow.core.errors import FastslowError, SettingsError
 from fastslow.core.processes import end_with_parent
-from fastslow.networks.config import TrainConfig
 from fastslow.networks.devices import pick_device
+from fastslow.networks.settings import TrainSettings
 
 _TIMEOUT = timedelta(days=1)  # torchrun itself notices a process that died; the others may wait for a lock
 _LAUNCHER = (  # torchrun, which ends with the process that started it
@@ -66,18 +66,18 @@ def world_size() -> int:
 
 
 @contextlib.contextmanager
-def joined(config: TrainConfig) -> Iterator[None]:
+def joined(settings: TrainSettings) -> Iterator[None]:
     """Join the processes that torchrun started, over NCCL where they train on GPUs, else over gloo.
 
     Raises:
-        ConfigError: There are more processes than GPUs or graphs of a step, or the loss compares graphs.
+        SettingsError: There are more processes than GPUs or graphs of a step, or the loss compares graphs.
     """
     if not launched() or distributed.is_initialized():
         yield
         return
-    config.require_shares(int(os.environ["WORLD_SIZE"]))
+    settings.require_shares(int(os.environ["WORLD_SIZE"]))
     end_with_parent(os.getppid())
-    device = own_device(pick_device(config.device))
+    device = own_device(pick_device(settings.device))
     if device.type == "cuda":
         torch.cuda.set_device(device)
     distributed.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=_TIMEOUT)
@@ -91,14 +91,14 @@ def own_device(device: torch.device) -> torch.device:
     """Return the device of this process: of several on a machine, each takes a GPU of its own.
 
     Raises:
-        ConfigError: One GPU is named, or there are fewer than processes.
+        SettingsError: One GPU is named, or there are fewer than processes.
     """
     if device.type != "cuda" or not launched():
         return device
     local, count = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
     if device.index is not None or local >= count:
         found = f"{os.environ['LOCAL_WORLD_SIZE']} processes on this machine, {count} GPUs"
-        raise ConfigError(f"device: {str(device)!r} does not suit {found}; use 'auto', and a GPU for each")
+        raise SettingsError(f"device: {str(device)!r} does not suit {found}; use 'auto', and a GPU for each")
     return torch.device("cuda", local)
 
 
@@ -157,16 +157,16 @@ def mean_loss(losses: Sequence[torch.Tensor], device: torch.device) -> float:
     return float(total[0] / total[1])
 
 
-def launch(config: TrainConfig) -> None:
+def launch(settings: TrainSettings) -> None:
     """Train in the configured number of processes on this machine, as torchrun does, and print what they say.
 
     Raises:
         RankError: One of them ended with an error; the message is its own.
     """
-    threads = str(max(1, torch.get_num_threads() // config.processes))
+    threads = str(max(1, torch.get_num_threads() // settings.processes))
     command = [sys.executable, "-c", _LAUNCHER, str(os.getpid()), "--standalone", "--no-python"]
-    command += ["--nproc-per-node", str(config.processes), sys.executable, "-c", _RANK]
-    command += [json.dumps(config.asdict())]
+    command += ["--nproc-per-node", str(settings.processes), sys.executable, "-c", _RANK]
+    command += [json.dumps(settings.asdict())]
     lines: list[str] = []
     with subprocess.Popen(
         command,
@@ -188,10 +188,10 @@ def launch(config: TrainConfig) -> None:
         raise RankError(reason or f"a process of the training ended; run the same command to resume{tail}")
 
 
-def run_as_rank(train: Callable[[TrainConfig], Any]) -> None:
+def run_as_rank(train: Callable[[TrainSettings], Any]) -> None:
     """Train with the settings of the command line: the main function of a launched process."""
     try:
-        train(TrainConfig(**json.loads(sys.argv[1])))
+        train(TrainSettings(**json.loads(sys.argv[1])))
     except FastslowError as error:
         print(f"{_ERROR}{error}", flush=True)
         sys.exit(1)

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from fastslow.core.errors import FastslowError
-from fastslow.networks.config import TrainConfig
+from fastslow.networks.settings import TrainSettings
 
 EXPLODED = 10.0
 """How many times the first epoch's mean loss counts as exploded; in 25 recorded trainings none exceeds it."""
@@ -68,14 +68,16 @@ def check_outputs(predictions: Mapping[str, np.ndarray]) -> None:
             raise Diverged(f"the network's predictions of {name} are not finite")
 
 
-def stop(error: Diverged, epoch: int, loss: float, config: TrainConfig, history: Sequence[Mapping]) -> str:
+def stop(
+    error: Diverged, epoch: int, loss: float, settings: TrainSettings, history: Sequence[Mapping]
+) -> str:
     """Return what happened in an epoch, the remedy, and which weights are kept.
 
     Args:
         error: What was noticed.
         epoch: Number of the epoch, from 1.
         loss: Its mean loss.
-        config: Settings.
+        settings: Settings.
         history: Rows of the evaluations before.
 
     Raises:
@@ -83,7 +85,7 @@ def stop(error: Diverged, epoch: int, loss: float, config: TrainConfig, history:
     """
     said = (
         f"diverged in epoch {epoch} (loss {loss:.4g}): {error}; lower learning_rate (now"
-        f" {config.learning_rate:g}) or max_grad_norm (now {config.max_grad_norm:g})"
+        f" {settings.learning_rate:g}) or max_grad_norm (now {settings.max_grad_norm:g})"
     )
     if not history:
         raise Diverged(f"{said}. There are no weights to keep: it was not evaluated before") from None

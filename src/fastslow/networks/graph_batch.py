@@ -7,8 +7,8 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
+from fastslow.choices.layouts import LAYOUT_WIDTH, MAX_DIMENSION, ROLES
 from fastslow.competition import node_columns
-from fastslow.competition.schema import LAYOUT_WIDTH, MAX_DIMENSION, ROLES
 from fastslow.features.derived import derived
 from fastslow.features.scaling import Scaler
 from fastslow.features.store import Graph, expand_nodes

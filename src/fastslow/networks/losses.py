@@ -191,7 +191,7 @@ class Loss:
         across_graphs: Whether it compares graphs, so that it needs all of a step together.
 
     Raises:
-        ConfigError: The text is refused.
+        SettingsError: The text is refused.
     """
 
     def __init__(self, text: str):

@@ -7,7 +7,7 @@ runs on deduplicated states, see ``README.md`` beside this file.
 import torch
 from torch import Tensor, nn
 
-from fastslow.competition.schema import LAYOUT_WIDTH, MAX_DIMENSION, ROLES
+from fastslow.choices.layouts import LAYOUT_WIDTH, MAX_DIMENSION, ROLES
 from fastslow.features.tpu_tiling import TILING_FEATURES
 from fastslow.networks.architecture import OPCODE_ROWS, Architecture
 from fastslow.networks.convolutions import make_convolution

@@ -1,7 +1,7 @@
 """Which of the expanded node features a network reads: groups of columns, by name."""
 
 from fastslow.competition.node_columns import COLUMN_NAMES
-from fastslow.core.errors import ConfigError
+from fastslow.core.errors import SettingsError
 from fastslow.features.scaling import (
     ATTRIBUTES,
     DEPTHS,
@@ -53,16 +53,16 @@ def input_columns(text: str) -> list[int]:
             ``attributes``, ``picked``.
 
     Raises:
-        ConfigError: A group is unknown or given twice, or ``picked`` is joined with ``numeric``.
+        SettingsError: A group is unknown or given twice, or ``picked`` is joined with ``numeric``.
     """
     names = text.split("+")
     for name in names:
         if name not in _GROUPS:
-            raise ConfigError(f"node_inputs: {name!r} in {text!r} is none of {', '.join(_GROUPS)}")
+            raise SettingsError(f"node_inputs: {name!r} in {text!r} is none of {', '.join(_GROUPS)}")
         if names.count(name) > 1:
-            raise ConfigError(f"node_inputs: {name} is given twice in {text!r}")
+            raise SettingsError(f"node_inputs: {name} is given twice in {text!r}")
     if {"numeric", "picked"} <= {*names}:
-        raise ConfigError(f"node_inputs: numeric in {text!r} contains picked; give one of them")
+        raise SettingsError(f"node_inputs: numeric in {text!r} contains picked; give one of them")
     return [column for name in names for column in _GROUPS[name]]
 
 
@@ -74,8 +74,10 @@ def require_inputs(text: str, scaler: Scaler) -> None:
         scaler: Scaler of all columns.
 
     Raises:
-        ConfigError: No column of a group varies over the train graphs.
+        SettingsError: No column of a group varies over the train graphs.
     """
     for name in {*text.split("+")} & _REMEDIES.keys():
         if not scaler.std[_GROUPS[name]].any():
-            raise ConfigError(f"node_inputs: the features have no {name}; build them with {_REMEDIES[name]}")
+            raise SettingsError(
+                f"node_inputs: the features have no {name}; build them with {_REMEDIES[name]}"
+            )

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fastslow.competition.schema import LAYOUT_WIDTH, MAX_DIMENSION, ROLES
+from fastslow.choices.layouts import LAYOUT_WIDTH, MAX_DIMENSION, ROLES
 from fastslow.networks.architecture import OPCODE_ROWS, Architecture
 from fastslow.networks.convolutions import plain_convolution
 from fastslow.networks.graph_batch import Batch

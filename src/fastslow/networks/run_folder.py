@@ -36,11 +36,11 @@ def write_runs(artifact: Artifact, training: Any) -> None:
     warnings = list(of_training)
     for slug, run in zip(dataset.sources, artifact.parts, strict=True):
         valid[slug], predicted = training.validation.choose_weights(slug)
-        together = training.config.inference_configs
+        together = training.settings.inference_configs
         tested = predict(training.network, dataset, slug, TEST, together)
         if writes:
             write_tensors(run.folder / WEIGHTS, training.network.state_dict())
-            write_scalers(run.folder / SCALERS, node=dataset.node_scaler, config=dataset.config_scaler)
+            write_scalers(run.folder / SCALERS, node=dataset.node_scaler, settings=dataset.config_scaler)
             own = write_predictions(run.folder, {VALID: predicted, TEST: tested})
             facts = {"epochs": training.epoch, "features": dataset.sources[slug].recipe}
             run.finish(OUTPUTS, valid=valid[slug], **facts, warnings=[*of_training, *own])

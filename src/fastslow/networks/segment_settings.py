@@ -3,7 +3,7 @@
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
-from fastslow.core.errors import ConfigError
+from fastslow.core.errors import SettingsError
 from fastslow.core.settings import Unread
 from fastslow.networks.terms import parse_readout
 
@@ -50,9 +50,9 @@ SETTINGS = (
 )
 
 
-def unread(config: Any) -> Unread:
-    """Return the settings of segments that the variant of a :class:`TrainConfig` does not read."""
-    name, variant = config.segment_training, VARIANTS.get(config.segment_training)
+def unread(settings: Any) -> Unread:
+    """Return the settings of segments that the variant of a :class:`TrainSettings` does not read."""
+    name, variant = settings.segment_training, VARIANTS.get(settings.segment_training)
     read = variant and {
         "segment_border": variant.others != EDGES,
         "segment_keep": variant.drops,
@@ -62,37 +62,47 @@ def unread(config: Any) -> Unread:
     return dict.fromkeys(names, (f"with segment_training {name!r}", "choose another segment_training"))
 
 
-def check(config: Any) -> None:
-    """Check the settings of segments of a :class:`TrainConfig`.
+def check(settings: Any) -> None:
+    """Check the settings of segments of a :class:`TrainSettings`.
 
     Raises:
-        ConfigError: One does not fit together with another one; it is named.
+        SettingsError: One does not fit together with another one; it is named.
     """
-    name, variant = config.segment_training, VARIANTS[config.segment_training]
+    name, variant = settings.segment_training, VARIANTS[settings.segment_training]
     if variant is None:
         return
     why = f" for segment_training {name!r}"
-    config.require(config.node_attention == "none", "node_attention", f"'none'{why}: it sees the whole graph")
-    alone = variant.others == NOTHING and config.segment_border == CUT
+    settings.require(
+        settings.node_attention == "none", "node_attention", f"'none'{why}: it sees the whole graph"
+    )
+    alone = variant.others == NOTHING and settings.segment_border == CUT
     attends = "it sees the whole graph; it may with 'one' and segment_border='cut'"
-    config.require(alone or not config.input_attention, "input_attention", f"False{why}: {attends}")
-    config.require(config.edge_dropout == 0, "edge_dropout", f"0{why}: segments leave out edges themselves")
-    pools = {part.pool for part in parse_readout(config.readout)}
+    settings.require(alone or not settings.input_attention, "input_attention", f"False{why}: {attends}")
+    settings.require(
+        settings.edge_dropout == 0, "edge_dropout", f"0{why}: segments leave out edges themselves"
+    )
+    pools = {part.pool for part in parse_readout(settings.readout)}
     adds_up = variant.others == EDGES or pools <= {"sum", "mean", "unit_sum"}
-    config.require(adds_up, "readout", f"of sum, mean and unit_sum{why}: these add up over segments")
-    stored, border = variant.others == TABLE, config.segment_border
-    config.require(config.processes == 1 or not stored, "processes", f"1{why}: its table is of one process")
+    settings.require(adds_up, "readout", f"of sum, mean and unit_sum{why}: these add up over segments")
+    stored, border = variant.others == TABLE, settings.segment_border
+    settings.require(
+        settings.processes == 1 or not stored, "processes", f"1{why}: its table is of one process"
+    )
     fits = border != CUT_LIVE or variant.others == FRESH
-    config.require(fits, "segment_border", f"'halo' or 'cut'{why}; 'cut_live' needs the others fresh: 'gst'")
+    settings.require(
+        fits, "segment_border", f"'halo' or 'cut'{why}; 'cut_live' needs the others fresh: 'gst'"
+    )
     if variant.head:
-        config.require(config.head_epochs < config.epochs, "head_epochs", f"below epochs ({config.epochs})")
-    if config.segment_partition == "metis" and find_spec("pymetis") is None:
+        settings.require(
+            settings.head_epochs < settings.epochs, "head_epochs", f"below epochs ({settings.epochs})"
+        )
+    if settings.segment_partition == "metis" and find_spec("pymetis") is None:
         remedy = "pip install 'fastslow[segments]', or choose another"
-        raise ConfigError(f"segment_partition: 'metis' needs the package pymetis: {remedy}")
+        raise SettingsError(f"segment_partition: 'metis' needs the package pymetis: {remedy}")
 
 
-def head_epochs(config: Any) -> range:
-    """Return the epochs of a :class:`TrainConfig` in which the head alone learns: the last ones, or none."""
-    variant = VARIANTS[config.segment_training]
-    last = config.head_epochs if variant and variant.head else 0
-    return range(config.epochs - last, config.epochs)
+def head_epochs(settings: Any) -> range:
+    """Return the number of last epochs of a :class:`TrainSettings` in which only the head learns."""
+    variant = VARIANTS[settings.segment_training]
+    last = settings.head_epochs if variant and variant.head else 0
+    return range(settings.epochs - last, settings.epochs)

@@ -24,14 +24,13 @@ import torch
 from torch import Tensor
 
 from fastslow.competition.catalog import TRAIN
-from fastslow.core.bounded_cache import BoundedCache
 from fastslow.core.files import atomic_path
 from fastslow.core.memory import held_bytes, step_memory
-from fastslow.core.prefetch import prefetch
-from fastslow.networks.config import TrainConfig
+from fastslow.networks.bounded_cache import BoundedCache
 from fastslow.networks.dataset import GraphDataset
 from fastslow.networks.graph_batch import Batch
 from fastslow.networks.model import RankingNetwork
+from fastslow.networks.prefetch import prefetch
 from fastslow.networks.segment_partition import partition
 from fastslow.networks.segment_settings import (
     CUT,
@@ -47,6 +46,7 @@ from fastslow.networks.segment_sums import Batches, Norms, add_segments, norms, 
 from fastslow.networks.segment_table import GraphTable, SegmentTable
 from fastslow.networks.segments import SegmentedGraph, SegmentExample
 from fastslow.networks.set_statistics import Moments, as_is
+from fastslow.networks.settings import TrainSettings
 
 LOG = "segments.jsonl"
 """Ages of the table by epoch, in the folder of the training."""
@@ -56,7 +56,7 @@ class SegmentTraining:
     """Predicts from some segments of each graph, for a training.
 
     Args:
-        config: Settings; ``segment_training`` is not ``none``.
+        settings: Settings; ``segment_training`` is not ``none``.
         dataset: The graphs.
         network: The network that is trained.
 
@@ -66,22 +66,22 @@ class SegmentTraining:
         log: A row for each epoch in which the table was read.
     """
 
-    def __init__(self, config: TrainConfig, dataset: GraphDataset, network: RankingNetwork):
-        self.config, self.dataset, self.network = config, dataset, network
-        self.variant = VARIANTS[config.segment_training]
+    def __init__(self, settings: TrainSettings, dataset: GraphDataset, network: RankingNetwork):
+        self.settings, self.dataset, self.network = settings, dataset, network
+        self.variant = VARIANTS[settings.segment_training]
         self.files = (LOG,) if self.variant.others == TABLE else ()
         self._step = 0
         self.table = SegmentTable()
         self.log: list[dict] = []
         self._head_only = False
-        self._others = HALO if config.segment_border == CUT_LIVE else config.segment_border
-        self._live = CUT if config.segment_border == CUT_LIVE else config.segment_border
+        self._others = HALO if settings.segment_border == CUT_LIVE else settings.segment_border
+        self._live = CUT if settings.segment_border == CUT_LIVE else settings.segment_border
         self._graphs = BoundedCache[SegmentedGraph](step_memory() // 4, held_bytes)
         self._sums = BoundedCache[Tensor](step_memory() // 4, held_bytes)
 
     def begin(self, epoch: int, step: int) -> None:
         """Begin a step of an epoch."""
-        self._head_only, self._step = epoch in head_epochs(self.config), step
+        self._head_only, self._step = epoch in head_epochs(self.settings), step
 
     def end(self, epoch: int) -> None:
         """End an epoch: log the ages of what was read from the table."""
@@ -93,10 +93,10 @@ class SegmentTraining:
         return self._graphs.get(name, lambda: self._divide(name))
 
     def _divide(self, name: str) -> SegmentedGraph:
-        config, prepared = self.config, self.dataset.graph(TRAIN, name)
-        how = config.segment_partition, config.segment_nodes, config.seed
+        settings, prepared = self.settings, self.dataset.graph(TRAIN, name)
+        how = settings.segment_partition, settings.segment_nodes, settings.seed
         part = partition(prepared.graph, prepared.edge_index, *how)
-        graph = SegmentedGraph(prepared, config.architecture().num_levels, part)
+        graph = SegmentedGraph(prepared, settings.architecture().num_levels, part)
         if self.variant.others == TABLE:
             graph.states(self._live)
         elif self.variant.others != EDGES:
@@ -111,12 +111,12 @@ class SegmentTraining:
             configs: ``(C,)`` positions of its configurations.
             seed: Decides which segments it learns from, and which are left out.
         """
-        config, graph = self.config, self.graph(name)
+        settings, graph = self.settings, self.graph(name)
         rng, count = np.random.default_rng(seed), graph.num_segments
-        live = np.sort(rng.choice(count, min(config.segments_per_step, count), replace=False))
+        live = np.sort(rng.choice(count, min(settings.segments_per_step, count), replace=False))
         if self.variant.others == EDGES:
             return self.dataset.batch(TRAIN, name, configs, graph.edges_inside(live))
-        kept = rng.random(count) < config.segment_keep if self.variant.drops else np.ones(count, bool)
+        kept = rng.random(count) < settings.segment_keep if self.variant.drops else np.ones(count, bool)
         choices = graph.prepared.choices(configs)
         batch = None if self._head_only else graph.batch(live, configs, choices, self._live)
         features = graph.prepared.config_features(configs) if batch is None else batch.config_feat
@@ -181,7 +181,7 @@ class SegmentTraining:
     def _whole_sums(self, example: SegmentExample) -> Tensor:
         """Return the sums over all nodes, uncut; of all configurations they are kept, if not too many."""
         prepared = example.graph.prepared
-        if prepared.graph.num_configs > self.config.inference_configs:
+        if prepared.graph.num_configs > self.settings.inference_configs:
             return self._whole(example)
         every = np.arange(prepared.graph.num_configs)
         everything = replace(example, configs=every, choices=prepared.choices(every))

@@ -14,8 +14,8 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from fastslow.core.prefetch import prefetch
 from fastslow.networks.out_of_memory import Shrinking, ran_out_of_memory
+from fastslow.networks.prefetch import prefetch
 
 Drawn = tuple[str, np.ndarray, int | None]
 Example = TypeVar("Example")

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from fastslow.core.errors import ConfigError
+from fastslow.core.errors import SettingsError
 
 LOSSES: dict[str, float | None] = {
     "pairwise_hinge": 1.0,
@@ -55,18 +55,18 @@ def parse_terms(field: str, text: str, known: Mapping[str, float | None]) -> lis
         The terms, their weights divided by the sum of all (as TpuGraphs' baselines do).
 
     Raises:
-        ConfigError: A name is unknown or given twice, a term takes no parameter, or a number is not above 0.
+        SettingsError: A name is unknown or repeated, a term takes no parameter, or a number is not above 0.
     """
     terms: dict[str, Term] = {}
     for part in text.split("+"):
         named, colon, weight = part.partition(":")
         name, at, parameter = named.partition("@")
         if name not in known:
-            raise ConfigError(f"{field}: {name!r} in {text!r} is none of {', '.join(known)}")
+            raise SettingsError(f"{field}: {name!r} in {text!r} is none of {', '.join(known)}")
         if name in terms:
-            raise ConfigError(f"{field}: {name} is given twice in {text!r}")
+            raise SettingsError(f"{field}: {name} is given twice in {text!r}")
         if at and known[name] is None:
-            raise ConfigError(f"{field}: {name} takes no parameter, {text!r} gives it {parameter!r}")
+            raise SettingsError(f"{field}: {name} takes no parameter, {text!r} gives it {parameter!r}")
         value = _number(field, text, parameter) if at else known[name]
         terms[name] = Term(name, value, _number(field, text, weight) if colon else 1.0)
     total = sum(term.weight for term in terms.values())
@@ -89,16 +89,16 @@ def parse_readout(text: str) -> list[Pooling]:
     """Read the poolings that a readout concatenates, ``POOL[@configurable]+...``.
 
     Raises:
-        ConfigError: A pooling is unknown or given twice, or what follows an @ is not ``configurable``.
+        SettingsError: A pooling is unknown or given twice, or what follows an @ is not ``configurable``.
     """
     parts: list[Pooling] = []
     for named in text.split("+"):
         pool, at, nodes = named.partition("@")
         if pool not in POOLS or (at and nodes != CONFIGURABLE):
             known = f"one of {', '.join(POOLS)}, alone or with @{CONFIGURABLE}"
-            raise ConfigError(f"readout: {named!r} in {text!r} is not {known}")
+            raise SettingsError(f"readout: {named!r} in {text!r} is not {known}")
         if (part := Pooling(pool, bool(at))) in parts:
-            raise ConfigError(f"readout: {named} is given twice in {text!r}")
+            raise SettingsError(f"readout: {named} is given twice in {text!r}")
         parts.append(part)
     return parts
 
@@ -110,5 +110,5 @@ def _number(field: str, text: str, number: str) -> float:
         value = math.nan
     if not 0 < value < math.inf:
         form = "NAME[@PARAMETER][:WEIGHT]+..., for example pairwise_hinge@0.5:1+mse_log:0.02"
-        raise ConfigError(f"{field}: {number!r} in {text!r} is not a number above 0; the form is {form}")
+        raise SettingsError(f"{field}: {number!r} in {text!r} is not a number above 0; the form is {form}")
     return value

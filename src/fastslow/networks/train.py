@@ -20,7 +20,6 @@ import torch
 
 from fastslow.competition.catalog import TRAIN
 from fastslow.core.artifacts import read_manifest
-from fastslow.core.bounded_cache import BoundedCache
 from fastslow.core.files import atomic_path
 from fastslow.core.memory import FreedMemory, held_bytes, step_memory
 from fastslow.core.progress import progress
@@ -28,7 +27,7 @@ from fastslow.evaluation.training_files import METRICS
 from fastslow.features.scaling import Scaler
 from fastslow.features.store import Features
 from fastslow.networks import distributed
-from fastslow.networks.config import TrainConfig
+from fastslow.networks.bounded_cache import BoundedCache
 from fastslow.networks.dataset import GraphDataset
 from fastslow.networks.devices import autocast, loss_scaler, pick_device, seed_generator
 from fastslow.networks.divergence import Diverged, LossWatch, check_weights, stop
@@ -39,6 +38,7 @@ from fastslow.networks.out_of_memory import Shrinking, explain_memory
 from fastslow.networks.run_folder import write_runs
 from fastslow.networks.schedule import scheduled
 from fastslow.networks.segment_training import SegmentTraining
+from fastslow.networks.settings import TrainSettings
 from fastslow.networks.sparse import move
 from fastslow.networks.step_examples import StepExamples
 from fastslow.networks.stored_weights import read_checkpoint, write_tensors
@@ -48,34 +48,34 @@ CHECKPOINT = "checkpoint.pt"
 
 
 def make_dataset(
-    config: TrainConfig,
+    settings: TrainSettings,
     sources: Sequence[Features] | None = None,
     scalers: tuple[Scaler, Scaler] | None = None,
 ) -> GraphDataset:
     """Return the graphs to train on, or to predict.
 
     Args:
-        config: Settings.
+        settings: Settings.
         sources: Features to read; by default those that the settings name.
         scalers: Scalers of nodes and of configurations; by default those of the sources, pooled.
     """
-    sources = config.sources() if sources is None else sources
-    architecture = config.architecture()
-    device = distributed.own_device(pick_device(config.device))
-    graphs = {"pair_edges": config.joins_pairs(), "whole_graph": architecture.sees_whole_graph}
-    inputs = {"node_inputs": config.node_inputs, "config_inputs": config.config_inputs}
+    sources = settings.sources() if sources is None else sources
+    architecture = settings.architecture()
+    device = distributed.own_device(pick_device(settings.device))
+    graphs = {"pair_edges": settings.joins_pairs(), "whole_graph": architecture.sees_whole_graph}
+    inputs = {"node_inputs": settings.node_inputs, "config_inputs": settings.config_inputs}
     reads = {"joins_nodes": architecture.joins_nodes, "dimension_tokens": architecture.dimension_tokens}
     options = {"scalers": scalers, **graphs, **inputs, **reads}
     return GraphDataset(sources, architecture.num_levels, device, **options)
 
 
-def make_network(config: TrainConfig, dataset: GraphDataset) -> RankingNetwork:
+def make_network(settings: TrainSettings, dataset: GraphDataset) -> RankingNetwork:
     """Return a network of the configured size for these graphs, with weights drawn from the seed."""
-    torch.manual_seed(config.seed)
+    torch.manual_seed(settings.seed)
     return RankingNetwork(
         node_channels=len(dataset.node_scaler.kept),
         config_channels=len(dataset.config_scaler.kept),
-        architecture=config.architecture(),
+        architecture=settings.architecture(),
     ).to(dataset.device)
 
 
@@ -86,53 +86,53 @@ class Training:
     generator state, and a resumed training equals an uninterrupted one.
 
     Args:
-        config: Settings.
+        settings: Settings.
         dataset: Graphs to train on.
     """
 
-    def __init__(self, config: TrainConfig, dataset: GraphDataset):
-        self.config, self.dataset = config, dataset
-        self.network = make_network(config, dataset)
-        self.loss = Loss(config.loss)
+    def __init__(self, settings: TrainSettings, dataset: GraphDataset):
+        self.settings, self.dataset = settings, dataset
+        self.network = make_network(settings, dataset)
+        self.loss = Loss(settings.loss)
         self.scaler = loss_scaler(dataset.device)
         self.optimizer = torch.optim.AdamW(
             self.network.parameters(),
-            lr=config.learning_rate,  # replaced at every step
-            weight_decay=config.weight_decay,
+            lr=settings.learning_rate,  # replaced at every step
+            weight_decay=settings.weight_decay,
             fused=True,  # a seventh of the time on a CPU; a scaled step needs no answer from the GPU
         )
         self.names = dataset.trainable()
-        self.validation = Validation(config, dataset, self.network)
-        on = config.segment_training != "none"
-        self.segments = SegmentTraining(config, dataset, self.network) if on else None
+        self.validation = Validation(settings, dataset, self.network)
+        on = settings.segment_training != "none"
+        self.segments = SegmentTraining(settings, dataset, self.network) if on else None
         self._stored = ["network", "optimizer", "scaler", "validation", "watch", *["segments"] * on]
         self.epoch = 0
         self.warnings: list[str] = []
         self._whole = BoundedCache[tuple[Batch, torch.Tensor]](step_memory() // 4, held_bytes)
         self._freed = FreedMemory()
         caches = self._whole.clear, dataset.clear, self._freed.release
-        self.fits = Shrinking(config.configs_per_step, "configs_per_step", caches)
+        self.fits = Shrinking(settings.configs_per_step, "configs_per_step", caches)
         self.watch = LossWatch()
 
     def run_epoch(self) -> float:
         """Train on every graph once; return the mean loss."""
-        config = self.config
-        rng = np.random.default_rng([config.seed, self.epoch])
+        settings = self.settings
+        rng = np.random.default_rng([settings.seed, self.epoch])
         self.network.train()
         names = rng.permutation(self.names)
-        drops = config.edge_dropout > 0 or self.segments
+        drops = settings.edge_dropout > 0 or self.segments
         drawn = [(name, self._draw(name, rng), int(rng.integers(2**63)) if drops else None) for name in names]
         seeds = rng.integers(2**63, size=len(names))  # for dropout
-        steps = math.ceil(len(names) / config.graphs_per_step)
+        steps = math.ceil(len(names) / settings.graphs_per_step)
         groups = np.array_split(np.arange(len(names)), steps)
         own = np.concatenate([distributed.share(group) for group in groups])  # of several processes
-        random = [config.seed, self.epoch]
+        random = [settings.seed, self.epoch]
         examples = StepExamples(self._example, [drawn[n] for n in own], self.fits, random)
         losses = []
         for position, group in enumerate(groups):
             if self.segments:
                 self.segments.begin(self.epoch, self.epoch * steps + position)
-            rate = scheduled(config, self.epoch, position, steps)
+            rate = scheduled(settings, self.epoch, position, steps)
             losses += self._step(examples, seeds[distributed.share(group)].tolist(), len(group), rate)
             self._freed.after_step()
         if self.segments:
@@ -151,7 +151,7 @@ class Training:
         losses = examples.take(len(seeds), partial(self._add_gradients, seeds, size))
         distributed.add_gradients(self.network)
         self.scaler.unscale_(self.optimizer)
-        torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.config.max_grad_norm)
+        torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.settings.max_grad_norm)
         self.scaler.step(self.optimizer)
         self.scaler.update()
         return losses
@@ -174,7 +174,7 @@ class Training:
 
     def _draw(self, name: str, rng: np.random.Generator) -> np.ndarray:
         """Draw the configurations of a step, as positions in the graph."""
-        total, size = self.dataset.num_configs(TRAIN, name), self.config.configs_per_step
+        total, size = self.dataset.num_configs(TRAIN, name), self.settings.configs_per_step
         return rng.choice(total, size, replace=False) if size < total else np.arange(total)
 
     def _example(self, drawn: tuple[str, np.ndarray, int | None]) -> tuple[Batch, torch.Tensor]:
@@ -193,7 +193,7 @@ class Training:
         else:
             if seed is not None:  # the same edges for all configurations
                 share = np.random.default_rng(seed).random(len(graph.edge_index))
-                kept = [share >= self.config.edge_dropout]
+                kept = [share >= self.settings.edge_dropout]
             batch = self.dataset.batch(TRAIN, name, configs, *kept)
         return batch, move(torch.from_numpy(graph.graph.runtime[configs]), self.dataset.device)
 
@@ -211,23 +211,23 @@ class Training:
         Raises:
             Diverged: It did so before the first evaluation.
         """
-        config, validation = self.config, self.validation
+        settings, validation = self.settings, self.validation
         quiet = distributed.rank() > 0
         if self.load(folder / CHECKPOINT, mark) and not quiet:
             print(f"{folder.name}: resumed after epoch {self.epoch}")
-        options = {"total": config.epochs, "initial": self.epoch, "desc": folder.name, "unit": "epoch"}
+        options = {"total": settings.epochs, "initial": self.epoch, "desc": folder.name, "unit": "epoch"}
         with progress(**options, disable=quiet) as bar:
-            while self.epoch < config.epochs and not validation.is_stale(self.epoch):
+            while self.epoch < settings.epochs and not validation.is_stale(self.epoch):
                 loss = self.run_epoch()
                 bar.update()
-                due = self.epoch % config.evaluate_every == 0 or self.epoch == config.epochs
+                due = self.epoch % settings.evaluate_every == 0 or self.epoch == settings.epochs
                 try:
                     self.watch.check(loss)
                     check_weights(self.network)
                     if due:
                         validation.evaluate(self.epoch, loss)
                 except Diverged as error:
-                    self.warnings.append(stop(error, self.epoch, loss, config, validation.history))
+                    self.warnings.append(stop(error, self.epoch, loss, settings, validation.history))
                     if not quiet:
                         print(f"warning: {self.warnings[-1]}")
                     break
@@ -259,7 +259,7 @@ class Training:
         return True
 
 
-def train(config: TrainConfig) -> dict:
+def train(settings: TrainSettings) -> dict:
     """Train one network, or resume an interrupted training, and write a run folder per collection.
 
     A run folder gets ``model.pt`` and ``scalers.npz``, which predict without the features,
@@ -267,30 +267,30 @@ def train(config: TrainConfig) -> dict:
     own folder gets ``metrics.jsonl``, ``training.png`` and a manifest.
 
     Args:
-        config: Settings.
+        settings: Settings.
 
     Returns:
         The training's manifest; its ``valid`` is the mean over the collections.
 
     Raises:
-        ConfigError: The features are of another kind or two of the same collection, or the device is not
+        SettingsError: The features are of another kind or two of the same collection, or the device is not
             there.
         DataError: The features are missing or carry no ranking signal.
         Diverged: The training diverged before its first evaluation.
         OutOfMemory: The network is too large for this machine.
     """
-    if config.processes > 1 and not distributed.launched():
-        distributed.launch(config)
-        return read_manifest(config.artifact().folder)
-    with distributed.joined(config), explain_memory():
-        return _train(config)
+    if settings.processes > 1 and not distributed.launched():
+        distributed.launch(settings)
+        return read_manifest(settings.artifact().folder)
+    with distributed.joined(settings), explain_memory():
+        return _train(settings)
 
 
-def _train(config: TrainConfig) -> dict:
-    artifact = config.artifact()
+def _train(settings: TrainSettings) -> dict:
+    artifact = settings.artifact()
     with distributed.building(artifact) as needed:
         if needed:
-            training = Training(config, make_dataset(config))
+            training = Training(settings, make_dataset(settings))
             training.run(artifact.folder, artifact.fingerprint)
             write_runs(artifact, training)
             if distributed.rank() == 0:

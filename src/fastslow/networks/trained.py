@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 
 from fastslow.core.artifacts import MANIFEST, finished_file, read_manifest
-from fastslow.core.errors import ConfigError, DataError
+from fastslow.core.errors import DataError, SettingsError
 from fastslow.features.scaling import EXPANDED_NODE_FEATURES, read_scaler
 from fastslow.features.store import SCALERS, Features
-from fastslow.networks.config import TrainConfig
 from fastslow.networks.dataset import GraphDataset, predict
 from fastslow.networks.run_folder import WEIGHTS
+from fastslow.networks.settings import TrainSettings
 from fastslow.networks.stored_weights import load_weights
 from fastslow.networks.train import make_dataset, make_network
 
@@ -24,7 +24,7 @@ class TrainedNetwork:
         folder: The run folder; it is all that is needed.
 
     Attributes:
-        config: Settings that it was trained with.
+        settings: Settings that it was trained with.
         network: The network.
 
     Raises:
@@ -32,21 +32,23 @@ class TrainedNetwork:
     """
 
     def __init__(self, folder: Path):
-        settings = read_manifest(folder)["settings"]
+        recorded = read_manifest(folder)["settings"]
         try:
-            self.config = TrainConfig(**{k: v for k, v in settings.items() if k in TrainConfig.model_fields})
-        except ConfigError as error:
+            self.settings = TrainSettings(
+                **{k: v for k, v in recorded.items() if k in TrainSettings.model_fields}
+            )
+        except SettingsError as error:
             raise DataError(Path(folder) / MANIFEST, f"settings.{error}", _AGAIN) from None
         file = finished_file(folder, SCALERS, _AGAIN)
         self._scalers = read_scaler(file, "node", EXPANDED_NODE_FEATURES), read_scaler(file, "config")
-        self.network = make_network(self.config, self.dataset())
+        self.network = make_network(self.settings, self.dataset())
         load_weights(self.network, finished_file(folder, WEIGHTS, _AGAIN), _AGAIN)
 
     def dataset(self, *sources: Features) -> GraphDataset:
         """Return graphs as the network reads them, scaled as those that it learned from."""
-        return make_dataset(self.config, sources, self._scalers)
+        return make_dataset(self.settings, sources, self._scalers)
 
     def __call__(self, features: Features, split: str) -> dict[str, np.ndarray]:
         """Predict the graphs of a split, ``(C_file,)`` float64 each, lower = predicted faster."""
-        dataset, together = self.dataset(features), self.config.inference_configs
+        dataset, together = self.dataset(features), self.settings.inference_configs
         return predict(self.network, dataset, features.collection.slug, split, together)

@@ -8,10 +8,10 @@ import torch
 
 from fastslow.competition.catalog import VALID
 from fastslow.competition.metrics import collection_score, mean_metrics
-from fastslow.networks.config import TrainConfig
 from fastslow.networks.dataset import GraphDataset, predict
 from fastslow.networks.divergence import Diverged, check_outputs
 from fastslow.networks.model import RankingNetwork
+from fastslow.networks.settings import TrainSettings
 
 
 class Validation:
@@ -20,7 +20,7 @@ class Validation:
     Each collection keeps the weights that are best on its own valid graphs.
 
     Args:
-        config: Settings.
+        settings: Settings.
         dataset: The graphs.
         network: The network that is trained.
 
@@ -34,10 +34,10 @@ class Validation:
 
     STATE = ("history", "best", "recent")
 
-    def __init__(self, config: TrainConfig, dataset: GraphDataset, network: RankingNetwork):
-        self.config, self.dataset, self.network = config, dataset, network
+    def __init__(self, settings: TrainSettings, dataset: GraphDataset, network: RankingNetwork):
+        self.settings, self.dataset, self.network = settings, dataset, network
         self.labels = {slug: source.labels(VALID) for slug, source in dataset.sources.items()}
-        rng, size = np.random.default_rng(0), config.valid_configs
+        rng, size = np.random.default_rng(0), settings.valid_configs
         self._drawn = {
             slug: {
                 name: np.sort(rng.choice(len(label), min(size, len(label)), replace=False))
@@ -58,7 +58,7 @@ class Validation:
         Raises:
             Diverged: A prediction is not finite.
         """
-        predictions = predict(self.network, self.dataset, slug, VALID, self.config.inference_configs, only)
+        predictions = predict(self.network, self.dataset, slug, VALID, self.settings.inference_configs, only)
         check_outputs(predictions)
         return predictions
 
@@ -71,7 +71,7 @@ class Validation:
         drawn = self._drawn[slug]
         labels = {name: self.labels[slug][name][rows] for name, rows in drawn.items()}
         predictions = self.predict(slug, drawn)
-        mean = collection_score(self.config.kind, labels, predictions)["mean"]
+        mean = collection_score(self.settings.kind, labels, predictions)["mean"]
         return mean, mean_metrics(labels, predictions)
 
     def evaluate(self, epoch: int, loss: float) -> None:
@@ -86,13 +86,15 @@ class Validation:
         for slug, score in scores.items():
             if score > self.best[slug]["score"]:
                 self.best[slug] = {"score": score, "epoch": epoch, "weights": weights}
-        self.recent = [*self.recent, weights][-self.config.average_last :] if self.config.average_last else []
+        self.recent = (
+            [*self.recent, weights][-self.settings.average_last :] if self.settings.average_last else []
+        )
 
     def is_stale(self, epoch: int) -> bool:
         """Return whether ``patience`` evaluations passed without a better score of any collection."""
         newest = max(best["epoch"] for best in self.best.values())
-        stale = (epoch - newest) // self.config.evaluate_every
-        return bool(self.config.patience and self.history and stale >= self.config.patience)
+        stale = (epoch - newest) // self.settings.evaluate_every
+        return bool(self.settings.patience and self.history and stale >= self.settings.patience)
 
     def choose_weights(self, slug: str) -> tuple[dict, dict[str, np.ndarray]]:
         """Load the better of the best and the averaged weights, by every valid configuration of a collection.
@@ -114,7 +116,7 @@ class Validation:
             self.network.load_state_dict(weights)
             with contextlib.suppress(Diverged):
                 predictions = self.predict(slug)
-                score = collection_score(self.config.kind, self.labels[slug], predictions)
+                score = collection_score(self.settings.kind, self.labels[slug], predictions)
                 tried[label] = {**score, "weights": label}, predictions
         if not tried:
             raise Diverged(f"{slug}: no evaluation had finite predictions")

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.optimize import linprog
 from scipy.sparse import coo_array
 
-from fastslow.core.errors import ConfigError
+from fastslow.core.errors import SettingsError
 from fastslow.placement.budget import unlimited
 from fastslow.placement.compiler_problems import PlacementProblem
 from fastslow.placement.local_search import Found
@@ -61,12 +61,12 @@ def metis(problem: Problem) -> np.ndarray:
         problem: A problem whose units choose devices, with attributes ``devices``, ``work`` and ``weight``.
 
     Raises:
-        ConfigError: pymetis is not installed.
+        SettingsError: pymetis is not installed.
     """
     try:
         import pymetis
     except ImportError:
-        raise ConfigError("pymetis is not installed: pip install -e '.[placement]'") from None
+        raise SettingsError("pymetis is not installed: pip install -e '.[placement]'") from None
     count, parts = len(problem.choices), problem.devices
     weights: list[dict[int, float]] = [{} for _ in range(count)]
     for (u, v), weight in zip(problem.edges.tolist(), problem.weight, strict=True):

@@ -5,7 +5,7 @@ from functools import cached_property
 import numpy as np
 
 from fastslow.competition.opcodes import OPCODES
-from fastslow.core.errors import ConfigError
+from fastslow.core.errors import SettingsError
 from fastslow.placement.cost_graph import CostGraph
 from fastslow.placement.criticality import device_feedback
 from fastslow.placement.fusion import contract, fuse, single_consumer_clusters
@@ -131,7 +131,7 @@ class PlacementProblem(_OfGraph):
         priority: (N,) priorities of the schedule; by default the longest path to the end.
 
     Raises:
-        ConfigError: A co-location group's parameters are larger than the limit, so no placement is valid.
+        SettingsError: A co-location group's parameters are larger than the limit, so no placement is valid.
     """
 
     task = "placement"
@@ -143,7 +143,7 @@ class PlacementProblem(_OfGraph):
         parameters = np.bincount(self.units, graph.parameter_bytes)
         if parameters.max() > self.memory or parameters.sum() > self.memory * devices:
             problem = f"{parameters.max():.3g} bytes of one group, {parameters.sum():.3g} of all"
-            raise ConfigError(
+            raise SettingsError(
                 f"memory: no placement of {graph.name!r} on {devices} devices of {self.memory:.3g} bytes is"
                 f" valid, its parameters take {problem}; raise memory or devices"
             )

@@ -9,7 +9,7 @@ import pandas as pd
 import torch
 
 from fastslow.core.artifacts import Artifact
-from fastslow.core.errors import ConfigError
+from fastslow.core.errors import SettingsError
 from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path, file_digest, write_json
 from fastslow.core.progress import progress
@@ -17,7 +17,6 @@ from fastslow.core.settings import resolve
 from fastslow.placement.baselines import PLACEMENT_RULES, best_random, metis, one_device
 from fastslow.placement.budget import Budget, unlimited
 from fastslow.placement.compiler_problems import FusionProblem, PlacementProblem, SchedulingProblem
-from fastslow.placement.config import ZOO, PlaceConfig
 from fastslow.placement.decision_space import decision_space, refine
 from fastslow.placement.figures import plot_decision, plot_learning, plot_memory
 from fastslow.placement.fusion import contract, single_consumer_clusters
@@ -31,6 +30,7 @@ from fastslow.placement.problem import Problem
 from fastslow.placement.program_graph import read_cost_graph
 from fastslow.placement.public_problems import PartitionProblem, ShardingProblem, contiguous_optimum
 from fastslow.placement.roofline import DEVICES
+from fastslow.placement.settings import ZOO, PlaceSettings
 from fastslow.placement.sharding import read_problem_file, read_sharding
 from fastslow.placement.zero_shot import zero_shot
 from fastslow.placement.zoo_graphs import read_zoo_graph
@@ -63,33 +63,33 @@ class Placed:
         return min(self.found, key=lambda name: self.found[name].cost)
 
 
-def read_problem(config: PlaceConfig, budget: Budget | None = None) -> Problem:
+def read_problem(settings: PlaceSettings, budget: Budget | None = None) -> Problem:
     """Return the problem that the settings name.
 
     Args:
-        config: The settings.
+        settings: The settings.
         budget: Time of the whole run on an instance of iopddl, ``config.seconds`` from now by default.
 
     Raises:
-        ConfigError: There is no such zoo program, or no valid decision.
+        SettingsError: There is no such zoo program, or no valid decision.
         DataError: The file is missing, of no known kind, or holds a graph that is wrong.
     """
-    device, path = DEVICES[config.device], config.path
+    device, path = DEVICES[settings.device], settings.path
     if path is None:
-        graph = read_zoo_graph(config.source.removeprefix(ZOO), device)
+        graph = read_zoo_graph(settings.source.removeprefix(ZOO), device)
     elif path.name.endswith((".json", ".json.gz")):
-        return _public(path, config.objective, budget or Budget(config.seconds))
+        return _public(path, settings.objective, budget or Budget(settings.seconds))
     else:
-        graph = read_cost_graph(path, device, config.unroll, config.allow_unknown)
-    if config.task == "joint":
-        return JointProblem(graph, config.devices, device, config.memory)
-    if config.task == "fusion":
+        graph = read_cost_graph(path, device, settings.unroll, settings.allow_unknown)
+    if settings.task == "joint":
+        return JointProblem(graph, settings.devices, device, settings.memory)
+    if settings.task == "fusion":
         return FusionProblem(graph, device)
     graph = contract(graph, single_consumer_clusters(graph), device)
-    placement = PlacementProblem(graph, config.devices, device, config.memory)
-    if config.task == "placement":
+    placement = PlacementProblem(graph, settings.devices, device, settings.memory)
+    if settings.task == "placement":
         return placement
-    return SchedulingProblem(graph, placement.place(placement.default), config.devices, device)
+    return SchedulingProblem(graph, placement.place(placement.default), settings.devices, device)
 
 
 def _public(path, objective: str, budget: Budget) -> Problem:
@@ -100,15 +100,15 @@ def _public(path, objective: str, budget: Budget) -> Problem:
     return PartitionProblem(read_workload(path, data), objective)
 
 
-def compare(config: PlaceConfig, problem: Problem, budget: Budget | None = None) -> Placed:
+def compare(settings: PlaceSettings, problem: Problem, budget: Budget | None = None) -> Placed:
     """Run every rule, search and the policy on a problem, all but the rules with the policy's evaluations.
 
     Args:
-        config: The settings.
+        settings: The settings.
         problem: The problem.
         budget: Time of the policy and the search on an instance of iopddl, ``config.seconds`` by default.
     """
-    budget = budget or Budget(config.seconds)
+    budget = budget or Budget(settings.seconds)
     found: dict[str, Found] = {}
     seconds: dict[str, float] = {}
 
@@ -120,18 +120,18 @@ def compare(config: PlaceConfig, problem: Problem, budget: Budget | None = None)
     for name, rule in _rules(problem).items():
         keep(name, lambda rule=rule: Found.of(problem, rule(problem)))
     begin = time.process_time()
-    policy, learned = _learned(config, problem, budget)
+    policy, learned = _learned(settings, problem, budget)
     found[policy], seconds[policy] = learned, time.process_time() - begin
-    evaluations, rng = max(learned.evaluations, 1), np.random.default_rng(config.seed)
+    evaluations, rng = max(learned.evaluations, 1), np.random.default_rng(settings.seed)
 
     def share() -> Callable[[], bool]:
         return budget.share(_COMPARED) if isinstance(problem, ShardingProblem) else unlimited
 
     keep("best random", lambda: best_random(problem, evaluations, rng, share()))
-    keep("simulated annealing", lambda: anneal(problem, evaluations, config.seed, more=share()))
-    if config.search:
+    keep("simulated annealing", lambda: anneal(problem, evaluations, settings.seed, more=share()))
+    if settings.search:
         name = SEARCHED.replace(POLICY, policy)
-        keep(name, lambda: refine(problem, learned.decision, config.search, budget, config.seed))
+        keep(name, lambda: refine(problem, learned.decision, settings.search, budget, settings.seed))
     return Placed(problem, found, seconds)
 
 
@@ -150,39 +150,39 @@ def _rules(problem: Problem) -> dict[str, Callable]:
     return rules
 
 
-def _learned(config: PlaceConfig, problem: Problem, budget: Budget) -> tuple[str, Found]:
+def _learned(settings: PlaceSettings, problem: Problem, budget: Budget) -> tuple[str, Found]:
     """Return a name for what was done and the best decision that the policy sampled, of the problem."""
     more = unlimited
     if isinstance(problem, ShardingProblem):
         problem.priced()
-        more = budget.share(_LEARNED if config.search else 1.0)
+        more = budget.share(_LEARNED if settings.search else 1.0)
     space = decision_space(problem, more)
-    if config.policy:
-        policy = load_policy(resolve(config.policy))
+    if settings.policy:
+        policy = load_policy(resolve(settings.policy))
     else:
-        torch.manual_seed(config.seed)
-        policy = Policy(config.shape)
-    with torch_threads(config.threads):
-        if config.updates:
-            name, found = _trained(config, policy, space, more)
+        torch.manual_seed(settings.seed)
+        policy = Policy(settings.shape)
+    with torch_threads(settings.threads):
+        if settings.updates:
+            name, found = _trained(settings, policy, space, more)
         else:
-            name, found = POLICY, zero_shot(policy, space, config.samples, config.seed, more)
+            name, found = POLICY, zero_shot(policy, space, settings.samples, settings.seed, more)
     return name, replace(found, decision=space.decode(found.decision))
 
 
 def _trained(
-    config: PlaceConfig, policy: Policy, space: Problem, more: Callable[[], bool]
+    settings: PlaceSettings, policy: Policy, space: Problem, more: Callable[[], bool]
 ) -> tuple[str, Found]:
     """Return the best decision of training, or the default where no time is left for one update."""
-    trainer = Trainer(policy, [space], config.schedule, config.seed)
-    with progress(total=config.updates, desc="GO", unit="update") as bar:
+    trainer = Trainer(policy, [space], settings.schedule, settings.seed)
+    with progress(total=settings.updates, desc="GO", unit="update") as bar:
 
         def report(trainer: Trainer) -> None:
             bar.update()
             ratio = trainer.standings[0].found.cost / space.baseline
             bar.set_postfix(best=f"{ratio:.3f} of baseline", refresh=False)
 
-        found = trainer.run(config.updates, report, more)[0]
+        found = trainer.run(settings.updates, report, more)[0]
     if trainer.update:
         return POLICY, found
     if found.evaluations:
@@ -207,24 +207,24 @@ def tabulate(placed: Placed) -> pd.DataFrame:
     return pd.DataFrame(rows).sort_values("cost", kind="stable", ignore_index=True)
 
 
-def place(config: PlaceConfig) -> Placed:
+def place(settings: PlaceSettings) -> Placed:
     """Compare all methods on a program and write the table, the best decision and the figures.
 
     Raises:
-        ConfigError: A setting does not fit the program, or no decision is valid.
+        SettingsError: A setting does not fit the program, or no decision is valid.
         DataError: As for :func:`read_problem`, or the checkpoint is none.
     """
-    path = config.path
-    inputs = {"source": file_digest(path) if path else config.source}
-    if config.policy:
-        load_policy(resolve(config.policy))  # refuses a wrong one before anything is computed
-        inputs |= {"policy": file_digest(resolve(config.policy))}
-    budget = Budget(config.seconds)
-    problem = read_problem(config, budget)
-    placed = compare(config, problem, budget)
+    path = settings.path
+    inputs = {"source": file_digest(path) if path else settings.source}
+    if settings.policy:
+        load_policy(resolve(settings.policy))  # refuses a wrong one before anything is computed
+        inputs |= {"policy": file_digest(resolve(settings.policy))}
+    budget = Budget(settings.seconds)
+    problem = read_problem(settings, budget)
+    placed = compare(settings, problem, budget)
     if not any(np.isfinite(found.cost) for found in placed.found.values()):
-        raise ConfigError(f"no method found a valid decision for {problem.name!r}; {_remedy(problem)}")
-    artifact = Artifact(resolve(config.folder), config.identity(), inputs)
+        raise SettingsError(f"no method found a valid decision for {problem.name!r}; {_remedy(problem)}")
+    artifact = Artifact(resolve(settings.folder), settings.identity(), inputs)
     with artifact.building():
         artifact.folder.mkdir(parents=True, exist_ok=True)
         with atomic_path(artifact.folder / TABLE) as temporary:

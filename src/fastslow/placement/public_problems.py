@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fastslow.core.errors import ConfigError
+from fastslow.core.errors import SettingsError
 from fastslow.placement.budget import Budget
 from fastslow.placement.contiguous_split import ContiguousSplit
 from fastslow.placement.partition import Workload, excess_memory, latency
@@ -36,7 +36,7 @@ class PartitionProblem(Problem):
         objective: ``throughput`` (largest load) or ``latency``.
 
     Raises:
-        ConfigError: A class fits on no device, so no split is valid.
+        SettingsError: A class fits on no device, so no split is valid.
     """
 
     task = "partition"
@@ -55,7 +55,7 @@ class PartitionProblem(Problem):
         fits = (size <= workload.memory) & np.isfinite(work)
         if not cpus and (not fits.all() or size.sum() > workload.memory * workload.devices):
             bad = workload.labels[int((~fits[workload.units]).argmax())] if not fits.all() else "all classes"
-            raise ConfigError(
+            raise SettingsError(
                 f"no valid split of {workload.name!r}: {bad!r} does not fit on {workload.devices}"
                 f" accelerators of {workload.memory:.3g} bytes and there is no CPU; raise the limit"
             )

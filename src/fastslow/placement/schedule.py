@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastslow.core.errors import ConfigError
+from fastslow.core.errors import SettingsError
 from fastslow.placement.cost_graph import CostGraph
 from fastslow.placement.roofline import Device
 
@@ -63,7 +63,7 @@ class Scheduler:
 
     def __init__(self, graph: CostGraph, devices: int, device: Device):
         if devices < 1:
-            raise ConfigError(f"devices: {devices} is not 1 or more")
+            raise SettingsError(f"devices: {devices} is not 1 or more")
         self.graph, self.devices, self.device = graph, devices, device
         self._seconds = graph.seconds.tolist()
         self._transfer = np.asarray(device.transfer_seconds(graph.output_bytes), float).tolist()

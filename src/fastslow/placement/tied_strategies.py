@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fastslow.core.errors import ConfigError
+from fastslow.core.errors import SettingsError
 from fastslow.placement.budget import unlimited
 from fastslow.placement.sharding import FORBIDDEN, Sharding
 
@@ -33,7 +33,7 @@ class TiedStrategies:
             left between groups; by default there is time.
 
     Raises:
-        ConfigError: Forbidden pairs leave a node without strategy, so that no decision is valid.
+        SettingsError: Forbidden pairs leave a node without strategy, so that no decision is valid.
     """
 
     def __init__(self, problem: Sharding, more: Callable[[], bool] = unlimited):
@@ -162,7 +162,7 @@ class _Joining:
         if keep.all() and len(keep):
             return
         if not keep.any():
-            raise ConfigError(
+            raise SettingsError(
                 f"{self.problem.name!r} has no valid decision: every strategy of node {group} is forbidden,"
                 " or every partner of it; correct those pairs"
             )

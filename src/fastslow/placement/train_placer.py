@@ -12,7 +12,6 @@ from fastslow.core.files import atomic_path
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
 from fastslow.placement.compiler_problems import PlacementProblem
-from fastslow.placement.config import PolicyConfig
 from fastslow.placement.figures import plot_training
 from fastslow.placement.fusion import contract, single_consumer_clusters
 from fastslow.placement.local_search import Found
@@ -20,6 +19,7 @@ from fastslow.placement.policy import Policy, torch_threads
 from fastslow.placement.ppo import Trainer
 from fastslow.placement.program_graph import graph_digest
 from fastslow.placement.roofline import DEVICES
+from fastslow.placement.settings import PolicySettings
 from fastslow.placement.zero_shot import zero_shot
 from fastslow.placement.zoo_graphs import PROGRAMS, read_zoo_graph
 
@@ -44,34 +44,34 @@ class Trained:
     table: pd.DataFrame
 
 
-def placement_of(name: str, config: PolicyConfig) -> PlacementProblem:
+def placement_of(name: str, settings: PolicySettings) -> PlacementProblem:
     """Return the placement of a zoo program on its own number of devices, at most ``config.devices``."""
-    device = DEVICES[config.device]
+    device = DEVICES[settings.device]
     graph = read_zoo_graph(name, device)
     small = contract(graph, single_consumer_clusters(graph), device)
-    return PlacementProblem(small, min(PROGRAMS[name].devices, config.devices), device, config.memory)
+    return PlacementProblem(small, min(PROGRAMS[name].devices, settings.devices), device, settings.memory)
 
 
-def train_placer(config: PolicyConfig) -> Trained:
+def train_placer(settings: PolicySettings) -> Trained:
     """Train a policy on the programs and write ``policy.pt``, a table and a figure.
 
     Raises:
-        ConfigError: No placement of a program is valid.
+        SettingsError: No placement of a program is valid.
         DataError: The folder holds the checkpoint of another training.
     """
-    problems = [placement_of(name, config) for name in config.programs]
-    held_out = placement_of(config.held_out, config)
+    problems = [placement_of(name, settings) for name in settings.programs]
+    held_out = placement_of(settings.held_out, settings)
     inputs = {p.name: graph_digest(p.graph) for p in [*problems, held_out]}
-    artifact = Artifact(resolve(config.folder), config.identity(), inputs)
-    torch.manual_seed(config.seed)
-    trainer = Trainer(Policy(config.shape), problems, config.schedule, config.seed)
+    artifact = Artifact(resolve(settings.folder), settings.identity(), inputs)
+    torch.manual_seed(settings.seed)
+    trainer = Trainer(Policy(settings.shape), problems, settings.schedule, settings.seed)
     path = artifact.folder / CHECKPOINT
-    with artifact.building(), torch_threads(config.threads):
+    with artifact.building(), torch_threads(settings.threads):
         if path.is_file():
             trainer.resume(path)
-        _run(trainer, config.updates * len(problems), path)
+        _run(trainer, settings.updates * len(problems), path)
         found = [standing.found for standing in trainer.standings]
-        table = _table(problems, found, held_out, zero_shot(trainer.policy, held_out, config.samples))
+        table = _table(problems, found, held_out, zero_shot(trainer.policy, held_out, settings.samples))
         trained = Trained(trainer.policy, problems, found, table)
         with atomic_path(artifact.folder / PROGRAM_TABLE) as temporary:
             table.to_csv(temporary, index=False)

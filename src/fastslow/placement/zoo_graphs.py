@@ -12,7 +12,7 @@ import lzma
 from pathlib import Path
 from typing import NamedTuple
 
-from fastslow.core.errors import ConfigError, DataError
+from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.files import atomic_path
 from fastslow.core.settings import PROJECT
 from fastslow.placement.cost_graph import CostGraph
@@ -64,11 +64,11 @@ def read_zoo_graph(name: str, device: Device) -> CostGraph:
     """Return the cost graph of a stored program.
 
     Raises:
-        ConfigError: There is no program of that name.
+        SettingsError: There is no program of that name.
         DataError: Its file is missing or broken.
     """
     if name not in PROGRAMS:
-        raise ConfigError(f"source: no zoo program {name!r}; known are {', '.join(PROGRAMS)}")
+        raise SettingsError(f"source: no zoo program {name!r}; known are {', '.join(PROGRAMS)}")
     path = FOLDER / f"{name}.pb.xz"
     try:
         module = Module.FromString(lzma.decompress(path.read_bytes()))

@@ -23,15 +23,12 @@ from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path
 from fastslow.core.settings import resolve
 from fastslow.programs.graph_picture import plot_graph
-from fastslow.programs.program_config import MEASURED, ProgramConfig
+from fastslow.programs.program_settings import MEASURED, ProgramSettings
 from fastslow.programs.program_tables import list_configurable, log10_configurations
 from fastslow.programs.user_program import refuse_failure
 from fastslow.xla.compile_pool import Labeller
 from fastslow.xla.graph_arrays import graph_arrays
-from fastslow.xla.layout_constraints import constrain
-from fastslow.xla.layout_space import ConfigurableNode, configurable_nodes, encode
-from fastslow.xla.messages import Module
-from fastslow.xla.tied_choices import (
+from fastslow.xla.layout_choices import (
     Configuration,
     TiedChoice,
     default_configuration,
@@ -40,13 +37,16 @@ from fastslow.xla.tied_choices import (
     layouts_of,
     tie,
 )
+from fastslow.xla.layout_constraints import constrain
+from fastslow.xla.layout_space import ConfigurableNode, configurable_nodes, encode
+from fastslow.xla.messages import Module
 
 PICTURE = "graph.png"
 TABLE = "nodes.csv"
 _TRIES = 500  # draws in a row without a new configuration, after which the space counts as exhausted
 
 
-class ConvertConfig(ProgramConfig):
+class ConvertSettings(ProgramSettings):
     """Settings of the conversion of one program."""
 
     label: bool = False
@@ -97,37 +97,39 @@ class Conversion:
     measured: bool = False
 
 
-def convert(config: ConvertConfig, ask_compiler: bool = False) -> Conversion:
+def convert(settings: ConvertSettings, ask_compiler: bool = False) -> Conversion:
     """Write the competition file of a program, a picture of its graph and a table of its configurable nodes.
 
     Args:
-        config: Settings.
+        settings: Settings.
         ask_compiler: Ask the compiler for its own layouts of an HLO file even where no label needs them.
 
     Raises:
-        ConfigError: The source is neither an HLO file nor ``model.py:FUNCTION``, or the compiler is needed
+        SettingsError: The source is neither an HLO file nor ``model.py:FUNCTION``, or the compiler is needed
             and not installed.
         DataError: The file is missing or not HLO, the competition's format cannot represent the program, or
             the compiler failed on it.
     """
-    source = config.origin
-    labeller = config.labeller()
-    program = source.read(labeller, ask_compiler=config.label or ask_compiler)
+    source = settings.origin
+    labeller = settings.labeller()
+    program = source.read(labeller, ask_compiler=settings.label or ask_compiler)
     module = program.module
-    check_module(source.path, module, config.allow_unknown)
+    check_module(source.path, module, settings.allow_unknown)
     nodes = configurable_nodes(module, program.layouts)
     if not nodes and "config_feat" not in program.runs:
         problem = "it has no convolution, dot or reshape, the configurable instructions"
         raise DataError(source.path, problem, "Convert a program with one of them")
     arrays = graph_arrays(module)
-    if config.configs == MEASURED:
-        arrays |= _measured(source.path, program.runs, get_collection(config.collection).kind)
+    if settings.configs == MEASURED:
+        arrays |= _measured(source.path, program.runs, get_collection(settings.collection).kind)
         labels = "measured runtime, ns"
     else:
         choices = tie(nodes)
-        drawn = [layouts_of(c, choices) for c in draw_configurations(choices, config.configs, config.seed)]
+        drawn = [
+            layouts_of(c, choices) for c in draw_configurations(choices, settings.configs, settings.seed)
+        ]
         cycles, labels = [0] * len(drawn), "none"
-        if config.label:
+        if settings.label:
             programs = [constrain(module, layouts, nodes) for layouts in drawn]
             estimated = estimate_cycles(source.path, programs, labeller)
             drawn, cycles = zip(*((d, e) for d, e in zip(drawn, estimated, strict=True) if e), strict=True)
@@ -137,8 +139,8 @@ def convert(config: ConvertConfig, ask_compiler: bool = False) -> Conversion:
         arrays["config_runtime"] = np.array(cycles, np.int64)
         if (defaults := encode_defaults(nodes)) is not None:
             arrays[DEFAULTS] = defaults
-    conversion = Conversion(module, nodes, arrays, config.npz, labels, config.configs == MEASURED)
-    _write(conversion, config)
+    conversion = Conversion(module, nodes, arrays, settings.npz, labels, settings.configs == MEASURED)
+    _write(conversion, settings)
     return conversion
 
 
@@ -151,16 +153,16 @@ def _measured(path: Path, runs: dict[str, np.ndarray], kind: str) -> dict[str, n
     return runs
 
 
-def _write(conversion: Conversion, config: ConvertConfig) -> None:
+def _write(conversion: Conversion, settings: ConvertSettings) -> None:
     content = hashlib.sha256(conversion.module.SerializeToString(deterministic=True)).hexdigest()
-    folder, inputs = resolve(config.folder), {"module": content}
-    artifact = Artifact(folder, config.identity(), inputs, products=(config.npz,))
+    folder, inputs = resolve(settings.folder), {"module": content}
+    artifact = Artifact(folder, settings.identity(), inputs, products=(settings.npz,))
     with artifact.building():
-        with atomic_path(config.npz) as temporary:
+        with atomic_path(settings.npz) as temporary:
             np.savez_compressed(temporary, **conversion.arrays)
-            read_competition_file(temporary, get_collection(config.collection).kind, config.label)
+            read_competition_file(temporary, get_collection(settings.collection).kind, settings.label)
         shown = {"node_config_ids": np.zeros(0, np.int64)} | conversion.arrays  # a tile file has none
-        save_figure(plot_graph(shown, config.program), artifact.folder / PICTURE)
+        save_figure(plot_graph(shown, settings.program), artifact.folder / PICTURE)
         with atomic_path(artifact.folder / TABLE) as temporary:
             list_configurable(conversion.module, conversion.nodes).to_csv(temporary, index=False)
         artifact.finish((PICTURE, TABLE), summary=summarise(conversion).to_dict())
@@ -226,7 +228,7 @@ def estimate_cycles(path: Path, programs: list[Module], labeller: Labeller) -> l
         The cycles of each, None where the compiler refused it.
 
     Raises:
-        ConfigError: libtpu is not installed.
+        SettingsError: libtpu is not installed.
         DataError: The compiler failed on the default configuration.
     """
     with labeller.workers() as label:

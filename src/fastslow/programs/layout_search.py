@@ -3,7 +3,7 @@
 import random
 from dataclasses import dataclass, field
 
-from fastslow.xla.tied_choices import Configuration, TiedChoice, cross, default_configuration, draw, mutate
+from fastslow.xla.layout_choices import Configuration, TiedChoice, cross, default_configuration, draw, mutate
 
 SEARCHES = ("default", "random")
 """``default`` is a genetic search that starts from the compiler's default; TpuGraphs uses the same names."""

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
+from fastslow.choices.layouts import LAYOUT_WIDTH, ROLES
 from fastslow.competition.opcodes import OPCODES
-from fastslow.competition.schema import LAYOUT_WIDTH, ROLES
 from fastslow.competition.tensors import format_layout
+from fastslow.xla.layout_choices import TiedChoice, tie
 from fastslow.xla.layout_space import ConfigurableNode
 from fastslow.xla.messages import PRIMITIVE_TYPES, Module
-from fastslow.xla.tied_choices import TiedChoice, tie
 
 _TYPE_NAMES = {number: name for name, number in PRIMITIVE_TYPES.items()}
 

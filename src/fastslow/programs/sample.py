@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Literal
 
 from fastslow.competition.catalog import SPLITS
-from fastslow.core.errors import ConfigError
+from fastslow.core.errors import SettingsError
 from fastslow.core.progress import progress
 from fastslow.core.settings import (
-    Config,
     NonNegative,
     NonNegativeFloat,
     PositiveFloat,
+    Settings,
     Threads,
     resolve,
     unkeyed,
@@ -36,11 +36,11 @@ from fastslow.programs.sample_files import (
 from fastslow.programs.sample_readme import sample_readme
 from fastslow.programs.zoo import FAMILY_SPLIT, PROGRAMS, ZooProgram
 from fastslow.xla.compile_pool import NOT_TRIED, Labeller, program_before_layout, tile_label
+from fastslow.xla.layout_choices import layouts_of, tie
 from fastslow.xla.layout_constraints import constrain
 from fastslow.xla.layout_space import ConfigurableNode, configurable_nodes
 from fastslow.xla.libtpu import TOPOLOGIES, lower, require_compiler
 from fastslow.xla.messages import Module
-from fastslow.xla.tied_choices import layouts_of, tie
 
 TOGETHER = 12  # programs whose searches take turns; an interrupted run has labelled the others whole
 
@@ -66,7 +66,7 @@ SIZES = {
 }
 
 
-class SampleConfig(Config):
+class SampleSettings(Settings):
     """Settings of a sample competition."""
 
     size: Literal[*SIZES] = "small"
@@ -162,28 +162,28 @@ class LabelledProgram:
         return any(record.get("failure") == NOT_TRIED for record in [self.tiles, *self.compiles])
 
 
-def label_programs(config: SampleConfig) -> tuple[list[LabelledProgram], dict[str, str]]:
+def label_programs(settings: SampleSettings) -> tuple[list[LabelledProgram], dict[str, str]]:
     """Label the configurations of both searches and the tile candidates of every kernel.
 
     A program with a small layout space, or with failures, gets fewer labels than wanted.
 
     Args:
-        config: Settings.
+        settings: Settings.
 
     Returns:
         The labelled programs, and the reason by name of each program that did not compile, or not in time.
     """
-    programs, hours = config.zoo(), config.hours or math.inf
+    programs, hours = settings.zoo(), settings.hours or math.inf
     limits = {
-        "generation": config.generation,
-        "processes": config.processes,
-        "seconds": config.seconds,
-        "memory": int(config.memory_gb * 2**30),
+        "generation": settings.generation,
+        "processes": settings.processes,
+        "seconds": settings.seconds,
+        "memory": int(settings.memory_gb * 2**30),
         "deadline": time.monotonic() + 3600 * hours,
     }
     labelled, failed = [], {}
     for start in range(0, len(programs), TOGETHER):
-        some, reasons = _label(programs[start : start + TOGETHER], config, limits)
+        some, reasons = _label(programs[start : start + TOGETHER], settings, limits)
         labelled += some
         failed |= reasons
         print(f"{start + len(some) + len(reasons)} of {len(programs)} programs, {len(failed)} not labelled")
@@ -191,10 +191,10 @@ def label_programs(config: SampleConfig) -> tuple[list[LabelledProgram], dict[st
 
 
 def _label(
-    programs: list[ZooProgram], config: SampleConfig, limits: dict
+    programs: list[ZooProgram], settings: SampleSettings, limits: dict
 ) -> tuple[list[LabelledProgram], dict[str, str]]:
     """Label some programs, as :func:`label_programs` does for all."""
-    cache = resolve(config.labels) / "labels.sqlite"
+    cache = resolve(settings.labels) / "labels.sqlite"
     lowered = [lower(*p.build()) for p in progress(programs, desc="lowering", unit="program")]
     with Labeller(cache, task=program_before_layout, **limits).workers() as label:
         records = label(lowered, "programs before layout assignment")
@@ -206,14 +206,14 @@ def _label(
         module = Module.FromString(base64.b64decode(record["module"]))
         nodes = configurable_nodes(module, record["layouts"])
         choices = tie(nodes)
-        searches = {kind: Search(kind, choices, f"{config.seed}/{program.name}") for kind in SEARCHES}
+        searches = {kind: Search(kind, choices, f"{settings.seed}/{program.name}") for kind in SEARCHES}
         labelled.append(LabelledProgram(program, split_of(program), module, nodes, searches, {}, []))
     with Labeller(cache, task=tile_label, **limits).workers() as label:
         serialised = [one.module.SerializeToString(deterministic=True) for one in labelled]
         for one, record in zip(labelled, label(serialised, "tile candidates"), strict=True):
             one.tiles = record
     with Labeller(cache, **limits).workers() as label:
-        _run_searches(labelled, config.amount.configurations, label)
+        _run_searches(labelled, settings.amount.configurations, label)
     late = {one.program.name for one in labelled if one.is_late()}
     failed |= dict.fromkeys(late, f"{NOT_TRIED}: it was not labelled in the time given")
     return [one for one in labelled if one.program.name not in late], failed
@@ -264,36 +264,36 @@ def kernel_graphs(labelled: list[LabelledProgram], kernels: int, seed: int) -> l
     return [graph for one in usable for graph in tile_graphs(one, kernels, seed, seen)]
 
 
-def make_sample(config: SampleConfig) -> Path:
+def make_sample(settings: SampleSettings) -> Path:
     """Make a sample competition with the TPU compiler, and print where it is.
 
     An interrupted run resumes where it stopped, since every label is cached.
 
     Args:
-        config: Settings.
+        settings: Settings.
 
     Returns:
         Its folder.
 
     Raises:
-        ConfigError: libtpu or JAX is not installed, or no program gave a graph.
+        SettingsError: libtpu or JAX is not installed, or no program gave a graph.
         DataError: The cache of labels is not readable.
     """
     require_compiler()
-    labelled, left_out = label_programs(config)
+    labelled, left_out = label_programs(settings)
     graphs = []
     for one in labelled:
-        layouts = layout_graphs(one, config.seed)
-        if why := why_left_out(layouts, config.amount.configurations):
+        layouts = layout_graphs(one, settings.seed)
+        if why := why_left_out(layouts, settings.amount.configurations):
             left_out[one.program.name] = why
         else:
             graphs += layouts
-    graphs += kernel_graphs(labelled, config.amount.kernels, config.seed)
+    graphs += kernel_graphs(labelled, settings.amount.kernels, settings.seed)
     if not graphs:
         reasons = "; ".join(f"{name}: {why}" for name, why in left_out.items())
-        raise ConfigError(f"programs: none gave a graph ({reasons})")
+        raise SettingsError(f"programs: none gave a graph ({reasons})")
     graphs = ordered(graphs)
-    readme = sample_readme(graphs, labelled, left_out, config)
-    write_competition(graphs, readme, config.folder)
-    print(f"{config.folder}: made; its README.md describes the content")
-    return config.folder
+    readme = sample_readme(graphs, labelled, left_out, settings)
+    write_competition(graphs, readme, settings.folder)
+    print(f"{settings.folder}: made; its README.md describes the content")
+    return settings.folder

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import numpy as np
 
+from fastslow.choices.layouts import LAYOUT_WIDTH
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, TEST, get_collection
 from fastslow.competition.metrics import TOP_K
-from fastslow.competition.schema import LAYOUT_WIDTH
 from fastslow.xla.graph_arrays import graph_arrays
+from fastslow.xla.layout_choices import default_configuration, layouts_of
 from fastslow.xla.layout_space import encode
 from fastslow.xla.messages import Module
-from fastslow.xla.tied_choices import default_configuration, layouts_of
 from fastslow.xla.tile_log import kernel_module, tile_features
 
 MIN_SPREAD = 1.05  # largest label over smallest

@@ -54,7 +54,7 @@ no graph with the published data. Every file here, including this one, was made 
   only these two. A reshape chooses layouts of output and input together, such that no element moves. A row of
   -1: the compiler decides, possible for both operands of a dot of matrices and for reshapes of vectors.
 - Choices are **tied** as in TpuGraphs: nodes that agree in opcode, options and the compiler's default layouts
-  share them ([`tied_choices`](../../src/fastslow/xla/tied_choices.py)).
+  share them ([`tied_choices`](../../src/fastslow/xla/layout_choices.py)).
 - Layouts are imposed by `LayoutConstraint` custom calls; the rule that is nearest to measured runtimes is in
   [`layout_constraints`](../../src/fastslow/xla/layout_constraints.py): outputs bind, operands do not.
 - **random**: every option of a choice is equally likely. In TpuGraphs the compiler may also decide some
@@ -105,7 +105,7 @@ def sample_readme(graphs: list[SampleGraph], labelled, left_out: dict[str, str],
         graphs: All graphs of the competition, in order.
         labelled: All :class:`fastslow.programs.sample.LabelledProgram`.
         left_out: Reason by name of each program that is not among the layout graphs.
-        settings: The :class:`fastslow.programs.sample.SampleConfig`.
+        settings: The :class:`fastslow.programs.sample.SampleSettings`.
     """
     by_rule = {name: why for name, why in left_out.items() if not why.startswith(NOT_TRIED)}
     records = [record for one in labelled for record in one.compiles]

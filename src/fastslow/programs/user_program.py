@@ -16,7 +16,7 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fastslow.core.errors import ConfigError, DataError
+from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.settings import resolve
 from fastslow.xla.compile_pool import Labeller, program_before_layout
 from fastslow.xla.libtpu import lower, require_compiler
@@ -49,19 +49,19 @@ class Source:
             kernel: Which module of a file with several.
 
         Raises:
-            ConfigError: The text is neither.
+            SettingsError: The text is neither.
             DataError: The file does not exist.
         """
         name, _, function = text.rpartition(":")
         if not name.endswith(".py"):
             name, function = text, ""
         if not name or (name.endswith(".py") and not function.isidentifier()):
-            raise ConfigError(f"source: {text!r} is neither an HLO file nor model.py:FUNCTION")
+            raise SettingsError(f"source: {text!r} is neither an HLO file nor model.py:FUNCTION")
         path = resolve(name)
         if not path.is_file():
             raise DataError(path, "no such file", "Give an HLO file, or model.py:FUNCTION for a JAX function")
         if function and kernel:
-            raise ConfigError(f"kernel: {kernel!r} is not empty, but {text!r} is one program")
+            raise SettingsError(f"kernel: {kernel!r} is not empty, but {text!r} is one program")
         return cls(path, function, kernel)
 
     @property
@@ -88,7 +88,7 @@ class Source:
                 are always known.
 
         Raises:
-            ConfigError: JAX or libtpu is needed and not installed.
+            SettingsError: JAX or libtpu is needed and not installed.
             DataError: The file is not HLO, the function is missing or does not return (function, arguments),
                 or the compiler failed on it.
         """
@@ -101,7 +101,7 @@ class Source:
             return replace(program, layouts=self._before_layout(code, labeller)["layouts"])
         require_compiler()
         if importlib.util.find_spec("jax") is None:
-            raise ConfigError(
+            raise SettingsError(
                 "jax is not installed, but a JAX function needs it: pip install -e '.[compiler]'"
             )
         record = self._before_layout(lower(*self._function_and_arguments()), labeller)

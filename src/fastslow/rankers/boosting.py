@@ -7,14 +7,14 @@ import numpy as np
 
 from fastslow.competition.metrics import collection_score
 from fastslow.core.progress import Report
-from fastslow.rankers.config import RankerConfig
+from fastslow.rankers.settings import RankerSettings
 
 History = list[tuple[int, float]]
 """(iteration, valid score) of every evaluation."""
 
 
 def boost(
-    config: RankerConfig,
+    settings: RankerSettings,
     update: Callable[[], bool],
     predict: Callable[[int, int], Mapping[str, np.ndarray]],
     kind: str,
@@ -24,7 +24,7 @@ def boost(
     """Grow trees, until the valid score stops improving where ``early_stopping_rounds`` is not 0.
 
     Args:
-        config: Settings; of these ``num_iterations``, ``evaluate_every`` and ``early_stopping_rounds``.
+        settings: Settings; of these ``num_iterations``, ``evaluate_every`` and ``early_stopping_rounds``.
         update: Grows one tree; returns whether none could be grown, which ends the training.
         predict: Valid predictions ``(C,)`` per graph of ``num_iteration`` trees from ``start_iteration`` on,
             its two arguments. Those of consecutive trees add up, so each tree is evaluated once.
@@ -38,9 +38,9 @@ def boost(
     predictions = {name: np.zeros(len(runtime)) for name, runtime in labels.items()}
     history: History = []
     evaluated = 0
-    for iteration in range(1, config.num_iterations + 1):
+    for iteration in range(1, settings.num_iterations + 1):
         stuck = update()
-        if stuck or iteration % config.evaluate_every == 0 or iteration == config.num_iterations:
+        if stuck or iteration % settings.evaluate_every == 0 or iteration == settings.num_iterations:
             grown = iteration - stuck
             for name, values in predict(evaluated, grown - evaluated).items():
                 predictions[name] += values
@@ -48,15 +48,15 @@ def boost(
             history.append((grown, collection_score(kind, labels, predictions)["mean"]))
         if report:
             report(iteration, history[-1][1] if history else np.nan)
-        patience = config.early_stopping_rounds
-        if stuck or (patience and history and evaluated - kept_trees(config, history) >= patience):
+        patience = settings.early_stopping_rounds
+        if stuck or (patience and history and evaluated - kept_trees(settings, history) >= patience):
             break
     return history
 
 
-def kept_trees(config: RankerConfig, history: History) -> int:
+def kept_trees(settings: RankerSettings, history: History) -> int:
     """Return how many trees a model has: all, or those up to the (first) best valid score."""
-    if not config.early_stopping_rounds:
+    if not settings.early_stopping_rounds:
         return history[-1][0]
     return max(history, key=lambda entry: entry[1])[0]
 

@@ -13,8 +13,8 @@ from fastslow.core.settings import resolve
 from fastslow.features.store import Features
 from fastslow.features.train_graphs import trainable
 from fastslow.rankers.boosting import History, boost, kept_trees, predict_trees
-from fastslow.rankers.config import RankerConfig
 from fastslow.rankers.objectives import OBJECTIVES, OWN, make_dataset, predict_table
+from fastslow.rankers.settings import RankerSettings
 from fastslow.rankers.table import Table, read_table, read_tables
 from fastslow.rankers.table_features import ABOVE_LEAST
 
@@ -38,23 +38,23 @@ class Training:
     valid: Table
 
 
-def read_training(config: RankerConfig) -> Training:
+def read_training(settings: RankerSettings) -> Training:
     """Read the tables that the settings name; with several machines, each takes every n-th train graph.
 
     Raises:
         DataError: No train graph can be learned from, or there are fewer of them than machines.
     """
-    features, also = Features(resolve(config.features)), config.also()
+    features, also = Features(resolve(settings.features)), settings.also()
     names = trainable({"": features, **also})
-    machines = config.machines.count(",") + 1
+    machines = settings.machines.count(",") + 1
     if len(names) < machines:
         problem = f"{len(names)} train graphs with different runtimes for {machines} machines"
         raise DataError(features.folder, problem, "Train on other programs, or on fewer machines")
-    options = {"also": also, "seed": config.seed, "largest_nodes": config.largest_nodes}
-    own = names[config.machine :: machines]
-    bin_rows = min(config.configs_per_graph, max(2, BIN_ROWS // len(names)))
-    largest_nodes, valid_configs = config.largest_nodes, config.valid_configs
-    samples = [(own, config.configs_per_graph), (names, bin_rows)]
+    options = {"also": also, "seed": settings.seed, "largest_nodes": settings.largest_nodes}
+    own = names[settings.machine :: machines]
+    bin_rows = min(settings.configs_per_graph, max(2, BIN_ROWS // len(names)))
+    largest_nodes, valid_configs = settings.largest_nodes, settings.valid_configs
+    samples = [(own, settings.configs_per_graph), (names, bin_rows)]
     train, bins = read_tables(features, TRAIN, samples, **options)
     return Training(
         kind=features.collection.kind,
@@ -162,11 +162,11 @@ def columns_for(objective: str, columns: list[str]) -> list[str]:
     return [column for column in columns if not column.endswith(ABOVE_LEAST)]
 
 
-def fit(config: RankerConfig, objective: str, training: Training, report: Report | None = None) -> Fitted:
+def fit(settings: RankerSettings, objective: str, training: Training, report: Report | None = None) -> Fitted:
     """Boost trees; with ``early_stopping_rounds``, until the valid score stops improving.
 
     Args:
-        config: Settings.
+        settings: Settings.
         objective: One of ``OBJECTIVES``.
         training: Rows to fit, and rows to evaluate on.
         report: Called with the iteration and the latest valid score after every iteration.
@@ -174,14 +174,14 @@ def fit(config: RankerConfig, objective: str, training: Training, report: Report
     columns = columns_for(objective, training.train.columns)
     train, bins, valid = (t.select(columns) for t in (training.train, training.bins, training.valid))
     options = {
-        "seed": config.seed,
-        "pairs_per_config": config.pairs_per_config,
-        "relevance_levels": config.relevance_levels,
-        "own_features": config.own_features,
+        "seed": settings.seed,
+        "pairs_per_config": settings.pairs_per_config,
+        "relevance_levels": settings.relevance_levels,
+        "own_features": settings.own_features,
     }
     parameters = {
-        **config.tree_parameters(),
-        **config.network_parameters(),
+        **settings.tree_parameters(),
+        **settings.network_parameters(),
         "objective": OBJECTIVES[objective].lightgbm,
         "metric": "None",
     }
@@ -190,8 +190,8 @@ def fit(config: RankerConfig, objective: str, training: Training, report: Report
 
     def predict_valid(start_iteration: int, num_iteration: int) -> dict[str, np.ndarray]:
         return booster_predictions(
-            objective, booster, valid, config.opponents, start_iteration, num_iteration
+            objective, booster, valid, settings.opponents, start_iteration, num_iteration
         )
 
-    history = boost(config, booster.update, predict_valid, training.kind, valid.labels(), report)
-    return Fitted(objective, booster, kept_trees(config, history), history, config.opponents)
+    history = boost(settings, booster.update, predict_valid, training.kind, valid.labels(), report)
+    return Fitted(objective, booster, kept_trees(settings, history), history, settings.opponents)

@@ -7,10 +7,10 @@ configurations that agree on the tied choices of a node, and then per configurat
 
 import numpy as np
 
+from fastslow.choices.layouts import LAYOUT_WIDTH, ROLES
 from fastslow.competition import node_columns, tensors
-from fastslow.competition.default_layouts import is_off_default
 from fastslow.competition.opcodes import CONVOLUTION, DOT, RESHAPE
-from fastslow.competition.schema import LAYOUT_WIDTH, ROLES
+from fastslow.features.default_layouts import is_off_default
 from fastslow.features.store import Graph
 from fastslow.features.tpu_tiling import LANES, Tiling, tile
 

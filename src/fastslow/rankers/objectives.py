@@ -54,14 +54,14 @@ class Objective:
         label: Computes the labels of a graph from its runtimes; None: labels are those of pairs.
         sign: Factor that turns the trees' output into a prediction, lower = faster.
         ranks: LightGBM takes each graph as a query and labels as relevance.
-        settings: Settings that only some objectives read and this one does.
+        reads: Settings that only some objectives read and this one does.
     """
 
     lightgbm: str
     label: Callable[..., np.ndarray] | None
     sign: int = 1
     ranks: bool = False
-    settings: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
 
 
 OBJECTIVES = {
@@ -72,12 +72,12 @@ OBJECTIVES = {
         relevance_labels,
         sign=-1,
         ranks=True,
-        settings=("relevance_levels", "lambdarank_truncation_level"),
+        reads=("relevance_levels", "lambdarank_truncation_level"),
     ),
     "rank_xendcg": Objective(
-        "rank_xendcg", relevance_labels, sign=-1, ranks=True, settings=("relevance_levels",)
+        "rank_xendcg", relevance_labels, sign=-1, ranks=True, reads=("relevance_levels",)
     ),
-    "pairwise": Objective("binary", None, settings=("pairs_per_config", "opponents", "own_features")),
+    "pairwise": Objective("binary", None, reads=("pairs_per_config", "opponents", "own_features")),
 }
 
 
@@ -85,7 +85,7 @@ def readers() -> dict[str, list[str]]:
     """Return the settings that only some objectives read, each with the names of these objectives."""
     found: dict[str, list[str]] = {}
     for name, objective in OBJECTIVES.items():
-        for setting in objective.settings:
+        for setting in objective.reads:
             found.setdefault(setting, []).append(name)
     return found
 

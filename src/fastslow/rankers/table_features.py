@@ -1,14 +1,14 @@
 """The ranker's table: one row of physical features for every configuration of a graph.
 
 No column depends on the order of the configurations, nor on how often a layout occurs in the graph's data,
-but for the compiler's own layouts, which the commonest ones stand for (``competition/default_layouts.py``).
+but for the compiler's own layouts, which the commonest ones stand for (``features/default_layouts.py``).
 """
 
 import numpy as np
 
+from fastslow.choices.layouts import LAYOUT_WIDTH, ROLES
 from fastslow.competition import node_columns
 from fastslow.competition.opcodes import OPCODES, opcode_name
-from fastslow.competition.schema import LAYOUT_WIDTH, ROLES
 from fastslow.competition.tensors import num_elements
 from fastslow.features.config_tensors import config_chunks
 from fastslow.features.copies import CopyPairs, disagreements

@@ -23,10 +23,10 @@ from fastslow.evaluation.plots import plot_training
 from fastslow.evaluation.predictions import PREDICTED_SPLITS, PREDICTIONS, Predictor, write_predictions
 from fastslow.evaluation.training_files import IMPORTANCE, METRICS
 from fastslow.features.store import Features
-from fastslow.rankers.config import RankerConfig
 from fastslow.rankers.fit import Fitted, Training, fit, predict_split, read_training
 from fastslow.rankers.model_text import read_booster_text
 from fastslow.rankers.objectives import BEST, OBJECTIVES
+from fastslow.rankers.settings import RankerSettings
 
 MODEL = "model.txt"
 _AGAIN = "Train this model again"
@@ -47,7 +47,7 @@ class _Manifest(Record):
     trees: NonNegative
 
 
-def train_ranker(config: RankerConfig) -> dict:
+def train_ranker(settings: RankerSettings) -> dict:
     """Train the ranker of one collection and write its run folder.
 
     The folder gets ``metrics.jsonl``, ``training.png``, ``model.txt``, ``importance.csv``,
@@ -55,39 +55,39 @@ def train_ranker(config: RankerConfig) -> dict:
     starts again. Of several machines each ends with the same model and writes it into its own folder.
 
     Args:
-        config: Settings.
+        settings: Settings.
 
     Returns:
         The manifest, with the valid score (mean and per graph) of the model and the mean of every objective.
     """
-    artifact = config.artifact()
+    artifact = settings.artifact()
     with artifact.building() as needed:
         if needed:
-            artifact.finish(OUTPUTS, **_train(config, artifact.folder))
+            artifact.finish(OUTPUTS, **_train(settings, artifact.folder))
     return read_manifest(artifact.folder)
 
 
-def fit_objectives(config: RankerConfig, training: Training, title: str) -> dict[str, Fitted]:
+def fit_objectives(settings: RankerSettings, training: Training, title: str) -> dict[str, Fitted]:
     """Fit a ranker with the objective of the settings, or with every one for ``best``."""
-    objectives = tuple(OBJECTIVES) if config.objective == BEST else (config.objective,)
+    objectives = tuple(OBJECTIVES) if settings.objective == BEST else (settings.objective,)
     fits = {}
     for objective in objectives:
-        with boosting_progress(config.num_iterations, f"{title} {objective}") as report:
-            fits[objective] = fit(config, objective, training, report)
+        with boosting_progress(settings.num_iterations, f"{title} {objective}") as report:
+            fits[objective] = fit(settings, objective, training, report)
     return fits
 
 
-def _train(config: RankerConfig, folder: Path) -> dict:
+def _train(settings: RankerSettings, folder: Path) -> dict:
     """Fit, write all but the manifest, and return the facts for it."""
-    features = Features(resolve(config.features))
+    features = Features(resolve(settings.features))
     kind, labels = features.collection.kind, features.labels(VALID)
-    fits = fit_objectives(config, read_training(config), folder.name)
-    predictions = predict_split(fits, features, VALID, config.largest_nodes)
+    fits = fit_objectives(settings, read_training(settings), folder.name)
+    predictions = predict_split(fits, features, VALID, settings.largest_nodes)
     valid = {objective: collection_score(kind, labels, own) for objective, own in predictions.items()}
     best = max(fits, key=lambda objective: valid[objective]["mean"])
     fitted = fits[best]
     others = [split for split in PREDICTED_SPLITS if split != VALID]
-    stored = {split: fitted.predict_split(features, split, config.largest_nodes) for split in others}
+    stored = {split: fitted.predict_split(features, split, settings.largest_nodes) for split in others}
     metrics = {objective: mean_metrics(labels, own) for objective, own in predictions.items()}
     write_trees(folder, fits, metrics, best)
     warnings = write_predictions(folder, {VALID: predictions[best], **stored})

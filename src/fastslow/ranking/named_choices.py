@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fastslow.choices.layouts import ROLES
 from fastslow.competition.opcodes import opcode_name
 from fastslow.competition.reader import CompetitionFile
-from fastslow.competition.schema import ROLES, TILE_DIMENSIONS, TILE_ROLES, TILE_WIDTH
+from fastslow.competition.schema import TILE_DIMENSIONS, TILE_ROLES, TILE_WIDTH
 from fastslow.competition.tensors import format_layout
 
 

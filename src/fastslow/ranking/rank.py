@@ -7,28 +7,28 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fastslow.choices.layouts import LAYOUT_WIDTH, ROLES
 from fastslow.competition.catalog import TEST, Program
-from fastslow.competition.default_layouts import knows_default_layouts
 from fastslow.competition.reader import CompetitionFile, file_fingerprint, read_competition_file
-from fastslow.competition.schema import LAYOUT_WIDTH, ROLES
 from fastslow.core.artifacts import Artifact
 from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
+from fastslow.features.default_layouts import knows_default_layouts
 from fastslow.features.unseen import build_unseen, read_recipe
 from fastslow.kaggle.submission import ranking as fastest_first
 from fastslow.programs.convert import Conversion, convert, estimate_cycles
-from fastslow.ranking.config import RankConfig
 from fastslow.ranking.effects import effects
 from fastslow.ranking.inference import FinishedRun
 from fastslow.ranking.named_choices import NamedChoice, name_choices
 from fastslow.ranking.plots import plot_effects, plot_predictions
 from fastslow.ranking.result import Imposed, Ranking, make_table, rank_groups
+from fastslow.ranking.settings import RankSettings
+from fastslow.xla.layout_choices import tie
 from fastslow.xla.layout_constraints import constrain, is_imposed
 from fastslow.xla.layout_space import OUTPUT, decode
 from fastslow.xla.libtpu import require_compiler
-from fastslow.xla.tied_choices import tie
 
 _FROM_COMPILER = "with SET=estimate=10 the compiler names them"
 _FROM_FILE = "they are read from default/SPLIT/NAME.npz beside a random/SPLIT/NAME.npz"
@@ -37,34 +37,34 @@ TABLE, EFFECTS, ENDS, IMPOSED = "ranking.csv", "effects.csv", "ends.csv", "impos
 PREDICTIONS_PICTURE, EFFECTS_PICTURE = "predictions.png", "effects.png"
 
 
-def rank(config: RankConfig) -> Ranking:
+def rank(settings: RankSettings) -> Ranking:
     """Rank a program and write its tables and figures.
 
     Args:
-        config: Settings.
+        settings: Settings.
 
     Returns:
         The ranking; its folder has ``ranking.csv``, ``effects.csv``, ``ends.csv``, of a program whose
         configurations were drawn ``imposed.csv``, and two figures.
 
     Raises:
-        ConfigError: The source is of no kind that can be ranked, or the compiler is needed and not installed.
+        SettingsError: The source cannot be ranked, or the compiler is needed and not installed.
         DataError: The source is missing or broken, no run was trained, or the run is of another collection.
     """
-    if config.estimate:
+    if settings.estimate:
         require_compiler()
-    run = FinishedRun(config.find_run())  # before a conversion, which may take minutes
-    npz, conversion = config.origin.path, None
-    if not config.is_npz:
-        conversion = convert(config.conversion(), ask_compiler=config.estimate > 0)
+    run = FinishedRun(settings.find_run())  # before a conversion, which may take minutes
+    npz, conversion = settings.origin.path, None
+    if not settings.is_npz:
+        conversion = convert(settings.conversion(), ask_compiler=settings.estimate > 0)
         npz = conversion.npz
     file = read_competition_file(npz, run.collection.kind)
-    default = _default(config, conversion, len(file.runtime))
+    default = _default(settings, conversion, len(file.runtime))
     inputs = {"run": run.manifest["fingerprint"], "npz": file_fingerprint(npz)}
-    artifact = Artifact(resolve(config.folder), config.identity(), inputs)
+    artifact = Artifact(resolve(settings.folder), settings.identity(), inputs)
     with artifact.building():
-        ranking = _rank(config, run, file, conversion, default)
-        _write(ranking, artifact, config.described)
+        ranking = _rank(settings, run, file, conversion, default)
+        _write(ranking, artifact, settings.described)
     return ranking
 
 
@@ -96,24 +96,24 @@ def predict_file(
 
 
 def _rank(
-    config: RankConfig,
+    settings: RankSettings,
     run: FinishedRun,
     file: CompetitionFile,
     conversion: Conversion | None,
     default: int | None,
 ) -> Ranking:
-    prediction, members = predict_file(run, file, config.hlo_folder)
+    prediction, members = predict_file(run, file, settings.hlo_folder)
     parts = conversion.module.computations if conversion else []
     names = [instruction.name for part in parts for instruction in part.instructions] or None
     choices = name_choices(file, default, names)
     cycles, default_cycles = {}, None
-    if config.estimate:
-        fastest = fastest_first(prediction, "layout")[: config.estimate].tolist()
-        default_cycles, *best = _estimate(config, conversion, default, fastest)
+    if settings.estimate:
+        fastest = fastest_first(prediction, "layout")[: settings.estimate].tolist()
+        default_cycles, *best = _estimate(settings, conversion, default, fastest)
         cycles = dict(zip(fastest, best, strict=True))
     weights = {name: member["weight"] for name, member in run.manifest.get("members", {}).items()}
     return Ranking(
-        program=config.program,
+        program=settings.program,
         run=f"{run.folder.parent.name}/{run.name}",
         table=make_table(prediction, members, file.runtime, cycles, file.normalizers),
         weights=weights or {run.name: 1.0},
@@ -148,22 +148,24 @@ def _defaults_remedy(run: FinishedRun, file: CompetitionFile, conversion: Conver
     return _FROM_COMPILER if conversion else _FROM_FILE
 
 
-def _default(config: RankConfig, conversion: Conversion | None, configs: int) -> int | None:
-    if config.default >= 0:
-        config.require(config.default < configs, "default", f"a position below {configs}, the configurations")
-        return config.default
+def _default(settings: RankSettings, conversion: Conversion | None, configs: int) -> int | None:
+    if settings.default >= 0:
+        settings.require(
+            settings.default < configs, "default", f"a position below {configs}, the configurations"
+        )
+        return settings.default
     return 0 if conversion is not None and not conversion.measured else None
 
 
 def _estimate(
-    config: RankConfig, conversion: Conversion, default: int | None, configs: list[int]
+    settings: RankSettings, conversion: Conversion, default: int | None, configs: list[int]
 ) -> list[int | None]:
     """Return the compiler's cycles: of its own default, which must compile, and of some configurations."""
     rows = conversion.arrays["node_config_feat"]
     own = {} if default is None else decode(rows[default], conversion.nodes)
     layouts = [own, *(decode(rows[number], conversion.nodes) for number in configs)]
     programs = [constrain(conversion.module, own, conversion.nodes) for own in layouts]
-    return estimate_cycles(config.origin.path, programs, config.labeller())
+    return estimate_cycles(settings.origin.path, programs, settings.labeller())
 
 
 def _write(ranking: Ranking, artifact: Artifact, described: int) -> None:

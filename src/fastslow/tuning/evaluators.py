@@ -21,7 +21,7 @@ from typing import Protocol
 
 import numpy as np
 
-from fastslow.core.errors import ConfigError
+from fastslow.core.errors import SettingsError
 from fastslow.tuning.history import Outcome, Proposal
 from fastslow.xla.compile_pool import Labeller
 from fastslow.xla.messages import HloProto, Module
@@ -111,7 +111,7 @@ class Command:
         processes: Runs side by side.
 
     Raises:
-        ConfigError: The command line cannot be read, or its program does not exist.
+        SettingsError: The command line cannot be read, or its program does not exist.
     """
 
     command: str
@@ -155,10 +155,10 @@ class Command:
         try:
             words = shlex.split(self.command)
         except ValueError as error:
-            raise ConfigError(f"command: {self.command!r} cannot be read ({error})") from None
+            raise SettingsError(f"command: {self.command!r} cannot be read ({error})") from None
         found = words and (any(Path(d, words[0]).is_file() for d in os.get_exec_path()) or "/" in words[0])
         if not found or ("/" in words[0] and not Path(words[0]).is_file()):
-            raise ConfigError(f"command: there is no program {words[0] if words else ''!r}")
+            raise SettingsError(f"command: there is no program {words[0] if words else ''!r}")
         return words
 
     def _try(self, words: list[str], codes: tuple[int, ...]) -> Outcome:

@@ -16,7 +16,7 @@ import numpy as np
 from fastslow.core.errors import DataError
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
-from fastslow.tuning.fleet_config import FleetConfig
+from fastslow.tuning.fleet_settings import FleetSettings
 from fastslow.tuning.guided import Guided
 from fastslow.tuning.history import History
 from fastslow.tuning.ledger import Ledger
@@ -138,12 +138,12 @@ def _hoped(members: Sequence[Member]) -> float:
     return sum(shares) / sum(counts)
 
 
-def next_member(members: Sequence[Member], config: FleetConfig, rng) -> Member | None:
+def next_member(members: Sequence[Member], settings: FleetSettings, rng) -> Member | None:
     """Return the program that gets the next batch; None where nothing is left to do."""
     open_members, experience = [member for member in members if not member.hopeless], None
     if not open_members:
         return None
-    if config.allocation == "even":
+    if settings.allocation == "even":
         return min(open_members, key=lambda member: len(member.history))
     savings = []
     for member in open_members:
@@ -151,21 +151,21 @@ def next_member(members: Sequence[Member], config: FleetConfig, rng) -> Member |
         # with nothing new of it the expectation is the same, unless it rests on what is new of the others
         if member.unknown or not member.waiting or member.waiting[0] != key:
             experience = experience or Experience(*_typical(members), _hoped(members))
-            member.waiting = key, expected_saving(member, experience, config.batch, rng)
+            member.waiting = key, expected_saving(member, experience, settings.batch, rng)
         savings.append(member.waiting[1])
     return open_members[int(np.argmax(savings))]
 
 
-def read_fleet(config: FleetConfig) -> list[Member]:
+def read_fleet(settings: FleetSettings) -> list[Member]:
     """Read the programs of a fleet; rows of equal content become one member.
 
     Raises:
-        ConfigError: A setting is wrong, or something is not installed.
+        SettingsError: A setting is wrong, or something is not installed.
         DataError: The list, a program, its run or its study cannot be used.
     """
     members: dict[tuple, Member] = {}
     targets: dict[tuple[str, str], Target] = {}
-    for row, (own, weight) in enumerate(config.read()):
+    for row, (own, weight) in enumerate(settings.read()):
         place = own.source, own.collection
         target = targets.get(place) or targets.setdefault(place, read_target(own))
         same = members.get((target.digest, target.evaluator.identity))
@@ -186,61 +186,63 @@ class Fleet:
     """A tuned fleet.
 
     Args:
-        config: Its settings.
+        settings: Its settings.
         members: Its programs.
         savings: Total saving after each evaluation of this process.
     """
 
-    config: FleetConfig
+    settings: FleetSettings
     members: list[Member]
     savings: list[float]
 
 
-def _step(known: int, config: FleetConfig) -> int:
+def _step(known: int, settings: FleetSettings) -> int:
     """Return how many evaluations a program gets after ``known`` ones: 1, 1, 2, 4 up to a batch.
 
     The default alone comes first, what it is and costs is needed to decide. The first proposals bring most,
     and each value tells whether more are worth while: a whole batch would be spent before it is known.
     """
-    return min(config.batch, max(1, known))
+    return min(settings.batch, max(1, known))
 
 
-def tune_members(members: list[Member], config: FleetConfig, advance) -> list[float]:
+def tune_members(members: list[Member], settings: FleetSettings, advance) -> list[float]:
     """Spend the budget of evaluations, or of seconds, on the members.
 
     Args:
         members: The programs.
-        config: Settings.
+        settings: Settings.
         advance: Called with the member and the number of evaluations that it gets; evaluates them.
 
     Returns:
         Total saving after each evaluation.
     """
-    rng, savings, began = np.random.default_rng(config.seed), [], time.monotonic()
-    while (left := config.evaluations - sum(len(m.history) for m in members)) > 0:
-        if 0 < config.budget_seconds <= time.monotonic() - began:
+    rng, savings, began = np.random.default_rng(settings.seed), [], time.monotonic()
+    while (left := settings.evaluations - sum(len(m.history) for m in members)) > 0:
+        if 0 < settings.budget_seconds <= time.monotonic() - began:
             break
-        member = next_member(members, config, rng)
+        member = next_member(members, settings, rng)
         if member is None:
             break
         before = len(member.history)
-        advance(member, min(left, config.batch if config.allocation == "even" else _step(before, config)))
+        advance(
+            member, min(left, settings.batch if settings.allocation == "even" else _step(before, settings))
+        )
         done = len(member.history) - before
         member.exhausted |= done == 0
         savings += [sum(m.saved for m in members)] * done
     return savings
 
 
-def tune_fleet(config: FleetConfig) -> Fleet:
+def tune_fleet(settings: FleetSettings) -> Fleet:
     """Tune a fleet, resuming the studies that are there.
 
     Raises:
-        ConfigError: A setting is wrong, or something is not installed.
+        SettingsError: A setting is wrong, or something is not installed.
         DataError: The list, a program, its run or a study cannot be used, or all evaluations failed.
     """
-    members = read_fleet(config)
+    members = read_fleet(settings)
     with (
-        progress(total=config.evaluations, desc=config.fleet_name, unit="evaluation") as bar,
+        progress(total=settings.evaluations, desc=settings.fleet_name, unit="evaluation") as bar,
         contextlib.ExitStack() as stack,
     ):
         running: list = [None, None]  # the member whose evaluator is open, and that
@@ -254,11 +256,11 @@ def tune_fleet(config: FleetConfig) -> Fleet:
             if running[0] is not member:
                 stack.close()
                 running[:] = member, stack.enter_context(member.target.evaluator.running())
-            member.history, started = start(member.ledger, member.strategy, config, count)
+            member.history, started = start(member.ledger, member.strategy, settings, count)
             evaluate_started(member.ledger, member.history, running[1], started, show)
 
-        savings = tune_members(members, config, advance)
-    config.require(
+        savings = tune_members(members, settings, advance)
+    settings.require(
         any(m.history.done or m.history.running for m in members),
         "budget_seconds",
         "enough for one evaluation",
@@ -266,5 +268,5 @@ def tune_fleet(config: FleetConfig) -> Fleet:
     if not any(m.history.best for m in members):
         failed = next(failure for m in members for failure in m.history.failures)
         remedy = "The studies are kept: correct the cause, then use another name="
-        raise DataError(resolve(config.fleet), f"all evaluations failed, the first one: {failed}", remedy)
-    return Fleet(config, members, savings)
+        raise DataError(resolve(settings.fleet), f"all evaluations failed, the first one: {failed}", remedy)
+    return Fleet(settings, members, savings)

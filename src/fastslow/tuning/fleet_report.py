@@ -59,7 +59,7 @@ def summarise_fleet(fleet: Fleet) -> pd.Series:
         )
         share = f"{table['saved'].sum() / possible:.1%}" if possible else "all"
         facts["of an exhaustive search"] = f"{share} of its saving for {cost / sum(sizes):.1%} of its cost"
-    return pd.Series(facts, name=fleet.config.fleet_name)
+    return pd.Series(facts, name=fleet.settings.fleet_name)
 
 
 def plot_savings(fleet: Fleet) -> Figure:
@@ -68,19 +68,19 @@ def plot_savings(fleet: Fleet) -> Figure:
     axes = figure.subplots()
     axes.step(np.arange(1, len(fleet.savings) + 1), fleet.savings, where="post")
     axes.set(xlabel="evaluations", ylabel="saved: sum of weight x (default - tuned)", ylim=(0, None))
-    axes.set_title(fleet.config.fleet_name)
+    axes.set_title(fleet.settings.fleet_name)
     return figure
 
 
 def write_fleet(fleet: Fleet) -> Path:
     """Write the table of programs, the best configuration of each, and the curve; return the folder."""
-    folder = resolve(fleet.config.folder)
+    folder = resolve(fleet.settings.folder)
     with atomic_path(folder / TABLE) as temporary:
         fleet_table(fleet.members).to_csv(temporary, index=False)
     save_figure(plot_savings(fleet), folder / TOTALS)
     best = [m for m in fleet.members if m.history.best]
     write_json(folder / BEST, [m.target.as_json(m.history.best[0].codes) for m in best])
     summary = {name: str(value) for name, value in summarise_fleet(fleet).items()}
-    facts = {"settings": fleet.config.asdict(), "commit": commit(), "summary": summary}
+    facts = {"settings": fleet.settings.asdict(), "commit": commit(), "summary": summary}
     write_json(folder / MANIFEST, facts)
     return folder

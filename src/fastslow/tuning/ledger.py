@@ -40,7 +40,7 @@ class Ledger:
         cut: What was cut off a torn journal, in words; empty if nothing.
 
     Raises:
-        ConfigError: Optuna is not installed.
+        SettingsError: Optuna is not installed.
         DataError: The file is no journal, a record is broken (see :class:`fastslow.tuning.journal.Journal`),
             or it is of a study of another program or evaluator.
         StorageError: The folder cannot be written.

@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 
-from fastslow.core.errors import ConfigError
+from fastslow.core.errors import SettingsError
 from fastslow.tuning.history import History, Proposal
 from fastslow.tuning.space import CODE
 
@@ -15,12 +15,12 @@ def import_optuna():
     """Return Optuna, silenced below errors.
 
     Raises:
-        ConfigError: It is not installed.
+        SettingsError: It is not installed.
     """
     try:
         import optuna
     except ImportError:
-        raise ConfigError("optuna is not installed: pip install -e '.[tune]'") from None
+        raise SettingsError("optuna is not installed: pip install -e '.[tune]'") from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     return optuna
 

@@ -27,7 +27,7 @@ def summarise(study: Study) -> pd.Series:
         "value": target.evaluator.name,
         "evaluations": f"{len(history)}, {len(history.failures)} of them failed",
         "space": f"{float(target.space.size):.3g} configurations of {len(target.space.choices)} choices",
-        "strategy": study.config.strategy,
+        "strategy": study.settings.strategy,
     }
     if study.exhausted:
         facts["evaluations"] += "; no configuration is left to propose"
@@ -149,7 +149,7 @@ def write_result(study: Study) -> Path:
     Returns:
         The study's folder.
     """
-    folder, target, history = resolve(study.config.folder), study.target, study.history
+    folder, target, history = resolve(study.settings.folder), study.target, study.history
     with atomic_path(folder / EVALUATIONS) as temporary:
         list_evaluations(study).to_csv(temporary, index=False)
     save_figure(plot_curve(study), folder / CURVE)
@@ -167,6 +167,7 @@ def write_result(study: Study) -> Path:
                 with atomic_path(folder / name) as temporary:
                     temporary.write_bytes(serialised(target.module_of(tuple(codes))))
     summary = {name: str(value) for name, value in summarise(study).items()}
-    settings = study.config.asdict()
-    write_json(folder / MANIFEST, {"settings": settings, "commit": commit(), "summary": summary})
+    write_json(
+        folder / MANIFEST, {"settings": study.settings.asdict(), "commit": commit(), "summary": summary}
+    )
     return folder

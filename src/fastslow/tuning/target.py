@@ -6,36 +6,36 @@ from pathlib import Path
 
 import numpy as np
 
+from fastslow.choices.layouts import LAYOUT_WIDTH, ROLES
+from fastslow.choices.tied_choices import factorise
 from fastslow.competition.catalog import TEST, Program
-from fastslow.competition.default_layouts import (
+from fastslow.competition.reader import CompetitionFile, file_fingerprint, read_competition_file
+from fastslow.competition.tensors import format_layout
+from fastslow.core.errors import DataError
+from fastslow.core.files import digest
+from fastslow.core.settings import resolve
+from fastslow.features.default_layouts import (
     find_default_layouts,
     is_off_default,
     knows_default_layouts,
 )
-from fastslow.competition.reader import CompetitionFile, file_fingerprint, read_competition_file
-from fastslow.competition.schema import LAYOUT_WIDTH, ROLES
-from fastslow.competition.tensors import format_layout
-from fastslow.competition.tied_choices import factorise
-from fastslow.core.errors import DataError
-from fastslow.core.files import digest
-from fastslow.core.settings import resolve
 from fastslow.features.scaling import standardise
 from fastslow.features.unseen import build_unseen
 from fastslow.programs.convert import check_module, convert
 from fastslow.ranking.inference import FinishedRun
 from fastslow.ranking.named_choices import name_choices
-from fastslow.tuning.config import TuneConfig
 from fastslow.tuning.evaluators import Command, Compiled, Evaluator, Replay
 from fastslow.tuning.guided import Pretrained
 from fastslow.tuning.history import History
+from fastslow.tuning.settings import TuneSettings
 from fastslow.tuning.space import CODE, Choice, Space
 from fastslow.xla.compile_pool import Labeller
 from fastslow.xla.graph_arrays import graph_arrays
+from fastslow.xla.layout_choices import TiedChoice, encode_defaults, layouts_of, tie
 from fastslow.xla.layout_constraints import constrain, is_imposed
 from fastslow.xla.layout_space import ConfigurableNode, Layout, configurable_nodes
 from fastslow.xla.libtpu import require_compiler
 from fastslow.xla.messages import Module
-from fastslow.xla.tied_choices import TiedChoice, encode_defaults, layouts_of, tie
 
 _ANCHORS = 64  # configurations that every batch is predicted with, so that batches have one scale
 
@@ -79,25 +79,25 @@ class Target:
         return {"program": self.name, "options": codes, "differs": self.space.describe(codes)}
 
 
-def read_target(config: TuneConfig) -> Target:
+def read_target(settings: TuneSettings) -> Target:
     """Read the program of a tuning.
 
     Raises:
-        ConfigError: The source is of no kind that can be tuned, or the compiler is needed and not installed.
+        SettingsError: The source cannot be tuned, or the compiler is needed and not installed.
         DataError: The source is missing, broken, unlabelled or has nothing to choose, or no run can guide.
     """
-    run = config.find_run()  # before a compile, which may take minutes
+    run = settings.find_run()  # before a compile, which may take minutes
     finished = FinishedRun(run) if run else None
-    if config.kind_of_evaluator == "replay":
-        return _of_file(config, finished)
-    return _of_program(config, finished)
+    if settings.kind_of_evaluator == "replay":
+        return _of_file(settings, finished)
+    return _of_program(settings, finished)
 
 
-def _of_file(config: TuneConfig, run: FinishedRun | None) -> Target:
-    path = config.origin.path
-    if not config.is_npz:
-        path = convert(config.ranking().conversion()).npz
-    file = read_competition_file(path, config.find_collection().kind)
+def _of_file(settings: TuneSettings, run: FinishedRun | None) -> Target:
+    path = settings.origin.path
+    if not settings.is_npz:
+        path = convert(settings.ranking().conversion()).npz
+    file = read_competition_file(path, settings.find_collection().kind)
     values = file.runtime.astype(float) if file.normalizers is None else file.runtime / file.normalizers
     if values.min() <= 0:
         remedy = "Replay a file with runtimes, or tune the program's HLO"
@@ -108,8 +108,8 @@ def _of_file(config: TuneConfig, run: FinishedRun | None) -> Target:
     codes = np.stack([choice.values for choice in named], 1).astype(CODE)
     listed, first, row = np.unique(codes, axis=0, return_index=True, return_inverse=True)
     means = np.bincount(row, values) / np.bincount(row)
-    config.require(config.default < len(codes), "default", f"a position below {len(codes)}")
-    number, default_is = _find_default(config, file)
+    settings.require(settings.default < len(codes), "default", f"a position below {len(codes)}")
+    number, default_is = _find_default(settings, file)
     wished = np.array([c.default for c in named]) if number is None else codes[number]
     default = listed[(listed == wished).sum(1).argmax()]
     choices = [Choice(c.where, c.options, int(d)) for c, d in zip(named, default, strict=True)]
@@ -117,9 +117,9 @@ def _of_file(config: TuneConfig, run: FinishedRun | None) -> Target:
     table = dict(zip(map(tuple, listed.tolist()), means.tolist(), strict=True))
     replay = Replay(table, f"the labels of {path.name}")
     pretrained = _pretrained_of_file(run, file, space, first) if run else None
-    stated = 1.0 if file.normalizers is not None and config.default < 0 else None
+    stated = 1.0 if file.normalizers is not None and settings.default < 0 else None
     return Target(
-        config.program,
+        settings.program,
         file_fingerprint(path),
         space,
         replay,
@@ -130,14 +130,14 @@ def _of_file(config: TuneConfig, run: FinishedRun | None) -> Target:
     )
 
 
-def _find_default(config: TuneConfig, file: CompetitionFile) -> tuple[int | None, str]:
+def _find_default(settings: TuneSettings, file: CompetitionFile) -> tuple[int | None, str]:
     """Return the position of a file's default, None for the commonest options, and which it is in words."""
-    if config.default >= 0:
-        return config.default, f"configuration {config.default}"
+    if settings.default >= 0:
+        return settings.default, f"configuration {settings.default}"
     if file.normalizers is not None:
         own = np.flatnonzero(file.runtime == file.normalizers)
         return (int(own[0]) if len(own) else None), "the runtime of the compiler's own, the file's normaliser"
-    program = Program(config.find_collection(), TEST, file.path)
+    program = Program(settings.find_collection(), TEST, file.path)
     if not knows_default_layouts(program, file):
         return None, "nearest to the commonest option of each choice: the compiler's own is not known"
     choices, defaults = file.choices, find_default_layouts(program, file)
@@ -173,16 +173,16 @@ def _predict(run: FinishedRun, file: CompetitionFile) -> tuple[np.ndarray, np.nd
     return run.predict(graphs)[name], np.asarray(graph.config_feat[graph.config_row], float)
 
 
-def _of_program(config: TuneConfig, run: FinishedRun | None) -> Target:
-    source = config.origin
-    kind = config.kind_of_evaluator
-    cache = resolve(config.data_root) / "labels.sqlite"
+def _of_program(settings: TuneSettings, run: FinishedRun | None) -> Target:
+    source = settings.origin
+    kind = settings.kind_of_evaluator
+    cache = resolve(settings.data_root) / "labels.sqlite"
     labeller = Labeller(
         cache,
-        config.generation,
-        seconds=config.seconds,
-        attempts=config.attempts,
-        processes=config.processes,
+        settings.generation,
+        seconds=settings.seconds,
+        attempts=settings.attempts,
+        processes=settings.processes,
     )
     if kind == "compiler":
         require_compiler()
@@ -208,13 +208,13 @@ def _of_program(config: TuneConfig, run: FinishedRun | None) -> Target:
     own = digest([code.hex(), [list(map(list, node.default)) for node in nodes]])
     pretrained = _pretrained_of_program(run, program.module, nodes, tied, free, space) if run else None
     every = sum(len(choice.options) > 1 for choice in tied)
-    target = Target(config.program, own, space, None, pretrained, module_of, tied=every)
+    target = Target(settings.program, own, space, None, pretrained, module_of, tied=every)
     if kind == "compiler":
         evaluator = Compiled(module_of, labeller)
     else:
-        limits = {"seconds": config.seconds, "attempts": config.attempts}
+        limits = {"seconds": settings.seconds, "attempts": settings.attempts}
         evaluator = Command(
-            config.command, module_of, target.as_json, processes=config.processes or 1, **limits
+            settings.command, module_of, target.as_json, processes=settings.processes or 1, **limits
         )
     return replace(target, evaluator=evaluator)
 

@@ -11,12 +11,12 @@ import numpy as np
 
 from fastslow.core.errors import DataError
 from fastslow.core.progress import progress
-from fastslow.tuning.config import SearchConfig, TuneConfig
 from fastslow.tuning.evaluators import Evaluate
 from fastslow.tuning.guided import Guide, Guided
 from fastslow.tuning.history import History, Outcome, Proposal
 from fastslow.tuning.ledger import INTERRUPTED, Ledger
 from fastslow.tuning.peers import SAMPLERS, OptunaStrategy
+from fastslow.tuning.settings import SearchSettings, TuneSettings
 from fastslow.tuning.strategies import Annealing, Evolutionary, Random, Strategy
 from fastslow.tuning.target import Target, read_target
 
@@ -29,7 +29,7 @@ class Study:
     """A study and what it is of.
 
     Args:
-        config: Its settings.
+        settings: Its settings.
         target: The program.
         history: All its evaluations.
         guide: The model's inputs, None for an unguided strategy.
@@ -37,7 +37,7 @@ class Study:
         cut: What was cut off a torn journal, in words.
     """
 
-    config: TuneConfig
+    settings: TuneSettings
     target: Target
     history: History
     guide: Guide | None
@@ -50,19 +50,19 @@ class Study:
         return self.target.value_of_default(self.history)
 
 
-def make_strategy(config, target: Target) -> tuple[Strategy, Guide | None]:
+def make_strategy(settings, target: Target) -> tuple[Strategy, Guide | None]:
     """Return the strategy of the settings and, of a guided one, what makes its model's inputs."""
-    if config.inner:
+    if settings.inner:
         guide = Guide(target.space, target.pretrained)
-        return Guided(config.inner, guide, config.candidates, config.explore), guide
-    if config.strategy in SAMPLERS:
-        return OptunaStrategy(config.strategy, config.seed), None
+        return Guided(settings.inner, guide, settings.candidates, settings.explore), guide
+    if settings.strategy in SAMPLERS:
+        return OptunaStrategy(settings.strategy, settings.seed), None
     plain = {"random": Random, "evolutionary": Evolutionary}
-    own = plain.get(config.strategy)
-    return (own() if own else Annealing(config.evaluations)), None
+    own = plain.get(settings.strategy)
+    return (own() if own else Annealing(settings.evaluations)), None
 
 
-def open_ledger(config: TuneConfig, target: Target) -> Ledger:
+def open_ledger(settings: TuneSettings, target: Target) -> Ledger:
     """Return the study of a program, new or resumed.
 
     Raises:
@@ -73,50 +73,54 @@ def open_ledger(config: TuneConfig, target: Target) -> Ledger:
         "choices": " ".join(map(str, target.space.options.tolist())),
         "evaluator": target.evaluator.identity,
     }
-    return Ledger(config.ledger, identity, target.space, config.seconds * config.attempts * config.batch)
+    return Ledger(
+        settings.ledger, identity, target.space, settings.seconds * settings.attempts * settings.batch
+    )
 
 
-def tune(config: TuneConfig) -> Study:
+def tune(settings: TuneSettings) -> Study:
     """Search for a program's fastest configuration, resuming the study that is there.
 
     Args:
-        config: Settings.
+        settings: Settings.
 
     Returns:
         The study; its journal is in the settings' folder.
 
     Raises:
-        ConfigError: A setting is wrong, something is not installed, or ``budget_seconds`` is too short for
+        SettingsError: A setting is wrong, something is not installed, or ``budget_seconds`` is too short for
             one evaluation.
         DataError: The program, the run or the study cannot be used, or all evaluations failed.
     """
-    if run := config.find_run():
+    if run := settings.find_run():
         print(f"run: {run}", flush=True)
-    target = read_target(config)
-    ledger = open_ledger(config, target)
+    target = read_target(settings)
+    ledger = open_ledger(settings, target)
     ledger.release_dead()
-    strategy, guide = make_strategy(config, target)
-    study = Study(config, target, ledger.read(), guide, cut=ledger.cut)
+    strategy, guide = make_strategy(settings, target)
+    study = Study(settings, target, ledger.read(), guide, cut=ledger.cut)
     before, began = len(study.history), time.monotonic()
-    with progress(total=config.evaluations, initial=before, desc=config.program, unit="evaluation") as bar:
+    with progress(
+        total=settings.evaluations, initial=before, desc=settings.program, unit="evaluation"
+    ) as bar:
 
         def show() -> None:
             bar.n = min(len(study.history), bar.total)
             bar.set_postfix_str(best_so_far(study), refresh=False)
             bar.update(0)
 
-        if before < config.evaluations:
+        if before < settings.evaluations:
             with target.evaluator.running() as evaluate:
-                while not 0 < config.budget_seconds <= time.monotonic() - began:
-                    study.history, started = start(ledger, strategy, config)
+                while not 0 < settings.budget_seconds <= time.monotonic() - began:
+                    study.history, started = start(ledger, strategy, settings)
                     if not started:
                         break
                     evaluate_started(ledger, study.history, evaluate, started, show)
                     if not len(study.history.values) and len(study.history) >= HOPELESS:
                         break
     study.history = ledger.read()
-    _refuse_without_value(ledger, config, study.history)
-    study.exhausted = len(study.history) < config.evaluations and len(study.history) >= target.space.size
+    _refuse_without_value(ledger, settings, study.history)
+    study.exhausted = len(study.history) < settings.evaluations and len(study.history) >= target.space.size
     return study
 
 
@@ -139,7 +143,7 @@ def propose(history: History, strategy: Strategy, count: int, seed: int) -> list
 
 
 def start(
-    ledger: Ledger, strategy: Strategy, config: SearchConfig, count: int = 0
+    ledger: Ledger, strategy: Strategy, settings: SearchSettings, count: int = 0
 ) -> tuple[History, Started]:
     """Propose the next batch and note that it is being evaluated.
 
@@ -148,19 +152,19 @@ def start(
     Args:
         ledger: The study.
         strategy: What proposes.
-        config: Settings.
+        settings: Settings.
         count: Number of proposals; by default the settings' batch, within their budget.
 
     Returns:
         The history, and what was started: nothing where the budget is spent or the space exhausted.
     """
     with ledger.proposing() as history:
-        count = count or min(config.batch, config.evaluations - len(history) - history.running)
+        count = count or min(settings.batch, settings.evaluations - len(history) - history.running)
         if count <= 0:
             return history, []
         if history.pending:  # an interrupted batch is completed as if it had not been interrupted
             return history, [(ledger.start(proposal), proposal) for proposal in history.pending[:count]]
-        batch = propose(history, strategy, count, config.seed)
+        batch = propose(history, strategy, count, settings.seed)
         return history, [(ledger.start(p, () if n else batch), p) for n, p in enumerate(batch)]
 
 
@@ -178,10 +182,10 @@ def evaluate_started(ledger: Ledger, history: History, evaluate: Evaluate, start
             ledger.finish(number, Outcome(None, INTERRUPTED))
 
 
-def _refuse_without_value(ledger: Ledger, config: SearchConfig, history: History) -> None:
+def _refuse_without_value(ledger: Ledger, settings: SearchSettings, history: History) -> None:
     """Raise an error where there is no value to report, with the reasons."""
-    config.require(
-        len(history) or history.running or not config.budget_seconds,
+    settings.require(
+        len(history) or history.running or not settings.budget_seconds,
         "budget_seconds",
         "enough for one evaluation",
     )

@@ -15,11 +15,11 @@ from fastslow.competition.catalog import TRAIN
 from fastslow.core.memory import STEP_CORES, STEP_MEMORY, machine_cores, machine_memory
 from fastslow.core.processes import check_loopback
 from fastslow.core.settings import resolve
-from fastslow.features.config import FeatureConfig
+from fastslow.features.settings import FeatureSettings
 from fastslow.features.store import Features
-from fastslow.networks.config import TrainConfig
-from fastslow.rankers.config import RankerConfig
+from fastslow.networks.settings import TrainSettings
 from fastslow.rankers.objectives import BEST
+from fastslow.rankers.settings import RankerSettings
 from fastslow.workflow.steps import Step
 
 _GB = 1 << 30
@@ -124,36 +124,36 @@ def step_need(step: Step, has_gpu: bool | None = None) -> Need:
         step: The step.
         has_gpu: Whether a GPU is there for a network; by default, whether this machine has one.
     """
-    config = step.config
-    if isinstance(config, FeatureConfig):
-        return Need(_BASE * (1 + (config.workers or 2)))
-    if isinstance(config, TrainConfig):
+    settings = step.settings
+    if isinstance(settings, FeatureSettings):
+        return Need(_BASE * (1 + (settings.workers or 2)))
+    if isinstance(settings, TrainSettings):
         # GPUs that are named by number, or several for one network, are not chosen here
-        gpu = config.device in ("auto", "cuda") and config.processes == 1
+        gpu = settings.device in ("auto", "cuda") and settings.processes == 1
         on_gpu = gpu and (bool(_gpus()) if has_gpu is None else has_gpu)
-        memory = config.processes * (_GPU_BASE if on_gpu else _BASE) + _network_bytes(config)
-        return Need(memory, gpu, long=config.kind == "layout" and not on_gpu)
-    if isinstance(config, RankerConfig):
-        return Need(_BASE + _ranker_bytes(config))
+        memory = settings.processes * (_GPU_BASE if on_gpu else _BASE) + _network_bytes(settings)
+        return Need(memory, gpu, long=settings.kind == "layout" and not on_gpu)
+    if isinstance(settings, RankerSettings):
+        return Need(_BASE + _ranker_bytes(settings))
     return Need(_BASE)
 
 
-def _network_bytes(config: TrainConfig) -> int:
-    nodes = max(Features(resolve(folder)).index["nodes"].max() for folder in config.features)
-    layers = config.architecture()
+def _network_bytes(settings: TrainSettings) -> int:
+    nodes = max(Features(resolve(folder)).index["nodes"].max() for folder in settings.features)
+    layers = settings.architecture()
     dense = layers.sees_whole_graph or layers.joins_nodes
-    configs = math.ceil(config.configs_per_step / (1 if dense else _CONFIGS_PER_STATE))
-    states = configs if config.kind == "layout" or layers.joins_nodes else 1
-    step = int(nodes) * states * config.hidden_channels * 4 * _STATE_TENSORS
-    return step * (config.graphs_per_step if config.kind == "tile" else 1)
+    configs = math.ceil(settings.configs_per_step / (1 if dense else _CONFIGS_PER_STATE))
+    states = configs if settings.kind == "layout" or layers.joins_nodes else 1
+    step = int(nodes) * states * settings.hidden_channels * 4 * _STATE_TENSORS
+    return step * (settings.graphs_per_step if settings.kind == "tile" else 1)
 
 
-def _ranker_bytes(config: RankerConfig) -> int:
-    sources = [Features(resolve(config.features)), *config.also().values()]
+def _ranker_bytes(settings: RankerSettings) -> int:
+    sources = [Features(resolve(settings.features)), *settings.also().values()]
     configs = [source.index.loc[source.index["split"] == TRAIN, "configs"] for source in sources]
-    rows = sum(int(own.clip(upper=config.configs_per_graph).sum()) for own in configs)
-    pairs = config.objective in (BEST, "pairwise")
-    each = config.pairs_per_config * (1 + config.own_features) if pairs else 0
+    rows = sum(int(own.clip(upper=settings.configs_per_graph).sum()) for own in configs)
+    pairs = settings.objective in (BEST, "pairwise")
+    each = settings.pairs_per_config * (1 + settings.own_features) if pairs else 0
     return rows * _COLUMNS * 4 * (1 + each)
 
 

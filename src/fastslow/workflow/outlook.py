@@ -7,9 +7,9 @@ from fastslow.competition.catalog import COLLECTIONS, trained_together
 from fastslow.core.artifacts import MANIFEST, read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.settings import resolve
-from fastslow.evaluation.ensemble import EnsembleConfig
-from fastslow.networks.config import TrainConfig
-from fastslow.rankers.config import RankerConfig
+from fastslow.evaluation.ensemble import EnsembleSettings
+from fastslow.networks.settings import TrainSettings
+from fastslow.rankers.settings import RankerSettings
 from fastslow.workflow.steps import STAGES, Plan, Step
 
 NOTEBOOK = "notebook.ipynb"
@@ -18,7 +18,7 @@ _SHOWN = 3  # changes in the message that asks for a name
 
 def look(step: Step) -> tuple[bool, list[str]]:
     """Return whether a step is up to date, and what has changed since it was made."""
-    artifact = step.config.artifact()
+    artifact = step.settings.artifact()
     current = artifact.is_current() and (artifact.folder / NOTEBOOK).is_file()
     return current, [] if current else artifact.changes()
 
@@ -51,24 +51,24 @@ def _reasons(step: Step, outdated: dict[str, str]) -> list[str]:
         current, changes = look(step)
     except DataError as error:
         return [f"after {', '.join(after)}"] if after else [str(error)]
-    made = (resolve(step.config.folder) / MANIFEST).is_file()
+    made = (resolve(step.settings.folder) / MANIFEST).is_file()
     own = [] if current else changes or ([] if made else ["not made yet"])
     return own + ([f"after {', '.join(after)}"] if after else []) or ([] if current else ["incomplete"])
 
 
 def _outputs(step: Step) -> list[str]:
-    return [step.config.folder, *(step.config.runs if isinstance(step.config, TrainConfig) else [])]
+    return [step.settings.folder, *(step.settings.runs if isinstance(step.settings, TrainSettings) else [])]
 
 
 def _inputs(step: Step) -> Iterator[str]:
     """Yield the folders that a step reads, and other texts of its settings."""
-    config = step.config
-    for value in config.asdict().values():
+    settings = step.settings
+    for value in settings.asdict().values():
         yield from value if isinstance(value, list) else [value] if isinstance(value, str) else []
-    if isinstance(config, RankerConfig):
-        own = Path(config.features)
+    if isinstance(settings, RankerSettings):
+        own = Path(settings.features)
         for collection in (each for each in COLLECTIONS if each.slug == own.name):
-            for other in trained_together(collection, config.train_on):
+            for other in trained_together(collection, settings.train_on):
                 yield str(own.parent / other.slug)
 
 
@@ -78,7 +78,7 @@ def replaces(plan: Plan) -> str:
     A step that was never made, and changes of data and code, are no reason.
     """
     steps = plan.steps()
-    if not (resolve(steps[-1].config.folder) / MANIFEST).is_file():
+    if not (resolve(steps[-1].settings.folder) / MANIFEST).is_file():
         return ""
     changed = [f"{step.name}: {change}" for step in steps for change in _changed_settings(step)]
     if not changed:
@@ -92,12 +92,12 @@ def replaces(plan: Plan) -> str:
 def _changed_settings(step: Step) -> list[str]:
     """Return the settings of a step that differ from those its folder was made with."""
     try:
-        had = read_manifest(resolve(step.config.folder))["settings"]
+        had = read_manifest(resolve(step.settings.folder))["settings"]
     except DataError:
         return []
-    wanted = step.config.identity()
-    if isinstance(step.config, EnsembleConfig):
-        wanted["runs"] = sorted(step.config.members())
+    wanted = step.settings.identity()
+    if isinstance(step.settings, EnsembleSettings):
+        wanted["runs"] = sorted(step.settings.members())
     return [
         f"{key}: {had[key]!r} -> {wanted[key]!r}"
         for key in sorted({*had} & {*wanted})

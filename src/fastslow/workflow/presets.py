@@ -9,12 +9,12 @@ A preset maps a section to settings. A section is a step (``features``, ``gnn``,
 from typing import ClassVar, Literal
 
 from fastslow.competition.catalog import TRAIN_ON
-from fastslow.core.errors import ConfigError
-from fastslow.core.settings import Config
-from fastslow.evaluation.ensemble import EnsembleConfig
-from fastslow.features.config import FeatureConfig
-from fastslow.networks.config import TrainConfig
-from fastslow.rankers.config import RankerConfig
+from fastslow.core.errors import SettingsError
+from fastslow.core.settings import Settings
+from fastslow.evaluation.ensemble import EnsembleSettings
+from fastslow.features.settings import FeatureSettings
+from fastslow.networks.settings import TrainSettings
+from fastslow.rankers.settings import RankerSettings
 from fastslow.workflow.published_presets import PUBLISHED
 
 BASE: dict[str, dict] = {
@@ -95,34 +95,34 @@ def trained_models(preset: str, chosen: str = "") -> dict[str, tuple[str, ...]]:
         chosen: Models to train, separated by commas; if empty, all that the preset has.
 
     Raises:
-        ConfigError: The preset has no such model, or one is named twice.
+        SettingsError: The preset has no such model, or one is named twice.
     """
     every = {kind: ("gnn",) for kind in PUBLISHED[preset].kinds} if preset in PUBLISHED else MODELS
     known = list(dict.fromkeys(model for own in every.values() for model in own))
     wanted = [name.strip() for name in chosen.split(",")] if chosen else known
     if repeated := [name for name in dict.fromkeys(wanted) if wanted.count(name) > 1]:
-        raise ConfigError(f"models: {chosen!r} names {', '.join(repeated)} more than once; name each once")
+        raise SettingsError(f"models: {chosen!r} names {', '.join(repeated)} more than once; name each once")
     if unknown := [repr(name) for name in wanted if name not in known]:
-        raise ConfigError(f"models: preset {preset} has no {', '.join(unknown)}; it has {', '.join(known)}")
+        raise SettingsError(f"models: preset {preset} has no {', '.join(unknown)}; it has {', '.join(known)}")
     kept = {kind: tuple(model for model in own if model in wanted) for kind, own in every.items()}
     return {kind: own for kind, own in kept.items() if own}
 
 
-class NetworkSection(TrainConfig):
+class NetworkSection(TrainSettings):
     """Settings of section ``gnn``: those of the network notebook, and which networks are trained."""
 
-    layout_only: ClassVar[tuple[str, ...]] = (*TrainConfig.layout_only, "train_on")
+    layout_only: ClassVar[tuple[str, ...]] = (*TrainSettings.layout_only, "train_on")
 
     train_on: Literal[*TRAIN_ON] = "layout"
     """Layout only. Whose train graphs one network learns from: of one ``collection``, of both searches of a
     ``source`` (xla or nlp), or of every ``layout`` collection. The network predicts for all of them."""
 
 
-SETTINGS: dict[str, type[Config]] = {
-    "features": FeatureConfig,
+SETTINGS: dict[str, type[Settings]] = {
+    "features": FeatureSettings,
     "gnn": NetworkSection,
-    "ranker": RankerConfig,
-    "ensemble": EnsembleConfig,
+    "ranker": RankerSettings,
+    "ensemble": EnsembleSettings,
 }
 """Settings of every section of the presets and of the command line."""
 
@@ -140,15 +140,15 @@ def preset_settings(preset: str, overrides: dict[str, dict], step: str, kind: st
         kind: ``layout`` or ``tile``.
 
     Raises:
-        ConfigError: There is no such preset.
+        SettingsError: There is no such preset.
     """
     if preset not in PRESETS:
-        raise ConfigError(f"preset: {preset!r} is none of {', '.join(PRESETS)}")
+        raise SettingsError(f"preset: {preset!r} is none of {', '.join(PRESETS)}")
     chosen = _section(overrides, step, kind)
-    settings = _section(BASE, step, kind) | _section(PRESETS[preset], step, kind) | chosen
-    config = SETTINGS[step]
-    unread = config.unread_of({**settings, **({"kind": kind} if "kind" in config.model_fields else {})})
-    return {name: value for name, value in settings.items() if name in chosen or name not in unread}
+    given = _section(BASE, step, kind) | _section(PRESETS[preset], step, kind) | chosen
+    settings = SETTINGS[step]
+    unread = settings.unread_of({**given, **({"kind": kind} if "kind" in settings.model_fields else {})})
+    return {name: value for name, value in given.items() if name in chosen or name not in unread}
 
 
 def _section(settings: dict[str, dict], step: str, kind: str) -> dict:
@@ -161,7 +161,7 @@ def network_settings(preset: str, overrides: dict[str, dict], kind: str) -> tupl
     Arguments and errors as for :func:`preset_settings`.
 
     Raises:
-        ConfigError: ``train_on`` is refused.
+        SettingsError: ``train_on`` is refused.
     """
     settings = preset_settings(preset, overrides, "gnn", kind)
     own = {name: settings.pop(name) for name in ("train_on",) if name in settings}

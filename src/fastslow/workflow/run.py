@@ -15,7 +15,7 @@ from nbclient.exceptions import DeadKernelError
 from papermill.exceptions import PapermillExecutionError
 
 from fastslow.core.artifacts import commit, read_manifest
-from fastslow.core.errors import ConfigError, FastslowError
+from fastslow.core.errors import FastslowError, SettingsError
 from fastslow.core.files import atomic_path, remove_abandoned, writer_lock
 from fastslow.core.progress import progress
 from fastslow.core.settings import PROJECT, resolve
@@ -29,7 +29,7 @@ from fastslow.kaggle.ledger import read_record, update_record
 from fastslow.kaggle.submission import check_ids, check_submission
 from fastslow.workflow.job_plan import PlannedKernel, PlannedPool
 from fastslow.workflow.outlook import NOTEBOOK, look, print_outlook, replaces
-from fastslow.workflow.run_config import RunConfig, make_plan
+from fastslow.workflow.run_settings import RunSettings, make_plan
 from fastslow.workflow.step_pools import step_pool
 from fastslow.workflow.steps import STAGES, Plan, Step
 
@@ -58,14 +58,14 @@ def run_step(step: Step) -> float:
         StepError: A cell failed, or the kernel died. The notebook up to there is kept as ``failed.ipynb``.
         StorageError: The operating system refuses a file.
     """
-    folder, began = resolve(step.config.folder), time.monotonic()
+    folder, began = resolve(step.settings.folder), time.monotonic()
     failed = folder / FAILED
     with atomic_path(folder / NOTEBOOK) as output:
         try:
             papermill.execute_notebook(
                 _literal(step.notebook),
                 _literal(output),
-                parameters=step.config.asdict(),
+                parameters=step.settings.asdict(),
                 kernel_name="python3",
                 progress_bar=False,
                 start_timeout=START_SECONDS,
@@ -101,7 +101,7 @@ def run_steps(steps: list[Step], jobs: int, cluster: str = "") -> None:
     Args:
         steps: In the order of their stages.
         jobs: Maximum number of notebooks that run in parallel; 0: planned by what they need.
-        cluster: Dask cluster that runs them, see :class:`RunConfig`; empty for this machine.
+        cluster: Dask cluster that runs them, see :class:`RunSettings`; empty for this machine.
 
     Raises:
         StepError: A notebook failed; those running beside it are finished first.
@@ -142,7 +142,7 @@ def _run_stage(steps: list[Step], pool: Executor, bar) -> None:
                 step, seconds = running.pop(future), future.result()
                 bar.update()
                 bar.write(f"  {step.name}: {seconds:.0f} s{_score_of(step)}", file=sys.stderr)
-                for warning in read_manifest(resolve(step.config.folder)).get("warnings", []):
+                for warning in read_manifest(resolve(step.settings.folder)).get("warnings", []):
                     bar.write(f"  warning: {step.name}: {warning}", file=sys.stderr)
     finally:
         for future in running:
@@ -151,14 +151,14 @@ def _run_stage(steps: list[Step], pool: Executor, bar) -> None:
 
 def _newest(step: Step) -> str:
     """Return the name of a running step, with the last epoch and valid score that it wrote, if any."""
-    metrics = resolve(step.config.folder) / METRICS
+    metrics = resolve(step.settings.folder) / METRICS
     lines = metrics.read_text().splitlines() if metrics.is_file() else []
     last = json.loads(lines[-1]) if lines else {}
     return f"{step.name} (epoch {last['epoch']}, valid {last['valid']:.3f})" if "epoch" in last else step.name
 
 
 def _score_of(step: Step) -> str:
-    valid = read_manifest(resolve(step.config.folder)).get("valid")
+    valid = read_manifest(resolve(step.settings.folder)).get("valid")
     return f", valid {valid['mean']:.3f} ({valid['weights']})" if valid else ""
 
 
@@ -213,34 +213,34 @@ def report(plan: Plan) -> None:
         print(f"warning: {checked['file_order']} layout rows rank as the file does: a constant prediction")
 
 
-def run(config: RunConfig) -> None:
+def run(settings: RunSettings) -> None:
     """Run all stages up to the target, skipping what is up to date, and print the scores; or print the plan.
 
     Raises:
-        ConfigError: A setting is wrong, or a finished run has other settings and no name was given.
+        SettingsError: A setting is wrong, or a finished run has other settings and no name was given.
         DataError: The data are missing or broken.
         StepError: A notebook failed.
         KaggleError: The upload failed.
     """
-    plan = make_plan(config)
-    steps = plan.steps("submission" if config.target == "submit" else config.target)
-    replaced = "" if config.name or plan.preset == "smoke" else replaces(plan)
-    if config.plan:
+    plan = make_plan(settings)
+    steps = plan.steps("submission" if settings.target == "submit" else settings.target)
+    replaced = "" if settings.name or plan.preset == "smoke" else replaces(plan)
+    if settings.plan:
         print_outlook(steps, replaced)
         return
     if replaced:
-        raise ConfigError(replaced)
+        raise SettingsError(replaced)
     for folder in ("features", "runs", "submissions"):
         remove_abandoned(resolve(folder))
     last = steps[-1].stage
     check_ids(resolve(plan.data_root), plan.collections)  # hours of training must not end at a broken CSV
     record_run(resolve(f"runs/{plan.name}"), plan.data_root, plan.preset)
-    run_steps(steps, plan.jobs, config.cluster)
+    run_steps(steps, plan.jobs, settings.cluster)
     if last == "submission":
         report(plan)
-        if config.metrics == "all":
-            print("\n" + format_metrics(metric_table(plan.steps()[-1].config)))
-    if config.target == "submit":
+        if settings.metrics == "all":
+            print("\n" + format_metrics(metric_table(plan.steps()[-1].settings)))
+    if settings.target == "submit":
         _submit(plan)
 
 

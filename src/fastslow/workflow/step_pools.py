@@ -6,13 +6,13 @@ from concurrent.futures import Executor, Future
 from dataclasses import replace
 from typing import Any
 
-from fastslow.core.cluster import Cluster, open_cluster
-from fastslow.core.cluster_worker import GPU, MEMORY
 from fastslow.core.memory import machine_cores
 from fastslow.core.processes import ended_by_interrupt
 from fastslow.core.settings import PROJECT
-from fastslow.features.config import FeatureConfig
-from fastslow.networks.config import TrainConfig
+from fastslow.features.settings import FeatureSettings
+from fastslow.machines.cluster import Cluster, open_cluster
+from fastslow.machines.cluster_worker import GPU, MEMORY
+from fastslow.networks.settings import TrainSettings
 from fastslow.workflow.job_plan import PlannedPool, machine_resources, step_need
 from fastslow.workflow.steps import Step
 
@@ -34,9 +34,9 @@ class ClusterPool(Executor):
 
     def submit(self, function: Callable[[Step], Any], step: Step) -> Future:
         """Run ``function(step)`` on a worker, with the notebook of the worker's own checkout."""
-        builds = isinstance(step.config, FeatureConfig)
+        builds = isinstance(step.settings, FeatureSettings)
         if builds:
-            step = replace(step, config=step.config.replace(cluster=self._cluster.address))
+            step = replace(step, settings=step.settings.replace(cluster=self._cluster.address))
         resources = self._device(step)
         # a step that waits for its parts keeps what it asked for: they might wait for that
         if not builds and (offered := self._cluster.offered(MEMORY, [*resources])):
@@ -57,7 +57,7 @@ class ClusterPool(Executor):
 
 
 def _is_network(step: Step) -> bool:
-    return isinstance(step.config, TrainConfig)
+    return isinstance(step.settings, TrainSettings)
 
 
 def _on_worker(function: Callable[[Step], Any], step: Step) -> Any:
@@ -70,10 +70,10 @@ def step_pool(jobs: int, cluster: str = "") -> Iterator[Executor]:
 
     Args:
         jobs: Maximum number of steps that run in parallel, 0 for as many as fit; on SLURM, of jobs.
-        cluster: Dask cluster, as for :func:`fastslow.core.cluster.open_cluster`; empty for this machine.
+        cluster: Dask cluster, as for :func:`fastslow.machines.cluster.open_cluster`; empty for this machine.
 
     Raises:
-        ConfigError: There is no such cluster, or Dask is not installed.
+        SettingsError: There is no such cluster, or Dask is not installed.
     """
     if cluster:
         with open_cluster(cluster, jobs or machine_cores()) as workers:

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fastslow.competition.catalog import COLLECTIONS, Collection, training_groups
-from fastslow.core.errors import ConfigError
-from fastslow.core.settings import PROJECT, Config, parse_value
-from fastslow.evaluation.ensemble import EnsembleConfig
-from fastslow.evaluation.results import SubmissionConfig
-from fastslow.features.config import FeatureConfig
-from fastslow.networks.config import TrainConfig
-from fastslow.rankers.config import RankerConfig
+from fastslow.core.errors import SettingsError
+from fastslow.core.settings import PROJECT, Settings, parse_value
+from fastslow.evaluation.ensemble import EnsembleSettings
+from fastslow.evaluation.results import SubmissionSettings
+from fastslow.features.settings import FeatureSettings
+from fastslow.networks.settings import TrainSettings
+from fastslow.rankers.settings import RankerSettings
 from fastslow.workflow.presets import (
     MODELS,
     NetworkSection,
@@ -24,11 +24,11 @@ from fastslow.workflow.presets import (
 
 STAGES = ("features", "train", "ensemble", "submission")
 DATA_ROOTS = {"sample": "data/sample", "kaggle": "data/raw"}
-SECTIONS: dict[str, tuple[type[Config], str]] = {
-    "features": (FeatureConfig, "10_features"),
-    "gnn": (TrainConfig, "20_train_network"),
-    "ranker": (RankerConfig, "22_train_ranker"),
-    "ensemble": (EnsembleConfig, "30_ensemble"),
+SECTIONS: dict[str, tuple[type[Settings], str]] = {
+    "features": (FeatureSettings, "10_features"),
+    "gnn": (TrainSettings, "20_train_network"),
+    "ranker": (RankerSettings, "22_train_ranker"),
+    "ensemble": (EnsembleSettings, "30_ensemble"),
 }
 """Sections of the presets and of the command line: a step's settings and its notebook."""
 
@@ -40,17 +40,17 @@ class Step:
     Args:
         stage: One of ``STAGES``; a stage needs all steps of those before it.
         notebook: Its source.
-        config: Its settings.
+        settings: Its settings.
     """
 
     stage: str
     notebook: Path
-    config: Config
+    settings: Settings
 
     @property
     def name(self) -> str:
         """Name of the folder it writes; for features with the stage, which the folder does not show."""
-        folder = Path(self.config.folder).name
+        folder = Path(self.settings.folder).name
         return f"features {folder}" if self.stage == "features" else folder
 
 
@@ -93,19 +93,19 @@ class Plan:
         return f"submissions/{self.name}.csv"
 
     def _step(self, stage: str, section: str, kind: str, /, **fixed) -> Step:
-        config, notebook = SECTIONS[section]
+        settings, notebook = SECTIONS[section]
         with self._naming(section, kind):
             if section == "gnn":
-                settings, _ = network_settings(self.preset, self.overrides, kind)
+                given, _ = network_settings(self.preset, self.overrides, kind)
             else:
-                settings = preset_settings(self.preset, self.overrides, section, kind)
-            for name in settings:
+                given = preset_settings(self.preset, self.overrides, section, kind)
+            for name in given:
                 if name in fixed:
                     problem = "is set by the workflow; run the notebook alone to choose it"
-                    raise ConfigError(f"{name}: {problem}")
-            step = Step(stage, PROJECT / "notebooks" / f"{notebook}.ipynb", config(**{**settings, **fixed}))
-            if isinstance(step.config, RankerConfig):
-                step.config.require_kind(kind)
+                    raise SettingsError(f"{name}: {problem}")
+            step = Step(stage, PROJECT / "notebooks" / f"{notebook}.ipynb", settings(**{**given, **fixed}))
+            if isinstance(step.settings, RankerSettings):
+                step.settings.require_kind(kind)
         return step
 
     @contextlib.contextmanager
@@ -113,12 +113,12 @@ class Plan:
         """Name a setting that is refused by the path that was typed for it."""
         try:
             yield
-        except ConfigError as error:
+        except SettingsError as error:
             name, _, problem = str(error).partition(": ")
             typed = [path for path in (section, f"{section}.{kind}") if name in self.overrides.get(path, {})]
             path = f"{typed[-1] if typed else f'{section}.{kind}'}.{name}"
             of = f" of {SECTIONS[section][0].__name__}"
-            raise ConfigError(f"{path}: {problem.replace(of, '', 1)}") from None
+            raise SettingsError(f"{path}: {problem.replace(of, '', 1)}") from None
 
     def steps(self, last: str = "") -> list[Step]:
         """Return every step in order of the stages.
@@ -127,7 +127,7 @@ class Plan:
             last: Stage to end with; empty for the last one that the preset has.
 
         Raises:
-            ConfigError: A setting is refused, or is one that the workflow sets, or of a step that is not run;
+            SettingsError: A setting is refused, is set by the workflow, or belongs to a step that is not run;
                 or a submission is wanted of models that do not predict all collections.
         """
         models = trained_models(self.preset, self.models)
@@ -149,7 +149,7 @@ class Plan:
         elif last == "submission":
             what = f"models: {self.models}" if self.models else f"preset: {self.preset}"
             remedy = "run `make train` or `make ensemble` with it"
-            raise ConfigError(f"{what} predicts {', '.join(models)} alone; {remedy}")
+            raise SettingsError(f"{what} predicts {', '.join(models)} alone; {remedy}")
         return [step for step in steps if not last or STAGES.index(step.stage) <= STAGES.index(last)]
 
     def _feature_step(self, c: Collection) -> Step:
@@ -166,7 +166,7 @@ class Plan:
         return self._step("ensemble", "ensemble", c.kind, runs=runs, **folders)
 
     def _submission(self) -> Step:
-        submission = SubmissionConfig(
+        submission = SubmissionSettings(
             data_root=self.data_root,
             features=[self._features(c) for c in COLLECTIONS],
             ensembles=[self._ensemble(c) for c in COLLECTIONS],
@@ -183,7 +183,7 @@ class Plan:
             if not known or (step in MODELS["layout"] and not any(step in models[own] for own in known)):
                 trained = " and ".join(f"{', '.join(own)} of {kind}" for kind, own in models.items())
                 what = "this choice of models" if self.models else f"preset {self.preset}"
-                raise ConfigError(f"{section}: {what} has no such step; it trains {trained} (see models)")
+                raise SettingsError(f"{section}: {what} has no such step; it trains {trained} (see models)")
 
     def _networks(self, kind: str) -> list[Step]:
         """Return the trainings of networks: each learns from a group of collections and predicts for all."""
@@ -217,16 +217,16 @@ class Plan:
         return f"runs/{self.name}/ensemble-{collection.slug}"
 
 
-def sections() -> dict[str, type[Config]]:
+def sections() -> dict[str, type[Settings]]:
     """Return the settings class of every section that the command line takes settings for."""
-    return {section: config for section, (config, _) in SECTIONS.items()} | {"gnn": NetworkSection}
+    return {section: settings for section, (settings, _) in SECTIONS.items()} | {"gnn": NetworkSection}
 
 
 def parse_overrides(texts: list[str]) -> dict[str, dict]:
     """Return settings by section, parsed from ``section.setting=value`` or ``section.kind.setting=value``.
 
     Raises:
-        ConfigError: The text is not of that form, or there is no such section.
+        SettingsError: The text is not of that form, or there is no such section.
     """
     overrides: dict[str, dict] = {}
     for text in texts:
@@ -235,7 +235,7 @@ def parse_overrides(texts: list[str]) -> dict[str, dict]:
         step, _, kind = section.partition(".")
         if not (equals and dot and name) or step not in SECTIONS or (kind and kind not in MODELS):
             known = ", ".join(SECTIONS)
-            raise ConfigError(
+            raise SettingsError(
                 f"{text!r}: a setting is given as SECTION.NAME=VALUE or SECTION.KIND.NAME=VALUE, with"
                 f" a section of {known} and a kind of layout, tile (for example gnn.layout.epochs=20)"
             )

@@ -22,7 +22,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastslow.core.errors import ConfigError
+from fastslow.core.errors import SettingsError
 from fastslow.core.processes import end_with_parent
 from fastslow.core.progress import progress
 from fastslow.xla.cycle_estimates import estimate
@@ -160,7 +160,7 @@ class Labeller:
         there, so an interrupted run resumes where it stopped.
 
         Raises:
-            ConfigError: libtpu is not installed, the generation is unknown, or a worker cannot start.
+            SettingsError: libtpu is not installed, the generation is unknown, or a worker cannot start.
             DataError: The cache is not a file of this kind, or a record in it is damaged.
         """
         from pebble import ProcessPool
@@ -236,7 +236,7 @@ def _require_workers(pool, folder: Path) -> None:
     except BrokenProcessPool:
         logs = sorted(folder.glob("*.log"), key=lambda log: log.stat().st_mtime)
         said = _last_words(logs[-1]) if logs else "it wrote no message"
-        raise ConfigError(f"the compiler does not start, possibly for lack of memory: {said}") from None
+        raise SettingsError(f"the compiler does not start, possibly for lack of memory: {said}") from None
 
 
 def _result(future, folder: Path) -> dict:

@@ -9,7 +9,7 @@ Configurable are convolutions, dots and reshapes.
   dimensions in its output. A dot of two matrices may leave both operands to the compiler, never its output.
 - A reshape chooses layouts of output and input together, such that no element moves.
 
-:mod:`fastslow.xla.tied_choices` ties the choices of alike nodes.
+:mod:`fastslow.xla.layout_choices` ties the choices of alike nodes.
 """
 
 import itertools
@@ -19,7 +19,7 @@ from math import prod
 
 import numpy as np
 
-from fastslow.competition.schema import LAYOUT_WIDTH, ROLES
+from fastslow.choices.layouts import LAYOUT_WIDTH, ROLES
 from fastslow.xla.messages import Instruction, Module
 
 Layout = tuple[int, ...]

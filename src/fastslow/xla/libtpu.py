@@ -14,7 +14,7 @@ import tempfile
 import threading
 from pathlib import Path
 
-from fastslow.core.errors import ConfigError
+from fastslow.core.errors import SettingsError
 from fastslow.xla import pjrt
 from fastslow.xla.layout_space import CONFIGURABLE
 from fastslow.xla.messages import HloProto, Module, message_classes
@@ -70,9 +70,9 @@ class CompilerError(RuntimeError):
 
 
 def require_compiler() -> None:
-    """Raise :class:`ConfigError` that names what to install if libtpu is not installed."""
+    """Raise :class:`SettingsError` that names what to install if libtpu is not installed."""
     if importlib.util.find_spec("libtpu") is None:
-        raise ConfigError(
+        raise SettingsError(
             "libtpu, the TPU compiler, is not installed (Linux on x86-64 only): pip install -e '.[compiler]'"
         )
 
@@ -81,10 +81,10 @@ def topology_of(generation: str) -> str:
     """Return the topology of a TPU generation, see :data:`TOPOLOGIES`.
 
     Raises:
-        ConfigError: The generation is unknown.
+        SettingsError: The generation is unknown.
     """
     if generation not in TOPOLOGIES:
-        raise ConfigError(
+        raise SettingsError(
             f"generation: unknown TPU generation {generation!r}; one of {', '.join(TOPOLOGIES)}"
         )
     return TOPOLOGIES[generation]
@@ -102,7 +102,7 @@ class Compiler:
         generation: One of :data:`TOPOLOGIES`.
 
     Raises:
-        ConfigError: libtpu is not installed or has an unsupported PJRT version, or the generation is unknown.
+        SettingsError: libtpu is missing or has an unsupported PJRT version, or the generation is unknown.
     """
 
     def __init__(self, generation: str = "v3"):
@@ -115,7 +115,7 @@ class Compiler:
         self._api = library.GetPjrtApi().contents
         if self._api.version.major != 0 or self._api.struct_size < ctypes.sizeof(pjrt.Api):
             version = f"{self._api.version.major}.{self._api.version.minor}"
-            raise ConfigError(f"libtpu {self.version()}: its PJRT API {version} is not supported")
+            raise SettingsError(f"libtpu {self.version()}: its PJRT API {version} is not supported")
         self._call("Plugin_Initialize", pjrt.Initialize())
         created = self._call(
             "TopologyDescription_Create", pjrt.Topology(name=topology, name_size=len(topology))
@@ -127,7 +127,7 @@ class Compiler:
         """Return the version of libtpu, such as ``0.0.51``.
 
         Raises:
-            ConfigError: libtpu is not installed.
+            SettingsError: libtpu is not installed.
         """
         require_compiler()
         return importlib.metadata.version("libtpu")
@@ -258,10 +258,10 @@ def lower(function, arguments) -> bytes:
         arguments: Its arguments, arrays or ``jax.ShapeDtypeStruct``.
 
     Raises:
-        ConfigError: JAX is not installed.
+        SettingsError: JAX is not installed.
     """
     if importlib.util.find_spec("jax") is None:
-        raise ConfigError("jax is not installed: pip install -e '.[compiler]'")
+        raise SettingsError("jax is not installed: pip install -e '.[compiler]'")
     _set_environment()
     import jax
 

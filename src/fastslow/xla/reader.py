@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from fastslow.competition.schema import LAYOUT_WIDTH, ROLES
+from fastslow.choices.layouts import LAYOUT_WIDTH, ROLES
 from fastslow.core.errors import DataError
 from fastslow.core.input_files import check_regular
 from fastslow.xla import text_parser

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from fastslow.competition.schema import LAYOUT_WIDTH
+from fastslow.choices.layouts import LAYOUT_WIDTH
 from fastslow.xla.messages import Module
 
 LOGGING = {
@@ -30,7 +30,7 @@ _CONVOLUTION_ENDS = re.compile(r"ComputeWindowConfigInternal returning config: .
 _LOOP_STARTS = "FusionEmitter constructor"
 _LOOP_TILE = re.compile(r"Potential window config \[([\d, ]*)\] .*total_cycles (\d+)")
 _LOOP_ENDS = re.compile(
-    r"ComputeWindowConfigInternal Selected Config for HLO: (\S+) \| .*estimated_cycles: (\d+)"
+    r"ComputeWindowConfigInternal Selected Settings for HLO: (\S+) \| .*estimated_cycles: (\d+)"
 )
 
 Tile = tuple[tuple[int, ...], tuple[int, ...]]

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 from torch import nn
 
-from fastslow.competition.schema import LAYOUT_WIDTH, ROLES
+from fastslow.choices.layouts import LAYOUT_WIDTH, ROLES
 from fastslow.networks.convolutions import GatConv, GcnConv, LinearAttention, MlpGcnConv, SageConv
 from fastslow.networks.layers import ChannelAttention, CrossConfigAttention
 from fastslow.networks.model import LAYOUT_EMBEDDING, OPCODE_EMBEDDING, RankingNetwork

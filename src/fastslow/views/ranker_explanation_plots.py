@@ -6,7 +6,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
-from fastslow.rankers.explanations import Explanation
+from fastslow.views.ranker_explanations import Explanation
 
 _SLOWER, _FASTER = "#b2182b", "#2166ac"
 
@@ -21,7 +21,7 @@ def _bars(axes, names, values, colour, **options) -> None:
 
 def plot_importances(explanation: Explanation) -> Figure:
     """Plot each column's share of the gain, and the drop of the valid score when a feature is shuffled."""
-    top = explanation.config.columns
+    top = explanation.settings.columns
     gain, drop = explanation.gain.head(top)[::-1], explanation.permutation().head(top)[::-1]
     figure = Figure(figsize=(12, 1.5 + 0.27 * max(len(gain), len(drop))), layout="constrained")
     left, right = figure.subplots(1, 2)
@@ -36,7 +36,7 @@ def plot_importances(explanation: Explanation) -> Figure:
 
 def plot_contributions(explanation: Explanation) -> Figure:
     """Plot the SHAP values of one graph: a dot per configuration, slower to the right, coloured by value."""
-    table = explanation.contributions.iloc[:, : explanation.config.columns]
+    table = explanation.contributions.iloc[:, : explanation.settings.columns]
     table = table - table.mean()
     rows = dict(zip(explanation.table.columns, explanation.one_graph.rows[0].T, strict=True))
     figure = Figure(figsize=(9, 1.6 + 0.33 * table.shape[1]), layout="constrained")
@@ -61,7 +61,7 @@ def plot_contributions(explanation: Explanation) -> Figure:
 def plot_layout_effects(explanation: Explanation) -> Figure:
     """Plot the layouts of one graph that the ranker predicts to be the slowest and the fastest."""
     effects = explanation.layout_effects()
-    half = min(explanation.config.columns, len(effects) // 2)
+    half = min(explanation.settings.columns, len(effects) // 2)
     shown = pd.concat([effects.head(half), effects.tail(half)])[::-1]
     names = [
         f"{row.opcode} {row.node} {row.tensor} [{row.sizes}]  {row.layout}" for row in shown.itertuples()

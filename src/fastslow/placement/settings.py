@@ -5,13 +5,13 @@ from typing import Annotated, Literal
 
 from annotated_types import Ge, Le
 
-from fastslow.core.errors import ConfigError, DataError
+from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.settings import (
-    Config,
     Fraction,
     NonNegative,
     NonNegativeFloat,
     PositiveFloat,
+    Settings,
     resolve,
     unkeyed,
 )
@@ -26,7 +26,7 @@ ZOO = "zoo:"
 _KINDS = "Give an HLO file, a competition npz, an instance of dnn-partitioning or iopddl (json), or zoo:NAME"
 
 
-class LearningConfig(Config):
+class LearningSettings(Settings):
     """Settings of the policy and of PPO that training and placing share."""
 
     devices: Annotated[int, Ge(1), Le(256)] = 4
@@ -85,7 +85,7 @@ class LearningConfig(Config):
         return Schedule(updates=self.updates, **{name: getattr(self, name) for name in names})
 
 
-class PolicyConfig(LearningConfig):
+class PolicySettings(LearningSettings):
     """Settings of training one policy on several programs."""
 
     folder: str = unkeyed("runs/placement/policy")
@@ -104,7 +104,7 @@ class PolicyConfig(LearningConfig):
         self.require(self.held_out not in self.programs, "held_out", "another than the programs")
 
 
-class PlaceConfig(LearningConfig):
+class PlaceSettings(LearningSettings):
     """Settings of placing, scheduling or fusing one program."""
 
     source: str = "zoo:transformer_2"
@@ -142,12 +142,14 @@ class PlaceConfig(LearningConfig):
         """File of the program; None for one of the zoo.
 
         Raises:
-            ConfigError: There is no such zoo program.
+            SettingsError: There is no such zoo program.
             DataError: The file does not exist.
         """
         if self.source.startswith(ZOO):
             if self.source.removeprefix(ZOO) not in PROGRAMS:
-                raise ConfigError(f"source: no zoo program {self.source!r}; known are {', '.join(PROGRAMS)}")
+                raise SettingsError(
+                    f"source: no zoo program {self.source!r}; known are {', '.join(PROGRAMS)}"
+                )
             return None
         path = resolve(self.source)
         if not path.is_file():

@@ -7,15 +7,16 @@ from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
+from fastslow.choices.layouts import ROLES
 from fastslow.competition.catalog import TRAIN
 from fastslow.competition.metrics import kendall_tau
 from fastslow.competition.opcodes import opcode_name
-from fastslow.competition.schema import ROLES, check_schema
+from fastslow.competition.schema import check_schema
 from fastslow.competition.tensors import format_layout
-from fastslow.core.errors import ConfigError
+from fastslow.core.errors import SettingsError
 from fastslow.core.npz_io import read_headers
 from fastslow.core.settings import resolve
-from fastslow.features.config import FeatureConfig
+from fastslow.features.settings import FeatureSettings
 from fastslow.features.store import Features, Graph
 
 _ROWS = 40  # rows of a heat map that can still be labelled
@@ -25,11 +26,11 @@ _DEFAULT = "#e6e6e6"  # layouts left to the compiler
 _LAYOUTS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#bcbd22", "#17becf")
 
 
-def count_nodes(config: FeatureConfig) -> pd.DataFrame:
+def count_nodes(settings: FeatureSettings) -> pd.DataFrame:
     """Return the number of nodes of every graph before and after pruning.
 
     Args:
-        config: Settings of finished features.
+        settings: Settings of finished features.
 
     Returns:
         One row per graph: ``split``, ``name``, ``in_file``, ``kept`` and ``configurable`` nodes.
@@ -37,29 +38,29 @@ def count_nodes(config: FeatureConfig) -> pd.DataFrame:
     Raises:
         DataError: The features are not finished, or a data file is missing or broken.
     """
-    index = Features(resolve(config.folder)).index
+    index = Features(resolve(settings.folder)).index
     in_file = {
-        (p.split, p.name): check_schema(p.path, config.kind, read_headers(p.path))["N"]
-        for p in config.programs()
+        (p.split, p.name): check_schema(p.path, settings.kind, read_headers(p.path))["N"]
+        for p in settings.programs()
     }
     table = index[["split", "name", "nodes", "configurable"]].rename(columns={"nodes": "kept"})
     table.insert(2, "in_file", [in_file[key] for key in zip(index["split"], index["name"], strict=True)])
     return table
 
 
-def plot_pruning(config: FeatureConfig) -> Figure:
+def plot_pruning(settings: FeatureSettings) -> Figure:
     """Draw kept and configurable nodes of every graph against the nodes of its file.
 
     Args:
-        config: Settings of finished features.
+        settings: Settings of finished features.
     """
-    table = count_nodes(config)
+    table = count_nodes(settings)
     ends = [table["in_file"].min(), table["in_file"].max()]
     figure = Figure(figsize=(6, 4.5), layout="constrained")
     axes = figure.subplots()
     axes.plot(ends, ends, color="0.7", linewidth=1, label="nothing pruned")
     axes.scatter(table["in_file"], table["kept"], s=14, label="kept")
-    if config.kind == "layout":
+    if settings.kind == "layout":
         axes.scatter(table["in_file"], table["configurable"], s=14, label="configurable")
     share = table["kept"].sum() / table["in_file"].sum()
     axes.set(xscale="log", yscale="log", xlabel="nodes in the file", ylabel="nodes in the features")
@@ -67,42 +68,42 @@ def plot_pruning(config: FeatureConfig) -> Figure:
         axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axis.set_major_formatter("{x:.0f}")
         axis.set_minor_formatter(NullFormatter())
-    axes.set_title(f"{config.collection}: {share:.0%} of all nodes are kept")
+    axes.set_title(f"{settings.collection}: {share:.0%} of all nodes are kept")
     axes.legend()
     return figure
 
 
-def plot_configurations(config: FeatureConfig, graph: str = "") -> Figure:
+def plot_configurations(settings: FeatureSettings, graph: str = "") -> Figure:
     """Draw the configurations of one train graph, fastest left, below their runtimes.
 
     Layout: a row per tensor whose layout varies, coloured by layout. Tile: a row per feature that varies,
     coloured by its value, standardised over the configurations.
 
     Args:
-        config: Settings of finished features.
+        settings: Settings of finished features.
         graph: Name of a train graph; empty for the one with the most configurations.
 
     Raises:
-        ConfigError: There is no such train graph.
+        SettingsError: There is no such train graph.
     """
-    features, shown = _read(config, graph)
+    features, shown = _read(settings, graph)
     order = np.argsort(shown.runtime, kind="stable")
     order = order[np.linspace(0, len(order) - 1, min(_COLUMNS, len(order))).astype(int)]
     figure = Figure(figsize=(10, 6.5), layout="constrained")
     top, axes = figure.subplots(2, 1, sharex=True, height_ratios=(1, 4))
     top.plot(shown.runtime[order] / shown.runtime.min(), color="black")
     top.set(title=shown.name, ylabel="runtime / fastest")
-    draw = _draw_layouts if config.kind == "layout" else _draw_values
+    draw = _draw_layouts if settings.kind == "layout" else _draw_values
     draw(axes, shown, order, features.config_columns)
     axes.set_xlabel(f"{len(order)} of {shown.num_configs} configurations, fastest first")
     return figure
 
 
-def _read(config: FeatureConfig, name: str) -> tuple[Features, Graph]:
-    features = Features(resolve(config.folder))
+def _read(settings: FeatureSettings, name: str) -> tuple[Features, Graph]:
+    features = Features(resolve(settings.folder))
     sizes = features.num_configs(TRAIN)
     if name and name not in sizes:
-        raise ConfigError(f"graph: {name!r} is none of the train graphs {', '.join(sizes)}")
+        raise SettingsError(f"graph: {name!r} is none of the train graphs {', '.join(sizes)}")
     return features, features.graph(TRAIN, name or max(sizes, key=sizes.get))
 
 
@@ -154,18 +155,18 @@ def _draw_values(axes: Axes, graph: Graph, order: np.ndarray, columns: list[str]
     axes.figure.colorbar(image, ax=axes, pad=0.01, aspect=40, label="standard deviations from the mean")
 
 
-def plot_columns(config: FeatureConfig, graph: str = "", panels: int = 6) -> Figure:
+def plot_columns(settings: FeatureSettings, graph: str = "", panels: int = 6) -> Figure:
     """Draw the configuration features of one train graph that order its runtimes best, against runtime.
 
     Args:
-        config: Settings of finished features.
+        settings: Settings of finished features.
         graph: Name of a train graph; empty for the one with the most configurations.
         panels: Maximum number of features, those of the largest absolute Kendall's tau.
 
     Raises:
-        ConfigError: There is no such train graph.
+        SettingsError: There is no such train graph.
     """
-    features, shown = _read(config, graph)
+    features, shown = _read(settings, graph)
     drawn = np.linspace(0, shown.num_configs - 1, min(_DOTS, shown.num_configs)).astype(int)
     values, runtime = np.asarray(shown.config_feat[drawn]), shown.runtime[drawn]
     taus = np.array([kendall_tau(runtime, column) for column in values.T])

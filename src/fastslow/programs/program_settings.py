@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from annotated_types import Le
 
-from fastslow.core.settings import Config, NonNegative, PositiveFloat, resolve, unkeyed
+from fastslow.core.settings import NonNegative, PositiveFloat, Settings, resolve, unkeyed
 from fastslow.programs.user_program import Source
 from fastslow.xla.compile_pool import Labeller
 from fastslow.xla.libtpu import TOPOLOGIES
@@ -13,7 +13,7 @@ from fastslow.xla.libtpu import TOPOLOGIES
 MEASURED = 0  # value of the setting ``configs`` that selects the measured configurations of the file
 
 
-class ProgramConfig(Config):
+class ProgramSettings(Settings):
     """A program and the configurations that are drawn for it."""
 
     source: str = ""
@@ -61,7 +61,7 @@ class ProgramConfig(Config):
         """The source, parsed.
 
         Raises:
-            ConfigError: It is neither an HLO file nor ``model.py:FUNCTION``.
+            SettingsError: It is neither an HLO file nor ``model.py:FUNCTION``.
             DataError: There is no such file.
         """
         return Source.of(self.source, self.kernel)

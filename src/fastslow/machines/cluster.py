@@ -1,7 +1,7 @@
 """Calls on the workers of a Dask cluster: of a running scheduler, or of SLURM jobs through dask-jobqueue.
 
-What a worker does with a call is in :mod:`fastslow.core.cluster_worker`. A call whose worker is lost starts
-again on another one. Dask is imported where a cluster is opened: one machine does without it.
+What a worker does with a call is in :mod:`fastslow.machines.cluster_worker`. A call whose worker is lost
+starts again on another one. Dask is imported where a cluster is opened: one machine does without it.
 """
 
 import contextlib
@@ -12,7 +12,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, as_completed
 from typing import Any
 
-from fastslow.core.cluster_worker import (
+from fastslow.core.errors import SettingsError
+from fastslow.core.processes import ended_by_interrupt
+from fastslow.core.settings import resolve
+from fastslow.machines.cluster_worker import (
     GPU,
     MEMORY,
     Call,
@@ -21,9 +24,6 @@ from fastslow.core.cluster_worker import (
     list_folders,
     run_call,
 )
-from fastslow.core.errors import ConfigError
-from fastslow.core.processes import ended_by_interrupt
-from fastslow.core.settings import resolve
 
 SLURM = "slurm"
 INSTALL = "type `.venv/bin/pip install -e '.[cluster]'`"
@@ -158,7 +158,7 @@ def open_cluster(address: str, jobs: int = 8) -> Iterator[Cluster]:
         jobs: For ``slurm``: maximum number of jobs.
 
     Raises:
-        ConfigError: Nothing is installed for it, no scheduler answers, or the configuration is incomplete.
+        SettingsError: Nothing is installed for it, no scheduler answers, or the configuration is incomplete.
     """
     with _client(address, jobs) as client:
         _first_worker(client)
@@ -174,14 +174,14 @@ def _client(address: str, jobs: int) -> Iterator[Any]:
         if address == SLURM:
             from dask_jobqueue import SLURMCluster
     except ImportError as error:
-        raise ConfigError(f"cluster: {error.name} is not installed; {INSTALL}") from None
+        raise SettingsError(f"cluster: {error.name} is not installed; {INSTALL}") from None
     with contextlib.ExitStack() as stack:
         if address == SLURM:
             try:
                 slurm = stack.enter_context(SLURMCluster())
             except (ValueError, TypeError) as error:
                 problem = f"cluster: dask-jobqueue refuses its configuration ({error})"
-                raise ConfigError(f"{problem}; see docs/many_machines.md for one") from None
+                raise SettingsError(f"{problem}; see docs/many_machines.md for one") from None
             # calls take minutes to hours: a job for each that waits, not for the half second Dask expects
             slurm.adapt(minimum_jobs=1, maximum_jobs=jobs, target_duration="10ms", wait_count=30)
             address = slurm.scheduler_address
@@ -189,10 +189,10 @@ def _client(address: str, jobs: int) -> Iterator[Any]:
             client = Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
         except (OSError, TimeoutError, ValueError) as error:
             problem = f"cluster: no Dask scheduler answers at {address!r} ({error})"
-            raise ConfigError(f"{problem}; start one with `.venv/bin/dask scheduler`") from None
+            raise SettingsError(f"{problem}; start one with `.venv/bin/dask scheduler`") from None
         except (TypeError, RuntimeError) as error:  # as Dask says that certificates are missing
             problem = f"cluster: Dask's settings do not allow {address!r} ({error})"
-            raise ConfigError(f"{problem}; see TLS in docs/many_machines.md") from None
+            raise SettingsError(f"{problem}; see TLS in docs/many_machines.md") from None
         yield stack.enter_context(client)
 
 

@@ -2,7 +2,7 @@
 
 Convolutions and dots that agree in opcode, in the options of each tensor and in the compiler's default layout
 of each tensor share one choice per tensor; reshapes that agree in their options share one choice. Read off
-the public files, whose groups of columns (:mod:`fastslow.competition.tied_choices`) this rule gives; where a
+the public files, whose groups of columns (:mod:`fastslow.choices.tied_choices`) this rule gives; where a
 file does not tell the compiler's default, its commonest layout stands for it.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fastslow.competition.schema import ROLES
+from fastslow.choices.layouts import ROLES
 from fastslow.xla.layout_constraints import is_default
 from fastslow.xla.layout_space import ConfigurableNode, Layout, Layouts, NodeChoice, encode
 

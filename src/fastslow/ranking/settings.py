@@ -9,14 +9,14 @@ from annotated_types import Ge, Le
 from fastslow.competition.catalog import COLLECTIONS, Collection, get_collection
 from fastslow.core.npz_io import read_headers
 from fastslow.core.settings import NonNegative, Positive, resolve, unkeyed
-from fastslow.programs.convert import ConvertConfig
-from fastslow.programs.program_config import MEASURED, ProgramConfig
+from fastslow.programs.convert import ConvertSettings
+from fastslow.programs.program_settings import MEASURED, ProgramSettings
 
 _LAYOUT, _TILE = "layout:xla:random", "tile:xla"  # of a file whose folder does not tell
-_CONVERSION = tuple(ProgramConfig.model_fields)
+_CONVERSION = tuple(ProgramSettings.model_fields)
 
 
-class RankConfig(ProgramConfig):
+class RankSettings(ProgramSettings):
     """Settings of the ranking of one program."""
 
     source: str = ""
@@ -95,9 +95,9 @@ class RankConfig(ProgramConfig):
 
         return find_run(runs_folder(self.run), self.find_collection())
 
-    def conversion(self) -> ConvertConfig:
+    def conversion(self) -> ConvertSettings:
         """Return the settings that convert the source, where it is not an npz."""
         shared = {name: getattr(self, name) for name in _CONVERSION}
         collection = self.find_collection()
         tile = {"configs": MEASURED} if collection.kind == "tile" else {}
-        return ConvertConfig(**shared | {"collection": collection.name} | tile)
+        return ConvertSettings(**shared | {"collection": collection.name} | tile)

@@ -31,7 +31,7 @@ MEMORY = "MEMORY"
 _USABLE = 0.9  # share of a worker's memory that its calls together may plan with
 _PACKAGES = ("numpy", "torch", "lightgbm", "dask", "distributed")
 _LOOK_SECONDS = 0.2  # between two looks at whether a call has ended or was cancelled
-_CHILD = "from fastslow.core.cluster_worker import serve; serve()"
+_CHILD = "from fastslow.machines.cluster_worker import serve; serve()"
 _TAIL = 20  # lines of a died process's output that are shown
 
 

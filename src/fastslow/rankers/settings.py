@@ -9,11 +9,11 @@ from fastslow.core.artifacts import MANIFEST, Artifact
 from fastslow.core.errors import DataError
 from fastslow.core.settings import (
     AtLeastTwo,
-    Config,
     Fraction,
     NonNegative,
     Positive,
     PositiveFloat,
+    Settings,
     Threads,
     Unread,
     resolve,
@@ -27,7 +27,7 @@ ENTRY = "fastslow.rankers.train:train_ranker"
 _LAYOUT_ONLY = ("train_on", "largest_nodes")
 
 
-class RankerConfig(Config):
+class RankerSettings(Settings):
     """Settings of the ranker notebook.
 
     LightGBM's ranking objectives accept queries of at most 10,000 rows: with a larger
@@ -140,7 +140,7 @@ class RankerConfig(Config):
         """Refuse what is not read for collections of a kind; the workflow asks before there are features.
 
         Raises:
-            ConfigError: A setting is for layout only, and has another value than its default.
+            SettingsError: A setting is for layout only, and has another value than its default.
         """
         if kind != "layout":
             remedy = "set it for layout only (ranker.layout.{}=...)"
@@ -150,7 +150,7 @@ class RankerConfig(Config):
         """Return the run folder; it depends on the features.
 
         Raises:
-            ConfigError: A setting is not read for collections of this kind, and has another value than its
+            SettingsError: A setting is not read for collections of this kind, and has another value than its
                 default.
         """
         self.require_kind(Features(resolve(self.features)).collection.kind)

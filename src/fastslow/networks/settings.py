@@ -8,7 +8,7 @@ from annotated_types import Le
 
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.core.artifacts import Artifact
-from fastslow.core.errors import ConfigError
+from fastslow.core.errors import SettingsError
 from fastslow.core.settings import (
     AtLeastTwo,
     FractionBelowOne,
@@ -21,7 +21,7 @@ from fastslow.core.settings import (
     unkeyed,
 )
 from fastslow.evaluation.predictions import run_artifact
-from fastslow.features.config import KindConfig
+from fastslow.features.settings import KindSettings
 from fastslow.features.store import Features
 from fastslow.networks import block_settings, segment_settings
 from fastslow.networks.architecture import (
@@ -39,7 +39,7 @@ from fastslow.networks.terms import ACROSS_GRAPHS, LOSSES, parse_readout, parse_
 ENTRY = "fastslow.networks.train:train"
 
 
-class TrainConfig(KindConfig):
+class TrainSettings(KindSettings):
     """Settings of the network notebook, whose defaults suit the sample's layout collections.
 
     One network learns from the train graphs of several collections and predicts for each of them, with the
@@ -202,7 +202,7 @@ class TrainConfig(KindConfig):
             self.require(len({*paths}) == len(paths) > 0, field, "a list of different paths")
         if len(self.run_folders()) != len(self.features):
             problem = f"{len(self.runs)} folders for {len(self.features)} features"
-            raise ConfigError(f"runs: {problem}; give one for each, or an empty list for names from folder")
+            raise SettingsError(f"runs: {problem}; give one for each, or an empty list for names from folder")
         input_columns(self.node_inputs)
         chosen = any(part.configurable for part in parse_readout(self.readout))
         allowed = self.kind == "layout" or not chosen
@@ -220,7 +220,7 @@ class TrainConfig(KindConfig):
         """Refuse settings that so many processes cannot share: each needs a graph of its own at every step.
 
         Raises:
-            ConfigError: Fewer graphs than processes in a step, or a loss that compares graphs, or one device.
+            SettingsError: A step has fewer graphs than processes, the loss compares graphs, or one device is named.
         """
         if processes > 1:
             enough = f"{processes} or more, as each of {processes} processes takes a share of a step"
@@ -236,7 +236,7 @@ class TrainConfig(KindConfig):
         """Return the settings that change the result, and type and precision of ``device``.
 
         Raises:
-            ConfigError: The device is not there.
+            SettingsError: The device is not there.
         """
         from fastslow.networks import devices  # imports torch, which takes seconds
 
@@ -265,18 +265,18 @@ class TrainConfig(KindConfig):
         """Return the features to train on.
 
         Raises:
-            ConfigError: One is of another kind, or two are of the same collection.
+            SettingsError: One is of another kind, or two are of the same collection.
             DataError: One is missing.
         """
         sources = [Features(resolve(folder)) for folder in self.features]
         for source in sources:
             if source.collection.kind != self.kind:
-                raise ConfigError(
+                raise SettingsError(
                     f"features: {source.folder} is not features of a {self.kind} collection; set kind to"
                     f" {source.collection.kind!r} or name others"
                 )
         if len({source.collection for source in sources}) < len(sources):
-            raise ConfigError(f"features: two of {self.features} are of the same collection")
+            raise SettingsError(f"features: two of {self.features} are of the same collection")
         return sources
 
     def architecture(self) -> Architecture:

@@ -3,14 +3,14 @@
 from pathlib import Path
 from typing import Literal
 
-from fastslow.core.errors import ConfigError
-from fastslow.core.settings import Config, Count, resolve
+from fastslow.core.errors import SettingsError
+from fastslow.core.settings import Count, Settings, resolve
 from fastslow.workflow.presets import PRESETS
 from fastslow.workflow.published_presets import PUBLISHED
 from fastslow.workflow.steps import DATA_ROOTS, STAGES, Plan, parse_overrides
 
 
-class RunConfig(Config):
+class RunSettings(Settings):
     """Settings of a run from npz files to a submission."""
 
     target: Literal[*STAGES, "submit"] = "submit"
@@ -41,14 +41,14 @@ class RunConfig(Config):
     """Print what would run and why, and run nothing."""
 
 
-def make_plan(config: RunConfig) -> Plan:
+def make_plan(settings: RunSettings) -> Plan:
     """Return the plan of a run; preset and name default to those of its data."""
-    known = config.data in DATA_ROOTS
-    preset = config.preset or (config.data if known else "kaggle")
-    folder = config.data if known else resolve(config.data).resolve().name
+    known = settings.data in DATA_ROOTS
+    preset = settings.preset or (settings.data if known else "kaggle")
+    folder = settings.data if known else resolve(settings.data).resolve().name
     own = preset if folder == "sample" else f"{folder}-{preset}"
-    name = config.name or (preset if preset == "smoke" else own if preset in PUBLISHED else folder)
+    name = settings.name or (preset if preset == "smoke" else own if preset in PUBLISHED else folder)
     if not name or Path(name).name != name or name.startswith(".") or len(name.encode()) > 100:
-        raise ConfigError(f"name: {name[:60]!r} is not a plain folder name of at most 100 bytes")
-    overrides = parse_overrides(config.set)
-    return Plan(config.data, name, preset, config.seeds, overrides, config.jobs, config.models)
+        raise SettingsError(f"name: {name[:60]!r} is not a plain folder name of at most 100 bytes")
+    overrides = parse_overrides(settings.set)
+    return Plan(settings.data, name, preset, settings.seeds, overrides, settings.jobs, settings.models)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fastslow.competition.schema import ROLES
+from fastslow.choices.layouts import ROLES
 
 
 @dataclass(frozen=True)

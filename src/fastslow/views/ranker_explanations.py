@@ -7,12 +7,12 @@ import numpy as np
 import pandas as pd
 from annotated_types import Le
 
+from fastslow.choices.layouts import ROLES
 from fastslow.competition.catalog import VALID
 from fastslow.competition.metrics import collection_score
 from fastslow.competition.opcodes import opcode_name
-from fastslow.competition.schema import ROLES
 from fastslow.competition.tensors import format_layout
-from fastslow.core.settings import AtLeastTwo, Config, Positive, resolve, unkeyed
+from fastslow.core.settings import AtLeastTwo, Positive, Settings, resolve, unkeyed
 from fastslow.evaluation.predictions import read_run_manifest
 from fastslow.features.store import Features, Graph
 from fastslow.features.train_graphs import draw_configs
@@ -23,7 +23,7 @@ from fastslow.rankers.table_features import ABOVE_LEAST, CONTEXT
 from fastslow.rankers.train import importance, read_ranker
 
 
-class ExplainConfig(Config):
+class ExplainSettings(Settings):
     """Settings of the notebook that explains a ranker."""
 
     run: str = unkeyed("runs/sample/ranker-layout-xla-random-s0")
@@ -44,23 +44,23 @@ class Explanation:
     """A ranker with the valid graphs on which it is explained.
 
     Args:
-        config: Settings.
+        settings: Settings.
 
     Raises:
-        ConfigError: The collection has no valid graph of the name in the settings.
+        SettingsError: The collection has no valid graph of the name in the settings.
     """
 
-    def __init__(self, config: ExplainConfig):
-        self.config = config
-        self.features = Features(resolve(config.features))
-        manifest = read_run_manifest(resolve(config.run))
-        self.fitted: Fitted = read_ranker(resolve(config.run))
+    def __init__(self, settings: ExplainSettings):
+        self.settings = settings
+        self.features = Features(resolve(settings.features))
+        manifest = read_run_manifest(resolve(settings.run))
+        self.fitted: Fitted = read_ranker(resolve(settings.run))
         nodes = manifest["settings"]["largest_nodes"]
-        table = read_table(self.features, VALID, max_configs=config.configs, largest_nodes=nodes)
+        table = read_table(self.features, VALID, max_configs=settings.configs, largest_nodes=nodes)
         self.table: Table = table.select(self.fitted.columns)
         known = self.features.names(VALID)
-        self.name = config.graph or known[0]
-        config.require(self.name in known, "graph", f"one of {', '.join(known)}")
+        self.name = settings.graph or known[0]
+        settings.require(self.name in known, "graph", f"one of {', '.join(known)}")
 
     @cached_property
     def gain(self) -> pd.DataFrame:
@@ -88,8 +88,8 @@ class Explanation:
         used = used.str.removesuffix(OWN).str.removesuffix(ABOVE_LEAST)
         features = [name for name in used.drop_duplicates() if not name.startswith(CONTEXT)]
         rows = []
-        for feature in features[: 2 * self.config.columns]:
-            drops = [whole - valid_score(self._shuffled(feature, i)) for i in range(self.config.repeats)]
+        for feature in features[: 2 * self.settings.columns]:
+            drops = [whole - valid_score(self._shuffled(feature, i)) for i in range(self.settings.repeats)]
             rows.append({"column": feature, "drop": np.mean(drops), "spread": np.std(drops)})
         table = pd.DataFrame(rows, columns=["column", "drop", "spread"])
         return table.sort_values("drop", ascending=False, ignore_index=True)
@@ -141,7 +141,7 @@ class Explanation:
             ``effect``, mean prediction with it minus without it, in standard deviations of the predictions.
         """
         graph = self.features.graph(VALID, self.name)
-        chosen = draw_configs(len(graph.config_row), self.config.configs, 0, self.name)
+        chosen = draw_configs(len(graph.config_row), self.settings.configs, 0, self.name)
         predicted = (self.predictions - self.predictions.mean()) / max(self.predictions.std(), 1e-12)
         codes = graph.choices.layout_codes(graph.config_row[chosen])
         rows = []

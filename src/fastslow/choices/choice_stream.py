@@ -7,21 +7,12 @@ Only what differs is looked at entry by entry. So a file costs little more than 
 
 import numpy as np
 
-from fastslow.competition.schema import LAYOUT_WIDTH, MAX_DIMENSION, ROLES
-from fastslow.competition.tied_choices import Choices, distinct_rows
-
-BASE = MAX_DIMENSION + 2  # values of an entry of a layout, -1 to 5
-WEIGHTS = BASE ** np.arange(LAYOUT_WIDTH, dtype=np.int32)
-"""A layout's number: its entries + 1 as digits of base 7, so that the all -1 layout has number 0."""
+from fastslow.choices.layouts import LAYOUT_WIDTH, ROLES
+from fastslow.choices.tied_choices import Choices, distinct_rows
 
 _LEARNED = 16  # rows that groups are divided by at once: the work is quadratic in them
 _MAX_STATES = 1 << 16  # entries of a table of patterns, 72 bytes each where layouts are float32
 _NONE = -1  # number of no layout
-
-
-def layouts_of(numbers: np.ndarray) -> np.ndarray:
-    """Return the layouts ``(n, 6)`` int8 of these numbers ``(n,)``."""
-    return (numbers[:, None] // WEIGHTS % BASE - 1).astype(np.int8)
 
 
 class ChoiceFinder:
@@ -107,7 +98,7 @@ class ChoiceFinder:
 
         Returns:
             ``(L, 6)`` int8 layouts in the order of their numbers, and the choices of all configurations
-            added, as :func:`fastslow.competition.tied_choices.factorise` gives them.
+            added, as :func:`fastslow.choices.tied_choices.factorise` gives them.
         """
         parts = []
         for values in self._values:

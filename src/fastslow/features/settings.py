@@ -6,11 +6,11 @@ from typing import Annotated, ClassVar, Literal
 from annotated_types import Ge, Le
 
 from fastslow.competition.catalog import SPLITS, Program, get_collection, list_programs
-from fastslow.competition.default_layouts import default_file
 from fastslow.competition.reader import file_fingerprint
 from fastslow.core.artifacts import Artifact
 from fastslow.core.files import digest, file_digest
-from fastslow.core.settings import Config, NonNegative, Threads, Unread, resolve, unkeyed
+from fastslow.core.settings import NonNegative, Settings, Threads, Unread, resolve, unkeyed
+from fastslow.features.default_layouts import default_file
 from fastslow.features.protobuf import find_protobuf, require_protobufs
 from fastslow.features.pruning import DIRECTIONS, WHOLE_GRAPH
 from fastslow.features.violation import DEFAULT_LAYOUTS
@@ -18,7 +18,7 @@ from fastslow.features.violation import DEFAULT_LAYOUTS
 ENTRY = "fastslow.features.build:build_features"
 
 
-class KindConfig(Config):
+class KindSettings(Settings):
     """Base of the settings of a step that runs on layout and on tile collections.
 
     A subclass has an attribute ``kind`` and lists the fields that are read for layout only.
@@ -33,7 +33,7 @@ class KindConfig(Config):
         return dict.fromkeys(names, (f"for {self.kind}", "set it for layout only"))
 
 
-class FeatureConfig(KindConfig):
+class FeatureSettings(KindSettings):
     """Settings of the feature notebook."""
 
     layout_only: ClassVar[tuple[str, ...]] = (

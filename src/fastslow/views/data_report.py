@@ -7,18 +7,18 @@ import pandas as pd
 from annotated_types import Le
 from matplotlib.figure import Figure
 
+from fastslow.choices.layouts import ROLES
 from fastslow.competition import node_columns
 from fastslow.competition.catalog import COLLECTIONS, TRAIN, VALID, Program, get_collection, list_programs
-from fastslow.competition.choice_statistics import real_statistics, survey_choices
 from fastslow.competition.opcodes import opcode_name
 from fastslow.competition.reader import CompetitionFile, read_competition_file
-from fastslow.competition.schema import ROLES
-from fastslow.competition.survey import SurveyConfig
 from fastslow.competition.tensors import LEFT_TO_COMPILER, format_layout
 from fastslow.core.npz_io import read_headers
 from fastslow.core.progress import progress
 from fastslow.core.settings import NonNegative, Positive, resolve
 from fastslow.features.config_tensors import config_tensors
+from fastslow.views.choice_statistics import real_statistics, survey_choices
+from fastslow.views.survey import SurveySettings
 
 _LAYOUT_COLLECTIONS = tuple(c.name for c in COLLECTIONS if c.kind == "layout")
 _REAL, _HERE = "TpuGraphs", "this data, medians"
@@ -26,7 +26,7 @@ _CHOICE_COLUMNS = (["nodes", "columns", "groups", "largest_1", "layouts"], ["lef
 _REPEATED, _DISTINCT, _RANGE = "#e69f00", "#0072b2", "0.6"
 
 
-class DataReportConfig(SurveyConfig):
+class DataReportSettings(SurveySettings):
     """Settings of the notebook that looks at the data."""
 
     collection: Literal[*_LAYOUT_COLLECTIONS] = "layout:xla:random"
@@ -42,26 +42,26 @@ class DataReportConfig(SurveyConfig):
     of each layout collection whose choices are."""
 
 
-def _programs(config: DataReportConfig) -> list[Program]:
-    return list_programs(resolve(config.data_root), get_collection(config.collection), config.split)
+def _programs(settings: DataReportSettings) -> list[Program]:
+    return list_programs(resolve(settings.data_root), get_collection(settings.collection), settings.split)
 
 
-def read_program(config: DataReportConfig) -> CompetitionFile:
+def read_program(settings: DataReportSettings) -> CompetitionFile:
     """Read the program that is shown in detail.
 
     Args:
-        config: Settings.
+        settings: Settings.
 
     Raises:
-        ConfigError: No program has that name, or it has no such configuration.
+        SettingsError: No program has that name, or it has no such configuration.
         DataError: The split is missing or the file is broken.
     """
-    paths = {program.name: program.path for program in _programs(config)}
-    name = config.program or min(paths, key=lambda name: read_headers(paths[name])["node_opcode"].shape)
-    config.require(name in paths, "program", f"one of {', '.join(paths)}")
+    paths = {program.name: program.path for program in _programs(settings)}
+    name = settings.program or min(paths, key=lambda name: read_headers(paths[name])["node_opcode"].shape)
+    settings.require(name in paths, "program", f"one of {', '.join(paths)}")
     program = read_competition_file(paths[name], "layout", labelled=True)
     allowed = f"below {len(program.runtime)}, the number of configurations of {name}"
-    config.require(config.configuration < len(program.runtime), "configuration", allowed)
+    settings.require(settings.configuration < len(program.runtime), "configuration", allowed)
     return program
 
 
@@ -111,11 +111,11 @@ def _in_words(order: list[int], sizes: np.ndarray) -> str:
     return f"dimension {named[0]} is contiguous in memory" + "".join(f", then {name}" for name in named[1:])
 
 
-def compare_programs(config: DataReportConfig) -> pd.DataFrame:
+def compare_programs(settings: DataReportSettings) -> pd.DataFrame:
     """Read runtimes and configurations of the programs of a split.
 
     Args:
-        config: Settings.
+        settings: Settings.
 
     Returns:
         One row per program, widest spread first: ``name``, ``nodes``, ``configs``, ``distinct`` (different
@@ -123,7 +123,7 @@ def compare_programs(config: DataReportConfig) -> pd.DataFrame:
         runtime over the fastest.
     """
     rows = []
-    for program in progress(_programs(config)[: config.max_programs], desc="runtimes", unit="file"):
+    for program in progress(_programs(settings)[: settings.max_programs], desc="runtimes", unit="file"):
         file = read_competition_file(program.path, "layout", labelled=True)
         distinct = len(file.choices.partition(file.choices.varying)[1])
         relative = file.runtime / file.runtime.min()
@@ -142,17 +142,17 @@ def compare_programs(config: DataReportConfig) -> pd.DataFrame:
     return pd.DataFrame(rows).sort_values("slowest", ascending=False, ignore_index=True)
 
 
-def compare_choices(config: DataReportConfig) -> pd.DataFrame:
+def compare_choices(settings: DataReportSettings) -> pd.DataFrame:
     """Compare how configurations are drawn in the real files and in this data.
 
     Args:
-        config: Settings.
+        settings: Settings.
 
     Returns:
         One row per real file, as recorded, and one with the medians of each layout collection; columns as
-        the attributes of :class:`fastslow.competition.choice_statistics.ChoiceStatistics`.
+        the attributes of :class:`fastslow.views.choice_statistics.ChoiceStatistics`.
     """
-    here = survey_choices(config.data_root, config.max_programs)
+    here = survey_choices(settings.data_root, settings.max_programs)
     medians = here.groupby("collection", sort=False).median()
     return pd.concat({_REAL: real_statistics(), _HERE: medians})
 
@@ -185,7 +185,7 @@ def plot_survey(files: pd.DataFrame) -> Figure:
     """Plot nodes against configurations of every file, one colour per collection.
 
     Args:
-        files: As returned by :func:`fastslow.competition.survey.survey`.
+        files: As returned by :func:`fastslow.views.survey.survey`.
     """
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     axes = figure.subplots()

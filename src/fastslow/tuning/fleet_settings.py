@@ -8,13 +8,13 @@ from typing import Literal
 from fastslow.core.errors import DataError
 from fastslow.core.input_files import MAX_TEXT_BYTES, check_regular
 from fastslow.core.settings import resolve
-from fastslow.tuning.config import SearchConfig, TuneConfig
+from fastslow.tuning.settings import SearchSettings, TuneSettings
 
 COLUMNS = ("program", "weight")
 ALLOCATIONS = ("expected saving", "even")
 
 
-class FleetConfig(SearchConfig):
+class FleetSettings(SearchSettings):
     """Settings of the tuning of many programs with one budget."""
 
     fleet: str = ""
@@ -48,12 +48,12 @@ class FleetConfig(SearchConfig):
         """Folder of the fleet's results; the studies of its programs are below."""
         return f"{self.data_root}/fleets/{self.fleet_name}"
 
-    def read(self) -> list[tuple[TuneConfig, float]]:
+    def read(self) -> list[tuple[TuneSettings, float]]:
         """Return the settings and the weight of each program of the CSV.
 
         Raises:
             DataError: The CSV is missing, has no such columns or rows, or a weight is no positive number.
-            ConfigError: A program's settings are refused.
+            SettingsError: A program's settings are refused.
         """
         path = resolve(self.fleet)
         remedy = f"Give a CSV whose first line is {','.join(COLUMNS)}"
@@ -65,7 +65,7 @@ class FleetConfig(SearchConfig):
             raise DataError(path, f"cannot be read ({error})", remedy) from None
         if not rows or not set(COLUMNS) <= set(rows[0]):
             raise DataError(path, "has no rows with a program and a weight", remedy)
-        shared = {k: v for k, v in self.asdict().items() if k in SearchConfig.model_fields}
+        shared = {k: v for k, v in self.asdict().items() if k in SearchSettings.model_fields}
         shared |= {"data_root": self.folder}
         programs, total = [], 0.0
         for line, row in enumerate(rows, start=2):
@@ -82,6 +82,6 @@ class FleetConfig(SearchConfig):
             source = f"{place}:{function}" if colon else place
             stem = re.sub(r"[^\w.-]", "_", Path(name).stem)
             collection = row.get("collection") or ""
-            own = TuneConfig(**shared, source=source, collection=collection, name=f"{line - 1:03d}-{stem}")
+            own = TuneSettings(**shared, source=source, collection=collection, name=f"{line - 1:03d}-{stem}")
             programs.append((own, weight))
         return programs

@@ -8,19 +8,19 @@ from annotated_types import Ge, Le
 
 from fastslow.competition.catalog import Collection
 from fastslow.core.settings import (
-    Config,
     FractionBelowOne,
     NonNegative,
     NonNegativeFloat,
     Positive,
     PositiveFloat,
+    Settings,
     Threads,
     resolve,
     unkeyed,
 )
-from fastslow.programs.program_config import MEASURED
+from fastslow.programs.program_settings import MEASURED
 from fastslow.programs.user_program import Source
-from fastslow.ranking.config import RankConfig
+from fastslow.ranking.settings import RankSettings
 from fastslow.xla.libtpu import TOPOLOGIES
 
 EVALUATORS = ("compiler", "replay", "command")
@@ -29,7 +29,7 @@ STRATEGIES = (*(f"guided {name}" for name in INNER), *INNER, "tpe", "nsga2")
 NO_RUN = "none"
 
 
-class SearchConfig(Config):
+class SearchSettings(Settings):
     """How configurations are proposed and evaluated: what a tuning and a fleet share."""
 
     evaluator: Literal["", *EVALUATORS] = ""
@@ -81,7 +81,7 @@ class SearchConfig(Config):
         self.require(not given or self.evaluator == "command", "command", "read: set evaluator=command")
 
 
-class TuneConfig(SearchConfig):
+class TuneSettings(SearchSettings):
     """Settings of the tuning of one program."""
 
     source: str = ""
@@ -140,11 +140,11 @@ class TuneConfig(SearchConfig):
         """Folder of the study and its results."""
         return f"{self.data_root}/tuned/{self.program}"
 
-    def ranking(self) -> RankConfig:
+    def ranking(self) -> RankSettings:
         """Return the settings that tell what the source is, and which run and collection are meant."""
         run = "" if self.run == NO_RUN else self.run
         replay = {"configs": MEASURED, "allow_unknown": True} if self.evaluator == "replay" else {}
-        return RankConfig(
+        return RankSettings(
             source=self.source,
             kernel=self.kernel,
             collection=self.collection,

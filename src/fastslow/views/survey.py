@@ -7,21 +7,21 @@ from fastslow.competition.catalog import COLLECTIONS, SPLITS, list_programs
 from fastslow.competition.schema import check_schema
 from fastslow.core.npz_io import read_headers
 from fastslow.core.progress import progress
-from fastslow.core.settings import Config, resolve
+from fastslow.core.settings import Settings, resolve
 
 
-class SurveyConfig(Config):
+class SurveySettings(Settings):
     """Settings of the notebook that looks at the data."""
 
     data_root: str = "data/sample"
     """Folder that holds ``npz_all/``."""
 
 
-def survey(config: SurveyConfig) -> pd.DataFrame:
+def survey(settings: SurveySettings) -> pd.DataFrame:
     """Read the sizes of every competition file of a data root.
 
     Args:
-        config: Settings.
+        settings: Settings.
 
     Returns:
         One row per file: ``collection``, ``split``, ``name``, ``nodes``, ``edges``, ``configurable`` (nodes),
@@ -32,7 +32,10 @@ def survey(config: SurveyConfig) -> pd.DataFrame:
         DataError: A file is missing, or its keys, types or shapes are not the competition's.
     """
     programs = [
-        p for c in COLLECTIONS for split in SPLITS for p in list_programs(resolve(config.data_root), c, split)
+        p
+        for c in COLLECTIONS
+        for split in SPLITS
+        for p in list_programs(resolve(settings.data_root), c, split)
     ]
     rows = []
     for program in progress(programs, desc="survey", unit="file"):

@@ -1,0 +1,1 @@
+"""Tied choices: the few choices that a layout configuration makes, and sets of them."""

@@ -1,0 +1,1 @@
+"""Several machines: a Dask cluster whose workers run the steps of a run."""

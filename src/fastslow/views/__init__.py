@@ -1,0 +1,1 @@
+"""Pictures and tables that notebooks show; nothing else depends on them."""
