@@ -7,7 +7,7 @@ Only what differs is looked at entry by entry. So a file costs little more than 
 
 import numpy as np
 
-from fastslow.choices.layouts import LAYOUT_WIDTH, ROLES
+from fastslow.choices.layouts import LAYOUT_WIDTH, ROLES, WEIGHTS, layouts_of
 from fastslow.choices.tied_choices import Choices, distinct_rows
 
 _LEARNED = 16  # rows that groups are divided by at once: the work is quadratic in them

@@ -17,7 +17,7 @@ def tune_program(settings: TuneSettings) -> Path:
     """Tune a program by executing ``notebooks/54_tune.ipynb``, and print what was found.
 
     Args:
-        settings: Of the search. ``source`` and ``data_root`` start at the working folder, and so does ``run`` where
+        settings: ``source`` and ``data_root`` start at the working folder, and so does ``run`` where
             there is such a folder; otherwise it starts at the repository.
 
     Returns:

@@ -220,7 +220,7 @@ class TrainSettings(KindSettings):
         """Refuse settings that so many processes cannot share: each needs a graph of its own at every step.
 
         Raises:
-            SettingsError: A step has fewer graphs than processes, the loss compares graphs, or one device is named.
+            SettingsError: A step has too few graphs, the loss compares graphs, or one device is named.
         """
         if processes > 1:
             enough = f"{processes} or more, as each of {processes} processes takes a share of a step"
