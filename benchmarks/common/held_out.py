@@ -108,14 +108,14 @@ class Run:
     settings: dict
     without: tuple[str, ...] = ()
 
-    def settings(self) -> TrainSettings:
+    def train_settings(self) -> TrainSettings:
         """Return the validated settings."""
         return TrainSettings(**{**self.settings, "seed": self.seed})
 
     def path(self, place: Path) -> Path:
         """Return the path of its result, whose name is a digest of everything that changes the result."""
         inputs = [Features(folder).fingerprint for folder in self.features]
-        code, settings = source_digest(ENTRY), self.settings().identity()
+        code, settings = source_digest(ENTRY), self.train_settings().identity()
         key = [code, settings, sorted(self.held_out), inputs, self.without]
         return place / "held_out" / f"{digest(key)}.json"
 
@@ -166,7 +166,7 @@ def train_held_out(run: Run, place: Path, threads: int) -> dict:
     path = run.path(place)
     if not path.is_file():
         torch.set_num_threads(threads)
-        settings, families = run.settings(), set(run.held_out)
+        settings, families = run.train_settings(), set(run.held_out)
         began = time.process_time()
         sources = [HeldOut(folder, families, run.without) for folder in run.features]
         training = Training(settings, make_dataset(settings, sources))

@@ -189,7 +189,7 @@ def test_with_tls_only_who_has_the_certificate_reaches_the_scheduler(certificate
 
     monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
     options = {"processes": False, "protocol": "tls://", "dashboard_address": None, "n_workers": 1}
-    with dask.settings.set(certificate):
+    with dask.config.set(certificate):
         security = Security()
         with LocalCluster(**options, security=security) as tls:
             address = tls.scheduler_address
@@ -200,7 +200,7 @@ def test_with_tls_only_who_has_the_certificate_reaches_the_scheduler(certificate
             plain, none = address.replace("tls", "tcp"), dict.fromkeys(certificate)
             for stranger, said in ((address, "do not allow 'tls:"), (plain, "no Dask scheduler answers")):
                 with (
-                    dask.settings.set(none),
+                    dask.config.set(none),
                     pytest.raises(SettingsError, match=said),
                     open_cluster(stranger),
                 ):

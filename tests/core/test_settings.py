@@ -14,7 +14,7 @@ from annotated_types import Ge, Le
 from hypothesis import given
 from hypothesis import strategies as st
 from IPython.core.interactiveshell import InteractiveShell
-from traitlets.settings import Settings as IPythonConfig
+from traitlets.config import Config as IPythonConfig
 
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.settings import PROJECT, PositiveFloat, Settings, resolve, unkeyed

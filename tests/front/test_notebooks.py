@@ -11,7 +11,7 @@ import papermill
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from papermill.exceptions import PapermillExecutionError
-from traitlets.settings import Settings as IPythonConfig
+from traitlets.config import Config as IPythonConfig
 
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.core.artifacts import read_manifest

@@ -100,8 +100,8 @@ def interrupt(settings):
     return raised
 
 
-def test_after_a_process_died_the_same_command_resumes(given, tmp_path, capfd):
-    long = given.replace(epochs=30, processes=2)
+def test_after_a_process_died_the_same_command_resumes(settings, tmp_path, capfd):
+    long = settings.replace(epochs=30, processes=2)
     train(into(long, tmp_path / "whole"))
     capfd.readouterr()
     settings = into(long, tmp_path / "killed")
@@ -116,8 +116,8 @@ def test_after_a_process_died_the_same_command_resumes(given, tmp_path, capfd):
     assert kept[0] == kept[1]
 
 
-def test_an_error_of_a_process_is_the_error_of_the_training(given, tmp_path):
-    settings = given.replace(processes=2, features=[str(tmp_path / "nowhere")])
+def test_an_error_of_a_process_is_the_error_of_the_training(settings, tmp_path):
+    settings = settings.replace(processes=2, features=[str(tmp_path / "nowhere")])
     with pytest.raises(distributed.RankError, match="nowhere: no such folder.*Make it with"):
         train(settings)
 

@@ -70,8 +70,8 @@ def same_run(one, other):
 
 
 @pytest.mark.parametrize("name", SEGMENTED)
-def test_an_interrupted_training_equals_one_that_was_not(given, tmp_path, capsys, name):
-    settings = variant(given, name)
+def test_an_interrupted_training_equals_one_that_was_not(settings, tmp_path, capsys, name):
+    settings = variant(settings, name)
     train(settings)
     epochs = 3 if VARIANTS[name].head else 1  # of four; with +f the last two are those of the head
     other = into(settings, tmp_path / "other")
@@ -90,8 +90,8 @@ def test_an_interrupted_training_equals_one_that_was_not(given, tmp_path, capsys
 
 
 @pytest.mark.parametrize("name", ["gst", "gst+ed"])
-def test_preparing_ahead_changes_no_bit(given, monkeypatch, tmp_path, name):
-    settings = given.replace(segment_training=name, dropout=0.3, epochs=2)
+def test_preparing_ahead_changes_no_bit(settings, monkeypatch, tmp_path, name):
+    settings = settings.replace(segment_training=name, dropout=0.3, epochs=2)
     train(settings)
     for module in ("step_examples", "segment_training"):
         monkeypatch.setattr(f"fastslow.networks.{module}.prefetch", iter)
@@ -113,9 +113,9 @@ def make_training(settings):
     return Training(settings, make_dataset(settings))
 
 
-def test_a_segmented_training_learns_as_the_whole_graph_does(given):
+def test_a_segmented_training_learns_as_the_whole_graph_does(settings):
     """With all segments live and no dropout both are the same up to rounding."""
-    settings = given.replace(dropout=0.0, segments_per_step=99, configs_per_step=1000)
+    settings = settings.replace(dropout=0.0, segments_per_step=99, configs_per_step=1000)
     one = make_training(settings)
     whole = {"segment_training": "none", "segment_nodes": 1000, "segments_per_step": 1}
     other = make_training(settings.replace(**whole))
@@ -146,9 +146,9 @@ def snapshot(training):
     return {name: value.clone() for name, value in training.network.state_dict().items()}
 
 
-def test_the_head_learns_from_whole_graphs(given, monkeypatch):
+def test_the_head_learns_from_whole_graphs(settings, monkeypatch):
     """Its sums are those of all configurations, computed once, and equal the whole graph's."""
-    settings = variant(given, "gst+ef").replace(segment_border="cut", dropout=0.0)
+    settings = variant(settings, "gst+ef").replace(segment_border="cut", dropout=0.0)
     training = make_training(settings)
     training.segments.begin(3, 0)
     name = training.names[0]

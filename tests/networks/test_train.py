@@ -194,8 +194,8 @@ def precision(request, monkeypatch):
 
 
 @pytest.mark.parametrize("precision", ["float32", "float16"], indirect=True)
-def test_a_run_learns_that_one_nodes_layout_decides(given, tmp_path, precision):
-    settings = given.replace(hidden_channels=16, epochs=60, dropout=0.0, learning_rate=1e-2)
+def test_a_run_learns_that_one_nodes_layout_decides(settings, tmp_path, precision):
+    settings = settings.replace(hidden_channels=16, epochs=60, dropout=0.0, learning_rate=1e-2)
     manifest = train(settings.replace(configs_per_step=24, evaluate_every=10))
     history = metrics_of(tmp_path / "run")
     assert [row["epoch"] for row in history] == [10, 20, 30, 40, 50, 60]
@@ -262,9 +262,9 @@ def test_the_seed_draws_the_first_weights(settings):
     "method, calls, epoch",
     [("_loss", 1, 0), ("_loss", 9, 4), ("run_epoch", 3, 2), ("evaluate", 2, 4), ("choose_weights", 0, 6)],
 )
-def test_a_resumed_run_equals_an_uninterrupted_one(given, tmp_path, capsys, method, calls, epoch):
+def test_a_resumed_run_equals_an_uninterrupted_one(settings, tmp_path, capsys, method, calls, epoch):
     """Two graphs, 6 epochs, a checkpoint after epochs 2, 4 and 6; dropout and sampling are on."""
-    settings = given.replace(epochs=6, evaluate_every=2, dropout=0.3)
+    settings = settings.replace(epochs=6, evaluate_every=2, dropout=0.3)
     train(into(settings, tmp_path / "whole"))
     with pytest.MonkeyPatch.context() as monkeypatch:
         interrupt(monkeypatch, method, calls)
@@ -279,15 +279,15 @@ def test_a_resumed_run_equals_an_uninterrupted_one(given, tmp_path, capsys, meth
     assert not (tmp_path / "run" / "training" / "checkpoint.pt").exists()
 
 
-def test_a_checkpoint_of_other_settings_is_not_continued(given, tmp_path):
-    settings = given.replace(learning_rate=1e-4)
-    train(into(settings, tmp_path / "whole"))
+def test_a_checkpoint_of_other_settings_is_not_continued(settings, tmp_path):
+    other = settings.replace(learning_rate=1e-4)
+    train(into(other, tmp_path / "whole"))
     with pytest.MonkeyPatch.context() as monkeypatch:
         interrupt(monkeypatch, "choose_weights", 0)
         with pytest.raises(Interrupted):
-            train(given)
+            train(settings)
     assert (tmp_path / "run" / "training" / "checkpoint.pt").exists()
-    train(settings)
+    train(other)
     assert same_run(tmp_path / "run", tmp_path / "whole")
 
 
@@ -390,10 +390,10 @@ def script_valid(monkeypatch, *scores):
     monkeypatch.setattr(module, "collection_score", lambda *_: {"mean": next(remaining), "per_graph": {}})
 
 
-def test_patience_counts_evaluations_without_a_better_score(given, monkeypatch, tmp_path):
+def test_patience_counts_evaluations_without_a_better_score(settings, monkeypatch, tmp_path):
     # the last score is that of the chosen weights
     script_valid(monkeypatch, 0.1, 0.3, 0.3, 0.2, 0.1, 0.3)
-    settings = given.replace(epochs=20, evaluate_every=2, patience=3, average_last=0)
+    settings = settings.replace(epochs=20, evaluate_every=2, patience=3, average_last=0)
     manifest = train(settings)
     assert manifest["epochs"] == 10
     assert manifest["valid"]["weights"] == "epoch 4"
@@ -407,8 +407,8 @@ def test_without_patience_every_epoch_runs_and_the_last_is_evaluated(settings, m
     assert [row["epoch"] for row in metrics_of(tmp_path / "run")] == [3, 6, 7]
 
 
-def test_the_best_weights_so_far_survive_an_interruption(given):
-    settings = given.replace(epochs=3, evaluate_every=1, average_last=0)
+def test_the_best_weights_so_far_survive_an_interruption(settings):
+    settings = settings.replace(epochs=3, evaluate_every=1, average_last=0)
     with pytest.MonkeyPatch.context() as monkeypatch:
         script_valid(monkeypatch, 0.5)
         interrupt(monkeypatch, "run_epoch", 1)
@@ -458,13 +458,13 @@ def test_a_part_of_valid_steers_and_all_of_it_is_reported(settings, monkeypatch,
 
 @pytest.mark.parametrize("average_score, chosen", [(0.3, "epoch 2"), (0.5, "average")])
 def test_the_predictions_of_valid_are_those_of_the_chosen_weights(
-    given, monkeypatch, tmp_path, average_score, chosen
+    settings, monkeypatch, tmp_path, average_score, chosen
 ):
     script_valid(monkeypatch, 0.2, 0.4, 0.3, average_score, 0.4)
-    settings = given.replace(epochs=3, evaluate_every=1, average_last=2, learning_rate=2e-2)
+    settings = settings.replace(epochs=3, evaluate_every=1, average_last=2, learning_rate=2e-2)
     assert train(settings)["valid"]["weights"].startswith(chosen)
     training = make_training(settings)
-    training.network.load_state_dict(weights_of(*given.runs))
+    training.network.load_state_dict(weights_of(*settings.runs))
     again = predict(training.network, training.dataset, LAYOUT.slug, "valid", settings.inference_configs)
     written = read_predictions(tmp_path / "run")["valid"]
     assert again.keys() == written.keys()
@@ -616,8 +616,8 @@ def test_graphs_of_a_step_share_it(settings, monkeypatch, graphs_per_step, steps
 
 
 @pytest.mark.parametrize("text", ["pairwise_hinge", "list_mle:1+mse_log:0.02", "cross_graph_hinge"])
-def test_the_gradient_of_a_step_is_the_mean_over_its_graphs(given, monkeypatch, text):
-    settings = given.replace(
+def test_the_gradient_of_a_step_is_the_mean_over_its_graphs(settings, monkeypatch, text):
+    settings = settings.replace(
         graphs_per_step=2, configs_per_step=24, dropout=0.0, max_grad_norm=1e9, loss=text
     )
     training = make_training(settings)
@@ -692,8 +692,8 @@ def test_cross_config_is_used_only_where_asked_for(settings):
 
 
 @pytest.mark.parametrize("configs_per_step", [8, 24])
-def test_preparing_ahead_changes_no_bit(given, monkeypatch, tmp_path, configs_per_step):
-    settings = given.replace(configs_per_step=configs_per_step, dropout=0.3)
+def test_preparing_ahead_changes_no_bit(settings, monkeypatch, tmp_path, configs_per_step):
+    settings = settings.replace(configs_per_step=configs_per_step, dropout=0.3)
     train(settings)
     monkeypatch.setattr(fastslow.networks.step_examples, "prefetch", iter)
     train(into(settings, tmp_path / "in turn"))
@@ -701,9 +701,9 @@ def test_preparing_ahead_changes_no_bit(given, monkeypatch, tmp_path, configs_pe
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"], indirect=True)
-def test_a_run_in_half_precision_is_resumed_exactly(given, tmp_path, precision):
+def test_a_run_in_half_precision_is_resumed_exactly(settings, tmp_path, precision):
     """On the CPU, as on a GPU: the loss scale of float16 is part of the checkpoint."""
-    settings = given.replace(epochs=6)
+    settings = settings.replace(epochs=6)
     assert settings.artifact().settings["precision"] == precision
     assert {part.settings["precision"] for part in settings.artifact().parts} == {precision}
     train(into(settings, tmp_path / "whole"))
@@ -759,8 +759,8 @@ def test_the_host_never_waits_for_the_gpu_within_a_step(settings, precision):
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"], indirect=True)
-def test_a_run_on_a_gpu_is_resumed(given, tmp_path, precision):
-    settings = given.replace(device="cuda", epochs=6, average_last=3)
+def test_a_run_on_a_gpu_is_resumed(settings, tmp_path, precision):
+    settings = settings.replace(device="cuda", epochs=6, average_last=3)
     with pytest.MonkeyPatch.context() as monkeypatch:
         interrupt(monkeypatch, "_loss", 9)
         with pytest.raises(Interrupted):

@@ -270,4 +270,4 @@ def _summarise(programs: list[Program], settings: FeatureSettings) -> None:
             configs.add(graph.config_feat)
     with atomic_path(folder / INDEX) as temporary:
         pd.DataFrame(rows).to_csv(temporary, index=False)
-    write_scalers(folder / SCALERS, node=nodes.scaler(), settings=configs.scaler())
+    write_scalers(folder / SCALERS, node=nodes.scaler(), config=configs.scaler())
