@@ -1,9 +1,8 @@
-"""Fleets of labelled programs: what a budget saves, by who gets the next evaluation and what proposes it."""
+"""Fleets of labelled programs: the saving by budget, allocation of the budget, and strategy."""
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from common import report
 from fastslow.tuning.fleet import Member, tune_members
 from fastslow.tuning.fleet_settings import FleetSettings
 from fastslow.tuning.history import History, Outcome
@@ -11,8 +10,7 @@ from fastslow.tuning.target import Target
 from fastslow.tuning.tune import make_strategy, propose
 
 SHARES = (0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0)  # budgets as shares of the exhaustive one
-PER_COST = "per cost over an even split without a model"
-LEVELS = (0.5, 0.9, 0.99)  # shares of the possible saving whose cost is reported
+LEVELS = (0.5, 0.99)  # fractions of the possible saving whose budget is reported
 _DEFAULT = 0.1  # share of the configurations that are as fast as a default or faster
 _SIMULATED = 0.15  # share up to which searches with a model are run: their last evaluations bring nothing
 GUIDED, NO_RUN, EVEN_GUIDED, EVEN_RANDOM, EXHAUSTIVE = (
@@ -38,7 +36,7 @@ def fleet_curves(targets: list[tuple[Target, Target]], seed: int) -> dict[str, l
         seed: Draws weights and defaults.
 
     Returns:
-        By who decides, share of the possible saving after each evaluation of an exhaustive search.
+        By allocation, the fraction of the possible saving after each evaluation of an exhaustive search.
     """
     total = sum(target.space.size for target, _ in targets)
     rng = np.random.default_rng([seed, 7])
@@ -103,26 +101,15 @@ def cost_of(curves: np.ndarray, level: float) -> float:
     return float(((curves < level).sum(1) + 1).mean() / curves.shape[1])
 
 
-def _ratio(one: float, other: float) -> float | None:
-    return float(one / other) if other > 0 else None
-
-
-def fleet_tables(found: dict[str, list]) -> dict:
-    """Return by who decides: shares of the saving by budget, costs of levels, ratio to an even split."""
-    found = {name: np.array(curves) for name, curves in found.items()}
-    even = found[EVEN_RANDOM]
-    return {
-        name: {
-            "saved": {
-                str(s): [float(np.mean(v)), *np.quantile(v, [0, 1]).tolist()]
-                for s in SHARES
-                for v in [at_share(curves, s)]
-            },
-            PER_COST: {str(s): _ratio(at_share(curves, s).mean(), at_share(even, s).mean()) for s in SHARES},
-            "cost of saving": {str(level): cost_of(curves, level) for level in LEVELS},
-        }
-        for name, curves in found.items()
-    }
+def fleet_table(found: dict[str, list]) -> list[dict]:
+    """Return a row per allocation: the fraction of the saving by budget, and the cost of half and of 99 %."""
+    rows = []
+    for name, own in found.items():
+        curves = np.array(own)
+        saved = {f"{share:.0%}": f"{at_share(curves, share).mean():.3f}" for share in SHARES}
+        costs = {f"budget for {level:.0%}": f"{cost_of(curves, level):.2%}" for level in LEVELS}
+        rows.append({"allocation": name, **saved, **costs})
+    return rows
 
 
 def plot_fleet(found: dict[str, list]) -> Figure:
@@ -139,31 +126,3 @@ def plot_fleet(found: dict[str, list]) -> Figure:
     axes.axvline(0.1, color="0.6", lw=0.8)
     axes.legend(fontsize=8, loc="lower right")
     return figure
-
-
-def fleet_page(tables: dict) -> str:
-    """Return the tables of :func:`fleet_tables` in Markdown."""
-    parts = []
-    for key, title, write in (
-        (
-            "saved",
-            "Share of the possible saving, by share of the exhaustive budget.",
-            lambda v: f"{v[0]:.3f}",
-        ),
-        (
-            PER_COST,
-            f"Savings {PER_COST}, by share of the exhaustive budget.",
-            lambda v: f"{v:.2f}" if v else "",
-        ),
-        (
-            "cost of saving",
-            "Share of the exhaustive budget that a share of the saving costs.",
-            "{:.2%}".format,
-        ),
-    ):
-        rows = [
-            {"who decides": name} | {f"{float(share):.0%}": write(v) for share, v in own[key].items()}
-            for name, own in tables.items()
-        ]
-        parts += [title, report.table(rows)]
-    return "\n\n".join(parts)
