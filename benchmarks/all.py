@@ -68,9 +68,9 @@ class Script:
 
     path: Path
     hours: float
-    needs: tuple[str, ...] = ()
+    needs: Sequence[str] = ()
     sample: bool = True
-    commands: tuple[tuple[str, ...], ...] = ((),)
+    commands: Sequence[Sequence[str]] = ((),)
 
     @property
     def table(self) -> Path:
@@ -237,14 +237,14 @@ def main(arguments: list[str]) -> int:
     sample = sample_digest()
     if options.list:
         print(table(rows(options.scripts, sample)))
-    states = {script: script.state(sample)[0] for script in options.scripts}
+    states = [(script, script.state(sample)[0]) for script in options.scripts]
     if options.mark:
-        for script in (s for s, state in states.items() if state == STALE and STAMP.fullmatch(s.first_line)):
+        for script in (s for s, state in states if state == STALE and STAMP.fullmatch(s.first_line)):
             mark(script)
             print(f"{script.path.stem}: marked as a record")
         return 0
     wanted = {STALE, ABSENT} | ({A_RECORD} if options.records else set())
-    due = [s for s, state in states.items() if state in wanted or options.quick]
+    due = [s for s, state in states if state in wanted or options.quick]
     for script in [s for s in due if s.missing()]:
         print(f"{script.path.stem}: left out, needs {', '.join(script.missing())}")
     due = sorted((s for s in due if not s.missing()), key=Script.expected_hours)

@@ -33,6 +33,7 @@ from fastslow.evaluation.ensemble_weights import (
 from fastslow.evaluation.predictions import Predictions, read_predictions
 from fastslow.features.store import Features
 
+TABLE = {"hours": 0.1, "needs": ("run",)}
 Weights = dict[str, float]
 
 

@@ -35,6 +35,7 @@ from fastslow.networks.losses import pairwise_hinge
 from fastslow.networks.settings import TrainSettings
 from fastslow.networks.train import Training
 
+TABLE = {"hours": 0.2, "needs": ("gpu", "torch_geometric")}
 CPU = torch.device("cpu")
 TOLERANCE = {"float32": (1e-4, 1e-3), "bfloat16": (3e-2, 0.15), "float16": (1e-2, 0.05)}
 """Largest difference allowed from float32 on the CPU: of a prediction, relative to the largest; of the

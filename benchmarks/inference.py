@@ -28,6 +28,12 @@ from reference.winner import HOPS, WinnerInputs, WinnerNetwork, standardisation,
 from reference.winner_recipe import inference_chunk, is_default
 from reference.winner_recipe import predict as winner_predict
 
+TABLE = {
+    "hours": 0.5,
+    "needs": ("real", "torch_geometric"),
+    "sample": False,
+    "commands": (("--threads", "1", "--limit", "3"),),
+}
 TOLERANCE = 1e-5  # relative to the largest prediction, in float32
 CHUNKS = 4
 

@@ -26,6 +26,8 @@ from fastslow.features.unseen import build_unseen
 from fastslow.ranking.inference import FinishedRun, find_run, runs_folder
 from fastslow.ranking.settings import RankSettings
 
+TABLE = {"hours": 0.1, "needs": ("run", "real"), "commands": (("--wall", "--threads", "2"),)}
+
 
 def measure(path: Path, runs: Path, clock: Callable[[], float]) -> dict:
     """Rank one file; return CPU seconds of each part, and configurations per CPU second."""

@@ -1,11 +1,15 @@
-"""Models trained on labels for TPU v3 rank the same programs for another generation.
+"""Rank programs for another TPU generation with models that were trained on labels for TPU v3.
 
 ``python benchmarks/transfer.py [--quick] [--runs runs/sample] [--generations v2 v5e]``, after ``make
-submit`` and ``.venv/bin/pip install -e '.[compiler]'``. Programs of architectures that training has not seen,
-under the sample's own configurations, are labelled by the compiler for another generation. They are ranked by
-models trained for v3 as they are, after fine-tuning on a few *training* programs with labels of the new
-generation, by a ranker of these few alone, by v3's own labels, and by v3's best single feature. Labels are
-kept in ``benchmarks/results/transfer``, so a run may be interrupted.
+submit`` and ``.venv/bin/pip install -e '.[compiler]'``. The compiler labels programs of architectures that
+training has not seen for another generation, under the sample's own configurations. The predictors are models
+trained for v3 without change, the same after fine-tuning on a few *training* programs with labels of the new
+generation, a ranker trained on these few programs only, v3's own labels, and v3's best single feature.
+
+Tables show Kendall's tau with the compiler's estimated cycles, mean over programs; mean (minimum to maximum)
+over seeds, each with its own draw of the programs to fine-tune on. The programs of valid chose epochs and
+weights, for v3. Nothing is chosen on these scores. An instruction without an estimate counts the bytes that
+it moves. Labels are kept in ``benchmarks/results/transfer``: an interrupted call resumes.
 """
 
 import argparse
@@ -23,7 +27,6 @@ from common.options import make_parser
 from common.relabel import Relabelled, relabel, smallest_programs
 from fastslow.competition.catalog import TEST, get_collection
 from fastslow.competition.metrics import kendall_tau
-from fastslow.core.files import atomic_path
 from fastslow.core.settings import resolve
 from fastslow.evaluation.baselines import Columns, fit_baselines, predict_configs
 from fastslow.features.store import Features
@@ -38,7 +41,7 @@ from fastslow.ranking.inference import FinishedRun, runs_folder
 from fastslow.xla.compile_pool import Labeller
 from fastslow.xla.libtpu import TOPOLOGIES, require_compiler
 
-TABLE = Path(__file__).parent / "tables" / "transfer.md"
+TABLE = {"hours": 2.0, "needs": ("run", "libtpu")}
 COLLECTION = "layout:xla:random"
 SHOTS = (5, 10, 20)
 SEEDS = 3
@@ -53,13 +56,6 @@ TREES = {
     "force_col_wise": True,
     "num_threads": 1,
 }
-
-
-_ABOUT = """Run `{run}` of commit {commit}, layout:xla:random. Kendall's tau with the compiler's estimated
-cycles for the generation, mean over programs of architectures that training has not seen (those of valid
-chose epochs and weights, for v3); mean (minimum to maximum) over {seeds} seeds, each with its own draw of the
-programs to fine-tune on, {tune_configs} configurations of each, all of the training split. Nothing is chosen
-on these scores. An instruction without an estimate counts the bytes that it moves."""
 
 
 def tune_network(folder: Path, graphs: UnseenGraphs, epochs: int, seed: int) -> TrainedNetwork:
@@ -160,7 +156,7 @@ class Transfer:
             found.setdefault("gnn", []).append(self.score(network(self.graphs, TEST)))
             ranker = read_ranker(self.member("ranker", seed))
             known_table, table = read_table(known, TEST), read_table(self.graphs, TEST)
-            for name, scratch in (("ranker", False), ("ranker of these programs alone", True)):
+            for name, scratch in (("ranker", False), ("ranker of these programs only", True)):
                 tuned = tune_ranker(ranker, known_table, seed, scratch)
                 found.setdefault(name, []).append(self.score(tuned.predict(table)))
         return {f"{name}, {shots} programs": values for name, values in found.items()}
@@ -200,8 +196,8 @@ def evaluate(run: FinishedRun, single: Columns, labeller: Labeller, options: arg
     return results
 
 
-def make_page(results: dict, run: FinishedRun, options: argparse.Namespace) -> str:
-    """Return the Markdown page."""
+def make_page(results: dict) -> str:
+    """Return the Markdown tables of all generations."""
     names = dict.fromkeys(name for own in results.values() for name in own["tau"])
     rows = [
         {"predictor": name} | {g: report.spread(own["tau"].get(name, [])) for g, own in results.items()}
@@ -217,18 +213,7 @@ def make_page(results: dict, run: FinishedRun, options: argparse.Namespace) -> s
         }
         for generation, own in results.items()
     ]
-    return (
-        "\n\n".join(
-            [
-                "# transfer.py: models trained for TPU v3 on other generations",
-                "```\nmake submit && .venv/bin/python benchmarks/transfer.py\n```",
-                _ABOUT.format(run=run.folder.parent.name, commit=run.manifest["commit"], **vars(options)),
-                report.table(facts),
-                report.table(rows),
-            ]
-        )
-        + "\n"
-    )
+    return f"{report.table(facts)}\n\n{report.table(rows)}"
 
 
 def parse_options(arguments: list[str]) -> argparse.Namespace:
@@ -244,10 +229,8 @@ def parse_options(arguments: list[str]) -> argparse.Namespace:
     add("--tune-configs", type=int, default=4, help="configurations to fine-tune on (default 4 a program)")
     add("--seeds", type=int, default=SEEDS, help=f"seeds of models and draws (default {SEEDS})")
     add("--processes", type=int, default=2, help="compiles side by side (default 2)")
-    add("--table", type=Path, help=f"Markdown file to write (default tables/{TABLE.name})")
     options = parser.parse_args(arguments)
     options.shots, options.epochs = list(SHOTS), EPOCHS
-    options.table = options.table or (None if options.quick else TABLE)
     if options.quick:
         options.shots, options.epochs, options.seeds = [2], 1, 1
         options.programs, options.configs, options.tune_configs = 2, 3, 3
@@ -268,11 +251,8 @@ def main(arguments: list[str]) -> int:
         folder = Path(temporary) if options.quick else report.RESULTS / "transfer"
         labeller = Labeller(folder / "labels.sqlite", processes=options.processes, seconds=600)
         results = evaluate(run, single, labeller, options)
-    page = make_page(results, run, options)
-    print(page)
-    if options.table:
-        with atomic_path(options.table) as temporary:
-            temporary.write_text(page)
+    print(f"Run `{runs.name}` of commit {run.manifest['commit']}, {COLLECTION}, {options.seeds} seeds.\n")
+    print(make_page(results))
     facts = {"environment": report.environment(), "run": runs.name, "generations": results}
     report.finish({"benchmark": "transfer", **facts})
     return 0

@@ -1,12 +1,10 @@
 """Train variants of our layout network without some architectures, and evaluate them on these, over seeds.
 
-What ``models.py`` and ``ablations.py`` share. Train and valid of the sample competition are
-split into folds grouped by architecture; each fold is held out in turn, and test is never read. The evaluated
-weights are the last ones, averaged as configured: nothing is selected on the held-out programs. Finished
-runs are kept in ``benchmarks/results/held_out`` by settings, data and code, and are not repeated.
+Train and valid of the sample competition are split into folds by architecture. Each fold is held out in turn;
+test is never read. The evaluated weights are the last ones, averaged as configured: nothing is selected on
+the held-out programs. Finished runs are kept in ``benchmarks/results/held_out`` by settings, data and code.
 """
 
-import argparse
 import shutil
 import time
 from argparse import Namespace
@@ -18,14 +16,12 @@ import joblib
 import numpy as np
 import torch
 
-from common import options as shared
 from common.folds import HeldOut, build_layouts, split_source
 from fastslow.competition.catalog import COLLECTIONS, VALID, get_collection, training_groups
+from fastslow.competition.metrics import kendall_tau
 from fastslow.core.artifacts import commit
-from fastslow.core.errors import SettingsError
 from fastslow.core.files import digest, read_json, write_json
 from fastslow.core.source import source_digest
-from fastslow.evaluation.metric_table import graph_metrics
 from fastslow.features.store import Features
 from fastslow.networks.dataset import predict
 from fastslow.networks.settings import ENTRY, TrainSettings
@@ -36,54 +32,6 @@ from fastslow.workflow.steps import parse_overrides
 BASE = "base"
 """Name of the variant that all others are compared with."""
 LAYOUTS = [collection for collection in COLLECTIONS if collection.kind == "layout"]
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of every comparison: the data, and what is trained, held out and evaluated."""
-    shared.add_data_option(parser)
-    add = parser.add_argument
-    add("--seeds", type=int, default=3, help="seeds of each variant (default 3)")
-    add("--folds", type=int, default=2, help="folds of the cross-validation (default 2)")
-    add("--held-out", type=int, default=0, help="folds that are held out in turn (default 0: all)")
-    add("--minutes", type=float, default=float("inf"), help="start no training after this many minutes")
-    add("--jobs", type=int, default=1, help="trainings in parallel (default 1)")
-    slugs = [collection.slug for collection in LAYOUTS]
-    add("--collections", nargs="+", default=slugs, help="slugs (default all layouts)")
-
-
-def make_quick(options: Namespace) -> None:
-    """Set what ``--quick`` means for the options of :func:`add_options`."""
-    options.seeds, options.collections = 1, ["layout-xla-random"]
-    options.set = ["gnn.layout.epochs=1", "gnn.layout.train_on=collection", *options.set]
-
-
-def parse(description: str, variants: Sequence[str], arguments: list[str], quick: Sequence[str]) -> Namespace:
-    """Parse a command line that compares variants; the base is always among them.
-
-    Args:
-        description: What the script does.
-        variants: Names of all variants.
-        arguments: The command line.
-        quick: The variants of ``--quick``.
-
-    Raises:
-        SettingsError: A variant is unknown.
-    """
-    parser = shared.make_parser(description)
-    shared.add_model_options(parser, threads=1)
-    add_options(parser)
-    parser.add_argument(
-        "--variants", nargs="+", default=list(variants), help="names of variants (default all)"
-    )
-    options = parser.parse_args(arguments)
-    if options.quick:
-        make_quick(options)
-        options.preset, options.variants = "smoke", list(quick)
-    options.variants = list(dict.fromkeys([BASE, *options.variants]))
-    for name in options.variants:
-        if name not in variants:
-            raise SettingsError(f"--variants: {name!r} is not one of {', '.join(variants)}")
-    return options
 
 
 @dataclass(frozen=True)
@@ -124,17 +72,16 @@ def plan(
     options: Namespace,
     place: Path,
     variants: Mapping[str, Sequence[str]],
-    left_out: Mapping[str, Sequence[str]] | None = None,
+    left_out: Mapping[str, Sequence[str]],
 ) -> list[Run]:
     """List every run, seed by seed, and build the features that the runs need.
 
     Args:
-        options: The command line, see :func:`parse`.
+        options: The command line of ``models.py``.
         place: Folder of features and results.
         variants: Settings that each variant changes, by name, as for ``--set``.
         left_out: Columns of ``config_feat`` that a variant leaves out, by its name.
     """
-    left_out = left_out or {}
     runs = []
     for variant in options.variants:
         overrides = parse_overrides([*options.set, *variants[variant]])
@@ -175,15 +122,12 @@ def train_held_out(run: Run, place: Path, threads: int) -> dict:
         if training.validation.recent:
             training.network.load_state_dict(training.validation.recent_average())
         seconds = time.process_time() - began
-        facts = {"seed": run.seed, "seconds": seconds, "commit": commit()}
-        predictions, metrics = {}, {}
+        taus = {}
         for slug, labels in training.validation.labels.items():
             own = _predict_held_out(training, slug)
-            collection = get_collection(slug).name
-            predictions[collection] = {graph: values.tolist() for graph, values in own.items()}
-            metrics[collection] = graph_metrics(labels, own).to_dict(orient="index")
-        facts |= {"settings": settings.identity(), "per_graph": metrics, "predictions": predictions}
-        write_json(path, facts)
+            taus[get_collection(slug).name] = {g: kendall_tau(labels[g], own[g]) for g in own}
+        facts = {"seed": run.seed, "seconds": seconds, "commit": commit()}
+        write_json(path, facts | {"settings": settings.identity(), "per_graph": taus})
         shutil.rmtree(checkpoints)
     return {**read_json(path), "variant": run.variant, "fold": run.fold}
 
@@ -207,8 +151,7 @@ def finished(runs: list[Run], options: Namespace, place: Path) -> Iterator[dict]
     parallel = joblib.Parallel(options.jobs, return_as="generator_unordered", pre_dispatch="n_jobs")
     for result in parallel(jobs):
         taus = ", ".join(
-            f"{c} {np.mean([of_graph['tau'] for of_graph in graphs.values()]):.3f}"
-            for c, graphs in result["per_graph"].items()
+            f"{c} {np.mean(list(graphs.values())):.3f}" for c, graphs in result["per_graph"].items()
         )
         what = f"seed {result['seed']} fold {result['fold']} {result['variant']}"
         print(f"{what}: {taus}, {result['seconds']:.0f} s", flush=True)

@@ -8,33 +8,29 @@ from collections.abc import Iterable
 
 from common.held_out import BASE
 from fastslow.features.violation import VIOLATION_NAMES
-from fastslow.networks.architecture import CONVOLUTIONS, NODE_ATTENTIONS, SKIPS
+from fastslow.networks.architecture import CONVOLUTIONS, NODE_ATTENTIONS
 from fastslow.networks.settings import TrainSettings
-from fastslow.networks.terms import ACROSS_GRAPHS, LOSSES, POOLS
+from fastslow.networks.terms import LOSSES, POOLS
 
 EPOCHS = 6
 CUT = [f"gnn.layout.epochs={EPOCHS}", "gnn.layout.average_last=0", f"gnn.layout.evaluate_every={EPOCHS}"]
-TWO = "gnn.layout.graphs_per_step=2"
 
 
-def _each(field: str, values: Iterable[str], *also: str) -> dict[str, list[str]]:
+def _each(field: str, values: Iterable[str]) -> dict[str, list[str]]:
     """Return a variant for each value of a setting; the default is the base."""
     default = TrainSettings.model_fields[field].get_default()
-    return {f"{field} {v}": [f"gnn.layout.{field}={v}", *also] for v in values if v != default}
+    return {f"{field} {v}": [f"gnn.layout.{field}={v}"] for v in values if v != default}
 
 
 GROUPS: dict[str, dict[str, list[str]]] = {
     "convolution": {
         **_each("convolution", CONVOLUTIONS),
         **_each("node_attention", NODE_ATTENTIONS),
-        **_each("skip", SKIPS),
         **_each("edge_dropout", ["0.1"]),
     },
     "loss": {
-        **_each("loss", [name for name in LOSSES if name not in ACROSS_GRAPHS]),
+        **_each("loss", [name for name in LOSSES if "cross_graph" not in name]),
         **_each("loss", ["list_mle@10:1+mse_log:0.02"]),  # TpuGraphs' tile baseline
-        "2 graphs a step": [TWO],  # what losses across graphs are to be compared with
-        **_each("loss", ACROSS_GRAPHS, TWO),
     },
     "readout": {
         **_each("readout", POOLS),
@@ -42,9 +38,8 @@ GROUPS: dict[str, dict[str, list[str]]] = {
         **_each("readout", ["mean+max", "mean+sum+sum@configurable"]),
     },
     "node inputs": {
-        **_each("node_inputs", ["numeric", "numeric+tiles+more_tiles", "picked+tiles"]),
+        **_each("node_inputs", ["numeric", "picked+tiles"]),
         **_each("node_inputs", ["numeric+tiles+depths"]),
-        **_each("node_inputs", ["numeric+tiles+walks"], "features.random_walks=True"),  # the 3rd place's
         **_each("dimension_tokens", ["True"]),  # the 5th's
     },
     "size": {
