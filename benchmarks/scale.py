@@ -108,14 +108,14 @@ QUICK = (0.002, 0.002, 0.03)
 STAGES = {"features": features, "training": training, "inference": inference, "ranker": ranker}
 
 
-def run_stage(options: Namespace) -> None:
-    """Run one stage in this process; print its figures."""
+def run_stage(options: Namespace) -> dict:
+    """Run one stage in this process; return its figures."""
     torch.set_num_threads(1)
     path, folder = map(Path, options.made)
     began = time.process_time()
     found = STAGES[options.stage](path, folder, options)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    report.finish({"CPU s": time.process_time() - began, "peak GB": peak, **found})
+    return {"CPU s": time.process_time() - began, "peak GB": peak, **found}
 
 
 def make_file(options: Namespace, folder: Path) -> Path:
@@ -188,7 +188,7 @@ def main(arguments: list[str]) -> int:
         whole_competition(options)
         return 0
     if options.stage:
-        run_stage(options)
+        report.finish(run_stage(options))
         return 0
     with tempfile.TemporaryDirectory() as place:
         path = make_file(options, Path(place))
