@@ -1,10 +1,10 @@
-"""Train every published baseline as its preset says, beside our default network and the best single feature.
+"""Train every published baseline by its preset, beside our default network and the best single feature.
 
 ``python benchmarks/baselines.py [--quick] [--presets NAME ...] [--minutes M]``. Each network is trained as by
 ``make train PRESET=NAME`` and scored on valid and test: Kendall's tau and ordered pair accuracy (OPA, a tie
 counts one half) for layout, slowdown of the best of five and of one (lower is better) for tile. Finished
-trainings are kept in ``benchmarks/results/baselines`` and are not repeated: stop it at any time, and the next
-call resumes, from the checkpoint of a training that was stopped.
+trainings are kept in ``benchmarks/results/baselines``. Interrupt it at any time: the next call resumes from
+the checkpoint of the interrupted training.
 """
 
 import sys

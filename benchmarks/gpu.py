@@ -1,7 +1,7 @@
-"""One GPU against the CPU: exactness, steps, a whole run, and what can go wrong; at most ten minutes.
+"""Compare one GPU with the CPU: exactness, steps, a whole run, and running out of memory; ten minutes.
 
-``python benchmarks/gpu.py [--files NPZ ...] [--only PART ...] [--quick]``. On a machine without a GPU it runs
-on the CPU at the smallest size, says so, and leaves out what needs a GPU.
+``python benchmarks/gpu.py [--files NPZ ...] [--only PART ...] [--quick]``. Without a GPU it runs on the CPU
+at the smallest size, with a message, and leaves out the parts that need a GPU.
 """
 
 import argparse

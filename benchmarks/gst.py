@@ -58,7 +58,7 @@ COSTS = [
     ("gst+ef", "halo"),
     ("gst+efd", "halo"),
 ]
-"""Variants and borders whose cost is measured; with ``+f`` the steps are those of the head."""
+"""Variants and borders whose cost is measured; with ``+f`` only the head is trained."""
 COST_OPTIONS = ("configs", "channels", "configs_per_step", "segment_nodes", "steps")
 
 
@@ -81,7 +81,7 @@ def cost_config(options: Namespace) -> TrainSettings:
 
 
 def step_cost(options: Namespace) -> dict:
-    """Take steps of one variant on one graph; the last epoch of ``+f`` is that of the head."""
+    """Take steps of one variant on one graph; with ``+f`` the last epoch trains only the head."""
     settings, folder = cost_config(options), Path(options.made[1])
     program = program_of(Path(options.made[0]))
     source = OneGraph(program, read_graph(folder, "test", program.name))

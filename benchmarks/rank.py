@@ -2,8 +2,8 @@
 
 ``python benchmarks/rank.py [--quick] [--runs runs/sample] [--files NPZ ...]``, after ``make submit``. By
 default every file of ``../shared/real`` is ranked, or the sample's test files. *Second time* repeats the
-prediction with everything in memory: what a search pays for the next thousands of candidates. Seconds are
-those of the CPU, which mean the same on a busy machine; ``--wall`` takes the clock on the wall.
+prediction with everything in memory, as a search does for its next candidates. Seconds are CPU seconds, which
+other work on the machine does not lengthen; ``--wall`` takes the clock on the wall.
 """
 
 import argparse

@@ -139,7 +139,7 @@ def parse(arguments: list[str]) -> Namespace:
     parser.add_argument("--configurable", type=int, default=848, help="K of the made graph")
     parser.add_argument("--configs", type=int, default=100_040, help="C of the made graph")
     parser.add_argument("--steps", type=int, default=10, help="training steps")
-    parser.add_argument("--configs-per-step", type=int, help="most of a step (default that of the preset)")
+    parser.add_argument("--configs-per-step", type=int, help="maximum of a step (default: from the preset)")
     parser.add_argument("--only", nargs="+", choices=STAGES, default=[*STAGES], help="stages to measure")
     parser.add_argument("--stage", choices=STAGES, help="measure one stage of --made in this process only")
     parser.add_argument("--made", nargs=2, metavar=("NPZ", "FOLDER"), help="the made graph, and its features")

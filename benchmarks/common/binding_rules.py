@@ -41,7 +41,7 @@ def instruction_costs(compiler: Compiler, module: bytes, log: Path) -> dict:
 
 
 def costs_of(optimized: Module) -> Costs:
-    """Return what the working instructions of an optimised module cost; of branches, the costliest."""
+    """Return the costs of the working instructions of an optimised module; of branches, the costliest."""
     computations = {computation.id: computation for computation in optimized.computations}
 
     def rows(computation) -> Costs:
@@ -77,7 +77,7 @@ def estimated_alone(costs: Costs) -> int:
 
 
 def without_copies(costs: Costs) -> int:
-    """Return all cycles but those of copies."""
+    """Return all cycles without the cycles of copies."""
     return filled([row for row in costs if row[0] != "copy"])
 
 
@@ -110,7 +110,7 @@ RULES = {
 
 
 class Program:
-    """A program whose configurable nodes are matched with those of a measured file.
+    """A program and its match with the configurable nodes of a measured file.
 
     Args:
         module: The program before layout assignment.

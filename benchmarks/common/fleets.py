@@ -121,8 +121,8 @@ def plot_fleet(found: dict[str, list]) -> Figure:
         budget = np.arange(1, curves.shape[1] + 1) / curves.shape[1]
         (line,) = axes.plot(budget, curves.mean(0), "-" if "model" not in name else ":", label=name)
         axes.fill_between(budget, curves.min(0), curves.max(0), color=line.get_color(), alpha=0.15, lw=0)
-    axes.set(xscale="log", xlabel="evaluations over those of an exhaustive search", xlim=(1e-3, 1))
-    axes.set(ylabel="saved over what can be saved", ylim=(0, 1.02))
+    axes.set(xscale="log", xlabel="evaluations over the evaluations of an exhaustive search", xlim=(1e-3, 1))
+    axes.set(ylabel="fraction of the possible saving", ylim=(0, 1.02))
     axes.axvline(0.1, color="0.6", lw=0.8)
     axes.legend(fontsize=8, loc="lower right")
     return figure

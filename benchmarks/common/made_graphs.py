@@ -25,8 +25,8 @@ def write_repeated(
 ) -> None:
     """Write copies of a program side by side as one competition file, streamed.
 
-    Tensors that are tied in the program are tied with those of every copy of its family, as layers of equal
-    shapes are in the real files. Each group takes its choice from a random configuration of the file; every
+    Tensors that are tied in the program are tied across all copies of a family, like layers of equal shapes
+    in the real files. Each group takes its choice from a random configuration of the file; every
     option of a group adds its own cost to the runtime, and there is noise of a few percent.
 
     Args:

@@ -15,8 +15,8 @@ def measure(work: Callable[[], None], phases: Mapping[str, tuple[tuple[object, s
 
     Args:
         work: What to run, in the fork.
-        phases: Functions, as owner and attribute, whose time is a phase. What a phase calls of another one
-            counts there alone.
+        phases: Functions, as owner and attribute, whose time is a phase. Time in a phase that another phase
+            calls counts for the inner one only.
 
     Returns:
         ``CPU s`` and ``peak GB`` (resident), including processes that it starts, ``wall s``, and ``phases``:

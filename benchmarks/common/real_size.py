@@ -1,4 +1,4 @@
-"""A made-up competition with the sizes of the real one, from programs of the sample alone.
+"""Make a competition of the real size from programs of the sample.
 
 A layout program of the sample is repeated side by side to the wanted size, and its tied choices are drawn
 again (``made_graphs.py``): every second copy has groups of its own, which makes 32 to 48 of them (real 17 to

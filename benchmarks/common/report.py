@@ -81,7 +81,7 @@ def in_process(script: str, *arguments: str, **environment: str) -> dict:
 
     Args:
         script: Its file.
-        arguments: Arguments after those of this process.
+        arguments: Arguments to append.
         environment: Variables to set, such as ``ONE_THREAD``.
 
     Returns:

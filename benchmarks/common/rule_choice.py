@@ -24,7 +24,7 @@ def choose_on_half(
         estimates: Estimated cycles of every configuration by rule, ``(C,)``, NaN where not known. Only
             configurations that all rules know are used.
         classes: ``(C,)`` number of the distinct program of each configuration; a half is one of programs,
-            since configurations of one program differ by noise alone.
+            since configurations of one program differ only by noise.
         runtime: ``(C,)`` measured time.
         draws: Number of random halves, and of bootstraps.
 

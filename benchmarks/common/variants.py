@@ -1,7 +1,7 @@
 """The variants of our layout network that ``models.py`` compares.
 
-Each changes settings or leaves out columns. Settings are written as for ``--set``; all others are those of
-the preset, cut to a few epochs.
+Each changes settings or leaves out columns. Settings are written as for ``--set``. All others come from the
+preset, cut to a few epochs.
 """
 
 from collections.abc import Iterable
@@ -34,7 +34,7 @@ GROUPS: dict[str, dict[str, list[str]]] = {
     },
     "readout": {
         **_each("readout", POOLS),
-        # the 16th place's, and that of TpuGraphs' layout baseline
+        # of the 16th place and of TpuGraphs' layout baseline
         **_each("readout", ["mean+max", "mean+sum+sum@configurable"]),
     },
     "node inputs": {

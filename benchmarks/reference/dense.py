@@ -124,7 +124,7 @@ class DenseGraphInputs(PreparedGraph):
     def batch(self, configs: np.ndarray, num_layers: int, edges: None = None) -> Batch:
         """Return the graph under some of its configurations, with all edges, a row per pair.
 
-        The inputs of a pair are those of its state of level 0.
+        The inputs of a pair are the inputs of its state of level 0.
         """
         own, pairs = super().batch(configs, 0), torch.from_numpy(self._pairs(configs).T.ravel())
         num_configs = len(configs)

@@ -1,6 +1,6 @@
 """The reference to beat: the layout network of the competition's 1st place, on torch_geometric.
 
-Written from the published description; no code is taken over. Initial weights and chunk sizes are those of
+Written from the published description; no code is taken over. Initial weights and chunk sizes come from
 the authors' repository (github.com/thanhhau097/google_fast_or_slow). Every (configuration, node) pair is
 computed separately, in C disjoint copies of the graph: as a block-diagonal CSR matrix on a CPU, and as an
 edge list on a GPU, where PyG's CSR product does not support bfloat16.

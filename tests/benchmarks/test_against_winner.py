@@ -1,4 +1,4 @@
-"""The comparisons with the reference network run, and measure what they describe."""
+"""The comparisons with the reference network run, and their figures are consistent."""
 
 import json
 import subprocess

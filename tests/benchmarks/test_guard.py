@@ -24,7 +24,7 @@ RECORDED = {
 
 def test_a_worse_score_or_ratio_is_found_and_nothing_else():
     rows = [
-        # standard deviation .02, of both means together .0163, three of them .049
+        # standard deviation 0.02, of both means together 0.0163, three of them 0.049
         ("scores", "layout gnn", [0.46, 0.47, 0.48], "WORSE"),
         ("scores", "layout gnn", [0.47, 0.48, 0.49], "as recorded"),
         ("scores", "layout gnn", [0.56, 0.57, 0.58], "better"),

@@ -1,4 +1,4 @@
-"""The reference model and recipe are what their description says."""
+"""The reference model and recipe match their description."""
 
 import itertools
 from dataclasses import replace

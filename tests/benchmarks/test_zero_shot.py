@@ -1,4 +1,4 @@
-"""Zero-shot scores are those of the applied run; what is learned from known runtimes reads no others."""
+"""Zero-shot scores match the applied run; models of known runtimes read no others."""
 
 import json
 
