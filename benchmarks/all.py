@@ -159,6 +159,17 @@ def rows(scripts: list[Script], sample: str) -> list[dict]:
     return found
 
 
+def orphans(folder: Path) -> list[dict]:
+    """Return a row of the list for each table whose script is gone."""
+    tables = {path: path.read_text().partition("\n")[0] for path in sorted((folder / "tables").glob("*.md"))}
+    records = {path: RECORD.fullmatch(first) for path, first in tables.items()}
+    return [
+        {"table": path.stem, "state": "record, script removed", "commit": record["commit"] if record else ""}
+        for path, record in records.items()
+        if not path.parents[1].joinpath(f"{path.stem}.py").is_file()
+    ]
+
+
 def run_command(script: Script, arguments: Sequence[str], kept: Path) -> dict:
     """Run one command of a script, or read its kept output.
 
@@ -237,6 +248,8 @@ def main(arguments: list[str]) -> int:
     sample = sample_digest()
     if options.list:
         print(table(rows(options.scripts, sample)))
+        if gone := [] if options.only else orphans(options.folder):
+            print("\n" + table(gone))
     states = [(script, script.state(sample)[0]) for script in options.scripts]
     if options.mark:
         for script in (s for s, state in states if state == STALE and STAMP.fullmatch(s.first_line)):

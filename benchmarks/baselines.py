@@ -33,7 +33,7 @@ from fastslow.networks.train import train
 from fastslow.workflow.published_presets import PUBLISHED
 from fastslow.workflow.steps import Plan, parse_overrides
 
-TABLE = {"hours": 12.0}
+TABLE = {"hours": 3.0}
 OURS = "sample"
 SINGLE = "best single feature"
 PRESETS = [OURS, *(name for name, published in PUBLISHED.items() if len(published.kinds) == 1)]

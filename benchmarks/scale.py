@@ -103,7 +103,17 @@ def ranker(path: Path, folder: Path, options: Namespace) -> dict:
     return {"columns": table.shape[1], "table GB": table.nbytes / 2**30}
 
 
-TABLE = {"hours": 6.0, "commands": ((), ("--competition", "benchmarks/results/competition"))}
+TABLE = {
+    "hours": 1.0,
+    "needs": ("real",),
+    "commands": (
+        (
+            "--steps=6",
+            "--file=../shared/real/npz_all/npz/layout/nlp/default/test/3a0c5517a87df8d82fd637b83298a3ba.npz",
+        ),
+        ("--competition", "benchmarks/results/competition", "--size", "1", "0.0166667", "1"),
+    ),
+}
 QUICK = (0.002, 0.002, 0.03)
 STAGES = {"features": features, "training": training, "inference": inference, "ranker": ranker}
 

@@ -6,8 +6,7 @@ trivial rules of its sample. Only small models on a program's own runtimes are t
 
 Zero-shot: no runtime of the program is known. The score is the competition's, over every configuration of the
 file. Models are means over seeds. The single feature and the ridge regression are chosen on the sample's
-train and valid. Programs redrawn: the mean score of the features that are chosen when these programs are
-drawn with replacement. In hindsight: the feature is chosen on the runtimes that are scored.
+train and valid. In hindsight: the feature is chosen on the runtimes that are scored.
 
 Few-shot: the runtimes of n distinct configurations, drawn at random, are known, and the other distinct
 configurations are scored. Ridge regression and boosted trees are fitted to the ranks of the known runtimes,
@@ -23,7 +22,7 @@ import numpy as np
 import torch
 
 from common import report
-from common.few_shot import PREDICTORS, Measured, best_in_hindsight, redrawn_columns
+from common.few_shot import PREDICTORS, Measured, best_in_hindsight
 from common.graph_files import REAL
 from common.options import make_parser
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, TEST, Collection
@@ -32,7 +31,7 @@ from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.npz_io import read_arrays
 from fastslow.core.progress import progress
-from fastslow.evaluation.baselines import SINGLE, Baseline, fit_baselines, predict_configs, read_examples
+from fastslow.evaluation.baselines import Baseline, fit_baselines, predict_configs
 from fastslow.features.scaling import standardise
 from fastslow.features.store import Features, Graph
 from fastslow.features.unseen import UnseenGraphs, read_unseen
@@ -43,8 +42,6 @@ TABLE = {"hours": 0.5, "needs": ("run", "real")}
 SHOTS = (16, 64, 256)
 SEEDS = 5
 QUICK_CONFIGS = 64
-REDRAWS = 500
-REDRAWN = f"{SINGLE}, programs redrawn"
 _METRICS = {"layout": "Kendall's tau", "tile": "1 - slowdown of the top 5, of the top 1, Kendall's tau"}
 
 
@@ -72,7 +69,6 @@ class Pretrained:
         features: Its features.
         models: Model by member of its ensemble.
         baselines: The baselines, chosen on its train and valid.
-        redrawn: The best single feature of programs redrawn from these with replacement, with its frequency.
     """
 
     def __init__(self, runs: Path, collection: Collection):
@@ -80,7 +76,6 @@ class Pretrained:
         self.features = Features(runs.parents[1] / "features" / runs.name / collection.slug)
         self.models = {name: m["model"] for name, m in read_manifest(self.ensemble)["members"].items()}
         self.baselines: dict[str, Baseline] = fit_baselines(self.features)
-        self.redrawn = redrawn_columns(read_examples(self.features), REDRAWS)
 
     def predict(self, graph: Graph) -> tuple[dict[str, np.ndarray], np.ndarray]:
         """Predict a graph that the run never saw.
@@ -119,11 +114,6 @@ def zero_shot(graph: Graph, pretrained: Pretrained, predictions: dict[str, np.nd
         name: [scores(kind, graph.file_runtime, predict_configs(own, graph))]
         for name, own in baselines.items()
     }
-    found[REDRAWN] = [
-        own
-        for column, count in pretrained.redrawn
-        for own in [scores(kind, graph.file_runtime, predict_configs(column, graph))] * count
-    ]
     for run, values in predictions.items():
         model = pretrained.models.get(run, "ensemble")
         found.setdefault(model, []).append(scores(kind, graph.file_runtime, values))
