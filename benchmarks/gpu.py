@@ -243,7 +243,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     options.device = devices.pick_device("auto")
     if options.device.type == "cpu":
-        print("No GPU: on the CPU, at the smallest size; what needs a GPU is left out.", file=sys.stderr)
+        print(
+            "No GPU: on the CPU, at the smallest size; parts that need a GPU are left out.", file=sys.stderr
+        )
         options.quick = True
     options.files = [path.resolve() for path in options.files or default_files(options.quick)]
     return options

@@ -4,7 +4,7 @@
 
 *cost*: a step on a graph of the real competition's size (a program repeated side by side, see
 ``common/made_graphs.py``; a real file where there is one), each variant in a process of its own with one
-thread. Seconds are CPU seconds; memory is what the process held at most above what it held before the first
+thread. Seconds are CPU seconds; memory is the peak of the process above its memory before the first
 step. *quality*: each variant learns from whole programs of one collection of the sample and predicts its
 valid programs with its last weights: nothing is selected on them. Finished trainings are kept in
 ``benchmarks/results/gst`` and found again; the plot of tau against age is ``benchmarks/results/gst/age.png``.

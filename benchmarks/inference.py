@@ -100,7 +100,7 @@ class Contest:
         return self._predict(self.networks["ours pruned"], inputs, -(-self.num_configs // CHUNKS))
 
     def prepare(self, kind: str) -> None:
-        """Do what precedes our network: scaling, states and their tensors."""
+        """Prepare the inputs of our network: scaling, states and their tensors."""
         inputs = self._inputs("ours", self.features[kind])
         path = f"{self.program.collection.slug}/{self.program.name}"
         inputs.batch("test", path, np.arange(self.num_configs))

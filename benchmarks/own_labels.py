@@ -44,7 +44,7 @@ TABLE = {"hours": 0.1, "needs": ("run",)}
 SOURCES = ("xla", "nlp")
 SPLITS = (VALID, TEST)
 UNSEEN = (SINGLE, "ensemble")
-OWN = ("ridge, own labels", "Gaussian process, own labels", "additive, fitted to what is scored")
+OWN = ("ridge, own labels", "Gaussian process, own labels", "additive, fitted to the scored labels")
 _PENALTIES = np.logspace(-2, 2, 9)
 _SMALL = 1e-2  # penalty of a fit to the labels that are scored: small beside 48 configurations
 

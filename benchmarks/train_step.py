@@ -87,7 +87,7 @@ class Contest:
         return self._rng.choice(self.features.only.num_configs, self.num_configs, replace=False)
 
     def prepare(self) -> None:
-        """Do what precedes our network: states of the drawn configurations and their tensors."""
+        """Prepare the inputs of our network: states of the drawn configurations and their tensors."""
         self.trainings["ours"].dataset.batch("train", self.name, self._draw())
 
     def build_states(self) -> None:

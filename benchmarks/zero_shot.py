@@ -105,7 +105,7 @@ def zero_shot(graph: Graph, pretrained: Pretrained, predictions: dict[str, np.nd
     """Score a graph without any of its runtimes; models are means over their seeds.
 
     Returns:
-        ``scores`` by predictor and ``chosen``: what each baseline is.
+        ``scores`` by predictor and ``chosen``: each baseline in words.
     """
     kind, columns = pretrained.features.collection.kind, pretrained.features.config_columns
     hindsight = best_in_hindsight(graph.expand(graph.config_feat), graph.file_runtime)

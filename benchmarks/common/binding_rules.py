@@ -86,7 +86,7 @@ class Rule:
     """A rule from a configuration to estimated cycles.
 
     Args:
-        name: What it binds, in words.
+        name: The bound tensors, in words.
         roles: By opcode, the tensors whose layouts it imposes: 0 output, 1 input, 2 kernel.
         barriers: Keep layouts that differ from the compiler's own by barriers, as the product does.
         cycles: How the costs of a compiled program are summed.

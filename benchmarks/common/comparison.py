@@ -122,7 +122,7 @@ def variant_rows(summary: dict[str, dict]) -> list[dict]:
 
 
 def rule_means(runs: Sequence[Run]) -> dict[str, dict[str, float]]:
-    """Fit the best single feature and the ridge regression on what the runs train on, and score both.
+    """Fit the best single feature and the ridge regression on the training programs of runs, and score both.
 
     Args:
         runs: Runs of one variant and seed, one per fold and group of collections.

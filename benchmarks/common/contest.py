@@ -75,8 +75,8 @@ def peak_bytes(run: Callable[[], object], device: torch.device) -> tuple[int, in
     """Measure the peak memory of one call (Linux).
 
     Returns:
-        Bytes above what was held before the call, and bytes of the whole process so far. On a GPU both are
-        what torch allocated there.
+        Peak bytes above the memory before the call, and peak bytes of the whole process so far. On a GPU both
+        count the memory that torch allocated there.
     """
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)

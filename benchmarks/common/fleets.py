@@ -78,7 +78,7 @@ def _possible(targets, weights, starts) -> float:
 
 
 def _exhaustive(targets, weights, starts, rng) -> np.ndarray:
-    """Return what evaluating everything in a random order saves, one program after the other."""
+    """Return the saving of evaluating everything in a random order, one program after the other."""
     saved, before = [], 0.0
     for place in np.argsort(-weights):
         target, start = targets[place][0], starts[place]

@@ -39,7 +39,7 @@ class Run:
     """One training.
 
     Args:
-        variant: Name of what differs from the base.
+        variant: Name of the difference from the base.
         seed: Seed of the network.
         fold: Number of the held-out fold.
         held_out: Its architectures.

@@ -9,7 +9,7 @@ from fastslow.core.files import read_json, write_json
 
 
 class Kept:
-    """Results by part, written as each is there.
+    """Results by part, written after each part.
 
     Args:
         path: The JSON file; None to keep nothing.
@@ -20,7 +20,7 @@ class Kept:
         self._parts = read_json(path) if path and path.is_file() else {}
 
     def part(self, name: str, make: Callable[[], object]):
-        """Return a part, made where it is not kept; it consists of what JSON has."""
+        """Return a part, which consists of JSON types; make it if it is not kept."""
         if name not in self._parts:
             self._parts[name] = make()
             if self._path:

@@ -33,9 +33,9 @@ def write_repeated(
         path: The npz file; its layouts are compressed as ``numpy.savez_compressed`` does it.
         file: The program.
         num_nodes: N of the file written; the last copy is cut short.
-        num_configurable: K, at most what the copies have.
+        num_configurable: K, at most the number in all copies.
         num_configs: C.
-        rng: Source of what is drawn; by default of seed 0.
+        rng: Source of the draws; default: seed 0.
         families: Families of copies; each has groups of its own.
         hidden: Write zeros as runtimes, as the competition's test files have them.
     """

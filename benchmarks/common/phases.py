@@ -11,10 +11,10 @@ from unittest import mock
 
 
 def measure(work: Callable[[], None], phases: Mapping[str, tuple[tuple[object, str], ...]]) -> dict:
-    """Run a function in a fork of this process, so that it starts with what is imported here.
+    """Run a function in a fork of this process, so that it starts with the modules imported here.
 
     Args:
-        work: What to run, in the fork.
+        work: The function.
         phases: Functions, as owner and attribute, whose time is a phase. Time in a phase that another phase
             calls counts for the inner one only.
 

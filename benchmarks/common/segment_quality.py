@@ -110,7 +110,7 @@ def named(settings: dict) -> str:
 
 
 def plot_ages(rows: list[dict], path: Path) -> None:
-    """Plot tau against the median age of what was read from the table, in the last epoch that read it."""
+    """Plot tau against the median age of the rows read from the table, in the last epoch that read it."""
     figure = Figure(figsize=(9, 4), layout="constrained")
     axes = figure.subplots()
     whole = [seed["tau"] for row in rows if not row["settings"] for seed in row["seeds"]]

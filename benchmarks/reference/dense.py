@@ -2,7 +2,7 @@
 
 Parameters and row-wise layers are shared with the network. Layers that see more than one pair (messages,
 pooling, norm, cross-config attention) are implemented independently over (N, C, D), without deduplicated
-states. This shows what deduplication saves, and that it changes no prediction and no gradient.
+states. A comparison shows the saving of deduplication, and that no prediction and no gradient changes.
 """
 
 from dataclasses import dataclass, replace
