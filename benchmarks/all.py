@@ -170,6 +170,13 @@ def orphans(folder: Path) -> list[dict]:
     ]
 
 
+def measured_commit() -> str:
+    """Return the commit of the code, with ``+`` if a file other than a table differs from it."""
+    others = ["git", "-C", str(PROJECT), "status", "--porcelain", "-uno", "--", ".", ":!benchmarks/tables"]
+    changed = subprocess.run(others, capture_output=True, text=True).stdout.strip()
+    return commit().removesuffix("+") + "+" * bool(changed)
+
+
 def run_command(script: Script, arguments: Sequence[str], kept: Path) -> dict:
     """Run one command of a script, or read its kept output.
 
@@ -207,7 +214,7 @@ def make(script: Script, sample: str, results: Path) -> None:
         parts.append((output["seconds"], f"```\n{words}\n```\n\n{output['text']}\n"))
     title, _, prose = ast.get_docstring(ast.parse(script.path.read_text())).partition("\n")
     seconds, data = round(sum(taken for taken, _ in parts)), f"sample {own}" if own else "no sample"
-    stamp = f"> Commit {commit()}, code {code}, {data}, {seconds} s."
+    stamp = f"> Commit {measured_commit()}, code {code}, {data}, {seconds} s."
     head = [stamp, f"# {script.path.name}: {title.rstrip('.')}", prose.strip().replace("``", "`")]
     script.table.parent.mkdir(exist_ok=True)
     with atomic_path(script.table) as temporary:

@@ -163,7 +163,7 @@ def measure(options: Namespace, place: Path) -> None:
                 left += 1
                 continue
             rows += run(preset, needed, settings, options.data_root)
-            print(f"{preset}: {Path(settings.folder).name}", flush=True)
+            print(f"{preset}: {Path(settings.folder).name}", file=sys.stderr, flush=True)
     print(f"\n{left} trainings are left\n")
     for kind, lines in tables(pd.DataFrame(rows)) if rows else ():
         print(f"{kind}: means over graphs, then over collections\n")

@@ -177,10 +177,9 @@ def main(arguments: list[str]) -> int:
                 names = [name for s, t, name in every if (s, t) == (source, split)]
                 own |= {f"{source}:{search}": pair[search].tau(split, model, names) for search in SEARCHES}
     facts = {"run": options.run, "programs": len(every), "known": int(np.median(known))}
-    print(
-        f"Run `{facts['run']}`, {facts['programs']} programs of valid and test. Ridge regression and Gaussian"
-    )
-    print(f"process know {facts['known']} labels of the program in the median.\n\n{tables(taus)}")
+    print("Run `{run}`, {programs} programs of valid and test. Models of own labels".format(**facts))
+    print("know {known} labels of the program in the median.\n".format(**facts))
+    print(tables(taus))
     report.finish({"benchmark": "own_labels", "environment": report.environment(), **facts, "tau": taus})
     return 0
 

@@ -203,7 +203,7 @@ def compare(options: Namespace, place: Path) -> None:
             for run in comparison.run(group, seed):
                 tau = ", ".join(f"{split} {run[split]['mean']:.3f}" for split in EVALUATED if split in run)
                 what = f"{run['collection']} seed {seed} {run['contender']}"
-                print(f"{what}: {tau} ({run['seconds']:.0f} s)", flush=True)
+                print(f"{what}: {tau} ({run['seconds']:.0f} s)", file=sys.stderr, flush=True)
                 runs.append(run)
     print("\nKendall's tau: mean over seeds (minimum to maximum)\n")
     print(report.table(collection_rows(runs)))

@@ -1,6 +1,7 @@
 """Time and peak memory of contenders that do the same work on one file."""
 
 import argparse
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -146,7 +147,7 @@ def run_files(script: str, make_contest, options: argparse.Namespace) -> list[di
     results = []
     for path in options.files:
         program = program_of(path)
-        print(f"{program.id} ...", flush=True)
+        print(f"{program.id} ...", file=sys.stderr, flush=True)
         contest = make_contest(program, options)
         result = {"file": program.id, "nodes": contest.nodes, **compete(contest, script, path, options)}
         results.append(result | contest.exactness(result["memory"]))

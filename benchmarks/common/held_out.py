@@ -6,6 +6,7 @@ the held-out programs. Finished runs are kept in ``benchmarks/results/held_out``
 """
 
 import shutil
+import sys
 import time
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
@@ -154,5 +155,5 @@ def finished(runs: list[Run], options: Namespace, place: Path) -> Iterator[dict]
             f"{c} {np.mean(list(graphs.values())):.3f}" for c, graphs in result["per_graph"].items()
         )
         what = f"seed {result['seed']} fold {result['fold']} {result['variant']}"
-        print(f"{what}: {taus}, {result['seconds']:.0f} s", flush=True)
+        print(f"{what}: {taus}, {result['seconds']:.0f} s", file=sys.stderr, flush=True)
         yield result

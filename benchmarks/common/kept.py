@@ -1,5 +1,6 @@
 """Parts of a benchmark that are kept in a file, so that an interrupted run resumes."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -32,7 +33,7 @@ class Kept:
         found = []
         for name in names:
             found.append(self.part(f"{section} {name}", lambda name=name: finite(make(name))))
-            print(found[-1], flush=True)
+            print(found[-1], file=sys.stderr, flush=True)
         return found
 
 
