@@ -7,7 +7,7 @@
 thread. Seconds are CPU seconds; memory is the peak of the process above its memory before the first
 step. *quality*: each variant learns from whole programs of one collection of the sample and predicts its
 valid programs with its last weights: nothing is selected on them. Finished trainings are kept in
-``benchmarks/results/gst`` and found again; the plot of tau against age is ``benchmarks/results/gst/age.png``.
+``benchmarks/results/gst`` and found again. *age* is the median age in steps of the rows read from the table.
 """
 
 import subprocess
@@ -25,7 +25,7 @@ from common.contest import read_status
 from common.graph_files import REAL, SAMPLE, OneGraph, program_of
 from common.made_graphs import write_repeated
 from common.options import make_parser
-from common.segment_quality import WHOLE, measure_quality, plot_ages, print_quality
+from common.segment_quality import WHOLE, measure_quality, print_quality
 from fastslow.competition.catalog import TRAIN
 from fastslow.competition.reader import read_competition_file
 from fastslow.core.files import digest, read_json, write_json
@@ -205,7 +205,6 @@ def run(options: Namespace, results: Path) -> None:
     quality = measure_quality(options, place) if "quality" in options.sections else []
     if quality:
         print_quality(quality)
-        plot_ages(quality, place / "age.png")
     report.finish({"benchmark": "gst", "environment": report.environment(), "cost": cost, "quality": quality})
 
 

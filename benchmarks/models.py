@@ -16,7 +16,7 @@ from pathlib import Path
 from common import comparison, held_out, report
 from common import options as shared
 from common.held_out import BASE, LAYOUTS
-from common.variants import CUT, GROUPS, LEFT_OUT, VARIANTS
+from common.variants import CUT, GROUPS, VARIANTS
 from fastslow.core.errors import SettingsError
 
 TABLE = {"hours": 4.0, "commands": (("--held-out", "1"),)}
@@ -59,7 +59,7 @@ def parse_arguments(arguments: list[str]) -> Namespace:
 
 def run(options: Namespace, place: Path) -> None:
     """Do every training that there is time for, then print the tables and the JSON object."""
-    runs = held_out.plan(options, place, VARIANTS, LEFT_OUT)
+    runs = held_out.plan(options, place, VARIANTS)
     results = list(held_out.finished(runs, options, place))
     print(f"\n{len(results)} of {len(runs)} runs are finished")
     rules = comparison.rule_means([r for r in runs if (r.variant, r.seed) == (BASE, 0)])

@@ -25,7 +25,6 @@ from common.quality_tables import (
     EQUAL_TIME,
     EVALUATED,
     collection_rows,
-    graph_rows,
     summarise,
 )
 from fastslow.competition.catalog import COLLECTIONS, TEST, VALID, Collection, training_groups
@@ -207,8 +206,6 @@ def compare(options: Namespace, place: Path) -> None:
                 runs.append(run)
     print("\nKendall's tau: mean over seeds (minimum to maximum)\n")
     print(report.table(collection_rows(runs)))
-    print("\nPer graph\n")
-    print(report.table(graph_rows(runs)))
     report.finish(
         {
             "benchmark": "quality",

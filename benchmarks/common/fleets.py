@@ -13,12 +13,11 @@ SHARES = (0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0)  # budgets as shares 
 LEVELS = (0.5, 0.99)  # fractions of the possible saving whose budget is reported
 _DEFAULT = 0.1  # share of the configurations that are as fast as a default or faster
 _SIMULATED = 0.15  # share up to which searches with a model are run: their last evaluations bring nothing
-GUIDED, NO_RUN, EVEN_GUIDED, EVEN_RANDOM, EXHAUSTIVE = (
+GUIDED, NO_RUN, EVEN_GUIDED, EVEN_RANDOM = (
     "expected saving, guided",
     "expected saving, no run",
     "even split, guided",
     "even split, no model",
-    "exhaustive, heaviest first",
 )
 _KINDS = {
     GUIDED: ("guided evolutionary", "expected saving", 0),
@@ -57,7 +56,6 @@ def fleet_curves(targets: list[tuple[Target, Target]], seed: int) -> dict[str, l
         savings = tune_members(members, settings, lambda member, count: _look_up(member, count, seed))
         savings += savings[-1:] * (total - len(savings))
         found[name] = np.array(savings) / possible
-    found[EXHAUSTIVE] = _exhaustive(targets, weights, starts, rng) / possible
     return {name: np.round(curve, 5).tolist() for name, curve in found.items()}
 
 
@@ -75,20 +73,6 @@ def _look_up(member: Member, count: int, seed: int) -> None:
 def _possible(targets, weights, starts) -> float:
     defaults = [t.labels[t.space.rows(s[None])[0]] for (t, _), s in zip(targets, starts, strict=True)]
     return sum(w * (d - t.labels.min()) for (t, _), w, d in zip(targets, weights, defaults, strict=True))
-
-
-def _exhaustive(targets, weights, starts, rng) -> np.ndarray:
-    """Return the saving of evaluating everything in a random order, one program after the other."""
-    saved, before = [], 0.0
-    for place in np.argsort(-weights):
-        target, start = targets[place][0], starts[place]
-        own = int(target.space.rows(start[None])[0])
-        rest = rng.permutation(np.setdiff1d(np.arange(target.space.size), [own]))
-        values = target.labels[np.concatenate([[own], rest])]
-        gains = weights[place] * (values[0] - np.minimum.accumulate(values))
-        saved.append(before + gains)
-        before += gains[-1]
-    return np.concatenate(saved)
 
 
 def at_share(curves: np.ndarray, share: float) -> np.ndarray:

@@ -46,7 +46,6 @@ class Run:
         held_out: Its architectures.
         features: Features folders of the collections.
         settings: Settings of the network.
-        without: Columns of ``config_feat`` to leave out.
     """
 
     variant: str
@@ -55,7 +54,6 @@ class Run:
     held_out: tuple[str, ...]
     features: list[Path]
     settings: dict
-    without: tuple[str, ...] = ()
 
     def train_settings(self) -> TrainSettings:
         """Return the validated settings."""
@@ -65,7 +63,7 @@ class Run:
         """Return the path of its result, whose name is a digest of everything that changes the result."""
         inputs = [Features(folder).fingerprint for folder in self.features]
         code, settings = source_digest(ENTRY), self.train_settings().identity()
-        key = [code, settings, sorted(self.held_out), inputs, self.without]
+        key = [code, settings, sorted(self.held_out), inputs]
         return place / "held_out" / f"{digest(key)}.json"
 
 
@@ -73,7 +71,6 @@ def plan(
     options: Namespace,
     place: Path,
     variants: Mapping[str, Sequence[str]],
-    left_out: Mapping[str, Sequence[str]],
 ) -> list[Run]:
     """List every run, seed by seed, and build the features that the runs need.
 
@@ -81,7 +78,6 @@ def plan(
         options: The command line of ``models.py``.
         place: Folder of features and results.
         variants: Settings that each variant changes, by name, as for ``--set``.
-        left_out: Columns of ``config_feat`` that a variant leaves out, by its name.
     """
     runs = []
     for variant in options.variants:
@@ -98,8 +94,7 @@ def plan(
             folds, features = _folds(folder, slugs, options.folds), [folder / slug for slug in slugs]
             for seed in range(options.seeds):
                 for fold, families in enumerate(folds[: options.held_out or None]):
-                    held_out, without = tuple(sorted(families)), tuple(left_out.get(variant, ()))
-                    runs.append(Run(variant, seed, fold, held_out, features, settings, without))
+                    runs.append(Run(variant, seed, fold, tuple(sorted(families)), features, settings))
     return sorted(runs, key=lambda run: run.seed)
 
 
@@ -116,7 +111,7 @@ def train_held_out(run: Run, place: Path, threads: int) -> dict:
         torch.set_num_threads(threads)
         settings, families = run.train_settings(), set(run.held_out)
         began = time.process_time()
-        sources = [HeldOut(folder, families, run.without) for folder in run.features]
+        sources = [HeldOut(folder, families) for folder in run.features]
         training = Training(settings, make_dataset(settings, sources))
         checkpoints = path.with_suffix("")
         training.run(checkpoints, path.stem)

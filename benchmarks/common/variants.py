@@ -1,13 +1,12 @@
 """The variants of our layout network that ``models.py`` compares.
 
-Each changes settings or leaves out columns. Settings are written as for ``--set``. All others come from the
+Each changes settings. Settings are written as for ``--set``. All others come from the
 preset, cut to a few epochs.
 """
 
 from collections.abc import Iterable
 
 from common.held_out import BASE
-from fastslow.features.violation import VIOLATION_NAMES
 from fastslow.networks.architecture import CONVOLUTIONS, NODE_ATTENTIONS
 from fastslow.networks.settings import TrainSettings
 from fastslow.networks.terms import LOSSES, POOLS
@@ -68,11 +67,8 @@ GROUPS: dict[str, dict[str, list[str]]] = {
         "hops 3": ["features.hops=3"],
         "whole graph": ["features.hops=-1"],
         "compiler_defaults False": ["features.compiler_defaults=False"],
-        "no violation features": [],
         "copies of neighbours": ["features.copies_through=0"],
         "padding 0": ["features.padding=0"],
     },
 }
 VARIANTS = {BASE: [], **{name: own for group in GROUPS.values() for name, own in group.items()}}
-LEFT_OUT = {"no violation features": VIOLATION_NAMES}
-"""Columns of ``config_feat`` that a variant leaves out: here violation ratios, padding and alignment."""

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import gst
-from common.segment_quality import named, plot_ages
+from common.segment_quality import named
 from helpers.workspace import cut_sample
 
 
@@ -30,13 +30,6 @@ def test_steps_are_measured_and_trainings_scored(result):
         assert -1 <= seed["tau"] <= 1 and 0 <= seed["OPA"] <= 1
 
 
-def test_settings_are_named_and_ages_plotted(tmp_path):
+def test_settings_are_named():
     settings = {"segment_training": "gst+efd", "segment_partition": "metis", "segment_nodes": 100}
     assert named(settings) == "gst+efd partition=metis" and named({}) == "whole graph"
-    age = {"age_median": 4.0, "missing": 0.5}
-    rows = [{"settings": {}, "seeds": [{"tau": 0.5}]}]
-    for nodes, own in ((9, age), (5, {**age, "age_median": None})):
-        segments = {"segment_training": "gst+e", "segment_nodes": nodes}
-        rows.append({"settings": segments, "seeds": [{"tau": 0.4, "age": own}]})
-    plot_ages(rows, tmp_path / "age.png")
-    assert (tmp_path / "age.png").stat().st_size > 1000

@@ -77,24 +77,10 @@ def test_held_out_graphs_are_valid_and_all_others_train(features):
         assert held.scaler("node").mean.shape == whole.scaler("node").mean.shape
 
 
-def test_columns_are_left_out(features):
-    whole, left_out = Features(features / OWN.slug), variants.LEFT_OUT["no violation features"]
-    held = folds.HeldOut(features / OWN.slug, {"resnet"}, left_out)
-    assert set(whole.config_columns) - set(held.config_columns) == set(left_out)
-    kept = [whole.config_columns.index(name) for name in held.config_columns]
-    name = whole.names("train")[0]
-    split = "train" if name in held.names("train") else "valid"
-    expected = whole.graph("train", name).config_feat[:, kept]
-    np.testing.assert_array_equal(held.graph(split, name).config_feat, expected)
-    assert len(held.scaler("config").mean) == len(kept) < len(whole.config_columns)
-    with pytest.raises(DataError, match="no column absent"):
-        folds.HeldOut(features / OWN.slug, {"resnet"}, ["absent"])
-
-
 def test_nothing_of_a_held_out_family_is_trained_on(data, tmp_path):
     arguments = ["--data-root", str(data), "--set", "features.hops=0", "--seeds", "1", "--variants", BASE]
     options = models.parse_arguments([*arguments, "train_on source"])
-    runs = held_out.plan(options, tmp_path, variants.VARIANTS, variants.LEFT_OUT)
+    runs = held_out.plan(options, tmp_path, variants.VARIANTS)
     by_source = [run for run in runs if run.variant != BASE]
     joint = [run for run in runs if run.variant == BASE]
     assert len(joint) == 2 and len(by_source) == 4
@@ -107,7 +93,7 @@ def test_nothing_of_a_held_out_family_is_trained_on(data, tmp_path):
         assert not {folds.family_of(name.rpartition("/")[2]) for name in names} & set(run.held_out)
 
 
-def test_every_variant_changes_existing_settings_or_columns():
+def test_every_variant_changes_existing_settings():
     found = set()
     for name, changed in variants.VARIANTS.items():
         overrides = parse_overrides(changed)
@@ -115,7 +101,7 @@ def test_every_variant_changes_existing_settings_or_columns():
         settings, train_on = network_settings("sample", overrides, "layout")
         network = TrainSettings(**settings)
         usual = (features, network, train_on) == (FeatureSettings(), TrainSettings(), "layout")
-        assert usual == (name == BASE or name in variants.LEFT_OUT), name
+        assert usual == (name == BASE), name
         found |= {network.convolution, network.loss, network.readout}
     assert found >= {*CONVOLUTIONS, *POOLS}
 
