@@ -1,10 +1,10 @@
-"""Train every published baseline as its preset says, beside our default network and the best single feature.
+"""Train every published baseline by its preset, beside our default network and the best single feature.
 
 ``python benchmarks/baselines.py [--quick] [--presets NAME ...] [--minutes M]``. Each network is trained as by
 ``make train PRESET=NAME`` and scored on valid and test: Kendall's tau and ordered pair accuracy (OPA, a tie
 counts one half) for layout, slowdown of the best of five and of one (lower is better) for tile. Finished
-trainings are kept in ``benchmarks/results/baselines`` and are not repeated: stop it at any time, and the next
-call resumes, from the checkpoint of a training that was stopped.
+trainings are kept in ``benchmarks/results/baselines``. Interrupt it at any time: the next call resumes from
+the checkpoint of the interrupted training.
 """
 
 import sys
@@ -33,6 +33,7 @@ from fastslow.networks.train import train
 from fastslow.workflow.published_presets import PUBLISHED
 from fastslow.workflow.steps import Plan, parse_overrides
 
+TABLE = {"hours": 3.0}
 OURS = "sample"
 SINGLE = "best single feature"
 PRESETS = [OURS, *(name for name, published in PUBLISHED.items() if len(published.kinds) == 1)]
@@ -162,7 +163,7 @@ def measure(options: Namespace, place: Path) -> None:
                 left += 1
                 continue
             rows += run(preset, needed, settings, options.data_root)
-            print(f"{preset}: {Path(settings.folder).name}", flush=True)
+            print(f"{preset}: {Path(settings.folder).name}", file=sys.stderr, flush=True)
     print(f"\n{left} trainings are left\n")
     for kind, lines in tables(pd.DataFrame(rows)) if rows else ():
         print(f"{kind}: means over graphs, then over collections\n")

@@ -2,8 +2,8 @@
 
 ``python benchmarks/ensemble.py [--quick] [--run sample]``. Weights are chosen on the valid programs of all
 architectures but one (the first word of a program's name) and evaluated on that one, in turn; test is not
-read. The members are those of the run's ensembles. Their epoch or round was selected on all of valid, which
-biases every way of choosing weights alike.
+read. The members come from the run's ensembles. Their epoch or round was selected on all of valid, which
+biases all ways of choosing weights equally.
 """
 
 import sys
@@ -33,6 +33,7 @@ from fastslow.evaluation.ensemble_weights import (
 from fastslow.evaluation.predictions import Predictions, read_predictions
 from fastslow.features.store import Features
 
+TABLE = {"hours": 0.1, "needs": ("run",)}
 Weights = dict[str, float]
 
 
@@ -77,7 +78,7 @@ def ways(members: Members) -> dict[str, Callable[[list[str], str], Weights]]:
             weighting, own, normalisation, EnsembleSettings().max_models, valid_scores, models
         )
 
-    some = {f"{names[0].split('-')[0]} alone": [names] for names in members.models}
+    some = {f"{names[0].split('-')[0]} only": [names] for names in members.models}
     for left_out in members.models if len(members.models) > 2 else ():
         kind = left_out[0].split("-")[0]
         some[f"equal weights without {kind}"] = [names for names in members.models if names != left_out]
@@ -96,13 +97,13 @@ def left_out(members: Members, normalisation: str) -> dict[str, float]:
     """Return the mean tau of the left-out programs, by way.
 
     Raises:
-        DataError: All programs of valid are of one architecture.
+        DataError: All programs of valid have one architecture.
     """
     taus: dict[str, dict[str, float]] = {}
     graphs = np.array(list(members.labels))
     families = [family_of(graph) for graph in graphs]
     if len(set(families)) < 2:
-        problem = "all valid programs are of one architecture, so none can be left out"
+        problem = "all valid programs have the same architecture, so none can be left out"
         raise DataError(members.collection.name, problem, "Use a run whose valid has two or more")
     splits = list(LeaveOneGroupOut().split(graphs, groups=families))
     for rest, out in progress(splits, desc=members.collection.name):

@@ -33,6 +33,12 @@ from fastslow.placement.roofline import DEVICES
 from fastslow.placement.zero_shot import zero_shot
 from fastslow.placement.zoo_graphs import PROGRAMS, read_zoo_graph
 
+TABLE = {
+    "hours": 12.0,
+    "needs": ("placement",),
+    "sample": False,
+    "commands": (("--keep", "benchmarks/results/go.json"),),
+}
 DEVICE = DEVICES["p100"]
 
 

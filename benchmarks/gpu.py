@@ -1,7 +1,7 @@
-"""One GPU against the CPU: exactness, steps, a whole run, and what can go wrong; at most ten minutes.
+"""Compare one GPU with the CPU: exactness, steps, a whole run, and running out of memory; ten minutes.
 
-``python benchmarks/gpu.py [--files NPZ ...] [--only PART ...] [--quick]``. On a machine without a GPU it runs
-on the CPU at the smallest size, says so, and leaves out what needs a GPU.
+``python benchmarks/gpu.py [--files NPZ ...] [--only PART ...] [--quick]``. Without a GPU it runs on the CPU
+at the smallest size, with a message, and leaves out the parts that need a GPU.
 """
 
 import argparse
@@ -35,6 +35,7 @@ from fastslow.networks.losses import pairwise_hinge
 from fastslow.networks.settings import TrainSettings
 from fastslow.networks.train import Training
 
+TABLE = {"hours": 0.2, "needs": ("gpu", "torch_geometric")}
 CPU = torch.device("cpu")
 TOLERANCE = {"float32": (1e-4, 1e-3), "bfloat16": (3e-2, 0.15), "float16": (1e-2, 0.05)}
 """Largest difference allowed from float32 on the CPU: of a prediction, relative to the largest; of the
@@ -242,7 +243,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     options.device = devices.pick_device("auto")
     if options.device.type == "cpu":
-        print("No GPU: on the CPU, at the smallest size; what needs a GPU is left out.", file=sys.stderr)
+        print(
+            "No GPU: on the CPU, at the smallest size; parts that need a GPU are left out.", file=sys.stderr
+        )
         options.quick = True
     options.files = [path.resolve() for path in options.files or default_files(options.quick)]
     return options

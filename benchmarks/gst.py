@@ -4,15 +4,12 @@
 
 *cost*: a step on a graph of the real competition's size (a program repeated side by side, see
 ``common/made_graphs.py``; a real file where there is one), each variant in a process of its own with one
-thread. Seconds are CPU seconds; memory is what the process held at most above what it held before the first
+thread. Seconds are CPU seconds; memory is the peak of the process above its memory before the first
 step. *quality*: each variant learns from whole programs of one collection of the sample and predicts its
 valid programs with its last weights: nothing is selected on them. Finished trainings are kept in
-``benchmarks/results/gst`` and found again; the plot of tau against age is ``benchmarks/results/gst/age.png``.
+``benchmarks/results/gst`` and found again. *age* is the median age in steps of the rows read from the table.
 """
 
-import json
-import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -24,10 +21,11 @@ import numpy as np
 import torch
 
 from common import report
+from common.contest import read_status
 from common.graph_files import REAL, SAMPLE, OneGraph, program_of
 from common.made_graphs import write_repeated
 from common.options import make_parser
-from common.segment_quality import WHOLE, measure_quality, plot_ages, print_quality
+from common.segment_quality import WHOLE, measure_quality, print_quality
 from fastslow.competition.catalog import TRAIN
 from fastslow.competition.reader import read_competition_file
 from fastslow.core.files import digest, read_json, write_json
@@ -44,7 +42,10 @@ from fastslow.networks.segment_training import SegmentTraining
 from fastslow.networks.settings import ENTRY, TrainSettings
 from fastslow.networks.train import make_network
 
-THREADS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+TABLE = {
+    "hours": 1.5,
+    "commands": (("--sections", "cost"), ("--sections", "quality", "--epochs", "10", "--train-graphs", "16")),
+}
 COSTS = [
     ("none", "halo"),
     ("edges", "halo"),
@@ -57,7 +58,7 @@ COSTS = [
     ("gst+ef", "halo"),
     ("gst+efd", "halo"),
 ]
-"""Variants and borders whose cost is measured; with ``+f`` the steps are those of the head."""
+"""Variants and borders whose cost is measured; with ``+f`` only the head is trained."""
 COST_OPTIONS = ("configs", "channels", "configs_per_step", "segment_nodes", "steps")
 
 
@@ -80,7 +81,7 @@ def cost_config(options: Namespace) -> TrainSettings:
 
 
 def step_cost(options: Namespace) -> dict:
-    """Take steps of one variant on one graph; the last epoch of ``+f`` is that of the head."""
+    """Take steps of one variant on one graph; with ``+f`` the last epoch trains only the head."""
     settings, folder = cost_config(options), Path(options.made[1])
     program = program_of(Path(options.made[0]))
     source = OneGraph(program, read_graph(folder, "test", program.name))
@@ -115,31 +116,20 @@ def step_cost(options: Namespace) -> dict:
         if states is not None:
             pairs = segments.graph(name).num_segments * total
             found |= {"rows of the table": len(states.row_step), "share of J C": len(states.row_step) / pairs}
-    return {**found, "peak MB": (peak_bytes() - before) / 2**20, "before MB": before / 2**20}
+    return {**found, "peak MB": (read_status("VmHWM") - before) / 2**20, "before MB": before / 2**20}
 
 
 def forget_peak() -> None:
-    """Let the system count the peak of this process's memory from now on, where it can (Linux)."""
-    file = Path("/proc/self/clear_refs")
-    if file.exists():
-        file.write_text("5")
+    """Reset the peak memory that Linux counts for this process."""
+    Path("/proc/self/clear_refs").write_text("5")
 
 
-def peak_bytes() -> int:
-    """Return the most memory that this process held, since :func:`forget_peak` where the system can."""
-    status = Path("/proc/self/status")
-    lines = status.read_text().splitlines() if status.exists() else []
-    found = [int(line.split()[1]) for line in lines if line.startswith("VmHWM:")]
-    return 1024 * (found[0] if found else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
-
-
-def in_a_process(changes: list[str]) -> dict:
-    """Run one measurement in a process of its own; return its figures."""
-    command = [sys.executable, __file__, *sys.argv[1:], *changes]
-    run = subprocess.run(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **THREADS})
-    if run.returncode:
-        return {"exit status": run.returncode}  # such as -9: memory ran out
-    return json.loads(run.stdout.splitlines()[-1])
+def measured(changes: list[str]) -> dict:
+    """Measure one variant in a process of its own; return its figures, or its exit status."""
+    try:
+        return report.in_process(__file__, *changes, **report.ONE_THREAD)
+    except subprocess.CalledProcessError as error:
+        return {"exit status": error.returncode}  # such as -9: memory ran out
 
 
 def make_file(options: Namespace, nodes: int, folder: Path) -> Path:
@@ -173,7 +163,7 @@ def measure_cost(options: Namespace, place: Path) -> list[dict]:
                 if key not in done:
                     where = ["--made", str(path), str(Path(made) / str(nodes))]
                     chosen = ["--variant", name, "--border", border]
-                    done[key] = in_a_process([*where, *chosen])
+                    done[key] = measured([*where, *chosen])
                     write_json(kept, done)
                 rows.append({"nodes": nodes, "variant": name, "border": border, **done[key]})
     return rows
@@ -215,7 +205,6 @@ def run(options: Namespace, results: Path) -> None:
     quality = measure_quality(options, place) if "quality" in options.sections else []
     if quality:
         print_quality(quality)
-        plot_ages(quality, place / "age.png")
     report.finish({"benchmark": "gst", "environment": report.environment(), "cost": cost, "quality": quality})
 
 

@@ -1,12 +1,12 @@
-"""Regression guard: a recorded small run must score as before, and stay as much faster than dense as before.
+"""Guard against regressions: a small run must match its recorded scores and its speed over dense.
 
 ``make guard``, or ``python benchmarks/guard.py [--quick] [--record]``. The data are made up by a seed
 (``common/made_competition.py``), so that they do not change with the sample. Every model is trained with
 three seeds and scored on test. Two ratios compare a training step of the network with the same step computed
 densely, every pair of node and configuration: CPU seconds in the same process, and the number of rows.
-``guard.json`` holds what was recorded; a mean score may fall by 3 standard errors of the recorded seeds, at
-least by .01, a ratio to 60 %.
-After a change that is meant to move them, ``make guard SET=--record`` records again.
+``guard.json`` holds the record. A mean score may fall by 3 standard errors of the recorded seeds, or by 0.01
+if that is more. A ratio may fall to 60 %. After a change that is meant to move them, ``make guard
+SET=--record`` records again.
 """
 
 import math
@@ -133,7 +133,7 @@ def tolerance(recorded: list[float], measured: list[float]) -> float:
 
     Args:
         recorded: Recorded scores, one per seed.
-        measured: Scores to compare; their spread is taken to be that of the recorded ones.
+        measured: Scores to compare; assumed to have the spread of the recorded ones.
     """
     spread = stdev(recorded) if len(recorded) > 1 else 0.0
     error = spread * math.sqrt(1 / len(recorded) + 1 / len(measured))

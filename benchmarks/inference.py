@@ -28,6 +28,12 @@ from reference.winner import HOPS, WinnerInputs, WinnerNetwork, standardisation,
 from reference.winner_recipe import inference_chunk, is_default
 from reference.winner_recipe import predict as winner_predict
 
+TABLE = {
+    "hours": 0.5,
+    "needs": ("real", "torch_geometric"),
+    "sample": False,
+    "commands": (("--threads", "1", "--limit", "3"),),
+}
 TOLERANCE = 1e-5  # relative to the largest prediction, in float32
 CHUNKS = 4
 
@@ -94,7 +100,7 @@ class Contest:
         return self._predict(self.networks["ours pruned"], inputs, -(-self.num_configs // CHUNKS))
 
     def prepare(self, kind: str) -> None:
-        """Do what precedes our network: scaling, states and their tensors."""
+        """Prepare the inputs of our network: scaling, states and their tensors."""
         inputs = self._inputs("ours", self.features[kind])
         path = f"{self.program.collection.slug}/{self.program.name}"
         inputs.batch("test", path, np.arange(self.num_configs))

@@ -1,13 +1,22 @@
 """Compare the compiler's estimates with measured runs, under several rules of binding a configuration.
 
 ``python benchmarks/label_truth.py [--quick] [--rules NAME[:N] ...] [--programs N] [--real ../shared/real]``.
-The measured runs are TpuGraphs' of ``alexnet_train_batch_32``; the program is written in JAX
+The measured runs are TpuGraphs' runs of ``alexnet_train_batch_32``. The program is written in JAX
 (``common/alexnet.py``) and compiled for TPU v3. Configurations for which a rule binds the same layouts give
-one program; the commonest programs of each rule are compiled. Labels are kept, so a run may be interrupted.
+one program. The commonest programs of each rule are compiled. Labels are kept: an interrupted call resumes.
+
+*programs*: compiled ones of all distinct ones, the commonest first. *covered*: the fraction of configurations
+whose program was compiled; the row is computed on these, so rows that cover different configurations do not
+compare exactly. *tau*: Kendall's tau-b of estimated cycles with measured time. *bound*: the tau of each
+program's median measured time, an upper bound for any estimate under what the rule binds. *signs*: tied
+choices whose estimated effect has the sign of the measured effect, of those with a notable measured effect.
+
+Effect of a tied choice: median time with another than its commonest option, over the median with it, where
+the other choices of outputs and reshapes take their commonest option. In brackets is the tau of the choice
+with time. An empty cell means that the rule does not bind the choice or that the programs were not compiled.
 """
 
 import base64
-import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,52 +27,28 @@ from common import report
 from common.alexnet import training_step
 from common.binding_rules import COMMITTED, RULES, Program, Rule, instruction_costs
 from common.graph_files import REAL
-from common.measured_runs import FAR, NOTABLE, Measured, disagreements, effects, name_groups, signs
+from common.measured_runs import FAR, Measured, disagreements, effects, name_groups, signs
 from common.options import make_parser
 from common.rule_choice import choice_in_words, choose_on_half
 from fastslow.choices.tied_choices import Choices
 from fastslow.competition.metrics import kendall_tau
 from fastslow.competition.reader import CompetitionFile, read_competition_file
 from fastslow.core.errors import SettingsError
-from fastslow.core.files import atomic_path
 from fastslow.xla.compile_pool import Labeller, program_before_layout
 from fastslow.xla.layout_space import configurable_nodes
 from fastslow.xla.libtpu import Compiler, lower, require_compiler
 from fastslow.xla.messages import Module
 
 FILE = "npz_all/npz/layout/xla/default/train/alexnet_train_batch_32.npz"
-TABLE = Path(__file__).parent / "tables" / "label_truth.md"
+TABLE = {
+    "hours": 1.0,
+    "needs": ("real", "libtpu"),
+    "sample": False,
+    "commands": (("--rules", "committed:27", "unfilled:27", "no copies:27", "outputs:27", "products:7"),),
+}
 QUICK = {COMMITTED: 2, "products": 2}
 SECONDS = 600.0  # time limit of a compile, which takes 20 to 60
 Label = Callable[[list[bytes], str], list[dict]]
-
-_INTRODUCTION = """# label_truth.py: the compiler's estimates against measured runs
-
-`alexnet_train_batch_32` of TpuGraphs ({configs:,} configurations, half of the published ones), its training
-step written in JAX ({matched} of {nodes} configurable nodes have the same opcode and shapes) and compiled for
-TPU v3 by libtpu {libtpu}. Per rule: *programs*, compiled of all distinct ones, the commonest first;
-*covered*, the share of the configurations that these stand for, on which the row is computed; *tau*,
-Kendall's tau-b of estimated cycles with measured time; *bound*, that of each program's median of measured
-time: no estimate can reach more under what the rule binds; *signs*, tied choices whose estimated effect has
-the sign of the measured one, of those with a measured effect of {notable:.0%} or more.
-
-```
-{command}
-```
-
-Commit {commit}. Rows that cover different configurations do not compare exactly.
-"""
-_EFFECTS = """
-Effect of a tied choice: median time with another than its commonest option, against the median with it, where
-the other choices of outputs and reshapes take their commonest option; in brackets the tau of the choice alone
-with time. Measured on all configurations, estimated on those covered; empty: not bound, or not among the
-compiled programs.
-"""
-_TILE = """
-Tile kernels: no file of `../shared/real` allows the comparison, since measured runs come with HLO only in
-TpuGraphs' raw sample; there, measured once by hand, tau is .76 to .90 on six kernels
-([compiler.md](compiler.md)).
-"""
 
 
 def bound_groups(rule: Rule, program: Program, choices: Choices) -> np.ndarray:
@@ -127,8 +112,8 @@ def score_rule(rule: Rule, program: Program, measured: Measured, label: Label, p
     }
 
 
-def page(results: dict[str, dict], truth: dict[str, list], facts: dict, chosen: dict) -> str:
-    """Return the table's page in Markdown."""
+def page(results: dict[str, dict], truth: dict[str, list], chosen: dict) -> str:
+    """Return the tables in Markdown."""
 
     def number(value: float | None) -> str:
         return "" if value is None else f"{value:.3f}"
@@ -139,7 +124,7 @@ def page(results: dict[str, dict], truth: dict[str, list], facts: dict, chosen: 
     rows = [
         {
             "": name,
-            "what it binds": found["rule"],
+            "binds": found["rule"],
             "programs": f"{found['programs']} of {found['distinct']:,}",
             "covered": f"{found['covered']:.1%}",
             "tau": number(found["tau"]),
@@ -153,19 +138,11 @@ def page(results: dict[str, dict], truth: dict[str, list], facts: dict, chosen: 
         | {rule: cell(found["effects"].get(name)) for rule, found in results.items()}
         for name, pair in truth.items()
     ]
-    parts = [
-        _INTRODUCTION.format(**facts, notable=NOTABLE),
-        report.table(rows),
-        choice_in_words(chosen),
-        _EFFECTS,
-        report.table(choices),
-    ]
+    parts = [report.table(rows), choice_in_words(chosen), report.table(choices)]
     if COMMITTED in results:
         far = disagreements(truth, results[COMMITTED]["effects"]) or ["none"]
-        parts.append(
-            f"\nUnder the rule of the labels, effects that are more than {FAR:.0%} off: {'; '.join(far)}."
-        )
-    return "\n".join([*parts, _TILE])
+        parts.append(f"Under the rule of the labels, effects more than {FAR:.0%} off: {'; '.join(far)}.")
+    return "\n\n".join(parts)
 
 
 def parse_rules(given: list[str], programs: int) -> dict[str, int]:
@@ -192,7 +169,6 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--labels", type=Path, default=report.RESULTS / "label_truth", help="folder of labels"
     )
-    parser.add_argument("--table", type=Path, help=f"where to write the page (default {TABLE.name})")
     options = parser.parse_args(arguments)
     path = options.real / FILE
     if not path.is_file():
@@ -206,12 +182,6 @@ def main(arguments: list[str]) -> int:
         return 1
     run(read_competition_file(path, "layout", labelled=True), wanted, options)
     return 0
-
-
-def command(wanted: dict[str, int]) -> str:
-    """Return the command line that asks for these numbers of programs by rule."""
-    rules = shlex.join(f"{name}:{count}" for name, count in wanted.items())
-    return f".venv/bin/python benchmarks/label_truth.py --rules {rules}"
 
 
 def run(file: CompetitionFile, wanted: dict[str, int], options) -> None:
@@ -236,13 +206,10 @@ def run(file: CompetitionFile, wanted: dict[str, int], options) -> None:
         "matched": len(program.matched),
         "nodes": len(file.node_config_ids),
     }
-    facts |= {"libtpu": Compiler.version(), "commit": report.environment()["commit"]}
-    text = page(results, truth, facts | {"command": command(wanted)}, chosen)
-    print(text)
-    table = options.table or (None if options.quick else TABLE)
-    if table:
-        with atomic_path(table) as temporary:
-            temporary.write_text(text)
+    facts |= {"libtpu": Compiler.version(), "chosen": chosen}
+    print("{configs:,} configurations, half of the published ones; libtpu {libtpu}.".format(**facts))
+    print("{matched} of {nodes} configurable nodes match in opcode and shapes.\n".format(**facts))
+    print(page(results, truth, chosen))
     report.finish({"benchmark": "label_truth", **facts, "measured": truth, "rules": results})
 
 

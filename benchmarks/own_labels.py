@@ -1,14 +1,15 @@
-"""What a program's own labels would teach: the ensemble against models that know the program itself.
+"""Compare the ensemble with models that know labels of the same program, as an upper bound.
 
 ``python benchmarks/own_labels.py [--quick] [--run sample]``, after ``make submit`` on data whose ``default``
-and ``random`` files are of the same programs, as the sample's. The ensemble never saw the valid and test
-programs. Its rivals predict each configuration from all others of the same program, of both searches together
-(47 in the sample), by the output layouts that they choose: one column per output layout, alike ones once,
-since an output's layout is what the sample's labels depend on.
+and ``random`` files hold the same programs, as in the sample. Tables show Kendall's tau per collection, mean
+over programs, in the order that a submission lists (equal predictions in file order). The ensemble never saw
+the valid and test programs. Its rivals predict each configuration from all others of the same program, of
+both searches together, by the output layouts that they choose: one column per output layout, equal columns
+once. The sample's labels depend on the layouts of outputs.
 
-Ridge regression chooses its penalty by leave-one-out; the Gaussian process has a linear and a radial kernel
-and noise, their scales by marginal likelihood. The last row is no prediction: one effect per layout,
-fitted to the very labels that are scored, as a mark of what any additive rule can reach.
+Ridge regression chooses its penalty by leave-one-out. The Gaussian process has a linear and a radial kernel
+and noise, and chooses their scales by marginal likelihood. The last row is no prediction: it has one effect
+per layout, fitted to the labels that are scored, and is an upper bound for any additive rule.
 """
 
 import sys
@@ -30,7 +31,6 @@ from fastslow.competition.catalog import TEST, VALID, Collection, Program, get_c
 from fastslow.competition.metrics import collection_score
 from fastslow.competition.reader import read_competition_file
 from fastslow.core.errors import DataError
-from fastslow.core.files import atomic_path
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
 from fastslow.evaluation.baselines import SINGLE
@@ -40,27 +40,13 @@ from fastslow.features.store import Features
 from fastslow.kaggle.solution import read_solution, runtimes_of
 from fastslow.programs.layout_search import SEARCHES
 
-TABLE = Path(__file__).parent / "tables" / "own_labels.md"
+TABLE = {"hours": 0.1, "needs": ("run",)}
 SOURCES = ("xla", "nlp")
 SPLITS = (VALID, TEST)
 UNSEEN = (SINGLE, "ensemble")
-OWN = ("ridge, own labels", "Gaussian process, own labels", "additive, fitted to what is scored")
+OWN = ("ridge, own labels", "Gaussian process, own labels", "additive, fitted to the scored labels")
 _PENALTIES = np.logspace(-2, 2, 9)
 _SMALL = 1e-2  # penalty of a fit to the labels that are scored: small beside 48 configurations
-_INTRODUCTION = """# own_labels.py: the ensemble against models that know the program itself
-
-Kendall's tau per collection, mean over programs, of what a submission lists (equal predictions in file
-order); run `{run}`, {programs} programs of valid and test. The best single feature and the ensemble saw none
-of these programs. Ridge regression and Gaussian process predict each configuration from the labels of all
-others of its program, {known} in the median, of both searches together. The last row is no prediction: one
-effect per output layout, fitted to the labels that are scored.
-
-```
-make submit && .venv/bin/python benchmarks/own_labels.py
-```
-
-Commit {commit}.
-"""
 
 
 def read_outputs(program: Program) -> np.ndarray:
@@ -143,14 +129,14 @@ def common_names(pair: dict[str, Searched], split: str) -> list[str]:
     return sorted(set.intersection(*(set(pair[search].labels[split]) for search in SEARCHES)))
 
 
-def make_page(taus: dict[str, dict[str, dict[str, float]]], facts: dict) -> str:
-    """Return the Markdown page: a table per split."""
-    parts = [_INTRODUCTION.format(**facts)]
+def tables(taus: dict[str, dict[str, dict[str, float]]]) -> str:
+    """Return a Markdown table per split."""
+    parts = []
     for split, own in taus.items():
         means = {model: float(np.mean(list(row.values()))) for model, row in own.items()}
         rows = [report.cells({split: model, **row, "mean": means[model]}) for model, row in own.items()]
-        parts.append(report.table(rows) + "\n")
-    return "\n".join(parts)
+        parts.append(report.table(rows))
+    return "\n\n".join(parts)
 
 
 def parse(arguments: list[str]) -> Namespace:
@@ -158,10 +144,7 @@ def parse(arguments: list[str]) -> Namespace:
     parser = make_parser(__doc__.splitlines()[0])
     add_data_option(parser)
     parser.add_argument("--run", default="sample", help="name of the run of make submit (default sample)")
-    parser.add_argument("--table", type=Path, help=f"Markdown file to write (default tables/{TABLE.name})")
-    options = parser.parse_args(arguments)
-    options.table = options.table or (None if options.quick else TABLE)
-    return options
+    return parser.parse_args(arguments)
 
 
 def main(arguments: list[str]) -> int:
@@ -193,14 +176,11 @@ def main(arguments: list[str]) -> int:
             for source, pair in sources.items():
                 names = [name for s, t, name in every if (s, t) == (source, split)]
                 own |= {f"{source}:{search}": pair[search].tau(split, model, names) for search in SEARCHES}
-    environment = report.environment()
     facts = {"run": options.run, "programs": len(every), "known": int(np.median(known))}
-    page = make_page(taus, {**facts, "commit": environment["commit"]})
-    print(page)
-    if options.table:
-        with atomic_path(options.table) as temporary:
-            temporary.write_text(page)
-    report.finish({"benchmark": "own_labels", "environment": environment, **facts, "tau": taus})
+    print("Run `{run}`, {programs} programs of valid and test. Models of own labels".format(**facts))
+    print("know {known} labels of the program in the median.\n".format(**facts))
+    print(tables(taus))
+    report.finish({"benchmark": "own_labels", "environment": report.environment(), **facts, "tau": taus})
     return 0
 
 

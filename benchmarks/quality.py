@@ -1,10 +1,9 @@
 """Compare our layout network with the 1st place's by Kendall's tau on the sample competition, over seeds.
 
 ``python benchmarks/quality.py [--quick] [--seeds N] [--collections SLUG ...]``. Ours is trained as by
-``make submit``: one network for several collections. The winner's is one network per collection; together
-they get (a) exactly the seconds that ours took or (b) as many steps, both multiplied by ``--times``. Both
-select their weights on valid; test is only reported. Finished runs are kept in ``benchmarks/results/`` and
-are not repeated, so an interrupted call resumes.
+``make submit``: one network for several collections. The winner has one network per collection. Together they
+have (a) exactly the seconds that ours took or (b) as many steps. Both select their weights on valid; test is
+only reported. Finished runs are kept in ``benchmarks/results/``: an interrupted call resumes.
 """
 
 import sys
@@ -18,7 +17,6 @@ from pathlib import Path
 import numpy as np
 import torch
 
-import fastslow
 from common import options as shared
 from common import report
 from common.quality_tables import (
@@ -27,7 +25,6 @@ from common.quality_tables import (
     EQUAL_TIME,
     EVALUATED,
     collection_rows,
-    graph_rows,
     summarise,
 )
 from fastslow.competition.catalog import COLLECTIONS, TEST, VALID, Collection, training_groups
@@ -35,6 +32,7 @@ from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import commit
 from fastslow.core.files import digest, read_json, write_json
 from fastslow.core.settings import resolve
+from fastslow.core.source import source_digest
 from fastslow.evaluation.predictions import read_predictions
 from fastslow.features.build import FeatureSettings, build_features
 from fastslow.features.store import Features
@@ -44,9 +42,10 @@ from fastslow.networks.settings import TrainSettings
 from fastslow.networks.train import make_dataset, train
 from fastslow.workflow.presets import network_settings
 from fastslow.workflow.steps import parse_overrides
-from reference.winner import HOPS, INITS
+from reference.winner import HOPS
 from reference.winner_recipe import train_winner
 
+TABLE = {"hours": 2.5, "needs": ("torch_geometric",), "commands": (("--threads", "1"),)}
 HERE = Path(__file__).resolve().parent
 LAYOUTS = [collection for collection in COLLECTIONS if collection.kind == "layout"]
 QUICK = ["gnn.epochs=1", "gnn.layout.train_on=collection", "features.workers=1"]
@@ -75,37 +74,12 @@ def parse_arguments(arguments: list[str]) -> Namespace:
         default=CONTENDERS,
         help="which to train (default all); equal steps takes longest and does not need an idle machine",
     )
-    parser.add_argument(
-        "--times", type=float, default=1, help="ratio of the winner's seconds or steps to ours (default 1)"
-    )
-    parser.add_argument(
-        "--same-data",
-        action="store_true",
-        help="train the winner's on all train graphs that ours trains on, of other collections too",
-    )
-    parser.add_argument(
-        "--init",
-        choices=INITS,
-        default="original",
-        help="initial weights of the winner's two linear blocks: as in its code (Xavier normal, bias 0.01;"
-        " the default) or PyTorch's default",
-    )
     options = parser.parse_args(arguments)
     if options.quick:
         options.seeds, options.preset, options.collections = 1, "smoke", ["layout-xla-random"]
         options.set = [*QUICK, *options.set]
     torch.set_num_threads(options.threads)
     return options
-
-
-def sources() -> str:
-    """Return a digest of the code that results come from."""
-    paths = [
-        *Path(fastslow.__file__).parent.rglob("*.py"),
-        *HERE.glob("reference/winner*.py"),
-        Path(__file__),
-    ]
-    return digest({path.name: path.read_text() for path in paths})
 
 
 class Comparison:
@@ -117,7 +91,8 @@ class Comparison:
     """
 
     def __init__(self, options: Namespace, place: Path):
-        self.options, self.place, self.sources = options, place, sources()
+        self.options, self.place = options, place
+        self.sources = source_digest("quality:main", HERE)
         self.device = pick_device(options.device)
         solution = resolve(options.data_root) / "solution.csv"
         self.solution = read_solution(solution) if solution.is_file() else {}
@@ -147,15 +122,15 @@ class Comparison:
     def run(self, group: list[Collection], seed: int) -> list[dict]:
         """Run every contender with one seed on collections that ours is trained on together."""
         found = self._cached("ours", group, seed, {}, lambda: self._train_ours(group, seed))
-        seconds, steps = (found[0][what] / len(group) * self.options.times for what in ("seconds", "steps"))
+        seconds, steps = (found[0][what] / len(group) for what in ("seconds", "steps"))
         for name, limit in ((EQUAL_TIME, {"seconds": seconds}), (EQUAL_STEPS, {"steps": round(steps)})):
             if name in self.options.contenders:
                 for own in group:
-                    train_it = partial(self._train_winner, own, group, seed, limit)
+                    train_it = partial(self._train_winner, own, seed, limit)
                     found += self._cached(name, [own], seed, limit, train_it)
         return found
 
-    def _our_config(self, group: list[Collection], seed: int, place: Path) -> TrainSettings:
+    def _our_settings(self, group: list[Collection], seed: int, place: Path) -> TrainSettings:
         fixed = {
             "features": [str(self._features("ours", own)) for own in group],
             "runs": [str(place / own.slug) for own in group],
@@ -173,12 +148,11 @@ class Comparison:
         made_from = {
             "seed": seed,
             "contender": contender,
-            "settings": self._our_config(group, seed, self.place).identity(),
+            "settings": self._our_settings(group, seed, self.place).identity(),
             "features": [Features(self._features("ours", own)).fingerprint for own in LAYOUTS],
             "sources": self.sources,
             "threads": options.threads,
             "device": options.device,
-            **({} if contender == "ours" else {"same data": options.same_data, "init": options.init}),
             **limit,
         }
         facts = [{"collection": own.name, "together": [c.name for c in group], **made_from} for own in group]
@@ -203,7 +177,7 @@ class Comparison:
 
     def _train_ours(self, group: list[Collection], seed: int) -> Trained:
         with tempfile.TemporaryDirectory(dir=self.place) as place:
-            settings = self._our_config(group, seed, Path(place))
+            settings = self._our_settings(group, seed, Path(place))
             began = time.perf_counter()
             manifest = train(settings)
             seconds = time.perf_counter() - began
@@ -213,12 +187,10 @@ class Comparison:
         spent = {"seconds": seconds, "steps": steps}
         return {slug: {**spent, "predictions": own} for slug, own in predictions.items()}
 
-    def _train_winner(self, own: Collection, group: list[Collection], seed: int, limit: dict) -> Trained:
-        also = [other for other in group if other != own and self.options.same_data]
-        features, *others = [Features(self._features("winner", collection)) for collection in (own, *also)]
-        every = self._our_config(group, seed, self.place).evaluate_every
-        result = train_winner(features, seed, self.device, every, others, init=self.options.init, **limit)
-        return {own.slug: result}
+    def _train_winner(self, own: Collection, seed: int, limit: dict) -> Trained:
+        every = self._our_settings([own], seed, self.place).evaluate_every
+        features = Features(self._features("winner", own))
+        return {own.slug: train_winner(features, seed, self.device, every, **limit)}
 
 
 def compare(options: Namespace, place: Path) -> None:
@@ -230,12 +202,10 @@ def compare(options: Namespace, place: Path) -> None:
             for run in comparison.run(group, seed):
                 tau = ", ".join(f"{split} {run[split]['mean']:.3f}" for split in EVALUATED if split in run)
                 what = f"{run['collection']} seed {seed} {run['contender']}"
-                print(f"{what}: {tau} ({run['seconds']:.0f} s)", flush=True)
+                print(f"{what}: {tau} ({run['seconds']:.0f} s)", file=sys.stderr, flush=True)
                 runs.append(run)
     print("\nKendall's tau: mean over seeds (minimum to maximum)\n")
     print(report.table(collection_rows(runs)))
-    print("\nPer graph\n")
-    print(report.table(graph_rows(runs)))
     report.finish(
         {
             "benchmark": "quality",

@@ -2,8 +2,8 @@
 
 ``python benchmarks/rank.py [--quick] [--runs runs/sample] [--files NPZ ...]``, after ``make submit``. By
 default every file of ``../shared/real`` is ranked, or the sample's test files. *Second time* repeats the
-prediction with everything in memory: what a search pays for the next thousands of candidates. Seconds are
-those of the CPU, which mean the same on a busy machine; ``--wall`` takes the clock on the wall.
+prediction with everything in memory, as a search does for its next candidates. Seconds are CPU seconds, which
+other work on the machine does not lengthen; ``--wall`` takes the clock on the wall.
 """
 
 import argparse
@@ -26,28 +26,24 @@ from fastslow.features.unseen import build_unseen
 from fastslow.ranking.inference import FinishedRun, find_run, runs_folder
 from fastslow.ranking.settings import RankSettings
 
+TABLE = {"hours": 0.1, "needs": ("run", "real"), "commands": (("--wall", "--threads", "2"),)}
+
 
 def measure(path: Path, runs: Path, clock: Callable[[], float]) -> dict:
-    """Rank one file; return CPU seconds of each part, and configurations per CPU second."""
-    collection = RankSettings(source=str(path)).find_collection()
-    seconds = {}
+    """Rank one file; return the seconds of each part, and configurations per second."""
+    collection, seconds = RankSettings(source=str(path)).find_collection(), {}
 
-    began = clock()
-    run = FinishedRun(find_run(runs, collection))
-    seconds["load"] = clock() - began
-    began = clock()
-    file = read_competition_file(path, collection.kind)
-    seconds["read"] = clock() - began
-    began = clock()
-    graphs = build_unseen(run.folder, [file])
-    seconds["features"] = clock() - began
-    began = clock()
-    (first,) = run.predict(graphs).values()
-    seconds["predict"] = clock() - began
-    began = clock()
-    members = run.predict_members(graphs)
-    seconds["second time"] = clock() - began
-    (again,) = members[run.name].values()
+    def timed(part: str, work: Callable):
+        began = clock()
+        found = work()
+        seconds[part] = clock() - began
+        return found
+
+    run = timed("load", lambda: FinishedRun(find_run(runs, collection)))
+    file = timed("read", lambda: read_competition_file(path, collection.kind))
+    graphs = timed("features", lambda: build_unseen(run.folder, [file]))
+    (first,) = timed("predict", lambda: run.predict(graphs)).values()
+    (again,) = timed("second time", lambda: run.predict_members(graphs))[run.name].values()
     assert np.allclose(first, again, rtol=1e-5, atol=1e-6)
     return {
         "file": path.stem,
@@ -62,13 +58,8 @@ def measure(path: Path, runs: Path, clock: Callable[[], float]) -> dict:
 
 def row_of(result: dict) -> dict:
     """Return a result as a row of text."""
-    row = {name: f"{v:,}" if isinstance(v, int) else f"{v}" for name, v in result.items()}
-    times = ("load", "read", "features", "predict", "second time")
-    return (
-        row
-        | {name: f"{result[name]:.2f}" for name in times}
-        | {"configs per second": f"{result['configs per second']:,.0f}"}
-    )
+    row = {name: f"{v:.2f}" if isinstance(v, float) else str(v) for name, v in result.items()}
+    return row | {"configs per second": f"{result['configs per second']:,.0f}"}
 
 
 def parse_options(arguments: list[str]) -> argparse.Namespace:
@@ -98,15 +89,8 @@ def main(arguments: list[str]) -> int:
     total = sum(r["configs"] for r in results) / sum(r["second time"] for r in results)
     unit = "seconds" if options.wall else "CPU seconds"
     print(f"\nTimes in {unit}; all files together: {total:,.0f} configurations a second, all members.")
-    environment = report.environment(options.threads)
-    facts = {
-        "environment": environment,
-        "run": runs.name,
-        "wall": options.wall,
-        "configs per second": total,
-        "files": results,
-    }
-    report.finish({"benchmark": "rank", **facts})
+    facts = {"environment": report.environment(options.threads), "run": runs.name, "wall": options.wall}
+    report.finish({"benchmark": "rank", **facts, "configs per second": total, "files": results})
     return 0
 
 

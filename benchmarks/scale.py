@@ -1,11 +1,10 @@
-"""CPU time and peak memory of each stage at the real competition's size, of one graph or of all.
+"""Measure CPU time and peak memory of each stage at the real competition's size, for one graph or for all.
 
 ``python benchmarks/scale.py [--quick] [--file NPZ] [--nodes N] [--configurable K] [--configs C]``. A program
 is repeated side by side and its tied choices are drawn anew (``common/made_graphs.py``), so any size can be
 made; without ``--file`` a program of the sample is repeated. Each stage is a process of its own with one
 thread, on the settings of the preset ``kaggle``: features from the npz, training steps of a network,
 its prediction of all configurations, and the ranker's table of all configurations. Seconds are CPU seconds.
-What a whole network costs is in ``hours.py``.
 
 ``python benchmarks/scale.py --competition FOLDER [--quick] [--size KERNELS PROGRAMS SIZES]``: every stage of
 ``make submit PRESET=kaggle`` on a competition made in the folder (``common/real_size.py``), by default with
@@ -13,10 +12,8 @@ all 7,229 tile kernels and a 30th of the layout programs, and the extrapolation 
 (``common/whole_run.py``). Interrupted, the same command resumes.
 """
 
-import json
 import os
 import resource
-import subprocess
 import sys
 import tempfile
 import time
@@ -83,14 +80,10 @@ def training(path: Path, folder: Path, options: Namespace) -> dict:
     return {
         "seconds a step": float(np.mean(seconds)),
         "states": len(batch.levels[-1].node_ids),
-        "GB held after the first half": max(held[: -(-len(held) // 2)]),
-        "GB held after the second half": max(held[len(held) // 2 :]),
-        "GB held, by twentieths of the steps": [max(part) for part in _twentieths(held)],
+        "GB held, by twentieths of the steps": [
+            float(part.max()) for part in np.array_split(held, min(20, len(held)))
+        ],
     }
-
-
-def _twentieths(values: list[float]) -> list[list[float]]:
-    return [part.tolist() for part in np.array_split(values, min(20, len(values)))]
 
 
 def inference(path: Path, folder: Path, options: Namespace) -> dict:
@@ -110,28 +103,29 @@ def ranker(path: Path, folder: Path, options: Namespace) -> dict:
     return {"columns": table.shape[1], "table GB": table.nbytes / 2**30}
 
 
-_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+TABLE = {
+    "hours": 1.0,
+    "needs": ("real",),
+    "commands": (
+        (
+            "--steps=6",
+            "--file=../shared/real/npz_all/npz/layout/nlp/default/test/3a0c5517a87df8d82fd637b83298a3ba.npz",
+        ),
+        ("--competition", "benchmarks/results/competition", "--size", "1", "0.0166667", "1"),
+    ),
+}
 QUICK = (0.002, 0.002, 0.03)
 STAGES = {"features": features, "training": training, "inference": inference, "ranker": ranker}
 
 
-def measure(stage: str, path: Path, folder: Path) -> dict:
-    """Run a stage in a process of its own with one thread."""
-    command = [sys.executable, __file__, *sys.argv[1:], "--stage", stage, "--made", str(path), str(folder)]
-    run = subprocess.run(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **_ONE_THREAD})
-    if run.returncode:
-        raise SystemExit(f"{' '.join(command)}: exit status {run.returncode}")
-    return json.loads(run.stdout.splitlines()[-1])
-
-
-def run_stage(options: Namespace) -> None:
-    """Run one stage in this process; print its figures."""
+def run_stage(options: Namespace) -> dict:
+    """Run one stage in this process; return its figures."""
     torch.set_num_threads(1)
     path, folder = map(Path, options.made)
     began = time.process_time()
     found = STAGES[options.stage](path, folder, options)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    report.finish({"CPU s": time.process_time() - began, "peak GB": peak, **found})
+    return {"CPU s": time.process_time() - began, "peak GB": peak, **found}
 
 
 def make_file(options: Namespace, folder: Path) -> Path:
@@ -155,7 +149,7 @@ def parse(arguments: list[str]) -> Namespace:
     parser.add_argument("--configurable", type=int, default=848, help="K of the made graph")
     parser.add_argument("--configs", type=int, default=100_040, help="C of the made graph")
     parser.add_argument("--steps", type=int, default=10, help="training steps")
-    parser.add_argument("--configs-per-step", type=int, help="most of a step (default that of the preset)")
+    parser.add_argument("--configs-per-step", type=int, help="maximum of a step (default: from the preset)")
     parser.add_argument("--only", nargs="+", choices=STAGES, default=[*STAGES], help="stages to measure")
     parser.add_argument("--stage", choices=STAGES, help="measure one stage of --made in this process only")
     parser.add_argument("--made", nargs=2, metavar=("NPZ", "FOLDER"), help="the made graph, and its features")
@@ -175,7 +169,7 @@ def whole_competition(options: Namespace) -> None:
     """Measure every stage on a made-up competition."""
     torch.set_num_threads(1)
     options.competition.mkdir(parents=True, exist_ok=True)
-    os.environ.update({"FASTSLOW_HOME": str(options.competition.absolute()), **_ONE_THREAD})
+    os.environ.update({"FASTSLOW_HOME": str(options.competition.absolute()), **report.ONE_THREAD})
     run = WholeRun(options.competition, Size(*options.size) if options.size else Size())
     run.measure(notebooks=not options.quick)
     stages = run.stages()
@@ -185,7 +179,6 @@ def whole_competition(options: Namespace) -> None:
             "CPU s": f"{row['CPU s']:.1f}",
             "wall s": f"{row['wall s']:.0f}",
             "peak GB": f"{row['peak GB']:.2f}",
-            "open files": row["open files"],
             "whole, CPU h": f"{row['whole CPU s'] / 3600:.2f}",
         }
         for row in stages
@@ -205,11 +198,15 @@ def main(arguments: list[str]) -> int:
         whole_competition(options)
         return 0
     if options.stage:
-        run_stage(options)
+        report.finish(run_stage(options))
         return 0
     with tempfile.TemporaryDirectory() as place:
         path = make_file(options, Path(place))
-        stages = {stage: measure(stage, path, Path(place)) for stage in options.only}
+        made = ("--made", str(path), place)
+        stages = {
+            stage: report.in_process(__file__, "--stage", stage, *made, **report.ONE_THREAD)
+            for stage in options.only
+        }
     rows = [
         {"stage": name, "CPU s": f"{found['CPU s']:.1f}", "peak GB": f"{found['peak GB']:.2f}"}
         for name, found in stages.items()

@@ -25,6 +25,12 @@ from reference.dense import DenseInputs, make_dense
 from reference.winner import HOPS, WinnerInputs, standardisation, winner_graph
 from reference.winner_recipe import WinnerTraining
 
+TABLE = {
+    "hours": 0.5,
+    "needs": ("real", "torch_geometric"),
+    "sample": False,
+    "commands": (("--threads", "1", "--limit", "3"),),
+}
 CONFIGS = 128
 TOLERANCE = {"prediction": 1e-5, "gradient": 1e-4}  # relative, in float32
 
@@ -81,7 +87,7 @@ class Contest:
         return self._rng.choice(self.features.only.num_configs, self.num_configs, replace=False)
 
     def prepare(self) -> None:
-        """Do what precedes our network: states of the drawn configurations and their tensors."""
+        """Prepare the inputs of our network: states of the drawn configurations and their tensors."""
         self.trainings["ours"].dataset.batch("train", self.name, self._draw())
 
     def build_states(self) -> None:

@@ -1,13 +1,16 @@
-"""Score models trained on the sample on measured programs, before and after some of their runtimes are known.
+"""Score models trained on the sample on measured programs, with none and with some of their runtimes known.
 
 ``python benchmarks/zero_shot.py [--quick] [--runs runs/sample] [--real ../shared/real]``, after ``make
-submit``. Nothing is trained again but small models on a program's own runtimes: the networks, the rankers and
-the ensembles of a finished run are applied to every labelled file, beside the baselines of its sample.
+submit``. The networks, rankers and ensembles of a finished run are applied to every labelled file, beside the
+trivial rules of its sample. Only small models on a program's own runtimes are trained here.
 
-Zero-shot: no runtime of the program is known; the score is the competition's, over every configuration of the
-file. Few-shot: the runtimes of n distinct configurations, drawn at random, are known; the other distinct
+Zero-shot: no runtime of the program is known. The score is the competition's, over every configuration of the
+file. Models are means over seeds. The single feature and the ridge regression are chosen on the sample's
+train and valid. In hindsight: the feature is chosen on the runtimes that are scored.
+
+Few-shot: the runtimes of n distinct configurations, drawn at random, are known, and the other distinct
 configurations are scored. Ridge regression and boosted trees are fitted to the ranks of the known runtimes,
-on the ranker's table (``config_feat``, sums over states) alone or with the pre-trained predictions beside it.
+on the ranker's table (``config_feat``, sums over states) only, or with the pre-trained predictions added.
 """
 
 import argparse
@@ -19,38 +22,27 @@ import numpy as np
 import torch
 
 from common import report
-from common.few_shot import PREDICTORS, Measured, best_in_hindsight, redrawn_columns
+from common.few_shot import PREDICTORS, Measured, best_in_hindsight
 from common.graph_files import REAL
 from common.options import make_parser
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, TEST, Collection
 from fastslow.competition.metrics import kendall_tau, tile_score
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import DataError
-from fastslow.core.files import atomic_path
 from fastslow.core.npz_io import read_arrays
 from fastslow.core.progress import progress
-from fastslow.evaluation.baselines import SINGLE, Baseline, fit_baselines, predict_configs, read_examples
+from fastslow.evaluation.baselines import Baseline, fit_baselines, predict_configs
 from fastslow.features.scaling import standardise
 from fastslow.features.store import Features, Graph
 from fastslow.features.unseen import UnseenGraphs, read_unseen
 from fastslow.rankers.table_features import tabulate
 from fastslow.ranking.inference import FinishedRun, runs_folder
 
-TABLE = Path(__file__).parent / "tables" / "zero_shot.md"
+TABLE = {"hours": 0.5, "needs": ("run", "real")}
 SHOTS = (16, 64, 256)
 SEEDS = 5
 QUICK_CONFIGS = 64
-REDRAWS = 500
-REDRAWN = f"{SINGLE}, programs redrawn"
 _METRICS = {"layout": "Kendall's tau", "tile": "1 - slowdown of the top 5, of the top 1, Kendall's tau"}
-_KEY = (
-    "Models are means over seeds. The single feature and the ridge regression are chosen on the sample's"
-    " train and valid. Programs redrawn: the mean score of the features that are chosen when these programs"
-    f" are drawn with replacement, {REDRAWS} times. In hindsight: chosen on the runtimes that are scored."
-    " After some runtimes are known, ridge and trees are fitted to their ranks, on the ranker's table alone"
-    " or with pre-trained predictions. The U-Nets choice by choice:"
-    " [filter_gradients.md](filter_gradients.md)."
-)
 
 
 def labelled_files(root: Path) -> Iterator[tuple[Collection, Path]]:
@@ -67,7 +59,7 @@ def labelled_files(root: Path) -> Iterator[tuple[Collection, Path]]:
 
 
 class Pretrained:
-    """What a finished run knows of one collection.
+    """Models and trivial rules of a finished run for one collection.
 
     Args:
         runs: Folder of the run of ``make submit``.
@@ -77,7 +69,6 @@ class Pretrained:
         features: Its features.
         models: Model by member of its ensemble.
         baselines: The baselines, chosen on its train and valid.
-        redrawn: The best single feature of programs redrawn from these with replacement, with its frequency.
     """
 
     def __init__(self, runs: Path, collection: Collection):
@@ -85,7 +76,6 @@ class Pretrained:
         self.features = Features(runs.parents[1] / "features" / runs.name / collection.slug)
         self.models = {name: m["model"] for name, m in read_manifest(self.ensemble)["members"].items()}
         self.baselines: dict[str, Baseline] = fit_baselines(self.features)
-        self.redrawn = redrawn_columns(read_examples(self.features), REDRAWS)
 
     def predict(self, graph: Graph) -> tuple[dict[str, np.ndarray], np.ndarray]:
         """Predict a graph that the run never saw.
@@ -115,7 +105,7 @@ def zero_shot(graph: Graph, pretrained: Pretrained, predictions: dict[str, np.nd
     """Score a graph without any of its runtimes; models are means over their seeds.
 
     Returns:
-        ``scores`` by predictor and ``chosen``: what each baseline is.
+        ``scores`` by predictor and ``chosen``: each baseline in words.
     """
     kind, columns = pretrained.features.collection.kind, pretrained.features.config_columns
     hindsight = best_in_hindsight(graph.expand(graph.config_feat), graph.file_runtime)
@@ -124,11 +114,6 @@ def zero_shot(graph: Graph, pretrained: Pretrained, predictions: dict[str, np.nd
         name: [scores(kind, graph.file_runtime, predict_configs(own, graph))]
         for name, own in baselines.items()
     }
-    found[REDRAWN] = [
-        own
-        for column, count in pretrained.redrawn
-        for own in [scores(kind, graph.file_runtime, predict_configs(column, graph))] * count
-    ]
     for run, values in predictions.items():
         model = pretrained.models.get(run, "ensemble")
         found.setdefault(model, []).append(scores(kind, graph.file_runtime, values))
@@ -200,31 +185,23 @@ def few_shot_table(results: dict[str, dict]) -> list[dict]:
     ]
 
 
-def chosen_table(results: list[dict]) -> list[dict]:
-    """Return the rows of the table of what each baseline of a program is."""
-    return [{"program": result["program"], **result["zero_shot"]["chosen"]} for result in results]
-
-
 def make_page(results: dict[str, dict], runs: Path, options: argparse.Namespace) -> str:
     """Return the Markdown page of all tables."""
     trained = read_manifest(runs / "submission")
     zero, few = zero_shot_tables(results), few_shot_table(results)
-    parts = [
-        "# zero_shot.py: models of the sample on measured programs",
-        "```\nmake submit && .venv/bin/python benchmarks/zero_shot.py\n```",
-        f"Run `{runs.name}` of commit {trained['commit']}, {trained['created'][:10]}. {_KEY}",
-    ]
+    parts = [f"Run `{runs.name}` of commit {trained['commit']}, {trained['created'][:10]}."]
     for kind, rows in zero.items():
         parts += [f"## No runtime known, {kind}: {_METRICS[kind]}", report.table(rows)]
         own = [result for result in results.values() if result["collection"].startswith(kind)]
-        parts += ["What the baselines are:", report.table(chosen_table(own))]
+        chosen = [{"program": result["program"], **result["zero_shot"]["chosen"]} for result in own]
+        parts += ["The rules:", report.table(chosen)]
     if few:
         draws = f"mean (minimum to maximum) of {options.seeds} draws"
         parts += [
             f"## Some runtimes known: Kendall's tau of the other configurations, {draws}",
             report.table(few),
         ]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(parts)
 
 
 def parse_options(arguments: list[str]) -> argparse.Namespace:
@@ -239,10 +216,8 @@ def parse_options(arguments: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--seeds", type=int, default=SEEDS, help=f"draws of known runtimes (default {SEEDS})")
     parser.add_argument("--threads", type=int, default=2, help="threads of torch and LightGBM (default 2)")
-    parser.add_argument("--table", type=Path, help=f"Markdown file to write (default tables/{TABLE.name})")
     options = parser.parse_args(arguments)
     options.shots = list(SHOTS[:1] if options.quick else SHOTS)
-    options.table = options.table or (None if options.quick else TABLE)
     if options.quick:
         options.configs, options.seeds = options.configs or QUICK_CONFIGS, min(options.seeds, 2)
     return options
@@ -265,13 +240,9 @@ def main(arguments: list[str]) -> int:
     }
     results = {name: result for name, result in every.items() if result}
     left_out = [name for name in every if name not in results]
-    page = make_page(results, runs, options)
-    print(page)
+    print(make_page(results, runs, options))
     if left_out:
         print(f"left out, as all configurations have the same features: {', '.join(left_out)}")
-    if options.table:
-        with atomic_path(options.table) as temporary:
-            temporary.write_text(page)
     environment = report.environment(options.threads)
     facts = {"environment": environment, "run": runs.name, "programs": results, "left_out": left_out}
     report.finish({"benchmark": "zero_shot", **facts})

@@ -1,1 +1,1 @@
-"""What benchmark scripts share."""
+"""Code that benchmark scripts share."""

@@ -1,6 +1,6 @@
 """Rules from a measured configuration to a program to compile, and from a compiled one to cycles.
 
-The variants that ``label_truth.py`` compares; the product has one,
+``label_truth.py`` compares them. The product has one rule,
 :func:`fastslow.xla.layout_constraints.constrain`.
 """
 
@@ -24,7 +24,7 @@ from fastslow.xla.cycle_estimates import (
     trip_count,
 )
 from fastslow.xla.layout_constraints import Layouts, constrain, layout_constraint
-from fastslow.xla.layout_space import INPUT, KERNEL, OUTPUT, ConfigurableNode, Layout
+from fastslow.xla.layout_space import INPUT, OUTPUT, ConfigurableNode, Layout
 from fastslow.xla.libtpu import Compiler
 from fastslow.xla.messages import Instruction, Module
 
@@ -33,8 +33,6 @@ Costs = list[tuple[str, int | None, int, int]]
 
 _OUTPUTS = {"convolution": (OUTPUT,), "dot": (OUTPUT,)}
 _RESHAPES = {"reshape": (OUTPUT, INPUT)}
-_OPERANDS = {"convolution": (INPUT, KERNEL), "dot": (INPUT, KERNEL)}
-_ALL = {opcode: (OUTPUT, *roles) for opcode, roles in _OPERANDS.items()} | _RESHAPES
 
 
 def instruction_costs(compiler: Compiler, module: bytes, log: Path) -> dict:
@@ -43,7 +41,7 @@ def instruction_costs(compiler: Compiler, module: bytes, log: Path) -> dict:
 
 
 def costs_of(optimized: Module) -> Costs:
-    """Return what the working instructions of an optimised module cost; of branches, the costliest."""
+    """Return the costs of the working instructions of an optimised module; of branches, the costliest."""
     computations = {computation.id: computation for computation in optimized.computations}
 
     def rows(computation) -> Costs:
@@ -79,7 +77,7 @@ def estimated_alone(costs: Costs) -> int:
 
 
 def without_copies(costs: Costs) -> int:
-    """Return all cycles but those of copies."""
+    """Return all cycles without the cycles of copies."""
     return filled([row for row in costs if row[0] != "copy"])
 
 
@@ -88,35 +86,31 @@ class Rule:
     """A rule from a configuration to estimated cycles.
 
     Args:
-        name: What it binds, in words.
+        name: The bound tensors, in words.
         roles: By opcode, the tensors whose layouts it imposes: 0 output, 1 input, 2 kernel.
         barriers: Keep layouts that differ from the compiler's own by barriers, as the product does.
-        agreeing: Impose an operand's layout only where it agrees with that of its producer's output.
         cycles: How the costs of a compiled program are summed.
     """
 
     name: str
     roles: Mapping[str, Sequence[int]]
     barriers: bool = True
-    agreeing: bool = False
     cycles: Callable[[Costs], int] = filled
 
 
 COMMITTED = "committed"
 RULES = {
-    "everything": Rule("output, input and kernel of every node, no barriers (the former rule)", _ALL, False),
     "outputs": Rule("outputs and reshapes, no barriers", _OUTPUTS | _RESHAPES, False),
     "products": Rule("outputs of convolutions and dots, no barriers", _OUTPUTS, False),
     COMMITTED: Rule("outputs and reshapes, barriers (the rule of the labels)", _OUTPUTS | _RESHAPES),
     "unfilled": Rule("the same, missing estimates count 0", _OUTPUTS | _RESHAPES, cycles=estimated_alone),
     "no copies": Rule("the same, copies count 0", _OUTPUTS | _RESHAPES, cycles=without_copies),
-    "agreeing": Rule("the same, and operands that agree with their producer", _ALL, agreeing=True),
 }
 """The rules by their short names."""
 
 
 class Program:
-    """A program whose configurable nodes are matched with those of a measured file.
+    """A program and its match with the configurable nodes of a measured file.
 
     Args:
         module: The program before layout assignment.
@@ -166,34 +160,7 @@ class Program:
 
     def bound(self, rule: Rule) -> np.ndarray:
         """Return the layouts that a rule imposes, ``(C, M, 3)`` codes, 0 for none."""
-        codes = np.where(self.bound_tensors(rule), self._codes, 0)
-        if rule.agreeing:
-            agree = np.array([[_agree(one, other) for other in self._layouts] for one in self._layouts])
-            row_of = {node.node: row for row, node in enumerate(self._own)}
-            for row, node in enumerate(self._own):
-                for role in set(rule.roles.get(node.opcode, ())) & {INPUT, KERNEL}:
-                    if node.opcode != "reshape":
-                        source = row_of.get(self._producer(node.node, role))
-                        kept = False if source is None else agree[codes[:, row, role], codes[:, source, 0]]
-                        codes[:, row, role] *= kept
-        return codes
-
-    def _producer(self, number: int, role: int) -> int | None:
-        """Return the configurable node whose output an operand is, through operations on elements alone."""
-        configurable = {node.node for node in self.nodes}
-        number_of = {id(instruction): n for n, instruction in enumerate(self._instructions)}
-        wanted = list(self._operands[number][role - 1].shape.dimensions)
-        pending = [self._operands[number][role - 1]]
-        while pending:
-            source = pending.pop()
-            if number_of[id(source)] in configurable:
-                return number_of[id(source)]
-            pending += [
-                operand
-                for operand in self._operands[number_of[id(source)]]
-                if list(operand.shape.dimensions) == wanted
-            ]
-        return None
+        return np.where(self.bound_tensors(rule), self._codes, 0)
 
     def impose(self, rule: Rule, codes: np.ndarray) -> bytes:
         """Return the serialised program with some layouts, ``(M, 3)`` codes, imposed by a rule."""
@@ -202,14 +169,10 @@ class Program:
             for node, row in zip(self._own, codes, strict=True)
         }
         nodes = self.nodes if rule.barriers else [_at_home(node, layouts) for node in self.nodes]
-        operands = {
-            self._instructions[node.node].name: layouts[node.node][1:]
-            for node in self._own
-            if node.opcode != "reshape" or not rule.barriers
-        }
         module = constrain(self.module, layouts, nodes)
-        if any(any(each) for each in operands.values()):
-            bind_operands(module, operands)
+        if not rule.barriers:
+            named = {self._instructions[node.node].name: layouts[node.node][1:] for node in self._own}
+            bind_operands(module, named)
         return module.SerializeToString(deterministic=True)
 
 
@@ -221,12 +184,6 @@ def _numbered(module: Module) -> tuple[list[Instruction], list[list[Instruction]
         instructions += by_id.values()
         operands += [[by_id[i] for i in instruction.operand_ids] for instruction in by_id.values()]
     return instructions, operands
-
-
-def _agree(one: Layout, other: Layout) -> bool:
-    """Return whether two layouts order the dimensions that both name alike, at least two."""
-    common = [d for d in one if d in other]
-    return len(common) > 1 and common == [d for d in other if d in one]
 
 
 def _at_home(node: ConfigurableNode, layouts: Layouts) -> ConfigurableNode:

@@ -1,4 +1,4 @@
-"""Summarise what variants score on held-out programs: means over seeds, gains with standard errors."""
+"""Scores of variants and trivial rules on held-out programs: means over seeds, gains with standard errors."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -6,17 +6,30 @@ from collections.abc import Sequence
 import numpy as np
 
 from common import report
-from common.folds import family_of
+from common.folds import HeldOut, family_of
 from common.held_out import BASE, Run
+from fastslow.competition.catalog import TRAIN, VALID
+from fastslow.competition.metrics import kendall_tau
+from fastslow.evaluation.baselines import (
+    MAX_CONFIGS,
+    RIDGE,
+    SINGLE,
+    Example,
+    choose_column,
+    fit_ridge,
+    predict_configs,
+)
+from fastslow.features.scaling import standardise
+from fastslow.features.train_graphs import draw_graphs, trainable
 
 
-def by_graph(results: list[dict], metric: str = "tau") -> dict[str, dict[str, dict[int, float]]]:
-    """Arrange one metric of the results as collection -> graph -> seed -> value."""
+def by_graph(results: list[dict]) -> dict[str, dict[str, dict[int, float]]]:
+    """Arrange the taus of the results as collection -> graph -> seed -> value."""
     found: dict = {}
     for result in results:
         for collection, graphs in result["per_graph"].items():
-            for graph, values in graphs.items():
-                found.setdefault(collection, {}).setdefault(graph, {})[result["seed"]] = values[metric]
+            for graph, tau in graphs.items():
+                found.setdefault(collection, {}).setdefault(graph, {})[result["seed"]] = tau
     return found
 
 
@@ -61,6 +74,14 @@ def whole_results(runs: Sequence[Run], results: list[dict]) -> dict[str, list[di
     }
 
 
+def time_ratio(results: list[dict], base: list[dict]) -> float | None:
+    """Return the processor time over the base's with the same seed and fold, mean over both."""
+    seconds = {(r["seed"], r["fold"]): r["seconds"] for r in base}
+    keys = [(r["seconds"], (r["seed"], r["fold"])) for r in results]
+    ratios = [own / seconds[key] for own, key in keys if key in seconds]
+    return float(np.mean(ratios)) if ratios else None
+
+
 def summarise(runs: list[Run], results: list[dict]) -> dict[str, dict]:
     """Return tau and the gain over the base per variant, over the seeds whose runs are all finished."""
     counted = whole_results(runs, results)
@@ -75,15 +96,9 @@ def summarise(runs: list[Run], results: list[dict]) -> dict[str, dict]:
             "tau": tau,
             "gain over base": [tau[seed] - base[seed] for seed in tau if seed in base],
             "standard error": standard_error(graphs, base_graphs),
-            "by collection": {
-                c: [means[seed][c] for seed in tau]
-                for c in dict.fromkeys(c for r in own for c in r["per_graph"])
-            },
-            "by graph": {
-                c: {graph: list(taus.values()) for graph, taus in by_seed.items()}
-                for c, by_seed in graphs.items()
-            },
-            "seconds": float(np.mean([result["seconds"] for result in own])) if own else 0.0,
+            "by collection": {c: [means[seed][c] for seed in tau] for c in graphs},
+            "by graph": {c: {g: list(taus.values()) for g, taus in own.items()} for c, own in graphs.items()},
+            "time": time_ratio(own, counted[BASE]),
         }
     return summary
 
@@ -91,7 +106,6 @@ def summarise(runs: list[Run], results: list[dict]) -> dict[str, dict]:
 def variant_rows(summary: dict[str, dict]) -> list[dict]:
     """Return one table row per variant, best first; the gain over the base is paired by seed."""
     rows = sorted(summary.items(), key=lambda item: -np.mean(item[1]["gain over base"] or [-np.inf]))
-    collections = list(summary[BASE]["by collection"])
     return [
         {
             "variant": variant,
@@ -99,9 +113,38 @@ def variant_rows(summary: dict[str, dict]) -> list[dict]:
             "tau": report.spread(list(part["tau"].values())),
             "gain over base": report.spread(part["gain over base"]) if variant != BASE else "",
             "±": f"{part['standard error']:.3f}" if part["standard error"] else "",
-            **{c: f"{np.mean(part['by collection'].get(c) or [np.nan]):.3f}" for c in collections},
-            "seconds a run": f"{part['seconds']:.0f}",
+            **{c: f"{np.mean(taus):.3f}" for c, taus in part["by collection"].items()},
+            "time over base": f"{part['time']:.2f}" if part["time"] else "",
         }
         for variant, part in rows
         if part["tau"]
     ]
+
+
+def rule_means(runs: Sequence[Run]) -> dict[str, dict[str, float]]:
+    """Fit the best single feature and the ridge regression on the training programs of runs, and score both.
+
+    Args:
+        runs: Runs of one variant and seed, one per fold and group of collections.
+
+    Returns:
+        By rule ``tau``, the mean over collections, and by collection the mean over held-out graphs.
+    """
+    taus: dict[str, dict[str, list[float]]] = {SINGLE: {}, RIDGE: {}}
+    for run in runs:
+        for features in (HeldOut(folder, set(run.held_out)) for folder in run.features):
+            source = {"": features}
+            drawn = draw_graphs(source, TRAIN, trainable(source), MAX_CONFIGS, seed=0)
+            examples = [
+                Example(standardise(np.asarray(graph.config_feat))[rows], runtime)
+                for graph, rows, runtime in drawn
+            ]
+            labels = features.labels(VALID)
+            for name, rule in ((SINGLE, choose_column(examples)), (RIDGE, fit_ridge(examples))):
+                own = taus[name].setdefault(features.collection.name, [])
+                for graph in features.names(VALID):
+                    own.append(
+                        kendall_tau(labels[graph], predict_configs(rule, features.graph(VALID, graph)))
+                    )
+    means = {rule: {c: float(np.mean(own)) for c, own in found.items()} for rule, found in taus.items()}
+    return {rule: {"tau": float(np.mean(list(own.values()))), **own} for rule, own in means.items()}

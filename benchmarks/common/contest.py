@@ -1,8 +1,6 @@
 """Time and peak memory of contenders that do the same work on one file."""
 
 import argparse
-import json
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -14,7 +12,7 @@ import torch
 
 from common.graph_files import default_files, program_of
 from common.options import add_model_options, add_timing_options, make_parser
-from common.report import finish, table
+from common.report import finish, in_process, table
 
 
 class Contest(Protocol):
@@ -68,7 +66,7 @@ def seconds(run: Callable[[], object], device: torch.device) -> float:
     return clock() - began
 
 
-def _status(key: str) -> int:
+def read_status(key: str) -> int:
     """Read a figure of /proc/self/status in bytes. (ru_maxrss starts from the parent process's peak.)"""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(key)) * 1024
@@ -78,8 +76,8 @@ def peak_bytes(run: Callable[[], object], device: torch.device) -> tuple[int, in
     """Measure the peak memory of one call (Linux).
 
     Returns:
-        Bytes above what was held before the call, and bytes of the whole process so far. On a GPU both are
-        what torch allocated there.
+        Peak bytes above the memory before the call, and peak bytes of the whole process so far. On a GPU both
+        count the memory that torch allocated there.
     """
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
@@ -87,10 +85,10 @@ def peak_bytes(run: Callable[[], object], device: torch.device) -> tuple[int, in
         run()
         peak = torch.cuda.max_memory_allocated(device)
         return peak - before, peak
-    before, earlier_peak = _status("VmRSS"), _status("VmHWM")
+    before, earlier_peak = read_status("VmRSS"), read_status("VmHWM")
     Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM, the peak
     run()
-    peak = _status("VmHWM")
+    peak = read_status("VmHWM")
     return max(0, peak - before), max(peak, earlier_peak)
 
 
@@ -105,16 +103,6 @@ def peak_memory(contest: Contest, contender: str, options: argparse.Namespace) -
     return {"configs": num_configs, "above": above / 2**20, "process": process / 2**20}
 
 
-def in_own_process(script: str, path: Path, contender: str) -> dict:
-    """Run a script with ``--memory-of`` in a process of its own and return the JSON object that it prints."""
-    command = [sys.executable, str(Path(script).resolve()), *sys.argv[1:]]
-    command += ["--files", str(path.resolve()), "--memory-of", contender]
-    run = subprocess.run(command, stdout=subprocess.PIPE, text=True)
-    if run.returncode:
-        raise SystemExit(f"{' '.join(command)}: exit status {run.returncode}")
-    return json.loads(run.stdout.splitlines()[-1])
-
-
 def compete(contest: Contest, script: str, path: Path, options: argparse.Namespace) -> dict:
     """Measure peak memory in a process per contender (quick: in this one), then time all in turn.
 
@@ -122,10 +110,13 @@ def compete(contest: Contest, script: str, path: Path, options: argparse.Namespa
     do: ``memory`` has their number, ``estimated`` names the contenders.
     """
     device, total = torch.device(options.device), contest.num_configs
-    memory = {
-        name: peak_memory(contest, name, options) if options.quick else in_own_process(script, path, name)
-        for name in contest.contenders
-    }
+
+    def memory_of(name: str) -> dict:
+        if options.quick:
+            return peak_memory(contest, name, options)
+        return in_process(script, "--files", str(path.resolve()), "--memory-of", name)
+
+    memory = {name: memory_of(name) for name in contest.contenders}
     runs = {name: lambda name=name: contest.run(name, memory[name]["configs"]) for name in contest.contenders}
     runs |= contest.parts
     for name in contest.contenders:
@@ -156,7 +147,7 @@ def run_files(script: str, make_contest, options: argparse.Namespace) -> list[di
     results = []
     for path in options.files:
         program = program_of(path)
-        print(f"{program.id} ...", flush=True)
+        print(f"{program.id} ...", file=sys.stderr, flush=True)
         contest = make_contest(program, options)
         result = {"file": program.id, "nodes": contest.nodes, **compete(contest, script, path, options)}
         results.append(result | contest.exactness(result["memory"]))

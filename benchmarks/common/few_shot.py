@@ -1,14 +1,12 @@
 """Predictors of a program from some of its own measured configurations, with and without a trained model."""
 
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import lightgbm
 import numpy as np
 from scipy.stats import rankdata
 
-from fastslow.competition.metrics import kendall_tau, kendall_taus
+from fastslow.competition.metrics import kendall_tau
 from fastslow.evaluation.baselines import Columns, Example, best_column, choose_column, fit_ridge
 from fastslow.features.scaling import standardise
 
@@ -101,21 +99,3 @@ def boosted_trees(table: np.ndarray, drawn: np.ndarray, known: np.ndarray, threa
 def best_in_hindsight(config_feat: np.ndarray, runtime: np.ndarray) -> Columns:
     """Return the column that ranks a program best, chosen on the runtimes that it is scored on."""
     return best_column(np.array([kendall_tau(runtime, column) for column in config_feat.T]))
-
-
-def redrawn_columns(examples: Sequence[Example], draws: int, seed: int = 0) -> list[tuple[Columns, int]]:
-    """Choose the best column again on graphs drawn with replacement: how firm the choice is.
-
-    Args:
-        examples: The graphs that the best single feature is chosen on.
-        draws: Number of draws.
-        seed: Seed of the draws.
-
-    Returns:
-        The columns chosen, with their signs, and how often each was, the most frequent first.
-    """
-    taus = np.array([kendall_taus(runtime, values) for values, runtime in examples])
-    rng, chosen = np.random.default_rng(seed), Counter()
-    for _ in range(draws):
-        chosen[best_column(taus[rng.integers(0, len(taus), len(taus))].mean(0))] += 1
-    return chosen.most_common()

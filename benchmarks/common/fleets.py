@@ -1,9 +1,8 @@
-"""Fleets of labelled programs: what a budget saves, by who gets the next evaluation and what proposes it."""
+"""Fleets of labelled programs: the saving by budget, allocation of the budget, and strategy."""
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from common import report
 from fastslow.tuning.fleet import Member, tune_members
 from fastslow.tuning.fleet_settings import FleetSettings
 from fastslow.tuning.history import History, Outcome
@@ -11,16 +10,14 @@ from fastslow.tuning.target import Target
 from fastslow.tuning.tune import make_strategy, propose
 
 SHARES = (0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0)  # budgets as shares of the exhaustive one
-PER_COST = "per cost over an even split without a model"
-LEVELS = (0.5, 0.9, 0.99)  # shares of the possible saving whose cost is reported
+LEVELS = (0.5, 0.99)  # fractions of the possible saving whose budget is reported
 _DEFAULT = 0.1  # share of the configurations that are as fast as a default or faster
 _SIMULATED = 0.15  # share up to which searches with a model are run: their last evaluations bring nothing
-GUIDED, NO_RUN, EVEN_GUIDED, EVEN_RANDOM, EXHAUSTIVE = (
+GUIDED, NO_RUN, EVEN_GUIDED, EVEN_RANDOM = (
     "expected saving, guided",
     "expected saving, no run",
     "even split, guided",
     "even split, no model",
-    "exhaustive, heaviest first",
 )
 _KINDS = {
     GUIDED: ("guided evolutionary", "expected saving", 0),
@@ -38,7 +35,7 @@ def fleet_curves(targets: list[tuple[Target, Target]], seed: int) -> dict[str, l
         seed: Draws weights and defaults.
 
     Returns:
-        By who decides, share of the possible saving after each evaluation of an exhaustive search.
+        By allocation, the fraction of the possible saving after each evaluation of an exhaustive search.
     """
     total = sum(target.space.size for target, _ in targets)
     rng = np.random.default_rng([seed, 7])
@@ -59,7 +56,6 @@ def fleet_curves(targets: list[tuple[Target, Target]], seed: int) -> dict[str, l
         savings = tune_members(members, settings, lambda member, count: _look_up(member, count, seed))
         savings += savings[-1:] * (total - len(savings))
         found[name] = np.array(savings) / possible
-    found[EXHAUSTIVE] = _exhaustive(targets, weights, starts, rng) / possible
     return {name: np.round(curve, 5).tolist() for name, curve in found.items()}
 
 
@@ -79,20 +75,6 @@ def _possible(targets, weights, starts) -> float:
     return sum(w * (d - t.labels.min()) for (t, _), w, d in zip(targets, weights, defaults, strict=True))
 
 
-def _exhaustive(targets, weights, starts, rng) -> np.ndarray:
-    """Return what evaluating everything in a random order saves, one program after the other."""
-    saved, before = [], 0.0
-    for place in np.argsort(-weights):
-        target, start = targets[place][0], starts[place]
-        own = int(target.space.rows(start[None])[0])
-        rest = rng.permutation(np.setdiff1d(np.arange(target.space.size), [own]))
-        values = target.labels[np.concatenate([[own], rest])]
-        gains = weights[place] * (values[0] - np.minimum.accumulate(values))
-        saved.append(before + gains)
-        before += gains[-1]
-    return np.concatenate(saved)
-
-
 def at_share(curves: np.ndarray, share: float) -> np.ndarray:
     """Return the share of the possible saving ``(seeds,)`` for a share of the exhaustive budget."""
     return curves[:, max(0, round(share * curves.shape[1]) - 1)]
@@ -103,26 +85,15 @@ def cost_of(curves: np.ndarray, level: float) -> float:
     return float(((curves < level).sum(1) + 1).mean() / curves.shape[1])
 
 
-def _ratio(one: float, other: float) -> float | None:
-    return float(one / other) if other > 0 else None
-
-
-def fleet_tables(found: dict[str, list]) -> dict:
-    """Return by who decides: shares of the saving by budget, costs of levels, ratio to an even split."""
-    found = {name: np.array(curves) for name, curves in found.items()}
-    even = found[EVEN_RANDOM]
-    return {
-        name: {
-            "saved": {
-                str(s): [float(np.mean(v)), *np.quantile(v, [0, 1]).tolist()]
-                for s in SHARES
-                for v in [at_share(curves, s)]
-            },
-            PER_COST: {str(s): _ratio(at_share(curves, s).mean(), at_share(even, s).mean()) for s in SHARES},
-            "cost of saving": {str(level): cost_of(curves, level) for level in LEVELS},
-        }
-        for name, curves in found.items()
-    }
+def fleet_table(found: dict[str, list]) -> list[dict]:
+    """Return a row per allocation: the fraction of the saving by budget, and the cost of half and of 99 %."""
+    rows = []
+    for name, own in found.items():
+        curves = np.array(own)
+        saved = {f"{share:.0%}": f"{at_share(curves, share).mean():.3f}" for share in SHARES}
+        costs = {f"budget for {level:.0%}": f"{cost_of(curves, level):.2%}" for level in LEVELS}
+        rows.append({"allocation": name, **saved, **costs})
+    return rows
 
 
 def plot_fleet(found: dict[str, list]) -> Figure:
@@ -134,36 +105,8 @@ def plot_fleet(found: dict[str, list]) -> Figure:
         budget = np.arange(1, curves.shape[1] + 1) / curves.shape[1]
         (line,) = axes.plot(budget, curves.mean(0), "-" if "model" not in name else ":", label=name)
         axes.fill_between(budget, curves.min(0), curves.max(0), color=line.get_color(), alpha=0.15, lw=0)
-    axes.set(xscale="log", xlabel="evaluations over those of an exhaustive search", xlim=(1e-3, 1))
-    axes.set(ylabel="saved over what can be saved", ylim=(0, 1.02))
+    axes.set(xscale="log", xlabel="evaluations over the evaluations of an exhaustive search", xlim=(1e-3, 1))
+    axes.set(ylabel="fraction of the possible saving", ylim=(0, 1.02))
     axes.axvline(0.1, color="0.6", lw=0.8)
     axes.legend(fontsize=8, loc="lower right")
     return figure
-
-
-def fleet_page(tables: dict) -> str:
-    """Return the tables of :func:`fleet_tables` in Markdown."""
-    parts = []
-    for key, title, write in (
-        (
-            "saved",
-            "Share of the possible saving, by share of the exhaustive budget.",
-            lambda v: f"{v[0]:.3f}",
-        ),
-        (
-            PER_COST,
-            f"Savings {PER_COST}, by share of the exhaustive budget.",
-            lambda v: f"{v:.2f}" if v else "",
-        ),
-        (
-            "cost of saving",
-            "Share of the exhaustive budget that a share of the saving costs.",
-            "{:.2%}".format,
-        ),
-    ):
-        rows = [
-            {"who decides": name} | {f"{float(share):.0%}": write(v) for share, v in own[key].items()}
-            for name, own in tables.items()
-        ]
-        parts += [title, report.table(rows)]
-    return "\n\n".join(parts)

@@ -1,7 +1,6 @@
 """Cross-validation folds of the train and valid graphs, grouped by architecture; test is never read."""
 
-from collections.abc import Collection, Iterable
-from dataclasses import replace
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -84,36 +83,18 @@ class HeldOut(Features):
     Args:
         folder: The folder that a feature notebook wrote.
         families: The held-out architectures.
-        without: Columns of ``config_feat`` to leave out.
-
-    Raises:
-        DataError: A column to leave out does not exist.
     """
 
-    def __init__(self, folder: Path, families: set[str], without: Collection[str] = ()):
+    def __init__(self, folder: Path, families: set[str]):
         super().__init__(folder)
         known = self.index[self.index["split"].isin(POOLED)]
         self._origin = dict(zip(known["name"], known["split"], strict=True))
         held_out = known["name"].map(family_of).isin(families)
         self.index = known.assign(split=held_out.map({True: VALID, False: TRAIN}))
-        columns = super().config_columns
-        if unknown := set(without) - set(columns):
-            problem = f"config_feat has no column {', '.join(sorted(unknown))}"
-            raise DataError(self.folder, problem, "Leave out columns that it has")
-        self._kept = [position for position, name in enumerate(columns) if name not in without]
-
-    @property
-    def config_columns(self) -> list[str]:
-        """Names of the columns of ``config_feat`` that are kept."""
-        columns = super().config_columns
-        return [columns[position] for position in self._kept]
 
     def graph(self, split: str, name: str) -> Graph:
         """Read one graph from the split that the folder has it in."""
-        graph = super().graph(self._origin[name], name)
-        if len(self._kept) == graph.config_feat.shape[1]:
-            return graph
-        return replace(graph, config_feat=np.asarray(graph.config_feat)[:, self._kept])
+        return super().graph(self._origin[name], name)
 
     def read_labels(self, split: str, name: str, array: str) -> np.ndarray:
         """Read the labels of a graph from the split that the folder has it in."""

@@ -1,13 +1,12 @@
 """Train variants of our layout network without some architectures, and evaluate them on these, over seeds.
 
-What ``models.py`` and ``ablations.py`` share. Train and valid of the sample competition are
-split into folds grouped by architecture; each fold is held out in turn, and test is never read. The evaluated
-weights are the last ones, averaged as configured: nothing is selected on the held-out programs. Finished
-runs are kept in ``benchmarks/results/held_out`` by settings, data and code, and are not repeated.
+Train and valid of the sample competition are split into folds by architecture. Each fold is held out in turn;
+test is never read. The evaluated weights are the last ones, averaged as configured: nothing is selected on
+the held-out programs. Finished runs are kept in ``benchmarks/results/held_out`` by settings, data and code.
 """
 
-import argparse
 import shutil
+import sys
 import time
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,14 +17,12 @@ import joblib
 import numpy as np
 import torch
 
-from common import options as shared
 from common.folds import HeldOut, build_layouts, split_source
 from fastslow.competition.catalog import COLLECTIONS, VALID, get_collection, training_groups
+from fastslow.competition.metrics import kendall_tau
 from fastslow.core.artifacts import commit
-from fastslow.core.errors import SettingsError
 from fastslow.core.files import digest, read_json, write_json
 from fastslow.core.source import source_digest
-from fastslow.evaluation.metric_table import graph_metrics
 from fastslow.features.store import Features
 from fastslow.networks.dataset import predict
 from fastslow.networks.settings import ENTRY, TrainSettings
@@ -38,66 +35,17 @@ BASE = "base"
 LAYOUTS = [collection for collection in COLLECTIONS if collection.kind == "layout"]
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of every comparison: the data, and what is trained, held out and evaluated."""
-    shared.add_data_option(parser)
-    add = parser.add_argument
-    add("--seeds", type=int, default=3, help="seeds of each variant (default 3)")
-    add("--folds", type=int, default=2, help="folds of the cross-validation (default 2)")
-    add("--held-out", type=int, default=0, help="folds that are held out in turn (default 0: all)")
-    add("--minutes", type=float, default=float("inf"), help="start no training after this many minutes")
-    add("--jobs", type=int, default=1, help="trainings in parallel (default 1)")
-    slugs = [collection.slug for collection in LAYOUTS]
-    add("--collections", nargs="+", default=slugs, help="slugs (default all layouts)")
-
-
-def make_quick(options: Namespace) -> None:
-    """Set what ``--quick`` means for the options of :func:`add_options`."""
-    options.seeds, options.collections = 1, ["layout-xla-random"]
-    options.set = ["gnn.layout.epochs=1", "gnn.layout.train_on=collection", *options.set]
-
-
-def parse(description: str, variants: Sequence[str], arguments: list[str], quick: Sequence[str]) -> Namespace:
-    """Parse a command line that compares variants; the base is always among them.
-
-    Args:
-        description: What the script does.
-        variants: Names of all variants.
-        arguments: The command line.
-        quick: The variants of ``--quick``.
-
-    Raises:
-        SettingsError: A variant is unknown.
-    """
-    parser = shared.make_parser(description)
-    shared.add_model_options(parser, threads=1)
-    add_options(parser)
-    parser.add_argument(
-        "--variants", nargs="+", default=list(variants), help="names of variants (default all)"
-    )
-    options = parser.parse_args(arguments)
-    if options.quick:
-        make_quick(options)
-        options.preset, options.variants = "smoke", list(quick)
-    options.variants = list(dict.fromkeys([BASE, *options.variants]))
-    for name in options.variants:
-        if name not in variants:
-            raise SettingsError(f"--variants: {name!r} is not one of {', '.join(variants)}")
-    return options
-
-
 @dataclass(frozen=True)
 class Run:
     """One training.
 
     Args:
-        variant: Name of what differs from the base.
+        variant: Name of the difference from the base.
         seed: Seed of the network.
         fold: Number of the held-out fold.
         held_out: Its architectures.
         features: Features folders of the collections.
         settings: Settings of the network.
-        without: Columns of ``config_feat`` to leave out.
     """
 
     variant: str
@@ -106,7 +54,6 @@ class Run:
     held_out: tuple[str, ...]
     features: list[Path]
     settings: dict
-    without: tuple[str, ...] = ()
 
     def train_settings(self) -> TrainSettings:
         """Return the validated settings."""
@@ -116,7 +63,7 @@ class Run:
         """Return the path of its result, whose name is a digest of everything that changes the result."""
         inputs = [Features(folder).fingerprint for folder in self.features]
         code, settings = source_digest(ENTRY), self.train_settings().identity()
-        key = [code, settings, sorted(self.held_out), inputs, self.without]
+        key = [code, settings, sorted(self.held_out), inputs]
         return place / "held_out" / f"{digest(key)}.json"
 
 
@@ -124,17 +71,14 @@ def plan(
     options: Namespace,
     place: Path,
     variants: Mapping[str, Sequence[str]],
-    left_out: Mapping[str, Sequence[str]] | None = None,
 ) -> list[Run]:
     """List every run, seed by seed, and build the features that the runs need.
 
     Args:
-        options: The command line, see :func:`parse`.
+        options: The command line of ``models.py``.
         place: Folder of features and results.
         variants: Settings that each variant changes, by name, as for ``--set``.
-        left_out: Columns of ``config_feat`` that a variant leaves out, by its name.
     """
-    left_out = left_out or {}
     runs = []
     for variant in options.variants:
         overrides = parse_overrides([*options.set, *variants[variant]])
@@ -150,8 +94,7 @@ def plan(
             folds, features = _folds(folder, slugs, options.folds), [folder / slug for slug in slugs]
             for seed in range(options.seeds):
                 for fold, families in enumerate(folds[: options.held_out or None]):
-                    held_out, without = tuple(sorted(families)), tuple(left_out.get(variant, ()))
-                    runs.append(Run(variant, seed, fold, held_out, features, settings, without))
+                    runs.append(Run(variant, seed, fold, tuple(sorted(families)), features, settings))
     return sorted(runs, key=lambda run: run.seed)
 
 
@@ -168,22 +111,19 @@ def train_held_out(run: Run, place: Path, threads: int) -> dict:
         torch.set_num_threads(threads)
         settings, families = run.train_settings(), set(run.held_out)
         began = time.process_time()
-        sources = [HeldOut(folder, families, run.without) for folder in run.features]
+        sources = [HeldOut(folder, families) for folder in run.features]
         training = Training(settings, make_dataset(settings, sources))
         checkpoints = path.with_suffix("")
         training.run(checkpoints, path.stem)
         if training.validation.recent:
             training.network.load_state_dict(training.validation.recent_average())
         seconds = time.process_time() - began
-        facts = {"seed": run.seed, "seconds": seconds, "commit": commit()}
-        predictions, metrics = {}, {}
+        taus = {}
         for slug, labels in training.validation.labels.items():
             own = _predict_held_out(training, slug)
-            collection = get_collection(slug).name
-            predictions[collection] = {graph: values.tolist() for graph, values in own.items()}
-            metrics[collection] = graph_metrics(labels, own).to_dict(orient="index")
-        facts |= {"settings": settings.identity(), "per_graph": metrics, "predictions": predictions}
-        write_json(path, facts)
+            taus[get_collection(slug).name] = {g: kendall_tau(labels[g], own[g]) for g in own}
+        facts = {"seed": run.seed, "seconds": seconds, "commit": commit()}
+        write_json(path, facts | {"settings": settings.identity(), "per_graph": taus})
         shutil.rmtree(checkpoints)
     return {**read_json(path), "variant": run.variant, "fold": run.fold}
 
@@ -207,9 +147,8 @@ def finished(runs: list[Run], options: Namespace, place: Path) -> Iterator[dict]
     parallel = joblib.Parallel(options.jobs, return_as="generator_unordered", pre_dispatch="n_jobs")
     for result in parallel(jobs):
         taus = ", ".join(
-            f"{c} {np.mean([of_graph['tau'] for of_graph in graphs.values()]):.3f}"
-            for c, graphs in result["per_graph"].items()
+            f"{c} {np.mean(list(graphs.values())):.3f}" for c, graphs in result["per_graph"].items()
         )
         what = f"seed {result['seed']} fold {result['fold']} {result['variant']}"
-        print(f"{what}: {taus}, {result['seconds']:.0f} s", flush=True)
+        print(f"{what}: {taus}, {result['seconds']:.0f} s", file=sys.stderr, flush=True)
         yield result

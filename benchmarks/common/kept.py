@@ -1,5 +1,6 @@
 """Parts of a benchmark that are kept in a file, so that an interrupted run resumes."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from fastslow.core.files import read_json, write_json
 
 
 class Kept:
-    """Results by part, written as each is there.
+    """Results by part, written after each part.
 
     Args:
         path: The JSON file; None to keep nothing.
@@ -20,7 +21,7 @@ class Kept:
         self._parts = read_json(path) if path and path.is_file() else {}
 
     def part(self, name: str, make: Callable[[], object]):
-        """Return a part, made where it is not kept; it consists of what JSON has."""
+        """Return a part, which consists of JSON types; make it if it is not kept."""
         if name not in self._parts:
             self._parts[name] = make()
             if self._path:
@@ -32,7 +33,7 @@ class Kept:
         found = []
         for name in names:
             found.append(self.part(f"{section} {name}", lambda name=name: finite(make(name))))
-            print(found[-1], flush=True)
+            print(found[-1], file=sys.stderr, flush=True)
         return found
 
 

@@ -25,17 +25,17 @@ def write_repeated(
 ) -> None:
     """Write copies of a program side by side as one competition file, streamed.
 
-    Tensors that are tied in the program are tied with those of every copy of its family, as layers of equal
-    shapes are in the real files. Each group takes its choice from a random configuration of the file; every
+    Tensors that are tied in the program are tied across all copies of a family, like layers of equal shapes
+    in the real files. Each group takes its choice from a random configuration of the file; every
     option of a group adds its own cost to the runtime, and there is noise of a few percent.
 
     Args:
         path: The npz file; its layouts are compressed as ``numpy.savez_compressed`` does it.
         file: The program.
         num_nodes: N of the file written; the last copy is cut short.
-        num_configurable: K, at most what the copies have.
+        num_configurable: K, at most the number in all copies.
         num_configs: C.
-        rng: Source of what is drawn; by default of seed 0.
+        rng: Source of the draws; default: seed 0.
         families: Families of copies; each has groups of its own.
         hidden: Write zeros as runtimes, as the competition's test files have them.
     """

@@ -1,4 +1,4 @@
-"""Measured runs of a program, and what each tied choice changes: measured, and estimated."""
+"""Measured runs of a program, and measured and estimated effects of each tied choice."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ class Measured:
 
 
 def name_groups(file: CompetitionFile, choices: Choices) -> list[str]:
-    """Return what each group of tied choices sets, in words, with the shape of the first tensor."""
+    """Return a name of each group of tied choices: its tensors, with the shape of the first one."""
     tensors = config_tensors(file.node_feat, file.node_opcode, file.edge_index, file.node_config_ids)
     names = []
     for group in range(choices.num_groups):

@@ -1,49 +1,99 @@
-"""Evaluations that searches needed, and how guided ones compare with the best unguided one."""
+"""Evaluations that searches and trivial rules need to find a good configuration."""
+
+from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
-from common.searches import NEVERGRAD
+from fastslow.competition.catalog import COLLECTIONS, TEST
+from fastslow.core.settings import resolve
+from fastslow.evaluation.predictions import read_predictions
+from fastslow.kaggle.solution import read_solution
 
 GUIDED = ("guided evolutionary", "guided random", "guided annealing")
-UNGUIDED = ("random", "evolutionary", "annealing", "tpe", "nsga2", NEVERGRAD)
-WITHIN = (0.05, 0.01, 0.0)  # shares of the best known; 0 is that itself
-KERNEL = 100  # tiles of a kernel that make a search worth while
+UNGUIDED = ("random", "evolutionary", "annealing", "tpe", "nsga2")
+WITHIN = {"within 5%": 0.05, "within 1%": 0.01, "the best known": 0.0}
+"""Distances to the best known value, relative to it."""
+KERNEL = 100  # tiles of a kernel that make a search worthwhile
 
 
-def needed(curve: np.ndarray, within: float) -> int:
-    """Return the evaluations until a curve is within a share of the best; all of them where it never is."""
-    return int(min(len(curve), (curve > within).sum() + 1))
+def needs_of(curve: np.ndarray) -> dict[str, int]:
+    """Return the evaluations until a curve is within each distance; all of them if it never is.
+
+    Args:
+        curve: ``(n,)`` best value after each evaluation over the best of all, minus 1.
+    """
+    return {name: int(min(len(curve), (curve > within).sum() + 1)) for name, within in WITHIN.items()}
 
 
-def join(programs: list[dict]) -> dict:
-    """Return what :func:`unseen` gave for several programs as one."""
-    names = programs[0]["counts"]
-    counts = {
-        name: {str(w): [n for program in programs for n in program["counts"][name][str(w)]] for w in WITHIN}
-        for name in names
-    }
-    return {"counts": counts, "sizes": [p["size"] for p in programs], "near": [p["near"] for p in programs]}
+def summarise(programs: list[dict]) -> dict:
+    """Return mean and quartiles of the evaluations needed, and the ratio of the best unguided to the guided.
 
-
-def summarise(raw: dict) -> dict:
-    """Return mean and quartiles of the evaluations needed, and the ratio to the best unguided strategy."""
-    needs = {
-        name: {
-            within: {"mean": float(np.mean(own)), "quartiles": np.quantile(own, [0.25, 0.5, 0.75]).tolist()}
-            for within, own in by_share.items()
+    Args:
+        programs: Per program ``counts`` (a list of :func:`needs_of` by strategy), ``size`` (configurations)
+            and ``near`` (fraction of the configurations within 1 %).
+    """
+    needed: dict[str, dict[str, list[float]]] = {}
+    for name in programs[0]["counts"]:
+        seeds = [count for program in programs for count in program["counts"][name]]
+        values = {within: [count[within] for count in seeds] for within in WITHIN}
+        needed[name] = {
+            w: [float(np.mean(own)), *np.quantile(own, [0.25, 0.5, 0.75]).tolist()]
+            for w, own in values.items()
         }
-        for name, by_share in raw["counts"].items()
-    }
-    ratios = {}
-    for within in map(str, WITHIN):
-        peers = [needs[name][within]["mean"] for name in UNGUIDED if name in needs]
-        if peers and GUIDED[0] in needs:
-            ratios[within] = min(peers) / needs[GUIDED[0]][within]["mean"]
-    sizes = raw["sizes"]
+    sizes = [program["size"] for program in programs]
     return {
         "programs": len(sizes),
-        "needed": needs,
-        "best unguided over guided": ratios,
+        "needed": needed,
+        "best unguided over guided": {
+            w: min(needed[name][w][0] for name in UNGUIDED) / needed[GUIDED[0]][w][0] for w in WITHIN
+        },
         "configurations": [int(np.median(sizes)), min(sizes), max(sizes)],
-        "within 1 %": float(np.median(raw["near"])),
+        "within 1 %": float(np.median([program["near"] for program in programs])),
     }
+
+
+def curve_in_order(predicted: np.ndarray, runtime: np.ndarray, seed: int) -> np.ndarray:
+    """Return the curve of a random start and then each configuration in the order of its prediction.
+
+    Args:
+        predicted: ``(C,)`` predictions, the lowest first.
+        runtime: ``(C,)`` labels, positive.
+        seed: Seed of the start.
+
+    Returns:
+        ``(C + 1,)`` best value so far over the best of all, minus 1.
+    """
+    start = np.random.default_rng([seed, 1]).integers(len(runtime))
+    values = np.r_[runtime[start], runtime[np.argsort(predicted, kind="stable")]]
+    return np.minimum.accumulate(values) / runtime.min() - 1
+
+
+def rules_in_order(run: Path, seeds: int) -> list[dict]:
+    """Return the mean evaluations that every trivial rule and the ensemble need without learning.
+
+    Args:
+        run: Folder of runs of ``make submit`` on the sample.
+        seeds: Random starts of each program.
+
+    Returns:
+        One row per collection and rule: means over its test programs, of kernels only those with at least
+        ``KERNEL`` tiles.
+    """
+    solution, rows = read_solution(resolve("data/sample/solution.csv")), []
+    for collection in COLLECTIONS:
+        ensemble = run / f"ensemble-{collection.slug}"
+        rules = {path.name.replace("-", " "): path for path in sorted((ensemble / "baselines").iterdir())}
+        for rule, folder in {**rules, "ensemble": ensemble}.items():
+            counts = []
+            for name, predicted in read_predictions(folder)[TEST].items():
+                runtime = solution[f"{collection.name}:{name}"]
+                if collection.kind == "layout" or len(runtime) >= KERNEL:
+                    curves = [curve_in_order(predicted, runtime, seed) for seed in range(seeds)]
+                    counts += [needs_of(curve) for curve in curves]
+            rows.append({"collection": collection.name, "in the order of": rule, **_means(counts)})
+    return rows
+
+
+def _means(counts: Sequence[dict[str, int]]) -> dict[str, float]:
+    return {within: round(float(np.mean([count[within] for count in counts])), 1) for within in WITHIN}

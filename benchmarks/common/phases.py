@@ -1,30 +1,26 @@
-"""What a function costs, in a process of its own: CPU by phase, peak memory, open files."""
+"""Costs of a function in a process of its own: CPU seconds by phase, and peak memory."""
 
 import contextlib
 import functools
 import multiprocessing
-import os
 import resource
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from unittest import mock
 
-_PAUSE = 0.2  # seconds between two looks at the open files
-
 
 def measure(work: Callable[[], None], phases: Mapping[str, tuple[tuple[object, str], ...]]) -> dict:
-    """Run a function in a fork of this process, so that it starts with what is imported here.
+    """Run a function in a fork of this process, so that it starts with the modules imported here.
 
     Args:
-        work: What to run, in the fork.
-        phases: Functions, as owner and attribute, whose time is a phase. What a phase calls of another one
-            counts there alone.
+        work: The function.
+        phases: Functions, as owner and attribute, whose time is a phase. Time in a phase that another phase
+            calls counts for the inner one only.
 
     Returns:
-        ``CPU s`` and ``peak GB`` (resident), with those of processes that it starts, ``wall s``, ``open
-        files`` (maximum), and ``phases``: CPU seconds and calls of each phase that was called.
+        ``CPU s`` and ``peak GB`` (resident), including processes that it starts, ``wall s``, and ``phases``:
+        CPU seconds and calls of each phase that was called.
 
     Raises:
         SystemExit: It failed; its error was printed.
@@ -45,9 +41,7 @@ def measure(work: Callable[[], None], phases: Mapping[str, tuple[tuple[object, s
 
 def _run(work: Callable[[], None], phases: Mapping, sender) -> None:
     began, cpu = time.monotonic(), time.process_time()
-    with contextlib.ExitStack() as open_:
-        files = open_.enter_context(_watched_files())
-        spent = open_.enter_context(_timed(phases))
+    with _timed(phases) as spent:
         work()
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     sender.send(
@@ -55,28 +49,9 @@ def _run(work: Callable[[], None], phases: Mapping, sender) -> None:
             "CPU s": time.process_time() - cpu + used[1].ru_utime + used[1].ru_stime,
             "wall s": time.monotonic() - began,
             "peak GB": max(one.ru_maxrss for one in used) / 2**20,
-            "open files": max(files),
             "phases": {name: {"CPU s": seconds, "calls": calls} for name, (seconds, calls) in spent.items()},
         }
     )
-
-
-@contextlib.contextmanager
-def _watched_files() -> Iterator[list[int]]:
-    """Give a list that grows by the number of open files, until the block ends."""
-    counts, stop = [0], threading.Event()
-
-    def look() -> None:
-        while not stop.wait(_PAUSE):
-            counts.append(len(os.listdir("/proc/self/fd")))
-
-    watcher = threading.Thread(target=look, daemon=True)
-    watcher.start()
-    try:
-        yield counts
-    finally:
-        stop.set()
-        watcher.join()
 
 
 @contextlib.contextmanager

@@ -44,24 +44,6 @@ def collection_rows(runs: list[dict]) -> list[dict]:
     return rows
 
 
-def graph_rows(runs: list[dict]) -> list[dict]:
-    """Return table rows of tau per graph, a column per contender."""
-    graphs = {
-        (run["collection"], split, graph): None
-        for run in runs
-        for split in _splits(runs)
-        for graph in run[split]["per_graph"]
-    }
-    return [
-        {"collection": collection, "split": split, "graph": graph[:24]}
-        | {
-            c: report.spread([r[split]["per_graph"][graph] for r in _of(runs, c, collection)], 2)
-            for c in _contenders(runs)
-        }
-        for collection, split, graph in graphs
-    ]
-
-
 def _of(runs: list[dict], contender: str, collection: str = "") -> list[dict]:
     return [r for r in runs if r["contender"] == contender and r["collection"].startswith(collection)]
 

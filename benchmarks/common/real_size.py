@@ -1,4 +1,4 @@
-"""A made-up competition with the sizes of the real one, from programs of the sample alone.
+"""Make a competition of the real size from programs of the sample.
 
 A layout program of the sample is repeated side by side to the wanted size, and its tied choices are drawn
 again (``made_graphs.py``): every second copy has groups of its own, which makes 32 to 48 of them (real 17 to
@@ -81,7 +81,7 @@ def spread(count: int, minimum: int, mean: float, maximum: int) -> np.ndarray:
 
 
 def write_real_size(root: Path, size: Size) -> Path:
-    """Write the npz files of all five collections and ``sample_submission.csv``; what is there is kept.
+    """Write the npz files of all five collections and ``sample_submission.csv``; existing files are kept.
 
     Raises:
         ValueError: The folder holds a competition of another size.
@@ -106,7 +106,7 @@ def write_real_size(root: Path, size: Size) -> Path:
 
 
 def _files(root: Path, collection: Collection, size: Size) -> Iterator[tuple]:
-    """Yield the path of every file of a collection, and what writes it."""
+    """Yield the path of every file of a collection, and the function that writes it."""
     real, made = REAL[collection.name], size.graphs(collection.name)
     for split in SPLITS:
         sources = list_programs(SAMPLE, collection, split)

@@ -40,13 +40,13 @@ class Relabelled:
     missing: dict[str, float]
 
     def file(self, generation: str) -> CompetitionFile:
-        """Return the file with these configurations alone, and the labels of a generation."""
+        """Return the file with only these configurations, and the labels of a generation."""
         file = read_competition_file(self.program.path, "layout")
         return replace(file, choices=file.choices.take(self.rows), runtime=self.cycles[generation])
 
 
 def smallest_programs(root: Path, collection: str, splits: tuple[str, ...], count: int) -> list[Program]:
-    """Return the programs of some splits with the fewest nodes."""
+    """Return the smallest programs of some splits, by number of nodes."""
     found = [p for split in splits for p in list_programs(root, get_collection(collection), split)]
     sizes = {p: len(read_competition_file(p.path, "layout").node_opcode) for p in found}
     return sorted(found, key=lambda p: (sizes[p], p.name))[:count]
@@ -57,8 +57,8 @@ def relabel(
 ) -> list[Relabelled]:
     """Label the first configurations of some programs of the sample for other generations.
 
-    The program is that of the sample, before v3's layout assignment, under the sample's own configurations:
-    only the compiler's target changes.
+    The sample's program before v3's layout assignment is compiled under the sample's own configurations: only
+    the compiler's target changes.
 
     Args:
         root: The sample.
@@ -67,7 +67,7 @@ def relabel(
         labeller: Cache and limits.
 
     Raises:
-        DataError: A program of the zoo is not that of the sample's file any more.
+        DataError: A program of the zoo differs from the sample's file.
     """
     zoo = {hashlib.md5(name.encode(), usedforsecurity=False).hexdigest(): name for name in PROGRAMS}
     names = [zoo[p.name] if p.split == TEST else p.name for p in programs]

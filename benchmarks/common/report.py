@@ -1,10 +1,12 @@
-"""What benchmarks print: Markdown tables, the environment, and the JSON object of the last line."""
+"""Output of benchmarks: Markdown tables, the environment, and the JSON object of the last line."""
 
 import argparse
 import importlib.metadata
 import json
 import os
 import platform
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,6 +16,7 @@ import pandas as pd
 
 from fastslow.core.artifacts import commit
 
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 
 
@@ -35,7 +38,7 @@ def cells(row: dict) -> dict:
 
 
 def environment(threads: int = 1, device: str = "cpu") -> dict:
-    """Return where and with what the figures were measured.
+    """Return commit, versions and machine of a measurement.
 
     Args:
         threads: Threads of the measured code.
@@ -71,6 +74,27 @@ def keeping_results(run: Callable[[argparse.Namespace, Path], None], options: ar
     else:
         run(options, RESULTS)
     return 0
+
+
+def in_process(script: str, *arguments: str, **environment: str) -> dict:
+    """Run a script with the present and further arguments in a process of its own.
+
+    Args:
+        script: Its file.
+        arguments: Arguments to append.
+        environment: Variables to set, such as ``ONE_THREAD``.
+
+    Returns:
+        The JSON object of its last line.
+
+    Raises:
+        subprocess.CalledProcessError: Its exit status is not 0.
+    """
+    command = [sys.executable, str(Path(script).resolve()), *sys.argv[1:], *arguments]
+    run = subprocess.run(
+        command, stdout=subprocess.PIPE, text=True, check=True, env={**os.environ, **environment}
+    )
+    return json.loads(run.stdout.splitlines()[-1])
 
 
 def finish(result: dict) -> None:

@@ -8,11 +8,11 @@ from common.binding_rules import COMMITTED
 from fastslow.competition.metrics import kendall_tau
 
 DRAWS = 200
-_TEXT = """
-The taus of the table are of the runs that the rule was chosen on. {draws} times, the rule of the highest tau
-on a random half of the {programs} programs that all rules above know ({configurations:,} configurations) was
-scored on the other half: tau {held_out} (mean, 2.5 and 97.5 percentile); chosen: {chosen}.
-Tau of the rule of the labels on bootstraps of the programs: {interval}. All this is one program, AlexNet."""
+_TEXT = """\
+The rule was chosen on the runs of this table. {draws} times, the rule with the highest tau on a random
+half of the {programs} programs that all rules above know ({configurations:,} configurations) was scored
+on the other half: tau {held_out} (mean, 2.5 and 97.5 percentile); chosen: {chosen}. Bootstrap of the
+programs, tau of the rule of the labels: {interval}. All programs come from AlexNet."""
 
 
 def choose_on_half(
@@ -24,7 +24,7 @@ def choose_on_half(
         estimates: Estimated cycles of every configuration by rule, ``(C,)``, NaN where not known. Only
             configurations that all rules know are used.
         classes: ``(C,)`` number of the distinct program of each configuration; a half is one of programs,
-            since configurations of one program differ by noise alone.
+            since configurations of one program differ only by noise.
         runtime: ``(C,)`` measured time.
         draws: Number of random halves, and of bootstraps.
 

@@ -6,8 +6,6 @@ from argparse import Namespace
 from pathlib import Path
 
 import numpy as np
-from matplotlib import colormaps
-from matplotlib.figure import Figure
 
 from common import report
 from fastslow.competition.catalog import TRAIN, VALID, get_collection
@@ -107,24 +105,6 @@ def named(settings: dict) -> str:
     extra = [f"{name.removeprefix('segment_')}={value}" for name, value in settings.items()]
     hidden = ("training=", "nodes=", "head_epochs=")
     return " ".join([text, *(part for part in extra if not part.startswith(hidden))])
-
-
-def plot_ages(rows: list[dict], path: Path) -> None:
-    """Plot tau against the median age of what was read from the table, in the last epoch that read it."""
-    figure = Figure(figsize=(9, 4), layout="constrained")
-    axes = figure.subplots()
-    whole = [seed["tau"] for row in rows if not row["settings"] for seed in row["seeds"]]
-    axes.axhline(np.mean(whole), color="black", linewidth=1, label="whole graph")
-    colours = colormaps["tab20"].colors
-    for number, row in enumerate(rows):
-        points = [(own["age"]["age_median"], own["tau"]) for own in row["seeds"] if "age" in own]
-        points = [point for point in points if point[0] is not None]
-        if points:
-            name = f"{named(row['settings'])}, {row['settings']['segment_nodes']} nodes"
-            axes.plot(*zip(*points, strict=True), "o", color=colours[number % len(colours)], label=name)
-    axes.set(xlabel="median age of a row when read (steps)", ylabel="Kendall tau on valid")
-    figure.legend(fontsize="x-small", loc="outside right upper")
-    figure.savefig(path)
 
 
 def print_quality(rows: list[dict]) -> None:

@@ -1,50 +1,44 @@
 """The variants of our layout network that ``models.py`` compares.
 
-Each changes settings or leaves out columns. Settings are written as for ``--set``; all others are those of
-the preset, cut to a few epochs.
+Each changes settings. Settings are written as for ``--set``. All others come from the
+preset, cut to a few epochs.
 """
 
 from collections.abc import Iterable
 
 from common.held_out import BASE
-from fastslow.features.violation import VIOLATION_NAMES
-from fastslow.networks.architecture import CONVOLUTIONS, NODE_ATTENTIONS, SKIPS
+from fastslow.networks.architecture import CONVOLUTIONS, NODE_ATTENTIONS
 from fastslow.networks.settings import TrainSettings
-from fastslow.networks.terms import ACROSS_GRAPHS, LOSSES, POOLS
+from fastslow.networks.terms import LOSSES, POOLS
 
 EPOCHS = 6
 CUT = [f"gnn.layout.epochs={EPOCHS}", "gnn.layout.average_last=0", f"gnn.layout.evaluate_every={EPOCHS}"]
-TWO = "gnn.layout.graphs_per_step=2"
 
 
-def _each(field: str, values: Iterable[str], *also: str) -> dict[str, list[str]]:
+def _each(field: str, values: Iterable[str]) -> dict[str, list[str]]:
     """Return a variant for each value of a setting; the default is the base."""
     default = TrainSettings.model_fields[field].get_default()
-    return {f"{field} {v}": [f"gnn.layout.{field}={v}", *also] for v in values if v != default}
+    return {f"{field} {v}": [f"gnn.layout.{field}={v}"] for v in values if v != default}
 
 
 GROUPS: dict[str, dict[str, list[str]]] = {
     "convolution": {
         **_each("convolution", CONVOLUTIONS),
         **_each("node_attention", NODE_ATTENTIONS),
-        **_each("skip", SKIPS),
         **_each("edge_dropout", ["0.1"]),
     },
     "loss": {
-        **_each("loss", [name for name in LOSSES if name not in ACROSS_GRAPHS]),
+        **_each("loss", [name for name in LOSSES if "cross_graph" not in name]),
         **_each("loss", ["list_mle@10:1+mse_log:0.02"]),  # TpuGraphs' tile baseline
-        "2 graphs a step": [TWO],  # what losses across graphs are to be compared with
-        **_each("loss", ACROSS_GRAPHS, TWO),
     },
     "readout": {
         **_each("readout", POOLS),
-        # the 16th place's, and that of TpuGraphs' layout baseline
+        # of the 16th place and of TpuGraphs' layout baseline
         **_each("readout", ["mean+max", "mean+sum+sum@configurable"]),
     },
     "node inputs": {
-        **_each("node_inputs", ["numeric", "numeric+tiles+more_tiles", "picked+tiles"]),
+        **_each("node_inputs", ["numeric", "picked+tiles"]),
         **_each("node_inputs", ["numeric+tiles+depths"]),
-        **_each("node_inputs", ["numeric+tiles+walks"], "features.random_walks=True"),  # the 3rd place's
         **_each("dimension_tokens", ["True"]),  # the 5th's
     },
     "size": {
@@ -73,11 +67,8 @@ GROUPS: dict[str, dict[str, list[str]]] = {
         "hops 3": ["features.hops=3"],
         "whole graph": ["features.hops=-1"],
         "compiler_defaults False": ["features.compiler_defaults=False"],
-        "no violation features": [],
         "copies of neighbours": ["features.copies_through=0"],
         "padding 0": ["features.padding=0"],
     },
 }
 VARIANTS = {BASE: [], **{name: own for group in GROUPS.values() for name, own in group.items()}}
-LEFT_OUT = {"no violation features": VIOLATION_NAMES}
-"""Columns of ``config_feat`` that a variant leaves out: here violation ratios, padding and alignment."""

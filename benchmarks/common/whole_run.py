@@ -1,7 +1,7 @@
 """Every stage of ``make submit PRESET=kaggle`` on a made-up competition, measured and extrapolated.
 
 Models take a few epochs or iterations. The function of every notebook is called as the notebook calls it, in
-a process of its own; then the product's own command runs all notebooks on what is finished, and writes and
+a process of its own; then the product's own command runs all notebooks on the finished steps, and writes and
 checks the CSV. Whole = preset's number x (an epoch, an evaluation, an iteration) + the rest, each times the
 real number of graphs over the made one. Growing a tree is not proportional to the rows, so rankers are
 fitted on the train graphs repeated to their real number.
@@ -44,7 +44,7 @@ FUNCTIONS = {
     EnsembleSettings: build_ensemble,
     SubmissionSettings: make_submission,
 }
-"""What the notebook of a step calls."""
+"""The function that the notebook of a step calls."""
 EPOCH, EVALUATION, FIT, GROW, PREDICT = "epoch", "evaluation", "fit", "grow", "predict"
 PHASES = {
     EPOCH: ((Training, "run_epoch"),),
@@ -58,7 +58,7 @@ PARALLEL = 0.75  # share of a layout step that threads divide: of two, each has 
 
 
 class WholeRun:
-    """A made-up competition and what its stages cost, both kept in a folder, which is FASTSLOW_HOME.
+    """A made-up competition and the costs of its stages, both kept in a folder, which is FASTSLOW_HOME.
 
     Args:
         folder: The folder; the same call resumes.
@@ -112,10 +112,10 @@ class WholeRun:
         found = {DATA: {**self.costs[DATA], "whole CPU s": 0.0}}
         for step in steps:
             cost, stage = self.costs[step_name(step)], stage_of(step)
-            before = found.get(stage, {"CPU s": 0, "wall s": 0, "peak GB": 0, "open files": 0})
+            before = found.get(stage, {"CPU s": 0, "wall s": 0, "peak GB": 0})
             added = {key: before[key] + cost[key] for key in ("CPU s", "wall s")}
-            most = {key: max(before[key], cost[key]) for key in ("peak GB", "open files")}
-            found[stage] = {**added, **most, "whole CPU s": 0.0}
+            peak = max(before["peak GB"], cost["peak GB"])
+            found[stage] = {**added, "peak GB": peak, "whole CPU s": 0.0}
         for step in make_plan(self.settings()).steps():  # of every seed
             found[stage_of(step)]["whole CPU s"] += self.whole_seconds(step)
         if NOTEBOOKS in self.costs:
@@ -159,7 +159,7 @@ class WholeRun:
 def repeated(table: Table, times: int) -> Table:
     """Return a ranker's table with every graph so many times, under as many names.
 
-    Rows are shared, so that the table itself takes no more memory; what is made of it does.
+    Rows are shared, so that the table itself takes no more memory.
     """
     names = [f"{name} {number}" for number in range(times) for name in table.names]
     return Table(names, table.rows * times, table.runtimes * times, table.columns)

@@ -1,1 +1,1 @@
-"""What our models are compared with: independent slow forms, and the competition's 1st place."""
+"""References for our models: an independent dense form, and the competition's 1st place."""

@@ -2,7 +2,7 @@
 
 Parameters and row-wise layers are shared with the network. Layers that see more than one pair (messages,
 pooling, norm, cross-config attention) are implemented independently over (N, C, D), without deduplicated
-states. This shows what deduplication saves, and that it changes no prediction and no gradient.
+states. A comparison shows the saving of deduplication, and that no prediction and no gradient changes.
 """
 
 from dataclasses import dataclass, replace
@@ -124,7 +124,7 @@ class DenseGraphInputs(PreparedGraph):
     def batch(self, configs: np.ndarray, num_layers: int, edges: None = None) -> Batch:
         """Return the graph under some of its configurations, with all edges, a row per pair.
 
-        The inputs of a pair are those of its state of level 0.
+        The inputs of a pair are the inputs of its state of level 0.
         """
         own, pairs = super().batch(configs, 0), torch.from_numpy(self._pairs(configs).T.ravel())
         num_configs = len(configs)

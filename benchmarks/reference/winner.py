@@ -1,6 +1,6 @@
 """The reference to beat: the layout network of the competition's 1st place, on torch_geometric.
 
-Written from the published description; no code is taken over. Initial weights and chunk sizes are those of
+Written from the published description; no code is taken over. Initial weights and chunk sizes come from
 the authors' repository (github.com/thanhhau097/google_fast_or_slow). Every (configuration, node) pair is
 computed separately, in C disjoint copies of the graph: as a block-diagonal CSR matrix on a CPU, and as an
 edge list on a GPU, where PyG's CSR product does not support bfloat16.
@@ -17,13 +17,10 @@ from torch.nn import functional
 from torch_geometric.nn import SAGEConv
 
 from fastslow.competition import node_columns
-from fastslow.core.errors import SettingsError
 from fastslow.features.store import Graph
 
 HOPS = 1  # hops of a features folder that winner_graph() can reduce
 WIDTH = 128
-INITS = ("original", "default")
-"""Initial weights of linear blocks: the authors' (Xavier normal, bias 0.01), or PyTorch's default."""
 
 
 def winner_graph(graph: Graph) -> Graph:
@@ -154,16 +151,14 @@ class LinearBlock(nn.Module):
     Args:
         width_in: Input channels.
         cross_config: As for :class:`Attention`.
-        init: One of ``INITS``.
     """
 
-    def __init__(self, width_in: int, cross_config: bool, init: str):
+    def __init__(self, width_in: int, cross_config: bool):
         super().__init__()
         width = WIDTH if cross_config else 2 * WIDTH
         self.linear, self.attention = nn.Linear(width_in, width), Attention(width, cross_config)
-        if init == "original":
-            nn.init.xavier_normal_(self.linear.weight)
-            nn.init.constant_(self.linear.bias, 0.01)
+        nn.init.xavier_normal_(self.linear.weight)
+        nn.init.constant_(self.linear.bias, 0.01)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(C, N, D_in)`` to ``(C, N, 256)``."""
@@ -189,19 +184,13 @@ class WinnerNetwork(nn.Module):
 
     Args:
         cross_config: With cross-config attention, as on the default collections.
-        init: Initial weights of the linear blocks, one of ``INITS``.
-
-    Raises:
-        SettingsError: ``init`` is not one of ``INITS``.
     """
 
-    def __init__(self, cross_config: bool, init: str = "original"):
-        if init not in INITS:
-            raise SettingsError(f"init: {init!r} is not one of {', '.join(INITS)}")
+    def __init__(self, cross_config: bool):
         super().__init__()
         self.layout, self.opcode = nn.Embedding(8, 4), nn.Embedding(120, 16)
         input_width = node_columns.LAYOUT.start + (6 + 18) * 4 + 16
-        self.first, self.second = (LinearBlock(w, cross_config, init) for w in (input_width, 2 * WIDTH))
+        self.first, self.second = (LinearBlock(w, cross_config) for w in (input_width, 2 * WIDTH))
         self.blocks = nn.ModuleList(SageBlock(cross_config) for _ in range(2))
         self.head = nn.Linear(256, 1)
 

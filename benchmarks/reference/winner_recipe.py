@@ -8,7 +8,6 @@ caller's ``steps`` or ``seconds``.
 import copy
 import math
 import time
-from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -74,14 +73,13 @@ class WinnerTraining:
         collection: Determines cross-config attention, configurations per step and the inference chunk.
         seed: Seed of weights, dropout, order of graphs and choice of configurations.
         device: Device to train on.
-        init: Initial weights, see :class:`WinnerNetwork`.
     """
 
-    def __init__(self, collection: Collection, seed: int, device: torch.device, init: str = "original"):
+    def __init__(self, collection: Collection, seed: int, device: torch.device):
         torch.manual_seed(seed)
         self.rng = np.random.default_rng(seed)
         self.size, self.chunk = configs_per_step(collection), inference_chunk(collection)
-        self.network = WinnerNetwork(is_default(collection), init).to(device)
+        self.network = WinnerNetwork(is_default(collection)).to(device)
         self.optimizer = torch.optim.AdamW(
             self.network.parameters(), LEARNING_RATE, weight_decay=WEIGHT_DECAY
         )
@@ -113,19 +111,11 @@ def schedule(done: float) -> float:
     return 0.5 * (1 + math.cos(math.pi * (done - WARMUP) / (1 - WARMUP)))
 
 
-def read_inputs(
-    features: Features, device: torch.device, also: Sequence[Features] = ()
-) -> dict[str, dict[str, WinnerInputs]]:
-    """Return the graphs of a features folder per split and name, prepared as in the recipe.
-
-    Train graphs of further folders are added, except those of programs that are valid here.
-    """
+def read_inputs(features: Features, device: torch.device) -> dict[str, dict[str, WinnerInputs]]:
+    """Return the graphs of a features folder per split and name, prepared as in the recipe."""
     graphs = {
         split: {name: features.graph(split, name) for name in features.names(split)} for split in SPLITS
     }
-    for other in also:
-        for name in set(other.names(TRAIN)) - set(graphs[VALID]):
-            graphs[TRAIN][f"{other.folder.name}/{name}"] = other.graph(TRAIN, name)
     graphs[TRAIN] = {name: without_duplicates(graph) for name, graph in sorted(graphs[TRAIN].items())}
     graphs = {
         split: {name: winner_graph(g) for name, g in by_name.items()} for split, by_name in graphs.items()
@@ -142,9 +132,7 @@ def train_winner(
     seed: int,
     device: torch.device,
     evaluate_every: int,
-    also: Sequence[Features] = (),
     *,
-    init: str = "original",
     steps: int = 0,
     seconds: float = 0.0,
 ) -> dict:
@@ -158,8 +146,6 @@ def train_winner(
         seed: Seed of the run.
         device: Device to train on.
         evaluate_every: Passes over the train graphs between two evaluations on valid.
-        also: Further folders whose train graphs are trained on as well.
-        init: Initial weights, see :class:`WinnerNetwork`.
         steps: The budget in steps, or 0.
         seconds: The budget in seconds, or 0; exactly one budget is given.
 
@@ -167,8 +153,8 @@ def train_winner(
         ``predictions`` of valid and test per graph, ``steps`` and ``seconds`` used.
     """
     began = time.perf_counter()
-    inputs, labels = read_inputs(features, device, also), features.labels(VALID)
-    training = WinnerTraining(features.collection, seed, device, init)
+    inputs, labels = read_inputs(features, device), features.labels(VALID)
+    training = WinnerTraining(features.collection, seed, device)
     reserve = _seconds_of_ending(training, inputs)
     best, taken, epoch = {}, 0, 0
 

@@ -34,7 +34,7 @@ def test_the_table(members, capsys):
     assert ensemble.main(["--quick"]) == 0
     result = json.loads(capsys.readouterr().out.splitlines()[-1])
     taus = {way.removesuffix(", min_max"): own["layout:xla:default"] for way, own in result["tau"].items()}
-    kinds = ["gnn alone", "ranker alone"]
+    kinds = ["gnn only", "ranker only"]
     assert list(taus) == [
         *kinds,
         "equal weights",
@@ -43,7 +43,7 @@ def test_the_table(members, capsys):
         "a weight for each model",
     ]
     seeds = {"gnn-s0": 0.5, "gnn-s1": 0.5}
-    assert taus["gnn alone"] == pytest.approx(np.mean([*members.tau(["v", "w"], "min_max", seeds).values()]))
+    assert taus["gnn only"] == pytest.approx(np.mean([*members.tau(["v", "w"], "min_max", seeds).values()]))
 
 
 def test_what_is_left_out_chooses_no_weight(members):
@@ -59,5 +59,5 @@ def test_what_is_left_out_chooses_no_weight(members):
 
 def test_one_architecture_is_refused(members):
     members.labels = {"net_a": members.labels["v"], "net_b": members.labels["w"]}
-    with pytest.raises(DataError, match="one architecture"):
+    with pytest.raises(DataError, match="the same architecture"):
         ensemble.left_out(members, "rank")

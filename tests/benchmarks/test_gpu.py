@@ -1,4 +1,4 @@
-"""The GPU's benchmark runs on a machine without one, says so, and notices a network that differs."""
+"""The GPU's benchmark runs on a machine without one, with a message, and notices a network that differs."""
 
 import json
 

@@ -1,65 +1,46 @@
-"""Transfer to another generation: fine-tuning follows the labels that are given, and scores are of them."""
+"""Transfer to another generation scores the run's predictions by the labels of that generation."""
 
 import numpy as np
 import pytest
 
 import transfer
 from common.relabel import Relabelled, smallest_programs
-from fastslow.competition.catalog import TEST
 from fastslow.competition.metrics import kendall_tau
 from fastslow.competition.reader import read_competition_file
 from fastslow.core.settings import resolve
-from fastslow.features.unseen import build_unseen
-from fastslow.rankers.table import read_table
-from fastslow.rankers.train import read_ranker
+from fastslow.features.store import Features
+from fastslow.ranking.inference import FinishedRun
 
 
-@pytest.fixture
-def relabelled(home):
-    """The train programs of the sample; for v2 the order of v3's labels is reversed."""
+def test_predictions_are_scored_by_the_labels_of_the_generation(home):
+    """For v2 the order of v3's labels is reversed, so every score of v2 is that of v3 times -1."""
     found = []
     for program in smallest_programs(resolve("data/sample"), transfer.COLLECTION, ("train",), 9):
         cycles = read_competition_file(program.path, "layout").runtime[:12]
         labels = {"v3": cycles, "v2": cycles.max() + cycles.min() - cycles}
         found.append(Relabelled(program, program.name, np.arange(12), labels, {"v2": 0.1}))
-    return found
-
-
-def test_a_file_has_the_rows_and_labels_of_a_generation(relabelled):
-    one = relabelled[0]
-    file, whole = one.file("v2"), read_competition_file(one.program.path, "layout")
-    assert file.runtime.tolist() == one.cycles["v2"].tolist()
-    np.testing.assert_array_equal(file.choices.layout_codes(), whole.choices.layout_codes()[:12])
-
-
-def test_programs_are_the_smallest_first(relabelled):
-    sizes = [len(read_competition_file(one.program.path, "layout").node_opcode) for one in relabelled]
+    sizes = []
+    for one in found:
+        file, whole = one.file("v2"), read_competition_file(one.program.path, "layout")
+        assert file.runtime.tolist() == one.cycles["v2"].tolist()
+        np.testing.assert_array_equal(file.choices.layout_codes(), whole.choices.layout_codes()[:12])
+        sizes.append(len(whole.node_opcode))
     assert sizes == sorted(sizes)
+    run = FinishedRun(resolve("runs/smoke/ensemble-layout-xla-random"))
+    features = Features(resolve("features/smoke/layout-xla-random"))
+    v2, v3 = (transfer.zero_shot(run, features, found, generation) for generation in ("v2", "v3"))
+    assert list(v2) == ["best single feature of v3", "v3's own labels", "ensemble", "gnn", "ranker"]
+    assert v3["v3's own labels"] == [pytest.approx(1)]
+    for name, taus in v2.items():
+        assert taus == pytest.approx([-tau for tau in v3[name]]), name
 
 
-def test_fine_tuning_turns_the_order_round(relabelled):
-    runs = resolve("runs/smoke")
-    ranker = runs / "ranker-layout-xla-random-s0"
-    graphs = build_unseen(ranker, [one.file("v2") for one in relabelled])
-    table = read_table(graphs, TEST)
-
-    def mean_tau(predictions):
-        return transfer.taus(relabelled, "v2", predictions)
-
-    before = read_ranker(ranker)
-    tuned = transfer.tune_ranker(before, table, seed=0, scratch=False)
-    assert mean_tau(tuned.predict(table)) > mean_tau(before.predict(table)) + 0.2
-    network = runs / "gnn-layout-xla-random-s0"
-    tuned = [transfer.tune_network(network, graphs, epochs, seed=0)(graphs, TEST) for epochs in (0, 10)]
-    assert mean_tau(tuned[1]) > mean_tau(tuned[0])
-
-
-def test_the_score_is_the_mean_tau(relabelled):
-    predictions = {one.program.name: np.arange(12.0) for one in relabelled}
-    wanted = np.mean([kendall_tau(one.cycles["v2"], np.arange(12.0)) for one in relabelled])
-    assert transfer.taus(relabelled, "v2", predictions) == pytest.approx(wanted)
-
-
-def test_programs_without_a_signal_are_left_out(relabelled):
-    flat = Relabelled(**{**vars(relabelled[0]), "cycles": {"v3": np.arange(12), "v2": np.ones(12)}})
-    assert transfer.useful([flat, relabelled[1]], "v2") == [relabelled[1]]
+def test_the_score_is_the_mean_tau_of_programs_with_a_signal(home):
+    (one, *_) = smallest_programs(resolve("data/sample"), transfer.COLLECTION, ("train",), 1)
+    labels = {"v3": np.arange(12), "v2": np.arange(12)[::-1]}
+    varied = Relabelled(one, one.name, np.arange(12), labels, {})
+    flat = Relabelled(one, one.name, np.arange(12), {**labels, "v2": np.ones(12)}, {})
+    assert transfer.useful([flat, varied], "v2") == [varied]
+    predictions = {one.name: np.array([1.0, 0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11])}
+    taus = [kendall_tau(labels[generation], predictions[one.name]) for generation in ("v2", "v3")]
+    assert [transfer.mean_tau([varied], g, predictions) for g in ("v2", "v3")] == taus

@@ -42,11 +42,12 @@ class _Module(NamedTuple):
 
 
 @cache
-def source_digests(entry: str) -> dict[str, str]:
+def source_digests(entry: str, folder: Path | None = None) -> dict[str, str]:
     """Return a digest of the reached code per module, for a manifest.
 
     Args:
         entry: The function that makes the result, as ``package.module:function``.
+        folder: A folder of scripts whose modules are followed as well; the entry may be in one of them.
 
     Returns:
         16 hexadecimal digits by module name; equal as long as no definition changed that the entry reaches.
@@ -55,8 +56,8 @@ def source_digests(entry: str) -> dict[str, str]:
         LookupError: The entry names no module or definition of this package.
     """
     module, _, name = entry.partition(":")
-    if _path(module) is None or name not in _parse(module).definitions:
-        raise LookupError(f"{entry} is no definition of {PACKAGE}")
+    if _path(module, folder) is None or name not in _parse(module, folder).definitions:
+        raise LookupError(f"{entry} is no definition of {folder or PACKAGE}")
     reached: dict[str, set[str]] = {}
     pending = [(module, name)]
     while pending:
@@ -64,29 +65,31 @@ def source_digests(entry: str) -> dict[str, str]:
         if module in IGNORED or name in reached.setdefault(module, set()):
             continue
         reached[module].add(name)
-        pending += _uses(module, name)
-    return {module: _digest(module, names) for module, names in sorted(reached.items()) if names}
+        pending += _uses(module, name, folder)
+    return {module: _digest(module, names, folder) for module, names in sorted(reached.items()) if names}
 
 
-def source_digest(entry: str) -> str:
+def source_digest(entry: str, folder: Path | None = None) -> str:
     """Return one digest of all code that an entry reaches, see :func:`source_digests`."""
-    return digest(source_digests(entry))
+    return digest(source_digests(entry, folder))
 
 
-def _path(module: str) -> Path | None:
-    """Return the file of a module of this package, if it is one."""
+def _path(module: str, folder: Path | None = None) -> Path | None:
+    """Return the file of a module of this package or of the folder, if it is one."""
     first, *rest = module.split(".")
-    path = _ROOT.joinpath(*rest)
-    files = (path.with_suffix(".py"), path / "__init__.py") if first == PACKAGE else ()
-    return next((file for file in files if file.is_file()), None)
+    root = _ROOT if first == PACKAGE else folder and folder / first
+    if root is None:
+        return None
+    path = root.joinpath(*rest)
+    return next((f for f in (path.with_suffix(".py"), path / "__init__.py") if f.is_file()), None)
 
 
 @cache
-def _parse(module: str) -> _Module:
+def _parse(module: str, folder: Path | None = None) -> _Module:
     parsed = _Module({}, {}, [])
-    for statement in _without_docstrings(ast.parse(_path(module).read_text())).body:
+    for statement in _without_docstrings(ast.parse(_path(module, folder).read_text())).body:
         if isinstance(statement, ast.ImportFrom):
-            parsed.imported.update(_imports(statement))
+            parsed.imported.update(_imports(statement, folder))
             continue
         names = list(_defined(statement))
         for name in names:
@@ -96,12 +99,12 @@ def _parse(module: str) -> _Module:
     return parsed
 
 
-def _imports(statement: ast.ImportFrom) -> Iterator[tuple[str, tuple[str, str | None]]]:
+def _imports(statement: ast.ImportFrom, folder: Path | None) -> Iterator[tuple[str, tuple[str, str | None]]]:
     for alias in statement.names:
         inner = f"{statement.module}.{alias.name}"
-        if _path(inner):
+        if _path(inner, folder):
             yield alias.asname or alias.name, (inner, None)
-        elif _path(statement.module or ""):
+        elif _path(statement.module or "", folder):
             yield alias.asname or alias.name, (statement.module, alias.name)
 
 
@@ -114,12 +117,12 @@ def _defined(statement: ast.stmt) -> Iterator[str]:
             yield from (node.id for node in ast.walk(target) if isinstance(node, ast.Name))
 
 
-def _uses(module: str, name: str) -> Iterator[tuple[str, str]]:
+def _uses(module: str, name: str, folder: Path | None) -> Iterator[tuple[str, str]]:
     """Yield (module, name) of what a definition refers to; every definition of a module used as a value."""
-    parsed = _parse(module)
+    parsed = _parse(module, folder)
     if name in parsed.imported:
         target, inner = parsed.imported[name]
-        yield from ((target, n) for n in ([inner] if inner else _parse(target).definitions))
+        yield from ((target, n) for n in ([inner] if inner else _parse(target, folder).definitions))
         return
     attributes: dict[str, set[str]] = {}
     for statement in [*parsed.definitions.get(name, []), *parsed.bare]:
@@ -133,14 +136,14 @@ def _uses(module: str, name: str) -> Iterator[tuple[str, str]]:
     for used, names in attributes.items():
         target, inner = parsed.imported.get(used, (None, None))
         if target and inner is None and names:
-            yield from ((target, n) for n in names if n in _parse(target).definitions)
+            yield from ((target, n) for n in names if n in _parse(target, folder).definitions)
         elif target or used in parsed.definitions:
             yield module, used
 
 
-def _digest(module: str, names: set[str]) -> str:
+def _digest(module: str, names: set[str], folder: Path | None) -> str:
     """Hash definitions and bare statements of a module, without docstrings, comments and formatting."""
-    parsed = _parse(module)
+    parsed = _parse(module, folder)
     statements = [s for name in sorted(names) for s in parsed.definitions.get(name, [])] + parsed.bare
     text = "\n".join(map(ast.dump, statements))
     return hashlib.sha256(text.encode()).hexdigest()[:16]

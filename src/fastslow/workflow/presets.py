@@ -48,7 +48,7 @@ PRESETS: dict[str, dict[str, dict]] = {
             "num_layers": 2,  # [winners] as the 1st place
             "pair_edges": False,  # [real] 13 times slower to predict 1,000 configurations of an nlp program
             # [size] about 5 (xla) and 7 hours (nlp) on two cores, 300 epochs of 256 configurations 13 and 16
-            # (benchmarks/hours.py); [winners] 750 to 1,000 epochs: raise it where there is time
+            # (benchmarks/tables/hours.md); [winners] 750 to 1,000 epochs: raise it where there is time
             "epochs": 150,
             "evaluate_every": 10,  # [size]
             "patience": 10,  # [size]

@@ -2,7 +2,7 @@
 
 Nodes are the instructions of the module, computation by computation, in the module's order. The 140 features
 are those of TpuGraphs (arXiv 2308.13490, appendix) and equal its npz files in every value
-(``benchmarks/extractor.py``).
+(``benchmarks/tables/extractor.md``).
 """
 
 from collections import defaultdict

@@ -1,0 +1,84 @@
+"""The comparisons with the reference network run, and their figures are consistent."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from common import graph_files
+from fastslow.core.errors import DataError
+from fastslow.core.settings import PROJECT
+from helpers.workspace import LAYOUT_FILES, cut_sample
+
+pytest.importorskip("torch_geometric", reason="pip install -r benchmarks/requirements.txt")
+import inference  # noqa: E402 (needs torch_geometric)
+import quality  # noqa: E402
+import train_step  # noqa: E402
+
+QUICK = ["--quick", "--threads", "1"]
+NARROW = ["--set", "gnn.hidden_channels=16"]
+
+
+def last_line(capsys):
+    return json.loads(capsys.readouterr().out.splitlines()[-1])
+
+
+def test_inference(capsys):
+    assert inference.main([*QUICK, *NARROW]) == 0
+    result = last_line(capsys)
+    file = result["files"][0]
+    contenders = {"ours whole", "dense whole", "ours pruned", "dense pruned", "winner"}
+    assert set(file["memory"]) == contenders < set(file["seconds"])
+    assert 0 < result["largest difference"] < 1e-5
+    assert 0 <= file["difference"]["in chunks"] < 1e-5
+    assert file["nodes"]["whole"] > file["nodes"]["pruned"] > file["nodes"]["winner"]
+    ratio = file["seconds"]["dense whole"] / file["seconds"]["ours whole"]
+    found = result["total"]["ratios"]["dense whole / ours whole"]["all files"]
+    assert found == pytest.approx(ratio, rel=1e-3)
+
+
+def test_train_step(capsys):
+    assert train_step.main([*QUICK, *NARROW]) == 0
+    result = last_line(capsys)
+    assert set(result["files"][0]["memory"]) == {"ours", "dense", "winner"}
+    assert 0 < result["largest difference"]["prediction"] < 1e-5
+    assert 0 < result["largest difference"]["gradient"] < 1e-4
+
+
+def test_quality_and_its_finished_runs(tmp_path, monkeypatch, capsys):
+    options = quality.parse_arguments([*QUICK, "--data-root", str(cut_sample(tmp_path / "data"))])
+    quality.compare(options, tmp_path)
+    result = last_line(capsys)
+    ours, equal_time, equal_steps = result["runs"]
+    assert [run["contender"] for run in result["runs"]] == list(quality.CONTENDERS)
+    assert equal_steps["steps"] == ours["steps"] == LAYOUT_FILES["train"]  # one epoch, a graph a step
+    assert equal_time["test"]["per_graph"].keys() == ours["test"]["per_graph"].keys()
+    assert len(ours["test"]["per_graph"]) == LAYOUT_FILES["test"]
+    assert set(result["mean of collections by seed"]["ours"]) == {"valid", "test"}
+    for name in ("train", "train_winner"):
+        monkeypatch.setattr(quality, name, lambda *_, **__: pytest.fail("trained again"))
+    quality.compare(options, tmp_path)
+    assert last_line(capsys) == result
+
+
+def test_a_path_must_name_its_collection(tmp_path):
+    with pytest.raises(DataError, match="layout/SOURCE/SEARCH"):
+        graph_files.program_of(tmp_path / "graph.npz")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="peak memory is read from /proc")
+def test_peak_memory_counts_one_call():
+    script = """
+import numpy as np, torch
+from common import contest
+held = np.ones(2**26)  # 512 MB, freed before the call: they must not count
+del held
+print(*contest.peak_bytes(lambda: np.ones(2**25).sum(), torch.device("cpu")))
+"""
+    folder = PROJECT / "benchmarks"
+    run = subprocess.run([sys.executable, "-c", script], cwd=folder, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    above, process = map(int, run.stdout.split())
+    # 256 MB, with room for pages that the system takes
+    assert 200 * 2**20 < above < 350 * 2**20 < process
