@@ -53,6 +53,7 @@ TARGETS = {
     ),
 }
 """Modules below ``src/fastslow`` and their files of tests below ``tests``, the quickest to fail first."""
+SAID = "said.txt"
 SLOWER = 5.0  # times the seconds of the tests on the source as it is
 
 
@@ -119,9 +120,9 @@ def _run_tests(repository: Path, tests: list[str]) -> None:
         os.setsid()
         os.chdir(repository)
         os.environ["PYTHONPATH"] = str(repository / "src")
-        nothing = os.open(os.devnull, os.O_RDWR)
-        for stream in range(3):
-            os.dup2(nothing, stream)
+        said = os.open(repository / SAID, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        for stream in (1, 2):
+            os.dup2(said, stream)
         sys.path.insert(0, str(repository / "src"))
         for name in [name for name in sys.modules if name.split(".")[0] in ("fastslow", "common")]:
             del sys.modules[name]  # the original's
@@ -158,6 +159,7 @@ def measure(repository: Path, target: str, count: int, seed: int) -> dict:
     chosen = sorted(rng.sample(places, min(count, len(places))))
     start = time.monotonic()
     if not passes(repository, tests.split(), 1800):
+        print((repository / SAID).read_text()[-3000:])
         raise SystemExit(f"{target}: its tests fail before anything is mutated: {tests}")
     limit, survivors = 10 + SLOWER * (time.monotonic() - start), []
     for path, (line, operator, occurrence) in chosen:
@@ -198,12 +200,8 @@ def main(arguments: list[str] | None = None) -> int:
         import_module(name)
     with tempfile.TemporaryDirectory() as place:
         repository = Path(place)
-        for name in ("src", "tests", "benchmarks", "notebooks"):
-            shutil.copytree(
-                ROOT / name, repository / name, ignore=shutil.ignore_patterns("__pycache__", "results")
-            )
-        for name in ("pyproject.toml", "README.md", "requirements.txt", "Makefile"):
-            shutil.copy(ROOT / name, repository)
+        left = shutil.ignore_patterns("__pycache__", ".*_cache", ".git", ".venv", "data", "runs", "results")
+        shutil.copytree(ROOT, repository, ignore=left, dirs_exist_ok=True)
         (repository / "data").symlink_to(ROOT / "data")
         count = 1 if options.quick else options.mutants
         results = [measure(repository, target, count, options.seed) for target in options.target]

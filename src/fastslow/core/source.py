@@ -84,7 +84,9 @@ def _path(module: str) -> Path | None:
 @cache
 def _parse(module: str) -> _Module:
     parsed = _Module({}, {}, [])
-    for statement in _without_docstrings(ast.parse(_path(module).read_text())).body:
+    file = _path(module)
+    assert file is not None, module
+    for statement in _without_docstrings(ast.parse(file.read_text())).body:
         if isinstance(statement, ast.ImportFrom):
             parsed.imported.update(_imports(statement))
             continue
@@ -101,7 +103,7 @@ def _imports(statement: ast.ImportFrom) -> Iterator[tuple[str, tuple[str, str | 
         inner = f"{statement.module}.{alias.name}"
         if _path(inner):
             yield alias.asname or alias.name, (inner, None)
-        elif _path(statement.module or ""):
+        elif statement.module and _path(statement.module):
             yield alias.asname or alias.name, (statement.module, alias.name)
 
 
@@ -131,10 +133,10 @@ def _uses(module: str, name: str) -> Iterator[tuple[str, str]]:
             elif isinstance(node, ast.Name) and id(node) not in inside:
                 attributes.setdefault(node.id, set())
     for used, names in attributes.items():
-        target, inner = parsed.imported.get(used, (None, None))
-        if target and inner is None and names:
-            yield from ((target, n) for n in names if n in _parse(target).definitions)
-        elif target or used in parsed.definitions:
+        source, member = parsed.imported.get(used, (None, None))
+        if source and member is None and names:
+            yield from ((source, n) for n in names if n in _parse(source).definitions)
+        elif source or used in parsed.definitions:
             yield module, used
 
 
