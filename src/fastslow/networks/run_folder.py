@@ -40,7 +40,7 @@ def write_runs(artifact: Artifact, training: Any) -> None:
         tested = predict(training.network, dataset, slug, TEST, together)
         if writes:
             write_tensors(run.folder / WEIGHTS, training.network.state_dict())
-            write_scalers(run.folder / SCALERS, node=dataset.node_scaler, settings=dataset.config_scaler)
+            write_scalers(run.folder / SCALERS, node=dataset.node_scaler, config=dataset.config_scaler)
             own = write_predictions(run.folder, {VALID: predicted, TEST: tested})
             facts = {"epochs": training.epoch, "features": dataset.sources[slug].recipe}
             run.finish(OUTPUTS, valid=valid[slug], **facts, warnings=[*of_training, *own])
