@@ -35,8 +35,8 @@ LIBRARIES = (
 TARGETS = {
     "choices": (
         "choices/*.py",
-        "competition/test_tied_choices.py competition/test_choice_stream.py competition/test_group_sets.py features/test_choice_sums.py"
-        " competition/test_reader.py competition/test_default_layouts.py networks/test_config_states.py"
+        "competition/test_tied_choices.py competition/test_choice_stream.py competition/test_group_sets.py"
+        " features/test_choice_sums.py competition/test_reader.py competition/test_default_layouts.py networks/test_config_states.py"
         " features/test_copies.py",
     ),
     "metrics": ("competition/metrics.py", "competition/test_metrics.py evaluation/test_compare.py"),
@@ -44,7 +44,7 @@ TARGETS = {
     "ensemble": ("evaluation/ensemble.py", "evaluation/test_ensemble.py evaluation/test_predictions.py"),
     "states": (
         "networks/**/config_states.py",
-        "networks/test_config_states.py networks/test_states_figure.py",
+        "networks/test_config_states.py",
     ),
     "losses": ("networks/**/losses.py", "networks/test_losses.py"),
     "files": (
