@@ -36,8 +36,8 @@ TARGETS = {
     "choices": (
         "choices/*.py",
         "competition/test_tied_choices.py competition/test_choice_stream.py competition/test_group_sets.py"
-        " features/test_choice_sums.py competition/test_reader.py competition/test_default_layouts.py networks/test_config_states.py"
-        " features/test_copies.py",
+        " features/test_choice_sums.py competition/test_reader.py competition/test_default_layouts.py"
+        " networks/test_config_states.py features/test_copies.py",
     ),
     "metrics": ("competition/metrics.py", "competition/test_metrics.py evaluation/test_compare.py"),
     "submission": ("kaggle/submission.py", "kaggle/test_submission.py bad_input/test_texts.py"),
