@@ -1,8 +1,9 @@
-"""Plain English in the pages: no phrases of our dialect, "0.65" in full, sentences of at most 40 words."""
+"""Plain English in pages and notebooks: no dialect, "0.65" in full, sentences of at most 40 words."""
 
 import re
 
 from helpers.competition_files import ROOT
+from helpers.notebook_parameters import NOTEBOOKS, read
 
 FOLDERS = [".", "benchmarks", "data", "data/sample", "docs", "features", "notebooks", "submissions"]
 PAGES = [page for folder in FOLDERS for page in sorted((ROOT / folder).glob("*.md"))]
@@ -55,8 +56,11 @@ def faults(page):
     return found
 
 
-def test_pages_are_plain_english():
-    found = [f"{page.relative_to(ROOT)}: {fault}" for page in PAGES for fault in faults(page.read_text())]
+def test_pages_and_notebooks_are_plain_english():
+    texts = [(page, page.read_text()) for page in PAGES]
+    for path in NOTEBOOKS:
+        texts += [(path, cell.source) for cell in read(path).cells if cell.cell_type == "markdown"]
+    found = [f"{path.relative_to(ROOT)}: {fault}" for path, text in texts for fault in faults(text)]
     assert not found, "\n".join(found)
 
 
