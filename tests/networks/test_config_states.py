@@ -1,5 +1,7 @@
+from random import Random
+
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fastslow.choices.tied_choices import factorise
@@ -140,7 +142,12 @@ def test_states_of_some_configurations_are_those_of_a_file_of_these_alone(struct
             assert np.array_equal(getattr(level, side).toarray(), wanted)
 
 
+CHAIN = np.stack([np.arange(7), np.arange(1, 8)], 1)
+BITS = (np.arange(16)[:, None] >> np.arange(8) % 4 & 1).astype(np.uint8).repeat(3, 1).reshape(16, 8, 3)
+
+
 @given(structures(), st.sampled_from([None, 0, 1, 2]), st.randoms(use_true_random=False))
+@example((CHAIN, 8, np.arange(8), BITS), None, Random(31))  # one end
 @settings(max_examples=60)
 def test_a_part_has_the_states_of_its_nodes_and_of_those_they_depend_on(structure, num_layers, random):
     choices, num_nodes = factorise(structure[3]), structure[1]
