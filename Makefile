@@ -124,10 +124,11 @@ test: $(TESTED) ## Run the tests
 guard: $(READY) ## A recorded small run: scores and speed must be as before (SET=--record: record again)
 	@set -f; "$$PY" benchmarks/guard.py $$SET
 
-lint: $(TESTED) ## Check style of code and notebooks, and that notebooks carry no outputs
+lint: $(TESTED) ## Check style and types of the code, and that notebooks carry no outputs
 	@"$$VENV/bin/ruff" check .
 	@"$$VENV/bin/ruff" format --check .
 	@"$$VENV/bin/nbstripout" --verify notebooks/*.ipynb
+	@"$$VENV/bin/mypy"
 
 clean: ## Remove features, runs and submissions made here or in FASTSLOW_HOME (keeps data and .venv)
 	@cd "$${FASTSLOW_HOME:-.}" && find features runs submissions -mindepth 1 ! -name README.md -delete 2>/dev/null || true

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
@@ -14,8 +14,10 @@ def draw(seed, num_sets=9, num_groups=90, num_configs=12, most=2):
     """Members, options and values; all groups have up to ``most`` options, and some of the sets are equal."""
     rng = np.random.default_rng(seed)
     members = rng.random((num_sets, num_groups)) < rng.choice([0, 0.05, 0.5, 1], (num_sets, 1))
+    members[1] = True
     members[-1] = members[0]
-    options = rng.integers(1, most + 1, num_groups)
+    options = rng.integers(min(most, 2), most + 1, num_groups)
+    options[rng.random(num_groups) < rng.choice([0, 0.5])] = 1
     # pairs of configurations differ in few groups
     values = np.repeat((rng.random((num_configs // 4, num_groups)) * options).astype(np.uint16), 4, 0)
     columns = rng.integers(0, num_groups, num_configs)
@@ -23,10 +25,16 @@ def draw(seed, num_sets=9, num_groups=90, num_configs=12, most=2):
     return members, options, values
 
 
-@given(st.integers(0, 10**6), st.sampled_from([1, 2, 3, 700, 65_536]), st.sampled_from([1, 30, 1 << 20]))
+@given(
+    st.integers(0, 10**6),
+    st.sampled_from([59, 90]),  # choices of two options fill one word of 57 bits and a part of the next
+    st.sampled_from([1, 2, 3, 700, 65_536]),
+    st.sampled_from([1, 30, 1 << 20]),
+)
+@example(0, 59, 2, 1 << 20)
 @settings(max_examples=60)
-def test_configurations_share_a_class_exactly_if_they_agree_on_the_set(seed, most, block):
-    members, options, values = draw(seed, most=most)
+def test_configurations_share_a_class_exactly_if_they_agree_on_the_set(seed, groups, most, block):
+    members, options, values = draw(seed, num_groups=groups, most=most)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(group_sets, "_BLOCK", block)
         sets = GroupSets(sparse.csr_matrix(members), options)

@@ -101,6 +101,46 @@ def test_a_folder_that_cannot_be_locked(tmp_path, monkeypatch, number):
         raise AssertionError("nobody may write without the lock")
 
 
+def test_a_folder_where_none_can_be_made():
+    with pytest.raises(StorageError, match="no folder can be made there. Set FASTSLOW_HOME"):
+        write_json("/proc/none/x.json", 1)
+
+
+def test_a_temporary_file_has_one_owner(tmp_path, monkeypatch):
+    """Another one is made if it was removed before it was locked, and no second owner takes its name."""
+    opened, real = [], os.open
+
+    def lose_the_first(path, *more):
+        opened.append(str(path))
+        descriptor = real(path, *more)
+        if len(opened) == 1:
+            os.unlink(path)
+        return descriptor
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files.os, "open", lose_the_first)
+        with atomic_path(tmp_path / "x") as temporary:
+            assert [str(temporary)] == opened[1:] and temporary.is_file()
+            temporary.write_text("new")
+    assert (tmp_path / "x").stat().st_mode & 0o777 == 0o666 & ~umask()
+    name = files.uuid.uuid4()
+    monkeypatch.setattr(files.uuid, "uuid4", lambda: name)
+    with atomic_path(tmp_path / "x"), pytest.raises(FileExistsError), atomic_path(tmp_path / "x"):
+        raise AssertionError("two would write one file")
+
+
+def umask():
+    """The process's mask of new files."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def test_json_is_written_a_value_a_line(tmp_path):
+    write_json(tmp_path / "x.json", {"b": 1, "a": [2]})
+    assert (tmp_path / "x.json").read_text() == '{\n "b": 1,\n "a": [\n  2\n ]\n}\n'
+
+
 def test_other_errors_pass_through(tmp_path):
     with pytest.raises(FileNotFoundError), explain_storage(tmp_path):
         (tmp_path / "missing").read_bytes()

@@ -227,8 +227,11 @@ def test_weights_stay_equal_until_others_are_surely_better(tmp_path, rng):
 
     def weights(runs, **settings):
         folder = tmp_path / "-".join([str(len(runs)), *settings.values()])
-        members = build_ensemble(config_of(features, folder, runs, **settings))["members"]
-        return [member["weight"] for member in members.values()]
+        manifest = build_ensemble(config_of(features, folder, runs, **settings))
+        found = [member["weight"] for member in manifest["members"].values()]
+        used = sum(weight > 0 for weight in found)
+        assert manifest["valid"]["weights"] == f"{used} of {len(found)} members"
+        return found
 
     assert weights(good) == [0.5, 0.5]
     assert weights(good, weighting="search") == [1, 0], "the first is as good as any mixture"

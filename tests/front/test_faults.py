@@ -86,15 +86,10 @@ def test_what_is_lost_or_broken_is_made_again_with_the_same_bytes(home, capsys):
     assert check_submission(home / "submissions/smoke.csv", home / "data/sample")["rows"]
 
 
-def test_a_submission_is_read_back_whenever_it_is_said(home, capsys, monkeypatch):
+def test_clocks_that_go_backwards_and_files_of_killed_runs(home, capsys, monkeypatch):
+    """Times in the future make nothing anew; what killed runs left goes; the submission is read back."""
     read = []
     monkeypatch.setattr(workflow, "check_submission", lambda *a: read.append(a) or check_submission(*a))
-    assert run("submission") == 0
-    assert read == [(home / "submissions/smoke.csv", home / "data/sample")]
-
-
-def test_clocks_that_go_backwards_and_files_of_killed_runs(home, capsys):
-    """Times in the future make nothing anew; what killed runs left goes."""
     left = [home / f"{stem}/.{name}.0123456789ab.tmp" for stem in (*TILE, "submissions") for name in "ab"]
     for path in left:
         path.write_text("half")
@@ -106,6 +101,7 @@ def test_clocks_that_go_backwards_and_files_of_killed_runs(home, capsys):
     for line in ("features: 5 of 5", "train: 7 of 7", "ensemble: 5 of 5", "submission: 1 of 1"):
         assert f"{line} up to date" in said
     assert results(home) == whole and not any(path.exists() for path in left)
+    assert read == [(home / "submissions/smoke.csv", home / "data/sample")]
 
 
 def small_step(home, source):
@@ -177,12 +173,11 @@ def is_worker(process):
         return False
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_no_process_survives_a_run_stopped_while_features_are_built(home, number):
-    whole = results(home)
-    shutil.rmtree(home / TILE[0])
-    arguments = command("features", "features.workers=2")
-    process = subprocess.Popen(arguments, env=environment(home), stderr=subprocess.DEVNULL)
+def stop_while_features_are_built(home, number):
+    """Send a signal once two workers run; return the exit status and the processes that still live."""
+    process = subprocess.Popen(
+        command("features", "features.workers=2"), env=environment(home), stderr=subprocess.DEVNULL
+    )
     try:
         while True:
             below = psutil.Process(process.pid).children(recursive=True)
@@ -191,11 +186,18 @@ def test_no_process_survives_a_run_stopped_while_features_are_built(home, number
             assert process.poll() is None, "it must be stopped before it ends"
             time.sleep(0.02)
         process.send_signal(number)
-        assert process.wait(timeout=10) == (cli.INTERRUPTED if number == signal.SIGINT else -number)
+        status = process.wait(timeout=10)
     finally:
         process.kill()
     _, alive = psutil.wait_procs(below, timeout=20)
-    assert below and not alive
+    return status, alive
+
+
+def test_no_process_survives_a_run_stopped_while_features_are_built(home):
+    whole = results(home)
+    for number, status in ((signal.SIGINT, cli.INTERRUPTED), (signal.SIGKILL, -signal.SIGKILL)):
+        shutil.rmtree(home / TILE[0], ignore_errors=True)
+        assert stop_while_features_are_built(home, number) == (status, []), number
     assert run("features") == 0
     assert results(home) == whole
     assert not list(home.rglob(".*.tmp*"))

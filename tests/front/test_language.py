@@ -1,10 +1,9 @@
-"""Plain English in the pages: no phrases of our dialect, "0.65" in full, sentences of at most 40 words."""
+"""Plain English in pages and notebooks: no dialect, "0.65" in full, sentences of at most 40 words."""
 
 import re
 
-import pytest
-
 from helpers.competition_files import ROOT
+from helpers.notebook_parameters import NOTEBOOKS, read
 
 FOLDERS = [".", "benchmarks", "data", "data/sample", "docs", "features", "notebooks", "submissions"]
 PAGES = [page for folder in FOLDERS for page in sorted((ROOT / folder).glob("*.md"))]
@@ -57,14 +56,16 @@ def faults(page):
     return found
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_a_page_is_plain_english(page):
-    assert not faults(page.read_text())
+def test_pages_and_notebooks_are_plain_english():
+    texts = [(page, page.read_text()) for page in PAGES]
+    for path in NOTEBOOKS:
+        texts += [(path, cell.source) for cell in read(path).cells if cell.cell_type == "markdown"]
+    found = [f"{path.relative_to(ROOT)}: {fault}" for path, text in texts for fault in faults(text)]
+    assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize(
-    ("page", "fault"),
-    [
+def test_each_kind_of_fault_is_noticed():
+    for page, fault in (
         ("It scores .65 on\nAlexNet.", "no leading zero: .65"),
         ("| tau |\n|---|\n| -.4 |", "no leading zero: .4"),
         *((f"A model {phrase} it.", "forbidden") for phrase in ("has 0.65 of", "says", "stands\nfor")),
@@ -72,8 +73,6 @@ def test_a_page_is_plain_english(page):
         ("- " + "word " * 41 + "\n- a", "41 words"),
         ("word " * 30 + "\n" + "word " * 11, "41 words"),
         ("`.65` v0.65 a.5 ...5 [x](y/.65)\n\n```\n.65 says\n```\n" + "- word\n" * 41 + "w. " * 41, ""),
-    ],
-)
-def test_each_kind_of_fault_is_noticed(page, fault):
-    (found,) = faults(page) or [""]
-    assert found.startswith(fault) and bool(found) == bool(fault)
+    ):
+        (found,) = faults(page) or [""]
+        assert found.startswith(fault) and bool(found) == bool(fault), page

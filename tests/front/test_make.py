@@ -7,9 +7,9 @@ import shlex
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+import yaml
 
 from helpers.competition_files import ROOT
 
@@ -52,13 +52,13 @@ def test_help_lists_every_target_without_an_environment(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("target", PHONY)
-def test_every_target_has_a_recipe(tmp_path, target):
+def test_every_target_has_a_recipe(tmp_path):
     for name in ("requirements.txt", "pyproject.toml"):
         shutil.copy(ROOT / name, tmp_path)
-    done = make("-n", target, folder=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() and "Nothing to be done" not in done.stdout
+    for target in PHONY:
+        done = make("-n", target, folder=tmp_path)
+        assert done.returncode == 0, f"{target}: {done.stderr}"
+        assert done.stdout.strip() and "Nothing to be done" not in done.stdout, target
 
 
 def test_a_dry_run_shows_the_command():
@@ -105,115 +105,104 @@ HOSTILE = (
 )
 
 
-@pytest.mark.parametrize("value", HOSTILE)
-def test_a_value_is_never_run_and_arrives_as_typed(called, tmp_path, value):
+def test_a_value_is_never_run_and_arrives_as_typed(called, tmp_path):
     mark = tmp_path / "mark"
-    typed = value.replace("{mark}", str(mark))
-    assert called("submit", f"DATA={typed}", f"NAME={typed}", f"JOBS={typed}") == [
-        *("-m", "fastslow", "submit"),
-        *(f"data={typed}", f"name={typed}", f"jobs={typed}"),
-    ]
-    assert called("submit", f"SET={typed}")[4:] == typed.split()
-    assert called("convert", f"SRC={typed}", f"OUT={typed}")[3:] == [typed, f"data_root={typed}"]
-    assert not mark.exists()
+    for value in HOSTILE:
+        typed = value.replace("{mark}", str(mark))
+        assert called("submit", f"DATA={typed}", f"NAME={typed}", f"JOBS={typed}") == [
+            *("-m", "fastslow", "submit"),
+            *(f"data={typed}", f"name={typed}", f"jobs={typed}"),
+        ]
+        assert called("submit", f"SET={typed}")[4:] == typed.split()
+        assert called("convert", f"SRC={typed}", f"OUT={typed}")[3:] == [typed, f"data_root={typed}"]
+        assert not mark.exists(), value
 
 
-@pytest.mark.parametrize("name", ["PYTHON", "VENV", "PY", "READY"])
-def test_a_place_is_never_run(tmp_path, name):
+def test_a_place_is_never_run(tmp_path):
     """What these name is used; a command in them is no part of a name."""
     for file in ("requirements.txt", "pyproject.toml"):
         shutil.copy(ROOT / file, tmp_path)
-    for value in ("$(shell touch {mark})", "x; touch {mark};", "`touch {mark}`", "$$(touch {mark})"):
-        typed = value.replace("{mark}", str(tmp_path / "mark"))
-        make(
-            "submit",
-            f"{name}={typed}",
-            *([] if name == "READY" else ["READY="]),
-            folder=tmp_path,
-            PATH="/bin",
-        )
-        assert not (tmp_path / "mark").exists(), value
+    for name in ("PYTHON", "VENV", "PY", "READY"):
+        for value in ("$(shell touch {mark})", "x; touch {mark};", "`touch {mark}`", "$$(touch {mark})"):
+            typed = value.replace("{mark}", str(tmp_path / "mark"))
+            ready = [] if name == "READY" else ["READY="]
+            make("submit", f"{name}={typed}", *ready, folder=tmp_path, PATH="/bin")
+            assert not (tmp_path / "mark").exists(), f"{name}={value}"
 
 
-@pytest.mark.parametrize("target", ["submit", "submission", "features", "train", "ensemble", "smoke"])
-def test_settings_reach_the_command_as_typed(called, target):
-    command = ["-m", "fastslow", target]
-    assert called(target) == [*command, "data=sample"]
+def test_settings_reach_the_command_as_typed(called):
     typed = ("DATA=/my data/of today", "NAME=two words", "PRESET=kaggle", "SEEDS=2", "JOBS=3")
     typed += ("CLUSTER=tcp://a:1",)
     settings = ["gnn.layout.epochs=3", "ranker.num_iterations=5"]
     options = ["data=/my data/of today", "preset=kaggle", "name=two words", "seeds=2", "jobs=3"]
     options += ["cluster=tcp://a:1", *settings]
-    assert called(target, *typed, f"SET={' '.join(settings)}") == [*command, *options]
+    for target in ("submit", "submission", "features", "train", "ensemble", "smoke"):
+        command = ["-m", "fastslow", target]
+        assert called(target) == [*command, "data=sample"]
+        assert called(target, *typed, f"SET={' '.join(settings)}") == [*command, *options]
+
+
+CALLS = {  # what is typed, and what Python is called with
+    ("data",): ["-m", "fastslow", "data"],
+    ("data", "SET=source=google"): ["-m", "fastslow", "data", "source=google"],
+    ("report",): ["-m", "fastslow", "report"],
+    ("report", "NAME=my run"): ["-m", "fastslow", "report", "name=my run"],
+    ("figures",): ["-m", "fastslow", "figures"],
+    ("test",): ["-m", "pytest", "-n", "2", "--dist", "loadfile"],
+    ("guard",): ["benchmarks/guard.py"],
+    ("guard", "SET=--record"): ["benchmarks/guard.py", "--record"],
+    ("convert", "SRC=my model.py:make"): ["-m", "fastslow", "convert", "my model.py:make"],
+    ("convert", "SRC=x.pb", "OUT=/my data", "SET=configs=200 seed=1"): [
+        *("-m", "fastslow", "convert", "x.pb", "data_root=/my data", "configs=200", "seed=1")
+    ],
+    ("rank", "SRC=a b.npz"): ["-m", "fastslow", "rank", "a b.npz"],
+    ("rank", "SRC=x.pb", "RUN=runs/my run", "OUT=/my data", "SET=configs=200 estimate=3"): [
+        *(
+            "-m",
+            "fastslow",
+            "rank",
+            "x.pb",
+            "run=runs/my run",
+            "data_root=/my data",
+            "configs=200",
+            "estimate=3",
+        )
+    ],
+    ("place",): ["-m", "fastslow", "place"],
+    ("place", "SRC=a b.hlo", "DEVICES=4", "OUT=/my data", "SET=task=joint updates=5"): [
+        *("-m", "fastslow", "place", "a b.hlo", "devices=4", "out=/my data", "task=joint", "updates=5")
+    ],
+    ("kernel",): ["-m", "fastslow", "kernel"],
+    ("kernel", "PRESET=smoke", "SEEDS=2", "SET=push=False gnn.layout.epochs=3"): [
+        *("-m", "fastslow", "kernel", "preset=smoke", "seeds=2", "push=False", "gnn.layout.epochs=3")
+    ],
+    ("sample",): ["-m", "fastslow", "sample", "size=small"],
+    ("sample", "SIZE=large", "SET=processes=4 seed=1"): [
+        *("-m", "fastslow", "sample", "size=large", "processes=4", "seed=1")
+    ],
+    ("tune", "SRC=x.pb", "RUN=none", "OUT=/my data", "SET=evaluations=9"): [
+        *("-m", "fastslow", "tune", "x.pb", "run=none", "data_root=/my data", "evaluations=9")
+    ],
+    ("tune", "FLEET=my list.csv"): ["-m", "fastslow", "fleet", "my list.csv"],
+}
 
 
 def test_the_other_targets(called):
-    assert called("data") == ["-m", "fastslow", "data"]
-    assert called("data", "SET=source=google")[-1] == "source=google"
-    assert called("report") == ["-m", "fastslow", "report"]
-    assert called("report", "NAME=my run") == ["-m", "fastslow", "report", "name=my run"]
-    assert called("figures") == ["-m", "fastslow", "figures"]
-    assert called("test") == ["-m", "pytest", "-n", "2", "--dist", "loadfile"]
-    assert called("guard") == ["benchmarks/guard.py"]
-    assert called("guard", "SET=--record") == ["benchmarks/guard.py", "--record"]
+    for typed, given in CALLS.items():
+        assert called(*typed) == given
 
 
-@pytest.mark.parametrize("target", ["submit", "help"])
-def test_an_unknown_variable_is_refused(tmp_path, target):
-    done = make(target, "SEED=5", folder=tmp_path)
-    assert done.returncode != 0 and "no such variable: SEED; known are PYTHON DATA" in done.stderr
+def test_an_unknown_variable_is_refused(tmp_path):
+    for target in ("submit", "help"):
+        done = make(target, "SEED=5", folder=tmp_path)
+        assert done.returncode != 0 and "no such variable: SEED; known are PYTHON DATA" in done.stderr
     assert not list(tmp_path.iterdir())
 
 
-def test_convert_takes_a_source_and_settings(called):
-    convert = ["-m", "fastslow", "convert"]
-    assert called("convert", "SRC=my model.py:make") == [*convert, "my model.py:make"]
-    typed = ("SRC=x.pb", "OUT=/my data", "SET=configs=200 seed=1")
-    assert called("convert", *typed) == [*convert, "x.pb", "data_root=/my data", "configs=200", "seed=1"]
-
-
-def test_rank_takes_a_source_a_run_and_settings(called):
-    rank = ["-m", "fastslow", "rank"]
-    assert called("rank", "SRC=a b.npz") == [*rank, "a b.npz"]
-    typed = ("SRC=x.pb", "RUN=runs/my run", "OUT=/my data", "SET=configs=200 estimate=3")
-    given = ["run=runs/my run", "data_root=/my data", "configs=200", "estimate=3"]
-    assert called("rank", *typed) == [*rank, "x.pb", *given]
-
-
-def test_place_takes_a_source_devices_and_settings(called):
-    place = ["-m", "fastslow", "place"]
-    assert called("place") == place
-    typed = ("SRC=a b.hlo", "DEVICES=4", "OUT=/my data", "SET=task=joint updates=5")
-    given = ["a b.hlo", "devices=4", "out=/my data", "task=joint", "updates=5"]
-    assert called("place", *typed) == [*place, *given]
-
-
-def test_kernel_takes_settings_of_the_run(called):
-    typed = ("PRESET=smoke", "SEEDS=2", "SET=push=False gnn.layout.epochs=3")
-    command = ["-m", "fastslow", "kernel"]
-    settings = ["preset=smoke", "seeds=2", "push=False", "gnn.layout.epochs=3"]
-    assert called("kernel", *typed) == [*command, *settings]
-    assert called("kernel") == command
-
-
-def test_sample_takes_a_size_and_settings(called):
-    sample = ["-m", "fastslow", "sample"]
-    assert called("sample") == [*sample, "size=small"]
-    typed = ("SIZE=large", "SET=processes=4 seed=1")
-    assert called("sample", *typed) == [*sample, "size=large", "processes=4", "seed=1"]
-
-
-def test_tune_takes_a_source_or_a_fleet_a_run_and_settings(called):
-    command = ["-m", "fastslow"]
-    typed, given = ("RUN=none", "OUT=/my data", "SET=evaluations=9"), ["run=none", "data_root=/my data"]
-    assert called("tune", "SRC=x.pb", *typed) == [*command, "tune", "x.pb", *given, "evaluations=9"]
-    assert called("tune", "FLEET=my list.csv") == [*command, "fleet", "my list.csv"]
-
-
-@pytest.mark.parametrize("target", ["convert", "rank", "tune"])
-def test_without_a_source_it_says_how_and_sets_nothing_up(tmp_path, target):
-    done = make(target, folder=tmp_path, SRC="/of/the/environment")
-    assert done.returncode != 0 and f"make {target} SRC=model.py:make" in done.stdout
+def test_without_a_source_it_shows_how_and_sets_nothing_up(tmp_path):
+    for target in ("convert", "rank", "tune"):
+        done = make(target, folder=tmp_path, SRC="/of/the/environment")
+        assert done.returncode != 0 and f"make {target} SRC=model.py:make" in done.stdout
     assert not list(tmp_path.iterdir())
 
 
@@ -247,10 +236,27 @@ def test_clean_follows_fastslow_home(tmp_path):
     assert here.is_file() and not home.exists()
 
 
-def test_the_repository_is_clean_to_the_linters(tmp_path):
-    tools = [Path(sys.prefix) / "bin" / name for name in ("ruff", "nbstripout")]
-    if not all(tool.is_file() for tool in tools):
-        pytest.skip("ruff and nbstripout are not installed beside this Python (pip install -e .[test])")
-    (tmp_path / "venv").symlink_to(sys.prefix)  # Make cannot name a target whose path has a space
-    done = make("lint", "TESTED=", f"VENV={tmp_path / 'venv'}")
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_lint_runs_every_checker():
+    done = make("-n", "lint", "TESTED=")
+    assert re.findall(r"VENV/bin/(\w+)", done.stdout) == ["ruff", "ruff", "nbstripout", "mypy"]
+
+
+def test_workflows_and_hooks_name_commands_that_exist():
+    """What `.ci/run` calls, GitHub's workflows and pre-commit's hooks."""
+    called = []
+    for path in sorted((ROOT / ".github" / "workflows").glob("*.yml")):
+        for job in yaml.safe_load(path.read_text())["jobs"].values():
+            called += [step["run"] for step in job["steps"] if "run" in step]
+    assert called == [".ci/run", "python -m pip wheel --no-deps --wheel-dir dist ."]
+    lines = (ROOT / ".ci" / "run").read_text().splitlines()
+    called += [line for line in lines if line and not line.startswith(("#", "set ", "cd "))]
+    for words in map(str.split, called):
+        if words[0] == "make":
+            assert words[1] in PHONY, words
+        elif words[0] != "python":
+            assert os.access(ROOT / words[0], os.X_OK), words
+    (own,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    needed = re.findall(r'"(\w+)>=', (ROOT / "pyproject.toml").read_text())
+    hooks = [hook["entry"].split()[0] for hook in own["hooks"]]
+    assert hooks == [f".venv/bin/{name}" for name in ("ruff", "ruff", "nbstripout")]
+    assert {"ruff", "nbstripout", "mypy"} <= set(needed)

@@ -42,11 +42,11 @@ def in_a_fresh_shell(command, folder, **variables):
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
-@pytest.mark.parametrize("line", commands("make"))
-def test_a_make_command_is_understood(line):
-    done = subprocess.run([*shlex.split(line), "-n"], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "-m fastslow" in done.stdout or "pytest" in done.stdout
+def test_make_commands_are_understood():
+    for line in commands("make"):
+        done = subprocess.run([*shlex.split(line), "-n"], cwd=ROOT, capture_output=True, text=True)
+        assert done.returncode == 0, f"{line}: {done.stderr}"
+        assert "-m fastslow" in done.stdout or "pytest" in done.stdout, line
 
 
 @pytest.mark.parametrize("line", [*commands("fastslow"), "fastslow submit --help"])
@@ -74,27 +74,23 @@ def test_the_command_for_several_machines_names_settings():
     assert RankerSettings.from_texts(settings).objective == "regression"
 
 
-def test_jupyter_is_there(tmp_path):
+def test_jupyter_is_there():
     (line,) = commands("jupyter")
     program, part, notebook = line.split()
-    assert (ROOT / notebook).is_file()
-    assert in_a_fresh_shell(f"{program} {part} --version", tmp_path).returncode == 0
+    assert (ROOT / notebook).is_file() and (Path(sys.prefix) / "bin" / f"{program}-{part}").is_file()
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
-def test_links_lead_to_files(name):
-    path = ROOT / name
-    for link in re.findall(r"\]\(([^)#]+)[^)]*\)", path.read_text()):
-        assert link.startswith("http") or (path.parent / link).exists(), link
+def test_links_lead_to_files():
+    for path in (ROOT / name for name in DOCUMENTS):
+        for link in re.findall(r"\]\(([^)#]+)[^)]*\)", path.read_text()):
+            assert link.startswith("http") or (path.parent / link).exists(), f"{path}: {link}"
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
-def test_named_files_of_the_source_exist(name):
-    text = (ROOT / name).read_text()
-    for found in re.findall(
-        r"`((?:src/fastslow|tests|notebooks|benchmarks)/[\w./]+\.(?:py|ipynb|md))`", text
-    ):
-        assert (ROOT / found).exists(), found
+def test_named_files_of_the_source_exist():
+    file = r"`((?:src/fastslow|tests|notebooks|benchmarks)/[\w./]+\.(?:py|ipynb|md))`"
+    for name in DOCUMENTS:
+        for found in re.findall(file, (ROOT / name).read_text()):
+            assert (ROOT / found).exists(), f"{name}: {found}"
 
 
 def test_the_map_has_a_row_for_every_package():

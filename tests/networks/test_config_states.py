@@ -1,5 +1,7 @@
+from random import Random
+
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fastslow.choices.tied_choices import factorise
@@ -138,6 +140,36 @@ def test_states_of_some_configurations_are_those_of_a_file_of_these_alone(struct
         for side in ("operands", "users"):
             wanted = getattr(other, side).toarray()[renumber][:, below]
             assert np.array_equal(getattr(level, side).toarray(), wanted)
+
+
+CHAIN = np.stack([np.arange(7), np.arange(1, 8)], 1)
+BITS = (np.arange(16)[:, None] >> np.arange(8) % 4 & 1).astype(np.uint8).repeat(3, 1).reshape(16, 8, 3)
+
+
+@given(structures(), st.sampled_from([None, 0, 1, 2]), st.randoms(use_true_random=False))
+@example((CHAIN, 8, np.arange(8), BITS), None, Random(31))  # one end
+@settings(max_examples=60)
+def test_a_part_has_the_states_of_its_nodes_and_of_those_they_depend_on(structure, num_layers, random):
+    choices, num_nodes = factorise(structure[3]), structure[1]
+    reach = Reach(*structure[:3], choices, 3)
+    nodes = np.array(sorted(random.sample(range(num_nodes), random.randint(1, num_nodes))))
+    part, whole = reach.part(nodes, num_layers), reach.states(choices.values).levels
+    levels, each, number = part.states(choices.values), np.arange(len(structure[3]))[:, None], None
+    assert len(levels) == (4 if num_layers is None else num_layers + 1)
+    assert np.array_equal(part.nodes[-1], nodes)
+    for level, other, own in zip(levels, whole, part.nodes, strict=False):
+        below, number = number, np.full(len(level), -1)
+        table = level.state(np.arange(len(own)), each)
+        number[table] = other.state(own, each)
+        assert np.array_equal(number[table], other.state(own, each)) and len(set(number)) == len(number)
+        if below is None:
+            assert level.own is level.operands is level.users is None
+            continue
+        assert np.array_equal(below[level.own], other.own[number])
+        for side in ("operands", "users"):
+            found, wanted = (getattr(one, side).toarray() for one in (level, other))
+            assert np.array_equal(found, wanted[number][:, below])
+            np.testing.assert_allclose(found.sum(1), wanted[number].sum(1))
 
 
 def test_wide_codes_do_not_run_into_each_other():

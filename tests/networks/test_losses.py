@@ -4,7 +4,7 @@ import re
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fastslow.core.errors import SettingsError
@@ -166,6 +166,7 @@ def value_and_gradient(loss, prediction, *more):
 
 @pytest.mark.parametrize("name", SLOW)
 @given(rankings(), st.sampled_from([0.3, 1.0, 10.0]))
+@example((torch.tensor([0.2, 0.1]).double(), torch.tensor([2.0, 1.0]).double()), 1.0)  # one pair
 @settings(max_examples=60)
 def test_losses_equal_their_sums_written_out(name, ranking, parameter):
     more = () if LOSSES[name] is None else (parameter,)
@@ -271,8 +272,12 @@ def test_a_sum_weighs_its_terms_and_is_the_mean_over_graphs_of_any_length(graphs
         values = [values.tolist() for values in graph]
         expected += hinge_one_pair_at_a_time(*graph, 0.5) / 4.02
         expected += (0.02 * slow_mse_log(*values) + 3 * slow_list_mle(*values, 10)) / 4.02
-    assert loss(*zip(*graphs, strict=True)).item() == pytest.approx(expected / len(graphs))
+    predictions, runtimes = zip(*graphs, strict=True)
+    assert loss(predictions, runtimes).item() == pytest.approx(expected / len(graphs))
     assert not loss.across_graphs
+    for text in ("mse_log", "cross_graph_hinge"):
+        with pytest.raises(ValueError, match="shorter"):  # a graph without runtimes
+            Loss(text)(predictions, runtimes[:-1])
 
 
 def test_every_name_of_a_setting_has_a_function():

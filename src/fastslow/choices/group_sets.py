@@ -13,6 +13,7 @@ import numpy as np
 from scipy import sparse
 
 Rank = Callable[[np.ndarray], np.ndarray]
+_Step = tuple[np.ndarray, sparse.csr_matrix, Rank]
 
 _KEY_BITS = 62
 _BLOCK = 1 << 20  # keys that are sorted at once, 8 bytes each
@@ -95,7 +96,7 @@ class GroupSets:
         self._options = options
         self._bits = np.array([int(count - 1).bit_length() for count in options], np.int64)
         self.num_sets = len(number)
-        self._known_steps: dict[int, list] = {}
+        self._known_steps: dict[int, list[_Step]] = {}
 
     def take(self, rows: np.ndarray) -> "GroupSets":
         """Return the sets of ``(n,)`` some of the M."""
@@ -130,11 +131,11 @@ class GroupSets:
                 above = index[block].astype(np.int64) << (_KEY_BITS - class_bits)
                 index[block] = rank(above | (word[start : start + step] @ choices))
         size = index.max(1, initial=-1) + 1
-        start = np.concatenate([[0], np.cumsum(size, dtype=np.int64)])
-        index += start[:-1, None].astype(np.int32)
-        config = np.empty(start[-1], np.int64)
+        first = np.concatenate([[0], np.cumsum(size, dtype=np.int64)])
+        index += first[:-1, None].astype(np.int32)
+        config = np.empty(first[-1], np.int64)
         config[index] = np.arange(num_configs)
-        return Classes(index, start, config, np.bincount(index.ravel(), minlength=len(config)))
+        return Classes(index, first, config, np.bincount(index.ravel(), minlength=len(config)))
 
     def _steps(self, class_bits: int) -> list[tuple[np.ndarray, sparse.csr_matrix, Rank]]:
         """Return how to number the classes of less than ``2**class_bits`` configurations, word by word.
@@ -155,7 +156,8 @@ class GroupSets:
         width = _KEY_BITS - class_bits - spill
         word = (stop - 1) // width
         stop += spill * (word > 0) - word * width
-        row, steps = np.repeat(np.arange(self.num_sets), sizes), []
+        row = np.repeat(np.arange(self.num_sets), sizes)
+        steps: list[_Step] = []
         for number in range(word.max(initial=-1) + 1):
             own, used = word == number, np.zeros(self.num_sets, np.int64)
             np.maximum.at(used, row[own], stop[own])
@@ -175,7 +177,8 @@ def _count_rows(keys: np.ndarray) -> np.ndarray:
     slots = keys + size * np.arange(len(keys))[:, None]
     taken = np.zeros((len(keys), size), bool)
     taken.ravel()[slots] = True
-    return (np.cumsum(taken, axis=1, dtype=np.int32) - 1).ravel()[slots]
+    rank: np.ndarray = (np.cumsum(taken, axis=1, dtype=np.int32) - 1).ravel()[slots]
+    return rank
 
 
 def _rank_rows(keys: np.ndarray) -> np.ndarray:

@@ -56,7 +56,8 @@ class Choices:
     def layout_codes(self, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
         """Return the layout code of every tensor, ``(rows, K, 3)`` uint16."""
         nodes, roles = np.indices(self.group.shape)
-        return self.codes[nodes, roles, self.values[rows][:, self.group]]
+        codes: np.ndarray = self.codes[nodes, roles, self.values[rows][:, self.group]]
+        return codes
 
     def partition(self, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Divide the configurations into classes that agree on some groups.

@@ -10,10 +10,10 @@ from fastslow.workflow.run import run_step
 from fastslow.workflow.steps import Step
 
 _WIDTH = 26  # of a fact's name
-Settings = TypeVar("Settings", bound=Settings)
+Own = TypeVar("Own", bound=Settings)
 
 
-def with_absolute_paths(settings: Settings, *fields: str) -> Settings:
+def with_absolute_paths(settings: Own, *fields: str) -> Own:
     """Return settings whose paths start at the working folder where a user typed them.
 
     Args:
@@ -30,7 +30,7 @@ def with_absolute_paths(settings: Settings, *fields: str) -> Settings:
     return settings.replace(**{name: str(Path(path).expanduser().absolute()) for name, path in typed.items()})
 
 
-def run_notebook(notebook: str, settings: Settings) -> Path:
+def run_notebook(notebook: str, settings: Any) -> Path:
     """Execute a notebook of the repository, such as ``50_convert``, and return the folder that it wrote.
 
     Raises:

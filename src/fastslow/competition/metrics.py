@@ -7,6 +7,7 @@ of the predictions of one graph counts. A *score* is better when higher.
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -82,14 +83,15 @@ def kendall_taus(runtime: ArrayLike, predictions: ArrayLike) -> np.ndarray:
         >>> kendall_taus([30, 10, 20], [[0.3, 5], [0.1, 5], [0.2, 5]])
         array([1., 0.])
     """
-    first, second = np.triu_indices(len(runtime), 1)
+    first, second = np.triu_indices(len(np.asarray(runtime)), 1)
 
     def order(values: np.ndarray) -> np.ndarray:
         return (values[first] > values[second]).astype(np.float64) - (values[first] < values[second])
 
     by_runtime, by_prediction = order(np.asarray(runtime)), order(np.asarray(predictions))
     untied = np.abs(by_runtime).sum() * np.abs(by_prediction).sum(0)
-    return by_runtime @ by_prediction / np.sqrt(np.maximum(untied, 1))
+    taus: np.ndarray = by_runtime @ by_prediction / np.sqrt(np.maximum(untied, 1))
+    return taus
 
 
 def ordered_pair_accuracy(runtime: ArrayLike, prediction: ArrayLike, ties: str = "half") -> float:
@@ -231,7 +233,7 @@ def mean_metrics(runtimes: Mapping[str, ArrayLike], predictions: Mapping[str, Ar
 
 def collection_score(
     kind: str, runtimes: Mapping[str, ArrayLike], predictions: Mapping[str, ArrayLike]
-) -> dict:
+) -> dict[str, Any]:
     """Compute a collection's metric: :func:`kendall_tau` or :func:`tile_score` per graph, and their mean.
 
     Args:

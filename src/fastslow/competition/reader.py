@@ -7,6 +7,7 @@ chunks of configurations and becomes one small number per group of tied tensors.
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -97,7 +98,7 @@ def read_competition_file(path: Path, kind: str, labelled: bool = False) -> Comp
     sizes = check_schema(path, kind, headers)
     arrays = read_arrays(path, whole_keys(kind))
     _check_values(path, arrays, sizes["N"], labelled)
-    common = {
+    common: dict[str, Any] = {
         "path": path,
         "node_feat": arrays["node_feat"].astype(np.float32, copy=False),
         "node_opcode": arrays["node_opcode"].astype(np.uint8),
@@ -217,7 +218,15 @@ def _check_configurable(path: Path, ids: np.ndarray, opcodes: np.ndarray) -> Non
             raise DataError(path, problem, REMEDY)
 
 
-def _refuse(path, key, array, bad, wanted, remedy=REMEDY, first_row=0) -> None:
+def _refuse(
+    path: Path,
+    key: str,
+    array: np.ndarray,
+    bad: np.ndarray,
+    wanted: str,
+    remedy: str = REMEDY,
+    first_row: int = 0,
+) -> None:
     """Name the first bad value of an array and its position, if there is one."""
     if bad.any():
         position = np.argwhere(bad)[0].tolist()
@@ -255,6 +264,7 @@ def read_choices(path: Path, chunk_bytes: int = 1 << 20) -> tuple[np.ndarray, Ch
         if _COPIES * finder.held > memory:
             problem = f"its first {start:,} configurations make {values.shape[1]:,} separate choices,"
             raise DataError(path, f"{problem} too many for {memory / 1e9:.1f} GB of memory", REMEDY)
+    assert finder is not None, "an array of no rows has one empty chunk"
     return finder.finish()
 
 
@@ -274,7 +284,8 @@ def _layout_numbers(
     seen = np.zeros(BASE**LAYOUT_WIDTH, bool)
     seen[number] = True
     _refuse_bad_layouts(path, np.flatnonzero(seen), number, first_row, key)
-    return number.reshape(len(chunk), -1)
+    numbers: np.ndarray = number.reshape(len(chunk), -1)
+    return numbers
 
 
 def _refuse_bad_layouts(

@@ -22,14 +22,15 @@ _DTYPES = {  # kinds accepted: in words, and a type to save such an array in
     FLOAT + INTEGER: ("an integer or floating-point type", "int8"),
 }
 REMEDY = "Correct the file; if it is a published one, delete it and run `make data` again"
+Schema = dict[str, tuple[str, tuple[str | int, ...] | None]]
 # key: (numpy kinds accepted, shape with the project's letters; a number is an exact size)
-_SHARED = {
+_SHARED: Schema = {
     "node_feat": (FLOAT, ("N", NODE_FEATURES)),
     "node_opcode": (INTEGER, ("N",)),
     "edge_index": (INTEGER, ("E", 2)),
     "config_runtime": (INTEGER, ("C",)),
 }
-SCHEMA = {
+SCHEMA: dict[str, Schema] = {
     "layout": {
         **_SHARED,
         "node_config_ids": (INTEGER, ("K",)),
@@ -46,7 +47,10 @@ SCHEMA = {
 """Accepted numpy kinds and shape of every key, by kind of collection."""
 DEFAULTS = "node_config_default"
 """Key that a layout file may have, published ones do not: the compiler's own layouts, as a configuration."""
-_OPTIONAL = {"layout": {DEFAULTS: (FLOAT + INTEGER, ("K", len(ROLES) * LAYOUT_WIDTH))}, "tile": {}}
+_OPTIONAL: dict[str, Schema] = {
+    "layout": {DEFAULTS: (FLOAT + INTEGER, ("K", len(ROLES) * LAYOUT_WIDTH))},
+    "tile": {},
+}
 GRAPH = ("node_feat", "node_opcode", "edge_index")
 """Keys of the program itself, without its configurations."""
 LARGEST = {

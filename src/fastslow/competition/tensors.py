@@ -20,7 +20,8 @@ def num_elements(dims: np.ndarray) -> np.ndarray:
     Returns:
         (...) of the type of ``dims``; 1 for a scalar and where there is no tensor.
     """
-    return np.where(dims > 0, dims, 1).prod(-1)
+    count: np.ndarray = np.where(dims > 0, dims, 1).prod(-1)
+    return count
 
 
 def tensor_bytes(dims: np.ndarray, element_bytes: np.ndarray) -> np.ndarray:
@@ -33,7 +34,8 @@ def tensor_bytes(dims: np.ndarray, element_bytes: np.ndarray) -> np.ndarray:
     Returns:
         (...) bytes; 0 for a scalar, which has no layout to choose, and where there is no tensor.
     """
-    return num_elements(dims) * (dims[..., 0] > 0) * element_bytes
+    size: np.ndarray = num_elements(dims) * (dims[..., 0] > 0) * element_bytes
+    return size
 
 
 def minor_dimension(dims: np.ndarray, layouts: np.ndarray) -> np.ndarray:

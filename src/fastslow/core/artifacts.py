@@ -34,9 +34,9 @@ class _Manifest(Record):
     """Keys that every manifest has."""
 
     fingerprint: str
-    settings: dict
-    inputs: dict
-    outputs: dict[FileName, Any] | list | None = None  # a list, of nothing: made again
+    settings: dict[str, Any]
+    inputs: dict[str, Any]
+    outputs: dict[FileName, Any] | list[Any] | None = None  # a list, of nothing: made again
 
 
 def commit() -> str:
@@ -49,13 +49,13 @@ def commit() -> str:
         return "unknown"
 
 
-def write_manifest(folder: Path, facts: Mapping) -> None:
+def write_manifest(folder: Path, facts: Mapping[str, Any]) -> None:
     """Write the manifest of a folder with a checksum of itself, so that an edited one is refused."""
     facts = json.loads(json.dumps(dict(facts)))  # as it is read again: keys are texts
     write_json(Path(folder) / MANIFEST, {**facts, CHECKSUM: digest(facts)})
 
 
-def read_manifest(folder: Path, remedy: str = "Run the step that makes it") -> dict:
+def read_manifest(folder: Path, remedy: str = "Run the step that makes it") -> dict[str, Any]:
     """Read the manifest of a finished artifact.
 
     Args:
@@ -76,7 +76,7 @@ def read_manifest(folder: Path, remedy: str = "Run the step that makes it") -> d
     return manifest
 
 
-def _altered(manifest: Mapping) -> str:
+def _altered(manifest: Mapping[str, Any]) -> str:
     """Return how a manifest is not as :func:`write_manifest` wrote it; empty where it is."""
     if CHECKSUM not in manifest:
         return "has no checksum of itself"
@@ -84,7 +84,7 @@ def _altered(manifest: Mapping) -> str:
     return "" if digest(facts) == manifest[CHECKSUM] else _CHANGED
 
 
-def finished_file(folder: Path, name: str, remedy: str, manifest: Mapping | None = None) -> Path:
+def finished_file(folder: Path, name: str, remedy: str, manifest: Mapping[str, Any] | None = None) -> Path:
     """Return a file of a finished folder, once it is as its step wrote it.
 
     Weights and trees are read by libraries that trust them; an edited ``model.txt`` ends LightGBM.
@@ -125,7 +125,7 @@ class Artifact:
     """
 
     folder: Path
-    settings: Mapping
+    settings: Mapping[str, Any]
     inputs: Mapping[str, str]
     entry: str = ""
     products: tuple[Path, ...] = ()
@@ -168,8 +168,8 @@ class Artifact:
         manifest = self._stored()
         if manifest is None:
             return []
-        before = {key: manifest.get(key) for key in ("settings", "inputs", "code")}
-        before = {key: had if isinstance(had, dict) else {} for key, had in before.items()}
+        stored = {key: manifest.get(key) for key in ("settings", "inputs", "code")}
+        before = {key: had if isinstance(had, dict) else {} for key, had in stored.items()}
         own = [
             f"{key}: {had.get(key)!r} -> {wanted.get(key)!r}"
             for had, wanted in ((before["settings"], self.settings), (before["inputs"], self.inputs))
@@ -184,7 +184,7 @@ class Artifact:
         parts = (f"{part.folder.name}: {change}" for part in self.parts for change in part.changes())
         return own or list(parts)
 
-    def _stored(self) -> dict | None:
+    def _stored(self) -> dict[str, Any] | None:
         """Return the manifest as it is there, edited or not; None where there is none or it lacks a key."""
         try:
             return read_record(self.folder / MANIFEST, _Manifest, _AGAIN)
@@ -224,7 +224,7 @@ class Artifact:
                         (artifact.folder / name).unlink(missing_ok=True)
                 (artifact.folder / MANIFEST).unlink(missing_ok=True)
 
-    def finish(self, outputs: Iterable[str | Path] = (), **facts) -> None:
+    def finish(self, outputs: Iterable[str | Path] = (), **facts: Any) -> None:
         """Write the manifest: what the folder was made from, by which code, and further facts.
 
         Args:
@@ -247,13 +247,13 @@ class Artifact:
         write_manifest(self.folder, manifest)
 
 
-def _facts(path: Path) -> dict:
+def _facts(path: Path) -> dict[str, Any]:
     """Return what a manifest records of a file."""
     state = path.stat()
     return {"sha256": file_digest(path), "bytes": state.st_size, "changed_ns": state.st_mtime_ns}
 
 
-def _compare(path: Path, facts: Mapping) -> str:
+def _compare(path: Path, facts: Mapping[str, Any]) -> str:
     """Return how a file differs from what a manifest records of it; empty where it does not."""
     try:
         check_regular(path)
@@ -265,6 +265,6 @@ def _compare(path: Path, facts: Mapping) -> str:
     except FileNotFoundError:
         return "lost"
     except DataError as error:
-        return error.args[1]
+        return str(error.args[1])
     except (KeyError, TypeError):
         return "has no checksum"

@@ -19,7 +19,7 @@ class DataError(FastslowError, ValueError):
     The message names the file, the key or row where there is one, and the remedy.
     """
 
-    def __init__(self, path, problem: str, remedy: str):
+    def __init__(self, path: object, problem: str, remedy: str):
         super().__init__(path, problem, remedy)  # as given: pickle makes the error again from them
 
     def __str__(self) -> str:

@@ -10,6 +10,7 @@ import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from fastslow.core.errors import DataError
 from fastslow.core.input_files import MAX_TEXT_BYTES, check_regular
@@ -103,13 +104,13 @@ def remove_abandoned(folder: Path) -> None:
                 os.close(descriptor)
 
 
-def write_json(path: Path, value) -> None:
+def write_json(path: Path, value: Any) -> None:
     """Write JSON atomically, keys in the order given."""
     with atomic_path(path) as temporary:
         temporary.write_text(json.dumps(value, indent=1) + "\n")
 
 
-def read_json(path: Path):
+def read_json(path: Path) -> Any:
     """Read a JSON file.
 
     Raises:
@@ -124,7 +125,7 @@ def read_json(path: Path):
         raise DataError(path, f"not JSON ({error})", "Delete it and run the step again") from None
 
 
-def digest(value) -> str:
+def digest(value: Any) -> str:
     """Return 16 hexadecimal digits of SHA-256 over a JSON-serialisable value, independent of key order."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -28,7 +28,7 @@ class Inflated:
     def __enter__(self) -> "Inflated":
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         self._packed.close()
 
     def read(self, size: int) -> bytes:

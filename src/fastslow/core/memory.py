@@ -58,7 +58,7 @@ def held_bytes(value: object) -> int:
     A tensor or array that occurs twice is counted twice; rows that stay on disk do not count.
     """
     if hasattr(value, "untyped_storage"):  # a torch tensor, also on a GPU
-        return value.untyped_storage().nbytes()
+        return int(value.untyped_storage().nbytes())
     if isinstance(value, np.ndarray):
         return value.nbytes
     if isinstance(value, Mapping):

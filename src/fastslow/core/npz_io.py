@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from isal import isal_zlib
@@ -29,7 +30,7 @@ MAX_ARRAY_BYTES = 1 << 30
 _MAX_HEADER_BYTES = 16_384  # numpy's own limit of a header's text is 10,000 characters
 _MAX_RATIO = 1032  # of deflate, https://www.zlib.net/zlib_tech.html
 # what zipfile, its decompressors and numpy raise when they meet bytes that nobody wrote
-_UNREADABLE = (
+_UNREADABLE: tuple[Any, ...] = (
     OSError,
     EOFError,
     ValueError,
@@ -116,7 +117,9 @@ def _member(archive: zipfile.ZipFile, key: str) -> Iterator[tuple[Member, Header
         raise ValueError(f"{key} is compressed otherwise than numpy does it")
     if info.file_size > ratios[info.compress_type] * info.compress_size:
         raise ValueError(f"{key} claims {info.file_size} bytes, packed into {info.compress_size}")
-    opened = archive.open if info.compress_type == zipfile.ZIP_STORED else partial(Inflated, archive)
+    opened: Callable[..., Any] = (
+        archive.open if info.compress_type == zipfile.ZIP_STORED else partial(Inflated, archive)
+    )
     with opened(info) as member:
         header, header_bytes = _read_header(member)
         if not header.dtype.itemsize or min(header.shape, default=0) < 0:
@@ -142,7 +145,7 @@ def _read_header(member: Member) -> tuple[Header, int]:
 
 
 @lru_cache(1024)  # a features folder of tile holds 22 arrays a kernel, of few shapes
-def _parse_header(read: Callable, text: bytes) -> Header:
+def _parse_header(read: Callable[..., Any], text: bytes) -> Header:
     shape, fortran_order, dtype = read(io.BytesIO(text))
     return Header(shape, dtype, fortran_order)
 
@@ -217,7 +220,7 @@ def _read_whole(member: Member, header: Header) -> np.ndarray:
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Write an npz file atomically."""
     with atomic_path(path) as temporary, open(temporary, "wb") as handle:
-        np.savez(handle, **arrays)
+        np.savez(handle, **arrays)  # type: ignore[arg-type]  # numpy types its options alone
 
 
 def stream_rows(

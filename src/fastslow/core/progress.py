@@ -1,8 +1,9 @@
 """Progress bars that stay readable in a terminal, a notebook and a log file."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from tqdm import tqdm
 
@@ -11,7 +12,7 @@ Report = Callable[[int, float], None]
 LOG_SECONDS = 10.0  # a file gets a line this often, a terminal four times a second
 
 
-def progress(iterable=None, **options) -> tqdm:
+def progress(iterable: Iterable[Any] | None = None, **options: Any) -> tqdm:
     """Return a tqdm bar that does not flood a log.
 
     Args:

@@ -46,7 +46,7 @@ def is_valid(wanted: Any, value: Any) -> bool:
     return True
 
 
-def check_record(path: Path, value: Any, wanted: type[Record], remedy: str) -> dict:
+def check_record(path: Path, value: Any, wanted: type[Record], remedy: str) -> dict[str, Any]:
     """Return a JSON value, once it is an object with the keys that are wanted.
 
     Args:
@@ -71,7 +71,7 @@ def check_record(path: Path, value: Any, wanted: type[Record], remedy: str) -> d
     return value
 
 
-def read_record(path: Path, wanted: type[Record], remedy: str) -> dict:
+def read_record(path: Path, wanted: type[Record], remedy: str) -> dict[str, Any]:
     """Read a JSON object from a file and check its keys; arguments and errors as :func:`check_record`."""
     return check_record(path, read_json(path), wanted, remedy)
 

@@ -31,13 +31,13 @@ class Setting(NamedTuple):
     sentence: str
 
 
-def kind_of(field: FieldInfo) -> type:
+def kind_of(field: FieldInfo) -> Any:
     """Return the type of a field; that of its choices for a ``Literal``, ``list`` for ``list[str]``."""
     origin = get_origin(field.annotation)
     return type(get_args(field.annotation)[0]) if origin is Literal else origin or field.annotation
 
 
-def choices_of(field: FieldInfo) -> tuple:
+def choices_of(field: FieldInfo) -> tuple[Any, ...]:
     """Return the choices of a ``Literal``; none for another type."""
     return get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
 

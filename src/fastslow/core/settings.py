@@ -15,7 +15,7 @@ from pathlib import PurePath
 from typing import Annotated, Any, ClassVar, Self, get_args
 
 from annotated_types import Ge, Gt, Le, Lt
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from pydantic_core import ErrorDetails
 
 from fastslow.core.artifacts import Artifact
@@ -41,7 +41,7 @@ Unread = Mapping[str, tuple[str, str]]
 _PLAIN = (Number, str, list, PurePath)  # what people give a setting; results of cells are of other types
 _ODD = (tuple, dict, types.NoneType)
 _ALIKE = 0.75  # similarity of a misspelt name
-_UNKEYED = {"key": False}
+_UNKEYED: dict[str, JsonValue] = {"key": False}
 PLAY = "play"
 """Name of the run that notebooks write when they are run by hand: ``runs/play``, ``features/play``."""
 

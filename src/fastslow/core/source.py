@@ -87,7 +87,9 @@ def _path(module: str, folder: Path | None = None) -> Path | None:
 @cache
 def _parse(module: str, folder: Path | None = None) -> _Module:
     parsed = _Module({}, {}, [])
-    for statement in _without_docstrings(ast.parse(_path(module, folder).read_text())).body:
+    file = _path(module, folder)
+    assert file is not None, module
+    for statement in _without_docstrings(ast.parse(file.read_text())).body:
         if isinstance(statement, ast.ImportFrom):
             parsed.imported.update(_imports(statement, folder))
             continue
@@ -104,7 +106,7 @@ def _imports(statement: ast.ImportFrom, folder: Path | None) -> Iterator[tuple[s
         inner = f"{statement.module}.{alias.name}"
         if _path(inner, folder):
             yield alias.asname or alias.name, (inner, None)
-        elif _path(statement.module or "", folder):
+        elif statement.module and _path(statement.module, folder):
             yield alias.asname or alias.name, (statement.module, alias.name)
 
 
@@ -134,10 +136,10 @@ def _uses(module: str, name: str, folder: Path | None) -> Iterator[tuple[str, st
             elif isinstance(node, ast.Name) and id(node) not in inside:
                 attributes.setdefault(node.id, set())
     for used, names in attributes.items():
-        target, inner = parsed.imported.get(used, (None, None))
-        if target and inner is None and names:
-            yield from ((target, n) for n in names if n in _parse(target, folder).definitions)
-        elif target or used in parsed.definitions:
+        source, member = parsed.imported.get(used, (None, None))
+        if source and member is None and names:
+            yield from ((source, n) for n in names if n in _parse(source, folder).definitions)
+        elif source or used in parsed.definitions:
             yield module, used
 
 

@@ -184,7 +184,7 @@ def fit_baselines(features: Features) -> dict[str, Baseline]:
         DataError: No train graph carries a ranking signal.
     """
     examples = read_examples(features)
-    baselines = {SINGLE: choose_column(examples), RIDGE: fit_ridge(examples)}
+    baselines: dict[str, Baseline] = {SINGLE: choose_column(examples), RIDGE: fit_ridge(examples)}
     return baselines | ({PRODUCT: choose_bounds(features)} if features.collection.kind == "tile" else {})
 
 

@@ -85,8 +85,8 @@ def compare_table(settings: CompareSettings) -> pd.DataFrame:
     if names[0] != names[1]:
         raise SettingsError(f"other: {settings.other} is of {names[1]}, {settings.one} of {names[0]}")
     collection = get_collection(names[0])
-    own = f"features/{folders[0].parent.name}/{collection.slug}"
-    features = Features(resolve(settings.features or own))
+    made = f"features/{folders[0].parent.name}/{collection.slug}"
+    features = Features(resolve(settings.features or made))
     truth = true_runtimes(features, resolve(settings.data_root))
     if settings.split not in truth:
         raise SettingsError(f"split: test needs {SOLUTION} in {settings.data_root}; give data_root=FOLDER")

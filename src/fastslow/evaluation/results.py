@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -165,7 +166,7 @@ def score_table(pairs: list[tuple[Features, Path]], solution: dict | None) -> pd
         if solution:
             truth[TEST] = runtimes_of(solution, collection)
         for model, run, weight, path in list_runs(folder):
-            row = {"collection": collection.name, "model": short_name(model, collection)}
+            row: dict[str, Any] = {"collection": collection.name, "model": short_name(model, collection)}
             row |= {"run": short_name(run, collection), "weight": weight}
             row |= _spread(VALID, read_run_manifest(path)["valid"])
             predictions = read_predictions(path)

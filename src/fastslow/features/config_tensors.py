@@ -187,7 +187,8 @@ def _convolution_fits(node_feat, dims, rank, triples) -> np.ndarray:
         size(node, node_columns.OUTPUT_BATCH) * batch_groups == size(lhs, node_columns.INPUT_BATCH),
         (size(rhs, node_columns.KERNEL_SPATIAL) == window) | ~spatial,
     )
-    return np.concatenate(rules, axis=1).all(1)
+    keeps: np.ndarray = np.concatenate(rules, axis=1).all(1)
+    return keeps
 
 
 def dot_fit(output: list[int], lhs: list[int], rhs: list[int]) -> int:

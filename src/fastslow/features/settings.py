@@ -1,7 +1,7 @@
 """Settings of feature building."""
 
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Le
 
@@ -24,6 +24,8 @@ class KindSettings(Settings):
     A subclass has an attribute ``kind`` and lists the fields that are read for layout only.
     """
 
+    if TYPE_CHECKING:
+        kind: ClassVar[Any]
     layout_only: ClassVar[tuple[str, ...]] = ()
     """Fields that are read for layout only."""
 

@@ -199,7 +199,7 @@ def features_of_sums(cell_sums: list[np.ndarray]) -> np.ndarray:
     Args:
         cell_sums: For each cell ``(C, terms)`` of :func:`terms_of_shapes`, summed over its tensors.
     """
-    total = sum(sums[:, : len(_TERMS)] for sums in cell_sums)
+    total: np.ndarray = sum(sums[:, : len(_TERMS)] for sums in cell_sums)
     outputs = sum(sums for (_, _, role), sums in zip(CELLS, cell_sums, strict=True) if role == 0)
     columns = [_ratio(total, name) for name in _RATIOS]
     columns.append(np.log1p(total[:, _TERMS.index("padded_bytes")]))

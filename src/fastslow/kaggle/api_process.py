@@ -129,7 +129,8 @@ def call(method: str, echo: bool = False, **arguments: Any) -> Any:
         raise CallError("other", f"status {process.returncode}: {said or 'it printed nothing'}", competition)
     value = json.loads(text)
     if "failure" in value:
-        raise CallError(*value["failure"], competition)
+        kind, said = value["failure"]
+        raise CallError(kind, said, competition)
     return value["result"]
 
 

@@ -54,11 +54,11 @@ def unpack(archive: Path, folder: Path, place: Callable[[str], str | None]) -> N
         folder.mkdir(parents=True, exist_ok=True)
         require_space(folder, size, f"unpacking {archive.name}")
         with progress(desc=f"unpack {archive.name}", total=size, **BYTES) as bar:
-            for path, member, open_member in selected:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                with open_member() as source, open(path, "wb") as sink:
+            for target, member, open_member in selected:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with open_member() as source, open(target, "wb") as sink:
                     shutil.copyfileobj(CallbackIOWrapper(bar.update, source), sink, CHUNK)
-                if path.stat().st_size != member.size:
+                if target.stat().st_size != member.size:
                     raise EOFError(f"{member.name} is truncated")
 
 

@@ -240,7 +240,8 @@ class PreparedGraph:
         config = configs[level.config[configurable], None]
         option = row, np.arange(len(ROLES)), choices.values[config, choices.group[row[:, 0]]]
         values[configurable], tiling[configurable] = self._layouts[option], self._tiling[option]
-        return tuple(torch.from_numpy(array.reshape(len(level), -1)) for array in (values + 2, tiling))
+        flat = [torch.from_numpy(array.reshape(len(level), -1)) for array in (values + 2, tiling)]
+        return flat[0], flat[1]
 
 
 def level_tensors(

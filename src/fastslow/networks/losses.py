@@ -205,7 +205,7 @@ class Loss:
             predictions: ``(C_b,)`` predictions of each graph.
             runtimes: ``(C_b,)`` their runtimes.
         """
-        total = 0.0
+        total: Tensor = 0.0
         for name, parameter, weight in self.terms:
             loss, more = FUNCTIONS[name], () if parameter is None else (parameter,)
             if name in ACROSS_GRAPHS:

@@ -99,7 +99,8 @@ def _held_bytes(levels: list[Level], channels: int) -> int:
 def _embed(network: RankingNetwork, prepared: PreparedGraph, states, level: LevelTensors):
     """Return the embeddings of the states of level 0, and those of their configuration."""
     parts = (prepared.numeric, prepared.node_layout, prepared.opcode, *states)
-    return network.trunk.embed(*(part.to(level.node_ids.device) for part in parts), level.node_ids)
+    moved = (part.to(level.node_ids.device) for part in parts)
+    return network.trunk.embed(*moved, node_ids=level.node_ids)
 
 
 def _complete(moments: Moments, part: Statistic) -> Statistic:

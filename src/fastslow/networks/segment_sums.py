@@ -57,7 +57,8 @@ def add_segments(
         segments: Numbers of those to add up, at least one.
         moments: Of the whole graph, at each norm.
     """
-    total, readout = 0, network.head.readout
+    total: Tensor = 0
+    readout = network.head.readout
     with evaluating(network.trunk):
         for batch in batches(segments, None):
             x = network.trunk(batch, Norms(moments).complete)

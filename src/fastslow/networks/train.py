@@ -14,6 +14,7 @@ import math
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -187,6 +188,7 @@ class Training:
     def _make_example(
         self, name: str, configs: np.ndarray, seed: int | None = None
     ) -> tuple[Batch, torch.Tensor]:
+        batch: Any
         graph, kept = self.dataset.graph(TRAIN, name), []
         if self.segments:
             batch = self.segments.example(name, configs, seed)

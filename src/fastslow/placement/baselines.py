@@ -8,6 +8,7 @@ links.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from scipy.optimize import linprog
@@ -54,7 +55,7 @@ def best_random(
     return found
 
 
-def metis(problem: Problem) -> np.ndarray:
+def metis(problem: Any) -> np.ndarray:
     """Return METIS' k-way partition: vertices weigh their work, edges their transfer time.
 
     Args:

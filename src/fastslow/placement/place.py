@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -138,7 +139,7 @@ def compare(settings: PlaceSettings, problem: Problem, budget: Budget | None = N
 def _rules(problem: Problem) -> dict[str, Callable]:
     """Return the rules that apply to a problem; METIS where pymetis is installed."""
     if isinstance(problem, PlacementProblem):
-        rules = dict(PLACEMENT_RULES)
+        rules: dict[str, Callable] = dict(PLACEMENT_RULES)
     elif isinstance(problem, PartitionProblem):
         rules = {"one device": one_device, "METIS": metis, "contiguous, one order": contiguous_optimum}
     else:
@@ -256,7 +257,7 @@ def _remedy(problem: Problem) -> str:
     return "raise memory or devices"
 
 
-def units(problem: Problem) -> list[str]:
+def units(problem: Any) -> list[str]:
     """Return a name for each unit of a problem: its first operator or node."""
     if isinstance(problem, PartitionProblem):
         workload = problem.workload

@@ -74,4 +74,6 @@ def predict_trees(
     """
     if not len(rows) or not num_iteration:
         return np.zeros(len(rows))
-    return booster.predict(rows, raw_score=True, start_iteration=start_iteration, num_iteration=num_iteration)
+    trees = {"start_iteration": start_iteration, "num_iteration": num_iteration}
+    margins: np.ndarray = booster.predict(rows, raw_score=True, **trees)
+    return margins

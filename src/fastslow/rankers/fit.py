@@ -106,7 +106,7 @@ class Fitted:
         joined = np.eye(len(columns))[place]
 
         def shap_values(rows: np.ndarray) -> np.ndarray:
-            values = self.booster.predict(rows, pred_contrib=True, num_iteration=self.num_trees)
+            values: np.ndarray = self.booster.predict(rows, pred_contrib=True, num_iteration=self.num_trees)
             return values[:, :-1] @ joined
 
         own_features = len(names) > len(columns)

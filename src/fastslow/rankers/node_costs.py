@@ -98,7 +98,8 @@ def is_reordered(dims: np.ndarray, layouts: np.ndarray) -> np.ndarray:
     counts = np.asarray(dims) > 1
     place = np.where(counts, _places(layouts), 2 * LAYOUT_WIDTH)
     least_before = np.minimum.accumulate(place, -1)[..., :-1]
-    return (counts[..., 1:] & (place[..., 1:] > least_before)).any(-1)
+    odd: np.ndarray = (counts[..., 1:] & (place[..., 1:] > least_before)).any(-1)
+    return odd
 
 
 def is_bitcast(

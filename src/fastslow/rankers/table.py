@@ -13,6 +13,10 @@ from fastslow.rankers.table_features import CONTEXT, LARGEST_NODES, tabulate
 class PerGraph:
     """Configurations of several graphs; a subclass has their ``names``, ``sizes`` and ``runtimes``."""
 
+    names: list[str]
+    sizes: Sequence[int]
+    runtimes: list[np.ndarray]
+
     def per_graph(self, values: np.ndarray) -> dict[str, np.ndarray]:
         """Split values ``(C,)`` of all configurations per graph."""
         return dict(zip(self.names, np.split(values, np.cumsum(self.sizes)[:-1]), strict=True))

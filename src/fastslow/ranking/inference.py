@@ -10,6 +10,7 @@ run folder is all that is needed: neither data nor features::
 """
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,7 @@ from fastslow.features.store import Features
 from fastslow.networks.trained import TrainedNetwork
 from fastslow.rankers.train import read_ranker_predictor
 
-MODELS = {
+MODELS: dict[str, Callable[[Path], Predictor]] = {
     "gnn": TrainedNetwork,
     "ranker": read_ranker_predictor,
 }

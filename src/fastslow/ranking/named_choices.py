@@ -52,7 +52,8 @@ def name_choices(
     """
     named = _tile_choices(file) if file.choices is None else _layout_choices(file, names)
     return [
-        NamedChoice(*words, options, values, _default_of(values, default)) for words, options, values in named
+        NamedChoice(*words, options=options, values=values, default=_default_of(values, default))
+        for words, options, values in named
     ]
 
 

@@ -91,8 +91,8 @@ def predict_file(
             bar.set_postfix_str(member)
             predictions[member] = own.predict(graphs)
             bar.update()
-    own = run.combine(predictions) if run.members else predictions[run.name]
-    return own[name], {member: values[name] for member, values in predictions.items()}
+    ranked = run.combine(predictions) if run.members else predictions[run.name]
+    return ranked[name], {member: values[name] for member, values in predictions.items()}
 
 
 def _rank(

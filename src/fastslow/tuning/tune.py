@@ -5,6 +5,7 @@
 
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,7 +58,7 @@ def make_strategy(settings, target: Target) -> tuple[Strategy, Guide | None]:
         return Guided(settings.inner, guide, settings.candidates, settings.explore), guide
     if settings.strategy in SAMPLERS:
         return OptunaStrategy(settings.strategy, settings.seed), None
-    plain = {"random": Random, "evolutionary": Evolutionary}
+    plain: dict[str, Callable[[], Strategy]] = {"random": Random, "evolutionary": Evolutionary}
     own = plain.get(settings.strategy)
     return (own() if own else Annealing(settings.evaluations)), None
 

@@ -110,7 +110,7 @@ class Explanation:
         """The table of the graph that is explained."""
         place = self.table.names.index(self.name)
         parts = [[values[place]] for values in (self.table.names, self.table.rows, self.table.runtimes)]
-        return Table(*parts, self.table.columns)
+        return Table(*parts, columns=self.table.columns)
 
     @cached_property
     def predictions(self) -> np.ndarray:

@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from fastslow.competition.catalog import COLLECTIONS, Collection, training_groups
 from fastslow.core.errors import SettingsError
@@ -45,7 +46,7 @@ class Step:
 
     stage: str
     notebook: Path
-    settings: Settings
+    settings: Any
 
     @property
     def name(self) -> str:

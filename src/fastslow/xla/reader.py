@@ -18,6 +18,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from google.protobuf.message import DecodeError
@@ -174,7 +175,7 @@ def _parse(data: bytes) -> list[ModuleTuningData]:
     return list(tuning.modules) if tuning and all(_is_module(part.module) for part in tuning.modules) else []
 
 
-def _decode(message: type, data: bytes):
+def _decode(message: Any, data: bytes):
     try:
         return message.FromString(data)
     except DecodeError:

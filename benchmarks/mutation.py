@@ -1,0 +1,215 @@
+"""Mutation testing: the share of small faults in the source that the tests notice.
+
+``.venv/bin/python benchmarks/mutation.py [--target losses --mutants 40 --seed 0]`` draws places of a module,
+changes one operator, number, condition or decorator at each (the operators of cosmic-ray) and runs the tests
+of the module. A mutant is killed if a test fails or runs five times longer than before. Annotations are not
+mutated. Everything happens in a temporary copy of the repository; each run of pytest is a fork of a process
+that has imported the libraries. Survivors are printed as a diff to read: a real one wants a better test, an
+equivalent one cannot be killed.
+"""
+
+import argparse
+import ast
+import difflib
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from importlib import import_module
+from importlib.util import cache_from_source
+from pathlib import Path
+
+from common import report
+from common.options import make_parser
+
+ROOT = Path(__file__).resolve().parents[1]
+LIBRARIES = (
+    "hypothesis lightgbm matplotlib.pyplot nbformat pandas papermill pydantic pytest scipy.sparse"
+    " sklearn.linear_model torch"
+)
+"""What every fork finds imported."""
+TARGETS = {
+    "choices": (
+        "choices/*.py",
+        "competition/test_tied_choices.py competition/test_choice_stream.py competition/test_group_sets.py"
+        " features/test_choice_sums.py competition/test_reader.py competition/test_default_layouts.py"
+        " networks/test_config_states.py features/test_copies.py",
+    ),
+    "metrics": ("competition/metrics.py", "competition/test_metrics.py evaluation/test_compare.py"),
+    "submission": ("kaggle/submission.py", "kaggle/test_submission.py bad_input/test_texts.py"),
+    "ensemble": ("evaluation/ensemble.py", "evaluation/test_ensemble.py evaluation/test_predictions.py"),
+    "states": (
+        "networks/**/config_states.py",
+        "networks/test_config_states.py",
+    ),
+    "losses": ("networks/**/losses.py", "networks/test_losses.py"),
+    "files": (
+        "core/files.py",
+        "core/test_storage_errors.py core/test_artifacts.py bad_input/test_security.py",
+    ),
+}
+"""Modules below ``src/fastslow`` and their files of tests below ``tests``, the quickest to fail first."""
+SAID = "said.txt"
+SLOWER = 5.0  # times the seconds of the tests on the source as it is
+
+
+def annotated(source: str) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """Return the spans of annotations, as (line, column) of start and end."""
+    spans = []
+    for node in ast.walk(ast.parse(source)):
+        for name in ("annotation", "returns"):
+            part = getattr(node, name, None)
+            if isinstance(part, ast.expr):
+                spans.append(((part.lineno, part.col_offset), (part.end_lineno, part.end_col_offset)))
+    return spans
+
+
+def draw(source: str, rng: random.Random) -> list[tuple[int, str, int]]:
+    """Return one mutation for each place of a module.
+
+    A place has many mutations, a sum becomes a product or a difference: drawing one of them keeps
+    arithmetic from outnumbering conditions.
+
+    Returns:
+        Line, operator and occurrence of each, as :func:`cosmic_ray.mutating.mutate_code` counts.
+    """
+    from cosmic_ray.ast import ast_nodes, get_ast
+    from cosmic_ray.plugins import get_operator, operator_names
+
+    tree, spans, places = get_ast(source), annotated(source), defaultdict(list)
+    for name in sorted(operator_names()):
+        if get_operator(name).arguments():
+            continue
+        operator = get_operator(name)()
+        positions = (at for node in ast_nodes(tree) for at in operator.mutation_positions(node))
+        for occurrence, (start, _) in enumerate(positions):
+            if not any(first <= start < last for first, last in spans):
+                places[start, name.partition("_")[0]].append((start[0], name, occurrence))
+    return [rng.choice(found) for _, found in sorted(places.items())]
+
+
+def passes(repository: Path, tests: list[str], limit: float) -> bool:
+    """Run tests in a fork of this process.
+
+    Args:
+        repository: Copy of the repository.
+        tests: Files below ``tests``.
+        limit: Seconds after which they have failed.
+    """
+    child = os.fork()
+    if not child:
+        _run_tests(repository, tests)
+    end = time.monotonic() + limit
+    while time.monotonic() < end:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            return os.waitstatus_to_exitcode(status) == 0
+        time.sleep(0.02)
+    os.killpg(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return False
+
+
+def _run_tests(repository: Path, tests: list[str]) -> None:
+    status = 3
+    try:
+        os.setsid()
+        os.chdir(repository)
+        os.environ["PYTHONPATH"] = str(repository / "src")
+        said = os.open(repository / SAID, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        for stream in (1, 2):
+            os.dup2(said, stream)
+        sys.path.insert(0, str(repository / "src"))
+        for name in [name for name in sys.modules if name.split(".")[0] in ("fastslow", "common")]:
+            del sys.modules[name]  # the original's
+        import pytest
+
+        options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "--hypothesis-seed=0"]
+        status = int(pytest.main([*options, *(f"tests/{name}" for name in tests)]))
+    finally:
+        os._exit(status)
+
+
+def measure(repository: Path, target: str, count: int, seed: int) -> dict:
+    """Kill a sample of a target's mutants.
+
+    Args:
+        repository: Copy of the repository, in which modules are mutated.
+        target: Name in :data:`TARGETS`.
+        count: Mutants, all of them if there are fewer places.
+        seed: Seed of the sample.
+
+    Returns:
+        ``target``, ``places``, ``mutants``, ``killed``, ``survivors`` (a diff each) and ``seconds``.
+
+    Raises:
+        SystemExit: The tests fail on the source as it is.
+    """
+    from cosmic_ray.mutating import mutate_code
+    from cosmic_ray.plugins import get_operator
+
+    pattern, tests = TARGETS[target]
+    rng, began = random.Random(seed), time.monotonic()
+    paths = sorted((repository / "src" / "fastslow").glob(pattern))
+    places = [(path, place) for path in paths for place in draw(path.read_text(), rng)]
+    chosen = sorted(rng.sample(places, min(count, len(places))))
+    start = time.monotonic()
+    if not passes(repository, tests.split(), 1800):
+        print((repository / SAID).read_text()[-3000:])
+        raise SystemExit(f"{target}: its tests fail before anything is mutated: {tests}")
+    limit, survivors = 10 + SLOWER * (time.monotonic() - start), []
+    for path, (line, operator, occurrence) in chosen:
+        source = path.read_text()
+        mutated = mutate_code(source, get_operator(operator)(), occurrence)
+        Path(cache_from_source(str(path))).unlink(missing_ok=True)
+        path.write_text(mutated)
+        try:
+            survived = passes(repository, tests.split(), limit)
+        finally:
+            path.write_text(source)
+            Path(cache_from_source(str(path))).unlink(missing_ok=True)
+        if survived:
+            changed = difflib.unified_diff(source.splitlines(), mutated.splitlines(), lineterm="", n=0)
+            lines = [text for text in changed if text[:1] in "+-" and text[:3] not in ("+++", "---")]
+            survivors.append("\n".join([f"{path.name}:{line} {operator}", *lines]))
+            print(survivors[-1], flush=True)
+    killed = len(chosen) - len(survivors)
+    print(f"{target}: {killed} of {len(chosen)} mutants killed, {len(places)} places", flush=True)
+    return {
+        "target": target,
+        "places": len(places),
+        "mutants": len(chosen),
+        "killed": killed,
+        "survivors": survivors,
+        "seconds": time.monotonic() - began,
+    }
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = make_parser(__doc__.partition("\n")[0])
+    parser.add_argument("--target", nargs="+", choices=TARGETS, default=list(TARGETS), help="default: all")
+    parser.add_argument("--mutants", type=int, default=40, help="mutants of a target (default 40, quick 1)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the sample of mutants (default 0)")
+    options: argparse.Namespace = parser.parse_args(arguments)
+    os.environ["OMP_NUM_THREADS"] = "1"
+    for name in LIBRARIES.split():
+        import_module(name)
+    with tempfile.TemporaryDirectory() as place:
+        repository = Path(place)
+        left = shutil.ignore_patterns("__pycache__", ".*_cache", ".git", ".venv", "data", "runs", "results")
+        shutil.copytree(ROOT, repository, ignore=left, dirs_exist_ok=True)
+        (repository / "data").symlink_to(ROOT / "data")
+        count = 1 if options.quick else options.mutants
+        results = [measure(repository, target, count, options.seed) for target in options.target]
+    shown = ("target", "places", "mutants", "killed", "seconds")
+    print(report.table([report.cells({name: result[name] for name in shown}) for result in results]))
+    report.finish({"seed": options.seed, "environment": report.environment(), "targets": results})
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
