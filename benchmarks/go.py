@@ -18,20 +18,20 @@ import numpy as np
 import pandas as pd
 import torch
 
+from common.hierarchical import train_hierarchical
 from common.kept import Kept, finite
 from common.large_graphs import large
 from common.public_placement import learn, partition, sharding
-from fastslow.placement.baselines import PLACEMENT_RULES, best_random
-from fastslow.placement.compiler_problems import FusionProblem, PlacementProblem, SchedulingProblem
-from fastslow.placement.fusion import contract, single_consumer_clusters
-from fastslow.placement.hierarchical import train_hierarchical
-from fastslow.placement.joint import JointProblem
-from fastslow.placement.local_search import anneal, improve
-from fastslow.placement.policy import Policy, Shape
-from fastslow.placement.ppo import Schedule, Trainer
-from fastslow.placement.roofline import DEVICES
-from fastslow.placement.zero_shot import zero_shot
-from fastslow.placement.zoo_graphs import PROGRAMS, read_zoo_graph
+from fastslow_placement.base.local_search import anneal, improve
+from fastslow_placement.baselines import PLACEMENT_RULES, best_random
+from fastslow_placement.go.policy import Policy, Shape
+from fastslow_placement.go.ppo import Schedule, Trainer
+from fastslow_placement.go.zero_shot import zero_shot
+from fastslow_placement.programs.compiler_problems import FusionProblem, PlacementProblem, SchedulingProblem
+from fastslow_placement.programs.fusion import contract, single_consumer_clusters
+from fastslow_placement.programs.joint import JointProblem
+from fastslow_placement.programs.roofline import DEVICES
+from fastslow_placement.programs.zoo_graphs import PROGRAMS, read_zoo_graph
 
 TABLE = {
     "hours": 12.0,

@@ -18,19 +18,19 @@ import numpy as np
 import torch
 
 from common.public_placement import PUBLIC
-from fastslow.placement.budget import Budget
-from fastslow.placement.compiler_problems import PlacementProblem
-from fastslow.placement.cost_graph import CostGraph
-from fastslow.placement.decision_space import decision_space
-from fastslow.placement.fusion import contract, single_consumer_clusters
-from fastslow.placement.partition import read_workload
-from fastslow.placement.policy import Policy, Shape
-from fastslow.placement.ppo import Schedule, Trainer
-from fastslow.placement.problem import Problem
-from fastslow.placement.public_problems import PartitionProblem, ShardingProblem
-from fastslow.placement.roofline import DEVICES
-from fastslow.placement.sharding import FORBIDDEN, read_sharding
-from fastslow.placement.zoo_graphs import PROGRAMS, read_zoo_graph
+from fastslow_placement.base.budget import Budget
+from fastslow_placement.base.problem import Problem
+from fastslow_placement.go.policy import Policy, Shape
+from fastslow_placement.go.ppo import Schedule, Trainer
+from fastslow_placement.partition.partition import read_workload
+from fastslow_placement.programs.compiler_problems import PlacementProblem
+from fastslow_placement.programs.cost_graph import CostGraph
+from fastslow_placement.programs.fusion import contract, single_consumer_clusters
+from fastslow_placement.programs.roofline import DEVICES
+from fastslow_placement.programs.zoo_graphs import PROGRAMS, read_zoo_graph
+from fastslow_placement.public.decision_space import decision_space
+from fastslow_placement.public.public_problems import PartitionProblem, ShardingProblem
+from fastslow_placement.sharding.sharding import FORBIDDEN, read_sharding
 
 GRAPHS = {
     "bert_L-12_training": (24, PUBLIC / "dnn-partitioning/throughput-inputs/OperatorGraphs"),

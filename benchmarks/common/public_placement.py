@@ -11,16 +11,16 @@ import torch
 
 from fastslow.core.errors import DataError
 from fastslow.core.settings import PROJECT
-from fastslow.placement.baselines import metis, one_device
-from fastslow.placement.budget import Budget
-from fastslow.placement.decision_space import decision_space, refine
-from fastslow.placement.local_search import Found, anneal
-from fastslow.placement.partition import read_split, read_workload
-from fastslow.placement.policy import Policy, Shape
-from fastslow.placement.ppo import Schedule, Trainer
-from fastslow.placement.public_problems import PartitionProblem, ShardingProblem, contiguous_optimum
-from fastslow.placement.sharding import read_sharding
-from fastslow.placement.sharding_search import search
+from fastslow_placement.base.budget import Budget
+from fastslow_placement.base.local_search import Found, anneal
+from fastslow_placement.baselines import metis, one_device
+from fastslow_placement.go.policy import Policy, Shape
+from fastslow_placement.go.ppo import Schedule, Trainer
+from fastslow_placement.partition.partition import read_split, read_workload
+from fastslow_placement.public.decision_space import decision_space, refine
+from fastslow_placement.public.public_problems import PartitionProblem, ShardingProblem, contiguous_optimum
+from fastslow_placement.sharding.sharding import read_sharding
+from fastslow_placement.sharding.sharding_search import search
 
 PUBLIC = PROJECT.parent / "shared" / "placement"
 BEST_KNOWN = {

@@ -100,8 +100,8 @@ COMMANDS = {
     ),
     "place": Command(
         "Place, schedule or fuse a program on several devices with GO and compare it with other methods",
-        "fastslow.placement.settings:PlaceSettings",
-        "fastslow.commands.place:place_program",
+        "fastslow_placement.settings:PlaceSettings",
+        "fastslow_placement.command:place_program",
         first="source",
     ),
     "sample": Command(

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from common.large_graphs import repeated_graph, repeated_sharding, repeated_workload
-from fastslow.placement.partition import read_workload
-from fastslow.placement.sharding import read_sharding
+from fastslow_placement.partition.partition import read_workload
+from fastslow_placement.sharding.sharding import read_sharding
 from helpers.cost_graphs import random_graph, random_sharding
 
 COPIES = 3

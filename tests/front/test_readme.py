@@ -20,7 +20,7 @@ BLOCKS = re.findall(r"^```\n(.*?)^```$|^```\w+\n.*?^```$", README, re.S | re.M)
 LINES = [line.split("  #")[0].strip() for block in BLOCKS for line in block.splitlines()]
 TYPED = [line for line in LINES if line and ACTIVATE not in line]
 DOCUMENTS = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "data/README.md", "features/README.md"]
-DOCUMENTS += ["benchmarks/README.md", "src/fastslow/networks/README.md", "src/fastslow/placement/README.md"]
+DOCUMENTS += ["benchmarks/README.md", "src/fastslow/networks/README.md", "src/fastslow_placement/README.md"]
 DOCUMENTS += sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))
 
 

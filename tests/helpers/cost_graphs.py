@@ -4,10 +4,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from fastslow.placement.cost_graph import CostGraph, build
-from fastslow.placement.partition import Workload
-from fastslow.placement.roofline import Device
-from fastslow.placement.sharding import Sharding
+from fastslow_placement.partition.partition import Workload
+from fastslow_placement.programs.cost_graph import CostGraph, build
+from fastslow_placement.programs.roofline import Device
+from fastslow_placement.sharding.sharding import Sharding
 
 DEVICE = Device("test", 100.0, 10.0, 1e9, 0.25, 4.0, 0.5, 1.0)
 ELEMENTWISE = ("add", "multiply", "tanh", "broadcast", "dot")

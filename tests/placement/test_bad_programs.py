@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastslow.core.errors import DataError, SettingsError
-from fastslow.placement import sharding
-from fastslow.placement.program_graph import read_cost_graph
-from fastslow.placement.settings import PlaceSettings
-from fastslow.placement.sharding import read_problem_file
 from fastslow.xla.messages import Module
+from fastslow_placement.programs.program_graph import read_cost_graph
+from fastslow_placement.settings import PlaceSettings
+from fastslow_placement.sharding import sharding
+from fastslow_placement.sharding.sharding import read_problem_file
 from helpers.bad_files import ANY_FILE, BINARY, absurd_members
 from helpers.competition_files import layout_arrays, write_npz
 from helpers.cost_graphs import DEVICE

@@ -5,13 +5,13 @@ from itertools import product
 import numpy as np
 import pytest
 
-from fastslow.placement.baselines import PLACEMENT_RULES, best_random, m_etf
-from fastslow.placement.compiler_problems import PlacementProblem
-from fastslow.placement.exact import partition_optimum, placement_bound, sharding_optimum
-from fastslow.placement.hierarchical import train_hierarchical
-from fastslow.placement.local_search import anneal, improve
-from fastslow.placement.public_problems import PartitionProblem, ShardingProblem
+from common.hierarchical import train_hierarchical
+from fastslow_placement.base.local_search import anneal, improve
+from fastslow_placement.baselines import PLACEMENT_RULES, best_random, m_etf
+from fastslow_placement.programs.compiler_problems import PlacementProblem
+from fastslow_placement.public.public_problems import PartitionProblem, ShardingProblem
 from helpers.cost_graphs import DEVICE, random_graph, random_sharding, random_workload
+from helpers.exact_placement import partition_optimum, placement_bound, sharding_optimum
 
 
 def every(problem):

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from fastslow.core.errors import DataError
-from fastslow.placement.cost_graph import build, components, joined, read_graph_npz, write_graph
-from fastslow.placement.fusion import contract, fuse, single_consumer_clusters
-from fastslow.placement.hlo_graph import graph_of_module
-from fastslow.placement.program_graph import graph_of_arrays, read_cost_graph
-from fastslow.placement.roofline import DEVICES, operator_flops
 from fastslow.xla.graph_arrays import graph_arrays
+from fastslow_placement.programs.cost_graph import build, components, joined, read_graph_npz, write_graph
+from fastslow_placement.programs.fusion import contract, fuse, single_consumer_clusters
+from fastslow_placement.programs.hlo_graph import graph_of_module
+from fastslow_placement.programs.program_graph import graph_of_arrays, read_cost_graph
+from fastslow_placement.programs.roofline import DEVICES, operator_flops
 from helpers.cost_graphs import DEVICE, random_graph
 from helpers.dot_module import add, rich_module, small_module
 

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastslow.placement.compiler_problems import PlacementProblem
-from fastslow.placement.criticality import latest_starts
-from fastslow.placement.schedule import Scheduler
+from fastslow_placement.programs.compiler_problems import PlacementProblem
+from fastslow_placement.programs.criticality import latest_starts
+from fastslow_placement.programs.schedule import Scheduler
 from helpers.cost_graphs import DEVICE, random_graph
 
 CASES = st.tuples(st.integers(0, 10**6), st.integers(1, 9), st.integers(1, 3))

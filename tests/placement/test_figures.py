@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from fastslow.placement.compiler_problems import PlacementProblem
-from fastslow.placement.figures import plot_learning, plot_memory
+from fastslow_placement.figures import plot_learning, plot_memory
+from fastslow_placement.programs.compiler_problems import PlacementProblem
 from helpers.cost_graphs import DEVICE, random_graph
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fastslow.placement.compiler_problems import FusionProblem
-from fastslow.placement.fusion import LARGEST, Clusters, contract, fuse
+from fastslow_placement.programs.compiler_problems import FusionProblem
+from fastslow_placement.programs.fusion import LARGEST, Clusters, contract, fuse
 from helpers.cost_graphs import DEVICE, random_graph
 
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from fastslow.placement.fusion import contract, fuse, ordered_clusters
-from fastslow.placement.joint import JointProblem
-from fastslow.placement.policy import Inputs, Policy, Shape
-from fastslow.placement.ppo import Schedule, Trainer
-from fastslow.placement.schedule import Scheduler, refined
+from fastslow_placement.go.policy import Inputs, Policy, Shape
+from fastslow_placement.go.ppo import Schedule, Trainer
+from fastslow_placement.programs.fusion import contract, fuse, ordered_clusters
+from fastslow_placement.programs.joint import JointProblem
+from fastslow_placement.programs.schedule import Scheduler, refined
 from helpers.cost_graphs import DEVICE, random_graph
 
 

@@ -7,15 +7,15 @@ import pytest
 import torch
 
 from fastslow.core.errors import DataError
-from fastslow.placement.compiler_problems import PlacementProblem
-from fastslow.placement.joint import JointProblem
-from fastslow.placement.policy import Inputs, Policy, RecurrentAttention, Sage, Shape, torch_threads
-from fastslow.placement.policy_file import load_policy
-from fastslow.placement.ppo import Schedule, Trainer
-from fastslow.placement.problem import OPTION_FEATURES, Outcome, Problem, unit_columns
-from fastslow.placement.proposals import Change, Changes, log_chance
-from fastslow.placement.public_problems import ShardingProblem
-from fastslow.placement.zero_shot import zero_shot
+from fastslow_placement.base.problem import OPTION_FEATURES, Outcome, Problem, unit_columns
+from fastslow_placement.go.policy import Inputs, Policy, RecurrentAttention, Sage, Shape, torch_threads
+from fastslow_placement.go.policy_file import load_policy
+from fastslow_placement.go.ppo import Schedule, Trainer
+from fastslow_placement.go.proposals import Change, Changes, log_chance
+from fastslow_placement.go.zero_shot import zero_shot
+from fastslow_placement.programs.compiler_problems import PlacementProblem
+from fastslow_placement.programs.joint import JointProblem
+from fastslow_placement.public.public_problems import ShardingProblem
 from helpers.cost_graphs import DEVICE, random_graph, random_sharding
 
 SMALL = Shape(hidden=8, segment=4, heads=2)

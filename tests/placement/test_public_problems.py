@@ -11,16 +11,15 @@ import numpy as np
 import pytest
 
 from fastslow.core.errors import DataError, SettingsError
-from fastslow.placement.budget import Budget
-from fastslow.placement.environment import DecisionEnvironment
-from fastslow.placement.hub_sharding import HubSharding
-from fastslow.placement.partition import latency, read_split, read_workload
-from fastslow.placement.partition_loads import Loads
-from fastslow.placement.policy_file import load_policy
-from fastslow.placement.public_problems import PartitionProblem, ShardingProblem
-from fastslow.placement.sharding import FORBIDDEN, read_problem_file, read_sharding
-from fastslow.placement.sharding_search import ForestSearch, search
-from fastslow.placement.tied_strategies import TiedStrategies
+from fastslow_placement.base.budget import Budget
+from fastslow_placement.go.policy_file import load_policy
+from fastslow_placement.partition.partition import latency, read_split, read_workload
+from fastslow_placement.partition.partition_loads import Loads
+from fastslow_placement.public.hub_sharding import HubSharding
+from fastslow_placement.public.public_problems import PartitionProblem, ShardingProblem
+from fastslow_placement.sharding.sharding import FORBIDDEN, read_problem_file, read_sharding
+from fastslow_placement.sharding.sharding_search import ForestSearch, search
+from fastslow_placement.sharding.tied_strategies import TiedStrategies
 from helpers.competition_files import ROOT
 from helpers.cost_graphs import random_sharding, random_workload, slow_cost, slow_loads, slow_usage
 
@@ -280,18 +279,6 @@ def test_a_sharding_problem_is_read_and_its_faults_named(tmp_path):
     ):
         with pytest.raises(DataError, match=said):
             read_sharding(written(tmp_path / "x.json", {"problem": {**good, **change}}))
-
-
-def test_the_environment_gives_rewards_relative_to_the_default(tmp_path):
-    from gymnasium.utils.env_checker import check_env
-
-    problem = PartitionProblem(read_workload(written(tmp_path / "x.json", instance())))
-    environment = DecisionEnvironment(problem)
-    with pytest.warns(UserWarning, match="infinity"):  # features have no bound
-        check_env(environment, skip_render_check=True)
-    observation, _ = environment.reset(seed=0)
-    _, reward, ended, _, info = environment.step(observation["previous"])
-    assert (reward, ended, info["valid"]) == (-1.0, True, True) and info["cost"] == problem.baseline
 
 
 @needs_public

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastslow.core.errors import SettingsError
-from fastslow.placement.compiler_problems import PlacementProblem, SchedulingProblem
-from fastslow.placement.schedule import Scheduler, lower_bound, peak_memory, refined
+from fastslow_placement.programs.compiler_problems import PlacementProblem, SchedulingProblem
+from fastslow_placement.programs.schedule import Scheduler, lower_bound, peak_memory, refined
 from helpers.cost_graphs import DEVICE, random_graph, slow_peak, slow_schedule
 
 CASES = st.tuples(st.integers(0, 10**6), st.integers(1, 9), st.integers(1, 3))

@@ -6,17 +6,17 @@ from itertools import product
 import numpy as np
 import pytest
 
-from fastslow.placement.budget import Budget
-from fastslow.placement.decision_space import decision_space
-from fastslow.placement.hub_sharding import HubSharding
-from fastslow.placement.memory_repair import MemoryRepair
-from fastslow.placement.place import NOT_DECIDED, POLICY, SEARCHED, UNTRAINED, compare, read_problem
-from fastslow.placement.public_problems import ShardingProblem
-from fastslow.placement.recombination import Recombination
-from fastslow.placement.settings import PlaceSettings
-from fastslow.placement.sharding import FORBIDDEN, Sharding
-from fastslow.placement.sharding_search import ForestSearch, search
-from fastslow.placement.tied_strategies import TiedStrategies
+from fastslow_placement.base.budget import Budget
+from fastslow_placement.place import NOT_DECIDED, POLICY, SEARCHED, UNTRAINED, compare, read_problem
+from fastslow_placement.public.decision_space import decision_space
+from fastslow_placement.public.hub_sharding import HubSharding
+from fastslow_placement.public.public_problems import ShardingProblem
+from fastslow_placement.settings import PlaceSettings
+from fastslow_placement.sharding.memory_repair import MemoryRepair
+from fastslow_placement.sharding.recombination import Recombination
+from fastslow_placement.sharding.sharding import FORBIDDEN, Sharding
+from fastslow_placement.sharding.sharding_search import ForestSearch, search
+from fastslow_placement.sharding.tied_strategies import TiedStrategies
 from helpers.cost_graphs import random_sharding, slow_cost
 
 

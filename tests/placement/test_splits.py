@@ -5,15 +5,15 @@ from itertools import permutations, product
 import numpy as np
 import pytest
 
-from fastslow.placement.contiguous_split import ContiguousSplit
-from fastslow.placement.cost_graph import topological_by
-from fastslow.placement.ordered_split import OrderedSplit, start_orders
-from fastslow.placement.partition import latency
-from fastslow.placement.partition_loads import depth_first_order
-from fastslow.placement.public_problems import PartitionProblem, contiguous_optimum
-from fastslow.placement.spectral_order import spectral_order
-from fastslow.placement.split_search import anneal_split
-from fastslow.placement.split_state import SplitState
+from fastslow_placement.partition.contiguous_split import ContiguousSplit
+from fastslow_placement.partition.partition import latency
+from fastslow_placement.partition.partition_loads import depth_first_order
+from fastslow_placement.partition.split_state import SplitState
+from fastslow_placement.programs.cost_graph import topological_by
+from fastslow_placement.programs.spectral_order import spectral_order
+from fastslow_placement.public.ordered_split import OrderedSplit, start_orders
+from fastslow_placement.public.public_problems import PartitionProblem, contiguous_optimum
+from fastslow_placement.public.split_search import anneal_split
 from helpers.cost_graphs import random_workload, slow_loads
 
 

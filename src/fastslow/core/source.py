@@ -1,6 +1,6 @@
 """Fingerprints of code: a result is out of date when the source that made it changed.
 
-From an entry function, every definition of this package that it reaches is followed through the names that it
+From an entry function, every definition of this distribution that it reaches is followed through the names that it
 uses: functions, classes (whole), constants, across modules. Docstrings, comments and formatting do not count,
 nor do the modules of :data:`IGNORED`. Every other module counts, a new one too. The analysis is static: a
 name that is looked up from a string at run time is not followed. Notebooks do not count: they hold no logic,
@@ -17,7 +17,8 @@ from typing import NamedTuple
 from fastslow.core.files import digest
 
 PACKAGE = "fastslow"
-_ROOT = Path(__file__).resolve().parents[1]
+_PACKAGES = (PACKAGE, "fastslow_placement")
+_ROOT = Path(__file__).resolve().parents[2]
 _REPORTS = ("core.errors", "core.storage_errors", "core.progress", "core.figures", "evaluation.plots")
 _PLANS = ("core.memory", "core.processes", "machines.cluster", "machines.cluster_worker")
 _KEYS = ("core.settings", "core.artifacts", "core.source")
@@ -77,7 +78,7 @@ def source_digest(entry: str, folder: Path | None = None) -> str:
 def _path(module: str, folder: Path | None = None) -> Path | None:
     """Return the file of a module of this package or of the folder, if it is one."""
     first, *rest = module.split(".")
-    root = _ROOT if first == PACKAGE else folder and folder / first
+    root = _ROOT / first if first in _PACKAGES else folder and folder / first
     if root is None:
         return None
     path = root.joinpath(*rest)

@@ -1,0 +1,35 @@
+"""The command ``place``: run the placing notebook for a program and print the comparison."""
+
+from pathlib import Path
+
+import pandas as pd
+
+from fastslow.commands.notebook import run_notebook, with_absolute_paths
+from fastslow.workflow.run import NOTEBOOK
+from fastslow_placement.place import DECISION, TABLE
+from fastslow_placement.settings import ZOO, PlaceSettings
+
+
+def place_program(settings: PlaceSettings) -> Path:
+    """Compare all methods on a program by executing ``notebooks/61_place.ipynb``, and print the table.
+
+    Args:
+        settings: Settings. Relative paths in it start at the working folder; a zoo program and the default of
+            ``out`` do not.
+
+    Returns:
+        The CSV that was written.
+
+    Raises:
+        SettingsError: A setting is wrong, or no decision is valid.
+        DataError: The source does not exist or is wrong.
+        StepError: The notebook failed; the message holds the cause and where the executed notebook is stored.
+    """
+    paths = ["policy", "out"] + ([] if settings.source.startswith(ZOO) else ["source"])
+    settings = with_absolute_paths(settings, *paths)
+    _ = settings.path  # refuses a missing source before a notebook is started
+    folder = run_notebook("61_place", settings)
+    print(pd.read_csv(folder / TABLE).to_string(index=False, float_format=lambda value: f"{value:.6g}"), "\n")
+    for name in (TABLE, DECISION, "decision.png", "memory.png", "learning.png", NOTEBOOK):
+        print(folder / name)
+    return folder / TABLE

@@ -1,0 +1,1 @@
+"""GO: the policy, its proposals, PPO and zero-shot decisions."""

@@ -1,0 +1,282 @@
+"""The policy of GO (Zhou et al., "Transferable graph optimizers for ML compilers", NeurIPS 2020).
+
+Every unit of a problem decides at once. GraphSAGE with max pooling embeds the graph (arXiv:1706.02216),
+segments of the topologically ordered units attend to themselves and to the cached states of the segment
+before (Transformer-XL, arXiv:1901.02860, without positional encoding), the input features modulate the
+states, and the decision is made in several passes, each of which sees the one before. Each task has a
+recurrent attention layer of its own with a residual connection and sees the actions of the tasks before it.
+
+What differs from the paper: options have features of their own (such as the share of a unit's neighbours
+that the previous pass put there), so one set of weights serves any number of devices or strategies; what is
+fed back are the probabilities of the previous pass, so that one forward pass serves all samples, and what the
+outcome of the decision that is changed says of the options (:meth:`Problem.feedback`). The weights that turn
+option features into logits start at values set by hand (``_PRIOR``): placement 10 for what fits the schedule,
+4 for where the neighbours are, -1 for the squared distance from the slot; sharding -4 and 3; all other tasks
+-1 for the slot. So an untrained policy already decides by a rule, and training changes little of it.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+from fastslow.competition.opcodes import OPCODES
+from fastslow_placement.base.problem import FEEDBACK_FEATURES, NODE_FEATURES, OPTION_FEATURES, Problem
+
+TASKS = ("fusion", "placement", "scheduling", "partition", "sharding")
+_PRIOR = {  # option features and weights that the first decision follows
+    "sharding": {0: -4.0, 4: 3.0},
+    "placement": {1: -1.0, 2: 4.0, 8: 10.0},  # the slot, where the neighbours are, what fits the schedule
+}
+LARGEST_SIZE, MOST_LAYERS = 4096, 64  # of the policy
+_KEPT = 16  # segments whose intermediate states are kept for the gradient; those of more are computed again
+_SLOT = {1: -1.0}  # by default the squared distance from the slot of a contiguous split
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes of the policy, and which parts of it are in use.
+
+    Args:
+        hidden: Width.
+        sage_layers: GraphSAGE layers.
+        attention_layers: Shared attention layers before that of the task.
+        heads: Attention heads.
+        segment: Units that attend to each other at once.
+        passes: How often the decision is made, each time seeing the one before.
+        attention: Whether there is attention.
+        modulation: Whether the input features modulate the states.
+        pooling: Whether neighbours are pooled by maximum; by mean if not.
+        feedback: Whether the policy sees what the outcome of the decision that is changed says of the
+            options.
+    """
+
+    hidden: int = 32
+    sage_layers: int = 2
+    attention_layers: int = 1
+    heads: int = 4
+    segment: int = 128
+    passes: int = 2
+    attention: bool = True
+    modulation: bool = True
+    pooling: bool = True
+    feedback: bool = True
+
+    def checked(self) -> "Shape":
+        """Return the shape.
+
+        Raises:
+            ValueError: A size is out of the range that the settings allow.
+        """
+        sizes = (self.hidden, self.sage_layers, self.heads, self.segment, self.passes)
+        if not all(type(size) is int and 1 <= size <= LARGEST_SIZE for size in sizes):
+            raise ValueError(f"sizes {sizes} are not all 1 to {LARGEST_SIZE}")
+        if type(self.attention_layers) is not int or not 0 <= self.attention_layers <= LARGEST_SIZE:
+            raise ValueError(f"attention_layers is {self.attention_layers!r}")
+        if (
+            self.hidden % self.heads
+            or max(self.sage_layers, self.attention_layers, self.passes) > MOST_LAYERS
+        ):
+            raise ValueError("hidden is no multiple of heads, or there are too many layers or passes")
+        return self
+
+
+class Inputs:
+    """Tensors of one problem.
+
+    Args:
+        problem: The problem.
+    """
+
+    def __init__(self, problem: Problem):
+        self.problem = problem
+        self.features = torch.from_numpy(problem.features)
+        self.kinds = torch.from_numpy(problem.kinds)
+        both = torch.from_numpy(problem.edges)
+        self.edges = torch.cat([both, both.flip(1)])
+        self.parts = problem.parts
+        self.choices = [torch.from_numpy(problem.choices[units]) for _, units in self.parts]
+        self.owners = [torch.repeat_interleave(torch.arange(len(c)), c) for c in self.choices]
+        self.masks = [torch.arange(int(c.max()))[None] < c[:, None] for c in self.choices]
+        self._last: tuple[np.ndarray, torch.Tensor] | None = None
+
+    def options(self, probabilities: torch.Tensor, feedback: torch.Tensor) -> list[torch.Tensor]:
+        """Return the option features of each part.
+
+        Args:
+            probabilities: (sum of choices,) previous ones.
+            feedback: (sum of choices, 4) of the decision that is changed.
+        """
+        features = torch.from_numpy(self.problem.options(probabilities.numpy().astype("float64")))
+        return list(torch.cat([features, feedback], 1).split([len(owners) for owners in self.owners]))
+
+    def feedback(self, decision: np.ndarray) -> torch.Tensor:
+        """Return the feedback on a decision (U,); that on the last one is kept, for several passes see it."""
+        if self._last is None or not np.array_equal(self._last[0], decision):
+            self._last = np.array(decision), torch.from_numpy(self.problem.feedback(decision))
+        return self._last[1]
+
+
+class RecurrentAttention(nn.Module):
+    """Attention of each segment to itself and to the states of the segment before, which get no gradient.
+
+    Shapes: (N, H) to (N, H). Memory grows with N * H and segment ** 2, not with N ** 2.
+    """
+
+    def __init__(self, hidden: int, heads: int, segment: int):
+        super().__init__()
+        self.heads, self.segment = heads, segment
+        self.norm, self.norm_out = nn.LayerNorm(hidden), nn.LayerNorm(hidden)
+        self.query, self.both = nn.Linear(hidden, hidden), nn.Linear(hidden, 2 * hidden)
+        self.out = nn.Linear(hidden, hidden)
+        self.feed = nn.Sequential(nn.Linear(hidden, 2 * hidden), nn.ReLU(), nn.Linear(2 * hidden, hidden))
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        """Return the states after attention and a feed-forward layer, each with a residual connection."""
+        segments = states.split(self.segment)
+        cached = [states[:0], *(segment.detach() for segment in segments[:-1])]
+        if len(segments) <= _KEPT or not torch.is_grad_enabled():
+            return torch.cat([self._one(*pair) for pair in zip(segments, cached, strict=True)])
+        return torch.cat(
+            [checkpoint(self._one, *pair, use_reentrant=False) for pair in zip(segments, cached, strict=True)]
+        )
+
+    def _one(self, segment: torch.Tensor, cached: torch.Tensor) -> torch.Tensor:
+        seen = self.norm(torch.cat([cached, segment]))
+        keys, values = self.both(seen).chunk(2, -1)
+        query, keys, values = (self._split(x) for x in (self.query(self.norm(segment)), keys, values))
+        mixed = functional.scaled_dot_product_attention(query, keys, values)
+        states = segment + self.out(mixed.transpose(0, 1).flatten(1))
+        return states + self.feed(self.norm_out(states))
+
+    def _split(self, x: torch.Tensor) -> torch.Tensor:
+        return x.view(len(x), self.heads, -1).transpose(0, 1)
+
+
+class Sage(nn.Module):
+    """One GraphSAGE layer: the maximum (or mean) over neighbours of relu(W h + b), joined with the own
+    state.
+    """
+
+    def __init__(self, hidden: int, pooling: bool):
+        super().__init__()
+        self.pool, self.join = nn.Linear(hidden, hidden), nn.Linear(2 * hidden, hidden)
+        self.reduce = "amax" if pooling else "mean"
+
+    def forward(self, states: torch.Tensor, edges: torch.Tensor) -> torch.Tensor:
+        """Return new states (N, H), for edges (M, 2) from a node to the one that pools it."""
+        sent = functional.relu(self.pool(states))[edges[:, 0]]
+        where = edges[:, 1:].expand(-1, states.shape[1])
+        pooled = torch.zeros_like(states).scatter_reduce(0, where, sent, self.reduce, include_self=True)
+        return functional.relu(self.join(torch.cat([states, pooled], 1)))
+
+
+class Policy(nn.Module):
+    """Logits of every option of every unit.
+
+    Args:
+        shape: Sizes and parts.
+    """
+
+    def __init__(self, shape: Shape):
+        super().__init__()
+        self.shape, hidden = shape, shape.hidden
+        self.kind = nn.Embedding(max(OPCODES.values()) + 2, hidden)
+        self.node = nn.Linear(NODE_FEATURES, hidden)
+        self.sage = nn.ModuleList(Sage(hidden, shape.pooling) for _ in range(shape.sage_layers))
+        self.condition = nn.Linear(hidden, hidden)
+        attention = (hidden, shape.heads, shape.segment)
+        self.shared = nn.ModuleList(RecurrentAttention(*attention) for _ in range(shape.attention_layers))
+        self.recurrent = nn.ModuleDict({task: RecurrentAttention(*attention) for task in TASKS})
+        seen = OPTION_FEATURES + FEEDBACK_FEATURES
+        self.option = nn.ModuleDict({task: nn.Linear(seen, hidden) for task in TASKS})
+        self.state = nn.ModuleDict({task: nn.Linear(hidden, hidden) for task in TASKS})
+        self.score = nn.ModuleDict({task: nn.Linear(hidden, 1) for task in TASKS})
+        self.direct = nn.ModuleDict({task: nn.Linear(seen, 1, bias=False) for task in TASKS})
+        for task in TASKS:
+            nn.init.zeros_(self.direct[task].weight)
+            for feature, weight in _PRIOR.get(task, _SLOT).items():
+                self.direct[task].weight.data[0, feature] = weight
+            nn.init.normal_(self.score[task].weight, std=0.01)
+
+    def passes(
+        self, inputs: Inputs, count: int | None = None, start: np.ndarray | None = None
+    ) -> list[list[torch.Tensor]]:
+        """Return the log-probabilities of every pass and part, (U, largest choice) each, -inf where no
+        option.
+
+        Args:
+            inputs: The problem.
+            count: Number of passes; by default that of the shape.
+            start: (U,) decision that the first pass sees as the previous one; the problem's default if none.
+        """
+        base = self._embed(inputs)
+        problem, found = inputs.problem, []
+        start = problem.default if start is None else start
+        previous = torch.from_numpy(problem.chances(start)).float()
+        feedback = inputs.feedback(start)
+        if not self.shape.feedback:
+            feedback = torch.zeros_like(feedback)
+        for _ in range(count or self.shape.passes):
+            found.append(self._decide(inputs, base, inputs.options(previous, feedback), previous))
+            chances = [logs.exp()[mask] for logs, mask in zip(found[-1], inputs.masks, strict=True)]
+            previous = torch.cat(chances).detach()
+        return found
+
+    def _embed(self, inputs: Inputs) -> tuple[torch.Tensor, torch.Tensor]:
+        first = self.node(inputs.features) + self.kind(inputs.kinds)
+        states = first
+        for layer in self.sage:
+            states = states + layer(states, inputs.edges)
+        return first, states
+
+    def _decide(
+        self, inputs: Inputs, base, options: list[torch.Tensor], previous: torch.Tensor
+    ) -> list[torch.Tensor]:
+        first, states = base
+        sizes = [len(owners) for owners in inputs.owners]
+        embedded = [self.option[task](o) for (task, _), o in zip(inputs.parts, options, strict=True)]
+        for own, owners, chance in zip(embedded, inputs.owners, previous.split(sizes), strict=True):
+            states = states + _expected(own, owners, chance, len(states))
+        if self.shape.modulation:
+            states = states * (2 * torch.sigmoid(self.condition(first)))
+        if self.shape.attention:
+            for layer in self.shared:
+                states = layer(states)
+        found = []
+        for (task, _), own, raw, owners, mask in zip(
+            inputs.parts, embedded, options, inputs.owners, inputs.masks, strict=True
+        ):
+            if self.shape.attention:
+                states = self.recurrent[task](states)
+            mixed = functional.relu(self.state[task](states)[owners] + own)
+            flat = (self.score[task](mixed) + self.direct[task](raw)).squeeze(1)
+            logits = torch.full(mask.shape, -torch.inf).masked_scatter(mask, flat)
+            found.append(functional.log_softmax(logits, 1))
+            states = states + _expected(own, owners, found[-1].exp()[mask], len(states))  # for the next task
+        return found
+
+
+def _expected(options: torch.Tensor, owners: torch.Tensor, chances: torch.Tensor, count: int) -> torch.Tensor:
+    """Return the mean of each unit's option embeddings under probabilities: (count, H)."""
+    return torch.zeros(count, options.shape[1]).index_add(0, owners, options * chances[:, None])
+
+
+@contextmanager
+def torch_threads(count: int) -> Iterator[None]:
+    """Compute with this many threads of torch inside the block; 0 changes nothing.
+
+    The tensors of a small program are small: two threads gain nothing on an idle machine, and take 2.2 times
+    as long beside another process, for they wait for each other after each operation.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(count or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,1 @@
+"""Splits of a workload into parts (dnn-partitioning): loads and cuts."""

@@ -1,0 +1,1 @@
+"""Compiler graphs with costs, and the problems on them: placement, scheduling, fusion."""

@@ -1,0 +1,265 @@
+"""Graphs of operators with time, memory and transfer sizes, nodes in topological order."""
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from fastslow.core.errors import DataError
+from fastslow.core.files import atomic_path
+from fastslow.core.npz_io import read_arrays
+
+_ARRAYS = ("shapes", "edges", "seconds", "flops", "output_bytes", "parameter_bytes", "read_bytes", "groups")
+RANK = 6  # dimensions of a shape that are kept, as in the competition's node features
+
+
+@dataclass(frozen=True)
+class CostGraph:
+    """Operators and the tensors between them; every edge goes from a lower to a higher node number.
+
+    Args:
+        name: Name, for messages and tables.
+        opcodes: HLO opcode of each node, length N.
+        shapes: (N, 6) int64 output shapes, filled up with 0.
+        edges: (E, 2) int64 distinct rows (producer, consumer), sorted.
+        seconds: (N,) float64 time of each operator on one device.
+        flops: (N,) float64 floating-point operations.
+        output_bytes: (N,) float64 size of the output.
+        parameter_bytes: (N,) float64 weights and inputs of the program that are read first by this node; they
+            are resident on its device.
+        read_bytes: (N,) float64 size of the weights and inputs of the program that this node reads.
+        groups: (N,) int64; nodes of one number must be on one device.
+    """
+
+    name: str
+    opcodes: tuple[str, ...]
+    shapes: np.ndarray
+    edges: np.ndarray
+    seconds: np.ndarray
+    flops: np.ndarray
+    output_bytes: np.ndarray
+    parameter_bytes: np.ndarray
+    read_bytes: np.ndarray
+    groups: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.opcodes)
+
+    @cached_property
+    def producers(self) -> list[list[int]]:
+        """Node numbers of the producers of each node, ascending."""
+        return neighbours(self.edges[:, ::-1], len(self))
+
+    @cached_property
+    def consumers(self) -> list[list[int]]:
+        """Node numbers of the consumers of each node, ascending."""
+        return neighbours(self.edges, len(self))
+
+    @cached_property
+    def upward_rank(self) -> np.ndarray:
+        """(N,) seconds of the longest path from a node's start to the end of the program, without
+        transfers.
+        """
+        rank = self.seconds.astype(float).copy()
+        for node in range(len(self) - 1, -1, -1):
+            after = self.consumers[node]
+            if after:
+                rank[node] += max(rank[c] for c in after)
+        return rank
+
+    @cached_property
+    def earliest_start(self) -> np.ndarray:
+        """(N,) seconds of the longest path from the start of the program to a node, without transfers."""
+        begin = np.zeros(len(self))
+        for producer, consumer in self.edges.tolist():  # sorted by producer, so each producer is final
+            begin[consumer] = max(begin[consumer], begin[producer] + self.seconds[producer])
+        return begin
+
+    @cached_property
+    def level(self) -> np.ndarray:
+        """(N,) int64 number of edges of the longest path from a source to each node."""
+        level = np.zeros(len(self), np.int64)
+        for producer, consumer in self.edges:  # sorted by producer, so each producer is final
+            level[consumer] = max(level[consumer], level[producer] + 1)
+        return level
+
+    @property
+    def critical_path(self) -> float:
+        """Seconds of the longest path."""
+        return float(self.upward_rank.max())
+
+    def renamed(self, name: str) -> "CostGraph":
+        """Return the graph under another name."""
+        return replace(self, name=name)
+
+
+def neighbours(edges: np.ndarray, count: int) -> list[list[int]]:
+    """Return for each node the second entries of its edges, ascending.
+
+    Args:
+        edges: (E, 2) integers.
+        count: Number of nodes.
+    """
+    found: list[list[int]] = [[] for _ in range(count)]
+    for first, second in edges.tolist():
+        found[first].append(second)
+    for each in found:
+        each.sort()
+    return found
+
+
+def topological_order(edges: np.ndarray, count: int, source: str | Path, names: Sequence[str]) -> np.ndarray:
+    """Return the node numbers in topological order, the lowest free number first: (N,) int64.
+
+    Args:
+        edges: (E, 2) rows (producer, consumer).
+        count: Number of nodes N.
+        source: Where the graph is from, for the message.
+        names: Name of each node, for the message.
+
+    Raises:
+        DataError: The graph has a cycle; the message names a node on it.
+    """
+    order = topological_by(np.arange(count), edges)
+    if len(order) < count:
+        node = _on_a_cycle(neighbours(edges[:, ::-1], count), {*range(count)} - {*order.tolist()})
+        raise DataError(source, f"its edges form a cycle through {names[node]!r}", "A program is acyclic")
+    return order
+
+
+def topological_by(rank: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """Return the topological order that always takes the free node of the lowest rank.
+
+    Args:
+        rank: (N,).
+        edges: (E, 2) rows (producer, consumer).
+
+    Returns:
+        (N,) int64; shorter where there are cycles: what is on or behind one is left out.
+    """
+    consumers, rank = neighbours(edges, len(rank)), rank.tolist()
+    waiting = np.bincount(edges[:, 1], minlength=len(rank)).tolist()
+    ready = [(rank[node], node) for node, count in enumerate(waiting) if not count]
+    heapq.heapify(ready)
+    order = []
+    while ready:
+        _, node = heapq.heappop(ready)
+        order.append(node)
+        for consumer in consumers[node]:
+            waiting[consumer] -= 1
+            if not waiting[consumer]:
+                heapq.heappush(ready, (rank[consumer], consumer))
+    return np.array(order, np.int64)
+
+
+def _on_a_cycle(producers: list[list[int]], left: set[int]) -> int:
+    """Return a node on a cycle: every node that is left has a producer that is left."""
+    node, seen = min(left), set()
+    while node not in seen:
+        seen.add(node)
+        node = next(p for p in producers[node] if p in left)
+    return node
+
+
+def components(pairs: np.ndarray, count: int) -> np.ndarray:
+    """Return the connected component of each node, numbered by lowest node: (N,) int64.
+
+    Args:
+        pairs: (P, 2) integers, nodes that belong together.
+        count: Number of nodes N.
+    """
+    joined = coo_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(count, count))
+    return connected_components(joined, directed=False)[1].astype(np.int64)
+
+
+def joined(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Return the finest labels under which nodes are alike that are alike under either of two: (N,) int64."""
+    count = len(first)
+    second = np.unique(second, return_inverse=True)[1] + int(first.max()) + 1
+    pairs = np.stack([first, second], 1)
+    return components(pairs, int(max(count, second.max() + 1)))[first]
+
+
+def check_sizes(source: str | Path, names: Sequence[str], **columns: np.ndarray) -> None:
+    """Raise :class:`DataError` that names the first node with a negative or infinite entry.
+
+    Args:
+        source: Where the values are from, for the message.
+        names: Name of each node.
+        **columns: (N,) values by what they are.
+    """
+    for what, values in columns.items():
+        wrong = ~(np.isfinite(values) & (values >= 0))
+        if wrong.any():
+            node = int(wrong.argmax())
+            problem = f"{what} of {names[node]!r} is {values[node]}"
+            raise DataError(source, problem, "Times and sizes are finite and 0 or more")
+
+
+def build(
+    source: str | Path, name: str, opcodes: Sequence[str], shapes: Sequence, edges, **columns
+) -> CostGraph:
+    """Return a checked graph with its nodes renumbered in topological order.
+
+    Args:
+        source: Where the graph is from, for messages.
+        name: Name of the graph.
+        opcodes: Opcode of each node.
+        shapes: Output dimensions of each node; more than six are cut.
+        edges: Pairs (producer, consumer); repeated ones count once.
+        **columns: The (N,) columns of :class:`CostGraph`; ``groups`` may be left out.
+
+    Raises:
+        DataError: The graph is empty or has a cycle, an edge names no node, or a size is negative.
+    """
+    count = len(opcodes)
+    if not count:
+        raise DataError(source, "holds no operator that takes time", "Give a program that computes something")
+    edges = np.unique(np.array(list(edges), np.int64).reshape(-1, 2), axis=0)
+    if len(edges) and not (edges.min() >= 0 and edges.max() < count):
+        bad = edges[((edges < 0) | (edges >= count)).any(1)][0]
+        raise DataError(source, f"edge {bad.tolist()} names no node", f"Nodes are 0 to {count - 1}")
+    groups = np.asarray(columns.pop("groups", np.arange(count)), np.int64)
+    values = {key: np.asarray(value, float) for key, value in columns.items()}
+    labels = [f"{opcode} {node}" for node, opcode in enumerate(opcodes)]
+    check_sizes(source, labels, **values)
+    order = topological_order(edges, count, source, labels)
+    number = np.empty(count, np.int64)
+    number[order] = np.arange(count)
+    dimensions = np.zeros((count, RANK), np.int64)
+    for node, shape in enumerate(shapes):
+        kept = list(shape)[:RANK]
+        dimensions[node, : len(kept)] = kept
+    return CostGraph(
+        name,
+        tuple(opcodes[node] for node in order),
+        dimensions[order],
+        np.unique(number[edges], axis=0).reshape(-1, 2),
+        groups=np.unique(groups[order], return_inverse=True)[1],
+        **{key: value[order] for key, value in values.items()},
+    )
+
+
+def write_graph(path: Path, graph: CostGraph) -> None:
+    """Write a graph as npz, atomically: integers and float32, opcodes as text."""
+    arrays = {key: getattr(graph, key) for key in _ARRAYS}
+    compact = {k: v.astype(np.float32 if v.dtype.kind == "f" else np.int32) for k, v in arrays.items()}
+    with atomic_path(path) as temporary:
+        np.savez_compressed(temporary, opcodes=np.array(graph.opcodes), **compact)
+
+
+def read_graph_npz(path: Path) -> CostGraph:
+    """Read a graph that :func:`write_graph` wrote.
+
+    Raises:
+        DataError: The file is missing, broken, or not such a graph.
+    """
+    arrays = read_arrays(path, ("opcodes", *_ARRAYS), "Make the file again with fastslow_placement.programs.zoo_graphs")
+    opcodes = [str(opcode) for opcode in arrays.pop("opcodes")]
+    shapes = [row[row > 0] if row.any() else () for row in arrays.pop("shapes")]
+    return build(path, Path(path).stem, opcodes, shapes, arrays.pop("edges"), **arrays)

@@ -1,0 +1,109 @@
+"""Where the time of a schedule goes: what may be later without delaying the end, and what fits elsewhere."""
+
+import numpy as np
+
+from fastslow_placement.base.problem import FEEDBACK_FEATURES
+from fastslow_placement.programs.cost_graph import CostGraph
+from fastslow_placement.programs.schedule import Timeline
+
+_SCALE = 0.1  # share of the runtime at which a slack counts as tanh(1)
+
+
+def latest_starts(graph: CostGraph, timeline: Timeline) -> tuple[np.ndarray, np.ndarray]:
+    """Return when operators (N,) and transfers (T,) must start at the latest, so that the end stays.
+
+    Devices and links keep their order. The difference to the start is the slack, 0 on critical paths
+    (Kelley and Walker 1959).
+
+    Args:
+        graph: The operators.
+        timeline: Their schedule.
+    """
+    place, end, seconds = timeline.placement.tolist(), timeline.seconds, graph.seconds.tolist()
+    sent: list[list[int]] = [[] for _ in place]
+    for number, transfer in enumerate(timeline.transfers):
+        sent[transfer.producer].append(number)
+    operators, transfers = [0.0] * len(place), [0.0] * len(timeline.transfers)
+    device_due, link_due = [end] * timeline.devices, {}
+    for node in reversed(timeline.order.tolist()):  # all that waits for a node starts after it
+        due, arrivals = device_due[place[node]], {}
+        for consumer in graph.consumers[node]:
+            where = place[consumer]
+            if where == place[node]:
+                due = min(due, operators[consumer])
+            else:
+                arrivals[where] = min(arrivals.get(where, end), operators[consumer])
+        for number in sent[node]:
+            _, source, target, start, finish = timeline.transfers[number]
+            by = min(arrivals[target], link_due.get((source, target), end)) - (finish - start)
+            transfers[number] = link_due[source, target] = by
+            due = min(due, by)
+        operators[node] = device_due[place[node]] = due - seconds[node]
+    return np.array(operators), np.array(transfers)
+
+
+def device_feedback(graph: CostGraph, timeline: Timeline, units: np.ndarray, send: np.ndarray) -> np.ndarray:
+    """Return what the schedule of a placement says of every unit on every device: (U * k, 4) float32.
+
+    With everything else where it is: whether the unit fits there (the smaller of the next two); the slack
+    between its inputs' arrival and when its outputs are due; the idle time of the device in between, less the
+    work; and the device's idle share. The first three are of the unit's worst operator, in tenths of the
+    runtime within a hyperbolic tangent, at most 0 where the end would be later.
+
+    Args:
+        graph: The operators.
+        timeline: The schedule of the placement.
+        units: (N,) unit of each operator.
+        send: (N,) seconds of a transfer of each output.
+    """
+    early, late = _windows(graph, timeline, units, send)
+    seconds, end = graph.seconds[:, None], timeline.seconds
+    slack = late - early - seconds
+    elsewhere = timeline.placement[:, None] != np.arange(timeline.devices)
+    room, idle = np.empty_like(slack), np.empty(timeline.devices)
+    for device in range(timeline.devices):
+        times, free = _idle(timeline, device)
+        first, last = np.minimum(early[:, device], end), np.maximum(late[:, device], 0)
+        room[:, device] = np.interp(last, times, free) - np.interp(first, times, free)
+        idle[device] = free[-1] / max(end, 1e-300)
+    room -= seconds * elsewhere
+    busy = graph.seconds > 0  # others fit everywhere
+    worst = np.full((2, int(units.max()) + 1, timeline.devices), end)
+    for table, own in zip(worst, (slack, room), strict=True):
+        np.minimum.at(table, units[busy], own[busy])
+    scaled = np.tanh(np.stack([worst.min(0), *worst], -1) / max(_SCALE * end, 1e-300))
+    idle = np.broadcast_to(idle[:, None], (*scaled.shape[:2], 1))
+    return np.concatenate([scaled, idle], -1).reshape(-1, FEEDBACK_FEATURES).astype(np.float32)
+
+
+def _windows(
+    graph: CostGraph, timeline: Timeline, units: np.ndarray, send: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return when each operator could start on each device for its inputs, and must end for its consumers.
+
+    Both (N, k). A transfer that is not in the schedule waits for no other; units move as a whole.
+    """
+    place, devices = timeline.placement, timeline.devices
+    starts, _ = latest_starts(graph, timeline)
+    arrival = np.repeat((timeline.finish + send)[:, None], devices, 1)
+    for transfer in timeline.transfers:
+        arrival[transfer.producer, transfer.target] = transfer.finish
+    arrival[np.arange(len(place)), place] = timeline.finish
+    producer, consumer = graph.edges[:, 0], graph.edges[:, 1]
+    inside = units[producer] == units[consumer]
+    there = inside[:, None] | (place[consumer][:, None] == np.arange(devices))
+    early, late = np.zeros((len(place), devices)), np.full((len(place), devices), timeline.seconds)
+    arriving = np.where(inside[:, None], timeline.finish[producer][:, None], arrival[producer])
+    np.maximum.at(early, consumer, arriving)
+    np.minimum.at(late, producer, starts[consumer][:, None] - np.where(there, 0.0, send[producer][:, None]))
+    return early, late
+
+
+def _idle(timeline: Timeline, device: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return times, and how long a device was idle up to each of them, linear in between."""
+    own = timeline.order[timeline.placement[timeline.order] == device]
+    times = np.stack([timeline.start[own], timeline.finish[own]], 1).ravel()
+    times = np.concatenate([[0.0], times, [timeline.seconds]])
+    steps = np.diff(times)
+    steps[1::2] = 0.0  # busy
+    return times, np.concatenate([[0.0], np.cumsum(steps)])

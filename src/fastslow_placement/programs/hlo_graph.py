@@ -1,0 +1,215 @@
+"""Cost graphs from HLO modules.
+
+A module is evaluated symbolically: calls are inlined, tuples and their elements become direct edges, and
+loops
+of few iterations are unrolled, so that operators of different iterations can run on different devices. A
+longer
+loop, a fusion or a conditional is one operator with the cost of its body.
+"""
+
+from math import prod
+from pathlib import Path
+
+import numpy as np
+
+from fastslow.competition.node_columns import ELEMENT_BYTES
+from fastslow.core.errors import DataError
+from fastslow.xla.cycle_estimates import own_cycles, trip_count
+from fastslow.xla.libtpu import CompilerError
+from fastslow.xla.messages import PRIMITIVE_TYPES, Module
+from fastslow_placement.programs.cost_graph import CostGraph, topological_order
+from fastslow_placement.programs.recorder import LEAVES, OF_LEAVES, PASS, SPARSE, Recorder, Value
+from fastslow_placement.programs.roofline import Device, operator_flops
+
+_CALLED = {"call": 1, "fusion": 1, "conditional": 1, "while": 2}  # computations that they need at least
+UNROLL = 32  # loops of more iterations are one operator
+_BYTES_OF = {number: ELEMENT_BYTES[name] for name, number in PRIMITIVE_TYPES.items()}
+
+
+def graph_of_module(
+    module: Module,
+    source: str | Path,
+    name: str,
+    device: Device,
+    unroll: int = UNROLL,
+    allow_unknown: bool = False,
+) -> CostGraph:
+    """Return the cost graph of an HLO module's entry computation.
+
+    Args:
+        module: Pure operators or an optimised module; an instruction with the compiler's ``estimated_cycles``
+            takes that many cycles of the device's clock, all others the roofline's time.
+        source: Where it is from, for messages.
+        name: Name of the graph.
+        device: Whose roofline gives the times.
+        unroll: Maximum number of iterations of a loop that is unrolled.
+        allow_unknown: Count operators that the competition does not number as element-wise.
+
+    Raises:
+        DataError: An opcode is unknown, or nothing in the program takes time.
+    """
+    _check(module, source)
+    evaluation = _Evaluation(module, Recorder(source, device, allow_unknown), unroll)
+    entry = evaluation.computations[module.entry_computation_id]
+    parameters = [i for i in entry.instructions if i.opcode == "parameter"]
+    arguments = {i.parameter_number: evaluation.leaf_of(i.shape) for i in parameters}
+    evaluation.run(entry, arguments)
+    return evaluation.recorder.graph(name)
+
+
+def _check(module: Module, source: str | Path) -> None:
+    """Raise :class:`DataError` where an instruction lacks what its opcode needs, or a call is recursive."""
+    calls = {
+        c.id: {i for inst in c.instructions for i in inst.called_computation_ids} for c in module.computations
+    }
+    for computation in module.computations:
+        shape_of = {inst.id: inst.shape for inst in computation.instructions}
+        for inst in computation.instructions:
+            problem = _fault(inst, [len(shape_of[i].dimensions) for i in inst.operand_ids if i in shape_of])
+            if problem or not {*inst.called_computation_ids} <= calls.keys():
+                problem = problem or "calls a computation that is not there"
+                raise DataError(source, f"{inst.opcode} {inst.name!r} {problem}", "Write the file again")
+    waiting = dict(calls)
+    while leaves := [own for own, called in waiting.items() if not called & waiting.keys()]:
+        for own in leaves:
+            del waiting[own]
+    if waiting:
+        names = [c.name for c in module.computations if c.id in waiting]
+        raise DataError(source, f"computation {names[0]!r} is part of a recursive call", "Write it again")
+
+
+def _fault(inst, ranks: list[int]) -> str:
+    """Return what an instruction lacks, given its operands' ranks; empty if nothing."""
+    called = len(inst.called_computation_ids)
+    if called < _CALLED.get(inst.opcode, 0):
+        return f"names {called} computations, it needs {_CALLED[inst.opcode]}"
+    if inst.opcode in ("dot", "convolution") and len(ranks) < 2:
+        return f"has {len(ranks)} operands, it needs 2"
+    if inst.opcode == "dot" and not all(0 <= axis < ranks[0] for axis in inst.dot.lhs_contracting):
+        return f"contracts the axes {[*inst.dot.lhs_contracting]} of an operand of rank {ranks[0]}"
+    if inst.opcode == "convolution" and not 0 <= inst.convolution.kernel_output_feature < ranks[1]:
+        return f"has kernel_output_feature {inst.convolution.kernel_output_feature}, rank {ranks[1]}"
+    return ""
+
+
+class _Evaluation:
+    """Symbolic evaluation of a module."""
+
+    def __init__(self, module: Module, recorder: Recorder, unroll: int):
+        self.computations = {computation.id: computation for computation in module.computations}
+        self.recorder = recorder
+        self.unroll = unroll
+        self._orders: dict[int, list[int]] = {}
+        self._costs: dict[int, tuple[float, float]] = {}
+
+    def leaf_of(self, shape) -> Value:
+        """Return a leaf of a shape; for a tuple a list of leaves."""
+        if shape.tuple_shapes:
+            return [self.leaf_of(part) for part in shape.tuple_shapes]
+        return self.recorder.leaf(shape_bytes(shape))
+
+    def run(self, computation, arguments) -> Value:
+        """Evaluate a computation on its arguments, by parameter number, and return its root's value."""
+        values: dict[int, Value] = {}
+        for inst in self._ordered(computation):
+            values[inst.id] = self._value(inst, [values[i] for i in inst.operand_ids], arguments, computation)
+        return values[computation.root_id]
+
+    def _ordered(self, computation):
+        if computation.id not in self._orders:
+            position = {inst.id: place for place, inst in enumerate(computation.instructions)}
+            edges = [(position[o], position[i.id]) for i in computation.instructions for o in i.operand_ids]
+            names = [inst.name for inst in computation.instructions]
+            rows = np.array(edges, np.int64).reshape(-1, 2)
+            distinct = np.unique(rows, axis=0)
+            order = topological_order(distinct, len(names), self.recorder.source, names)
+            self._orders[computation.id] = order.tolist()
+        return [computation.instructions[place] for place in self._orders[computation.id]]
+
+    def _value(self, inst, values: list[Value], arguments, computation) -> Value:
+        opcode = inst.opcode
+        self.recorder.known(opcode, inst.name)
+        if opcode == "parameter":
+            return arguments[inst.parameter_number]
+        if opcode in LEAVES:
+            return self.leaf_of(inst.shape) if opcode == "constant" else frozenset()
+        if opcode == "tuple":
+            return values
+        if opcode == "get-tuple-element":
+            return values[0][inst.tuple_index] if isinstance(values[0], list) else values[0]
+        if opcode in PASS:
+            return values[0]
+        if opcode in OF_LEAVES and all(isinstance(v, frozenset) for v in values):
+            return frozenset().union(*values)
+        if opcode == "call":
+            return self.run(self.computations[inst.called_computation_ids[0]], dict(enumerate(values)))
+        trips = self._trips(inst) if opcode == "while" else 0
+        if 1 <= trips <= self.unroll:
+            body = self.computations[inst.called_computation_ids[0]]
+            state = values[0]
+            for _ in range(trips):
+                state = self.run(body, {0: state})
+            return state
+        flops, seconds = self._cost(inst, computation)
+        size, shape = shape_bytes(inst.shape), inst.shape
+        while shape.tuple_shapes:
+            shape = shape.tuple_shapes[0]
+        known = seconds if own_cycles(inst) is not None or inst.called_computation_ids and seconds else None
+        return self.recorder.add(opcode, shape.dimensions, size, values, flops, known)
+
+    def _trips(self, inst) -> int:
+        try:
+            return trip_count(inst, self.computations)
+        except CompilerError:
+            return 1 << 62  # unknown: one operator, whose body is counted once
+
+    def _cost(self, inst, computation) -> tuple[float, float]:
+        """Return FLOPs and seconds of one instruction; seconds 0 where the operands' roofline decides."""
+        shape_of = {i.id: i.shape for i in computation.instructions} if inst.operand_ids else {}
+        operands = [list(shape_of[i].dimensions) for i in inst.operand_ids]
+        cycles = own_cycles(inst)
+        flops, seconds = _own_flops(inst, operands), 0.0
+        bodies = [self._body_cost(self.computations[i]) for i in inst.called_computation_ids]
+        if inst.opcode == "while":
+            trips = self._trips(inst)
+            flops, seconds = (part * (trips if trips < 1 << 62 else 1) for part in bodies[0])
+        elif inst.opcode in ("conditional", "call"):
+            flops, seconds = max(bodies)
+        elif inst.opcode == "fusion":
+            flops = bodies[0][0]
+        if cycles is not None:
+            seconds = cycles / self.recorder.device.clock
+        return flops, seconds
+
+    def _body_cost(self, computation) -> tuple[float, float]:
+        """Return the sums of FLOPs and seconds over the instructions of a computation."""
+        if computation.id not in self._costs:
+            total_flops = total_seconds = 0.0
+            shape_of = {i.id: i.shape for i in computation.instructions}
+            for inst in computation.instructions:
+                if inst.opcode in LEAVES | PASS | {"parameter", "tuple", "get-tuple-element"}:
+                    continue
+                flops, seconds = self._cost(inst, computation)
+                size = shape_bytes(inst.shape)
+                moved = sum(shape_bytes(shape_of[i]) for i in inst.operand_ids)
+                moved = size + (min(size, moved) if inst.opcode in SPARSE else moved)
+                total_flops += flops
+                total_seconds += seconds or self.recorder.device.seconds(flops, moved)
+            self._costs[computation.id] = total_flops, total_seconds
+        return self._costs[computation.id]
+
+
+def _own_flops(inst, operands: list[list[int]]) -> float:
+    attributes = {}
+    if inst.opcode == "dot":
+        attributes["contracted"] = prod(operands[0][d] for d in inst.dot.lhs_contracting)
+    elif inst.opcode == "convolution":
+        attributes["output_features"] = operands[1][inst.convolution.kernel_output_feature]
+    return operator_flops(inst.opcode, list(inst.shape.dimensions), operands, **attributes)
+
+
+def shape_bytes(shape) -> int:
+    """Return the bytes of an HLO shape; element types that the competition does not number count one byte."""
+    if shape.tuple_shapes:
+        return sum(map(shape_bytes, shape.tuple_shapes))
+    return prod(shape.dimensions) * _BYTES_OF.get(shape.element_type, 1)

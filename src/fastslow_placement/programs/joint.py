@@ -1,0 +1,98 @@
+"""Fusion, placement and scheduling of one program decided together: GO's multi-task setting."""
+
+import numpy as np
+
+from fastslow_placement.base.problem import Outcome, Problem
+from fastslow_placement.programs.compiler_problems import FusionProblem, PlacementProblem, SchedulingProblem
+from fastslow_placement.programs.cost_graph import CostGraph
+from fastslow_placement.programs.fusion import contract, fuse, ordered_clusters
+from fastslow_placement.programs.roofline import Device
+from fastslow_placement.programs.schedule import Scheduler, peak_memory, refined
+
+
+class JointProblem(Problem):
+    """Priorities of fusion, devices and priorities of the schedule, for every operator; the cost is the
+    runtime.
+
+    A decision has 3 N entries: fusion, placement, scheduling. Operators are fused by priority; a cluster,
+    with
+    all that must be on one device with it, goes where its first operator was placed, at the highest priority
+    of
+    its operators, the longest path first within a priority.
+
+    Args:
+        graph: Operators before fusion.
+        devices: Number of devices.
+        device: Constants of a device and its links.
+        memory: Limit of a device in bytes; by default the device's memory.
+    """
+
+    task = "joint"
+
+    def __init__(self, graph: CostGraph, devices: int, device: Device, memory: float = 0.0):
+        self.graph, self.devices, self.device, self.name = graph, devices, device, graph.name
+        self.memory, count = memory or device.memory, len(graph)
+        place = PlacementProblem(graph, devices, device, memory)
+        self._placement = place
+        self._fusion = FusionProblem(graph, device)
+        self._schedule = SchedulingProblem(graph, place.place(place.default), devices, device)
+        self.features, self.edges = self._schedule.features, self._schedule.edges
+        self.kinds = self._schedule.kinds
+        self.choices = np.concatenate([self._fusion.choices, np.full(count, devices), self._schedule.choices])
+        fused = np.ones(count, np.int64)
+        self.default = np.concatenate([fused, place.place(place.default), np.zeros(count, np.int64)])
+
+    @property
+    def parts(self) -> list[tuple[str, slice]]:
+        """Fusion, placement, scheduling: each sees the actions of those before."""
+        count = len(self.graph)
+        names = ("fusion", "placement", "scheduling")
+        return [(name, slice(i * count, (i + 1) * count)) for i, name in enumerate(names)]
+
+    def evaluate(self, decisions: np.ndarray) -> Outcome:
+        """Return runtime in seconds and bytes over the limit."""
+        rows = [self._one(*decision.reshape(3, -1)) for decision in decisions]
+        cost, excess = zip(*rows, strict=True)
+        return Outcome(np.array(cost), np.array(excess))
+
+    def _one(self, fusion: np.ndarray, placement: np.ndarray, priority: np.ndarray) -> tuple[float, float]:
+        of = ordered_clusters(self.graph, np.array(fuse(self.graph, fusion, self.device).of))
+        fused = contract(self.graph, of, self.device)
+        first = np.full(len(fused), len(self.graph))
+        np.minimum.at(first, of, np.arange(len(self.graph)))
+        leader = np.full(int(fused.groups.max()) + 1, len(self.graph))
+        np.minimum.at(leader, fused.groups, first)
+        chosen = placement[leader[fused.groups]]
+        highest = np.zeros(len(fused), np.int64)
+        np.maximum.at(highest, of, priority)
+        timeline = Scheduler(fused, self.devices, self.device).run(chosen, refined(fused, highest))
+        over = np.maximum(peak_memory(fused, timeline) - self.memory, 0).sum() if self._tight(fused) else 0.0
+        return timeline.seconds, float(over)
+
+    def _tight(self, fused: CostGraph) -> bool:
+        """Return whether all tensors together, a copy on each device, exceed the limit."""
+        return float((fused.output_bytes + fused.parameter_bytes).sum()) > self.memory
+
+    def options(self, probabilities: np.ndarray) -> np.ndarray:
+        """Return features of every option of the three tasks."""
+        count = len(self.graph)
+        sizes = [count * len(p) for p in (range(int(self.choices[0])), range(self.devices))]
+        fusion, placement, schedule = np.split(probabilities, np.cumsum(sizes))
+        place = self._placement
+        table = placement.reshape(count, -1)
+        groups = np.zeros((len(place.choices), self.devices))
+        np.add.at(groups, place.units, table)
+        groups /= np.bincount(place.units)[:, None]
+        of_groups = place.options(groups.ravel()).reshape(len(place.choices), self.devices, -1)
+        return np.concatenate(
+            [
+                self._fusion.options(fusion),
+                of_groups[place.units].reshape(count * self.devices, -1),
+                self._schedule.options(schedule),
+            ]
+        )
+
+    @property
+    def bound(self) -> float:
+        """FLOPs at peak rate spread over the devices, and one launch."""
+        return self._fusion.bound / self.devices

@@ -1,0 +1,104 @@
+"""Programs of the zoo at the sizes of GO's experiments, stored as HLO in ``data/placement``.
+
+They are training steps (float32) of the families of GO's table: recurrent networks are stored as loops and
+unrolled when they are read. ``python -m fastslow_placement.programs.zoo_graphs`` makes them again; it needs jax.
+The transformers are stored as the zoo wrote attention before, with heads split off by a reshape: made again,
+they differ, and figures measured on them need to be measured again.
+"""
+
+import functools
+import importlib
+import lzma
+from pathlib import Path
+from typing import NamedTuple
+
+from fastslow.core.errors import DataError, SettingsError
+from fastslow.core.files import atomic_path
+from fastslow.core.settings import PROJECT
+from fastslow.xla.messages import Module
+from fastslow_placement.programs.cost_graph import CostGraph
+from fastslow_placement.programs.hlo_graph import graph_of_module
+from fastslow_placement.programs.roofline import Device
+
+FOLDER = PROJECT / "data" / "placement"
+
+
+class Program(NamedTuple):
+    """One program: its architecture, network of the zoo, sizes, and the devices that GO placed it on."""
+
+    family: str
+    network: str
+    width: int
+    depth: int
+    batch: int
+    devices: int
+    floats: tuple = ()
+    tokens: tuple = ()
+    block: str = ""
+
+
+def _steps(length: int, width: int) -> tuple:
+    return ((length, width),)
+
+
+PROGRAMS = {
+    "rnnlm_2": Program("rnnlm", "recurrent.lstm", 1024, 2, 64, 2, _steps(6, 1024)),
+    "rnnlm_4": Program("rnnlm", "recurrent.lstm", 1024, 4, 64, 4, _steps(4, 1024)),
+    "rnnlm_8": Program("rnnlm", "recurrent.lstm", 1024, 8, 64, 8, _steps(3, 1024)),
+    "gnmt_2": Program("gnmt", "recurrent.translator", 1024, 2, 64, 2, (), (4, 4)),
+    "gnmt_4": Program("gnmt", "recurrent.translator", 1024, 4, 64, 4, (), (3, 3)),
+    "gnmt_8": Program("gnmt", "recurrent.translator", 1024, 8, 64, 8, (), (2, 2)),
+    "transformer_2": Program("transformer", "language.gpt", 1024, 2, 16, 2, (), (256,)),
+    "transformer_4": Program("transformer", "language.gpt", 1024, 4, 16, 4, (), (256,)),
+    "transformer_8": Program("transformer", "language.gpt", 1024, 8, 16, 8, (), (256,)),
+    "inception_b32": Program("inception", "convolutional.inception", 256, 3, 32, 2, ((32, 32, 3),)),
+    "inception_b64": Program("inception", "convolutional.inception", 256, 3, 64, 2, ((32, 32, 3),)),
+    "amoebanet": Program("amoebanet", "blocks.staged", 256, 2, 32, 4, ((32, 32, 3),), (), "nasnet"),
+    "wavenet_2": Program("wavenet", "signals.wavenet", 256, 18, 8, 2, ((1024, 8),)),
+    "wavenet_4": Program("wavenet", "signals.wavenet", 256, 36, 8, 4, ((1024, 8),)),
+}
+"""Programs by name, in the order of GO's table."""
+
+
+def read_zoo_graph(name: str, device: Device) -> CostGraph:
+    """Return the cost graph of a stored program.
+
+    Raises:
+        SettingsError: There is no program of that name.
+        DataError: Its file is missing or broken.
+    """
+    if name not in PROGRAMS:
+        raise SettingsError(f"source: no zoo program {name!r}; known are {', '.join(PROGRAMS)}")
+    path = FOLDER / f"{name}.pb.xz"
+    try:
+        module = Module.FromString(lzma.decompress(path.read_bytes()))
+    except (OSError, lzma.LZMAError) as error:
+        raise DataError(path, f"cannot be read ({error})", "Restore it with git checkout") from None
+    return graph_of_module(module, path, name, device)
+
+
+def lower_program(program: Program) -> bytes:
+    """Return the HLO of a training step, as JAX lowers it; needs jax."""
+    import jax.numpy as jnp
+
+    from fastslow.programs.zoo.programs import STEPS, argument_shapes
+    from fastslow.xla.libtpu import lower
+
+    module, _, function = program.network.partition(".")
+    network = getattr(importlib.import_module(f"fastslow.programs.zoo.{module}"), function)
+    settings = {"block": program.block} if program.block else {}
+    network = functools.partial(network, width=program.width, depth=program.depth, **settings)
+    dtype = jnp.dtype("float32")
+    arguments = argument_shapes(program.batch, program.floats, program.tokens, dtype)
+    return lower(*STEPS["train"](network, arguments, dtype))
+
+
+def export(folder: Path = FOLDER) -> None:
+    """Lower every program and write its HLO, compressed."""
+    for name, program in PROGRAMS.items():
+        with atomic_path(folder / f"{name}.pb.xz") as temporary:
+            temporary.write_bytes(lzma.compress(lower_program(program), preset=9 | lzma.PRESET_EXTREME))
+
+
+if __name__ == "__main__":
+    export()

@@ -1,0 +1,1 @@
+"""The public problem sets, and the decoders between them and the policy."""

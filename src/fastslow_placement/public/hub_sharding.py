@@ -1,0 +1,197 @@
+"""Sharding as the policy decides it: the groups where cycles meet; the trees between them follow exactly.
+
+Nodes tied by forbidden pairs choose together (``sharding.tied_strategies``), so that no draw is
+forbidden. Of these groups all but a tenth induce a forest. The policy chooses for the others, the *hubs* (a
+feedback vertex set), whose choices shape all the rest; given them, the best options of the trees beside those
+that changed are found by dynamic programming, under prices of memory, at the lowest level of prices where the
+decision fits. Of what results, the parts that are cheaper than the rule's and fit are kept, so that one bad
+choice does not hide a good one elsewhere in a large graph. Prices and messages come from the rule, some
+rounds of message passing; the first pass sees its decision as the previous one.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from fastslow_placement.base.problem import OPTION_FEATURES, Outcome, Problem, scaled, unit_columns
+from fastslow_placement.public.public_problems import ShardingProblem
+from fastslow_placement.sharding.tied_strategies import TiedStrategies
+
+_LEVELS = (0.0, 0.2, 0.5, 0.75, 1.0, 1.5, 2.5, 5.0)  # of the prices, tried until the decision fits
+
+
+class HubSharding(Problem):
+    """Which option each hub takes.
+
+    Attributes:
+        rule: (N,) the rule's decision, to compare with.
+
+    Args:
+        problem: The problem of all nodes.
+        more: Whether there is time to repair a decision that does not fit; by default that of the problem.
+    """
+
+    task = "sharding"
+    _kept: tuple[float, np.ndarray, np.ndarray] | None = None  # cheapest: cost, of hubs, of all nodes
+
+    def __init__(self, problem: ShardingProblem, more: Callable[[], bool] | None = None):
+        self.problem, self.name, self._more = problem, problem.name, more or problem.more
+        self._state = problem.priced()
+        self.groups = groups = self._state.groups
+        self.hubs, self._order, self._parent = hubs_and_forest(groups)
+        self._root = self._roots()
+        self.choices, count = groups.choices[self.hubs], len(self.hubs)
+        self.kinds = np.zeros(count, np.int64)
+        self.first = np.concatenate([[0], np.cumsum(self.choices)]).astype(np.int64)
+        self._number = {hub: number for number, hub in enumerate(self.hubs.tolist())}
+        self.edges = self._pairs()
+        self._toll = self._state.tolls(self._state.best_price)
+        self._valid = self._state.best is not None
+        self.rule = self._state.best if self._valid else problem.default
+        self._given = groups.compress(self.rule)
+        if self._valid:
+            self._given = self._completed(self._given, self._order)
+        self.default = self._given[self.hubs]
+        self._scale = max(float(problem.sharding.cost(self.rule[None])[0]) / len(groups), 1e-300)
+        self.features = self._columns()
+
+    def _roots(self) -> dict[int, int]:
+        """Return the root of the tree of each group of the forest."""
+        root = {}
+        for group in self._order:  # parents first
+            above = self._parent[group]
+            root[group] = group if above < 0 else root[above]
+        return root
+
+    def _pairs(self) -> np.ndarray:
+        """Return the pairs of hubs that are neighbours or border on one tree: (M, 2)."""
+        around: dict[int, set[int]] = {}
+        pairs = set()
+        for hub, number in self._number.items():
+            for other in self.groups.links[hub]:
+                if other in self._number:
+                    pairs.add((min(number, self._number[other]), max(number, self._number[other])))
+                else:
+                    around.setdefault(self._root[other], set()).add(number)
+        for numbers in around.values():
+            ring = sorted(numbers)
+            pairs |= {*zip(ring, ring[1:], strict=False)}
+        return np.array(sorted(pairs), np.int64).reshape(-1, 2)
+
+    def _columns(self) -> np.ndarray:
+        groups, sharding = self.groups, self.problem.sharding
+        life = (sharding.spans[:, 1] - sharding.spans[:, 0]) / max(len(sharding.times), 1)
+        held = [life[groups.nodes[hub]] @ groups.memory[hub] for hub in self.hubs]
+        self._held = np.concatenate([*held, np.zeros(0)])
+        return unit_columns(
+            self.edges,
+            len(self.hubs),
+            choices=np.log1p(self.choices) / 5,
+            cost=scaled(np.array([np.median(groups.costs[hub]) for hub in self.hubs])),
+            least=scaled(np.array([own.min() for own in held])),
+            most=scaled(np.array([own.max() for own in held])),
+            members=np.log1p([len(groups.nodes[hub]) for hub in self.hubs]) / 5,
+            degree=np.log1p([len(groups.links[hub]) for hub in self.hubs]) / 5,
+        )
+
+    def decode(self, decision: np.ndarray) -> np.ndarray:
+        """Return the strategies of all nodes, (N,), for options of the hubs; never worse than the rule's."""
+        if self._kept is not None and np.array_equal(self._kept[1], decision):
+            return self._kept[2].copy()  # a repair that time ended would not end at the same again
+        groups, chosen = self.groups, self._given.copy()
+        changed = self.hubs[chosen[self.hubs] != decision].tolist()
+        chosen[self.hubs] = decision
+        if not self._valid:
+            return groups.expand(self._completed(chosen, self._order))
+        beside = {self._root[o] for hub in changed for o in groups.links[hub] if o in self._root}
+        return groups.expand(self._completed(chosen, [g for g in self._order if self._root[g] in beside]))
+
+    def _completed(self, chosen: np.ndarray, order: list[int]) -> np.ndarray:
+        """Return the best decision (G,) for some trees at rising prices; the last, repaired, if none fits.
+
+        Where the rule is valid, parts that fit replace those of the rule that are dearer.
+        """
+        state, best = self._state, self._given
+        forest = state.freed(chosen, order, self._parent)
+        for level in _LEVELS:
+            found = state.solve(chosen, forest, self._toll * level)
+            fits = state.judge(found)[1] <= 0
+            if self._valid:
+                best = state.recombination.best_of(best, found)
+            if fits:
+                return best if self._valid else found
+        return best if self._valid else state.repair.repaired(found, self._more)
+
+    def evaluate(self, decisions: np.ndarray) -> Outcome:
+        """Return cost and excess of the decoded decisions; equal ones are decoded once."""
+        distinct, which = np.unique(np.asarray(decisions), axis=0, return_inverse=True)
+        full = np.stack([self.decode(decision) for decision in distinct])
+        outcome = self.problem.evaluate(full)
+        best = int(outcome.order.argmin())
+        if self._kept is None or outcome.order[best] < self._kept[0]:
+            self._kept = outcome.order[best], distinct[best], full[best]
+        return Outcome(*(column[which.ravel()] for column in outcome))
+
+    def options(self, probabilities: np.ndarray) -> np.ndarray:
+        """Return features of every option.
+
+        What message passing says that the whole graph costs with it, memory priced; its cost with what
+        neighbouring hubs did before; both over the cheapest of the hub, relative to the rule's mean cost of a
+        group; its memory; its previous probability.
+        """
+        groups, chances = self.groups, np.split(probabilities, self.first[1:-1])
+        whole, local = [], []
+        for hub in self.hubs.tolist():
+            nodes = groups.nodes[hub]
+            cost = groups.costs[hub] + self._toll[nodes] @ groups.memory[hub]
+            whole.append(cost + self._state.messages_to(hub))
+            for other, table in groups.links[hub].items():
+                if other in self._number:
+                    cost = cost + table @ chances[self._number[other]]
+            local.append(cost)
+        features = np.zeros((len(probabilities), OPTION_FEATURES), np.float32)
+        starts, owners = self.first[:-1], self.owners
+        for column, values in enumerate((whole, local)):
+            over = np.concatenate(values) - np.repeat([v.min() for v in values], self.choices)
+            features[:, column] = np.minimum(np.log1p(over / self._scale) / 8, 2)
+        least, most = (f.reduceat(self._held, starts)[owners] for f in (np.minimum, np.maximum))
+        features[:, 2] = (self._held - least) / np.maximum(most - least, 1e-300)
+        features[:, 4] = probabilities
+        return features
+
+    @property
+    def bound(self) -> float:
+        """That of the problem."""
+        return self.problem.bound
+
+
+def hubs_and_forest(groups: TiedStrategies) -> tuple[np.ndarray, list[int], dict[int, int]]:
+    """Return hubs, and the other groups, which induce a forest, parents first, with their parents (-1: none).
+
+    Groups of few neighbours are taken into the forest first. There is at least one hub.
+    """
+    above = list(range(len(groups)))
+
+    def tree(group: int) -> int:
+        while above[group] != group:
+            above[group] = above[above[group]]
+            group = above[group]
+        return group
+
+    inside: set[int] = set()
+    ranked = sorted(range(len(groups)), key=lambda group: (len(groups.links[group]), group))
+    for group in ranked[:-1]:
+        trees = [tree(other) for other in groups.links[group] if other in inside]
+        if len({*trees}) == len(trees):
+            inside.add(group)
+            for other in trees:
+                above[other] = group
+    order, parent = [], {}
+    for root in sorted(inside):
+        stack = [] if root in parent else [(root, -1)]
+        while stack:
+            group, before = stack.pop()
+            parent[group] = before
+            order.append(group)
+            stack += [(other, group) for other in groups.links[group] if other in inside and other != before]
+    return np.array(sorted({*range(len(groups))} - inside), np.int64), order, parent

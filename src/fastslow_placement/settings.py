@@ -1,0 +1,168 @@
+"""Settings of training the policy and of placing one program."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from annotated_types import Ge, Le
+
+from fastslow.core.errors import DataError, SettingsError
+from fastslow.core.settings import (
+    Fraction,
+    NonNegative,
+    NonNegativeFloat,
+    PositiveFloat,
+    Settings,
+    resolve,
+    unkeyed,
+)
+from fastslow_placement.go.policy import LARGEST_SIZE, MOST_LAYERS, Shape
+from fastslow_placement.go.ppo import Schedule
+from fastslow_placement.programs.roofline import DEVICES
+from fastslow_placement.programs.zoo_graphs import PROGRAMS
+
+_Size = Annotated[int, Ge(1), Le(LARGEST_SIZE)]
+_Layers = Annotated[int, Ge(1), Le(MOST_LAYERS)]
+ZOO = "zoo:"
+_KINDS = "Give an HLO file, a competition npz, an instance of dnn-partitioning or iopddl (json), or zoo:NAME"
+
+
+class LearningSettings(Settings):
+    """Settings of the policy and of PPO that training and placing share."""
+
+    devices: Annotated[int, Ge(1), Le(256)] = 4
+    """Number of devices of a program; the public instances have their own."""
+    device: Literal[*DEVICES] = "p100"
+    """Device whose roofline and links give times: GO used P100; one TPU core has 61.5 bfloat16 TFLOP/s."""
+    memory: NonNegativeFloat = 0.0
+    """Memory limit of each device in bytes; 0 takes that of the device."""
+    updates: Annotated[int, Ge(0), Le(1_000_000)] = 180
+    """Updates of PPO per program; 0 only applies a trained policy."""
+    samples: Annotated[int, Ge(1), Le(10_000)] = 8
+    """Decisions evaluated per update, over all passes."""
+    epochs: Annotated[int, Ge(1), Le(1000)] = 2
+    """Gradient steps per update."""
+    lr: PositiveFloat = 3e-3
+    """Learning rate of Adam."""
+    clip: Fraction = 0.2
+    """PPO's bound on the probability ratio of each unit."""
+    entropy: NonNegativeFloat = 0.01
+    """Weight of the entropy at the first update; it falls linearly to 0."""
+    imitation: NonNegativeFloat = 0.0
+    """Weight of the log-probability of the best decision so far (self-imitation); 0 leaves it out."""
+    whole: bool = False
+    """Draw all units in every sample and compare with the mean of earlier rewards, as in the paper."""
+    hidden: _Size = 32
+    """Width of the policy; a multiple of ``heads``."""
+    sage_layers: _Layers = 2
+    """GraphSAGE layers."""
+    attention_layers: Annotated[int, Ge(0), Le(MOST_LAYERS)] = 1
+    """Recurrent attention layers before the one of the task."""
+    heads: _Size = 4
+    """Attention heads."""
+    segment: _Size = 128
+    """Units that attend to each other at once; memory grows with its square."""
+    passes: _Layers = 2
+    """How often the decision is made, each time seeing the one before."""
+    seed: NonNegative = 0
+    """Seed of weights, samples and searches."""
+    threads: Annotated[int, Ge(0), Le(256)] = unkeyed(1)
+    """Threads of torch; 0 leaves them to torch. On small programs two only wait for each other."""
+
+    def check(self) -> None:
+        """Check what the types of the fields do not express."""
+        self.require(self.hidden % self.heads == 0, "hidden", f"a multiple of heads={self.heads}")
+
+    @property
+    def shape(self) -> Shape:
+        """Sizes of the policy."""
+        names = ("hidden", "sage_layers", "attention_layers", "heads", "segment", "passes")
+        return Shape(**{name: getattr(self, name) for name in names})
+
+    @property
+    def schedule(self) -> Schedule:
+        """How the policy learns."""
+        names = ("samples", "epochs", "lr", "clip", "entropy", "imitation", "whole")
+        return Schedule(updates=self.updates, **{name: getattr(self, name) for name in names})
+
+
+class PolicySettings(LearningSettings):
+    """Settings of training one policy on several programs."""
+
+    folder: str = unkeyed("runs/placement/policy")
+    """Folder of the checkpoint, the table of programs and the figure."""
+    programs: list[str] = ["rnnlm_2", "transformer_2", "inception_b32"]
+    """Programs of the zoo to learn from, in turn one update each."""
+    held_out: str = "transformer_4"
+    """Program of the zoo that the policy does not learn from, for the zero-shot figure."""
+
+    def check(self) -> None:
+        """Check that the programs exist and that the held-out one is none of them."""
+        super().check()
+        known = f"of {', '.join(PROGRAMS)}"
+        self.require(bool(self.programs) and {*self.programs} <= {*PROGRAMS}, "programs", f"made {known}")
+        self.require(self.held_out in PROGRAMS, "held_out", f"one {known}")
+        self.require(self.held_out not in self.programs, "held_out", "another than the programs")
+
+
+class PlaceSettings(LearningSettings):
+    """Settings of placing, scheduling or fusing one program."""
+
+    source: str = "zoo:transformer_2"
+    """Program: an HLO file (any kind that ``make convert`` reads), a competition npz, an instance of
+    dnn-partitioning (.json) or iopddl (.json, .json.gz), or ``zoo:NAME`` for a stored program."""
+    task: Literal["placement", "scheduling", "fusion", "joint"] = "placement"
+    """What is decided for each operator; scheduling keeps the placement by layers, joint decides all
+    three.
+    """
+    objective: Literal["throughput", "latency"] = "throughput"
+    """Objective of a dnn-partitioning instance."""
+    policy: str = ""
+    """Checkpoint of a trained policy (``policy.pt`` of notebook 60) to start from; a new policy if empty."""
+    search: NonNegative = 1000
+    """Evaluations of the search that follows the policy, as a row of its own; 0 leaves it out. Splits of a
+    dnn-partitioning instance are cheap and come 100 times as often (latency: twice)."""
+    seconds: PositiveFloat = 60.0
+    """CPU seconds of a whole run on an instance of iopddl, from reading to the end of the search, which takes
+    what is left instead of ``search`` evaluations. A stage ends with the step that it began: reading and one
+    round of pricing are always made."""
+    unroll: Annotated[int, Ge(0), Le(10_000)] = 32
+    """Loops of at most this many iterations are unrolled; longer ones are one operator."""
+    allow_unknown: bool = False
+    """Count operators that the competition does not number as element-wise instead of refusing them."""
+    out: str = unkeyed("runs/placement")
+    """Folder under which the result gets a folder of its own."""
+
+    def check(self) -> None:
+        """Check what the types of the fields do not express."""
+        super().check()
+        self.require(self.updates > 0 or self.policy, "updates", "1 or more where no trained policy is given")
+
+    @property
+    def path(self) -> Path | None:
+        """File of the program; None for one of the zoo.
+
+        Raises:
+            SettingsError: There is no such zoo program.
+            DataError: The file does not exist.
+        """
+        if self.source.startswith(ZOO):
+            if self.source.removeprefix(ZOO) not in PROGRAMS:
+                raise SettingsError(
+                    f"source: no zoo program {self.source!r}; known are {', '.join(PROGRAMS)}"
+                )
+            return None
+        path = resolve(self.source)
+        if not path.is_file():
+            raise DataError(path, "no such file", _KINDS)
+        return path
+
+    @property
+    def name(self) -> str:
+        """Name of the program."""
+        name = self.source.removeprefix(ZOO).rpartition("/")[2]
+        return name.removesuffix(".gz").rpartition(".")[0] or name
+
+    @property
+    def folder(self) -> str:
+        """Folder of the table, the decision, the figures and the executed notebook."""
+        return f"{self.out}/{self.name}-{self.task}-{self.devices}"

@@ -1,0 +1,1 @@
+"""Sharding problems (iopddl): costs, tied strategies and search."""

@@ -1,0 +1,189 @@
+"""Intra-operator parallelism (XLA's auto-sharding): the ASPLOS / EuroSys 2025 contest's problems.
+
+Format and cost: github.com/google/iopddl. Each node takes one of its strategies; the cost is the sum of the
+strategies' costs and, for each edge, of the entry of its matrix. A strategy uses memory while its node is
+alive, a half-open interval; at no time may the sum exceed the limit.
+"""
+
+import gzip
+import json
+import zlib
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from fastslow.core.errors import DataError
+from fastslow.core.input_files import check_regular
+from fastslow_placement.base.public_schema import ShardingFile, checked
+from fastslow_placement.programs.cost_graph import check_sizes
+
+FORBIDDEN = 1e18  # the contest's mark of pairs and strategies that must not be used
+_MAX_BYTES = 1 << 30
+_FORMAT = "The format is that of github.com/google/iopddl"
+
+
+@dataclass(frozen=True)
+class Sharding:
+    """One problem; strategies of all nodes are numbered through.
+
+    Args:
+        name: Name.
+        first: (N + 1,) int64; node n has the strategies first[n] to first[n + 1] - 1.
+        costs: (S,) float64 cost of each strategy.
+        usages: (S,) float64 memory of each strategy.
+        intervals: (N, 2) int64 half-open lifetimes; a node that is never alive has an empty one.
+        edges: (E, 2) int64 nodes.
+        matrices: E arrays (strategies of the first node, strategies of the second).
+        limit: Memory limit; infinite if there is none.
+    """
+
+    name: str
+    first: np.ndarray
+    costs: np.ndarray
+    usages: np.ndarray
+    intervals: np.ndarray
+    edges: np.ndarray
+    matrices: list[np.ndarray]
+    limit: float
+
+    def __len__(self) -> int:
+        return len(self.first) - 1
+
+    @property
+    def choices(self) -> np.ndarray:
+        """(N,) number of strategies of each node."""
+        return np.diff(self.first)
+
+    @cached_property
+    def _packed(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """All matrices in one array, where each starts, and how long its rows are."""
+        sizes = [matrix.size for matrix in self.matrices]
+        starts = (
+            np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64) if sizes else np.zeros(0, np.int64)
+        )
+        flat = np.concatenate([m.ravel() for m in self.matrices]) if sizes else np.zeros(0)
+        return flat, starts, np.array([matrix.shape[1] for matrix in self.matrices], np.int64)
+
+    def cost(self, decisions: np.ndarray) -> np.ndarray:
+        """Return the cost of each decision, 1e18 or more where a forbidden pair is used: (B,), for (B, N)."""
+        flat, starts, width = self._packed
+        own = self.costs[self.first[:-1] + decisions].sum(1)
+        if not len(self.edges):
+            return own
+        entry = starts + decisions[:, self.edges[:, 0]] * width + decisions[:, self.edges[:, 1]]
+        return own + flat[entry].sum(1)
+
+    @cached_property
+    def times(self) -> np.ndarray:
+        """Sorted ends of the lifetimes: between two of them the memory in use does not change."""
+        alive = self.intervals[self.intervals[:, 0] < self.intervals[:, 1]]
+        return np.unique(alive)
+
+    @cached_property
+    def spans(self) -> np.ndarray:
+        """(N, 2) positions in :attr:`times` of each lifetime's ends; equal for nodes that are never alive."""
+        return np.searchsorted(self.times, self.intervals)
+
+    def usage(self, decisions: np.ndarray) -> np.ndarray:
+        """Return the memory in use from each of :attr:`times` on: (B, T), for (B, N)."""
+        used = self.usages[self.first[:-1] + decisions]
+        change = np.zeros((len(decisions), len(self.times) + 1))
+        rows = np.arange(len(decisions))[:, None]
+        np.add.at(change, (rows, self.spans[:, 0]), used)
+        np.add.at(change, (rows, self.spans[:, 1]), -used)
+        return change.cumsum(1)[:, :-1]
+
+    def excess(self, decisions: np.ndarray) -> np.ndarray:
+        """Return by how much the peak memory exceeds the limit: (B,), for (B, N)."""
+        if not len(self.times):
+            return np.zeros(len(decisions))
+        return np.maximum(self.usage(decisions).max(1) - self.limit, 0)
+
+
+def read_problem_file(path: Path) -> object:
+    """Return what a JSON file holds, compressed with gzip or not.
+
+    Raises:
+        DataError: The file is missing, no regular file, too large or not JSON.
+    """
+    try:
+        check_regular(path, _MAX_BYTES)
+        with open(path, "rb") as raw:
+            packed = raw.read(2) == b"\x1f\x8b"
+        with gzip.open(path) if packed else open(path, "rb") as handle:
+            data = handle.read(_MAX_BYTES + 1)
+        if len(data) > _MAX_BYTES:
+            raise DataError(path, f"unpacks to more than {_MAX_BYTES:,} bytes", "Check where it comes from")
+        return json.loads(data)
+    except OSError as error:
+        raise DataError(path, (error.strerror or "cannot be read").lower(), "Check the path") from None
+    except (ValueError, EOFError, zlib.error, RecursionError) as error:
+        raise DataError(path, f"is not JSON ({error})", "Download it again") from None
+
+
+def read_sharding(path: Path, data: object = None) -> Sharding:
+    """Read a problem, JSON or compressed with gzip.
+
+    Args:
+        path: The file.
+        data: What it holds, where that was read before.
+
+    Raises:
+        DataError: The file is missing, not JSON or lacks a field; or lists disagree in length, a cost or
+        usage
+            is negative, an edge names no node, or a node has no strategy.
+    """
+    path = Path(path)
+    data = read_problem_file(path) if data is None else data
+    problem = checked(path, data, ShardingFile, "problem", _FORMAT).problem
+    nodes, edges = problem.nodes, problem.edges
+    counts = [len(costs) for costs in nodes.costs]
+    if counts != [len(own) for own in nodes.usages] or len(edges.nodes) != len(edges.costs):
+        raise DataError(path, "its lists disagree in length", _FORMAT)
+    intervals = _intervals(path, nodes.intervals, len(counts))
+    costs = np.array([cost for row in nodes.costs for cost in row], float)
+    usages = np.array([usage for row in nodes.usages for usage in row], float)
+    pairs = np.array(edges.nodes, np.int64).reshape(-1, 2)
+    flat, limit = [np.array(matrix, float) for matrix in edges.costs], problem.usage_limit
+    if len(pairs) and not (pairs.min() >= 0 and pairs.max() < len(counts)):
+        bad = int(((pairs < 0) | (pairs >= len(counts))).any(1).argmax())
+        raise DataError(path, f"edge {bad} names no node", _FORMAT)
+    owners = np.repeat(np.arange(len(counts)), counts)
+    check_sizes(path, [f"a strategy of node {node}" for node in owners], cost=costs, usage=usages)
+    matrices = []
+    for number, ((u, v), matrix) in enumerate(zip(pairs.tolist(), flat, strict=True)):
+        if matrix.size != counts[u] * counts[v] or not (matrix >= 0).all():
+            problem = (
+                f"edge {number} has {matrix.size} costs or a negative one, {counts[u]} x {counts[v]} wanted"
+            )
+            raise DataError(path, problem, _FORMAT)
+        matrices.append(matrix.reshape(counts[u], counts[v]))
+    name = path.name.removesuffix(".gz").removesuffix(".json").rpartition("-")[2]
+    first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    ceiling = np.inf if limit is None else float(limit)
+    sharding = Sharding(name, first, costs, usages, intervals, pairs, matrices, ceiling)
+    _check_limit(path, sharding)
+    return sharding
+
+
+def _intervals(path: Path, intervals: list, count: int) -> np.ndarray:
+    """Return the lifetimes, (count, 2); an empty one is (0, 0)."""
+    if len(intervals) != count:
+        raise DataError(path, "its lists disagree in length", _FORMAT)
+    for node, interval in enumerate(intervals):
+        if interval and (len(interval) != 2 or interval[0] > interval[1]):
+            problem = f"the interval of node {node} is {interval}"
+            raise DataError(path, problem, "An interval is [begin, end], or empty")
+    return np.array([interval or (0, 0) for interval in intervals], np.int64).reshape(-1, 2)
+
+
+def _check_limit(path: Path, sharding: Sharding) -> None:
+    """Refuse a limit that even the strategies of least memory exceed."""
+    groups = np.split(sharding.usages, sharding.first[1:-1])
+    least = np.array([int(own.argmin()) for own in groups])
+    excess = float(sharding.excess(least[None])[0])
+    if excess > 0:
+        problem = f"has no valid decision: at least {sharding.limit + excess:g} is in use at some time,"
+        raise DataError(path, f"{problem} usage_limit is {sharding.limit:g}", "Raise usage_limit in the file")

@@ -1,0 +1,118 @@
+"""Train one policy on several zoo programs; the checkpoint is resumed exactly after an interruption."""
+
+import time
+from dataclasses import dataclass
+
+import pandas as pd
+import torch
+
+from fastslow.core.artifacts import Artifact
+from fastslow.core.figures import save_figure
+from fastslow.core.files import atomic_path
+from fastslow.core.progress import progress
+from fastslow.core.settings import resolve
+from fastslow_placement.base.local_search import Found
+from fastslow_placement.figures import plot_training
+from fastslow_placement.go.policy import Policy, torch_threads
+from fastslow_placement.go.ppo import Trainer
+from fastslow_placement.go.zero_shot import zero_shot
+from fastslow_placement.programs.compiler_problems import PlacementProblem
+from fastslow_placement.programs.fusion import contract, single_consumer_clusters
+from fastslow_placement.programs.program_graph import graph_digest
+from fastslow_placement.programs.roofline import DEVICES
+from fastslow_placement.programs.zoo_graphs import PROGRAMS, read_zoo_graph
+from fastslow_placement.settings import PolicySettings
+
+CHECKPOINT, PROGRAM_TABLE = "policy.pt", "programs.csv"
+_EVERY = 10.0  # seconds between checkpoints
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A trained policy.
+
+    Args:
+        policy: The policy.
+        problems: What it learned on, then the held-out problem.
+        found: Best decision of each of the former in training.
+        table: One row per program.
+    """
+
+    policy: Policy
+    problems: list[PlacementProblem]
+    found: list[Found]
+    table: pd.DataFrame
+
+
+def placement_of(name: str, settings: PolicySettings) -> PlacementProblem:
+    """Return the placement of a zoo program on its own number of devices, at most ``config.devices``."""
+    device = DEVICES[settings.device]
+    graph = read_zoo_graph(name, device)
+    small = contract(graph, single_consumer_clusters(graph), device)
+    return PlacementProblem(small, min(PROGRAMS[name].devices, settings.devices), device, settings.memory)
+
+
+def train_placer(settings: PolicySettings) -> Trained:
+    """Train a policy on the programs and write ``policy.pt``, a table and a figure.
+
+    Raises:
+        SettingsError: No placement of a program is valid.
+        DataError: The folder holds the checkpoint of another training.
+    """
+    problems = [placement_of(name, settings) for name in settings.programs]
+    held_out = placement_of(settings.held_out, settings)
+    inputs = {p.name: graph_digest(p.graph) for p in [*problems, held_out]}
+    artifact = Artifact(resolve(settings.folder), settings.identity(), inputs)
+    torch.manual_seed(settings.seed)
+    trainer = Trainer(Policy(settings.shape), problems, settings.schedule, settings.seed)
+    path = artifact.folder / CHECKPOINT
+    with artifact.building(), torch_threads(settings.threads):
+        if path.is_file():
+            trainer.resume(path)
+        _run(trainer, settings.updates * len(problems), path)
+        found = [standing.found for standing in trainer.standings]
+        table = _table(problems, found, held_out, zero_shot(trainer.policy, held_out, settings.samples))
+        trained = Trained(trainer.policy, problems, found, table)
+        with atomic_path(artifact.folder / PROGRAM_TABLE) as temporary:
+            table.to_csv(temporary, index=False)
+        save_figure(plot_training(trained), artifact.folder / "training.png")
+        artifact.finish(summary={"programs": len(problems), "updates": trainer.update})
+    return trained
+
+
+def _run(trainer: Trainer, updates: int, path) -> None:
+    saved = time.monotonic()
+    with progress(total=updates, initial=trainer.update, desc="GO", unit="update") as bar:
+
+        def report(trainer: Trainer) -> None:
+            nonlocal saved
+            bar.update()
+            ratios = [s.found.cost / s.inputs.problem.baseline for s in trainer.standings if s.found.history]
+            bar.set_postfix(best=" ".join(f"{ratio:.3f}" for ratio in ratios), refresh=False)
+            if time.monotonic() - saved > _EVERY:
+                trainer.save(path)
+                saved = time.monotonic()
+
+        trainer.run(updates, report)
+    trainer.save(path)
+
+
+def _table(problems, found, held_out, zero) -> pd.DataFrame:
+    rows = []
+    for problem, best, how in [
+        *((p, f, "trained on") for p, f in zip(problems, found, strict=True)),
+        (held_out, zero, "zero-shot"),
+    ]:
+        rows.append(
+            {
+                "program": problem.name,
+                "devices": problem.devices,
+                "groups": len(problem.choices),
+                "how": how,
+                "evaluations": best.evaluations,
+                "runtime ms": best.cost * 1e3,
+                "by layers ms": problem.baseline * 1e3,
+                "bound ms": problem.bound * 1e3,
+            }
+        )
+    return pd.DataFrame(rows)
