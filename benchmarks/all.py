@@ -34,7 +34,7 @@ from fastslow.core.settings import PROJECT, resolve
 from fastslow.core.source import source_digest
 from fastslow.evaluation.ensemble import ENTRY as ENSEMBLE
 from fastslow.features.settings import ENTRY as FEATURES
-from fastslow.networks.settings import ENTRY as NETWORK
+from fastslow.networks.settings.train_settings import ENTRY as NETWORK
 from fastslow.rankers.settings import ENTRY as RANKER
 
 STAMP = re.compile(

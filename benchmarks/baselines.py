@@ -28,8 +28,8 @@ from fastslow.evaluation.predictions import read_predictions
 from fastslow.features.build import build_features
 from fastslow.features.settings import FeatureSettings
 from fastslow.features.store import Features
-from fastslow.networks.settings import TrainSettings
-from fastslow.networks.train import train
+from fastslow.networks.settings.train_settings import TrainSettings
+from fastslow.networks.training.train import train
 from fastslow.workflow.published_presets import PUBLISHED
 from fastslow.workflow.steps import Plan, parse_overrides
 

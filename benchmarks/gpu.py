@@ -29,11 +29,11 @@ from common.options import make_parser
 from fastslow.competition.reader import read_competition_file
 from fastslow.core.settings import PROJECT
 from fastslow.features.build import FeatureSettings
-from fastslow.networks import devices
-from fastslow.networks.dataset import GraphDataset
-from fastslow.networks.losses import pairwise_hinge
-from fastslow.networks.settings import TrainSettings
-from fastslow.networks.train import Training
+from fastslow.networks.machine import devices
+from fastslow.networks.model.losses import pairwise_hinge
+from fastslow.networks.predict.dataset import GraphDataset
+from fastslow.networks.settings.train_settings import TrainSettings
+from fastslow.networks.training.train import Training
 
 TABLE = {"hours": 0.2, "needs": ("gpu", "torch_geometric")}
 CPU = torch.device("cpu")
@@ -143,7 +143,7 @@ def large(options: argparse.Namespace) -> list[dict]:
 
 
 def _predictor(one: Training, name: str, together: int) -> Callable[[], object]:
-    from fastslow.networks.dataset import predict
+    from fastslow.networks.predict.dataset import predict
 
     slug = name.split("/")[0]
     return lambda: predict(one.network, one.dataset, slug, "test", together)

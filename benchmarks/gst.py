@@ -35,12 +35,12 @@ from fastslow.core.source import source_digest
 from fastslow.features.build import build_graph
 from fastslow.features.settings import FeatureSettings
 from fastslow.features.store import read_graph, write_graph
-from fastslow.networks.dataset import GraphDataset
-from fastslow.networks.losses import pairwise_hinge
-from fastslow.networks.segment_settings import VARIANTS
-from fastslow.networks.segment_training import SegmentTraining
-from fastslow.networks.settings import ENTRY, TrainSettings
-from fastslow.networks.train import make_network
+from fastslow.networks.model.losses import pairwise_hinge
+from fastslow.networks.predict.dataset import GraphDataset
+from fastslow.networks.segments.training import SegmentTraining
+from fastslow.networks.settings.segment_settings import VARIANTS
+from fastslow.networks.settings.train_settings import ENTRY, TrainSettings
+from fastslow.networks.training.train import make_network
 
 TABLE = {
     "hours": 1.5,

@@ -33,9 +33,9 @@ from fastslow.evaluation.predictions import read_predictions
 from fastslow.features.build import build_features
 from fastslow.features.settings import FeatureSettings
 from fastslow.kaggle.solution import read_solution, runtimes_of
-from fastslow.networks.dataset import GraphDataset
-from fastslow.networks.settings import TrainSettings
-from fastslow.networks.train import Training, train
+from fastslow.networks.predict.dataset import GraphDataset
+from fastslow.networks.settings.train_settings import TrainSettings
+from fastslow.networks.training.train import Training, train
 from fastslow.rankers.settings import RankerSettings
 from fastslow.rankers.train import train_ranker
 from reference.dense import DenseInputs, make_dense

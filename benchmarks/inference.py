@@ -18,11 +18,11 @@ from common.options import our_settings
 from fastslow.competition.catalog import Program
 from fastslow.features.build import FeatureSettings
 from fastslow.features.pruning import WHOLE_GRAPH
-from fastslow.networks.dataset import GraphDataset, predict
-from fastslow.networks.devices import pick_device
-from fastslow.networks.model import RankingNetwork
-from fastslow.networks.settings import TrainSettings
-from fastslow.networks.train import make_network
+from fastslow.networks.machine.devices import pick_device
+from fastslow.networks.model.network import RankingNetwork
+from fastslow.networks.predict.dataset import GraphDataset, predict
+from fastslow.networks.settings.train_settings import TrainSettings
+from fastslow.networks.training.train import make_network
 from reference.dense import DenseInputs, make_dense
 from reference.winner import HOPS, WinnerInputs, WinnerNetwork, standardisation, winner_graph
 from reference.winner_recipe import inference_chunk, is_default

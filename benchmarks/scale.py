@@ -34,10 +34,10 @@ from fastslow.core.memory import FreedMemory, resident_bytes
 from fastslow.features.build import build_graph
 from fastslow.features.settings import FeatureSettings
 from fastslow.features.store import read_graph, write_graph
-from fastslow.networks.dataset import GraphDataset, predict
-from fastslow.networks.losses import pairwise_hinge
-from fastslow.networks.settings import TrainSettings
-from fastslow.networks.train import make_network
+from fastslow.networks.model.losses import pairwise_hinge
+from fastslow.networks.predict.dataset import GraphDataset, predict
+from fastslow.networks.settings.train_settings import TrainSettings
+from fastslow.networks.training.train import make_network
 from fastslow.rankers.table_features import tabulate
 from fastslow.workflow.presets import network_settings
 

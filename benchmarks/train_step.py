@@ -16,11 +16,11 @@ from common import contest, report
 from common.graph_files import OneGraph, load_graph
 from common.options import our_settings
 from fastslow.competition.catalog import Program
-from fastslow.networks.dataset import GraphDataset
-from fastslow.networks.devices import pick_device
-from fastslow.networks.losses import pairwise_hinge
-from fastslow.networks.settings import TrainSettings
-from fastslow.networks.train import Training
+from fastslow.networks.machine.devices import pick_device
+from fastslow.networks.model.losses import pairwise_hinge
+from fastslow.networks.predict.dataset import GraphDataset
+from fastslow.networks.settings.train_settings import TrainSettings
+from fastslow.networks.training.train import Training
 from reference.dense import DenseInputs, make_dense
 from reference.winner import HOPS, WinnerInputs, standardisation, winner_graph
 from reference.winner_recipe import WinnerTraining

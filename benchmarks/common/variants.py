@@ -7,9 +7,9 @@ preset, cut to a few epochs.
 from collections.abc import Iterable
 
 from common.held_out import BASE
-from fastslow.networks.architecture import CONVOLUTIONS, NODE_ATTENTIONS
-from fastslow.networks.settings import TrainSettings
-from fastslow.networks.terms import LOSSES, POOLS
+from fastslow.networks.settings.architecture import CONVOLUTIONS, NODE_ATTENTIONS
+from fastslow.networks.settings.terms import LOSSES, POOLS
+from fastslow.networks.settings.train_settings import TrainSettings
 
 EPOCHS = 6
 CUT = [f"gnn.layout.epochs={EPOCHS}", "gnn.layout.average_last=0", f"gnn.layout.evaluate_every={EPOCHS}"]

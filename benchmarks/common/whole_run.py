@@ -23,9 +23,9 @@ from fastslow.evaluation.ensemble import EnsembleSettings, build_ensemble
 from fastslow.evaluation.results import SubmissionSettings, make_submission
 from fastslow.features.build import build_features
 from fastslow.features.settings import FeatureSettings
-from fastslow.networks.settings import TrainSettings
-from fastslow.networks.train import Training, train
-from fastslow.networks.validation import Validation
+from fastslow.networks.settings.train_settings import TrainSettings
+from fastslow.networks.training.train import Training, train
+from fastslow.networks.training.validation import Validation
 from fastslow.rankers import fit as ranker_fit
 from fastslow.rankers import train as ranker_train
 from fastslow.rankers.settings import RankerSettings

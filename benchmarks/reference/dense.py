@@ -13,11 +13,11 @@ import torch
 from scipy import sparse
 from torch import Tensor, nn
 
-from fastslow.networks.dataset import GraphDataset
-from fastslow.networks.graph_batch import Batch, PreparedGraph
-from fastslow.networks.layers import CrossConfigAttention, NodeSum, WeightedInstanceNorm
-from fastslow.networks.set_statistics import Complete, Moments, as_is
-from fastslow.networks.sparse import SparseOperator, move
+from fastslow.networks.model.graph_batch import Batch, PreparedGraph
+from fastslow.networks.model.layers import CrossConfigAttention, NodeSum, WeightedInstanceNorm
+from fastslow.networks.predict.dataset import GraphDataset
+from fastslow.networks.states.set_statistics import Complete, Moments, as_is
+from fastslow.networks.states.sparse import SparseOperator, move
 
 
 class DenseNorm(WeightedInstanceNorm):

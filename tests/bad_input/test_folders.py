@@ -12,10 +12,10 @@ from fastslow.evaluation.ensemble import EnsembleSettings, read_member
 from fastslow.evaluation.predictions import PREDICTIONS
 from fastslow.features.store import Features, read_graph
 from fastslow.features.store_checks import _SPECIFICATION
-from fastslow.networks.run_folder import WEIGHTS
-from fastslow.networks.stored_weights import SET_ASIDE, load_weights
-from fastslow.networks.train import CHECKPOINT, Training, make_dataset
-from fastslow.networks.trained import TrainedNetwork
+from fastslow.networks.machine.stored_weights import SET_ASIDE, load_weights
+from fastslow.networks.training.run_folder import WEIGHTS
+from fastslow.networks.training.train import CHECKPOINT, Training, make_dataset
+from fastslow.networks.training.trained import TrainedNetwork
 from fastslow.rankers.train import MODEL, read_ranker
 from helpers.bad_files import BINARY, MARK, absurd_members, replace
 from helpers.good_artifacts import change_arrays, change_json, change_tensors, network_config, reseal

@@ -16,7 +16,7 @@ from fastslow.features.store import Features, read_graph
 from fastslow.kaggle.ledger import read_record
 from fastslow.kaggle.solution import read_solution
 from fastslow.kaggle.submission import read_submission
-from fastslow.networks.stored_weights import load_weights, read_checkpoint
+from fastslow.networks.machine.stored_weights import load_weights, read_checkpoint
 from fastslow.rankers.train import read_ranker
 from fastslow.xla.reader import read_programs
 from helpers.good_artifacts import COUNTS, change_arrays

@@ -16,7 +16,7 @@ from fastslow.kaggle.download import DownloadSettings
 from fastslow.kaggle.ledger import read_record, update_record, write_ledger
 from fastslow.kaggle.solution import read_solution
 from fastslow.kaggle.submission import check_ids, expected_counts, read_submission
-from fastslow.networks.settings import TrainSettings
+from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.rankers.settings import RankerSettings
 from fastslow.workflow.run import RunSettings, make_plan, run
 from fastslow.workflow.steps import parse_overrides

@@ -14,7 +14,7 @@ from fastslow.core.settings import resolve
 from fastslow.evaluation.predictions import read_predictions
 from fastslow.features.build import build_features
 from fastslow.features.settings import FeatureSettings
-from fastslow.networks.train import train
+from fastslow.networks.training.train import train
 from fastslow.workflow.run import make_plan
 from helpers.competition_files import write_data_root
 from helpers.workspace import environment

@@ -7,7 +7,7 @@ import pytest
 from fastslow.core import source
 from fastslow.core.source import source_digests
 
-TRAIN = "fastslow.networks.train:train"
+TRAIN = "fastslow.networks.training.train:train"
 FEATURES = "fastslow.features.build:build_features"
 STEPS = (
     TRAIN,
@@ -46,8 +46,8 @@ def edit(path, old, new, entry=TRAIN):
 
 def test_an_edit_of_a_function_that_is_reached_changes_the_digest_of_its_module(package):
     loss = package / "networks" / "losses.py"
-    assert edit(loss, "return ", "return 2 * ") == {"fastslow.networks.losses"}
-    assert source_digests(FEATURES).keys().isdisjoint({"fastslow.networks.losses"})
+    assert edit(loss, "return ", "return 2 * ") == {"fastslow.networks.model.losses"}
+    assert source_digests(FEATURES).keys().isdisjoint({"fastslow.networks.model.losses"})
 
 
 def test_a_changed_constant_counts(package):
@@ -73,7 +73,9 @@ def test_an_edit_that_the_entry_does_not_reach_does_not_count(package):
 
 def test_what_a_training_and_a_feature_step_reach():
     training, features = source_digests(TRAIN), source_digests(FEATURES)
-    assert {"fastslow.networks.layers", "fastslow.networks.head", "fastslow.features.store"} <= {*training}
+    assert {"fastslow.networks.model.layers", "fastslow.networks.model.head", "fastslow.features.store"} <= {
+        *training
+    }
     assert {"fastslow.features.violation", "fastslow.competition.reader"} <= {*features}
     assert not any(name.startswith(("fastslow.rankers", "fastslow.networks")) for name in features)
 
@@ -98,10 +100,12 @@ def test_every_module_counts_but_those_that_are_named(package):
     path = package / "networks" / "train.py"
     path.write_text(f"from fastslow.core.new import double\n{path.read_text()}")
     changed = edit(path, "loss = self.run_epoch()", "loss = double(self.run_epoch())")
-    assert changed == {"fastslow.core.new", "fastslow.networks.train"}
+    assert changed == {"fastslow.core.new", "fastslow.networks.training.train"}
 
 
-@pytest.mark.parametrize("entry", ["fastslow.networks.train:nothing", "fastslow.nowhere:f", "json:loads"])
+@pytest.mark.parametrize(
+    "entry", ["fastslow.networks.training.train:nothing", "fastslow.nowhere:f", "json:loads"]
+)
 def test_an_entry_that_is_no_definition_is_refused(entry):
     with pytest.raises(LookupError, match=entry):
         source_digests(entry)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastslow.features.derived import derived
-from fastslow.networks.graph_batch import PreparedGraph
+from fastslow.networks.model.graph_batch import PreparedGraph
 from helpers.random_graphs import make_graph, make_scalers, structures
 
 

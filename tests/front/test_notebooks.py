@@ -14,7 +14,7 @@ from papermill.exceptions import PapermillExecutionError
 from traitlets.config import Config as IPythonConfig
 
 from fastslow.core.settings import Settings
-from fastslow.networks.settings import TrainSettings
+from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.workflow.steps import SECTIONS, Plan
 from helpers.competition_files import ROOT
 from helpers.dot_module import small_module

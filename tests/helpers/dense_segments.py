@@ -9,7 +9,7 @@ from torch.nn.functional import gelu, linear
 
 from fastslow.features.scaling import Scaler
 from fastslow.features.store import Graph
-from fastslow.networks.model import RankingNetwork
+from fastslow.networks.model.network import RankingNetwork
 from helpers.dense_convolutions import dense_convolution
 from helpers.dense_reference import (
     dense_channel,

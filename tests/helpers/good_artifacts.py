@@ -15,8 +15,8 @@ from fastslow.features.build import build_features
 from fastslow.features.settings import FeatureSettings
 from fastslow.features.store import Features
 from fastslow.kaggle.ledger import write_record
-from fastslow.networks.settings import TrainSettings
-from fastslow.networks.train import Training, make_dataset, train
+from fastslow.networks.settings.train_settings import TrainSettings
+from fastslow.networks.training.train import Training, make_dataset, train
 from fastslow.rankers.settings import RankerSettings
 from fastslow.rankers.train import train_ranker
 from helpers.competition_files import layout_arrays, tile_arrays, write_data_root, write_npz

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 
 from fastslow.choices.tied_choices import factorise
-from fastslow.networks.config_states import Reach
-from fastslow.networks.graph_batch import PreparedGraph, message_edges
+from fastslow.networks.model.graph_batch import PreparedGraph, message_edges
+from fastslow.networks.states.config_states import Reach
 from helpers.dense_reference import state_table
 from helpers.random_graphs import make_graph, make_scalers
 

@@ -3,9 +3,9 @@
 import numpy as np
 import torch
 
-from fastslow.networks.architecture import Architecture
-from fastslow.networks.model import RankingNetwork
-from fastslow.networks.settings import TrainSettings
+from fastslow.networks.model.network import RankingNetwork
+from fastslow.networks.settings.architecture import Architecture
+from fastslow.networks.settings.train_settings import TrainSettings
 from helpers.random_graphs import NUM_LAYOUTS, make_graph
 
 

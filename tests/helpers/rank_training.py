@@ -5,9 +5,9 @@ import sys
 
 import torch
 
-from fastslow.networks import distributed
-from fastslow.networks.settings import TrainSettings
-from fastslow.networks.train import Training, make_dataset
+from fastslow.networks.machine import distributed
+from fastslow.networks.settings.train_settings import TrainSettings
+from fastslow.networks.training.train import Training, make_dataset
 
 
 def epoch(settings):

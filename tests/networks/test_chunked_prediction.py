@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastslow.competition.catalog import get_collection
-from fastslow.networks import dataset as module
-from fastslow.networks.architecture import CONVOLUTIONS, NODE_ATTENTIONS
-from fastslow.networks.chunked_prediction import predict_chunks
-from fastslow.networks.dataset import GraphDataset, predict
-from fastslow.networks.graph_batch import PreparedGraph
+from fastslow.networks.model.graph_batch import PreparedGraph
+from fastslow.networks.predict import dataset as module
+from fastslow.networks.predict.chunked_prediction import predict_chunks
+from fastslow.networks.predict.dataset import GraphDataset, predict
+from fastslow.networks.settings.architecture import CONVOLUTIONS, NODE_ATTENTIONS
 from helpers.dense_reference import dense_predictions
 from helpers.networks import all_configs, close, make_network, program
 from helpers.random_graphs import make_graph, make_scalers, structures

@@ -8,10 +8,17 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from fastslow.core.errors import SettingsError
-from fastslow.networks.architecture import CONVOLUTIONS
-from fastslow.networks.convolutions import GatConv, GcnConv, GpsConv, LinearAttention, MlpGcnConv, SageConv
-from fastslow.networks.settings import TrainSettings
-from fastslow.networks.sparse import SparseOperator
+from fastslow.networks.model.convolutions import (
+    GatConv,
+    GcnConv,
+    GpsConv,
+    LinearAttention,
+    MlpGcnConv,
+    SageConv,
+)
+from fastslow.networks.settings.architecture import CONVOLUTIONS
+from fastslow.networks.settings.train_settings import TrainSettings
+from fastslow.networks.states.sparse import SparseOperator
 from helpers.dense_convolutions import (
     dense_convolution,
     dense_gat,

@@ -5,11 +5,17 @@ import pytest
 import torch
 
 from fastslow.core.errors import SettingsError
-from fastslow.networks import devices
-from fastslow.networks.devices import autocast, loss_scaler, pick_device, pick_precision, precision_name
-from fastslow.networks.graph_batch import PreparedGraph
-from fastslow.networks.losses import pairwise_hinge
-from fastslow.networks.settings import TrainSettings
+from fastslow.networks.machine import devices
+from fastslow.networks.machine.devices import (
+    autocast,
+    loss_scaler,
+    pick_device,
+    pick_precision,
+    precision_name,
+)
+from fastslow.networks.model.graph_batch import PreparedGraph
+from fastslow.networks.model.losses import pairwise_hinge
+from fastslow.networks.settings.train_settings import TrainSettings
 from helpers.networks import all_configs, close, make_network, program
 from helpers.random_graphs import make_scalers
 

@@ -12,12 +12,12 @@ from fastslow.core.errors import SettingsError
 from fastslow.evaluation.predictions import read_predictions
 from fastslow.features.scaling import EXPANDED_NODE_FEATURES, Scaler
 from fastslow.features.store import expand_nodes
-from fastslow.networks.dimension_tokens import TOKEN_COLUMNS, DimensionTokens, dimension_features
-from fastslow.networks.graph_batch import PreparedGraph
-from fastslow.networks.node_blocks import predict_by_nodes
-from fastslow.networks.settings import TrainSettings
-from fastslow.networks.train import train
-from fastslow.networks.trained import TrainedNetwork
+from fastslow.networks.model.dimension_tokens import TOKEN_COLUMNS, DimensionTokens, dimension_features
+from fastslow.networks.model.graph_batch import PreparedGraph
+from fastslow.networks.predict.node_blocks import predict_by_nodes
+from fastslow.networks.settings.train_settings import TrainSettings
+from fastslow.networks.training.train import train
+from fastslow.networks.training.trained import TrainedNetwork
 from fastslow.views.network_figures import plot_network
 from helpers.level_case import random_parameters
 from helpers.networks import all_configs, close, make_network, program, small_training

@@ -9,9 +9,9 @@ import torch
 
 from fastslow.core.errors import FastslowError
 from fastslow.evaluation.predictions import check_predictions, read_predictions
-from fastslow.networks import train as train_module
-from fastslow.networks.divergence import Diverged, LossWatch, check_outputs, check_weights
-from fastslow.networks.train import Training, make_dataset, train
+from fastslow.networks.training import train as train_module
+from fastslow.networks.training.divergence import Diverged, LossWatch, check_outputs, check_weights
+from fastslow.networks.training.train import Training, make_dataset, train
 from helpers.networks import small_training
 
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from fastslow.networks.architecture import CONVOLUTIONS
+from fastslow.networks.settings.architecture import CONVOLUTIONS
 from fastslow.views.network_figures import list_modules, plot_network
 from helpers.networks import make_network
 

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from fastslow.networks.convolutions import SageConv
-from fastslow.networks.layers import ChannelAttention, CrossConfigAttention, WeightedInstanceNorm
-from fastslow.networks.set_statistics import Moments, SoftmaxMean
-from fastslow.networks.sparse import SparseOperator
+from fastslow.networks.model.convolutions import SageConv
+from fastslow.networks.model.layers import ChannelAttention, CrossConfigAttention, WeightedInstanceNorm
+from fastslow.networks.states.set_statistics import Moments, SoftmaxMean
+from fastslow.networks.states.sparse import SparseOperator
 from helpers.dense_reference import dense_channel, dense_cross, dense_norm
 from helpers.level_case import WIDTH, Case, close, double, random_parameters
 from helpers.random_graphs import structures

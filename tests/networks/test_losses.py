@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fastslow.core.errors import SettingsError
-from fastslow.networks.losses import (
+from fastslow.networks.model.losses import (
     FUNCTIONS,
     Loss,
     cross_graph_hinge,
@@ -16,8 +16,8 @@ from fastslow.networks.losses import (
     list_mle_fastest,
     pairwise_hinge,
 )
-from fastslow.networks.settings import TrainSettings
-from fastslow.networks.terms import LOSSES
+from fastslow.networks.settings.terms import LOSSES
+from fastslow.networks.settings.train_settings import TrainSettings
 
 torch.set_num_threads(1)
 

@@ -8,10 +8,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from fastslow.choices.tied_choices import factorise
-from fastslow.networks.architecture import CONVOLUTIONS, NODE_ATTENTIONS, SKIPS
-from fastslow.networks.graph_batch import PreparedGraph, message_edges
-from fastslow.networks.head import Float64Linear, Head
-from fastslow.networks.terms import POOLS
+from fastslow.networks.model.graph_batch import PreparedGraph, message_edges
+from fastslow.networks.model.head import Float64Linear, Head
+from fastslow.networks.settings.architecture import CONVOLUTIONS, NODE_ATTENTIONS, SKIPS
+from fastslow.networks.settings.terms import POOLS
 from helpers.dense_reference import dense_predictions
 from helpers.networks import all_configs, close, equals_reference, make_network, program
 from helpers.random_graphs import make_graph, make_scalers, structures

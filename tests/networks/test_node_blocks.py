@@ -6,9 +6,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastslow.networks.architecture import CONVOLUTIONS
-from fastslow.networks.graph_batch import PreparedGraph
-from fastslow.networks.node_blocks import computes_by_nodes, predict_by_nodes
+from fastslow.networks.model.graph_batch import PreparedGraph
+from fastslow.networks.predict.node_blocks import computes_by_nodes, predict_by_nodes
+from fastslow.networks.settings.architecture import CONVOLUTIONS
 from helpers.dense_reference import dense_predictions
 from helpers.networks import close, make_network, program
 from helpers.random_graphs import make_graph, make_scalers, structures

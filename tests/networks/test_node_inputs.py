@@ -7,8 +7,8 @@ from fastslow.competition.node_columns import COLUMN_NAMES
 from fastslow.core.errors import SettingsError
 from fastslow.features.node_encodings import EXTRA_COLUMNS
 from fastslow.features.scaling import EXPANDED_NODE_FEATURES, Scaler
-from fastslow.networks.node_inputs import PICKED, input_columns, require_inputs
-from fastslow.networks.settings import TrainSettings
+from fastslow.networks.settings.node_inputs import PICKED, input_columns, require_inputs
+from fastslow.networks.settings.train_settings import TrainSettings
 
 
 def test_the_default_is_the_134_numbers_and_the_six_dimensions_by_128():

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fastslow.core.errors import FastslowError
-from fastslow.networks.out_of_memory import Shrinking, explain_memory
+from fastslow.networks.machine.out_of_memory import Shrinking, explain_memory
 
 OUT_OF_MEMORY = [
     MemoryError("Unable to allocate 8 EiB"),

@@ -10,13 +10,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from fastslow.core.errors import SettingsError
-from fastslow.networks.architecture import CONVOLUTIONS
-from fastslow.networks.chunked_prediction import predict_chunks
-from fastslow.networks.graph_batch import PreparedGraph, message_edges
-from fastslow.networks.node_blocks import computes_by_nodes
-from fastslow.networks.segment_settings import CUT
-from fastslow.networks.segments import SegmentedGraph
-from fastslow.networks.settings import TrainSettings
+from fastslow.networks.model.graph_batch import PreparedGraph, message_edges
+from fastslow.networks.predict.chunked_prediction import predict_chunks
+from fastslow.networks.predict.node_blocks import computes_by_nodes
+from fastslow.networks.segments.graph import SegmentedGraph
+from fastslow.networks.settings.architecture import CONVOLUTIONS
+from fastslow.networks.settings.segment_settings import CUT
+from fastslow.networks.settings.train_settings import TrainSettings
 from helpers.dense_plain import dense_plain_predictions, dense_plain_states
 from helpers.networks import all_configs, close, equals_reference, make_network, program
 from helpers.random_graphs import make_graph, make_scalers, structures

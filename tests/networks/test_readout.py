@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from fastslow.core.errors import SettingsError
-from fastslow.networks.graph_batch import PreparedGraph
-from fastslow.networks.readout import Readout
-from fastslow.networks.settings import TrainSettings
-from fastslow.networks.terms import Pooling, parse_readout
+from fastslow.networks.model.graph_batch import PreparedGraph
+from fastslow.networks.model.readout import Readout
+from fastslow.networks.settings.terms import Pooling, parse_readout
+from fastslow.networks.settings.train_settings import TrainSettings
 from helpers.dense_reference import dense_readout
 from helpers.level_case import close
 from helpers.networks import all_configs, program

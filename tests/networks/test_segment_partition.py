@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastslow.core.errors import SettingsError
-from fastslow.networks.graph_batch import message_edges
-from fastslow.networks.segment_partition import partition
-from fastslow.networks.segment_settings import PARTITIONS
-from fastslow.networks.settings import TrainSettings
+from fastslow.networks.model.graph_batch import message_edges
+from fastslow.networks.segments.partition import partition
+from fastslow.networks.settings.segment_settings import PARTITIONS
+from fastslow.networks.settings.train_settings import TrainSettings
 from helpers.random_graphs import make_graph, structures
 
 IS_ROOT = 0

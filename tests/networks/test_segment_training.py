@@ -4,12 +4,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastslow.networks.architecture import SKIPS
-from fastslow.networks.graph_batch import PreparedGraph, message_edges
-from fastslow.networks.segment_partition import partition
-from fastslow.networks.segment_settings import BORDERS, CUT, CUT_LIVE, HALO, PARTITIONS
-from fastslow.networks.segment_training import SegmentTraining
-from fastslow.networks.settings import TrainSettings
+from fastslow.networks.model.graph_batch import PreparedGraph, message_edges
+from fastslow.networks.segments.partition import partition
+from fastslow.networks.segments.training import SegmentTraining
+from fastslow.networks.settings.architecture import SKIPS
+from fastslow.networks.settings.segment_settings import BORDERS, CUT, CUT_LIVE, HALO, PARTITIONS
+from fastslow.networks.settings.train_settings import TrainSettings
 from helpers.dense_segments import dense_head, dense_states
 from helpers.networks import close, make_network
 from helpers.random_graphs import make_graph, make_scalers, structures

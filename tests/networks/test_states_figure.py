@@ -7,7 +7,7 @@ from fastslow.competition.catalog import get_collection
 from fastslow.features.build import build_features
 from fastslow.features.settings import FeatureSettings
 from fastslow.features.store import Features
-from fastslow.networks.config_states import build_states
+from fastslow.networks.states.config_states import build_states
 from fastslow.views.states_figure import plot_states
 from helpers.competition_files import layout_arrays, write_data_root, write_npz
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from fastslow.core.artifacts import read_manifest
 from fastslow.evaluation.predictions import check_predictions, read_predictions
-from fastslow.networks.out_of_memory import Shrinking
-from fastslow.networks.step_examples import StepExamples
-from fastslow.networks.train import Training, make_dataset, train
+from fastslow.networks.machine.out_of_memory import Shrinking
+from fastslow.networks.machine.step_examples import StepExamples
+from fastslow.networks.training.train import Training, make_dataset, train
 from helpers.networks import into, small_training
 
 torch.set_num_threads(1)

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-import fastslow.networks.devices
-import fastslow.networks.run_folder
-import fastslow.networks.step_examples
-import fastslow.networks.train
-import fastslow.networks.validation
+import fastslow.networks.machine.devices
+import fastslow.networks.machine.step_examples
+import fastslow.networks.training.run_folder
+import fastslow.networks.training.train
+import fastslow.networks.training.validation
 from fastslow.competition.catalog import SPLITS, get_collection
 from fastslow.competition.metrics import kendall_tau
 from fastslow.core.artifacts import read_manifest
@@ -20,14 +20,14 @@ from fastslow.core.settings import PROJECT
 from fastslow.evaluation.predictions import check_predictions, read_predictions
 from fastslow.features.build import FeatureSettings, build_features
 from fastslow.features.store import Features
-from fastslow.networks.architecture import CONVOLUTIONS
-from fastslow.networks.dataset import predict
-from fastslow.networks.losses import cross_graph_hinge
-from fastslow.networks.schedule import learning_rate
-from fastslow.networks.settings import TrainSettings
-from fastslow.networks.step_examples import StepExamples
-from fastslow.networks.train import Training, make_dataset, make_network, train
-from fastslow.networks.validation import Validation
+from fastslow.networks.machine.step_examples import StepExamples
+from fastslow.networks.model.losses import cross_graph_hinge
+from fastslow.networks.predict.dataset import predict
+from fastslow.networks.settings.architecture import CONVOLUTIONS
+from fastslow.networks.settings.train_settings import TrainSettings
+from fastslow.networks.training.schedule import learning_rate
+from fastslow.networks.training.train import Training, make_dataset, make_network, train
+from fastslow.networks.training.validation import Validation
 
 torch.set_num_threads(1)
 SAMPLE = PROJECT / "data" / "sample"
@@ -189,7 +189,9 @@ PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": t
 @pytest.fixture
 def precision(request, monkeypatch):
     """Compute in this precision whatever the device."""
-    monkeypatch.setattr(fastslow.networks.devices, "pick_precision", lambda device: PRECISIONS[request.param])
+    monkeypatch.setattr(
+        fastslow.networks.machine.devices, "pick_precision", lambda device: PRECISIONS[request.param]
+    )
     return request.param
 
 
@@ -386,7 +388,7 @@ def test_missing_features_are_named(settings, tmp_path):
 def script_valid(monkeypatch, *scores):
     """Let evaluations on valid give these scores, one after the other."""
     remaining = iter(scores)
-    module = fastslow.networks.validation
+    module = fastslow.networks.training.validation
     monkeypatch.setattr(module, "collection_score", lambda *_: {"mean": next(remaining), "per_graph": {}})
 
 
@@ -446,7 +448,7 @@ def test_a_part_of_valid_steers_and_all_of_it_is_reported(settings, monkeypatch,
         sizes.append((split, *{len(score) for score in scores.values()}))
         return scores
 
-    for module in (fastslow.networks.run_folder, fastslow.networks.validation):
+    for module in (fastslow.networks.training.run_folder, fastslow.networks.training.validation):
         monkeypatch.setattr(module, "predict", record)
     manifest = train(settings.replace(epochs=2, evaluate_every=1, average_last=1, valid_configs=10))
     assert sizes[:2] == [("valid", 10)] * 2
@@ -511,7 +513,9 @@ def test_many_configurations_are_scored_in_chunks_as_if_at_once(settings, monkey
     (name,) = PROGRAMS["valid"]
     whole = predict(network, dataset, LAYOUT.slug, "valid", 24)[name]
     sizes, batch = [], dataset.batch
-    monkeypatch.setattr("fastslow.networks.dataset._predict_by_nodes", lambda *_: None)  # tested elsewhere
+    monkeypatch.setattr(
+        "fastslow.networks.predict.dataset._predict_by_nodes", lambda *_: None
+    )  # tested elsewhere
     monkeypatch.setattr(dataset, "batch", lambda *args: sizes.append(len(args[2])) or batch(*args))
     np.testing.assert_allclose(
         predict(network, dataset, LAYOUT.slug, "valid", together)[name], whole, rtol=1e-5, atol=1e-6
@@ -695,7 +699,7 @@ def test_cross_config_is_used_only_where_asked_for(settings):
 def test_preparing_ahead_changes_no_bit(settings, monkeypatch, tmp_path, configs_per_step):
     settings = settings.replace(configs_per_step=configs_per_step, dropout=0.3)
     train(settings)
-    monkeypatch.setattr(fastslow.networks.step_examples, "prefetch", iter)
+    monkeypatch.setattr(fastslow.networks.machine.step_examples, "prefetch", iter)
     train(into(settings, tmp_path / "in turn"))
     assert same_run(tmp_path / "run", tmp_path / "in turn")
 
@@ -735,7 +739,7 @@ def test_a_checkpoint_of_another_precision_is_not_continued(settings, tmp_path, 
         with pytest.raises(Interrupted):
             train(settings)
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(fastslow.networks.devices, "pick_precision", lambda device: torch.float32)
+        monkeypatch.setattr(fastslow.networks.machine.devices, "pick_precision", lambda device: torch.float32)
         train(settings)
         train(into(settings, tmp_path / "whole"))
     assert "resumed" not in capsys.readouterr().out

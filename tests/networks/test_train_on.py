@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-import fastslow.networks.validation
+import fastslow.networks.training.validation
 from fastslow.competition.catalog import SPLITS, get_collection
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import DataError, SettingsError
@@ -16,10 +16,10 @@ from fastslow.evaluation.predictions import check_predictions, read_predictions
 from fastslow.features.build import FeatureSettings, build_features
 from fastslow.features.scaling import Scaler
 from fastslow.features.store import Features
-from fastslow.networks.dataset import GraphDataset
-from fastslow.networks.settings import TrainSettings
-from fastslow.networks.train import Training, make_dataset, train
-from fastslow.networks.validation import Validation
+from fastslow.networks.predict.dataset import GraphDataset
+from fastslow.networks.settings.train_settings import TrainSettings
+from fastslow.networks.training.train import Training, make_dataset, train
+from fastslow.networks.training.validation import Validation
 
 OWN, OTHER, FOREIGN = (
     get_collection(f"layout:{name}") for name in ("xla:random", "xla:default", "nlp:random")
@@ -95,7 +95,7 @@ def script_valid(monkeypatch, scores):
         return {"mean": next(remaining[slug]), "per_graph": {"a": 0.5}}
 
     monkeypatch.setattr(Validation, "predict", predicted)
-    monkeypatch.setattr(fastslow.networks.validation, "collection_score", score)
+    monkeypatch.setattr(fastslow.networks.training.validation, "collection_score", score)
 
 
 def test_every_collection_gets_a_run_that_is_best_on_its_valid(folder, tmp_path, monkeypatch):

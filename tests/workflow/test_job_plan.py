@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fastslow.core.memory import STEP_CORES, STEP_MEMORY
 from fastslow.features.settings import FeatureSettings
-from fastslow.networks.settings import TrainSettings
+from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.workflow import job_plan
 from fastslow.workflow.job_plan import Need, PlannedPool, Resources, environment, share_cores, step_need
 

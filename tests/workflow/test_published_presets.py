@@ -9,8 +9,8 @@ from fastslow.core.settings import PROJECT
 from fastslow.evaluation.predictions import read_predictions
 from fastslow.features.build import build_features
 from fastslow.features.store import Features
-from fastslow.networks.train import train
-from fastslow.networks.trained import TrainedNetwork
+from fastslow.networks.training.train import train
+from fastslow.networks.training.trained import TrainedNetwork
 from fastslow.views.network_figures import plot_network
 from fastslow.workflow.published_presets import PUBLISHED
 from fastslow.workflow.steps import Plan, parse_overrides

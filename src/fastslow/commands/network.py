@@ -2,9 +2,9 @@
 
 from fastslow.core.errors import SettingsError
 from fastslow.core.settings import Unread
-from fastslow.networks.distributed import is_first
-from fastslow.networks.settings import TrainSettings
-from fastslow.networks.train import train
+from fastslow.networks.machine.distributed import is_first
+from fastslow.networks.settings.train_settings import TrainSettings
+from fastslow.networks.training.train import train
 from fastslow.workflow.run_settings import RunSettings, make_plan
 
 

@@ -1,6 +1,6 @@
 """Fingerprints of code: a result is out of date when the source that made it changed.
 
-From an entry function, every definition of this distribution that it reaches is followed through the names that it
+From an entry function, every definition of our packages that it reaches is followed through the names that it
 uses: functions, classes (whole), constants, across modules. Docstrings, comments and formatting do not count,
 nor do the modules of :data:`IGNORED`. Every other module counts, a new one too. The analysis is static: a
 name that is looked up from a string at run time is not followed. Notebooks do not count: they hold no logic,

@@ -23,7 +23,7 @@ from fastslow.evaluation.ensemble_weights import combine
 from fastslow.evaluation.predictions import Predictor, read_run_manifest
 from fastslow.evaluation.run_record import is_rehearsal
 from fastslow.features.store import Features
-from fastslow.networks.trained import TrainedNetwork
+from fastslow.networks.training.trained import TrainedNetwork
 from fastslow.rankers.train import read_ranker_predictor
 
 MODELS: dict[str, Callable[[Path], Predictor]] = {

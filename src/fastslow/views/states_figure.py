@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from fastslow.competition.opcodes import opcode_name
 from fastslow.features.store import Graph
-from fastslow.networks.config_states import Level, build_states
+from fastslow.networks.states.config_states import Level, build_states
 
 _MAX_LABELS = 60  # of nodes; more would overlap
 _SINGLE = (0.93, 0.93, 0.93)

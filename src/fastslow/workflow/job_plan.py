@@ -17,7 +17,7 @@ from fastslow.core.processes import check_loopback
 from fastslow.core.settings import resolve
 from fastslow.features.settings import FeatureSettings
 from fastslow.features.store import Features
-from fastslow.networks.settings import TrainSettings
+from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.rankers.objectives import BEST
 from fastslow.rankers.settings import RankerSettings
 from fastslow.workflow.steps import Step

@@ -13,7 +13,7 @@ from fastslow.core.errors import SettingsError
 from fastslow.core.settings import Settings
 from fastslow.evaluation.ensemble import EnsembleSettings
 from fastslow.features.settings import FeatureSettings
-from fastslow.networks.settings import TrainSettings
+from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.rankers.settings import RankerSettings
 from fastslow.workflow.published_presets import PUBLISHED
 

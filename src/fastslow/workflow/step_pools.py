@@ -12,7 +12,7 @@ from fastslow.core.settings import PROJECT
 from fastslow.features.settings import FeatureSettings
 from fastslow.machines.cluster import Cluster, open_cluster
 from fastslow.machines.cluster_worker import GPU, MEMORY
-from fastslow.networks.settings import TrainSettings
+from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.workflow.job_plan import PlannedPool, machine_resources, step_need
 from fastslow.workflow.steps import Step
 

@@ -12,7 +12,7 @@ from fastslow.core.settings import PROJECT, Settings, parse_value
 from fastslow.evaluation.ensemble import EnsembleSettings
 from fastslow.evaluation.results import SubmissionSettings
 from fastslow.features.settings import FeatureSettings
-from fastslow.networks.settings import TrainSettings
+from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.rankers.settings import RankerSettings
 from fastslow.workflow.presets import (
     MODELS,

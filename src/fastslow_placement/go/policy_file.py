@@ -7,7 +7,7 @@ import torch
 
 from fastslow.core.errors import DataError
 from fastslow.core.input_files import check_regular
-from fastslow.networks.stored_weights import read_tensors
+from fastslow.networks.machine.stored_weights import read_tensors
 from fastslow_placement.base.problem import Problem
 from fastslow_placement.go.policy import Policy, Shape
 

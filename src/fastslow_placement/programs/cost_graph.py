@@ -259,7 +259,9 @@ def read_graph_npz(path: Path) -> CostGraph:
     Raises:
         DataError: The file is missing, broken, or not such a graph.
     """
-    arrays = read_arrays(path, ("opcodes", *_ARRAYS), "Make the file again with fastslow_placement.programs.zoo_graphs")
+    arrays = read_arrays(
+        path, ("opcodes", *_ARRAYS), "Make the file again with fastslow_placement.programs.zoo_graphs"
+    )
     opcodes = [str(opcode) for opcode in arrays.pop("opcodes")]
     shapes = [row[row > 0] if row.any() else () for row in arrays.pop("shapes")]
     return build(path, Path(path).stem, opcodes, shapes, arrays.pop("edges"), **arrays)

@@ -11,14 +11,11 @@ from fastslow_placement.programs.schedule import Scheduler, peak_memory, refined
 
 
 class JointProblem(Problem):
-    """Priorities of fusion, devices and priorities of the schedule, for every operator; the cost is the
-    runtime.
+    """Priorities of fusion, devices and priorities of the schedule, for every operator.
 
-    A decision has 3 N entries: fusion, placement, scheduling. Operators are fused by priority; a cluster,
-    with
-    all that must be on one device with it, goes where its first operator was placed, at the highest priority
-    of
-    its operators, the longest path first within a priority.
+    The cost is the runtime. A decision has 3 N entries: fusion, placement, scheduling. Operators are fused by
+    priority. A cluster goes where its first operator was placed, with everything that must be on one device
+    with it. It is scheduled at the highest priority of its operators, the longest path first among equals.
 
     Args:
         graph: Operators before fusion.

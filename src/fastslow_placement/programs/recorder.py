@@ -1,4 +1,4 @@
-"""Recording the operators of a program. A value is made by nodes or by a parameter, or is a tuple of values."""
+"""Records the operators of a program. Nodes or a parameter make a value, or it is a tuple of values."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,7 @@
 """Programs of the zoo at the sizes of GO's experiments, stored as HLO in ``data/placement``.
 
 They are training steps (float32) of the families of GO's table: recurrent networks are stored as loops and
-unrolled when they are read. ``python -m fastslow_placement.programs.zoo_graphs`` makes them again; it needs jax.
+unrolled when they are read. ``python -m fastslow_placement.programs.zoo_graphs`` makes them again, with jax.
 The transformers are stored as the zoo wrote attention before, with heads split off by a reshape: made again,
 they differ, and figures measured on them need to be measured again.
 """

@@ -1,0 +1,1 @@
+"""Devices, processes, memory, and weights on disk."""

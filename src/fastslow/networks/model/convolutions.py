@@ -1,0 +1,286 @@
+"""Message passing on deduplicated states: each module maps the states of a level to those of the next.
+
+Values and gradients equal those of the dense forms on all (node, configuration) pairs, in
+``tests/helpers/dense_convolutions.py``. Where a form sums instead of averaging, or weighs by degree, the mean
+operators of :class:`~fastslow.networks.model.layers.LevelTensors` are scaled by the degrees of the nodes: no
+form needs matrices of its own.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from fastslow.networks.model.layers import LevelTensors
+from fastslow.networks.settings.architecture import GAT_HEADS, Architecture
+
+
+class SageConv(nn.Module):
+    r"""Apply GraphSAGE (arXiv 1706.02216), with weights of its own per edge direction.
+
+    .. math:: y_n = W x_n + b + \operatorname{agg}_{m \in operands(n)} W_o x_m
+              + \operatorname{agg}_{m \in users(n)} W_u x_m
+
+    with agg the mean, the sum or the maximum (the paper's pooling aggregator without its inner activation). A
+    node without neighbours in a direction gets 0 from it. TpuGraphs' tile baseline takes the sum.
+
+    Deduplication costs nothing: a state aggregates the states of its neighbours, weighed by nothing but their
+    number. Rows are projected before they are aggregated, as there are fewer states below than above.
+
+    Args:
+        in_channels: Channels of x.
+        out_channels: Channels of y.
+        aggregation: ``mean``, ``sum`` or ``max``.
+
+    Shapes:
+        - **input:** states :math:`(S_{below}, D_{in})` of the level below
+        - **output:** states :math:`(S, D_{out})` of the level
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, aggregation: str = "mean"):
+        super().__init__()
+        self.aggregation = aggregation
+        self.own = nn.Linear(in_channels, out_channels)
+        self.operands = nn.Linear(in_channels, out_channels, bias=False)
+        self.users = nn.Linear(in_channels, out_channels, bias=False)
+
+    def forward(self, x: Tensor, level: LevelTensors, below: LevelTensors) -> Tensor:
+        """Return the states of ``level`` from those of the level ``below``."""
+        own = self.own(x)[level.own]
+        if self.aggregation == "mean":
+            return own + level.operands @ self.operands(x) + level.users @ self.users(x)
+        if self.aggregation == "max":
+            return own + level.operands.max(self.operands(x)) + level.users.max(self.users(x))
+        from_operands, from_users = neighbour_sums(self.operands(x), self.users(x), level)
+        return own + from_operands + from_users
+
+
+def neighbour_sums(operands: Tensor, users: Tensor, level: LevelTensors) -> tuple[Tensor, Tensor]:
+    """Return the sums of two inputs ``(S_below, D)`` over the operands and over the users of each state."""
+    degree = level.degrees[level.node_ids]
+    return degree[:, :1] * (level.operands @ operands), degree[:, 1:] * (level.users @ users)
+
+
+class GcnConv(nn.Module):
+    r"""Apply a graph convolution with symmetric normalisation (Kipf and Welling, arXiv 1609.02907).
+
+    .. math:: y = D^{-1/2} (A + A^T + I) D^{-1/2} x W^T + b
+
+    with D the row sums of the bracket: neighbours in both directions alike. TpuGraphs' layout baseline
+    normalises so by default.
+
+    Deduplication costs nothing: degrees belong to nodes, so all states of a node have the same.
+
+    Args:
+        in_channels: Channels of x.
+        out_channels: Channels of y.
+
+    Shapes:
+        - **input:** states :math:`(S_{below}, D_{in})` of the level below
+        - **output:** states :math:`(S, D_{out})` of the level
+    """
+
+    def __init__(self, in_channels: int, out_channels: int):
+        super().__init__()
+        self.linear = nn.Linear(in_channels, out_channels)
+
+    def forward(self, x: Tensor, level: LevelTensors, below: LevelTensors) -> Tensor:
+        """Return the states of ``level`` from those of the level ``below``."""
+        scale, own_scale = (
+            torch.rsqrt(each.degrees.sum(1, keepdim=True) + 1)[each.node_ids] for each in (below, level)
+        )
+        z = functional.linear(x, self.linear.weight) * scale
+        from_operands, from_users = neighbour_sums(z, z, level)
+        return (z[level.own] + from_operands + from_users) * own_scale + self.linear.bias
+
+
+class MlpGcnConv(nn.Module):
+    r"""Apply the convolution of TpuGraphs' ResGCN (tpu_graphs/baselines/tiles; arXiv 2308.13490).
+
+    .. math::
+        u &= \operatorname{leaky}_s(x), \quad M = \operatorname{rownorm}(A^T + I) \\
+        y &= \operatorname{MLP}(M u + M^T u + u) \quad \text{or, directed,} \quad
+             \operatorname{MLP}_1(M u) + \operatorname{MLP}_2(M^T u) + \operatorname{MLP}_3(u)
+
+    with :math:`A^T` the sum over users, and MLP two linear layers with a leaky ReLU between, of slope s too.
+    The block around it adds the residual.
+
+    Deduplication costs nothing: the perceptrons run once per state.
+
+    Args:
+        in_channels: Channels of x.
+        out_channels: Channels of y.
+        directed: Whether each term has a perceptron of its own.
+        slope: Slope s of the leaky ReLUs for negative numbers: PyTorch's default; the baseline uses 0.2.
+
+    Shapes:
+        - **input:** states :math:`(S_{below}, D_{in})` of the level below
+        - **output:** states :math:`(S, D_{out})` of the level
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, directed: bool = False, slope: float = 0.01):
+        super().__init__()
+        self.slope = slope
+        self.mlps = nn.ModuleList(
+            nn.Sequential(
+                nn.Linear(in_channels, out_channels),
+                nn.LeakyReLU(slope),
+                nn.Linear(out_channels, out_channels),
+            )
+            for _ in range(3 if directed else 1)
+        )
+
+    def forward(self, x: Tensor, level: LevelTensors, below: LevelTensors) -> Tensor:
+        """Return the states of ``level`` from those of the level ``below``."""
+        u = functional.leaky_relu(x, self.slope)
+        own = u[level.own]
+        share, own_share = (1 / (each.degrees[:, 1:] + 1)[each.node_ids] for each in (below, level))
+        from_operands, from_users = neighbour_sums(u * share, u, level)
+        terms = (from_users + own) * own_share, from_operands + own * own_share, own
+        if len(self.mlps) == 1:
+            return self.mlps[0](sum(terms))
+        return sum(mlp(term) for mlp, term in zip(self.mlps, terms, strict=True))
+
+
+class GatConv(nn.Module):
+    r"""Apply graph attention (GAT, arXiv 1710.10903) over a node's operands, its users and itself.
+
+    .. math::
+        e_{nm} &= \operatorname{leaky}_{0.2}(a \cdot W x_n + a' \cdot W x_m) \\
+        y_n &= b + \sum_{m \in N(n) \cup \{n\}} \operatorname{softmax}_m(e_{nm}) W x_m
+
+    in heads, whose outputs are concatenated. Four of the competition's teams (1st, 2nd, 5th, 33rd) report
+    that it did not beat GraphSAGE.
+
+    Deduplication costs a weight per state and neighbour: the others multiply by constant matrices, here the
+    projected neighbours of each state are gathered, (entries, D) floats, as many as all states have
+    neighbours.
+
+    Args:
+        in_channels: Channels of x.
+        out_channels: Channels of y, a multiple of ``heads``.
+        heads: Number of heads.
+
+    Shapes:
+        - **input:** states :math:`(S_{below}, D_{in})` of the level below
+        - **output:** states :math:`(S, D_{out})` of the level
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, heads: int = GAT_HEADS):
+        super().__init__()
+        self.heads = heads
+        self.linear = nn.Linear(in_channels, out_channels)
+        self.target = nn.Parameter(torch.empty(heads, out_channels // heads))
+        self.source = nn.Parameter(torch.empty(heads, out_channels // heads))
+        nn.init.xavier_uniform_(self.target)
+        nn.init.xavier_uniform_(self.source)
+
+    def forward(self, x: Tensor, level: LevelTensors, below: LevelTensors) -> Tensor:
+        """Return the states of ``level`` from those of the level ``below``."""
+        z = functional.linear(x, self.linear.weight).float().unflatten(1, (self.heads, -1))
+        rows, columns = zip(level.operands.entries(), level.users.entries(), strict=True)
+        itself = torch.arange(len(level.own), device=x.device)
+        row, column = torch.cat([*rows, itself]), torch.cat([*columns, level.own])
+        target, source = (z * self.target).sum(2), (z * self.source).sum(2)
+        logits = functional.leaky_relu(target[level.own][row] + source[column], 0.2)
+        with torch.no_grad():  # the largest logit cancels out; it only prevents overflow
+            top = logits.new_full((len(itself), self.heads), -torch.inf)
+            top.scatter_reduce_(0, row[:, None].expand_as(logits), logits, "amax")
+        weight = (logits - top[row]).exp()
+        total = torch.zeros_like(top).index_add(0, row, weight)
+        zero = z.new_zeros(len(itself), *z.shape[1:])
+        y = zero.index_add(0, row, weight[:, :, None] * z[column]) / total[:, :, None]
+        return y.flatten(1) + self.linear.bias
+
+
+class LinearAttention(nn.Module):
+    r"""Let every node attend to all nodes of the graph, in linear time (arXiv 2006.16236).
+
+    .. math:: y_n = \frac{\phi(q_n) \sum_m \phi(k_m) v_m^T}{\phi(q_n) \cdot \sum_m \phi(k_m)},
+              \quad \phi = \operatorname{elu} + 1, \quad [q, k, v] = W x
+
+    Deduplication is lost: each node sees the whole graph, so from the first such layer on every node has a
+    state for every distinct configuration, N x C of them, and the blocks above run on all pairs. Memory and
+    time are those of a dense network; lower ``inference_configs`` and ``configs_per_step`` for large graphs.
+    A tile kernel, which no configuration changes, keeps one state per node.
+
+    Args:
+        channels: Channels D of x, of keys and of y.
+
+    Shapes:
+        - **input:** states :math:`(S_{below}, D)` of the level below
+        - **output:** states :math:`(S, D)` of the level, S = N x C
+    """
+
+    def __init__(self, channels: int):
+        super().__init__()
+        self.query = nn.Linear(channels, channels, bias=False)
+        self.key = nn.Linear(channels, channels, bias=False)
+        self.value = nn.Linear(channels, channels, bias=False)
+
+    def forward(self, x: Tensor, level: LevelTensors, below: LevelTensors) -> Tensor:
+        """Return the states of ``level`` from those of the level ``below``."""
+        # states are sorted by node and each node has one per distinct configuration
+        pairs = level.own.view(level.num_nodes, -1)
+        query, key = (functional.elu(linear(x).float()) + 1 for linear in (self.query, self.key))
+        key, value = key[pairs], self.value(x).float()[pairs]
+        memory = torch.einsum("nck,ncd->ckd", key, value)
+        query = query[pairs]
+        total = torch.einsum("nck,ck->nc", query, key.sum(0))
+        return (torch.einsum("nck,ckd->ncd", query, memory) / total[:, :, None]).flatten(0, 1)
+
+
+class GpsConv(nn.Module):
+    r"""Apply a convolution and linear attention side by side (GPS, arXiv 2205.12454; 3rd and 10th place).
+
+    .. math:: y = \operatorname{SiLU}(W [\operatorname{conv}(x), \operatorname{attention}(x)] + b)
+
+    The 3rd place's attention has no denominator. Cost: see :class:`LinearAttention`.
+
+    Args:
+        conv: The local part.
+        channels: Channels D of x and y.
+
+    Shapes:
+        - **input:** states :math:`(S_{below}, D)` of the level below
+        - **output:** states :math:`(S, D)` of the level
+    """
+
+    def __init__(self, conv: nn.Module, channels: int):
+        super().__init__()
+        self.conv = conv
+        self.attention = LinearAttention(channels)
+        self.join = nn.Linear(2 * channels, channels)
+
+    def forward(self, x: Tensor, level: LevelTensors, below: LevelTensors) -> Tensor:
+        """Return the states of ``level`` from those of the level ``below``."""
+        both = torch.cat([self.conv(x, level, below), self.attention(x, level, below)], 1)
+        return functional.silu(self.join(both))
+
+
+_CONVOLUTIONS: dict[str, Callable[..., nn.Module]] = {
+    "sage": SageConv,
+    "sage_sum": partial(SageConv, aggregation="sum"),
+    "sage_max": partial(SageConv, aggregation="max"),
+    "gcn": GcnConv,
+    "mlp_gcn": MlpGcnConv,
+    "mlp_gcn_directed": partial(MlpGcnConv, directed=True),
+    "gat": GatConv,
+}
+
+
+def make_convolution(architecture: Architecture) -> nn.Module:
+    """Return the message passing of one block: ``conv(x, level, below)``, (S_below, D) to (S, D)."""
+    channels = architecture.hidden_channels
+    conv = plain_convolution(architecture, channels)
+    return GpsConv(conv, channels) if architecture.node_attention == "linear" else conv
+
+
+def plain_convolution(architecture: Architecture, in_channels: int, **details) -> nn.Module:
+    """Return the convolution alone, from ``in_channels`` to the channels of a layer.
+
+    ``details`` are arguments of the convolution that the name leaves open.
+    """
+    return _CONVOLUTIONS[architecture.convolution](in_channels, architecture.hidden_channels, **details)

@@ -1,0 +1,264 @@
+"""One graph under a set of configurations as tensors: what the network takes."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from scipy import sparse
+from torch import Tensor
+
+from fastslow.choices.layouts import LAYOUT_WIDTH, MAX_DIMENSION, ROLES
+from fastslow.competition import node_columns
+from fastslow.features.derived import derived
+from fastslow.features.scaling import Scaler
+from fastslow.features.store import Graph, expand_nodes
+from fastslow.features.tpu_tiling import TILING_FEATURES, tiling_features
+from fastslow.networks.model.dimension_tokens import dimension_features
+from fastslow.networks.model.layers import LevelTensors
+from fastslow.networks.states.config_states import Level, PartReach, Reach, States
+from fastslow.networks.states.sparse import SparseOperator, moved_fields
+
+NOT_CONFIGURABLE = -2
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One graph under C configurations as tensors.
+
+    Args:
+        numeric: ``(N, F)`` float32, scaled node features, and those of dimensions where they are wanted.
+        node_layout: ``(N, 6)`` int64, the node's own minor-to-major layout, shifted by 2.
+        opcode: ``(N,)`` int64 HLO opcode.
+        state_layouts: ``(S_0, 18)`` int64, configured output, input and kernel layout of each state of level
+            0, shifted by 2 (-2, not configurable, becomes 0).
+        state_tiling: ``(S_0, 27)`` float32, how these three tensors fill the TPU's 8 x 128 tiles.
+        levels: The states of levels 0 to ``num_layers``.
+        pooling: ``(C, S)`` operator that sums the states of the last level over nodes.
+        config_feat: ``(C, V)`` float32, scaled features of the configuration as a whole.
+        configurable: ``(N,)`` bool, configurable nodes; all where there is none (tile).
+        state_config: ``(S_0,)`` int64, configuration of each state of level 0, where the features of a
+            configuration join on every node; else None.
+    """
+
+    numeric: Tensor
+    node_layout: Tensor
+    opcode: Tensor
+    state_layouts: Tensor
+    state_tiling: Tensor
+    levels: list[LevelTensors]
+    pooling: SparseOperator
+    config_feat: Tensor
+    configurable: Tensor
+    state_config: Tensor | None = None
+
+    def to(self, device: torch.device) -> "Batch":
+        """Return the batch on a device."""
+        if device.type == "cpu":
+            return self
+        levels = [level.to(device) for level in self.levels]
+        return replace(self, levels=levels, **moved_fields(self, device))
+
+
+def message_edges(graph: Graph) -> np.ndarray:
+    """Return the edges that messages pass along: the graph's, and one for each pair of configurable nodes.
+
+    Where a configurable node reads another's output through element-wise nodes and transposes, the compiler
+    inserts a copy if their layouts disagree. An edge lets them see each other in one layer, at any distance.
+
+    Returns:
+        ``(E', 2)`` int64, rows ``(u, v)`` as in ``edge_index``, each once.
+    """
+    producer, consumer, _ = graph.pairs.T
+    pairs = np.stack([graph.config_index[consumer], graph.config_index[producer]], 1)
+    return np.unique(np.concatenate([graph.edge_index, pairs]).astype(np.int64), axis=0)
+
+
+class PreparedGraph:
+    """The part of a graph that does not depend on the configurations, scaled once.
+
+    Args:
+        graph: A graph of the features store.
+        node_scaler: Scaler of the expanded node features.
+        config_scaler: Scaler of the configuration features.
+        pair_edges: Whether messages pass along :func:`message_edges`, or else the graph's own edges only.
+        whole_graph: Whether a layer lets each node see the whole graph, not its neighbours alone.
+        joins_nodes: Whether the features of a tile configuration join on every node: each node then has a
+            state for every configuration.
+        dimension_tokens: Whether columns of the six dimensions are added, see ``dimension_tokens.py``.
+
+    Attributes:
+        configurable: ``(N,)`` bool, configurable nodes; all where there is none (tile).
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        node_scaler: Scaler,
+        config_scaler: Scaler,
+        pair_edges: bool = True,
+        whole_graph: bool = False,
+        joins_nodes: bool = False,
+        dimension_tokens: bool = False,
+    ):
+        self.graph = graph
+        numeric = node_scaler.transform(expand_nodes(graph))
+        if dimension_tokens:
+            own = dimension_features(numeric, node_scaler.kept, graph.node_feat)
+            numeric = np.concatenate([numeric, own], 1)
+        self.numeric = torch.from_numpy(numeric)
+        # of a tensor of seven dimensions or more, the axes beyond the sixth count as the sixth
+        axes = np.minimum(graph.node_feat[:, node_columns.LAYOUT], MAX_DIMENSION)
+        self.node_layout = torch.from_numpy(axes.astype(np.int64) + 2)
+        self.opcode = torch.from_numpy(graph.node_opcode.astype(np.int64))
+        self.config_scaler = config_scaler
+        self.edge_index = message_edges(graph) if pair_edges else graph.edge_index
+        self.pair_edges, self.whole_graph, self.joins_nodes = pair_edges, whole_graph, joins_nodes
+        self._row = np.full(graph.num_nodes, -1)  # position in config_index of each node
+        self._row[graph.config_index] = np.arange(len(graph.config_index))
+        chosen = self._row >= 0
+        self.configurable = torch.from_numpy(chosen if chosen.any() else ~chosen)
+        # of every tensor under every option of its group
+        layouts = graph.layouts[graph.choices.codes]
+        self._layouts = layouts.astype(np.int64)
+        own = graph.tensor_sizes[:, :, None], layouts, graph.default_layouts[:, :, None]
+        self._tiling = tiling_features(*own)
+
+    def states(self, configs: np.ndarray, num_layers: int, edges: np.ndarray | None = None) -> States:
+        """Return the states of the graph under some of its configurations, see :meth:`batch`."""
+        every = edges is None
+        reach = self.reach(num_layers) if every else self.reach_along(edges, num_layers)
+        if self.joins_nodes:  # the configuration is one choice, which every node sees
+            return reach.states(np.arange(len(configs))[:, None])
+        return reach.states(self.choices(configs))
+
+    def choices(self, configs: np.ndarray) -> np.ndarray:
+        """Return the option ``(C, G)`` that each of some configurations chooses for each group."""
+        return np.asarray(self.graph.choices.values[configs])
+
+    def reach(self, num_layers: int) -> Reach:
+        """Return the sets of groups that each node sees, found once."""
+        key = "reach", self.pair_edges, self.whole_graph, self.joins_nodes, num_layers
+        return derived(self.graph, key, lambda: self._make_reach(self.edge_index, num_layers))
+
+    def reach_along(self, edges: np.ndarray, num_layers: int) -> Reach:
+        """Return the sets of groups that each node sees along some edges, ``(E',)`` bool."""
+        return self._make_reach(self.edge_index[edges], num_layers)
+
+    def _make_reach(self, edge_index: np.ndarray, num_layers: int) -> Reach:
+        graph = self.graph
+        program = graph.num_nodes, graph.config_index, graph.choices
+        if self.joins_nodes:
+            every, options = np.arange(graph.num_nodes), np.array([graph.num_configs])
+            one = replace(graph.choices, group=np.zeros((len(every), 1), np.int32), options=options)
+            program = graph.num_nodes, every, one
+        return Reach(edge_index, *program, num_layers, self.whole_graph)
+
+    def batch(self, configs: np.ndarray, num_layers: int, edges: np.ndarray | None = None) -> Batch:
+        """Return the graph under some of its configurations.
+
+        Args:
+            configs: ``(C,)`` positions of the configurations, in any order.
+            num_layers: Message-passing layers of the network.
+            edges: ``(E',)`` bool, edges of ``edge_index`` that messages pass along; by default all. Dropping
+                some takes a new :class:`Reach`, and leaves no more states than before.
+        """
+        # a tile kernel's graph does not depend on the configuration: one stands for all
+        varying = configs if self.varies else configs[:1]
+        states = self.states(varying, num_layers, edges)
+        degrees = self.degrees(edges)
+        return Batch(
+            self.numeric,
+            self.node_layout,
+            self.opcode,
+            *self.state_features(states.levels[0], varying),
+            [level_tensors(level, states.num_configs, degrees) for level in states.levels],
+            SparseOperator(*states.levels[-1].pooling()),
+            self.config_features(configs),
+            self.configurable,
+            torch.from_numpy(states.levels[0].config) if self.joins_nodes else None,
+        )
+
+    def part_batch(
+        self, part: PartReach, configs: np.ndarray, choices: np.ndarray, degrees: Tensor, gradients: bool
+    ) -> Batch:
+        """Return some nodes of the graph under some of its configurations, and what they depend on.
+
+        Args:
+            part: The nodes. Those that they depend on have no share in the statistics of a level.
+            configs: ``(C,)`` positions of the configurations.
+            choices: Their :meth:`choices`.
+            degrees: Of all nodes, see :meth:`degrees`.
+            gradients: Whether gradients are wanted.
+        """
+        levels, wanted, first = part.states(choices), part.nodes[-1], part.nodes[0]
+        tensors = []
+        for level, nodes in zip(levels, part.nodes, strict=True):
+            own = level_tensors(level, len(configs), degrees[nodes], gradients)
+            counted = torch.from_numpy(np.isin(nodes, wanted) * np.float32(len(nodes) / len(wanted)))
+            tensors.append(replace(own, share=own.share * counted[own.node_ids, None]))
+        return Batch(
+            self.numeric[first],
+            self.node_layout[first],
+            self.opcode[first],
+            *self.state_features(levels[0], configs, first),
+            tensors,
+            SparseOperator(*levels[-1].pooling(), differentiable=gradients),
+            self.config_features(configs),
+            self.configurable[wanted],
+        )
+
+    @property
+    def varies(self) -> bool:
+        """Whether states of the nodes depend on the configuration: not for a tile kernel, by default."""
+        return self.joins_nodes or len(self.graph.config_index) > 0
+
+    def config_features(self, configs: np.ndarray) -> Tensor:
+        """Return the scaled features ``(C, V)`` of configurations."""
+        return torch.from_numpy(self.config_scaler.transform(np.asarray(self.graph.config_feat[configs])))
+
+    def degrees(self, edges: np.ndarray | None = None) -> Tensor:
+        """Return the number of operands and of users of each node, ``(N, 2)`` float32."""
+        edge_index = self.edge_index if edges is None else self.edge_index[edges]
+        columns = [np.bincount(column, minlength=self.graph.num_nodes) for column in edge_index.T]
+        return torch.from_numpy(np.stack(columns, 1).astype(np.float32))
+
+    def state_features(
+        self, level: Level, configs: np.ndarray, nodes: np.ndarray | slice = slice(None)
+    ) -> tuple[Tensor, Tensor]:
+        """Return layouts shifted by 2, and tiling, of the configured tensors of each state of level 0.
+
+        Args:
+            level: Level 0.
+            configs: ``(C,)`` positions of the configurations.
+            nodes: Nodes of the level; by default all.
+        """
+        values = np.full((len(level), len(ROLES), LAYOUT_WIDTH), NOT_CONFIGURABLE, np.int64)
+        tiling = np.zeros((len(level), len(ROLES), TILING_FEATURES), np.float32)
+        rows = self._row[nodes][level.node_ids]
+        configurable = rows >= 0
+        row, choices = rows[configurable, None], self.graph.choices
+        config = configs[level.config[configurable], None]
+        option = row, np.arange(len(ROLES)), choices.values[config, choices.group[row[:, 0]]]
+        values[configurable], tiling[configurable] = self._layouts[option], self._tiling[option]
+        flat = [torch.from_numpy(array.reshape(len(level), -1)) for array in (values + 2, tiling)]
+        return flat[0], flat[1]
+
+
+def level_tensors(
+    level: Level, num_configs: int, degrees: Tensor, differentiable: bool = True
+) -> LevelTensors:
+    """Return a level, or some nodes of one, as tensors; its links where it has them."""
+    num_nodes, weight = len(level.set_index), level.multiplicity / num_configs
+    shape = (num_nodes, len(level))
+    per_node = sparse.csr_matrix((weight, np.arange(len(level)), level.start), shape=shape)
+    return LevelTensors(
+        num_nodes,
+        num_configs,
+        torch.from_numpy(level.node_ids),
+        torch.from_numpy((weight / num_nodes).astype(np.float32)[:, None]),
+        SparseOperator(per_node, differentiable=differentiable),
+        None if level.own is None else torch.from_numpy(level.own),
+        None if level.operands is None else SparseOperator(level.operands, differentiable=differentiable),
+        None if level.users is None else SparseOperator(level.users, differentiable=differentiable),
+        degrees,
+    )

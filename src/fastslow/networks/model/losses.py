@@ -1,0 +1,217 @@
+"""Losses over the configurations of one graph, or of the graphs of a step; lower is faster.
+
+A loss takes predictions s and runtimes y of the C configurations of a graph. Every graph is a list of its own
+length, so there is no padding. Configurations of equal runtime carry no order: no ranking loss compares them.
+:class:`Loss` adds up losses by name, in the form of the setting ``loss``.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from fastslow.networks.settings.terms import ACROSS_GRAPHS, LOSSES, parse_terms
+
+
+def _ordered_pairs(prediction: Tensor, runtime: Tensor) -> tuple[Tensor, Tensor]:
+    """Return ``(C, C)`` differences s_i - s_j, and 1 where y_i > y_j, else 0."""
+    slower = (runtime[:, None] > runtime[None, :]).to(prediction.dtype)
+    return prediction[:, None] - prediction[None, :], slower
+
+
+def pairwise_hinge(prediction: Tensor, runtime: Tensor, margin: float = 1.0) -> Tensor:
+    r"""Compute the mean hinge over ordered pairs of different runtime (TpuGraphs, arXiv 2308.13490).
+
+    .. math:: \frac{1}{|P|} \sum_{(i,j) \in P} \max(0, m - (s_i - s_j)), \quad P = \{(i,j): y_i > y_j\}
+
+    With a temperature T as in TensorFlow Ranking's form, :math:`\max(0, 1 - (s_i - s_j) / T)`, it is this one
+    with margin T, divided by T.
+
+    Args:
+        prediction: ``(C,)`` predictions s, of any real value.
+        runtime: ``(C,)`` runtimes y in any unit; a pair of equal runtime is left out.
+        margin: m, the difference in prediction from which a pair costs nothing.
+
+    Returns:
+        A scalar; 0 where no two runtimes differ.
+    """
+    difference, slower = _ordered_pairs(prediction, runtime)
+    hinge = functional.relu(margin - difference)
+    return (hinge * slower).sum() / slower.sum().clamp(min=1)
+
+
+def pairwise_logistic(prediction: Tensor, runtime: Tensor, temperature: float = 1.0) -> Tensor:
+    r"""Compute the mean logistic loss over ordered pairs of different runtime (RankNet, Burges et al. 2005).
+
+    .. math:: \frac{1}{|P|} \sum_{(i,j) \in P} \log(1 + e^{-(s_i - s_j) / T}), \quad P = \{(i,j): y_i > y_j\}
+
+    Args:
+        prediction: ``(C,)`` predictions s.
+        runtime: ``(C,)`` runtimes y in any unit; a pair of equal runtime is left out.
+        temperature: T.
+
+    Returns:
+        A scalar; 0 where no two runtimes differ.
+    """
+    difference, slower = _ordered_pairs(prediction, runtime)
+    return (functional.softplus(-difference / temperature) * slower).sum() / slower.sum().clamp(min=1)
+
+
+def difference_matrix(prediction: Tensor, runtime: Tensor, margin: float = 0.01) -> Tensor:
+    r"""Compute the margin ranking loss on the matrix of differences (2nd place, Obs01ete/kaggle_latenciaga).
+
+    .. math:: \frac{2}{C (C - 1)} \sum_{i < j, y_i \ne y_j}
+              \max(0, m - (s_i - s_j) \operatorname{sign}(y_i - y_j))
+
+    The hinge with a small margin, as a mean over all pairs: a pair of equal runtime counts as one that costs
+    nothing. (``torch.nn.MarginRankingLoss`` adds the constant m for it, which has no gradient.) So small a
+    margin makes equal predictions nearly free: with the readout ``sum`` a network may end there. On the
+    sample, where it did, the readout ``mean`` or ``difference_matrix@0.1`` learns (``benchmarks/models.py``).
+
+    Args:
+        prediction: ``(C,)`` predictions s.
+        runtime: ``(C,)`` runtimes y in any unit.
+        margin: m.
+
+    Returns:
+        A scalar; 0 where no two runtimes differ.
+    """
+    difference, slower = _ordered_pairs(prediction, runtime)
+    count = len(prediction)
+    return (functional.relu(margin - difference) * slower).sum() * 2 / max(1, count * (count - 1))
+
+
+def list_mle(prediction: Tensor, runtime: Tensor, temperature: float = 1.0) -> Tensor:
+    r"""Compute ListMLE, the slowest first (Xia et al., ICML 2008; as TpuGraphs' baselines use it).
+
+    .. math:: \sum_i \left( \log \Big( e^{s_i / T} + \sum_{k: y_k < y_i} e^{s_k / T} \Big) - s_i / T \right)
+
+    Without ties this is the negative log likelihood of the true order under the Plackett-Luce model, which
+    draws the slowest of all first, then the slowest of the rest. It separates neighbours most where few
+    remain to be drawn, at the fast end: from equal predictions their gradients differ by 1 / (number that
+    remain). It is summed over the list, as in TensorFlow Ranking. With ties TensorFlow Ranking orders equal
+    runtimes at random, and Breslow's rule (Cox regression, 1974) draws each from all that are not slower:
+    both compare equals. Here each configuration is drawn from itself and the strictly faster ones (our own
+    rule), so that equal runtimes do not compete and the order of the configurations does not matter.
+
+    Args:
+        prediction: ``(C,)`` predictions s.
+        runtime: ``(C,)`` runtimes y in any unit.
+        temperature: T; the baselines take 10 for tile, 1 for layout.
+
+    Returns:
+        A scalar, 0 or more; 0 where no two runtimes differ.
+    """
+    order = torch.argsort(runtime, descending=True, stable=True)
+    score, ordered = prediction[order] / temperature, runtime[order]
+    rest = torch.logcumsumexp(score.flip(0), 0).flip(0)
+    rest = torch.cat([rest, rest.new_full((1,), -torch.inf)])  # nothing is faster than the fastest
+    _, tie, count = torch.unique_consecutive(ordered, return_inverse=True, return_counts=True)
+    faster = rest[torch.cumsum(count, 0)[tie]]  # log of the sum over strictly faster configurations
+    return functional.softplus(faster - score).sum()
+
+
+def list_mle_fastest(prediction: Tensor, runtime: Tensor, temperature: float = 1.0) -> Tensor:
+    r"""Compute ListMLE, the fastest first: :func:`list_mle` of -s and -y.
+
+    .. math:: \sum_i \left( \log \Big( e^{-s_i / T} + \sum_{k: y_k > y_i} e^{-s_k / T} \Big) + s_i / T \right)
+
+    Args:
+        prediction: ``(C,)`` predictions s.
+        runtime: ``(C,)`` runtimes y in any unit.
+        temperature: T.
+
+    Returns:
+        A scalar, 0 or more; 0 where no two runtimes differ.
+    """
+    return list_mle(-prediction, -runtime, temperature)
+
+
+def mse_log(prediction: Tensor, runtime: Tensor) -> Tensor:
+    r"""Compute the mean squared error on log runtime: absolute predictions (slides "ML for ML Compilers").
+
+    .. math:: \frac{1}{C} \sum_i (s_i - \log y_i)^2
+
+    Args:
+        prediction: ``(C,)`` predictions s.
+        runtime: ``(C,)`` runtimes y above 0; their unit shifts the logarithm.
+
+    Returns:
+        A scalar, 0 or more.
+    """
+    return (prediction - runtime.log().to(prediction.dtype)).square().mean()
+
+
+def cross_graph_hinge(
+    predictions: Sequence[Tensor], runtimes: Sequence[Tensor], margin: float = 1.0
+) -> Tensor:
+    r"""Compute the hinge half within and half across the graphs of a step (5th place, knshnb).
+
+    .. math:: \frac{1}{2 B} \sum_{b=1}^B h(s_b, y_b) + \frac{1}{2} h([s_1, ..., s_B], [y_1, ..., y_B])
+
+    with h = :func:`pairwise_hinge`. Comparing other graphs makes the scale of absolute runtime learnable. The
+    5th place divides by all pairs, h by those of different runtime.
+
+    Args:
+        predictions: ``(C_b,)`` predictions of each of the B graphs.
+        runtimes: ``(C_b,)`` their runtimes, in one unit.
+        margin: The 5th place took 1 for layout and 0.1 for tile.
+
+    Returns:
+        A scalar; 0 where no two runtimes differ.
+    """
+    pairs = zip(predictions, runtimes, strict=True)
+    within = torch.stack([pairwise_hinge(*own, margin) for own in pairs]).mean()
+    return (within + pairwise_hinge(torch.cat(list(predictions)), torch.cat(list(runtimes)), margin)) / 2
+
+
+FUNCTIONS = {
+    loss.__name__: loss
+    for loss in (
+        pairwise_hinge,
+        pairwise_logistic,
+        difference_matrix,
+        cross_graph_hinge,
+        list_mle,
+        list_mle_fastest,
+        mse_log,
+    )
+}
+
+
+class Loss:
+    """A weighted sum of losses, the mean over the graphs of a step.
+
+    Args:
+        text: Such as ``pairwise_hinge`` or ``list_mle@10:1+mse_log:0.02``, see
+            :func:`fastslow.networks.settings.terms.parse_terms`.
+
+    Attributes:
+        across_graphs: Whether it compares graphs, so that it needs all of a step together.
+
+    Raises:
+        SettingsError: The text is refused.
+    """
+
+    def __init__(self, text: str):
+        self.terms = parse_terms("loss", text, LOSSES)
+        self.across_graphs = any(term.name in ACROSS_GRAPHS for term in self.terms)
+
+    def __call__(self, predictions: Sequence[Tensor], runtimes: Sequence[Tensor]) -> Tensor:
+        """Return the loss of some graphs.
+
+        Args:
+            predictions: ``(C_b,)`` predictions of each graph.
+            runtimes: ``(C_b,)`` their runtimes.
+        """
+        total: Tensor = 0.0
+        for name, parameter, weight in self.terms:
+            loss, more = FUNCTIONS[name], () if parameter is None else (parameter,)
+            if name in ACROSS_GRAPHS:
+                value = loss(predictions, runtimes, *more)
+            else:
+                each = [loss(*own, *more) for own in zip(predictions, runtimes, strict=True)]
+                value = torch.stack(each).mean()
+            total = total + weight * value
+        return total

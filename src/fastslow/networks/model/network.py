@@ -1,0 +1,186 @@
+"""The network: a batch of configurations of one graph to one prediction each, for layout and tile alike.
+
+Start at :class:`RankingNetwork`: a :class:`Trunk` of :class:`Block` layers, then the :class:`Head`. All of it
+runs on deduplicated states, see ``README.md`` beside this file.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from fastslow.choices.layouts import LAYOUT_WIDTH, MAX_DIMENSION, ROLES
+from fastslow.features.tpu_tiling import TILING_FEATURES
+from fastslow.networks.model.convolutions import make_convolution
+from fastslow.networks.model.dimension_tokens import TOKEN_COLUMNS, DimensionTokens
+from fastslow.networks.model.graph_batch import Batch
+from fastslow.networks.model.head import Head
+from fastslow.networks.model.layers import (
+    ChannelAttention,
+    CrossConfigAttention,
+    LevelTensors,
+    WeightedInstanceNorm,
+)
+from fastslow.networks.published.plain import PlainHead, PlainTrunk
+from fastslow.networks.settings.architecture import OPCODE_ROWS, Architecture
+from fastslow.networks.states.set_statistics import Complete, as_is
+
+LAYOUT_VALUES = MAX_DIMENSION + 3  # -2 not configurable, -1 left to the compiler or padding, 0 to 5
+LAYOUT_EMBEDDING = 4
+OPCODE_EMBEDDING = 16
+
+
+class Block(nn.Module):
+    r"""Residual message-passing block (pre-norm): convolution, two attentions, projection.
+
+    .. math::
+        y &= \operatorname{ChannelAttention}(\operatorname{conv}(\operatorname{InstanceNorm}(x))) \\
+        x' &= x + W \operatorname{dropout}(\operatorname{GELU}([y, \operatorname{CrossConfig}(y)])) + V c
+
+    with c the embedding of the node's configured layouts. The convolution is by default GraphSAGE
+    (``convolutions.py``). With the skip from the first embedding, that takes the place of the x that is added
+    (16th place of the competition). V c: skip connection from the node's layout
+    embedding, against oversmoothing (initial residual, GCNII, arXiv 2007.02133).
+
+    Args:
+        architecture: Settings of the layers. Without cross-config attention the bracket is y alone.
+
+    Shapes:
+        - **input:** states :math:`(S_{below}, D)` of the level below, layout embeddings :math:`(S, D)`
+        - **output:** states :math:`(S, D)` of the level
+    """
+
+    def __init__(self, architecture: Architecture):
+        super().__init__()
+        channels, cross_config = architecture.hidden_channels, architecture.cross_config
+        self.norm = WeightedInstanceNorm(channels)
+        self.conv = make_convolution(architecture)
+        self.channel = ChannelAttention(channels)
+        self.cross = CrossConfigAttention() if cross_config else None
+        joined_channels = 2 * channels if cross_config else channels
+        self.project = nn.Sequential(
+            nn.GELU(), nn.Dropout(architecture.dropout), nn.Linear(joined_channels, channels)
+        )
+        self.config = nn.Linear(channels, channels, bias=False)
+
+    def forward(
+        self,
+        x: Tensor,
+        first: Tensor | None,
+        config: Tensor,
+        below: LevelTensors,
+        level: LevelTensors,
+        complete: Complete,
+    ) -> Tensor:
+        """Return the states of ``level``.
+
+        Args:
+            x: ``(S_below, D)`` states of the level below.
+            first: ``(S, D)`` embedding to add to; None adds to ``x``.
+            config: ``(S, D)`` embedding of the configured layouts of each state's node.
+            below: The level below.
+            level: The level.
+            complete: Returns a statistic of the whole configuration set.
+        """
+        y = self.channel(self.conv(self.norm(x, below, complete), level, below))
+        if self.cross is not None:
+            y = torch.cat([y, self.cross(y, level, complete)], 1)
+        skip = x[level.own] if first is None else first
+        return skip + self.project(y) + self.config(config)
+
+
+class Trunk(nn.Module):
+    """Embed nodes and their configured layouts, then pass messages.
+
+    Args:
+        node_channels: Columns F of the scaled node features.
+        architecture: Settings of the layers.
+
+    Shapes:
+        - **input:** a batch of N nodes with S_0 states at level 0
+        - **output:** states :math:`(S, D)` of the last level
+    """
+
+    def __init__(self, node_channels: int, architecture: Architecture):
+        super().__init__()
+        hidden_channels = architecture.hidden_channels
+        self.skip = architecture.skip
+        self.layout = nn.Embedding(LAYOUT_VALUES, LAYOUT_EMBEDDING)
+        self.opcode = nn.Embedding(OPCODE_ROWS, OPCODE_EMBEDDING)
+        in_channels = node_channels + LAYOUT_WIDTH * LAYOUT_EMBEDDING + OPCODE_EMBEDDING
+        self.node = nn.Linear(in_channels, hidden_channels)
+        layout_channels = len(ROLES) * (LAYOUT_WIDTH * LAYOUT_EMBEDDING + TILING_FEATURES)
+        self.config = nn.Linear(layout_channels, hidden_channels, bias=False)
+        self.tokens = DimensionTokens(hidden_channels) if architecture.dimension_tokens else None
+        self.input = nn.Sequential(nn.GELU(), nn.Linear(hidden_channels, hidden_channels))
+        self.blocks = nn.ModuleList(Block(architecture) for _ in range(architecture.num_layers))
+
+    def forward(self, batch: Batch, complete: Complete = as_is) -> Tensor:
+        """Return the states of the batch's last level, after as many blocks as it has levels above 0."""
+        nodes = batch.numeric, batch.node_layout, batch.opcode
+        x, config = self.embed(*nodes, batch.state_layouts, batch.state_tiling, batch.levels[0].node_ids)
+        first = x if self.skip == "first" else None
+        blocks = self.blocks[: len(batch.levels) - 1]
+        for block, below, level in zip(blocks, batch.levels[:-1], batch.levels[1:], strict=True):
+            config = config[level.own]
+            first = None if first is None else first[level.own]
+            x = block(x, first, config, below, level, complete)
+        return x
+
+    def embed(
+        self,
+        numeric: Tensor,
+        node_layout: Tensor,
+        opcode: Tensor,
+        state_layouts: Tensor,
+        state_tiling: Tensor,
+        node_ids: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """Return the states ``(S_0, D)`` of level 0 and the embedding of their layouts."""
+        extra = 0.0
+        if self.tokens is not None:
+            numeric, dimensions = numeric.split([numeric.shape[1] - TOKEN_COLUMNS, TOKEN_COLUMNS], 1)
+            extra = self.tokens(dimensions, node_layout, state_layouts, node_ids)
+        node = torch.cat([numeric, self.layout(node_layout).flatten(1), self.opcode(opcode)], 1)
+        config = self.config(torch.cat([self.layout(state_layouts).flatten(1), state_tiling], 1))
+        return self.input(self.node(node)[node_ids] + config + extra), config
+
+
+class RankingNetwork(nn.Module):
+    """Predict the order of the configurations of one graph; a lower prediction is a faster configuration.
+
+    A layout configuration changes the states of nodes, so each has its own pooled graph. A tile configuration
+    does not, so the kernel's graph is embedded once for all. The features of the configuration as a whole
+    (violation ratios, copies, tile bounds) join in the head, or on every node where the settings say so. With
+    another block than ours, the network is that of a published baseline (``plain.py``).
+
+    Args:
+        node_channels: Columns F of the scaled node features.
+        config_channels: Columns V of the scaled configuration features.
+        architecture: Settings of the layers.
+
+    Shapes:
+        - **input:** a batch of C configurations of a graph
+        - **output:** predictions :math:`(C,)`, float32, comparable within the graph only
+    """
+
+    def __init__(self, node_channels: int, config_channels: int, architecture: Architecture):
+        super().__init__()
+        self.architecture = architecture
+        self.num_layers = architecture.num_layers
+        if architecture.block == "attention":
+            channels, dropout = architecture.hidden_channels, architecture.dropout
+            self.trunk = Trunk(node_channels, architecture)
+            self.head = Head(channels, config_channels, dropout, architecture.readout)
+        else:
+            nodes, pooled = (config_channels, 0) if architecture.joins_nodes else (0, config_channels)
+            self.trunk = PlainTrunk(node_channels, nodes, architecture)
+            self.head = PlainHead(self.trunk.channels, pooled, architecture)
+
+    def forward(self, batch: Batch, complete: Complete = as_is) -> Tensor:
+        """Return a prediction per configuration.
+
+        Args:
+            batch: Some configurations of a graph.
+            complete: Returns a statistic of the whole configuration set; by default the batch is the set.
+        """
+        x = self.trunk(batch, complete)
+        return self.head(x, batch.pooling, batch.levels[-1], batch.config_feat, batch.configurable, complete)

@@ -1,0 +1,1 @@
+"""Graphs as batches, and predictions of sets of any size."""

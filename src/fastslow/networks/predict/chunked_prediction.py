@@ -1,0 +1,67 @@
+"""Predictions for a configuration set too large for one batch: equal to those of one batch, in chunks.
+
+Layers compare configurations only through statistics of the whole set (``set_statistics.py``): the moments of
+each norm and the softmax denominator of each cross-config attention. Each merges over chunks. The first pass
+over the chunks runs up to the first statistic and merges it, the second pass uses it and gathers the next
+one, and the last pass gives the predictions: one pass per statistic and one more, 6 for two layers with
+attention.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fastslow.networks.model.graph_batch import Batch
+from fastslow.networks.model.network import RankingNetwork
+from fastslow.networks.states.set_statistics import Complete, Statistic
+
+
+class _Unknown(Exception):
+    """Stops a forward pass at the first statistic not yet known of the whole set; holds the chunk's own."""
+
+    def __init__(self, part: Statistic):
+        self.part = part
+
+
+def _completer(known: list[Statistic]) -> Complete:
+    """Return a ``complete`` that gives the known statistics in the order in which the network asks."""
+    remaining = iter(known)
+
+    def complete(part: Statistic) -> Statistic:
+        for statistic in remaining:
+            return statistic
+        raise _Unknown(part)
+
+    return complete
+
+
+@torch.no_grad()
+def predict_chunks(
+    network: RankingNetwork, batch_of: Callable[[np.ndarray], Batch], chunks: Sequence[np.ndarray]
+) -> Tensor:
+    """Predict a configuration set chunk by chunk, each configuration compared with the whole set.
+
+    Args:
+        network: A network in evaluation mode; with dropout the passes would differ.
+        batch_of: Makes the batch of a chunk's configurations. Called for each chunk in each pass, so memory
+            does not grow with the number of chunks.
+        chunks: Positions of the configurations of each chunk; a single chunk takes a single pass.
+
+    Returns:
+        ``(C,)`` predictions, chunk after chunk, equal to those of one batch up to float32 rounding.
+    """
+    if len(chunks) == 1:
+        return network(batch_of(chunks[0]))
+    known: list[Statistic] = []
+    while True:
+        predictions, statistic = [], None
+        for chunk in chunks:
+            try:
+                predictions.append(network(batch_of(chunk), _completer(known)))
+            except _Unknown as unknown:
+                statistic = unknown.part if statistic is None else statistic.merge(unknown.part)
+        if statistic is None:
+            return torch.cat(predictions)
+        known.append(statistic)

@@ -1,0 +1,191 @@
+"""Graphs of features folders as batches for a network, and predictions of whole splits."""
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import numpy as np
+import torch
+
+from fastslow.core.errors import DataError
+from fastslow.core.memory import held_bytes, step_memory
+from fastslow.features.scaling import Scaler
+from fastslow.features.store import Features
+from fastslow.features.train_graphs import trainable
+from fastslow.networks.machine.bounded_cache import BoundedCache
+from fastslow.networks.machine.devices import autocast
+from fastslow.networks.machine.distributed import merge, share
+from fastslow.networks.machine.out_of_memory import Shrinking, ran_out_of_memory
+from fastslow.networks.model.graph_batch import Batch, PreparedGraph
+from fastslow.networks.model.network import RankingNetwork
+from fastslow.networks.predict.chunked_prediction import predict_chunks
+from fastslow.networks.predict.node_blocks import computes_by_nodes, predict_by_nodes
+from fastslow.networks.settings.config_inputs import config_columns
+from fastslow.networks.settings.node_inputs import input_columns, require_inputs
+
+_PAIRS = 1 << 20  # (node, configuration) pairs of a graph from which node by node is faster than one batch
+
+
+class GraphDataset:
+    """Graphs of several collections, scaled, of which those used last are cached.
+
+    A graph is named ``<collection's slug>/<name>``. The scalers pool the train graphs of all collections.
+
+    Args:
+        sources: Finished features folders, each of a different collection.
+        num_layers: Message-passing layers of the network.
+        device: Device of the batches.
+        pair_edges: Whether configurable nodes that share a tensor are joined by an edge.
+        whole_graph: Whether a layer of the network lets each node see the whole graph.
+        scalers: Scalers of nodes and of configurations; by default those of the sources, pooled.
+        node_inputs: Columns of a node, see :func:`~fastslow.networks.settings.node_inputs.input_columns`.
+        config_inputs: Columns of a configuration, see ``config_inputs.py``.
+        joins_nodes: Whether these join on every node.
+        dimension_tokens: Whether nodes are also embedded by their dimensions.
+
+    Raises:
+        DataError: The folders were built with different settings, so their columns differ.
+        SettingsError: The features lack columns of ``node_inputs``.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[Features],
+        num_layers: int,
+        device: torch.device,
+        pair_edges: bool = True,
+        whole_graph: bool = False,
+        scalers: tuple[Scaler, Scaler] | None = None,
+        node_inputs: str = "numeric+tiles",
+        config_inputs: str = "all",
+        joins_nodes: bool = False,
+        dimension_tokens: bool = False,
+    ):
+        self.sources = {source.collection.slug: source for source in sources}
+        self.num_layers = num_layers
+        self.device = device
+        self._graph_options = {
+            "pair_edges": pair_edges,
+            "whole_graph": whole_graph,
+            "joins_nodes": joins_nodes,
+            "dimension_tokens": dimension_tokens,
+        }
+        for other in sources[1:]:
+            if other.config_columns != sources[0].config_columns:
+                problem = f"columns other than those of {sources[0].folder.name}"
+                raise DataError(other.folder, problem, "Build both with the same settings")
+        nodes, configs = scalers or (
+            Scaler.pool([source.scaler(name) for source in sources]) for name in ("node", "config")
+        )
+        self.node_scaler = nodes.select(input_columns(node_inputs))
+        # scalers that are given without sources are those of a finished run, which selected its columns
+        names = sources[0].config_columns if sources else None
+        if scalers is None:
+            require_inputs(node_inputs, nodes)
+        self.config_scaler = configs.select(config_columns(config_inputs, names)) if names else configs
+        self._cache = BoundedCache[PreparedGraph](step_memory() // 4, held_bytes)
+        self._sizes: dict[str, dict[str, int]] = {}
+        self._shrinking: dict[int, Shrinking] = {}  # by the size that predictions start with
+
+    def graph(self, split: str, name: str) -> PreparedGraph:
+        """Return a graph, scaled."""
+        return self._cache.get((split, name), lambda: self._prepare(split, name))
+
+    def _prepare(self, split: str, name: str) -> PreparedGraph:
+        slug, _, stem = name.partition("/")
+        graph = self.sources[slug].graph(split, stem)
+        return PreparedGraph(graph, self.node_scaler, self.config_scaler, **self._graph_options)
+
+    def clear(self) -> None:
+        """Drop the cached graphs."""
+        self._cache.clear()
+
+    def num_configs(self, split: str, name: str) -> int:
+        """Return the number of distinct configurations of a graph, without reading it."""
+        if split not in self._sizes:
+            self._sizes[split] = {
+                f"{slug}/{row.name}": int(row.configs)
+                for slug, source in self.sources.items()
+                for row in source.index[source.index["split"] == split][["name", "configs"]].itertuples(
+                    index=False
+                )
+            }
+        return self._sizes[split][name]
+
+    def batch(self, split: str, name: str, configs: np.ndarray, edges: np.ndarray | None = None) -> Batch:
+        """Return some configurations of a graph, with all or some of its edges, as a batch on the device."""
+        return self.graph(split, name).batch(configs, self.num_layers, edges).to(self.device)
+
+    def shrinking(self, configs_together: int) -> Shrinking:
+        """Return the number of configurations that fit into memory so far, see :class:`Shrinking`."""
+        return self._shrinking.setdefault(configs_together, Shrinking(configs_together, "inference_configs"))
+
+    def trainable(self) -> list[str]:
+        """Return the train graphs to learn from, see :func:`fastslow.features.train_graphs.trainable`."""
+        return trainable(self.sources)
+
+
+@torch.no_grad()
+def predict(
+    network: RankingNetwork,
+    dataset: GraphDataset,
+    slug: str,
+    split: str,
+    configs_together: int,
+    only: Mapping[str, np.ndarray] | None = None,
+) -> dict[str, np.ndarray]:
+    """Predict the configurations of a collection's split; those of a graph are compared with each other.
+
+    Args:
+        network: A network; it is left in evaluation mode.
+        dataset: Its graphs.
+        slug: Slug of one of the dataset's collections.
+        split: ``train``, ``valid`` or ``test``.
+        configs_together: Maximum number of configurations of a batch. A layout graph with more, or a large
+            one, is predicted node by node (``node_blocks.py``) or, where that does not fit, in chunks, in
+            several passes, with the same result up to rounding; a tile kernel's graph is embedded once anyway
+            and never chunked.
+            Where memory runs out, the number is halved.
+        only: Positions in the competition file of the configurations to predict, per graph; by default all.
+
+    Returns:
+        ``(C_file,)`` float64 per graph, in the order of the competition file or of ``only``; lower is faster.
+    """
+    network.eval()
+    predictions = {}
+    names = dataset.sources[slug].names(split)
+    for name in share(names):
+        path = f"{slug}/{name}"
+        graph = dataset.graph(split, path).graph
+        # how often a configuration occurs in the file must not weigh: each distinct one is computed once
+        rows, position = np.unique(graph.config_row[only[name] if only else ...], return_inverse=True)
+        work = partial(_predict_rows, network, dataset, split, path, rows)
+        prediction = dataset.shrinking(configs_together).run(work)
+        predictions[name] = prediction.cpu().numpy().astype(np.float64)[position]
+    return merge(predictions, names)
+
+
+def _predict_rows(
+    network: RankingNetwork, dataset: GraphDataset, split: str, path: str, rows: np.ndarray, together: int
+) -> torch.Tensor:
+    """Predict distinct configurations ``(n,)`` of a graph, at most ``together`` in a batch."""
+    prepared = dataset.graph(split, path)
+    parts = math.ceil(len(rows) / together) if prepared.varies else 1
+    large = parts > 1 or (prepared.varies and len(rows) * prepared.graph.num_nodes >= _PAIRS)
+    with autocast(dataset.device):
+        if large and (found := _predict_by_nodes(network, prepared, rows, dataset.device)) is not None:
+            return found
+        chunks = np.array_split(rows, parts)
+        return predict_chunks(network, partial(dataset.batch, split, path), chunks)
+
+
+def _predict_by_nodes(network, prepared: PreparedGraph, rows: np.ndarray, device) -> torch.Tensor | None:
+    """Predict configurations in one pass; None where the network or the memory does not allow it."""
+    if not computes_by_nodes(network):
+        return None
+    try:
+        return predict_by_nodes(network, prepared, rows, device, step_memory() // 4)
+    except (MemoryError, RuntimeError) as error:
+        if not ran_out_of_memory(error):
+            raise
+        return None

@@ -1,0 +1,1 @@
+"""The structure of published baselines; the default network never imports it."""

@@ -1,0 +1,119 @@
+"""Sums over the nodes of a graph, segment by segment, without gradients, and the statistics of norms."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fastslow.networks.model.graph_batch import Batch
+from fastslow.networks.model.layers import WeightedInstanceNorm
+from fastslow.networks.model.network import RankingNetwork
+from fastslow.networks.states.set_statistics import Moments, Statistic
+
+Batches = Callable[[Sequence[int], int | None], Iterator[Batch]]
+"""Yields batches of single segments, up to a layer or the last one."""
+
+
+def norms(network: RankingNetwork) -> list[WeightedInstanceNorm]:
+    """Return the norms over a graph's nodes, one for each layer; a published baseline has none."""
+    return [block.norm for block in network.trunk.blocks if hasattr(block, "norm")]
+
+
+@torch.no_grad()
+def segment_moments(network: RankingNetwork, batches: Batches, num_segments: int) -> list[Tensor]:
+    """Return mean and variance ``(J, 2, D)`` of each of J segments at each norm.
+
+    A pass over the segments for each layer, as each needs the moments of the whole graph below.
+
+    Args:
+        network: The network; dropout is left out.
+        batches: The segments.
+        num_segments: J; the number of nodes of each weighs.
+    """
+    found, every, trunk = [], [], network.trunk
+    with evaluating(trunk):
+        for layer, norm in enumerate(norms(network)):
+            parts, size = [], []
+            for batch in batches(range(num_segments), layer):
+                x = trunk(batch, Norms(every).complete)
+                parts.append(torch.stack(norm.moments(x, batch.levels[-1])[1:]))
+                size.append(len(batch.configurable))
+            found.append(torch.stack(parts))
+            every.append(pool_moments(found[-1], np.array(size)))
+    return found
+
+
+@torch.no_grad()
+def add_segments(
+    network: RankingNetwork, batches: Batches, segments: Sequence[int], moments: list[Moments]
+) -> Tensor:
+    """Return the sum over the nodes of some segments, ``(C, P D)`` float64.
+
+    Args:
+        network: The network; dropout is left out.
+        batches: The segments.
+        segments: Numbers of those to add up, at least one.
+        moments: Of the whole graph, at each norm.
+    """
+    total: Tensor = 0
+    readout = network.head.readout
+    with evaluating(network.trunk):
+        for batch in batches(segments, None):
+            x = network.trunk(batch, Norms(moments).complete)
+            total = total + readout.sums(x, batch.pooling, batch.levels[-1], batch.configurable)
+    return total
+
+
+class Norms:
+    """Gives each norm in turn the moments of the whole graph.
+
+    Args:
+        others: Moments of each norm over the nodes that are not in the batch; None where none are known.
+        num_nodes: Number of nodes that the batch's own moments are of; 0 where ``others`` has all nodes.
+    """
+
+    def __init__(self, others: list[Moments | None], num_nodes: int = 0):
+        self._others, self._num_nodes, self._own = iter(others), num_nodes, []
+
+    def complete(self, part: Statistic) -> Statistic:
+        """Return the moments of all nodes; cross-config attention needs those of the batch alone."""
+        if not isinstance(part, Moments):
+            return part
+        others, own = next(self._others), part._replace(num_configs=self._num_nodes)
+        self._own.append(torch.stack(own[1:]).detach())
+        if others is None or not self._num_nodes:
+            return own if others is None else others
+        return own.merge(others)
+
+    def own(self) -> Tensor:
+        """Return the moments of the batch at each norm, ``(L, 2, D)`` float32."""
+        return torch.stack(self._own).float() if self._own else torch.zeros(0, 2, 1)
+
+
+def pool_moments(parts: Tensor, size: np.ndarray) -> Moments:
+    """Return the moments of several sets of nodes together.
+
+    Args:
+        parts: ``(J, 2, D)`` mean and variance of each.
+        size: ``(J,)`` number of nodes of each.
+
+    Returns:
+        Moments whose weight is the number of nodes: the configurations of all are the same.
+    """
+    share = torch.from_numpy(size / size.sum()).to(parts)[:, None]
+    mean, variance = parts.unbind(1)
+    total = (share * mean).sum(0)
+    return Moments(int(size.sum()), total, (share * (variance + (mean - total).square())).sum(0))
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Compute with a module in evaluation mode, without dropout."""
+    training = module.training
+    module.eval()
+    try:
+        yield
+    finally:
+        module.train(training)

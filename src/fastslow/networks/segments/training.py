@@ -1,0 +1,255 @@
+r"""Graph Segment Training (GST, Cao et al., NeurIPS 2023, arXiv 2305.12322), on deduplicated states.
+
+A step learns from a few segments of a graph; activations are held for these alone, so its memory does not
+grow with the graph. :class:`SegmentTraining` takes the place of the network in the training loop. Predictions
+are those of the network on whole graphs, as after any training.
+
+What a segment adds to the graph is the sum of its nodes, h_j (C, P D). The head reads
+
+.. math:: g_c = \eta_c \sum_{j\ live} h_{j,c} + \sum_{j\ other} h_{j,c}
+
+with :math:`\eta_c = 1 + m_c / S`, S live segments and m_c the number of others that are left out or unknown.
+Where segments are left out with probability 1 - p, its mean is the published :math:`p + (1 - p) J / S`, and
+the mean of g over the draws is the sum over all segments. A norm takes the statistics of the live segments
+together with those of the others, computed first (``gst``) or stored (``gst+e``).
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fastslow.competition.catalog import TRAIN
+from fastslow.core.files import atomic_path
+from fastslow.core.memory import held_bytes, step_memory
+from fastslow.networks.machine.bounded_cache import BoundedCache
+from fastslow.networks.machine.prefetch import prefetch
+from fastslow.networks.model.graph_batch import Batch
+from fastslow.networks.model.network import RankingNetwork
+from fastslow.networks.predict.dataset import GraphDataset
+from fastslow.networks.segments.graph import SegmentedGraph, SegmentExample
+from fastslow.networks.segments.partition import partition
+from fastslow.networks.segments.sums import Batches, Norms, add_segments, norms, pool_moments, segment_moments
+from fastslow.networks.segments.table import GraphTable, SegmentTable
+from fastslow.networks.settings.segment_settings import (
+    CUT,
+    CUT_LIVE,
+    EDGES,
+    FRESH,
+    HALO,
+    TABLE,
+    VARIANTS,
+    head_epochs,
+)
+from fastslow.networks.settings.train_settings import TrainSettings
+from fastslow.networks.states.set_statistics import Moments, as_is
+
+LOG = "segments.jsonl"
+"""Ages of the table by epoch, in the folder of the training."""
+
+
+class SegmentTraining:
+    """Predicts from some segments of each graph, for a training.
+
+    Args:
+        settings: Settings; ``segment_training`` is not ``none``.
+        dataset: The graphs.
+        network: The network that is trained.
+
+    Attributes:
+        files: Files that it writes into the folder of the training.
+        table: The historical table.
+        log: A row for each epoch in which the table was read.
+    """
+
+    def __init__(self, settings: TrainSettings, dataset: GraphDataset, network: RankingNetwork):
+        self.settings, self.dataset, self.network = settings, dataset, network
+        self.variant = VARIANTS[settings.segment_training]
+        self.files = (LOG,) if self.variant.others == TABLE else ()
+        self._step = 0
+        self.table = SegmentTable()
+        self.log: list[dict] = []
+        self._head_only = False
+        self._others = HALO if settings.segment_border == CUT_LIVE else settings.segment_border
+        self._live = CUT if settings.segment_border == CUT_LIVE else settings.segment_border
+        self._graphs = BoundedCache[SegmentedGraph](step_memory() // 4, held_bytes)
+        self._sums = BoundedCache[Tensor](step_memory() // 4, held_bytes)
+
+    def begin(self, epoch: int, step: int) -> None:
+        """Begin a step of an epoch."""
+        self._head_only, self._step = epoch in head_epochs(self.settings), step
+
+    def end(self, epoch: int) -> None:
+        """End an epoch: log the ages of what was read from the table."""
+        if self.variant.others == TABLE and not self._head_only:
+            self.log.append({"epoch": epoch, **self.table.summary()})
+
+    def graph(self, name: str) -> SegmentedGraph:
+        """Return a train graph, divided."""
+        return self._graphs.get(name, lambda: self._divide(name))
+
+    def _divide(self, name: str) -> SegmentedGraph:
+        settings, prepared = self.settings, self.dataset.graph(TRAIN, name)
+        how = settings.segment_partition, settings.segment_nodes, settings.seed
+        part = partition(prepared.graph, prepared.edge_index, *how)
+        graph = SegmentedGraph(prepared, settings.architecture().num_levels, part)
+        if self.variant.others == TABLE:
+            graph.states(self._live)
+        elif self.variant.others != EDGES:
+            graph.view(self._live)
+        return graph
+
+    def example(self, name: str, configs: np.ndarray, seed: int) -> SegmentExample | Batch:
+        """Draw what a step sees of a graph, and return it on the device.
+
+        Args:
+            name: The graph.
+            configs: ``(C,)`` positions of its configurations.
+            seed: Decides which segments it learns from, and which are left out.
+        """
+        settings, graph = self.settings, self.graph(name)
+        rng, count = np.random.default_rng(seed), graph.num_segments
+        live = np.sort(rng.choice(count, min(settings.segments_per_step, count), replace=False))
+        if self.variant.others == EDGES:
+            return self.dataset.batch(TRAIN, name, configs, graph.edges_inside(live))
+        kept = rng.random(count) < settings.segment_keep if self.variant.drops else np.ones(count, bool)
+        choices = graph.prepared.choices(configs)
+        batch = None if self._head_only else graph.batch(live, configs, choices, self._live)
+        features = graph.prepared.config_features(configs) if batch is None else batch.config_feat
+        owner = torch.from_numpy(np.searchsorted(live, graph.part[graph.nodes(live)]))
+        drawn = str(name), graph, configs, choices, features, live, kept, batch, owner
+        return SegmentExample(*drawn).to(self.dataset.device)
+
+    def __call__(self, example: SegmentExample | Batch) -> Tensor:
+        """Return a prediction per configuration, ``(C,)``, with gradients where the step learns."""
+        if isinstance(example, Batch):
+            return self.network(example)
+        head = self.network.head
+        sums = self._whole_sums(example) if self._head_only else self._learn(example)
+        configurable = example.graph.prepared.configurable.to(sums.device)
+        pooled = head.readout.of_sums(sums, configurable)
+        return head.read_out(head.join(pooled, example.config_feat), as_is)
+
+    def _learn(self, example: SegmentExample) -> Tensor:
+        """Return the sums ``(C, P D)`` over the nodes, with gradients through the live segments."""
+        graph, live = example.graph, example.live
+        others = np.setdiff1d(np.arange(graph.num_segments), live)
+        if self.variant.others == FRESH and len(others):
+            parts = segment_moments(self.network, self._batches(example, self._others), len(graph.size))
+            apart = [pool_moments(own[others], graph.size[others]) for own in parts]
+        elif self.variant.others == TABLE:
+            apart = self._stored_moments(example)
+        else:
+            apart = [None] * len(norms(self.network))
+        statistics = Norms(apart, int(graph.size[live].sum()))
+        x = self.network.trunk(example.batch, statistics.complete)
+        own = self._segment_sums(x, example)
+        if self.variant.others == TABLE:
+            return self._add_stored(example, own, statistics.own())
+        if self.variant.others != FRESH or not len(others):
+            return own.sum(0) * (graph.num_segments / len(live))
+        every = [pool_moments(each, graph.size) for each in parts]
+        batches = self._batches(example, self._others)
+        return own.sum(0) + add_segments(self.network, batches, others.tolist(), every)
+
+    def _segment_sums(self, x: Tensor, example: SegmentExample) -> Tensor:
+        """Return what each live segment adds, ``(S, C, P D)`` float64, from the states of the last level."""
+        batch, readout = example.batch, self.network.head.readout
+        last = batch.pooling, batch.levels[-1], batch.configurable
+        if len(example.live) == 1:
+            return readout.sums(x, *last)[None]
+        owner = example.owner[batch.levels[-1].node_ids, None]
+        return torch.stack([readout.sums(x * (owner == each), *last) for each in range(len(example.live))])
+
+    def _batches(self, example: SegmentExample, border: str) -> Batches:
+        """Return what yields batches of single segments, one prepared ahead."""
+        configs, choices, device = example.configs, example.choices, self.dataset.device
+
+        def batches(segments: Sequence[int], num_layers: int | None) -> Iterator[Batch]:
+            def batch(segment: int) -> Batch:
+                drawn = np.array([segment]), configs, choices, border, num_layers
+                return example.graph.batch(*drawn, gradients=False).to(device)
+
+            return prefetch(map(batch, segments))
+
+        return batches
+
+    def _whole_sums(self, example: SegmentExample) -> Tensor:
+        """Return the sums over all nodes, uncut; of all configurations they are kept, if not too many."""
+        prepared = example.graph.prepared
+        if prepared.graph.num_configs > self.settings.inference_configs:
+            return self._whole(example)
+        every = np.arange(prepared.graph.num_configs)
+        everything = replace(example, configs=every, choices=prepared.choices(every))
+        return self._sums.get(example.name, lambda: self._whole(everything))[example.configs]
+
+    def _whole(self, example: SegmentExample) -> Tensor:
+        batches, size = self._batches(example, HALO), example.graph.size
+        moments = segment_moments(self.network, batches, len(size))
+        every = [pool_moments(own, size) for own in moments]
+        return add_segments(self.network, batches, range(len(size)), every)
+
+    def _graph_table(self, example: SegmentExample) -> GraphTable:
+        if example.name not in self.table.graphs:
+            self.table.graphs[example.name] = GraphTable.empty(
+                len(example.graph.states(self._live)),
+                example.graph.num_segments,
+                self.network.head.readout.channels,
+                len(norms(self.network)),
+                self.network.architecture.hidden_channels,
+            )
+        return self.table.graphs[example.name]
+
+    def _stored_moments(self, example: SegmentExample) -> list[Moments | None]:
+        """Return the moments of each norm over the segments that are known and not live."""
+        table = self._graph_table(example)
+        known = table.shared_step >= 0
+        known[example.live] = False
+        if not known.any():
+            return [None] * len(norms(self.network))
+        parts = torch.from_numpy(table.moments[known]).to(self.dataset.device)
+        return [pool_moments(own, example.graph.size[known]) for own in parts.unbind(1)]
+
+    def _add_stored(self, example: SegmentExample, own: Tensor, moments: Tensor) -> Tensor:
+        """Return the sums of the live segments, ``(S, C, P D)``, with those of the table; then store them."""
+        table, live = self._graph_table(example), example.live
+        rows = example.graph.rows(self._live, example.configs)
+        wanted = example.kept.copy()
+        wanted[live] = False
+        known = np.flatnonzero(wanted & (table.shared_step >= 0))
+        written = table.row_step[rows[known]] >= 0
+        self.table.note(self._step - table.row_step[rows[known]][written], int(wanted.sum()) * rows.shape[1])
+        difference = np.zeros(own.shape[1:])
+        for segment, there in zip(known, written, strict=True):
+            difference[there] += table.difference[rows[segment][there]]
+        others = example.graph.num_segments - len(live)
+        weight = 1 + (others - written.sum(0)) / len(live)
+        shared_weight = 1 + (others - len(known)) / len(live)
+        stored = table.shared[known].sum(0, dtype=np.float64) + difference
+        stored, weight = (torch.from_numpy(each).to(own.device) for each in (stored, weight))
+        mean = own.mean(1)
+        sums = shared_weight * mean.sum(0) + weight[:, None] * (own - mean[:, None]).sum(0) + stored
+        found = own.detach().cpu().numpy()
+        if np.isfinite(found).all():  # float16 may overflow; such a step is left out
+            for segment, each in zip(live.tolist(), found, strict=True):
+                table.write(segment, rows[segment], each, moments.cpu().numpy(), self._step)
+        return sums
+
+    def write(self, folder: Path) -> None:
+        """Write the log, where there is one."""
+        for name in self.files:
+            with atomic_path(folder / name) as temporary:
+                temporary.write_text("".join(json.dumps(row) + "\n" for row in self.log))
+
+    def state_dict(self) -> dict:
+        """Return what a checkpoint stores."""
+        return {"table": self.table.state_dict(), "log": self.log}
+
+    def load_state_dict(self, state: dict) -> None:
+        """Restore what :meth:`state_dict` returned."""
+        self.table.load_state_dict(state["table"])
+        self.log = state["log"]

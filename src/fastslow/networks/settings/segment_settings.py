@@ -1,0 +1,108 @@
+"""Graph Segment Training (GST, arXiv 2305.12322) as settings: its variants, and which of them reads what."""
+
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+from fastslow.core.errors import SettingsError
+from fastslow.core.settings import Unread
+from fastslow.networks.settings.terms import parse_readout
+
+NOTHING, EDGES, FRESH, TABLE = "nothing", "edges", "fresh", "table"
+
+
+class Variant(NamedTuple):
+    """What a variant does with the segments that a step does not learn from.
+
+    Args:
+        others: Nothing of them is seen (:data:`NOTHING`), their nodes without edges (:data:`EDGES`), their
+            sums without gradient (:data:`FRESH`), or their sums when they were last learned from
+            (:data:`TABLE`: "+E").
+        drops: Whether some of them are left out (stale embedding dropout: "+D").
+        head: Whether the head alone learns at the end, from whole graphs ("+F").
+    """
+
+    others: str
+    drops: bool = False
+    head: bool = False
+
+
+VARIANTS = {
+    "none": None,
+    "edges": Variant(EDGES),
+    "one": Variant(NOTHING),
+    "gst": Variant(FRESH),
+    "gst+e": Variant(TABLE),
+    "gst+ed": Variant(TABLE, drops=True),
+    "gst+ef": Variant(TABLE, head=True),
+    "gst+efd": Variant(TABLE, drops=True, head=True),
+}
+PARTITIONS = ("contiguous", "computations", "metis", "random", "configurable")
+CUT, HALO, CUT_LIVE = "cut", "halo", "cut_live"
+BORDERS = (HALO, CUT, CUT_LIVE)
+SETTINGS = (
+    "segment_training",
+    "segment_nodes",
+    "segment_partition",
+    "segment_border",
+    "segments_per_step",
+    "segment_keep",
+    "head_epochs",
+)
+
+
+def unread(settings: Any) -> Unread:
+    """Return the settings of segments that the variant of a :class:`TrainSettings` does not read."""
+    name, variant = settings.segment_training, VARIANTS.get(settings.segment_training)
+    read = variant and {
+        "segment_border": variant.others != EDGES,
+        "segment_keep": variant.drops,
+        "head_epochs": variant.head,
+    }
+    names = [field for field, used in read.items() if not used] if read else SETTINGS[1:]
+    return dict.fromkeys(names, (f"with segment_training {name!r}", "choose another segment_training"))
+
+
+def check(settings: Any) -> None:
+    """Check the settings of segments of a :class:`TrainSettings`.
+
+    Raises:
+        SettingsError: One does not fit together with another one; it is named.
+    """
+    name, variant = settings.segment_training, VARIANTS[settings.segment_training]
+    if variant is None:
+        return
+    why = f" for segment_training {name!r}"
+    settings.require(
+        settings.node_attention == "none", "node_attention", f"'none'{why}: it sees the whole graph"
+    )
+    alone = variant.others == NOTHING and settings.segment_border == CUT
+    attends = "it sees the whole graph; it may with 'one' and segment_border='cut'"
+    settings.require(alone or not settings.input_attention, "input_attention", f"False{why}: {attends}")
+    settings.require(
+        settings.edge_dropout == 0, "edge_dropout", f"0{why}: segments leave out edges themselves"
+    )
+    pools = {part.pool for part in parse_readout(settings.readout)}
+    adds_up = variant.others == EDGES or pools <= {"sum", "mean", "unit_sum"}
+    settings.require(adds_up, "readout", f"of sum, mean and unit_sum{why}: these add up over segments")
+    stored, border = variant.others == TABLE, settings.segment_border
+    settings.require(
+        settings.processes == 1 or not stored, "processes", f"1{why}: its table is of one process"
+    )
+    fits = border != CUT_LIVE or variant.others == FRESH
+    settings.require(
+        fits, "segment_border", f"'halo' or 'cut'{why}; 'cut_live' needs the others fresh: 'gst'"
+    )
+    if variant.head:
+        settings.require(
+            settings.head_epochs < settings.epochs, "head_epochs", f"below epochs ({settings.epochs})"
+        )
+    if settings.segment_partition == "metis" and find_spec("pymetis") is None:
+        remedy = "pip install 'fastslow[segments]', or choose another"
+        raise SettingsError(f"segment_partition: 'metis' needs the package pymetis: {remedy}")
+
+
+def head_epochs(settings: Any) -> range:
+    """Return the number of last epochs of a :class:`TrainSettings` in which only the head learns."""
+    variant = VARIANTS[settings.segment_training]
+    last = settings.head_epochs if variant and variant.head else 0
+    return range(settings.epochs - last, settings.epochs)

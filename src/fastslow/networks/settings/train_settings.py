@@ -1,0 +1,301 @@
+"""Settings of the network notebook."""
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from annotated_types import Le
+
+from fastslow.competition.catalog import COLLECTIONS
+from fastslow.core.artifacts import Artifact
+from fastslow.core.errors import SettingsError
+from fastslow.core.settings import (
+    AtLeastTwo,
+    FractionBelowOne,
+    NonNegative,
+    NonNegativeFloat,
+    Positive,
+    PositiveFloat,
+    Unread,
+    resolve,
+    unkeyed,
+)
+from fastslow.evaluation.predictions import run_artifact
+from fastslow.features.settings import KindSettings
+from fastslow.features.store import Features
+from fastslow.networks.settings import block_settings, segment_settings
+from fastslow.networks.settings.architecture import (
+    BLOCKS,
+    CONVOLUTIONS,
+    GAT_HEADS,
+    NODE_ATTENTIONS,
+    SKIPS,
+    Architecture,
+)
+from fastslow.networks.settings.config_inputs import CONFIG_INPUTS
+from fastslow.networks.settings.node_inputs import input_columns
+from fastslow.networks.settings.terms import ACROSS_GRAPHS, LOSSES, parse_readout, parse_terms
+
+ENTRY = "fastslow.networks.training.train:train"
+
+
+class TrainSettings(KindSettings):
+    """Settings of the network notebook, whose defaults suit the sample's layout collections.
+
+    One network learns from the train graphs of several collections and predicts for each of them, with the
+    weights that score best on that collection's valid split.
+    """
+
+    layout_only: ClassVar[tuple[str, ...]] = (
+        *("inference_configs", "cross_config", "pair_edges"),
+        *segment_settings.SETTINGS,
+    )
+    renamed: ClassVar[dict[str, str]] = {
+        "width": "hidden_channels",
+        "depth": "num_layers",
+        "clip": "max_grad_norm",
+    }
+    main: ClassVar[tuple[str, ...]] = (
+        *("kind", "features", "runs", "folder", "device", "seed", "epochs", "learning_rate", "loss"),
+        *("hidden_channels", "num_layers", "graphs_per_step", "configs_per_step"),
+    )
+
+    kind: Literal["layout", "tile"] = "layout"
+    """Kind of the collections to train on. The graph of a ``tile`` kernel is the same for all configurations
+    and is embedded once; what its configurations differ in joins in the head."""
+    features: list[str] = unkeyed([f"features/sample/{c.slug}" for c in COLLECTIONS if c.kind == "layout"])
+    """Features folders of the collections to train on."""
+    runs: list[str] = unkeyed([])
+    """Run folders to write, one for each of ``features``: weights and predictions of that collection, a
+    member for its ensemble. If empty, each is called ``folder``, a hyphen and the features folder's name."""
+    folder: str = unkeyed("runs/play/gnn")
+    """Folder of the training: its history, and a checkpoint while it runs."""
+    device: str = unkeyed("auto")
+    """``auto`` (a GPU where there is one), ``cpu``, ``cuda`` or ``cuda:N``. It computes in float32 on a CPU,
+    bfloat16 on a GPU, float16 on one of compute capability below 8.0 (T4, P100): each is a run of its own."""
+    processes: Annotated[Positive, Le(1024)] = unkeyed(1)
+    """Processes of this machine that train together, each with its own GPU where there are GPUs, each with a
+    share of the ``graphs_per_step``; the result is that of one process up to rounding. Several machines:
+    ``docs/many_machines.md``."""
+    seed: NonNegative = 0
+    """Seed of weights, order of graphs and choice of configurations."""
+    hidden_channels: Annotated[Positive, Le(2048)] = 64
+    """Channels of every layer; 64 suits the sample, 128 and more the real data."""
+    num_layers: Annotated[NonNegative, Le(64)] = 1
+    """Message-passing blocks; more than the ``hops`` of the features make no sense."""
+    dropout: FractionBelowOne = 0.3
+    """Share of channels dropped in training."""
+    loss: str = "pairwise_hinge"
+    """Losses added up, ``NAME[@PARAMETER][:WEIGHT]+...`` (``list_mle@10:1+mse_log:0.02``): with a margin
+    ``pairwise_hinge``, ``difference_matrix`` (2nd place on the real data), ``cross_graph_hinge`` (5th place;
+    also compares the graphs of a step); with a temperature ``pairwise_logistic``, ``list_mle`` (10th and 16th
+    place; slowest first), ``list_mle_fastest``; ``mse_log`` (absolute log runtime)."""
+    configs_per_step: Annotated[AtLeastTwo, Le(10_000)] = 128
+    """Configurations drawn from a graph for one step; more is less noisy and slower."""
+    graphs_per_step: Annotated[Positive, Le(1024)] = 1
+    """Graphs whose losses are averaged for one step."""
+    epochs: Annotated[Positive, Le(1_000_000)] = 20
+    """Passes over the train graphs."""
+    learning_rate: PositiveFloat = 1e-3
+    """Peak learning rate (AdamW): linear warm-up to it, then the ``schedule``."""
+    weight_decay: NonNegativeFloat = 1e-5
+    """Decoupled weight decay (AdamW); 0 is Adam."""
+    schedule: Literal["cosine", "constant"] = "cosine"
+    """Learning rate after the warm-up: ``constant`` with early stopping is what published baselines do."""
+    warmup: FractionBelowOne = 0.05
+    """Share of the steps spent warming up."""
+    max_grad_norm: PositiveFloat = 1.0
+    """Gradients of a larger norm are clipped to it."""
+    evaluate_every: Positive = 2
+    """Epochs between two evaluations on valid."""
+    valid_configs: Annotated[AtLeastTwo, Le(1_000_000)] = 2000
+    """Maximum number of configurations of a valid graph that are evaluated while training, the same ones each
+    time; the final score uses all of them."""
+    patience: NonNegative = 0
+    """Stop after this many evaluations without a better valid score of any collection; 0 never stops
+    early."""
+    average_last: Annotated[NonNegative, Le(1000)] = 5
+    """Average the weights of this many last evaluations and keep them where they score better on valid; 0
+    turns averaging off."""
+    inference_configs: Annotated[AtLeastTwo, Le(1_000_000)] = unkeyed(2000)
+    """Layout only. Maximum number of configurations of a batch at inference; a graph with more is predicted
+    in chunks, slower, with the same predictions. Lower it where memory is short."""
+    cross_config: bool = True
+    """Layout only. Let each node compare the configurations of a step (cross-config attention)."""
+    pair_edges: bool = True
+    """Layout only. Join configurable nodes that share a tensor by an edge, however many element-wise nodes
+    are between them. Ranks a little better; a large graph has many more states with it and is slower."""
+
+    block: Literal[*BLOCKS] = "attention"
+    """Structure around the convolutions: ``attention`` (ours: norms, channel and cross-config attention), or
+    that of TpuGraphs' baselines on raw layouts: ``residual`` (a perceptron, then blocks that add), ``unit``
+    (states scaled to length 1; with ``num_layers=0`` the tile MLP)."""
+    convolution: Literal[*CONVOLUTIONS] = "sage"
+    """Message passing of a block: GraphSAGE with ``mean``, ``sum`` (TpuGraphs' tile baseline) or maximum
+    (``sage``, ``sage_sum``, ``sage_max``); ``gcn`` (symmetric normalisation, TpuGraphs' layout baseline);
+    ``mlp_gcn`` and ``mlp_gcn_directed`` (its residual GCN); ``gat``. The winners on the real data took
+    ``sage``."""
+    node_attention: Literal[*NODE_ATTENTIONS] = "none"
+    """Attention over all nodes beside the convolution: ``linear`` (3rd and 10th place on the real data). Each
+    node then has a state per configuration: as slow and large as a dense network."""
+    input_attention: bool = False
+    """Attention over all nodes before the blocks, 16 heads, a non-neighbour's weight times 0.1 (Harvard
+    report); needs ``block=residual``. All blocks then run densely on the kept nodes: a state for each node
+    and configuration."""
+    skip: Literal[*SKIPS] = "previous"
+    """What a block adds to: the block below, or the ``first`` embedding (16th place on the real data)."""
+    node_inputs: str = "numeric+tiles"
+    """Columns of a node, joined: ``numeric`` (134 of the 140), ``tiles`` (six dimensions mod and div 128),
+    ``more_tiles`` (24 other sizes mod and div 128; 3rd place on the real data), ``picked`` (30 hand-picked in
+    place of ``numeric``, as in the Harvard report's compression); of the whole graph, before pruning:
+    ``depths`` (degrees, hops from outputs and inputs), ``walks`` (random walks; 3rd place; the features need
+    ``random_walks``), ``attributes`` (dimension numbers of dots and gathers, sizes of slices, shapes of
+    operands; 3rd place, no gain in the 10th's; the features need ``hlo_folder``)."""
+    dimension_tokens: bool = False
+    """Embed a node also by its six dimensions, each with its size, window and place in the layouts, in a
+    small transformer (5th place on the real data: clearly better for tile, equal for layout)."""
+    readout: str = "sum"
+    """Poolings of the nodes, joined, ``POOL[@configurable]+...``: ``sum``, ``mean``, ``max`` (``mean+max``:
+    16th place on the real data), ``attention`` (6th), ``unit_sum`` (a sum scaled to length 1); over all nodes
+    or the configurable ones (TpuGraphs' layout baseline: ``mean+unit_sum+unit_sum@configurable``)."""
+    config_inputs: Literal[*CONFIG_INPUTS] = "all"
+    """Features of a configuration as a whole that are read: ``all``; ``published`` (the 24 of a tile file);
+    ``violation`` (layout: the violation ratio alone, Harvard report); ``none``."""
+    config_join: Literal["pooled", "nodes"] = "pooled"
+    """Where they join: after the pooling (late join), or on all ``nodes`` of a tile kernel (early join;
+    needs ``block`` ``residual`` or ``unit``). Early, the network runs densely: a state for each node and
+    configuration."""
+    edge_dropout: FractionBelowOne = 0.0
+    """Share of the edges that a training step leaves out, the same for all its configurations (the 5th place
+    dropped up to 0.15 on the real data)."""
+
+    segment_training: Literal[*segment_settings.VARIANTS] = "none"
+    """Layout only. Graph Segment Training: learn from a few segments of a graph at a step, so that memory
+    does not grow with the graph. The rest of the graph: nothing (``one``), its sums without gradient
+    (``gst``), or those of when it was last learned from (``gst+e``), some left out (``+d``), and at the end
+    the head learns from whole graphs (``+f``). ``edges``: whole graphs with the edges inside the segments
+    alone (TpuGraphs' segment dropout)."""
+    segment_nodes: Positive = 1000
+    """Layout only. Maximum number of nodes of a segment; a smaller graph is trained whole."""
+    segment_partition: Literal[*segment_settings.PARTITIONS] = "contiguous"
+    """Layout only. How a graph is divided: ranges of the node order, whole HLO ``computations``, few edges
+    between segments (``metis``, needs ``fastslow[segments]``), at ``random``, or each node with its nearest
+    ``configurable`` one."""
+    segment_border: Literal[*segment_settings.BORDERS] = "halo"
+    """Layout only. Edges between segments: a segment also computes the nodes that it depends on (``halo``:
+    scores are those of the whole graph), none (``cut``, as published), or none in those that the step learns
+    from (``cut_live``, TpuGraphs' backprop dropout)."""
+    segments_per_step: Annotated[Positive, Le(10_000)] = 1
+    """Layout only. Segments of a graph that a step learns from; memory grows with it."""
+    segment_keep: FractionBelowOne = 0.5
+    """Layout only. Share of the table's segments that a step keeps with ``+d`` (0.5 as published)."""
+    head_epochs: Positive = 5
+    """Layout only. Last epochs, of the ``epochs``, in which the head alone learns with ``+f``; they have a
+    learning rate schedule of their own."""
+
+    def check(self) -> None:
+        """Check that the fields fit together."""
+        super().check()
+        known = bool(re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device))
+        self.require(known, "device", "one of auto, cpu, cuda, cuda:N (N the number of a GPU)")
+        for field, paths in (("features", self.features), ("runs", self.run_folders())):
+            self.require(len({*paths}) == len(paths) > 0, field, "a list of different paths")
+        if len(self.run_folders()) != len(self.features):
+            problem = f"{len(self.runs)} folders for {len(self.features)} features"
+            raise SettingsError(f"runs: {problem}; give one for each, or an empty list for names from folder")
+        input_columns(self.node_inputs)
+        chosen = any(part.configurable for part in parse_readout(self.readout))
+        allowed = self.kind == "layout" or not chosen
+        self.require(allowed, "readout", "for tile, whose kernels have no configurable nodes")
+        fits = self.convolution != "gat" or self.hidden_channels % GAT_HEADS == 0
+        self.require(fits, "hidden_channels", f"a multiple of {GAT_HEADS}, the heads of gat")
+        compared = self._losses_across_graphs()
+        several = f"2 or more, as the loss {', '.join(compared)} needs"
+        self.require(not compared or self.graphs_per_step > 1, "graphs_per_step", several)
+        self.require_shares(self.processes)
+        block_settings.check(self)
+        segment_settings.check(self)
+
+    def require_shares(self, processes: int) -> None:
+        """Refuse settings that so many processes cannot share: each needs a graph of its own at every step.
+
+        Raises:
+            SettingsError: A step has too few graphs, the loss compares graphs, or one device is named.
+        """
+        if processes > 1:
+            enough = f"{processes} or more, as each of {processes} processes takes a share of a step"
+            self.require(self.graphs_per_step >= processes, "graphs_per_step", enough)
+            compared = self._losses_across_graphs()
+            self.require(not compared, "loss", f"for {processes} processes: it compares graphs of one step")
+            self.require(":" not in self.device, "device", f"for {processes} processes; use 'auto'")
+
+    def _losses_across_graphs(self) -> list[str]:
+        return [t.name for t in parse_terms("loss", self.loss, LOSSES) if t.name in ACROSS_GRAPHS]
+
+    def identity(self) -> dict[str, Any]:
+        """Return the settings that change the result, and type and precision of ``device``.
+
+        Raises:
+            SettingsError: The device is not there.
+        """
+        from fastslow.networks.machine import devices  # imports torch, which takes seconds
+
+        kind, precision = devices.device_type(self.device), devices.precision_name(self.device)
+        return {**super().identity(), "device_type": kind, "precision": precision}
+
+    def unread(self) -> Unread:
+        """Return the fields that the kind, the variant of segments or a network without blocks ignores."""
+        return {**segment_settings.unread(self), **block_settings.unread(self), **super().unread()}
+
+    def run_folders(self) -> list[str]:
+        """Return the run folder of each of ``features``."""
+        return self.runs or [f"{Path(self.folder)}-{Path(features).name}" for features in self.features]
+
+    def artifact(self) -> Artifact:
+        """Return the training and, as its parts, the runs; they depend on the features of all collections."""
+        sources = self.sources()
+        parts = tuple(
+            run_artifact("gnn", ENTRY, self, run, own, [other for other in sources if other is not own])
+            for run, own in zip(self.run_folders(), sources, strict=True)
+        )
+        inputs = {own.collection.slug: own.fingerprint for own in sources}
+        return Artifact(resolve(self.folder), {"model": "gnn", **self.identity()}, inputs, ENTRY, parts=parts)
+
+    def sources(self) -> list[Features]:
+        """Return the features to train on.
+
+        Raises:
+            SettingsError: One is of another kind, or two are of the same collection.
+            DataError: One is missing.
+        """
+        sources = [Features(resolve(folder)) for folder in self.features]
+        for source in sources:
+            if source.collection.kind != self.kind:
+                raise SettingsError(
+                    f"features: {source.folder} is not features of a {self.kind} collection; set kind to"
+                    f" {source.collection.kind!r} or name others"
+                )
+        if len({source.collection for source in sources}) < len(sources):
+            raise SettingsError(f"features: two of {self.features} are of the same collection")
+        return sources
+
+    def architecture(self) -> Architecture:
+        """Return the settings of the layers."""
+        return Architecture(
+            hidden_channels=self.hidden_channels,
+            num_layers=self.num_layers,
+            cross_config=self.cross_config and self.kind == "layout",
+            dropout=self.dropout,
+            convolution=self.convolution,
+            node_attention=self.node_attention,
+            skip=self.skip,
+            readout=self.readout,
+            block=self.block,
+            input_attention=self.input_attention,
+            joins_nodes=self.config_join == "nodes",
+            dimension_tokens=self.dimension_tokens,
+        )
+
+    def joins_pairs(self) -> bool:
+        """Return whether configurable nodes that share a tensor are joined by an edge."""
+        return self.pair_edges and self.kind == "layout"

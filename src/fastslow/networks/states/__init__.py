@@ -1,0 +1,1 @@
+"""Deduplicated states: exact, and the sparse products and set statistics on them."""

@@ -1,0 +1,1 @@
+"""The training: loop, schedule, validation, checkpoints and run folder."""

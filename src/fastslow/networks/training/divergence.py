@@ -1,0 +1,92 @@
+"""A training that diverges stops with its last good weights, instead of going on with NaN or a huge loss."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from torch import nn
+
+from fastslow.core.errors import FastslowError
+from fastslow.networks.settings.train_settings import TrainSettings
+
+EXPLODED = 10.0
+"""How many times the first epoch's mean loss counts as exploded; in 25 recorded trainings none exceeds it."""
+
+
+class Diverged(FastslowError):
+    """A network computes numbers that are not finite or far off: it diverged, its data are not to blame."""
+
+
+class LossWatch:
+    """Notices a loss that explodes but stays finite: the mean of an epoch is far above that of the first one.
+
+    The first epoch is mostly warm-up of a network that knows nothing, so no healthy epoch is much worse.
+    """
+
+    def __init__(self):
+        self.first: float | None = None
+
+    def check(self, loss: float) -> None:
+        """Look at the mean loss of the next epoch; one that is not finite is left to the check of weights.
+
+        Raises:
+            Diverged: It is more than :data:`EXPLODED` times that of the first epoch.
+        """
+        if not math.isfinite(loss):
+            return
+        if self.first is None:
+            self.first = loss
+        elif self.first > 0 and loss > EXPLODED * self.first:
+            first = f"that of the first epoch, {self.first:.4g}"
+            raise Diverged(f"the loss is more than {EXPLODED:g} times {first}")
+
+    def state_dict(self) -> dict:
+        """Return what a checkpoint stores."""
+        return {"first": self.first}
+
+    def load_state_dict(self, state: dict) -> None:
+        """Restore what :meth:`state_dict` returned."""
+        self.first = state["first"]
+
+
+def check_weights(network: nn.Module) -> None:
+    """Raise :class:`Diverged` if a weight is not finite, as after one step on a loss that is not.
+
+    The loss is not asked: with a loss scaler (float16) single steps may overflow and are left out.
+    """
+    # torch.stack waits for a GPU once, not once a tensor
+    finite = torch.stack([torch.isfinite(values).all() for values in network.state_dict().values()])
+    if not finite.all():
+        raise Diverged("weights of the network are not finite")
+
+
+def check_outputs(predictions: Mapping[str, np.ndarray]) -> None:
+    """Raise :class:`Diverged` if a prediction ``(C,)`` of a graph is not finite."""
+    for name, prediction in predictions.items():
+        if not np.isfinite(prediction).all():
+            raise Diverged(f"the network's predictions of {name} are not finite")
+
+
+def stop(
+    error: Diverged, epoch: int, loss: float, settings: TrainSettings, history: Sequence[Mapping]
+) -> str:
+    """Return what happened in an epoch, the remedy, and which weights are kept.
+
+    Args:
+        error: What was noticed.
+        epoch: Number of the epoch, from 1.
+        loss: Its mean loss.
+        settings: Settings.
+        history: Rows of the evaluations before.
+
+    Raises:
+        Diverged: No weights were evaluated before.
+    """
+    said = (
+        f"diverged in epoch {epoch} (loss {loss:.4g}): {error}; lower learning_rate (now"
+        f" {settings.learning_rate:g}) or max_grad_norm (now {settings.max_grad_norm:g})"
+    )
+    if not history:
+        raise Diverged(f"{said}. There are no weights to keep: it was not evaluated before") from None
+    return f"{said}. Stopped; the weights up to epoch {history[-1]['epoch']} are kept"

@@ -1,0 +1,54 @@
+"""Apply the network of a finished run."""
+
+from pathlib import Path
+
+import numpy as np
+
+from fastslow.core.artifacts import MANIFEST, finished_file, read_manifest
+from fastslow.core.errors import DataError, SettingsError
+from fastslow.features.scaling import EXPANDED_NODE_FEATURES, read_scaler
+from fastslow.features.store import SCALERS, Features
+from fastslow.networks.machine.stored_weights import load_weights
+from fastslow.networks.predict.dataset import GraphDataset, predict
+from fastslow.networks.settings.train_settings import TrainSettings
+from fastslow.networks.training.run_folder import WEIGHTS
+from fastslow.networks.training.train import make_dataset, make_network
+
+_AGAIN = "Train this model again"
+
+
+class TrainedNetwork:
+    """A finished network, called to predict (:data:`fastslow.evaluation.predictions.Predictor`).
+
+    Args:
+        folder: The run folder; it is all that is needed.
+
+    Attributes:
+        settings: Settings that it was trained with.
+        network: The network.
+
+    Raises:
+        DataError: The run is not finished, lacks its scalers, or was changed after it was trained.
+    """
+
+    def __init__(self, folder: Path):
+        recorded = read_manifest(folder)["settings"]
+        try:
+            self.settings = TrainSettings(
+                **{k: v for k, v in recorded.items() if k in TrainSettings.model_fields}
+            )
+        except SettingsError as error:
+            raise DataError(Path(folder) / MANIFEST, f"settings.{error}", _AGAIN) from None
+        file = finished_file(folder, SCALERS, _AGAIN)
+        self._scalers = read_scaler(file, "node", EXPANDED_NODE_FEATURES), read_scaler(file, "config")
+        self.network = make_network(self.settings, self.dataset())
+        load_weights(self.network, finished_file(folder, WEIGHTS, _AGAIN), _AGAIN)
+
+    def dataset(self, *sources: Features) -> GraphDataset:
+        """Return graphs as the network reads them, scaled as those that it learned from."""
+        return make_dataset(self.settings, sources, self._scalers)
+
+    def __call__(self, features: Features, split: str) -> dict[str, np.ndarray]:
+        """Predict the graphs of a split, ``(C_file,)`` float64 each, lower = predicted faster."""
+        dataset, together = self.dataset(features), self.settings.inference_configs
+        return predict(self.network, dataset, features.collection.slug, split, together)

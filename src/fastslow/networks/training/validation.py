@@ -1,0 +1,153 @@
+"""Validation while a network trains, and the choice of the weights that a run keeps."""
+
+import contextlib
+import math
+
+import numpy as np
+import torch
+
+from fastslow.competition.catalog import VALID
+from fastslow.competition.metrics import collection_score, mean_metrics
+from fastslow.networks.model.network import RankingNetwork
+from fastslow.networks.predict.dataset import GraphDataset, predict
+from fastslow.networks.settings.train_settings import TrainSettings
+from fastslow.networks.training.divergence import Diverged, check_outputs
+
+
+class Validation:
+    """Score a network on the valid graphs of every collection; keep its best and its latest weights.
+
+    Each collection keeps the weights that are best on its own valid graphs.
+
+    Args:
+        settings: Settings.
+        dataset: The graphs.
+        network: The network that is trained.
+
+    Attributes:
+        labels: Valid runtimes, per collection slug and graph.
+        history: One row per evaluation: epoch, loss, mean valid score, valid score of each collection, and
+            every metric, mean over collections.
+        best: Score, epoch and weights (on the CPU) of the best evaluation, per collection slug.
+        recent: Weights of the last ``average_last`` evaluations, on the CPU.
+    """
+
+    STATE = ("history", "best", "recent")
+
+    def __init__(self, settings: TrainSettings, dataset: GraphDataset, network: RankingNetwork):
+        self.settings, self.dataset, self.network = settings, dataset, network
+        self.labels = {slug: source.labels(VALID) for slug, source in dataset.sources.items()}
+        rng, size = np.random.default_rng(0), settings.valid_configs
+        self._drawn = {
+            slug: {
+                name: np.sort(rng.choice(len(label), min(size, len(label)), replace=False))
+                for name, label in labels.items()
+            }
+            for slug, labels in self.labels.items()
+        }
+        self.history: list[dict] = []
+        self.best: dict = {slug: {"score": -math.inf, "epoch": 0, "weights": {}} for slug in dataset.sources}
+        self.recent: list[dict] = []
+
+    def predict(self, slug: str, only: dict[str, np.ndarray] | None = None) -> dict[str, np.ndarray]:
+        """Predict a collection's valid graphs, all configurations or the positions ``only`` of each graph.
+
+        Returns:
+            ``(C_file,)`` float64 per graph, or one value per position of ``only``; lower is faster.
+
+        Raises:
+            Diverged: A prediction is not finite.
+        """
+        predictions = predict(self.network, self.dataset, slug, VALID, self.settings.inference_configs, only)
+        check_outputs(predictions)
+        return predictions
+
+    def score(self, slug: str) -> tuple[float, dict[str, float]]:
+        """Return a collection's metric, and every metric, on the configurations drawn once per valid graph.
+
+        Raises:
+            Diverged: A prediction is not finite.
+        """
+        drawn = self._drawn[slug]
+        labels = {name: self.labels[slug][name][rows] for name, rows in drawn.items()}
+        predictions = self.predict(slug, drawn)
+        mean = collection_score(self.settings.kind, labels, predictions)["mean"]
+        return mean, mean_metrics(labels, predictions)
+
+    def evaluate(self, epoch: int, loss: float) -> None:
+        """Score every collection, append a row to the history, and keep the weights."""
+        scored = {slug: self.score(slug) for slug in self.dataset.sources}
+        scores = {slug: score for slug, (score, _) in scored.items()}
+        mean = sum(scores.values()) / len(scores)
+        every = [metrics for _, metrics in scored.values()]
+        metrics = {name: sum(own[name] for own in every) / len(every) for name in every[0]}
+        self.history.append({"epoch": epoch, "loss": loss, "valid": mean, **scores, **metrics})
+        weights = {name: value.detach().cpu().clone() for name, value in self.network.state_dict().items()}
+        for slug, score in scores.items():
+            if score > self.best[slug]["score"]:
+                self.best[slug] = {"score": score, "epoch": epoch, "weights": weights}
+        self.recent = (
+            [*self.recent, weights][-self.settings.average_last :] if self.settings.average_last else []
+        )
+
+    def is_stale(self, epoch: int) -> bool:
+        """Return whether ``patience`` evaluations passed without a better score of any collection."""
+        newest = max(best["epoch"] for best in self.best.values())
+        stale = (epoch - newest) // self.settings.evaluate_every
+        return bool(self.settings.patience and self.history and stale >= self.settings.patience)
+
+    def choose_weights(self, slug: str) -> tuple[dict, dict[str, np.ndarray]]:
+        """Load the better of the best and the averaged weights, by every valid configuration of a collection.
+
+        Returns:
+            The collection's metric with these weights, mean and per graph, and ``weights``: which they are;
+            and their predictions ``(C_file,)`` of each valid graph.
+
+        Raises:
+            Diverged: There are no weights whose predictions are finite.
+        """
+        candidates, best = {}, self.best[slug]
+        if self.recent:
+            candidates[f"average of the last {len(self.recent)} evaluations"] = self.recent_average()
+        if best["weights"]:
+            candidates[f"epoch {best['epoch']}"] = best["weights"]
+        tried = {}
+        for label, weights in candidates.items():
+            self.network.load_state_dict(weights)
+            with contextlib.suppress(Diverged):
+                predictions = self.predict(slug)
+                score = collection_score(self.settings.kind, self.labels[slug], predictions)
+                tried[label] = {**score, "weights": label}, predictions
+        if not tried:
+            raise Diverged(f"{slug}: no evaluation had finite predictions")
+        chosen = max(tried, key=lambda label: tried[label][0]["mean"])
+        self.network.load_state_dict(candidates[chosen])
+        return tried[chosen]
+
+    def recent_average(self) -> dict:
+        """Return the mean of the recent weights (stochastic weight averaging, arXiv 1803.05407)."""
+        return {name: torch.stack([w[name].float() for w in self.recent]).mean(0) for name in self.recent[0]}
+
+    def state_dict(self) -> dict:
+        """Return what a checkpoint stores."""
+        return {name: getattr(self, name) for name in self.STATE}
+
+    def load_state_dict(self, state: dict) -> None:
+        """Restore what :meth:`state_dict` returned."""
+        for name in self.STATE:
+            setattr(self, name, state[name])
+
+
+def pool_scores(valid: dict[str, dict]) -> dict:
+    """Return the scores of several collections as one: mean, by collection, per graph, and whose weights."""
+    means = {slug: score["mean"] for slug, score in valid.items()}
+    return {
+        "mean": sum(means.values()) / len(means),
+        "weights": ", ".join(dict.fromkeys(score["weights"] for score in valid.values())),
+        "by_collection": means,
+        "per_graph": {
+            f"{slug}/{name}": value
+            for slug, score in valid.items()
+            for name, value in score["per_graph"].items()
+        },
+    }
