@@ -132,7 +132,7 @@ def large(options: argparse.Namespace) -> list[dict]:
             took = float(np.median([seconds(one.run_epoch, options.device) for _ in range(5)]))
             above, _ = peak_bytes(one.run_epoch, options.device)
             rows.append({"what": f"step of {size} configurations", "seconds": took, "MB": above / 2**20})
-        together = TrainSettings().inference_configs
+        together = TrainSettings().configs_together
         (name,) = one.names
         predict = _predictor(one, name, together)
         predict()

@@ -81,7 +81,7 @@ class Contest:
         inputs = self._inputs(form, self.features[kind].first_configs(num_configs))
         if form == "dense":
             return self._all_at_once(self.networks[contender], inputs, num_configs)
-        return self._predict(self.networks[contender], inputs, self.settings.inference_configs)
+        return self._predict(self.networks[contender], inputs, self.settings.configs_together)
 
     def _predict(self, network: RankingNetwork, inputs: GraphDataset, together: int) -> np.ndarray:
         slug, name = self.program.collection.slug, self.program.name

@@ -91,7 +91,7 @@ def inference(path: Path, folder: Path, options: Namespace) -> dict:
     settings, dataset, network, name = _network(path, folder)
     FreedMemory()
     slug, _, _ = name.partition("/")
-    (prediction,) = predict(network, dataset, slug, "test", settings.inference_configs).values()
+    (prediction,) = predict(network, dataset, slug, "test", settings.configs_together).values()
     return {"configs": len(prediction)}
 
 

@@ -130,7 +130,7 @@ def train_held_out(run: Run, place: Path, threads: int) -> dict:
 
 def _predict_held_out(training: Training, slug: str) -> dict[str, np.ndarray]:
     """Predict each held-out graph of one of the collections that were trained on together."""
-    together = training.settings.inference_configs
+    together = training.settings.configs_together
     predictions = predict(training.network, training.dataset, slug, VALID, together)
     # a diverged network predicts NaN, which counts as one constant: tau 0
     return {name: np.nan_to_num(own) for name, own in predictions.items()}

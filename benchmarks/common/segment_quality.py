@@ -70,7 +70,7 @@ def train_quality(changes: dict, seed: int, folder: Path, options: Namespace) ->
         losses.append(training.run_epoch())
     seconds = time.process_time() - began
     slug = source.collection.slug
-    predictions = predict(training.network, dataset, slug, VALID, settings.inference_configs)
+    predictions = predict(training.network, dataset, slug, VALID, settings.configs_together)
     labels = source.labels(VALID)
     scores = {"tau": kendall_tau, "OPA": ordered_pair_accuracy}
     found = {

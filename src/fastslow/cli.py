@@ -201,10 +201,13 @@ class _Parser(argparse.ArgumentParser):
 
 
 def describe(settings: type[Settings], hidden: Sequence[str] = ()) -> str:
-    """Return the fields of a settings class as lines: name, default, range, sentence."""
-    lines = []
+    """Return the fields of a settings class as lines by group: name, default, range, sentence."""
+    lines, group = [], ""
     for setting in settings.describe():
         if setting.name not in hidden:
+            if setting.group != group:
+                lines.append(f" {setting.group}:")
+                group = setting.group
             allowed = f"; {setting.allowed}" if setting.allowed else ""
             lines.append(f"  {setting.name}={setting.default}  ({setting.kind}{allowed})")
             lines += textwrap.wrap(setting.sentence, 100, initial_indent=" " * 6, subsequent_indent=" " * 6)

@@ -27,7 +27,6 @@ from helpers.notebook_parameters import (
     read,
     render,
     rewrite,
-    sentences,
 )
 from helpers.workspace import environment
 
@@ -47,12 +46,13 @@ def test_parameters_are_the_settings_their_defaults_and_sentences():
         exec(source, {}, found)
         settings = config_class(path)
         defaults = settings()
-        assert list(found) == [setting.name for setting in settings.describe()], path.stem
+        shown = [setting.name for setting in settings.describe() if not setting.group]
+        assert list(found) == shown and shown == list(settings.main or settings.model_fields), path.stem
         for name, value in found.items():
             wanted = getattr(defaults, name)
             assert (value, type(value)) == (wanted, type(wanted)), f"{path.stem}: {name}"
-        assert sentences(source) == {s.name: s.sentence for s in settings.describe()}, path.stem
-        assert max(map(len, source.splitlines())) <= 100, path.stem
+        assert source == render(settings) and source.count("  # ") > len(found) - 3, path.stem
+        assert len(source.splitlines()) <= 25 and max(map(len, source.splitlines())) <= 110, path.stem
         checked = code_cells(path)[1].source
         assert f"settings = {settings.__name__}.from_variables(globals())" in checked, path.stem
         assert checked.splitlines()[-1] == "settings", path.stem

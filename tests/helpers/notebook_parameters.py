@@ -1,4 +1,4 @@
-"""Parameters cells of the notebooks, rendered from the settings: each assignment below its field's sentence.
+"""Parameters cells of the notebooks, rendered from the settings: a line for each main setting.
 
 ``.venv/bin/python tests/helpers/notebook_parameters.py`` rewrites the parameters cell of every notebook in
 place; run it after a change of a field's name, default or sentence.
@@ -7,7 +7,7 @@ place; run it after a change of a field's name, default or sentence.
 import ast
 import importlib
 import json
-import textwrap
+import re
 from pathlib import Path
 
 import nbformat
@@ -17,6 +17,7 @@ from fastslow.core.settings import Settings
 FOLDER = Path(__file__).parents[2] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 WIDTH = 100
+LINE = 110
 
 
 def read(path):
@@ -51,34 +52,34 @@ def _assignment(name: str, value) -> str:
     return f"{name} = {json.dumps(value) if isinstance(value, str) else repr(value)}"
 
 
-def _field(setting) -> str:
-    wrapped = {"initial_indent": "# ", "subsequent_indent": "# ", "break_on_hyphens": False}
-    return (
-        f"{textwrap.fill(setting.sentence, WIDTH, **wrapped)}\n{_assignment(setting.name, setting.default)}"
-    )
+def _short(sentence: str, width: int) -> str:
+    """The first clause of three words or more, cut at the last mark that fits."""
+    sentence = re.sub(r"^[^.]{0,40} only\. ", "", sentence)
+    ends = [m.start() for m in re.finditer(r"(?<!e\.g)[.;:](?= |$)", sentence)]
+    first = next((sentence[:end] for end in ends if len(sentence[:end].split()) > 2), sentence)
+    while len(first) > width and (cut := max(first.rfind(mark) for mark in (", ", " (", ": "))) > 0:
+        first = first[:cut]
+    return first
 
 
 def render(settings: type[Settings]) -> str:
-    """Source of the parameters cell: sentence and assignment of each field, main fields above a heading.
+    """Source of the parameters cell: each main setting in a line with its sentence, shortened.
 
-    A single cell: papermill injects values behind the cell with the tag, and knows its names alone.
+    A single cell: papermill injects values behind the cell with the tag.
     """
-    fields = [_field(setting) for setting in settings.describe()]
+    lines = []
+    for setting in settings.describe():
+        if setting.group:
+            break
+        line = _assignment(setting.name, setting.default)
+        short = _short(setting.sentence, LINE - len(line.splitlines()[-1]) - 4)
+        fits = short and len(line.splitlines()[-1]) + len(short) + 4 <= LINE
+        lines.append(f"{line}  # {short}" if fits else line)
     if settings.main:
-        fields.insert(len(settings.main), f"\n# {' Seldom changed '.center(WIDTH - 2, '-')}\n")
-    return "\n".join(fields)
-
-
-def sentences(source: str) -> dict[str, str]:
-    """The comment lines directly above each assignment of a parameters cell, joined."""
-    lines, found = source.splitlines(), {}
-    for statement in ast.parse(source).body:
-        above, row = [], statement.lineno - 2
-        while row >= 0 and lines[row].startswith("# "):
-            above.append(lines[row][2:])
-            row -= 1
-        found[statement.targets[0].id] = " ".join(above[::-1])
-    return found
+        lines.append(
+            f"# {len(settings.model_fields) - len(settings.main)} more, by group: help({settings.__name__})"
+        )
+    return "\n".join(lines)
 
 
 def rewrite(path) -> bool:

@@ -44,7 +44,7 @@ graphs = st.builds(make_graph, structures(min_nodes=2), st.integers(0, 99))
 
 def predict(network, graph, configs=None, scalers=None, edges=None):
     """(C,) predictions of the product code."""
-    whole_graph = network.architecture.sees_whole_graph
+    whole_graph = network.architecture.whole_graph
     prepared = PreparedGraph(graph, *(scalers or make_scalers(graph)), whole_graph=whole_graph)
     configs = all_configs(graph) if configs is None else configs
     return network(prepared.batch(configs, network.num_layers, edges))

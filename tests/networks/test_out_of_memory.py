@@ -24,11 +24,11 @@ def limited(limit, error):
 
 @pytest.mark.parametrize("error", OUT_OF_MEMORY, ids=lambda e: type(e).__name__)
 def test_the_size_is_halved_until_it_fits_and_stays(error, capsys):
-    shrinking = Shrinking(2000, "inference_configs")
+    shrinking = Shrinking(2000, "configs_together")
     assert shrinking.run(limited(300, error)) == 250
     assert shrinking.run(limited(300, error)) == 250
     assert shrinking.run(limited(100, error)) == 62
-    assert capsys.readouterr().err == "memory ran out: continuing with inference_configs 1000, or fewer\n"
+    assert capsys.readouterr().err == "memory ran out: continuing with configs_together 1000, or fewer\n"
 
 
 def test_caches_are_cleared_before_each_new_attempt():
@@ -46,13 +46,13 @@ def test_torch_itself_raises_what_is_recognised():
 
 def test_what_does_not_fit_at_all_is_raised():
     with pytest.raises(MemoryError):
-        Shrinking(16, "inference_configs").run(limited(0, MemoryError()))
+        Shrinking(16, "configs_together").run(limited(0, MemoryError()))
 
 
 @pytest.mark.parametrize("error", [RuntimeError("shapes differ"), ValueError("memory")])
 def test_other_errors_are_raised_at_once(error):
     with pytest.raises(type(error)):
-        Shrinking(16, "inference_configs").run(limited(8, error))
+        Shrinking(16, "configs_together").run(limited(8, error))
 
 
 @pytest.mark.parametrize("error", OUT_OF_MEMORY, ids=lambda e: type(e).__name__)

@@ -46,7 +46,7 @@ kernels = graphs.filter(lambda graph: not len(graph.config_index))
 def prepare(network, graph):
     layers = network.architecture
     return PreparedGraph(
-        graph, *make_scalers(graph), whole_graph=layers.sees_whole_graph, joins_nodes=layers.joins_nodes
+        graph, *make_scalers(graph), whole_graph=layers.whole_graph, joins_nodes=layers.joins_nodes
     )
 
 

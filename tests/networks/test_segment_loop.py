@@ -163,7 +163,7 @@ def test_the_head_learns_from_whole_graphs(settings, monkeypatch):
     torch.testing.assert_close(found, pooled[::2].detach(), rtol=1e-4, atol=1e-4)
     monkeypatch.setattr(training.segments, "_whole", None)
     torch.testing.assert_close(training.segments._whole_sums(example), found)
-    few = settings.replace(inference_configs=2)
+    few = settings.replace(configs_together=2)
     again = make_training(few)
     again.segments.begin(3, 0)
     example, _ = again._make_example(name, every, 0)

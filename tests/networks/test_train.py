@@ -206,7 +206,7 @@ def test_a_run_learns_that_one_nodes_layout_decides(settings, tmp_path, precisio
     dataset = make_dataset(settings)
     network = make_network(settings, dataset)
     network.load_state_dict(weights_of(*settings.runs))
-    scores = predict(network, dataset, LAYOUT.slug, "train", settings.inference_configs)
+    scores = predict(network, dataset, LAYOUT.slug, "train", settings.configs_together)
     runtimes = dataset.sources[LAYOUT.slug].labels("train")
     assert min(kendall_tau(runtimes[name], scores[name]) for name in PROGRAMS["train"]) > 0.9
     assert manifest["valid"]["mean"] == pytest.approx(np.mean(list(manifest["valid"]["per_graph"].values())))
@@ -298,7 +298,7 @@ def test_a_finished_run_is_not_trained_again(settings, monkeypatch):
     forbid_training(monkeypatch)
     assert train(settings) == manifest
     # excluded from the cache key: they affect location or speed only
-    assert train(settings.replace(inference_configs=9)) == manifest
+    assert train(settings.replace(configs_together=9)) == manifest
 
 
 @pytest.mark.parametrize(
@@ -340,7 +340,7 @@ def test_changed_features_train_again(settings, tmp_path):
         ("graphs_per_step", 0, "1 or more"),
         ("evaluate_every", 0, "1 or more"),
         ("configs_per_step", 1, "2 or more"),
-        ("inference_configs", 1, "2 or more"),
+        ("configs_together", 1, "2 or more"),
         ("seed", -1, "0 or more"),
         ("num_layers", -1, "0 or more"),
         ("patience", -1, "0 or more"),
@@ -366,7 +366,7 @@ def test_features_of_the_other_kind_are_refused(settings, kernels, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("cross_config", False), ("pair_edges", False), ("inference_configs", 10)]
+    ("field", "value"), [("cross_config", False), ("pair_edges", False), ("configs_together", 10)]
 )
 def test_a_setting_that_tile_does_not_read_is_refused(field, value):
     with pytest.raises(SettingsError, match=f"^{field}: .* has no effect for tile; leave it at"):
@@ -467,7 +467,7 @@ def test_the_predictions_of_valid_are_those_of_the_chosen_weights(
     assert train(settings)["valid"]["weights"].startswith(chosen)
     training = make_training(settings)
     training.network.load_state_dict(weights_of(*settings.runs))
-    again = predict(training.network, training.dataset, LAYOUT.slug, "valid", settings.inference_configs)
+    again = predict(training.network, training.dataset, LAYOUT.slug, "valid", settings.configs_together)
     written = read_predictions(tmp_path / "run")["valid"]
     assert again.keys() == written.keys()
     for name, prediction in again.items():

@@ -22,6 +22,7 @@ class Setting(NamedTuple):
         default: Default value.
         allowed: Range or choices in words; empty where every value of the type is accepted.
         sentence: What it does, with unit and when to change it.
+        group: Title of its group; empty for a main field.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Setting(NamedTuple):
     default: Any
     allowed: str
     sentence: str
+    group: str = ""
 
 
 def kind_of(field: FieldInfo) -> Any:

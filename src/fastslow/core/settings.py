@@ -40,6 +40,7 @@ Unread = Mapping[str, tuple[str, str]]
 
 _PLAIN = (Number, str, list, PurePath)  # what people give a setting; results of cells are of other types
 _ODD = (tuple, dict, types.NoneType)
+_READ = "_read_settings"  # variable of a notebook: by name the class that read a setting, and its value
 _ALIKE = 0.75  # similarity of a misspelt name
 _UNKEYED: dict[str, JsonValue] = {"key": False}
 PLAY = "play"
@@ -68,7 +69,10 @@ class Settings(BaseModel):
     renamed: ClassVar[Mapping[str, str]] = {}
     """Fields that were called otherwise before: old name to new name, for the error message."""
     main: ClassVar[tuple[str, ...]] = ()
-    """Fields that people change most, which documentation shows first."""
+    """Fields that people change most: documentation shows them first, a notebook's parameters cell only them.
+    Empty: all of them."""
+    title: ClassVar[str] = ""
+    """Title of the group of the fields that a class declares, for a class that groups fields by role."""
 
     def __init__(self, **settings: Any):
         for name, value in settings.items():
@@ -121,11 +125,22 @@ class Settings(BaseModel):
 
     @classmethod
     def describe(cls) -> list[Setting]:
-        """Return the main fields, then the others as declared; one with a new default keeps its sentence."""
-        fields = [(name, cls.model_fields[name]) for name in dict.fromkeys((*cls.main, *cls.model_fields))]
+        """Return the main fields, then the others by group; one with a new default keeps its sentence."""
+        others = [name for name in cls.model_fields if name not in cls.main]
+        groups = {name: cls._group(name) if cls.main else "" for name in others}
+        titles = [*dict.fromkeys(groups.values())]
+        others.sort(key=lambda name: titles.index(groups[name]))
         return [
-            Setting(n, kind_of(f).__name__, f.get_default(), allowed_of(f), cls._sentence(n))
-            for n, f in fields
+            Setting(
+                name,
+                kind_of(field).__name__,
+                field.get_default(),
+                allowed_of(field),
+                cls._sentence(name),
+                groups.get(name, ""),
+            )
+            for name in (*cls.main, *others)
+            for field in [cls.model_fields[name]]
         ]
 
     @classmethod
@@ -153,7 +168,14 @@ class Settings(BaseModel):
             unused += [name] * (not private and isinstance(value, _PLAIN))
         if unused:
             print(f"no settings of {cls.__name__}, not used: {', '.join(unused)}")
-        return cls(**{name: variables[name] for name in cls.model_fields if name in variables})
+        read = variables.setdefault(_READ, {})
+        values = {name: variables[name] for name in cls.model_fields if name in variables}
+        for name in values.keys() - {*cls.main} if cls.main else ():
+            reader, value = read.get(name, (cls, None))
+            if reader is not cls and value is values[name]:
+                del values[name]  # of a notebook that ran before
+        read.update({name: (cls, value) for name, value in values.items()})
+        return cls(**values)
 
     @classmethod
     def from_texts(
@@ -224,6 +246,12 @@ class Settings(BaseModel):
         """Refuse a field's value where a condition does not hold; ``wanted`` says what it must be."""
         if not condition:
             raise SettingsError(f"{field}: {getattr(self, field)!r} is not {wanted}")
+
+    @classmethod
+    def _group(cls, name: str) -> str:
+        """Return the title of the class that declares a field first, or ``more``."""
+        owners = [base for base in cls.__mro__ if name in base.__dict__.get("__annotations__", {})]
+        return vars(owners[-1]).get("title", "") or "more"
 
     @classmethod
     def _sentence(cls, name: str) -> str:

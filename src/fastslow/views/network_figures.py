@@ -15,7 +15,6 @@ from fastslow.networks.model.network import LAYOUT_EMBEDDING, OPCODE_EMBEDDING, 
 
 _WIDTH, _HEIGHT, _GAP = 3.0, 3.4, 1.0  # of a box, and the space between two
 _OUTLINE = {"boxstyle": "round,pad=0.1", "edgecolor": "0.4"}
-_SKIPS = {"previous": "own state (residual)", "first": "own first embedding"}
 _NODES, _BLOCKS, _CONFIGS = "#dbe9f6", "#fde0c5", "#d9f0d3"
 
 
@@ -73,7 +72,7 @@ def plot_network(network: RankingNetwork) -> Figure:
             "norm over the graph",
             *_layers(block),
             "+ own configuration",
-            f"+ {_SKIPS[network.architecture.skip]}",
+            "+ own state (residual)",
         ]
         _box(axes, 2 + place, f"block {place + 1}", lines, _count(block), _BLOCKS)
     joined = [
@@ -86,7 +85,9 @@ def plot_network(network: RankingNetwork) -> Figure:
     for place, shape in enumerate(shapes):
         _arrow(axes, place, shape)
     layouts = f"layouts of {', '.join(ROLES)} and how they tile the tensor"
-    _configuration(axes, 1 + len(trunk.blocks), [layouts, _describe(trunk.config)], _count(trunk.config))
+    _configuration(
+        axes, 1 + len(trunk.blocks), [layouts, _describe(trunk.configured)], _count(trunk.configured)
+    )
     axes.set(xlim=(-0.3, columns * (_WIDTH + _GAP) + 0.6), ylim=(-2.2, _HEIGHT + 0.3))
     axes.set_axis_off()
     axes.set_title(f"{_count(network):,} parameters; one prediction per configuration, lower is faster")

@@ -31,7 +31,7 @@ _TILE = {
 }
 _SAGE = {"block": "unit", "convolution": "sage_sum", "num_layers": 3}
 _RESGCN = {"block": "residual", "convolution": "mlp_gcn", "num_layers": 3}
-_EARLY = {"config_join": "nodes"}
+_EARLY = {"joins_nodes": True}
 _LAYOUT = {
     **_TRAINING,
     **_INPUTS,
@@ -152,7 +152,7 @@ PUBLISHED: dict[str, Published] = {
         segment_border="cut",
         configs_per_step=16,
         epochs=10,
-        inference_configs=32,
+        configs_together=32,
     ),
 }
 PUBLISHED["tpugraphs"] = Published(

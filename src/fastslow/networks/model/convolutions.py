@@ -203,7 +203,7 @@ class LinearAttention(nn.Module):
 
     Deduplication is lost: each node sees the whole graph, so from the first such layer on every node has a
     state for every distinct configuration, N x C of them, and the blocks above run on all pairs. Memory and
-    time are those of a dense network; lower ``inference_configs`` and ``configs_per_step`` for large graphs.
+    time are those of a dense network; lower ``configs_together`` and ``configs_per_step`` for large graphs.
     A tile kernel, which no configuration changes, keeps one state per node.
 
     Args:
@@ -260,7 +260,7 @@ class GpsConv(nn.Module):
         return functional.silu(self.join(both))
 
 
-_CONVOLUTIONS: dict[str, Callable[..., nn.Module]] = {
+CONVOLUTIONS: dict[str, Callable[..., nn.Module]] = {
     "sage": SageConv,
     "sage_sum": partial(SageConv, aggregation="sum"),
     "sage_max": partial(SageConv, aggregation="max"),
@@ -269,6 +269,7 @@ _CONVOLUTIONS: dict[str, Callable[..., nn.Module]] = {
     "mlp_gcn_directed": partial(MlpGcnConv, directed=True),
     "gat": GatConv,
 }
+"""The registry: convolutions by name, each made from the channels of its input and output."""
 
 
 def make_convolution(architecture: Architecture) -> nn.Module:
@@ -283,4 +284,4 @@ def plain_convolution(architecture: Architecture, in_channels: int, **details) -
 
     ``details`` are arguments of the convolution that the name leaves open.
     """
-    return _CONVOLUTIONS[architecture.convolution](in_channels, architecture.hidden_channels, **details)
+    return CONVOLUTIONS[architecture.convolution](in_channels, architecture.hidden_channels, **details)

@@ -32,7 +32,7 @@ class Batch:
         state_layouts: ``(S_0, 18)`` int64, configured output, input and kernel layout of each state of level
             0, shifted by 2 (-2, not configurable, becomes 0).
         state_tiling: ``(S_0, 27)`` float32, how these three tensors fill the TPU's 8 x 128 tiles.
-        levels: The states of levels 0 to ``num_layers``.
+        levels: The states of levels 0 to ``num_levels``.
         pooling: ``(C, S)`` operator that sums the states of the last level over nodes.
         config_feat: ``(C, V)`` float32, scaled features of the configuration as a whole.
         configurable: ``(N,)`` bool, configurable nodes; all where there is none (tile).
@@ -123,10 +123,10 @@ class PreparedGraph:
         own = graph.tensor_sizes[:, :, None], layouts, graph.default_layouts[:, :, None]
         self._tiling = tiling_features(*own)
 
-    def states(self, configs: np.ndarray, num_layers: int, edges: np.ndarray | None = None) -> States:
+    def states(self, configs: np.ndarray, num_levels: int, edges: np.ndarray | None = None) -> States:
         """Return the states of the graph under some of its configurations, see :meth:`batch`."""
         every = edges is None
-        reach = self.reach(num_layers) if every else self.reach_along(edges, num_layers)
+        reach = self.reach(num_levels) if every else self.reach_along(edges, num_levels)
         if self.joins_nodes:  # the configuration is one choice, which every node sees
             return reach.states(np.arange(len(configs))[:, None])
         return reach.states(self.choices(configs))
@@ -135,36 +135,36 @@ class PreparedGraph:
         """Return the option ``(C, G)`` that each of some configurations chooses for each group."""
         return np.asarray(self.graph.choices.values[configs])
 
-    def reach(self, num_layers: int) -> Reach:
+    def reach(self, num_levels: int) -> Reach:
         """Return the sets of groups that each node sees, found once."""
-        key = "reach", self.pair_edges, self.whole_graph, self.joins_nodes, num_layers
-        return derived(self.graph, key, lambda: self._make_reach(self.edge_index, num_layers))
+        key = "reach", self.pair_edges, self.whole_graph, self.joins_nodes, num_levels
+        return derived(self.graph, key, lambda: self._make_reach(self.edge_index, num_levels))
 
-    def reach_along(self, edges: np.ndarray, num_layers: int) -> Reach:
+    def reach_along(self, edges: np.ndarray, num_levels: int) -> Reach:
         """Return the sets of groups that each node sees along some edges, ``(E',)`` bool."""
-        return self._make_reach(self.edge_index[edges], num_layers)
+        return self._make_reach(self.edge_index[edges], num_levels)
 
-    def _make_reach(self, edge_index: np.ndarray, num_layers: int) -> Reach:
+    def _make_reach(self, edge_index: np.ndarray, num_levels: int) -> Reach:
         graph = self.graph
         program = graph.num_nodes, graph.config_index, graph.choices
         if self.joins_nodes:
             every, options = np.arange(graph.num_nodes), np.array([graph.num_configs])
             one = replace(graph.choices, group=np.zeros((len(every), 1), np.int32), options=options)
             program = graph.num_nodes, every, one
-        return Reach(edge_index, *program, num_layers, self.whole_graph)
+        return Reach(edge_index, *program, num_levels, self.whole_graph)
 
-    def batch(self, configs: np.ndarray, num_layers: int, edges: np.ndarray | None = None) -> Batch:
+    def batch(self, configs: np.ndarray, num_levels: int, edges: np.ndarray | None = None) -> Batch:
         """Return the graph under some of its configurations.
 
         Args:
             configs: ``(C,)`` positions of the configurations, in any order.
-            num_layers: Message-passing layers of the network.
+            num_levels: Message-passing layers of the network.
             edges: ``(E',)`` bool, edges of ``edge_index`` that messages pass along; by default all. Dropping
                 some takes a new :class:`Reach`, and leaves no more states than before.
         """
         # a tile kernel's graph does not depend on the configuration: one stands for all
         varying = configs if self.varies else configs[:1]
-        states = self.states(varying, num_layers, edges)
+        states = self.states(varying, num_levels, edges)
         degrees = self.degrees(edges)
         return Batch(
             self.numeric,

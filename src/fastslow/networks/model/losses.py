@@ -1,17 +1,17 @@
-"""Losses over the configurations of one graph, or of the graphs of a step; lower is faster.
+"""Losses over the configurations of one graph; lower is faster.
 
 A loss takes predictions s and runtimes y of the C configurations of a graph. Every graph is a list of its own
 length, so there is no padding. Configurations of equal runtime carry no order: no ranking loss compares them.
 :class:`Loss` adds up losses by name, in the form of the setting ``loss``.
 """
 
-from collections.abc import Sequence
+import inspect
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fastslow.networks.settings.terms import ACROSS_GRAPHS, LOSSES, parse_terms
+from fastslow.networks.settings.terms import Term, parse_terms
 
 
 def _ordered_pairs(prediction: Tensor, runtime: Tensor) -> tuple[Tensor, Tensor]:
@@ -112,22 +112,6 @@ def list_mle(prediction: Tensor, runtime: Tensor, temperature: float = 1.0) -> T
     return functional.softplus(faster - score).sum()
 
 
-def list_mle_fastest(prediction: Tensor, runtime: Tensor, temperature: float = 1.0) -> Tensor:
-    r"""Compute ListMLE, the fastest first: :func:`list_mle` of -s and -y.
-
-    .. math:: \sum_i \left( \log \Big( e^{-s_i / T} + \sum_{k: y_k > y_i} e^{-s_k / T} \Big) + s_i / T \right)
-
-    Args:
-        prediction: ``(C,)`` predictions s.
-        runtime: ``(C,)`` runtimes y in any unit.
-        temperature: T.
-
-    Returns:
-        A scalar, 0 or more; 0 where no two runtimes differ.
-    """
-    return list_mle(-prediction, -runtime, temperature)
-
-
 def mse_log(prediction: Tensor, runtime: Tensor) -> Tensor:
     r"""Compute the mean squared error on log runtime: absolute predictions (slides "ML for ML Compilers").
 
@@ -143,75 +127,45 @@ def mse_log(prediction: Tensor, runtime: Tensor) -> Tensor:
     return (prediction - runtime.log().to(prediction.dtype)).square().mean()
 
 
-def cross_graph_hinge(
-    predictions: Sequence[Tensor], runtimes: Sequence[Tensor], margin: float = 1.0
-) -> Tensor:
-    r"""Compute the hinge half within and half across the graphs of a step (5th place, knshnb).
-
-    .. math:: \frac{1}{2 B} \sum_{b=1}^B h(s_b, y_b) + \frac{1}{2} h([s_1, ..., s_B], [y_1, ..., y_B])
-
-    with h = :func:`pairwise_hinge`. Comparing other graphs makes the scale of absolute runtime learnable. The
-    5th place divides by all pairs, h by those of different runtime.
-
-    Args:
-        predictions: ``(C_b,)`` predictions of each of the B graphs.
-        runtimes: ``(C_b,)`` their runtimes, in one unit.
-        margin: The 5th place took 1 for layout and 0.1 for tile.
-
-    Returns:
-        A scalar; 0 where no two runtimes differ.
-    """
-    pairs = zip(predictions, runtimes, strict=True)
-    within = torch.stack([pairwise_hinge(*own, margin) for own in pairs]).mean()
-    return (within + pairwise_hinge(torch.cat(list(predictions)), torch.cat(list(runtimes)), margin)) / 2
-
-
-FUNCTIONS = {
-    loss.__name__: loss
-    for loss in (
-        pairwise_hinge,
-        pairwise_logistic,
-        difference_matrix,
-        cross_graph_hinge,
-        list_mle,
-        list_mle_fastest,
-        mse_log,
-    )
+LOSSES = {
+    loss.__name__: loss for loss in (pairwise_hinge, pairwise_logistic, difference_matrix, list_mle, mse_log)
 }
+"""The registry: losses by name. The setting gives a third argument, margin or temperature, after ``@``."""
+
+
+def loss_terms(text: str) -> list[Term]:
+    """Read the setting ``loss``, see :func:`fastslow.networks.settings.terms.parse_terms`.
+
+    Raises:
+        SettingsError: The text is refused.
+    """
+    arguments = {name: list(inspect.signature(loss).parameters.values()) for name, loss in LOSSES.items()}
+    known = {name: own[2].default if len(own) > 2 else None for name, own in arguments.items()}
+    return parse_terms("loss", text, known)
 
 
 class Loss:
     """A weighted sum of losses, the mean over the graphs of a step.
 
     Args:
-        text: Such as ``pairwise_hinge`` or ``list_mle@10:1+mse_log:0.02``, see
-            :func:`fastslow.networks.settings.terms.parse_terms`.
-
-    Attributes:
-        across_graphs: Whether it compares graphs, so that it needs all of a step together.
+        text: Such as ``pairwise_hinge`` or ``list_mle@10:1+mse_log:0.02``.
 
     Raises:
         SettingsError: The text is refused.
     """
 
     def __init__(self, text: str):
-        self.terms = parse_terms("loss", text, LOSSES)
-        self.across_graphs = any(term.name in ACROSS_GRAPHS for term in self.terms)
+        self.terms = loss_terms(text)
 
-    def __call__(self, predictions: Sequence[Tensor], runtimes: Sequence[Tensor]) -> Tensor:
-        """Return the loss of some graphs.
+    def __call__(self, prediction: Tensor, runtime: Tensor) -> Tensor:
+        """Return the loss of a graph.
 
         Args:
-            predictions: ``(C_b,)`` predictions of each graph.
-            runtimes: ``(C_b,)`` their runtimes.
+            prediction: ``(C,)`` predictions.
+            runtime: ``(C,)`` runtimes.
         """
         total: Tensor = 0.0
         for name, parameter, weight in self.terms:
-            loss, more = FUNCTIONS[name], () if parameter is None else (parameter,)
-            if name in ACROSS_GRAPHS:
-                value = loss(predictions, runtimes, *more)
-            else:
-                each = [loss(*own, *more) for own in zip(predictions, runtimes, strict=True)]
-                value = torch.stack(each).mean()
-            total = total + weight * value
+            more = () if parameter is None else (parameter,)
+            total = total + weight * LOSSES[name](prediction, runtime, *more)
         return total

@@ -19,7 +19,6 @@ from fastslow.networks.model.layers import (
     LevelTensors,
     WeightedInstanceNorm,
 )
-from fastslow.networks.published.plain import PlainHead, PlainTrunk
 from fastslow.networks.settings.architecture import OPCODE_ROWS, Architecture
 from fastslow.networks.states.set_statistics import Complete, as_is
 
@@ -36,9 +35,8 @@ class Block(nn.Module):
         x' &= x + W \operatorname{dropout}(\operatorname{GELU}([y, \operatorname{CrossConfig}(y)])) + V c
 
     with c the embedding of the node's configured layouts. The convolution is by default GraphSAGE
-    (``convolutions.py``). With the skip from the first embedding, that takes the place of the x that is added
-    (16th place of the competition). V c: skip connection from the node's layout
-    embedding, against oversmoothing (initial residual, GCNII, arXiv 2007.02133).
+    (``convolutions.py``). V c is a skip connection from the node's layout embedding, against oversmoothing
+    (initial residual, GCNII, arXiv 2007.02133).
 
     Args:
         architecture: Settings of the layers. Without cross-config attention the bracket is y alone.
@@ -59,13 +57,12 @@ class Block(nn.Module):
         self.project = nn.Sequential(
             nn.GELU(), nn.Dropout(architecture.dropout), nn.Linear(joined_channels, channels)
         )
-        self.config = nn.Linear(channels, channels, bias=False)
+        self.layout = nn.Linear(channels, channels, bias=False)
 
     def forward(
         self,
         x: Tensor,
-        first: Tensor | None,
-        config: Tensor,
+        layout_embedding: Tensor,
         below: LevelTensors,
         level: LevelTensors,
         complete: Complete,
@@ -74,8 +71,7 @@ class Block(nn.Module):
 
         Args:
             x: ``(S_below, D)`` states of the level below.
-            first: ``(S, D)`` embedding to add to; None adds to ``x``.
-            config: ``(S, D)`` embedding of the configured layouts of each state's node.
+            layout_embedding: ``(S, D)`` embedding of the configured layouts of each state's node.
             below: The level below.
             level: The level.
             complete: Returns a statistic of the whole configuration set.
@@ -83,8 +79,7 @@ class Block(nn.Module):
         y = self.channel(self.conv(self.norm(x, below, complete), level, below))
         if self.cross is not None:
             y = torch.cat([y, self.cross(y, level, complete)], 1)
-        skip = x[level.own] if first is None else first
-        return skip + self.project(y) + self.config(config)
+        return x[level.own] + self.project(y) + self.layout(layout_embedding)
 
 
 class Trunk(nn.Module):
@@ -102,13 +97,12 @@ class Trunk(nn.Module):
     def __init__(self, node_channels: int, architecture: Architecture):
         super().__init__()
         hidden_channels = architecture.hidden_channels
-        self.skip = architecture.skip
         self.layout = nn.Embedding(LAYOUT_VALUES, LAYOUT_EMBEDDING)
         self.opcode = nn.Embedding(OPCODE_ROWS, OPCODE_EMBEDDING)
         in_channels = node_channels + LAYOUT_WIDTH * LAYOUT_EMBEDDING + OPCODE_EMBEDDING
         self.node = nn.Linear(in_channels, hidden_channels)
         layout_channels = len(ROLES) * (LAYOUT_WIDTH * LAYOUT_EMBEDDING + TILING_FEATURES)
-        self.config = nn.Linear(layout_channels, hidden_channels, bias=False)
+        self.configured = nn.Linear(layout_channels, hidden_channels, bias=False)
         self.tokens = DimensionTokens(hidden_channels) if architecture.dimension_tokens else None
         self.input = nn.Sequential(nn.GELU(), nn.Linear(hidden_channels, hidden_channels))
         self.blocks = nn.ModuleList(Block(architecture) for _ in range(architecture.num_layers))
@@ -116,13 +110,13 @@ class Trunk(nn.Module):
     def forward(self, batch: Batch, complete: Complete = as_is) -> Tensor:
         """Return the states of the batch's last level, after as many blocks as it has levels above 0."""
         nodes = batch.numeric, batch.node_layout, batch.opcode
-        x, config = self.embed(*nodes, batch.state_layouts, batch.state_tiling, batch.levels[0].node_ids)
-        first = x if self.skip == "first" else None
+        x, layout_embedding = self.embed(
+            *nodes, batch.state_layouts, batch.state_tiling, batch.levels[0].node_ids
+        )
         blocks = self.blocks[: len(batch.levels) - 1]
         for block, below, level in zip(blocks, batch.levels[:-1], batch.levels[1:], strict=True):
-            config = config[level.own]
-            first = None if first is None else first[level.own]
-            x = block(x, first, config, below, level, complete)
+            layout_embedding = layout_embedding[level.own]
+            x = block(x, layout_embedding, below, level, complete)
         return x
 
     def embed(
@@ -140,8 +134,9 @@ class Trunk(nn.Module):
             numeric, dimensions = numeric.split([numeric.shape[1] - TOKEN_COLUMNS, TOKEN_COLUMNS], 1)
             extra = self.tokens(dimensions, node_layout, state_layouts, node_ids)
         node = torch.cat([numeric, self.layout(node_layout).flatten(1), self.opcode(opcode)], 1)
-        config = self.config(torch.cat([self.layout(state_layouts).flatten(1), state_tiling], 1))
-        return self.input(self.node(node)[node_ids] + config + extra), config
+        configured = torch.cat([self.layout(state_layouts).flatten(1), state_tiling], 1)
+        layout_embedding = self.configured(configured)
+        return self.input(self.node(node)[node_ids] + layout_embedding + extra), layout_embedding
 
 
 class RankingNetwork(nn.Module):
@@ -171,6 +166,8 @@ class RankingNetwork(nn.Module):
             self.trunk = Trunk(node_channels, architecture)
             self.head = Head(channels, config_channels, dropout, architecture.readout)
         else:
+            from fastslow.networks.published.plain import PlainHead, PlainTrunk
+
             nodes, pooled = (config_channels, 0) if architecture.joins_nodes else (0, config_channels)
             self.trunk = PlainTrunk(node_channels, nodes, architecture)
             self.head = PlainHead(self.trunk.channels, pooled, architecture)

@@ -33,7 +33,7 @@ class GraphDataset:
 
     Args:
         sources: Finished features folders, each of a different collection.
-        num_layers: Message-passing layers of the network.
+        num_levels: Levels of states above level 0, see ``Architecture.num_levels``.
         device: Device of the batches.
         pair_edges: Whether configurable nodes that share a tensor are joined by an edge.
         whole_graph: Whether a layer of the network lets each node see the whole graph.
@@ -51,7 +51,7 @@ class GraphDataset:
     def __init__(
         self,
         sources: Sequence[Features],
-        num_layers: int,
+        num_levels: int,
         device: torch.device,
         pair_edges: bool = True,
         whole_graph: bool = False,
@@ -62,7 +62,7 @@ class GraphDataset:
         dimension_tokens: bool = False,
     ):
         self.sources = {source.collection.slug: source for source in sources}
-        self.num_layers = num_layers
+        self.num_levels = num_levels
         self.device = device
         self._graph_options = {
             "pair_edges": pair_edges,
@@ -114,11 +114,11 @@ class GraphDataset:
 
     def batch(self, split: str, name: str, configs: np.ndarray, edges: np.ndarray | None = None) -> Batch:
         """Return some configurations of a graph, with all or some of its edges, as a batch on the device."""
-        return self.graph(split, name).batch(configs, self.num_layers, edges).to(self.device)
+        return self.graph(split, name).batch(configs, self.num_levels, edges).to(self.device)
 
     def shrinking(self, configs_together: int) -> Shrinking:
         """Return the number of configurations that fit into memory so far, see :class:`Shrinking`."""
-        return self._shrinking.setdefault(configs_together, Shrinking(configs_together, "inference_configs"))
+        return self._shrinking.setdefault(configs_together, Shrinking(configs_together, "configs_together"))
 
     def trainable(self) -> list[str]:
         """Return the train graphs to learn from, see :func:`fastslow.features.train_graphs.trainable`."""
@@ -166,11 +166,16 @@ def predict(
 
 
 def _predict_rows(
-    network: RankingNetwork, dataset: GraphDataset, split: str, path: str, rows: np.ndarray, together: int
+    network: RankingNetwork,
+    dataset: GraphDataset,
+    split: str,
+    path: str,
+    rows: np.ndarray,
+    configs_together: int,
 ) -> torch.Tensor:
-    """Predict distinct configurations ``(n,)`` of a graph, at most ``together`` in a batch."""
+    """Predict distinct configurations ``(n,)`` of a graph, at most ``configs_together`` in a batch."""
     prepared = dataset.graph(split, path)
-    parts = math.ceil(len(rows) / together) if prepared.varies else 1
+    parts = math.ceil(len(rows) / configs_together) if prepared.varies else 1
     large = parts > 1 or (prepared.varies and len(rows) * prepared.graph.num_nodes >= _PAIRS)
     with autocast(dataset.device):
         if large and (found := _predict_by_nodes(network, prepared, rows, dataset.device)) is not None:

@@ -31,7 +31,7 @@ _HEAD_ROWS = 1 << 13
 def computes_by_nodes(network: RankingNetwork) -> bool:
     """Return whether each node's states need those of its neighbours alone, and nodes are summed."""
     layers = network.architecture
-    local = not layers.sees_whole_graph and layers.block == "attention"
+    local = not layers.whole_graph and layers.block == "attention"
     return local and layers.readout == "sum" and layers.num_layers > 0
 
 
@@ -64,7 +64,6 @@ def predict_by_nodes(
     degrees, block_states = prepared.degrees(), block_states or BLOCK_STATES[device.type]
     below = level_tensors(levels[0], len(configs), degrees, differentiable=False).to(device)
     x, embedding = _embed(network, prepared, prepared.state_features(levels[0], configs), below)
-    first = x if trunk.skip == "first" else None
     root = np.arange(len(x))  # of each state the state of level 0 below it
     for number, block in enumerate(trunk.blocks):
         lower, level = levels[number : number + 2]
@@ -76,8 +75,7 @@ def predict_by_nodes(
             chosen = torch.from_numpy(needed).to(device)
             under = replace(below, share=below.share[chosen], node_ids=below.node_ids[chosen])
             at = torch.from_numpy(own_root).to(device)
-            skip = None if first is None else first[at]
-            y = block(x[chosen], skip, embedding[at], under, tensors, partial(_complete, moments))
+            y = block(x[chosen], embedding[at], under, tensors, partial(_complete, moments))
             if last:
                 sums.add(nodes, y, tensors)
                 continue

@@ -28,7 +28,7 @@ class SegmentedGraph:
 
     Args:
         prepared: The graph.
-        num_layers: Message-passing layers of the network.
+        num_levels: Message-passing layers of the network.
         part: ``(N,)`` segment of each node, 0 to J - 1, see
             :func:`~fastslow.networks.segments.partition.partition`.
 
@@ -36,9 +36,9 @@ class SegmentedGraph:
         size: ``(J,)`` number of nodes of each segment.
     """
 
-    def __init__(self, prepared: PreparedGraph, num_layers: int, part: np.ndarray):
+    def __init__(self, prepared: PreparedGraph, num_levels: int, part: np.ndarray):
         self.prepared, self.part = prepared, part
-        self._num_layers = num_layers
+        self._num_levels = num_levels
         self.size = np.bincount(part)
         self._nodes = np.split(np.argsort(part, kind="stable"), np.cumsum(self.size)[:-1])
         self._views: dict[str, _View] = {}
@@ -60,9 +60,9 @@ class SegmentedGraph:
         if border not in self._views:
             edges = self.edges_inside() if border == CUT else None
             reach = (
-                self.prepared.reach(self._num_layers)
+                self.prepared.reach(self._num_levels)
                 if edges is None
-                else self.prepared.reach_along(edges, self._num_layers)
+                else self.prepared.reach_along(edges, self._num_levels)
             )
             self._views[border] = _View(reach, self.prepared.degrees(edges))
         return self._views[border]
@@ -87,7 +87,7 @@ class SegmentedGraph:
         configs: np.ndarray,
         choices: np.ndarray,
         border: str = HALO,
-        num_layers: int | None = None,
+        num_levels: int | None = None,
         gradients: bool = True,
     ) -> Batch:
         """Return the nodes of some segments, and with ``halo`` those that they depend on, as a batch.
@@ -97,14 +97,14 @@ class SegmentedGraph:
             configs: ``(C,)`` positions of the configurations.
             choices: Their choices, see :meth:`PreparedGraph.choices`.
             border: ``halo`` or ``cut``.
-            num_layers: Layers after which they are wanted; by default all.
+            num_levels: Layers after which they are wanted; by default all.
             gradients: Whether gradients are wanted.
 
         Returns:
             The batch; the nodes of its last level are those of :meth:`nodes`, in this order.
         """
         view = self.view(border)
-        part = view.reach.part(self.nodes(segments), num_layers)
+        part = view.reach.part(self.nodes(segments), num_levels)
         return self.prepared.part_batch(part, configs, choices, view.degrees, gradients)
 
     def nodes(self, segments: np.ndarray) -> np.ndarray:

@@ -169,9 +169,9 @@ class SegmentTraining:
         """Return what yields batches of single segments, one prepared ahead."""
         configs, choices, device = example.configs, example.choices, self.dataset.device
 
-        def batches(segments: Sequence[int], num_layers: int | None) -> Iterator[Batch]:
+        def batches(segments: Sequence[int], num_levels: int | None) -> Iterator[Batch]:
             def batch(segment: int) -> Batch:
-                drawn = np.array([segment]), configs, choices, border, num_layers
+                drawn = np.array([segment]), configs, choices, border, num_levels
                 return example.graph.batch(*drawn, gradients=False).to(device)
 
             return prefetch(map(batch, segments))
@@ -181,7 +181,7 @@ class SegmentTraining:
     def _whole_sums(self, example: SegmentExample) -> Tensor:
         """Return the sums over all nodes, uncut; of all configurations they are kept, if not too many."""
         prepared = example.graph.prepared
-        if prepared.graph.num_configs > self.settings.inference_configs:
+        if prepared.graph.num_configs > self.settings.configs_together:
             return self._whole(example)
         every = np.arange(prepared.graph.num_configs)
         everything = replace(example, configs=every, choices=prepared.choices(every))

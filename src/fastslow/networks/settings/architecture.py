@@ -2,9 +2,7 @@
 
 from dataclasses import dataclass
 
-CONVOLUTIONS = ("sage", "sage_sum", "sage_max", "gcn", "mlp_gcn", "mlp_gcn_directed", "gat")
 NODE_ATTENTIONS = ("none", "linear")
-SKIPS = ("previous", "first")
 BLOCKS = ("attention", "residual", "unit")
 OPCODE_ROWS = 128
 """Rows of an embedding of opcodes."""
@@ -21,11 +19,10 @@ class Architecture:
         num_layers: Number of message-passing blocks.
         cross_config: Whether each block has cross-config attention.
         dropout: Share of channels dropped in training.
-        convolution: One of :data:`CONVOLUTIONS`.
+        convolution: A name in ``model.convolutions.CONVOLUTIONS``.
         node_attention: One of :data:`NODE_ATTENTIONS`, beside the convolution.
-        skip: One of :data:`SKIPS`: whether a block adds to the layer below or to the first embedding.
         readout: Poolings of the nodes, see :func:`fastslow.networks.settings.terms.parse_readout`.
-        block: One of :data:`BLOCKS`: ours (``model.py``), or a form of TpuGraphs' baselines (``plain.py``).
+        block: One of :data:`BLOCKS`: ours (``model/network.py``), or TpuGraphs' (``published/plain.py``).
         input_attention: Whether nodes attend to all nodes before the blocks.
         joins_nodes: Whether the features of a configuration join on every node, not after the pooling.
         dimension_tokens: Whether each node is also embedded by its dimensions.
@@ -37,7 +34,6 @@ class Architecture:
     dropout: float
     convolution: str = "sage"
     node_attention: str = "none"
-    skip: str = "previous"
     readout: str = "sum"
     block: str = "attention"
     input_attention: bool = False
@@ -55,6 +51,6 @@ class Architecture:
         return self.block == "residual" and self.convolution.startswith("mlp_gcn")
 
     @property
-    def sees_whole_graph(self) -> bool:
+    def whole_graph(self) -> bool:
         """Whether a layer lets each node see the whole graph, not its neighbours alone."""
         return self.node_attention != "none" or self.input_attention

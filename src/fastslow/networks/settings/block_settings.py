@@ -9,7 +9,7 @@ def unread(settings: Any) -> Unread:
     """Return the settings of blocks and edges that a :class:`TrainSettings` without blocks does not read."""
     if settings.num_layers:
         return {}
-    names = ["skip", "node_attention"]
+    names = ["node_attention"]
     names += ["cross_config"] * (settings.block != "unit")  # which must switch it off for layout
     names += ["edge_dropout", "pair_edges"] * (not settings.input_attention)  # it reads the edges, too
     activates = (
@@ -27,7 +27,6 @@ def check(settings: Any) -> None:
     """
     ours, unit = settings.block == "attention", settings.block == "unit"
     tile, other = settings.kind == "tile", f"with block={settings.block!r}"
-    settings.require(ours or settings.skip == "previous", "skip", f"'previous' {other}")
     settings.require(ours or settings.node_attention == "none", "node_attention", f"'none' {other}")
     settings.require(not unit or tile or not settings.cross_config, "cross_config", f"False {other}")
     attends = settings.input_attention and settings.block != "residual"
@@ -35,8 +34,7 @@ def check(settings: Any) -> None:
     settings.require(ours or not settings.dimension_tokens, "dimension_tokens", f"False {other}")
     even = not settings.dimension_tokens or settings.hidden_channels % 2 == 0
     settings.require(even, "hidden_channels", "even, as dimension_tokens needs")
-    early = settings.config_join == "nodes"
-    wanted = "'pooled' for layout, and with block='attention'"
-    settings.require(not early or (tile and not ours), "config_join", wanted)
+    wanted = "False for layout, and with block='attention'"
+    settings.require(not settings.joins_nodes or (tile and not ours), "joins_nodes", wanted)
     columns = "violation" if tile else "published"  # of the other kind
     settings.require(settings.config_inputs != columns, "config_inputs", f"for {settings.kind}")

@@ -10,19 +10,6 @@ from typing import NamedTuple
 
 from fastslow.core.errors import SettingsError
 
-LOSSES: dict[str, float | None] = {
-    "pairwise_hinge": 1.0,
-    "pairwise_logistic": 1.0,
-    "difference_matrix": 0.01,
-    "cross_graph_hinge": 1.0,
-    "list_mle": 1.0,
-    "list_mle_fastest": 1.0,
-    "mse_log": None,
-}
-"""By name of a loss its parameter by default, a margin or a temperature; None: it has none."""
-ACROSS_GRAPHS = ("cross_graph_hinge",)
-"""Losses that compare the graphs of a step with each other."""
-
 POOLS = ("sum", "mean", "max", "attention", "unit_sum")
 """Poolings of the nodes of a graph."""
 CONFIGURABLE = "configurable"

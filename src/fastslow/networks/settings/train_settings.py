@@ -9,6 +9,7 @@ from annotated_types import Le
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.core.artifacts import Artifact
 from fastslow.core.errors import SettingsError
+from fastslow.core.setting_fields import nearest
 from fastslow.core.settings import (
     AtLeastTwo,
     FractionBelowOne,
@@ -16,6 +17,7 @@ from fastslow.core.settings import (
     NonNegativeFloat,
     Positive,
     PositiveFloat,
+    Settings,
     Unread,
     resolve,
     unkeyed,
@@ -26,111 +28,55 @@ from fastslow.features.store import Features
 from fastslow.networks.settings import block_settings, segment_settings
 from fastslow.networks.settings.architecture import (
     BLOCKS,
-    CONVOLUTIONS,
     GAT_HEADS,
     NODE_ATTENTIONS,
-    SKIPS,
     Architecture,
 )
 from fastslow.networks.settings.config_inputs import CONFIG_INPUTS
 from fastslow.networks.settings.node_inputs import input_columns
-from fastslow.networks.settings.terms import ACROSS_GRAPHS, LOSSES, parse_readout, parse_terms
+from fastslow.networks.settings.terms import parse_readout
 
 ENTRY = "fastslow.networks.training.train:train"
 
 
-class TrainSettings(KindSettings):
-    """Settings of the network notebook, whose defaults suit the sample's layout collections.
+class ArchitectureSettings(Settings):
+    """Layers of the network, and the inputs that they read."""
 
-    One network learns from the train graphs of several collections and predicts for each of them, with the
-    weights that score best on that collection's valid split.
-    """
+    title: ClassVar[str] = "architecture"
 
-    layout_only: ClassVar[tuple[str, ...]] = (
-        *("inference_configs", "cross_config", "pair_edges"),
-        *segment_settings.SETTINGS,
-    )
-    renamed: ClassVar[dict[str, str]] = {
-        "width": "hidden_channels",
-        "depth": "num_layers",
-        "clip": "max_grad_norm",
-    }
-    main: ClassVar[tuple[str, ...]] = (
-        *("kind", "features", "runs", "folder", "device", "seed", "epochs", "learning_rate", "loss"),
-        *("hidden_channels", "num_layers", "graphs_per_step", "configs_per_step"),
-    )
-
-    kind: Literal["layout", "tile"] = "layout"
-    """Kind of the collections to train on. The graph of a ``tile`` kernel is the same for all configurations
-    and is embedded once; what its configurations differ in joins in the head."""
-    features: list[str] = unkeyed([f"features/sample/{c.slug}" for c in COLLECTIONS if c.kind == "layout"])
-    """Features folders of the collections to train on."""
-    runs: list[str] = unkeyed([])
-    """Run folders to write, one for each of ``features``: weights and predictions of that collection, a
-    member for its ensemble. If empty, each is called ``folder``, a hyphen and the features folder's name."""
-    folder: str = unkeyed("runs/play/gnn")
-    """Folder of the training: its history, and a checkpoint while it runs."""
-    device: str = unkeyed("auto")
-    """``auto`` (a GPU where there is one), ``cpu``, ``cuda`` or ``cuda:N``. It computes in float32 on a CPU,
-    bfloat16 on a GPU, float16 on one of compute capability below 8.0 (T4, P100): each is a run of its own."""
-    processes: Annotated[Positive, Le(1024)] = unkeyed(1)
-    """Processes of this machine that train together, each with its own GPU where there are GPUs, each with a
-    share of the ``graphs_per_step``; the result is that of one process up to rounding. Several machines:
-    ``docs/many_machines.md``."""
-    seed: NonNegative = 0
-    """Seed of weights, order of graphs and choice of configurations."""
     hidden_channels: Annotated[Positive, Le(2048)] = 64
     """Channels of every layer; 64 suits the sample, 128 and more the real data."""
     num_layers: Annotated[NonNegative, Le(64)] = 1
     """Message-passing blocks; more than the ``hops`` of the features make no sense."""
-    dropout: FractionBelowOne = 0.3
-    """Share of channels dropped in training."""
-    loss: str = "pairwise_hinge"
-    """Losses added up, ``NAME[@PARAMETER][:WEIGHT]+...`` (``list_mle@10:1+mse_log:0.02``): with a margin
-    ``pairwise_hinge``, ``difference_matrix`` (2nd place on the real data), ``cross_graph_hinge`` (5th place;
-    also compares the graphs of a step); with a temperature ``pairwise_logistic``, ``list_mle`` (10th and 16th
-    place; slowest first), ``list_mle_fastest``; ``mse_log`` (absolute log runtime)."""
-    configs_per_step: Annotated[AtLeastTwo, Le(10_000)] = 128
-    """Configurations drawn from a graph for one step; more is less noisy and slower."""
-    graphs_per_step: Annotated[Positive, Le(1024)] = 1
-    """Graphs whose losses are averaged for one step."""
-    epochs: Annotated[Positive, Le(1_000_000)] = 20
-    """Passes over the train graphs."""
-    learning_rate: PositiveFloat = 1e-3
-    """Peak learning rate (AdamW): linear warm-up to it, then the ``schedule``."""
-    weight_decay: NonNegativeFloat = 1e-5
-    """Decoupled weight decay (AdamW); 0 is Adam."""
-    schedule: Literal["cosine", "constant"] = "cosine"
-    """Learning rate after the warm-up: ``constant`` with early stopping is what published baselines do."""
-    warmup: FractionBelowOne = 0.05
-    """Share of the steps spent warming up."""
-    max_grad_norm: PositiveFloat = 1.0
-    """Gradients of a larger norm are clipped to it."""
-    evaluate_every: Positive = 2
-    """Epochs between two evaluations on valid."""
-    valid_configs: Annotated[AtLeastTwo, Le(1_000_000)] = 2000
-    """Maximum number of configurations of a valid graph that are evaluated while training, the same ones each
-    time; the final score uses all of them."""
-    patience: NonNegative = 0
-    """Stop after this many evaluations without a better valid score of any collection; 0 never stops
-    early."""
-    average_last: Annotated[NonNegative, Le(1000)] = 5
-    """Average the weights of this many last evaluations and keep them where they score better on valid; 0
-    turns averaging off."""
-    inference_configs: Annotated[AtLeastTwo, Le(1_000_000)] = unkeyed(2000)
-    """Layout only. Maximum number of configurations of a batch at inference; a graph with more is predicted
-    in chunks, slower, with the same predictions. Lower it where memory is short."""
     cross_config: bool = True
     """Layout only. Let each node compare the configurations of a step (cross-config attention)."""
     pair_edges: bool = True
     """Layout only. Join configurable nodes that share a tensor by an edge, however many element-wise nodes
     are between them. Ranks a little better; a large graph has many more states with it and is slower."""
-
+    dropout: FractionBelowOne = 0.3
+    """Share of channels dropped in training."""
+    readout: str = "sum"
+    """Poolings of the nodes, joined, ``POOL[@configurable]+...``: ``sum``, ``mean``, ``max`` (``mean+max``:
+    16th place on the real data), ``attention`` (6th), ``unit_sum`` (a sum scaled to length 1); over all nodes
+    or the configurable ones (TpuGraphs' layout baseline: ``mean+unit_sum+unit_sum@configurable``)."""
+    node_inputs: str = "numeric+tiles"
+    """Columns of a node, joined: ``numeric`` (134 of the 140), ``tiles`` (six dimensions mod and div 128),
+    ``more_tiles`` (24 other sizes mod and div 128; 3rd place on the real data), ``picked`` (30 hand-picked in
+    place of ``numeric``, as in the Harvard report's compression); of the whole graph, before pruning:
+    ``depths`` (degrees, hops from outputs and inputs), ``walks`` (random walks; 3rd place; the features need
+    ``random_walks``), ``attributes`` (dimension numbers of dots and gathers, sizes of slices, shapes of
+    operands; 3rd place, no gain in the 10th's; the features need ``hlo_folder``)."""
+    config_inputs: Literal[*CONFIG_INPUTS] = "all"
+    """Features of a configuration as a whole that are read: ``all``; ``published`` (the 24 of a tile file);
+    ``violation`` (layout: the violation ratio alone, Harvard report); ``none``."""
+    dimension_tokens: bool = False
+    """Embed a node also by its six dimensions, each with its size, window and place in the layouts, in a
+    small transformer (5th place on the real data: clearly better for tile, equal for layout)."""
     block: Literal[*BLOCKS] = "attention"
     """Structure around the convolutions: ``attention`` (ours: norms, channel and cross-config attention), or
     that of TpuGraphs' baselines on raw layouts: ``residual`` (a perceptron, then blocks that add), ``unit``
     (states scaled to length 1; with ``num_layers=0`` the tile MLP)."""
-    convolution: Literal[*CONVOLUTIONS] = "sage"
+    convolution: str = "sage"
     """Message passing of a block: GraphSAGE with ``mean``, ``sum`` (TpuGraphs' tile baseline) or maximum
     (``sage``, ``sage_sum``, ``sage_max``); ``gcn`` (symmetric normalisation, TpuGraphs' layout baseline);
     ``mlp_gcn`` and ``mlp_gcn_directed`` (its residual GCN); ``gat``. The winners on the real data took
@@ -142,32 +88,60 @@ class TrainSettings(KindSettings):
     """Attention over all nodes before the blocks, 16 heads, a non-neighbour's weight times 0.1 (Harvard
     report); needs ``block=residual``. All blocks then run densely on the kept nodes: a state for each node
     and configuration."""
-    skip: Literal[*SKIPS] = "previous"
-    """What a block adds to: the block below, or the ``first`` embedding (16th place on the real data)."""
-    node_inputs: str = "numeric+tiles"
-    """Columns of a node, joined: ``numeric`` (134 of the 140), ``tiles`` (six dimensions mod and div 128),
-    ``more_tiles`` (24 other sizes mod and div 128; 3rd place on the real data), ``picked`` (30 hand-picked in
-    place of ``numeric``, as in the Harvard report's compression); of the whole graph, before pruning:
-    ``depths`` (degrees, hops from outputs and inputs), ``walks`` (random walks; 3rd place; the features need
-    ``random_walks``), ``attributes`` (dimension numbers of dots and gathers, sizes of slices, shapes of
-    operands; 3rd place, no gain in the 10th's; the features need ``hlo_folder``)."""
-    dimension_tokens: bool = False
-    """Embed a node also by its six dimensions, each with its size, window and place in the layouts, in a
-    small transformer (5th place on the real data: clearly better for tile, equal for layout)."""
-    readout: str = "sum"
-    """Poolings of the nodes, joined, ``POOL[@configurable]+...``: ``sum``, ``mean``, ``max`` (``mean+max``:
-    16th place on the real data), ``attention`` (6th), ``unit_sum`` (a sum scaled to length 1); over all nodes
-    or the configurable ones (TpuGraphs' layout baseline: ``mean+unit_sum+unit_sum@configurable``)."""
-    config_inputs: Literal[*CONFIG_INPUTS] = "all"
-    """Features of a configuration as a whole that are read: ``all``; ``published`` (the 24 of a tile file);
-    ``violation`` (layout: the violation ratio alone, Harvard report); ``none``."""
-    config_join: Literal["pooled", "nodes"] = "pooled"
-    """Where they join: after the pooling (late join), or on all ``nodes`` of a tile kernel (early join;
-    needs ``block`` ``residual`` or ``unit``). Early, the network runs densely: a state for each node and
-    configuration."""
+    joins_nodes: bool = False
+    """Where the features of a configuration join: after the pooling (late join), or on all nodes of a tile
+    kernel (early join; needs ``block`` ``residual`` or ``unit``). Early, the network runs densely: a state
+    for each node and configuration."""
+
+
+class LoopSettings(Settings):
+    """The loop: loss, steps, learning rate, selection of the weights."""
+
+    title: ClassVar[str] = "training"
+
+    seed: NonNegative = 0
+    """Seed of weights, order of graphs and choice of configurations."""
+    epochs: Annotated[Positive, Le(1_000_000)] = 20
+    """Passes over the train graphs."""
+    learning_rate: PositiveFloat = 1e-3
+    """Peak learning rate (AdamW): linear warm-up to it, then the ``schedule``."""
+    loss: str = "pairwise_hinge"
+    """Losses added up, ``NAME[@PARAMETER][:WEIGHT]+...`` (``list_mle@10:1+mse_log:0.02``): with a margin
+    ``pairwise_hinge``, ``difference_matrix`` (2nd place on the real data); with a temperature
+    ``pairwise_logistic``, ``list_mle`` (10th and 16th place; slowest first); ``mse_log`` (absolute log
+    runtime)."""
+    graphs_per_step: Annotated[Positive, Le(1024)] = 1
+    """Graphs whose losses are averaged for one step."""
+    configs_per_step: Annotated[AtLeastTwo, Le(10_000)] = 128
+    """Configurations drawn from a graph for one step; more is less noisy and slower."""
+    weight_decay: NonNegativeFloat = 1e-5
+    """Decoupled weight decay (AdamW); 0 is Adam."""
+    schedule: Literal["cosine", "constant"] = "cosine"
+    """Learning rate after the warm-up: ``constant`` with early stopping is what published baselines do."""
+    warmup: FractionBelowOne = 0.05
+    """Share of the steps spent warming up."""
+    max_grad_norm: PositiveFloat = 1.0
+    """Gradients of a larger norm are clipped to it."""
     edge_dropout: FractionBelowOne = 0.0
     """Share of the edges that a training step leaves out, the same for all its configurations (the 5th place
     dropped up to 0.15 on the real data)."""
+    evaluate_every: Positive = 2
+    """Epochs between two evaluations on valid."""
+    valid_configs: Annotated[AtLeastTwo, Le(1_000_000)] = 2000
+    """Maximum number of configurations of a valid graph that are evaluated while training, the same ones each
+    time; the final score uses all of them."""
+    patience: NonNegative = 0
+    """Stop after this many evaluations without a better valid score of any collection; 0 never stops
+    early."""
+    average_last: Annotated[NonNegative, Le(1000)] = 5
+    """Average the weights of this many last evaluations and keep them where they score better on valid; 0
+    turns averaging off."""
+
+
+class SegmentSettings(Settings):
+    """Graph Segment Training."""
+
+    title: ClassVar[str] = "segments"
 
     segment_training: Literal[*segment_settings.VARIANTS] = "none"
     """Layout only. Graph Segment Training: learn from a few segments of a graph at a step, so that memory
@@ -193,6 +167,58 @@ class TrainSettings(KindSettings):
     """Layout only. Last epochs, of the ``epochs``, in which the head alone learns with ``+f``; they have a
     learning rate schedule of their own."""
 
+
+class MachineSettings(Settings):
+    """Devices, processes and memory."""
+
+    title: ClassVar[str] = "machine"
+
+    device: str = unkeyed("auto")
+    """``auto`` (a GPU where there is one), ``cpu``, ``cuda`` or ``cuda:N``. It computes in float32 on a CPU,
+    bfloat16 on a GPU, float16 on one of compute capability below 8.0 (T4, P100): each is a run of its own."""
+    processes: Annotated[Positive, Le(1024)] = unkeyed(1)
+    """Processes of this machine that train together, each with its own GPU where there are GPUs, each with a
+    share of the ``graphs_per_step``; the result is that of one process up to rounding. Several machines:
+    ``docs/many_machines.md``."""
+    configs_together: Annotated[AtLeastTwo, Le(1_000_000)] = unkeyed(2000)
+    """Layout only. Maximum number of configurations of a batch at inference; a graph with more is predicted
+    in chunks, slower, with the same predictions. Lower it where memory is short."""
+
+
+class TrainSettings(MachineSettings, SegmentSettings, LoopSettings, ArchitectureSettings, KindSettings):
+    """Settings of the network notebook, whose defaults suit the sample's layout collections.
+
+    One network learns from the train graphs of several collections and predicts for each of them, with the
+    weights that score best on that collection's valid split.
+    """
+
+    layout_only: ClassVar[tuple[str, ...]] = (
+        *("configs_together", "cross_config", "pair_edges"),
+        *segment_settings.SETTINGS,
+    )
+    renamed: ClassVar[dict[str, str]] = {
+        "width": "hidden_channels",
+        "depth": "num_layers",
+        "clip": "max_grad_norm",
+        "config_join": "joins_nodes",
+        "inference_configs": "configs_together",
+    }
+    main: ClassVar[tuple[str, ...]] = (
+        *("kind", "features", "runs", "folder", "device", "seed", "epochs", "learning_rate", "loss"),
+        *("hidden_channels", "num_layers", "graphs_per_step", "configs_per_step"),
+    )
+
+    kind: Literal["layout", "tile"] = "layout"
+    """Kind of the collections to train on. The graph of a ``tile`` kernel is the same for all configurations
+    and is embedded once; what its configurations differ in joins in the head."""
+    features: list[str] = unkeyed([f"features/sample/{c.slug}" for c in COLLECTIONS if c.kind == "layout"])
+    """Features folders of the collections to train on."""
+    runs: list[str] = unkeyed([])
+    """Run folders to write, one for each of ``features``: weights and predictions of that collection, a
+    member for its ensemble. If empty, each is called ``folder``, a hyphen and the features folder's name."""
+    folder: str = unkeyed("runs/play/gnn")
+    """Folder of the training: its history, and a checkpoint while it runs."""
+
     def check(self) -> None:
         """Check that the fields fit together."""
         super().check()
@@ -204,33 +230,38 @@ class TrainSettings(KindSettings):
             problem = f"{len(self.runs)} folders for {len(self.features)} features"
             raise SettingsError(f"runs: {problem}; give one for each, or an empty list for names from folder")
         input_columns(self.node_inputs)
+        self._check_registered()
         chosen = any(part.configurable for part in parse_readout(self.readout))
         allowed = self.kind == "layout" or not chosen
         self.require(allowed, "readout", "for tile, whose kernels have no configurable nodes")
         fits = self.convolution != "gat" or self.hidden_channels % GAT_HEADS == 0
         self.require(fits, "hidden_channels", f"a multiple of {GAT_HEADS}, the heads of gat")
-        compared = self._losses_across_graphs()
-        several = f"2 or more, as the loss {', '.join(compared)} needs"
-        self.require(not compared or self.graphs_per_step > 1, "graphs_per_step", several)
         self.require_shares(self.processes)
         block_settings.check(self)
         segment_settings.check(self)
+
+    def _check_registered(self) -> None:
+        """Refuse a loss or convolution that is not registered; the registries import torch, in seconds."""
+        if self.loss != LoopSettings.model_fields["loss"].default:
+            from fastslow.networks.model.losses import loss_terms
+
+            loss_terms(self.loss)
+        if self.convolution != ArchitectureSettings.model_fields["convolution"].default:
+            from fastslow.networks.model.convolutions import CONVOLUTIONS
+
+            known = f"one of {', '.join(CONVOLUTIONS)}{nearest(self.convolution, CONVOLUTIONS)}"
+            self.require(self.convolution in CONVOLUTIONS, "convolution", known)
 
     def require_shares(self, processes: int) -> None:
         """Refuse settings that so many processes cannot share: each needs a graph of its own at every step.
 
         Raises:
-            SettingsError: A step has too few graphs, the loss compares graphs, or one device is named.
+            SettingsError: A step has too few graphs, or one device is named.
         """
         if processes > 1:
             enough = f"{processes} or more, as each of {processes} processes takes a share of a step"
             self.require(self.graphs_per_step >= processes, "graphs_per_step", enough)
-            compared = self._losses_across_graphs()
-            self.require(not compared, "loss", f"for {processes} processes: it compares graphs of one step")
             self.require(":" not in self.device, "device", f"for {processes} processes; use 'auto'")
-
-    def _losses_across_graphs(self) -> list[str]:
-        return [t.name for t in parse_terms("loss", self.loss, LOSSES) if t.name in ACROSS_GRAPHS]
 
     def identity(self) -> dict[str, Any]:
         """Return the settings that change the result, and type and precision of ``device``.
@@ -288,11 +319,10 @@ class TrainSettings(KindSettings):
             dropout=self.dropout,
             convolution=self.convolution,
             node_attention=self.node_attention,
-            skip=self.skip,
             readout=self.readout,
             block=self.block,
             input_attention=self.input_attention,
-            joins_nodes=self.config_join == "nodes",
+            joins_nodes=self.joins_nodes,
             dimension_tokens=self.dimension_tokens,
         )
 

@@ -95,7 +95,7 @@ class States:
     """The states of one graph under C configurations, level by level.
 
     Args:
-        levels: Level 0 (before any message) to level ``num_layers``.
+        levels: Level 0 (before any message) to level ``num_levels``.
         num_nodes: N.
         num_configs: C.
     """
@@ -106,14 +106,14 @@ class States:
 
 
 class Reach:
-    """The set of groups within 0 to ``num_layers`` hops of each node: the same for any configurations.
+    """The set of groups within 0 to ``num_levels`` hops of each node: the same for any configurations.
 
     Args:
         edge_index: ``(E, 2)``; row ``(u, v)``: u consumes v's output.
         num_nodes: N.
         config_index: ``(K,)`` configurable nodes, distinct.
         choices: Configurations of the K nodes; which groups there are and their numbers of options are used.
-        num_layers: Number of message-passing layers, 0 or more.
+        num_levels: Number of message-passing layers, 0 or more.
         whole_graph: Whether a layer lets each node see the whole graph: every distinct configuration is then
             a state of every node from level 1 on.
     """
@@ -124,7 +124,7 @@ class Reach:
         num_nodes: int,
         config_index: np.ndarray,
         choices: Choices,
-        num_layers: int,
+        num_levels: int,
         whole_graph: bool = False,
     ):
         ones, shape = np.ones(len(edge_index), np.int64), (num_nodes, num_nodes)
@@ -138,7 +138,7 @@ class Reach:
             shape=(num_nodes, choices.num_groups),
         )
         self._sets = [GroupSets(members, choices.options)]
-        for _ in range(num_layers):
+        for _ in range(num_levels):
             if whole_graph:
                 members = sparse.csr_matrix(np.ones(members.shape, np.int64))
             else:
@@ -153,7 +153,7 @@ class Reach:
             values: ``(C, G)`` option that each configuration chooses for each group.
 
         Returns:
-            The states of levels 0 to ``num_layers``. Exact: two pairs of a node share a state of level l if
+            The states of levels 0 to ``num_levels``. Exact: two pairs of a node share a state of level l if
             and only if they agree on the choices of every group of a configurable node within l hops, in
             either edge direction.
         """
@@ -180,14 +180,14 @@ class Reach:
         sides = (_aggregate(side[nodes], part, below) for side in (self._operands, self._users))
         return Level(part.classes, part.set_index, own, *sides)
 
-    def part(self, nodes: np.ndarray, num_layers: int | None = None) -> "PartReach":
+    def part(self, nodes: np.ndarray, num_levels: int | None = None) -> "PartReach":
         """Return what it takes to compute some nodes alone.
 
         Args:
             nodes: ``(n,)`` node numbers, ascending, at least one.
-            num_layers: Layers after which they are wanted; by default all.
+            num_levels: Layers after which they are wanted; by default all.
         """
-        depth = len(self._sets) - 1 if num_layers is None else num_layers
+        depth = len(self._sets) - 1 if num_levels is None else num_levels
         wanted, links = [nodes], []
         for _ in range(depth):
             sides = [side[wanted[0]] for side in (self._operands, self._users)]
@@ -237,10 +237,10 @@ class PartReach:
 
 
 def build_states(
-    edge_index: np.ndarray, num_nodes: int, config_index: np.ndarray, choices: Choices, num_layers: int
+    edge_index: np.ndarray, num_nodes: int, config_index: np.ndarray, choices: Choices, num_levels: int
 ) -> States:
     """Compute the states of a graph under a set of configurations, see :class:`Reach`."""
-    return Reach(edge_index, num_nodes, config_index, choices, num_layers).states(choices.values)
+    return Reach(edge_index, num_nodes, config_index, choices, num_levels).states(choices.values)
 
 
 def _aggregate(adjacency: sparse.csr_matrix, level: Level, below: Level) -> sparse.csr_matrix:

@@ -36,8 +36,8 @@ def write_runs(artifact: Artifact, training: Any) -> None:
     warnings = list(of_training)
     for slug, run in zip(dataset.sources, artifact.parts, strict=True):
         valid[slug], predicted = training.validation.choose_weights(slug)
-        together = training.settings.inference_configs
-        tested = predict(training.network, dataset, slug, TEST, together)
+        configs = training.settings.configs_together
+        tested = predict(training.network, dataset, slug, TEST, configs)
         if writes:
             write_tensors(run.folder / WEIGHTS, training.network.state_dict())
             write_scalers(run.folder / SCALERS, node=dataset.node_scaler, config=dataset.config_scaler)

@@ -37,7 +37,6 @@ from fastslow.networks.model.graph_batch import Batch
 from fastslow.networks.model.losses import Loss
 from fastslow.networks.model.network import RankingNetwork
 from fastslow.networks.predict.dataset import GraphDataset
-from fastslow.networks.segments.training import SegmentTraining
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.states.sparse import move
 from fastslow.networks.training.divergence import Diverged, LossWatch, check_weights, stop
@@ -63,7 +62,7 @@ def make_dataset(
     sources = settings.sources() if sources is None else sources
     architecture = settings.architecture()
     device = distributed.own_device(pick_device(settings.device))
-    graphs = {"pair_edges": settings.joins_pairs(), "whole_graph": architecture.sees_whole_graph}
+    graphs = {"pair_edges": settings.joins_pairs(), "whole_graph": architecture.whole_graph}
     inputs = {"node_inputs": settings.node_inputs, "config_inputs": settings.config_inputs}
     reads = {"joins_nodes": architecture.joins_nodes, "dimension_tokens": architecture.dimension_tokens}
     options = {"scalers": scalers, **graphs, **inputs, **reads}
@@ -104,9 +103,13 @@ class Training:
         )
         self.names = dataset.trainable()
         self.validation = Validation(settings, dataset, self.network)
-        on = settings.segment_training != "none"
-        self.segments = SegmentTraining(settings, dataset, self.network) if on else None
-        self._stored = ["network", "optimizer", "scaler", "validation", "watch", *["segments"] * on]
+        self._stored = ["network", "optimizer", "scaler", "validation", "watch"]
+        self.segments = None
+        if settings.segment_training != "none":
+            from fastslow.networks.segments.training import SegmentTraining
+
+            self.segments = SegmentTraining(settings, dataset, self.network)
+            self._stored.append("segments")
         self.epoch = 0
         self.warnings: list[str] = []
         self._whole = BoundedCache[tuple[Batch, torch.Tensor]](step_memory() // 4, held_bytes)
@@ -162,14 +165,13 @@ class Training:
     ) -> list:
         """Add up the gradients of the examples of a step on ``size`` graphs, and return their losses."""
         self.optimizer.zero_grad(set_to_none=True)
-        losses, seed = [], iter(seeds)
-        # a loss that compares graphs needs all of a step in memory; else one after the other
-        together = [list(examples)] if self.loss.across_graphs else ([example] for example in examples)
-        for graphs in together:
-            # the same dropout whichever process has it
-            seed_generator(self.dataset.device, [next(seed) for _ in graphs][0])
-            loss = self._loss(graphs)
-            self.scaler.scale(loss * len(graphs) / size).backward()
+        losses = []
+        for seed, (batch, runtime) in zip(seeds, examples, strict=True):
+            seed_generator(self.dataset.device, seed)  # the same dropout whichever process has it
+            with autocast(self.dataset.device):
+                prediction = (self.segments or self.network)(batch)
+            loss = self.loss(prediction, runtime)
+            self.scaler.scale(loss / size).backward()
             losses.append(loss.detach())
         return losses
 
@@ -198,12 +200,6 @@ class Training:
                 kept = [share >= self.settings.edge_dropout]
             batch = self.dataset.batch(TRAIN, name, configs, *kept)
         return batch, move(torch.from_numpy(graph.graph.runtime[configs]), self.dataset.device)
-
-    def _loss(self, examples: Sequence[tuple[Batch, torch.Tensor]]) -> torch.Tensor:
-        """Return the mean loss of some graphs."""
-        with autocast(self.dataset.device):
-            predictions = [(self.segments or self.network)(batch) for batch, _ in examples]
-        return self.loss(predictions, [runtime for _, runtime in examples])
 
     def run(self, folder: Path, mark: str) -> None:
         """Train to the end, resuming from the folder's checkpoint where it carries the same mark.

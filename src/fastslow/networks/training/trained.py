@@ -50,5 +50,5 @@ class TrainedNetwork:
 
     def __call__(self, features: Features, split: str) -> dict[str, np.ndarray]:
         """Predict the graphs of a split, ``(C_file,)`` float64 each, lower = predicted faster."""
-        dataset, together = self.dataset(features), self.settings.inference_configs
-        return predict(self.network, dataset, features.collection.slug, split, together)
+        dataset = self.dataset(features)
+        return predict(self.network, dataset, features.collection.slug, split, self.settings.configs_together)

@@ -58,7 +58,7 @@ class Validation:
         Raises:
             Diverged: A prediction is not finite.
         """
-        predictions = predict(self.network, self.dataset, slug, VALID, self.settings.inference_configs, only)
+        predictions = predict(self.network, self.dataset, slug, VALID, self.settings.configs_together, only)
         check_outputs(predictions)
         return predictions
 
