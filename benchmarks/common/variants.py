@@ -7,8 +7,10 @@ preset, cut to a few epochs.
 from collections.abc import Iterable
 
 from common.held_out import BASE
-from fastslow.networks.settings.architecture import CONVOLUTIONS, NODE_ATTENTIONS
-from fastslow.networks.settings.terms import LOSSES, POOLS
+from fastslow.networks.model.convolutions import CONVOLUTIONS
+from fastslow.networks.model.losses import LOSSES
+from fastslow.networks.settings.architecture import NODE_ATTENTIONS
+from fastslow.networks.settings.terms import POOLS
 from fastslow.networks.settings.train_settings import TrainSettings
 
 EPOCHS = 6
@@ -28,7 +30,7 @@ GROUPS: dict[str, dict[str, list[str]]] = {
         **_each("edge_dropout", ["0.1"]),
     },
     "loss": {
-        **_each("loss", [name for name in LOSSES if "cross_graph" not in name]),
+        **_each("loss", LOSSES),
         **_each("loss", ["list_mle@10:1+mse_log:0.02"]),  # TpuGraphs' tile baseline
     },
     "readout": {

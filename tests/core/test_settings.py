@@ -230,8 +230,8 @@ class Derived(Example):
 def test_every_field_is_described_with_its_sentence_default_and_range():
     settings = {s.name: s for s in Derived.describe()}
     assert list(settings)[:4] == ["depth", "folder", "learning_rate", "epochs"], "main fields come first"
-    assert settings["epochs"] == ("epochs", "int", 20, "", "Passes.")
-    assert settings["depth"][1:] == ("int", 2, "1 or more, at most 4", "Layers of something, counted.")
+    assert settings["epochs"] == ("epochs", "int", 20, "", "Passes.", "more")
+    assert settings["depth"][1:] == ("int", 2, "1 or more, at most 4", "Layers of something, counted.", "")
     assert settings["mode"].allowed == "one of slow, fast"
     for text in (
         "Settings of every type" not in Derived.__doc__,

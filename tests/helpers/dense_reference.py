@@ -83,16 +83,14 @@ def dense_edges(graph: Graph) -> np.ndarray:
     return np.array(sorted(edges), np.int64).reshape(-1, 2)
 
 
-def dense_block(
-    x: Tensor, skip: Tensor, config: Tensor, edge_index, p: Parameters, eps: float, layers
-) -> Tensor:
-    """``(C, N, D)``: norm, convolution, channel and cross-config attention, projection, skip, layouts."""
+def dense_block(x: Tensor, layouts: Tensor, edge_index, p: Parameters, eps: float, layers) -> Tensor:
+    """``(C, N, D)``: norm, convolution, channel and cross-config attention, projection, residual, layouts."""
     y = dense_norm(x, p["norm.weight"], p["norm.bias"], eps)
     y = dense_channel(dense_convolution(y, edge_index, sub(p, "conv."), layers), sub(p, "channel."))
     if "cross.temperature" in p:
         y = torch.cat([y, dense_cross(y, p["cross.temperature"])], -1)
     y = linear(gelu(y), p["project.2.weight"], p["project.2.bias"])
-    return skip + y + linear(config, p["config.weight"])
+    return x + y + linear(layouts, p["layout.weight"])
 
 
 def dense_input(graph: Graph, node_scaler: Scaler, configs, p: Parameters) -> tuple[Tensor, Tensor]:
@@ -112,7 +110,7 @@ def dense_input(graph: Graph, node_scaler: Scaler, configs, p: Parameters) -> tu
     node = torch.cat([numeric, embed[node_layout].flatten(-2), opcode], -1)
     layouts = embed[torch.from_numpy(values + 2)].flatten(-3)
     config = torch.cat([layouts, torch.from_numpy(tiling).flatten(-2)], -1)
-    config = linear(config, p["config.weight"])
+    config = linear(config, p["configured.weight"])
     x = linear(node, p["node.weight"], p["node.bias"]) + config
     return linear(gelu(x), p["input.1.weight"], p["input.1.bias"]), config
 
@@ -126,10 +124,9 @@ def dense_predictions(
     """
     p = {name: parameter.double() for name, parameter in network.named_parameters()}
     x, config = dense_input(graph, node_scaler, configs, sub(p, "trunk."))
-    first, layers, edges = x, network.architecture, dense_edges(graph)[edges]
+    layers, edges = network.architecture, dense_edges(graph)[edges]
     for number, block in enumerate(network.trunk.blocks):
-        own, skip = sub(p, f"trunk.blocks.{number}."), first if layers.skip == "first" else x
-        x = dense_block(x, skip, config, edges, own, block.norm.eps, layers)
+        x = dense_block(x, config, edges, sub(p, f"trunk.blocks.{number}."), block.norm.eps, layers)
     config_feat = torch.from_numpy(config_scaler.transform(graph.config_feat[configs])).double()
     pooled = dense_readout(x, graph, sub(p, "head.readout."), layers.readout)
     joined = torch.cat([pooled, config_feat], 1)

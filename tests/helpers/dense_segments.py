@@ -45,7 +45,7 @@ def dense_states(
         if "cross.temperature" in own:
             y = torch.cat([y, dense_cross(y, own["cross.temperature"])], -1)
         y = linear(gelu(y), own["project.2.weight"], own["project.2.bias"])
-        x = x + y + linear(config, own["config.weight"])
+        x = x + y + linear(config, own["layout.weight"])
     return x
 
 

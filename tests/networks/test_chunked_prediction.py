@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastslow.competition.catalog import get_collection
+from fastslow.networks.model.convolutions import CONVOLUTIONS
 from fastslow.networks.model.graph_batch import PreparedGraph
 from fastslow.networks.predict import dataset as module
 from fastslow.networks.predict.chunked_prediction import predict_chunks
 from fastslow.networks.predict.dataset import GraphDataset, predict
-from fastslow.networks.settings.architecture import CONVOLUTIONS, NODE_ATTENTIONS
+from fastslow.networks.settings.architecture import NODE_ATTENTIONS
 from helpers.dense_reference import dense_predictions
 from helpers.networks import all_configs, close, make_network, program
 from helpers.random_graphs import make_graph, make_scalers, structures
@@ -24,7 +25,7 @@ networks = st.builds(
     st.integers(0, 3),
     st.booleans(),
     seed=st.integers(0, 99),
-    convolution=st.sampled_from(CONVOLUTIONS),
+    convolution=st.sampled_from([*CONVOLUTIONS]),
     node_attention=st.sampled_from(NODE_ATTENTIONS),
     readout=st.sampled_from(["sum", "attention+max@configurable"]),
 )
@@ -35,7 +36,7 @@ def chunk_predictions(network, graph, chunks):
     """(C,) predictions in the order of the configurations."""
     whole_graph = network.architecture.whole_graph
     prepared = PreparedGraph(graph, *make_scalers(graph), whole_graph=whole_graph)
-    prediction = predict_chunks(network, partial(prepared.batch, num_layers=network.num_layers), chunks)
+    prediction = predict_chunks(network, partial(prepared.batch, num_levels=network.num_layers), chunks)
     return prediction[np.argsort(np.concatenate(chunks))]
 
 

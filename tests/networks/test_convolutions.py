@@ -9,6 +9,7 @@ from scipy import sparse
 
 from fastslow.core.errors import SettingsError
 from fastslow.networks.model.convolutions import (
+    CONVOLUTIONS,
     GatConv,
     GcnConv,
     GpsConv,
@@ -16,7 +17,6 @@ from fastslow.networks.model.convolutions import (
     MlpGcnConv,
     SageConv,
 )
-from fastslow.networks.settings.architecture import CONVOLUTIONS
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.states.sparse import SparseOperator
 from helpers.dense_convolutions import (

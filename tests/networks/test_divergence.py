@@ -22,12 +22,12 @@ def settings(features, tmp_path):
 
 def poison(monkeypatch, epoch, value=torch.nan):
     """Let the loss become a number that is not finite in one epoch."""
-    loss = Training._loss
+    loss = Training.graph_loss
 
-    def poisoned(self, examples):
-        return loss(self, examples) * (value if self.epoch == epoch - 1 else 1.0)
+    def poisoned(self, batch, runtime):
+        return loss(self, batch, runtime) * (value if self.epoch == epoch - 1 else 1.0)
 
-    monkeypatch.setattr(Training, "_loss", poisoned)
+    monkeypatch.setattr(Training, "graph_loss", poisoned)
 
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from fastslow.networks.settings.architecture import CONVOLUTIONS
+from fastslow.networks.model.convolutions import CONVOLUTIONS
 from fastslow.views.network_figures import list_modules, plot_network
 from helpers.networks import make_network
 
@@ -30,12 +30,12 @@ def test_the_picture_shows_every_block_width_and_parameter(depth, cross_config):
 
 
 @pytest.mark.parametrize("convolution", CONVOLUTIONS)
-def test_the_picture_names_convolution_attention_and_skip(convolution):
-    network = make_network(1, convolution=convolution, node_attention="linear", skip="first")
+def test_the_picture_names_convolution_and_attention(convolution):
+    network = make_network(1, convolution=convolution, node_attention="linear")
     drawn = "\n".join(text.get_text() for text in plot_network(network).axes[0].texts)
     name = {"sage": "GraphSAGE", "gcn": "GCN", "mlp": "residual GCN", "gat": "graph attention"}
     assert f"\n{name[convolution.partition('_')[0]]}: " in drawn
-    assert "linear attention" in drawn and "+ own first embedding" in drawn
+    assert "linear attention" in drawn and "+ own state (residual)" in drawn
 
 
 def test_every_parameter_is_in_the_table():

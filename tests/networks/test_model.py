@@ -8,9 +8,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from fastslow.choices.tied_choices import factorise
+from fastslow.networks.model.convolutions import CONVOLUTIONS
 from fastslow.networks.model.graph_batch import PreparedGraph, message_edges
 from fastslow.networks.model.head import Float64Linear, Head
-from fastslow.networks.settings.architecture import CONVOLUTIONS, NODE_ATTENTIONS, SKIPS
+from fastslow.networks.settings.architecture import NODE_ATTENTIONS
 from fastslow.networks.settings.terms import POOLS
 from helpers.dense_reference import dense_predictions
 from helpers.networks import all_configs, close, equals_reference, make_network, program
@@ -34,9 +35,8 @@ other_networks = st.builds(
     st.integers(1, 3),
     st.booleans(),
     seed=st.integers(0, 99),
-    convolution=st.sampled_from(CONVOLUTIONS),
+    convolution=st.sampled_from([*CONVOLUTIONS]),
     node_attention=st.sampled_from(NODE_ATTENTIONS),
-    skip=st.sampled_from(SKIPS),
     readout=readouts,
 )
 graphs = st.builds(make_graph, structures(min_nodes=2), st.integers(0, 99))

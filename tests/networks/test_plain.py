@@ -10,11 +10,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from fastslow.core.errors import SettingsError
+from fastslow.networks.model.convolutions import CONVOLUTIONS
 from fastslow.networks.model.graph_batch import PreparedGraph, message_edges
 from fastslow.networks.predict.chunked_prediction import predict_chunks
 from fastslow.networks.predict.node_blocks import computes_by_nodes
 from fastslow.networks.segments.graph import SegmentedGraph
-from fastslow.networks.settings.architecture import CONVOLUTIONS
 from fastslow.networks.settings.segment_settings import CUT
 from fastslow.networks.settings.train_settings import TrainSettings
 from helpers.dense_plain import dense_plain_predictions, dense_plain_states
@@ -84,7 +84,7 @@ def test_a_prediction_depends_on_its_own_configuration_alone(network, graph, ran
     whole = network(prepared.batch(all_configs(graph), levels))
     order = np.array(random.sample(range(graph.num_configs), graph.num_configs))
     cut = random.randint(1, graph.num_configs - 1)
-    parts = predict_chunks(network, partial(prepared.batch, num_layers=levels), [order[:cut], order[cut:]])
+    parts = predict_chunks(network, partial(prepared.batch, num_levels=levels), [order[:cut], order[cut:]])
     close(parts, whole[torch.from_numpy(order)], 1e-5)
 
 
@@ -140,7 +140,6 @@ def test_without_blocks_the_unit_structure_sums_its_inputs():
     ("settings", "problem"),
     [
         ({"block": "unit"}, "cross_config: True is not False with block='unit'"),
-        ({"block": "residual", "skip": "first"}, "skip: 'first' is not 'previous' with block='residual'"),
         ({"block": "residual", "node_attention": "linear"}, "node_attention: 'linear' is not 'none' with"),
         ({"input_attention": True}, "input_attention: True is not False with block='attention'"),
         (
@@ -151,8 +150,8 @@ def test_without_blocks_the_unit_structure_sums_its_inputs():
             {"block": "residual", "input_attention": True, "segment_training": "gst"},
             "input_attention: True is not False for segment_training 'gst': it sees the whole graph; it may",
         ),
-        ({"config_join": "nodes"}, "config_join: 'nodes' is not 'pooled' for layout, and with block='att"),
-        ({"config_join": "nodes", "block": "residual"}, "config_join: 'nodes' is not 'pooled' for layout"),
+        ({"joins_nodes": True}, "joins_nodes: True is not False for layout, and with block='att"),
+        ({"joins_nodes": True, "block": "residual"}, "joins_nodes: True is not False for layout"),
         ({"config_inputs": "published"}, "config_inputs: 'published' is not for layout"),
         ({"config_inputs": "violation", "kind": "tile"}, "config_inputs: 'violation' is not for tile"),
     ],

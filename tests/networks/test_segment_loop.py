@@ -93,7 +93,7 @@ def test_an_interrupted_training_equals_one_that_was_not(settings, tmp_path, cap
 def test_preparing_ahead_changes_no_bit(settings, monkeypatch, tmp_path, name):
     settings = settings.replace(segment_training=name, dropout=0.3, epochs=2)
     train(settings)
-    for module in ("step_examples", "segment_training"):
+    for module in ("machine.step_examples", "segments.training"):
         monkeypatch.setattr(f"fastslow.networks.{module}.prefetch", iter)
     train(into(settings, tmp_path / "in turn"))
     assert same_run(tmp_path, tmp_path / "in turn")
@@ -119,10 +119,10 @@ def test_a_segmented_training_learns_as_the_whole_graph_does(settings):
     one = make_training(settings)
     whole = {"segment_training": "none", "segment_nodes": 1000, "segments_per_step": 1}
     other = make_training(settings.replace(**whole))
-    examples = [one._make_example(name, range_of(one, name), 0) for name in one.names]
-    others = [other._make_example(name, range_of(other, name)) for name in other.names]
+    examples = [one.make_example(name, range_of(one, name), 0) for name in one.names]
+    others = [other.make_example(name, range_of(other, name)) for name in other.names]
     for mine, theirs in zip(examples, others, strict=True):
-        torch.testing.assert_close(one._loss([mine]), other._loss([theirs]), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(one.graph_loss(*mine), other.graph_loss(*theirs), rtol=1e-4, atol=1e-5)
 
 
 def range_of(training, name):
@@ -153,7 +153,7 @@ def test_the_head_learns_from_whole_graphs(settings, monkeypatch):
     training.segments.begin(3, 0)
     name = training.names[0]
     every = range_of(training, name)
-    example, _ = training._make_example(name, every[::2].copy(), 0)
+    example, _ = training.make_example(name, every[::2].copy(), 0)
     assert example.batch is None
     network = training.network
     whole = training.dataset.batch("train", name, every)
@@ -166,7 +166,7 @@ def test_the_head_learns_from_whole_graphs(settings, monkeypatch):
     few = settings.replace(configs_together=2)
     again = make_training(few)
     again.segments.begin(3, 0)
-    example, _ = again._make_example(name, every, 0)
+    example, _ = again.make_example(name, every, 0)
     torch.testing.assert_close(again.segments._whole_sums(example), pooled.detach(), rtol=1e-4, atol=1e-4)
 
 

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from fastslow.networks.model.graph_batch import PreparedGraph, message_edges
 from fastslow.networks.segments.partition import partition
 from fastslow.networks.segments.training import SegmentTraining
-from fastslow.networks.settings.architecture import SKIPS
 from fastslow.networks.settings.segment_settings import BORDERS, CUT, CUT_LIVE, HALO, PARTITIONS
 from fastslow.networks.settings.train_settings import TrainSettings
 from helpers.dense_segments import dense_head, dense_states
@@ -23,7 +22,6 @@ networks = st.builds(
     st.booleans(),
     seed=st.integers(0, 99),
     convolution=st.sampled_from(LOCAL),
-    skip=st.sampled_from(SKIPS),
     readout=st.sampled_from(["sum", "mean", "sum+mean+sum@configurable"]),
 )
 plain_networks = st.builds(make_network, st.integers(0, 3), st.booleans(), seed=st.integers(0, 99))

@@ -118,16 +118,15 @@ def settings(features, tmp_path):
 
 def fail_above(monkeypatch, most, before=0):
     """Let the forward pass of more configurations fail, after ``before`` graphs of a step."""
-    loss, passed = Training._loss, []
+    loss, passed = Training.graph_loss, []
 
-    def failing(self, examples):
-        ((_, runtime),) = examples
+    def failing(self, batch, runtime):
         if len(runtime) > most and len(passed) >= before:
             raise torch.OutOfMemoryError("CUDA out of memory (forced)")
         passed.append(len(runtime))
-        return loss(self, examples)
+        return loss(self, batch, runtime)
 
-    monkeypatch.setattr(Training, "_loss", failing)
+    monkeypatch.setattr(Training, "graph_loss", failing)
     return passed
 
 
@@ -165,7 +164,7 @@ def test_where_memory_does_not_run_out_nothing_is_different(settings):
     rng = np.random.default_rng([settings.seed, 0])
     plain.network.train()
     names = rng.permutation(plain.names)
-    items = [(name, plain._draw(name, rng), None) for name in names]
+    items = [(name, plain.draw(name, rng), None) for name in names]
     seeds = rng.integers(2**63, size=len(names)).tolist()
     losses = []
     for parameters in plain.optimizer.param_groups:
@@ -173,7 +172,7 @@ def test_where_memory_does_not_run_out_nothing_is_different(settings):
     plain.optimizer.zero_grad(set_to_none=True)
     for item, seed in zip(items, seeds, strict=True):
         torch.manual_seed(seed)
-        losses.append(plain._loss([plain._example(item)]))
+        losses.append(plain.graph_loss(*plain.example(item)))
         (losses[-1] / len(items)).backward()
     torch.nn.utils.clip_grad_norm_(plain.network.parameters(), settings.max_grad_norm)
     plain.optimizer.step()

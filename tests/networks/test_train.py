@@ -21,9 +21,8 @@ from fastslow.evaluation.predictions import check_predictions, read_predictions
 from fastslow.features.build import FeatureSettings, build_features
 from fastslow.features.store import Features
 from fastslow.networks.machine.step_examples import StepExamples
-from fastslow.networks.model.losses import cross_graph_hinge
+from fastslow.networks.model.convolutions import CONVOLUTIONS
 from fastslow.networks.predict.dataset import predict
-from fastslow.networks.settings.architecture import CONVOLUTIONS
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.schedule import learning_rate
 from fastslow.networks.training.train import Training, make_dataset, make_network, train
@@ -262,7 +261,13 @@ def test_the_seed_draws_the_first_weights(settings):
 
 @pytest.mark.parametrize(
     "method, calls, epoch",
-    [("_loss", 1, 0), ("_loss", 9, 4), ("run_epoch", 3, 2), ("evaluate", 2, 4), ("choose_weights", 0, 6)],
+    [
+        ("graph_loss", 1, 0),
+        ("graph_loss", 9, 4),
+        ("run_epoch", 3, 2),
+        ("evaluate", 2, 4),
+        ("choose_weights", 0, 6),
+    ],
 )
 def test_a_resumed_run_equals_an_uninterrupted_one(settings, tmp_path, capsys, method, calls, epoch):
     """Two graphs, 6 epochs, a checkpoint after epochs 2, 4 and 6; dropout and sampling are on."""
@@ -482,8 +487,8 @@ def test_the_chosen_weights_are_never_below_the_best_on_valid(settings, tmp_path
 
 def test_train_graphs_of_constant_runtime_are_skipped(settings, monkeypatch, tmp_path):
     features = build_layout(tmp_path, mobilenet_forward_w32_d5_b8=constant_runtime)
-    seen, example = [], Training._example
-    monkeypatch.setattr(Training, "_example", lambda *args: seen.append(args[1][0]) or example(*args))
+    seen, example = [], Training.example
+    monkeypatch.setattr(Training, "example", lambda *args: seen.append(args[1][0]) or example(*args))
     train(settings.replace(features=[str(features)], epochs=2))
     assert seen == [f"{LAYOUT.slug}/vgg_forward_w16_d8_b8"] * 2
 
@@ -514,7 +519,7 @@ def test_many_configurations_are_scored_in_chunks_as_if_at_once(settings, monkey
     whole = predict(network, dataset, LAYOUT.slug, "valid", 24)[name]
     sizes, batch = [], dataset.batch
     monkeypatch.setattr(
-        "fastslow.networks.predict.dataset._predict_by_nodes", lambda *_: None
+        "fastslow.networks.predict.dataset.computes_by_nodes", lambda *_: False
     )  # tested elsewhere
     monkeypatch.setattr(dataset, "batch", lambda *args: sizes.append(len(args[2])) or batch(*args))
     np.testing.assert_allclose(
@@ -554,8 +559,8 @@ def test_prediction_uses_no_dropout_and_training_does(settings):
     assert all(np.array_equal(one[name], other[name]) for name in one)
     training.run_epoch()
     assert training.network.training
-    example = training._example((training.names[0], np.arange(24), None))
-    assert training._loss([example]) != training._loss([example])
+    example = training.example((training.names[0], np.arange(24), None))
+    assert training.graph_loss(*example) != training.graph_loss(*example)
 
 
 @pytest.mark.parametrize(
@@ -567,11 +572,11 @@ def test_a_step_draws_other_configurations_or_takes_all(
     """Four steps on two graphs; a batch of all configurations is made once."""
     training = make_training(settings.replace(configs_per_step=configs_per_step))
     made, losses = [], []
-    batch, loss = training.dataset.batch, training._loss
+    batch, loss = training.dataset.batch, training.graph_loss
     monkeypatch.setattr(
         training.dataset, "batch", lambda _, name, drawn: made.append(drawn) or batch(_, name, drawn)
     )
-    monkeypatch.setattr(training, "_loss", lambda graphs: losses.append(len(graphs[0][1])) or loss(graphs))
+    monkeypatch.setattr(training, "graph_loss", lambda *own: losses.append(len(own[1])) or loss(*own))
     training.run_epoch()
     training.run_epoch()
     assert losses == [drawn] * 4
@@ -598,7 +603,7 @@ def test_a_step_drops_other_edges_each_time_and_the_same_ones_again_with_the_sam
 
 @pytest.mark.parametrize(
     "changes",
-    [{"convolution": name, "skip": "first"} for name in CONVOLUTIONS]
+    [{"convolution": name} for name in CONVOLUTIONS]
     + [{"node_attention": "linear"}, {"node_inputs": "picked+more_tiles", "readout": "mean+max"}],
     ids=str,
 )
@@ -619,19 +624,15 @@ def test_graphs_of_a_step_share_it(settings, monkeypatch, graphs_per_step, steps
     assert len(taken) == steps
 
 
-@pytest.mark.parametrize("text", ["pairwise_hinge", "list_mle:1+mse_log:0.02", "cross_graph_hinge"])
+@pytest.mark.parametrize("text", ["pairwise_hinge", "list_mle:1+mse_log:0.02"])
 def test_the_gradient_of_a_step_is_the_mean_over_its_graphs(settings, monkeypatch, text):
     settings = settings.replace(
         graphs_per_step=2, configs_per_step=24, dropout=0.0, max_grad_norm=1e9, loss=text
     )
     training = make_training(settings)
     parameters = list(training.network.parameters())
-    examples = [training._example((name, np.arange(24), None)) for name in training.names]
-    if text == "cross_graph_hinge":
-        predictions = [training.network(batch) for batch, _ in examples]
-        losses = [cross_graph_hinge(predictions, [runtime for _, runtime in examples])] * 2
-    else:
-        losses = [training._loss([example]) for example in examples]
+    examples = [training.example((name, np.arange(24), None)) for name in training.names]
+    losses = [training.graph_loss(*example) for example in examples]
     wanted = torch.autograd.grad(sum(losses) / 2, parameters, allow_unused=True)
     taken = []
     monkeypatch.setattr(training.optimizer, "step", lambda: taken.extend(p.grad.clone() for p in parameters))
@@ -712,7 +713,7 @@ def test_a_run_in_half_precision_is_resumed_exactly(settings, tmp_path, precisio
     assert {part.settings["precision"] for part in settings.artifact().parts} == {precision}
     train(into(settings, tmp_path / "whole"))
     with pytest.MonkeyPatch.context() as monkeypatch:
-        interrupt(monkeypatch, "_loss", 9)
+        interrupt(monkeypatch, "graph_loss", 9)
         with pytest.raises(Interrupted):
             train(settings)
     train(settings)
@@ -726,7 +727,7 @@ def test_a_float16_step_that_overflows_is_skipped_and_scales_down(settings, monk
     training = make_training(settings)
     parameters = list(training.network.parameters())
     before = [parameter.detach().clone() for parameter in parameters]
-    monkeypatch.setattr(training, "_loss", lambda *_: 1e38 * sum(p.sum() for p in parameters))
+    monkeypatch.setattr(training, "graph_loss", lambda *_: 1e38 * sum(p.sum() for p in parameters))
     training.run_epoch()
     assert all(map(torch.equal, before, parameters))
     assert training.scaler.get_scale() == 2.0**16 / 4  # halved by each of two steps
@@ -752,10 +753,10 @@ def test_the_host_never_waits_for_the_gpu_within_a_step(settings, precision):
     training = make_training(settings.replace(device="cuda"))
     training.run_epoch()
     drawn = [(name, np.arange(16), None) for name in training.names]
-    examples = StepExamples(training._example, drawn, training.fits, [0])
+    examples = StepExamples(training.example, drawn, training.fits, [0])
     torch.cuda.set_sync_debug_mode("error")
     try:
-        losses = training._step(examples, [0] * len(drawn), len(drawn), 1e-3)
+        losses = training.step(examples, [0] * len(drawn), len(drawn), 1e-3)
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert torch.stack(losses).isfinite().all()
@@ -766,7 +767,7 @@ def test_the_host_never_waits_for_the_gpu_within_a_step(settings, precision):
 def test_a_run_on_a_gpu_is_resumed(settings, tmp_path, precision):
     settings = settings.replace(device="cuda", epochs=6, average_last=3)
     with pytest.MonkeyPatch.context() as monkeypatch:
-        interrupt(monkeypatch, "_loss", 9)
+        interrupt(monkeypatch, "graph_loss", 9)
         with pytest.raises(Interrupted):
             train(settings)
     manifest = train(settings)

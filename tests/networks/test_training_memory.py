@@ -27,7 +27,7 @@ torch.set_num_threads(1)
 settings = json.loads(sys.argv[1])
 training = Training(TrainSettings(**settings), make_dataset(TrainSettings(**settings)))
 sizes, held, kept = set(), [], []
-step, leak = training._step, int(sys.argv[4])
+step, leak = training.step, int(sys.argv[4])
 
 def watched(*arguments):
     losses = step(*arguments)
@@ -35,13 +35,13 @@ def watched(*arguments):
     kept.append(bytearray(leak))
     return losses
 
-make = training._make_example
+make = training.make_example
 def noted(*arguments):
     batch, runtime = make(*arguments)
     sizes.add((len(runtime), len(batch.levels[-1].node_ids)))
     return batch, runtime
 
-training._step, training._make_example = watched, noted
+training.step, training.make_example = watched, noted
 while len(held) < int(sys.argv[3]):
     training.run_epoch()
 quarter = len(held) // 4

@@ -167,7 +167,7 @@ def test_features_need_memory_for_their_processes():
     [
         ({"node_attention": "linear"}, 8),  # every configuration is a state of every node
         ({"kind": "tile"}, 1 / 16),  # a kernel has one state per node
-        ({"kind": "tile", "config_join": "nodes", "block": "unit"}, 8),
+        ({"kind": "tile", "joins_nodes": True, "block": "unit"}, 8),
         ({"kind": "tile", "graphs_per_step": 4}, 1 / 4),
     ],
 )

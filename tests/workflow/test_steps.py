@@ -261,7 +261,7 @@ def test_a_wrong_setting_is_refused_by_name(text, said):
 @pytest.mark.parametrize(
     ("preset", "texts", "unread"),
     [
-        ("sample", ["gnn.layout.num_layers=0"], {"convolution": "gcn", "skip": "first", "pair_edges": False}),
+        ("sample", ["gnn.layout.num_layers=0"], {"convolution": "gcn", "pair_edges": False}),
         ("sample", ["features.layout.hops=-1"], {"direction": "users"}),
         ("sample", ["ensemble.weighting=equal"], {"max_models": 3}),
         ("smoke", ["ensemble.weighting=equal"], {"max_models": 3}),  # the preset sets another number

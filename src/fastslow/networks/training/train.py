@@ -125,26 +125,26 @@ class Training:
         self.network.train()
         names = rng.permutation(self.names)
         drops = settings.edge_dropout > 0 or self.segments
-        drawn = [(name, self._draw(name, rng), int(rng.integers(2**63)) if drops else None) for name in names]
+        drawn = [(name, self.draw(name, rng), int(rng.integers(2**63)) if drops else None) for name in names]
         seeds = rng.integers(2**63, size=len(names))  # for dropout
         steps = math.ceil(len(names) / settings.graphs_per_step)
         groups = np.array_split(np.arange(len(names)), steps)
         own = np.concatenate([distributed.share(group) for group in groups])  # of several processes
         random = [settings.seed, self.epoch]
-        examples = StepExamples(self._example, [drawn[n] for n in own], self.fits, random)
+        examples = StepExamples(self.example, [drawn[n] for n in own], self.fits, random)
         losses = []
         for position, group in enumerate(groups):
             if self.segments:
                 self.segments.begin(self.epoch, self.epoch * steps + position)
             rate = scheduled(settings, self.epoch, position, steps)
-            losses += self._step(examples, seeds[distributed.share(group)].tolist(), len(group), rate)
+            losses += self.step(examples, seeds[distributed.share(group)].tolist(), len(group), rate)
             self._freed.after_step()
         if self.segments:
             self.segments.end(self.epoch)
         self.epoch += 1
         return distributed.mean_loss(losses, self.dataset.device)
 
-    def _step(self, examples: StepExamples, seeds: list[int], size: int, rate: float) -> list:
+    def step(self, examples: StepExamples, seeds: list[int], size: int, rate: float) -> list:
         """Take one step on ``size`` graphs, of which this process has one for each of its ``seeds``.
 
         Returns:
@@ -168,26 +168,24 @@ class Training:
         losses = []
         for seed, (batch, runtime) in zip(seeds, examples, strict=True):
             seed_generator(self.dataset.device, seed)  # the same dropout whichever process has it
-            with autocast(self.dataset.device):
-                prediction = (self.segments or self.network)(batch)
-            loss = self.loss(prediction, runtime)
+            loss = self.graph_loss(batch, runtime)
             self.scaler.scale(loss / size).backward()
             losses.append(loss.detach())
         return losses
 
-    def _draw(self, name: str, rng: np.random.Generator) -> np.ndarray:
+    def draw(self, name: str, rng: np.random.Generator) -> np.ndarray:
         """Draw the configurations of a step, as positions in the graph."""
         total, size = self.dataset.num_configs(TRAIN, name), self.settings.configs_per_step
         return rng.choice(total, size, replace=False) if size < total else np.arange(total)
 
-    def _example(self, drawn: tuple[str, np.ndarray, int | None]) -> tuple[Batch, torch.Tensor]:
+    def example(self, drawn: tuple[str, np.ndarray, int | None]) -> tuple[Batch, torch.Tensor]:
         """Return a batch and its runtimes on the device; those of all configurations and edges are kept."""
         name, configs, seed = drawn
         if seed is not None or len(configs) < self.dataset.num_configs(TRAIN, name):
-            return self._make_example(name, configs, seed)
-        return self._whole.get(name, lambda: self._make_example(name, configs))
+            return self.make_example(name, configs, seed)
+        return self._whole.get(name, lambda: self.make_example(name, configs))
 
-    def _make_example(
+    def make_example(
         self, name: str, configs: np.ndarray, seed: int | None = None
     ) -> tuple[Batch, torch.Tensor]:
         batch: Any
@@ -200,6 +198,12 @@ class Training:
                 kept = [share >= self.settings.edge_dropout]
             batch = self.dataset.batch(TRAIN, name, configs, *kept)
         return batch, move(torch.from_numpy(graph.graph.runtime[configs]), self.dataset.device)
+
+    def graph_loss(self, batch: Batch, runtime: torch.Tensor) -> torch.Tensor:
+        """Return the loss of some configurations of a graph."""
+        with autocast(self.dataset.device):
+            prediction = (self.segments or self.network)(batch)
+        return self.loss(prediction, runtime)
 
     def run(self, folder: Path, mark: str) -> None:
         """Train to the end, resuming from the folder's checkpoint where it carries the same mark.
