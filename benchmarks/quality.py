@@ -38,8 +38,9 @@ from fastslow.features.build import FeatureSettings, build_features
 from fastslow.features.store import Features
 from fastslow.kaggle.solution import read_solution
 from fastslow.networks.machine.devices import pick_device
+from fastslow.networks.predict.dataset import make_dataset
 from fastslow.networks.settings.train_settings import TrainSettings
-from fastslow.networks.training.train import make_dataset, train
+from fastslow.networks.training.train import train
 from fastslow.workflow.presets import network_settings
 from fastslow.workflow.steps import parse_overrides
 from reference.winner import HOPS

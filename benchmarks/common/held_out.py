@@ -24,9 +24,9 @@ from fastslow.core.artifacts import commit
 from fastslow.core.files import digest, read_json, write_json
 from fastslow.core.source import source_digest
 from fastslow.features.store import Features
-from fastslow.networks.predict.dataset import predict
+from fastslow.networks.predict.dataset import make_dataset, predict
 from fastslow.networks.settings.train_settings import ENTRY, TrainSettings
-from fastslow.networks.training.train import Training, make_dataset
+from fastslow.networks.training.train import Training
 from fastslow.workflow.presets import network_settings, preset_settings
 from fastslow.workflow.steps import parse_overrides
 

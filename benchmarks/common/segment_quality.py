@@ -16,10 +16,10 @@ from fastslow.core.source import source_digest
 from fastslow.features.build import build_features
 from fastslow.features.settings import FeatureSettings
 from fastslow.features.store import Features
-from fastslow.networks.predict.dataset import predict
+from fastslow.networks.predict.dataset import make_dataset, predict
 from fastslow.networks.settings.segment_settings import PARTITIONS, VARIANTS
 from fastslow.networks.settings.train_settings import ENTRY, TrainSettings
-from fastslow.networks.training.train import Training, make_dataset
+from fastslow.networks.training.train import Training
 
 COLLECTION = "layout:xla:random"
 WHOLE = "none"

@@ -1,7 +1,7 @@
 """Settings of training the policy and of placing one program."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Le
 
@@ -106,6 +106,11 @@ class PolicySettings(LearningSettings):
 
 class PlaceSettings(LearningSettings):
     """Settings of placing, scheduling or fusing one program."""
+
+    main: ClassVar[tuple[str, ...]] = (
+        *("source", "task", "objective", "devices", "device", "memory", "policy", "out", "seed"),
+        *("updates", "samples", "search", "seconds"),
+    )
 
     source: str = "zoo:transformer_2"
     """Program: an HLO file (any kind that ``make convert`` reads), a competition npz, an instance of

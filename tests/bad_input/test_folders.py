@@ -13,8 +13,9 @@ from fastslow.evaluation.predictions import PREDICTIONS
 from fastslow.features.store import Features, read_graph
 from fastslow.features.store_checks import _SPECIFICATION
 from fastslow.networks.machine.stored_weights import SET_ASIDE, load_weights
-from fastslow.networks.training.run_folder import WEIGHTS
-from fastslow.networks.training.train import CHECKPOINT, Training, make_dataset
+from fastslow.networks.predict.dataset import make_dataset
+from fastslow.networks.training.run_folder import CHECKPOINT, WEIGHTS, load_checkpoint
+from fastslow.networks.training.train import Training
 from fastslow.networks.training.trained import TrainedNetwork
 from fastslow.rankers.train import MODEL, read_ranker
 from helpers.bad_files import BINARY, MARK, absurd_members, replace
@@ -365,7 +366,7 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_training_starts_anew(good, wo
     STATES[name](path)
     there = path.exists()
     before = {key: value.clone() for key, value in good.training.network.state_dict().items()}
-    assert not good.training.load(path, "mark")
+    assert not load_checkpoint(good.training, workplace, "mark")
     assert good.training.epoch == 0
     for key, value in good.training.network.state_dict().items():
         assert torch.equal(value, before[key])
@@ -378,10 +379,10 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_training_starts_anew(good, wo
 def test_a_good_checkpoint_is_resumed_and_that_of_another_training_is_left_alone(good, workplace):
     path = workplace / CHECKPOINT
     shutil.copy(good.root / CHECKPOINT, path)
-    assert not good.training.load(path, "another mark") and path.exists()
+    assert not load_checkpoint(good.training, workplace, "another mark") and path.exists()
     settings = network_config(good.root)
     training = Training(settings, make_dataset(settings))
-    assert training.load(path, "mark") and training.epoch == 1
+    assert load_checkpoint(training, workplace, "mark") and training.epoch == 1
 
 
 TREES = {

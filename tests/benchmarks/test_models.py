@@ -16,10 +16,10 @@ from fastslow.evaluation.baselines import RIDGE, SINGLE, Example, choose_column,
 from fastslow.features.build import FeatureSettings, build_features
 from fastslow.features.scaling import Scaler, standardise
 from fastslow.features.store import Features
+from fastslow.networks.predict.dataset import make_dataset
 from fastslow.networks.settings.architecture import CONVOLUTIONS
 from fastslow.networks.settings.terms import POOLS
 from fastslow.networks.settings.train_settings import TrainSettings
-from fastslow.networks.training.train import make_dataset
 from fastslow.workflow.presets import network_settings, preset_settings
 from fastslow.workflow.steps import parse_overrides
 from helpers.workspace import cut_sample

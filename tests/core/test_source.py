@@ -21,8 +21,9 @@ STEPS = (
 @pytest.fixture
 def package(tmp_path, monkeypatch):
     """A copy of the package's source, to be edited."""
-    shutil.copytree(source._ROOT, tmp_path / "fastslow", ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(source, "_ROOT", tmp_path / "fastslow")
+    for name in ("fastslow", "fastslow_placement"):
+        shutil.copytree(source._ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(source, "_ROOT", tmp_path)
     clear()
     yield tmp_path / "fastslow"
     clear()
@@ -45,7 +46,7 @@ def edit(path, old, new, entry=TRAIN):
 
 
 def test_an_edit_of_a_function_that_is_reached_changes_the_digest_of_its_module(package):
-    loss = package / "networks" / "losses.py"
+    loss = package / "networks" / "model" / "losses.py"
     assert edit(loss, "return ", "return 2 * ") == {"fastslow.networks.model.losses"}
     assert source_digests(FEATURES).keys().isdisjoint({"fastslow.networks.model.losses"})
 
@@ -56,11 +57,11 @@ def test_a_changed_constant_counts(package):
 
 
 def test_prose_and_formatting_do_not_count(package):
-    loss = package / "networks" / "losses.py"
+    loss = package / "networks" / "model" / "losses.py"
     assert edit(loss, "\n\n\ndef ", "\n\n\n# a comment\ndef ") == set()
     start = loss.read_text().index('"""', loss.read_text().index("def ")) + 3
     assert edit(loss, loss.read_text()[start : start + 20], "Something else") == set()
-    settings = package / "networks" / "settings.py"
+    settings = package / "networks" / "settings" / "train_settings.py"
     assert edit(settings, "Seed of weights", "The seed of weights") == set()
 
 
@@ -80,6 +81,13 @@ def test_what_a_training_and_a_feature_step_reach():
     assert not any(name.startswith(("fastslow.rankers", "fastslow.networks")) for name in features)
 
 
+def test_imports_inside_functions_and_of_the_package_beside_are_followed():
+    training = source_digests(TRAIN)
+    assert {"fastslow.networks.published.plain", "fastslow.networks.segments.training"} <= {*training}
+    placer = source_digests("fastslow_placement.train_placer:train_placer")
+    assert {"fastslow_placement.base.problem", "fastslow.core.files"} <= {*placer}
+
+
 ROWS = "buffer = member.read(count * row_bytes)"
 WHOLE = "return flat.reshape("
 
@@ -97,7 +105,7 @@ def test_every_module_counts_but_those_that_are_named(package):
     """A named module that was moved leaves no exemption behind, and a new one in core counts."""
     assert all(source._path(name).name != "__init__.py" for name in source.IGNORED)
     (package / "core" / "new.py").write_text("def double(loss):\n    return 2 * loss\n")
-    path = package / "networks" / "train.py"
+    path = package / "networks" / "training" / "train.py"
     path.write_text(f"from fastslow.core.new import double\n{path.read_text()}")
     changed = edit(path, "loss = self.run_epoch()", "loss = double(self.run_epoch())")
     assert changed == {"fastslow.core.new", "fastslow.networks.training.train"}

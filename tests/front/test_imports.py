@@ -1,16 +1,20 @@
-"""The directions of import between packages: who may know whom, and that nothing goes round in a circle."""
+"""The directions of import between packages and rooms: who may know whom, without a circle."""
 
 import ast
+import subprocess
+import sys
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
 import fastslow
 
-ROOT = Path(fastslow.__file__).parent
+SOURCE = Path(fastslow.__file__).parents[1]
+ROOTS = ("fastslow", "fastslow_placement")
 MODULES = {
-    ".".join(path.relative_to(ROOT.parent).with_suffix("").parts).removesuffix(".__init__"): path
-    for path in ROOT.rglob("*.py")
+    ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__"): path
+    for root in ROOTS
+    for path in (SOURCE / root).rglob("*.py")
 }
 FRONT = "front door"
 BASE = {"core", "choices", "competition"}
@@ -26,7 +30,6 @@ ALLOWED = {
     "networks": BASE | {"xla", "features", "kaggle", "evaluation", "networks"},
     "rankers": BASE | {"xla", "features", "kaggle", "evaluation", "rankers"},
     "programs": BASE | {"xla", "features", "programs"},
-    "placement": BASE | {"xla", "features", "programs", "placement"},
     "ranking": BASE
     | {"xla", "features", "kaggle", "evaluation", "networks", "rankers", "programs", "ranking"},
     "tuning": BASE | {"xla", "features", "programs", "ranking", "tuning"},
@@ -34,19 +37,34 @@ ALLOWED = {
     "workflow": BASE | {"machines", "features", "kaggle", "evaluation", "networks", "rankers", "workflow"},
 }
 ALLOWED["commands"] = {*ALLOWED, "commands"}
-"""By package, the packages that it may import; modules of the front door may import all of them."""
+"""By package of fastslow, the packages that it may import. Modules of the front door may import all of them.
+None imports ``fastslow_placement``, which may import all of fastslow."""
+
+ROOMS = {
+    "fastslow.networks": (
+        *("settings", "states", "machine", "model", "published", "predict", "segments", "training"),
+    ),
+    "fastslow_placement": ("base", "programs", "partition", "sharding", "public", "methods", "go"),
+}
+"""Sub-packages, each of which imports the ones before it when it is imported."""
+OPTIONAL = ("fastslow.networks.published", "fastslow.networks.segments")
+"""Rooms that are entered from inside functions, where a setting asks for them."""
+CORRIDOR = 15
+"""Maximum number of modules of a room."""
 
 
 def package(module):
-    parts = module.split(".")
-    return parts[1] if len(parts) > 1 and (ROOT / parts[1]).is_dir() else FRONT
+    first, *rest = module.split(".")
+    if first != "fastslow":
+        return first
+    return rest[0] if rest and (SOURCE / first / rest[0]).is_dir() else FRONT
 
 
 @cache
-def imports(module):
-    """The modules of this package that a module imports, also inside functions."""
-    found = set()
-    for node in ast.walk(ast.parse(MODULES[module].read_text())):
+def imports(module, at_import=False):
+    """The modules of our packages that a module imports, also inside functions unless only ``at_import``."""
+    tree, found = ast.parse(MODULES[module].read_text()), set()
+    for node in tree.body if at_import else ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
             inner = {f"{node.module}.{alias.name}" for alias in node.names} & MODULES.keys()
             found |= inner or {node.module} & MODULES.keys()
@@ -56,22 +74,46 @@ def imports(module):
 
 
 def test_every_package_has_a_rule_and_a_sentence():
-    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")}
+    packages = {path.parent.name for path in SOURCE.glob("fastslow/*/__init__.py")}
     assert packages == ALLOWED.keys()
-    for name in packages:
-        sentence = ast.get_docstring(ast.parse((ROOT / name / "__init__.py").read_text()))
-        assert sentence and sentence.endswith("."), name
+    for module, path in MODULES.items():
+        if path.name == "__init__.py":
+            sentence = ast.get_docstring(ast.parse(path.read_text()))
+            assert sentence and sentence.endswith("."), module
 
 
 def test_a_package_imports_only_what_it_may():
     wrong = [
         f"{module} imports {other}"
         for module in MODULES
-        if package(module) != FRONT
+        if package(module) not in (FRONT, "fastslow_placement")
         for other in imports(module)
         if package(other) not in ALLOWED[package(module)]
     ]
     assert not wrong, "\n".join(wrong)
+    assert not any(
+        package(other) == "fastslow_placement" for m in MODULES if package(m) == FRONT for other in imports(m)
+    )
+
+
+def test_a_room_imports_only_the_rooms_before_it():
+    for parent, rooms in ROOMS.items():
+        found = {path.parent.name for path in MODULES[parent].parent.glob("*/__init__.py")}
+        assert found <= {*rooms}, f"{parent}: {found - {*rooms}} is not in ROOMS"
+        for module in MODULES:
+            own = module.removeprefix(f"{parent}.").split(".")[0]
+            for other in (
+                imports(module, at_import=True) if module.startswith(parent) and own in rooms else ()
+            ):
+                room = other.removeprefix(f"{parent}.").split(".")[0]
+                later = rooms[rooms.index(own) + 1 :]
+                assert not other.startswith(f"{parent}.") or room not in later, f"{module} imports {other}"
+
+
+def test_no_room_is_a_corridor():
+    rooms = [path.parent for path in MODULES.values() if path.name == "__init__.py"]
+    sizes = {str(room.relative_to(SOURCE)): len([*room.glob("*.py")]) - 1 for room in rooms}
+    assert not {room: size for room, size in sizes.items() if size > CORRIDOR}
 
 
 def test_modules_do_not_import_each_other_in_a_circle():
@@ -80,4 +122,16 @@ def test_modules_do_not_import_each_other_in_a_circle():
 
 
 def test_the_top_of_the_package_is_the_front_door_alone():
-    assert {path.stem for path in ROOT.glob("*.py")} == {"__init__", "__main__", "cli"}
+    assert {path.stem for path in SOURCE.glob("fastslow/*.py")} == {"__init__", "__main__", "cli"}
+
+
+def test_the_default_network_and_its_training_enter_no_museum():
+    code = f"""
+import sys
+from fastslow.networks.training.train import train
+from fastslow.networks.model.network import RankingNetwork
+from fastslow.networks.settings.train_settings import TrainSettings
+RankingNetwork(4, 3, TrainSettings().architecture())
+assert not [name for name in sys.modules if name.startswith({OPTIONAL})], sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

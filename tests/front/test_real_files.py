@@ -14,8 +14,9 @@ from fastslow.features.build import FeatureSettings, build_features, build_graph
 from fastslow.features.store import Features
 from fastslow.kaggle.submission import check_submission
 from fastslow.networks.model.graph_batch import PreparedGraph
+from fastslow.networks.predict.dataset import make_dataset
 from fastslow.networks.settings.train_settings import TrainSettings
-from fastslow.networks.training.train import make_dataset, make_network, train
+from fastslow.networks.training.train import make_network, train
 from helpers.competition_files import REAL, needs_real
 from helpers.submission_files import write_submission
 

@@ -15,8 +15,10 @@ from fastslow.features.build import build_features
 from fastslow.features.settings import FeatureSettings
 from fastslow.features.store import Features
 from fastslow.kaggle.ledger import write_record
+from fastslow.networks.predict.dataset import make_dataset
 from fastslow.networks.settings.train_settings import TrainSettings
-from fastslow.networks.training.train import Training, make_dataset, train
+from fastslow.networks.training.run_folder import save_checkpoint
+from fastslow.networks.training.train import Training, train
 from fastslow.rankers.settings import RankerSettings
 from fastslow.rankers.train import train_ranker
 from helpers.competition_files import layout_arrays, tile_arrays, write_data_root, write_npz
@@ -64,7 +66,7 @@ def good(tmp_path_factory) -> Good:
     train(settings)
     training = Training(settings, make_dataset(settings))
     training.validation.evaluate(1, training.run_epoch())
-    training.save(root, "mark")
+    save_checkpoint(training, root, "mark")
     small = {"num_iterations": 5, "objective": "regression", "train_on": "collection"}
     train_ranker(RankerSettings(features=str(root / "features"), folder=str(root / "ranker"), **small))
     predictions = {row_id: np.arange(count) for row_id, count in COUNTS.items()}

@@ -6,8 +6,9 @@ import sys
 import torch
 
 from fastslow.networks.machine import distributed
+from fastslow.networks.predict.dataset import make_dataset
 from fastslow.networks.settings.train_settings import TrainSettings
-from fastslow.networks.training.train import Training, make_dataset
+from fastslow.networks.training.train import Training
 
 
 def epoch(settings):

@@ -9,9 +9,10 @@ import torch
 
 from fastslow.core.errors import FastslowError
 from fastslow.evaluation.predictions import check_predictions, read_predictions
+from fastslow.networks.predict.dataset import make_dataset
 from fastslow.networks.training import train as train_module
 from fastslow.networks.training.divergence import Diverged, LossWatch, check_outputs, check_weights
-from fastslow.networks.training.train import Training, make_dataset, train
+from fastslow.networks.training.train import Training, train
 from helpers.networks import small_training
 
 

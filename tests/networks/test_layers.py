@@ -7,8 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from fastslow.networks.model.convolutions import SageConv
-from fastslow.networks.model.layers import ChannelAttention, CrossConfigAttention, WeightedInstanceNorm
+from fastslow.networks.model.layers import (
+    ChannelAttention,
+    CrossConfigAttention,
+    SageConv,
+    WeightedInstanceNorm,
+)
 from fastslow.networks.states.set_statistics import Moments, SoftmaxMean
 from fastslow.networks.states.sparse import SparseOperator
 from helpers.dense_reference import dense_channel, dense_cross, dense_norm

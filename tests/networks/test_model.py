@@ -11,7 +11,7 @@ from fastslow.choices.tied_choices import factorise
 from fastslow.networks.model.convolutions import CONVOLUTIONS
 from fastslow.networks.model.graph_batch import PreparedGraph, message_edges
 from fastslow.networks.model.head import Float64Linear, Head
-from fastslow.networks.settings.architecture import NODE_ATTENTIONS
+from fastslow.networks.settings.architecture import NODE_ATTENTIONS, Architecture
 from fastslow.networks.settings.terms import POOLS
 from helpers.dense_reference import dense_predictions
 from helpers.networks import all_configs, close, equals_reference, make_network, program
@@ -258,7 +258,7 @@ def test_half_precision_keeps_the_predictions_within_a_few_percent(device):
 
 def test_what_configurations_differ_by_survives_beside_a_large_sum():
     torch.manual_seed(0)
-    head = Head(hidden_channels=8, config_channels=3, dropout=0.3).eval()
+    head = Head(8, 3, Architecture(hidden_channels=8, num_layers=1, cross_config=True, dropout=0.3)).eval()
     common, difference = 1e6 * torch.rand(1, 11, dtype=torch.float64), torch.randn(5, 11, dtype=torch.float64)
     x = torch.cat([common + difference, head.norm(common + difference)], 1)
     with torch.autocast("cpu", torch.bfloat16):

@@ -10,9 +10,10 @@ import torch
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import SettingsError
 from fastslow.evaluation.predictions import read_predictions
+from fastslow.networks.predict.dataset import make_dataset
 from fastslow.networks.settings.segment_settings import PARTITIONS, SETTINGS, VARIANTS
 from fastslow.networks.settings.train_settings import TrainSettings
-from fastslow.networks.training.train import Training, make_dataset, train
+from fastslow.networks.training.train import Training, train
 from helpers.networks import into, small_training
 
 torch.set_num_threads(1)

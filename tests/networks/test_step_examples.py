@@ -13,7 +13,8 @@ from fastslow.core.artifacts import read_manifest
 from fastslow.evaluation.predictions import check_predictions, read_predictions
 from fastslow.networks.machine.out_of_memory import Shrinking
 from fastslow.networks.machine.step_examples import StepExamples
-from fastslow.networks.training.train import Training, make_dataset, train
+from fastslow.networks.predict.dataset import make_dataset
+from fastslow.networks.training.train import Training, train
 from helpers.networks import into, small_training
 
 torch.set_num_threads(1)

@@ -22,10 +22,10 @@ from fastslow.features.build import FeatureSettings, build_features
 from fastslow.features.store import Features
 from fastslow.networks.machine.step_examples import StepExamples
 from fastslow.networks.model.convolutions import CONVOLUTIONS
-from fastslow.networks.predict.dataset import predict
+from fastslow.networks.predict.dataset import make_dataset, predict
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.schedule import learning_rate
-from fastslow.networks.training.train import Training, make_dataset, make_network, train
+from fastslow.networks.training.train import Training, make_network, train
 from fastslow.networks.training.validation import Validation
 
 torch.set_num_threads(1)
@@ -574,7 +574,9 @@ def test_a_step_draws_other_configurations_or_takes_all(
     made, losses = [], []
     batch, loss = training.dataset.batch, training.graph_loss
     monkeypatch.setattr(
-        training.dataset, "batch", lambda _, name, drawn: made.append(drawn) or batch(_, name, drawn)
+        training.dataset,
+        "batch",
+        lambda _, name, drawn, edges: made.append(drawn) or batch(_, name, drawn, edges),
     )
     monkeypatch.setattr(training, "graph_loss", lambda *own: losses.append(len(own[1])) or loss(*own))
     training.run_epoch()

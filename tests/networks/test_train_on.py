@@ -16,9 +16,9 @@ from fastslow.evaluation.predictions import check_predictions, read_predictions
 from fastslow.features.build import FeatureSettings, build_features
 from fastslow.features.scaling import Scaler
 from fastslow.features.store import Features
-from fastslow.networks.predict.dataset import GraphDataset
+from fastslow.networks.predict.dataset import GraphDataset, make_dataset
 from fastslow.networks.settings.train_settings import TrainSettings
-from fastslow.networks.training.train import Training, make_dataset, train
+from fastslow.networks.training.train import Training, train
 from fastslow.networks.training.validation import Validation
 
 OWN, OTHER, FOREIGN = (

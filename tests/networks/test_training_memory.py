@@ -19,7 +19,8 @@ import json, sys
 import torch
 from fastslow.core import memory
 from fastslow.networks.settings.train_settings import TrainSettings
-from fastslow.networks.training.train import Training, make_dataset
+from fastslow.networks.training.train import Training
+from fastslow.networks.predict.dataset import make_dataset
 
 MB = 1 << 20
 memory._LEAST_SLACK = memory._MOST_SLACK = int(sys.argv[2]) * MB

@@ -71,7 +71,7 @@ class Settings(BaseModel):
     main: ClassVar[tuple[str, ...]] = ()
     """Fields that people change most: documentation shows them first, a notebook's parameters cell only them.
     Empty: all of them."""
-    title: ClassVar[str] = ""
+    group_title: ClassVar[str] = ""
     """Title of the group of the fields that a class declares, for a class that groups fields by role."""
 
     def __init__(self, **settings: Any):
@@ -251,7 +251,7 @@ class Settings(BaseModel):
     def _group(cls, name: str) -> str:
         """Return the title of the class that declares a field first, or ``more``."""
         owners = [base for base in cls.__mro__ if name in base.__dict__.get("__annotations__", {})]
-        return vars(owners[-1]).get("title", "") or "more"
+        return vars(owners[-1]).get("group_title", "") or "more"
 
     @classmethod
     def _sentence(cls, name: str) -> str:

@@ -90,9 +90,12 @@ def _parse(module: str, folder: Path | None = None) -> _Module:
     parsed = _Module({}, {}, [])
     file = _path(module, folder)
     assert file is not None, module
-    for statement in _without_docstrings(ast.parse(file.read_text())).body:
+    tree = _without_docstrings(ast.parse(file.read_text()))
+    for node in ast.walk(tree):  # also imports inside functions
+        if isinstance(node, ast.ImportFrom):
+            parsed.imported.update(_imports(node, folder))
+    for statement in tree.body:
         if isinstance(statement, ast.ImportFrom):
-            parsed.imported.update(_imports(statement, folder))
             continue
         names = list(_defined(statement))
         for name in names:

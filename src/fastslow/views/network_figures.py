@@ -9,8 +9,8 @@ from matplotlib.patches import FancyBboxPatch
 from torch import nn
 
 from fastslow.choices.layouts import LAYOUT_WIDTH, ROLES
-from fastslow.networks.model.convolutions import GatConv, GcnConv, LinearAttention, MlpGcnConv, SageConv
-from fastslow.networks.model.layers import ChannelAttention, CrossConfigAttention
+from fastslow.networks.model.convolutions import GatConv, GcnConv, LinearAttention, MlpGcnConv
+from fastslow.networks.model.layers import ChannelAttention, CrossConfigAttention, SageConv
 from fastslow.networks.model.network import LAYOUT_EMBEDDING, OPCODE_EMBEDDING, RankingNetwork
 
 _WIDTH, _HEIGHT, _GAP = 3.0, 3.4, 1.0  # of a box, and the space between two

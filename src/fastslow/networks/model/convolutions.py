@@ -2,8 +2,7 @@
 
 Values and gradients equal those of the dense forms on all (node, configuration) pairs, in
 ``tests/helpers/dense_convolutions.py``. Where a form sums instead of averaging, or weighs by degree, the mean
-operators of :class:`~fastslow.networks.model.layers.LevelTensors` are scaled by the degrees of the nodes: no
-form needs matrices of its own.
+operators of ``LevelTensors`` are scaled by the degrees of the nodes: no form needs matrices of its own.
 """
 
 from collections.abc import Callable
@@ -13,54 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fastslow.networks.model.layers import LevelTensors
+from fastslow.networks.model.graph_batch import LevelTensors
+from fastslow.networks.model.layers import SageConv, neighbour_sums
 from fastslow.networks.settings.architecture import GAT_HEADS, Architecture
-
-
-class SageConv(nn.Module):
-    r"""Apply GraphSAGE (arXiv 1706.02216), with weights of its own per edge direction.
-
-    .. math:: y_n = W x_n + b + \operatorname{agg}_{m \in operands(n)} W_o x_m
-              + \operatorname{agg}_{m \in users(n)} W_u x_m
-
-    with agg the mean, the sum or the maximum (the paper's pooling aggregator without its inner activation). A
-    node without neighbours in a direction gets 0 from it. TpuGraphs' tile baseline takes the sum.
-
-    Deduplication costs nothing: a state aggregates the states of its neighbours, weighed by nothing but their
-    number. Rows are projected before they are aggregated, as there are fewer states below than above.
-
-    Args:
-        in_channels: Channels of x.
-        out_channels: Channels of y.
-        aggregation: ``mean``, ``sum`` or ``max``.
-
-    Shapes:
-        - **input:** states :math:`(S_{below}, D_{in})` of the level below
-        - **output:** states :math:`(S, D_{out})` of the level
-    """
-
-    def __init__(self, in_channels: int, out_channels: int, aggregation: str = "mean"):
-        super().__init__()
-        self.aggregation = aggregation
-        self.own = nn.Linear(in_channels, out_channels)
-        self.operands = nn.Linear(in_channels, out_channels, bias=False)
-        self.users = nn.Linear(in_channels, out_channels, bias=False)
-
-    def forward(self, x: Tensor, level: LevelTensors, below: LevelTensors) -> Tensor:
-        """Return the states of ``level`` from those of the level ``below``."""
-        own = self.own(x)[level.own]
-        if self.aggregation == "mean":
-            return own + level.operands @ self.operands(x) + level.users @ self.users(x)
-        if self.aggregation == "max":
-            return own + level.operands.max(self.operands(x)) + level.users.max(self.users(x))
-        from_operands, from_users = neighbour_sums(self.operands(x), self.users(x), level)
-        return own + from_operands + from_users
-
-
-def neighbour_sums(operands: Tensor, users: Tensor, level: LevelTensors) -> tuple[Tensor, Tensor]:
-    """Return the sums of two inputs ``(S_below, D)`` over the operands and over the users of each state."""
-    degree = level.degrees[level.node_ids]
-    return degree[:, :1] * (level.operands @ operands), degree[:, 1:] * (level.users @ users)
 
 
 class GcnConv(nn.Module):

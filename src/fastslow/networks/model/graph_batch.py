@@ -14,11 +14,42 @@ from fastslow.features.scaling import Scaler
 from fastslow.features.store import Graph, expand_nodes
 from fastslow.features.tpu_tiling import TILING_FEATURES, tiling_features
 from fastslow.networks.model.dimension_tokens import dimension_features
-from fastslow.networks.model.layers import LevelTensors
 from fastslow.networks.states.config_states import Level, PartReach, Reach, States
 from fastslow.networks.states.sparse import SparseOperator, moved_fields
 
 NOT_CONFIGURABLE = -2
+
+
+@dataclass(frozen=True)
+class LevelTensors:
+    """One level of states as tensors.
+
+    Args:
+        num_nodes: N.
+        num_configs: C.
+        node_ids: ``(S,)`` node of each state.
+        share: ``(S, 1)`` share of the graph's (node, configuration) pairs that have the state; sums to 1.
+        per_node: ``(N, S)`` mean over the configurations of each node: its states weighted by multiplicity /
+            C.
+        own: ``(S,)`` the node's state one level below; None at level 0.
+        operands: ``(S, S_below)`` mean over operand states; None at level 0.
+        users: ``(S, S_below)`` mean over user states; None at level 0.
+        degrees: ``(N, 2)`` float32, number of operands and of users of each node.
+    """
+
+    num_nodes: int
+    num_configs: int
+    node_ids: Tensor
+    share: Tensor
+    per_node: SparseOperator
+    own: Tensor | None
+    operands: SparseOperator | None
+    users: SparseOperator | None
+    degrees: Tensor
+
+    def to(self, device: torch.device) -> "LevelTensors":
+        """Return the level on a device."""
+        return replace(self, **moved_fields(self, device))
 
 
 @dataclass(frozen=True)

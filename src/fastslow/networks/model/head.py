@@ -4,8 +4,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fastslow.networks.model.layers import LevelTensors
+from fastslow.networks.model.graph_batch import LevelTensors
 from fastslow.networks.model.readout import Readout
+from fastslow.networks.settings.architecture import Architecture
 from fastslow.networks.states.set_statistics import Complete, Moments, as_is
 from fastslow.networks.states.sparse import SparseOperator
 
@@ -54,27 +55,49 @@ class Float64Linear(nn.Linear):
         return functional.linear(x.double(), self.weight.double(), self.bias.double())
 
 
-class PooledHead(nn.Module):
-    """Pool the nodes of each configuration, join its own features, and read a prediction out.
+class Head(nn.Module):
+    r"""Pool the nodes of each configuration, join its own features, and apply a perceptron.
+
+    .. math::
+        z_c &= [\operatorname{pool}_n x_{n,c}, f_c] \\
+        s_c &= \operatorname{MLP}([z_c, \operatorname{ConfigNorm}(z)_c])
+
+    The pooling is by default the sum (``readout.py``). The features f of a configuration as a whole
+    (violation ratios, copies, tile bounds) join after it, as in the report that introduced the violation
+    ratio.
 
     Args:
         channels: Channels D of the states.
         config_channels: Columns V of the scaled configuration features; 0: none join here.
-        readout: Poolings of the nodes, see :class:`~fastslow.networks.model.readout.Readout`.
+        architecture: Settings of the layers.
 
     Attributes:
-        joined_channels: Channels J of what is read out, V of the features included.
+        joined_channels: Channels J of the pooled nodes and the features together.
 
     Shapes:
         - **input:** states :math:`(S, D)` of the last level, configuration features :math:`(C, V)`
         - **output:** predictions :math:`(C,)`, float32
     """
 
-    def __init__(self, channels: int, config_channels: int, readout: str):
+    def __init__(self, channels: int, config_channels: int, architecture: Architecture):
         super().__init__()
-        self.readout = Readout(readout, channels)
+        self.readout = Readout(architecture.readout, channels)
         self.joins = config_channels > 0
         self.joined_channels = self.readout.channels + config_channels
+        self.norm = ConfigNorm()
+        self.mlp = self.perceptron(architecture)
+
+    def perceptron(self, architecture: Architecture) -> nn.Module:
+        """Return the layers that :meth:`read_out` applies."""
+        width = architecture.hidden_channels
+        return nn.Sequential(
+            Float64Linear(2 * self.joined_channels, 2 * width),
+            nn.GELU(),
+            nn.Dropout(architecture.dropout),
+            Float64Linear(2 * width, width),
+            nn.GELU(),
+            Float64Linear(width, 1),
+        )
 
     def forward(
         self,
@@ -102,45 +125,6 @@ class PooledHead(nn.Module):
     def join(self, pooled: Tensor, config_feat: Tensor) -> Tensor:
         """Return the pooled nodes ``(C, P D)`` and the features ``(C, V)`` of each configuration, joined."""
         return torch.cat([pooled, config_feat], 1) if self.joins else pooled  # float64 like the sums
-
-    def read_out(self, joined: Tensor, complete: Complete) -> Tensor:
-        """Return a prediction per configuration ``(C,)`` from what is joined, ``(C, J)`` float64."""
-        raise NotImplementedError
-
-
-class Head(PooledHead):
-    r"""Pool the nodes of each configuration, join its own features, and apply a perceptron.
-
-    .. math::
-        z_c &= [\operatorname{pool}_n x_{n,c}, f_c] \\
-        s_c &= \operatorname{MLP}([z_c, \operatorname{ConfigNorm}(z)_c])
-
-    The pooling is by default the sum (``readout.py``). The features f of a configuration as a whole
-    (violation ratios, copies, tile bounds) join after it, as in the report that introduced the violation
-    ratio.
-
-    Args:
-        hidden_channels: Channels D of the states.
-        config_channels: Columns V of the scaled configuration features.
-        dropout: Share of channels dropped in training.
-        readout: Poolings of the nodes, see :class:`~fastslow.networks.model.readout.Readout`.
-
-    Shapes:
-        - **input:** states :math:`(S, D)` of the last level, configuration features :math:`(C, V)`
-        - **output:** predictions :math:`(C,)`, float32
-    """
-
-    def __init__(self, hidden_channels: int, config_channels: int, dropout: float, readout: str = "sum"):
-        super().__init__(hidden_channels, config_channels, readout)
-        self.norm = ConfigNorm()
-        self.mlp = nn.Sequential(
-            Float64Linear(2 * self.joined_channels, 2 * hidden_channels),
-            nn.GELU(),
-            nn.Dropout(dropout),
-            Float64Linear(2 * hidden_channels, hidden_channels),
-            nn.GELU(),
-            Float64Linear(hidden_channels, 1),
-        )
 
     def read_out(self, joined: Tensor, complete: Complete) -> Tensor:
         """Return a prediction per configuration ``(C,)`` from what is joined, ``(C, J)`` float64."""

@@ -1,52 +1,19 @@
 """Layers of the network, computed on deduplicated states (``config_states.py``) weighted by multiplicity.
 
 Each layer equals its dense form on all (node, configuration) pairs: ``tests/helpers/dense_reference.py``
-holds the dense forms, and ``tests/networks/test_layers.py`` compares values and gradients. Message passing
-is in ``convolutions.py``.
+holds the dense forms, and ``tests/networks/test_layers.py`` compares values and gradients. Other message
+passing than GraphSAGE is in ``convolutions.py``.
 
 S is the number of states of a level, N of nodes, C of configurations, D of channels. Norm and cross-config
 attention compare the configurations of the whole set through a statistic of it (``set_statistics.py``).
 """
 
-from dataclasses import dataclass, replace
-
 import torch
 from torch import Tensor, nn
 
+from fastslow.networks.model.graph_batch import LevelTensors
 from fastslow.networks.states.set_statistics import Complete, Moments, SoftmaxMean, as_is
-from fastslow.networks.states.sparse import SparseOperator, moved_fields
-
-
-@dataclass(frozen=True)
-class LevelTensors:
-    """One level of states as tensors.
-
-    Args:
-        num_nodes: N.
-        num_configs: C.
-        node_ids: ``(S,)`` node of each state.
-        share: ``(S, 1)`` share of the graph's (node, configuration) pairs that have the state; sums to 1.
-        per_node: ``(N, S)`` mean over the configurations of each node: its states weighted by multiplicity /
-            C.
-        own: ``(S,)`` the node's state one level below; None at level 0.
-        operands: ``(S, S_below)`` mean over operand states; None at level 0.
-        users: ``(S, S_below)`` mean over user states; None at level 0.
-        degrees: ``(N, 2)`` float32, number of operands and of users of each node.
-    """
-
-    num_nodes: int
-    num_configs: int
-    node_ids: Tensor
-    share: Tensor
-    per_node: SparseOperator
-    own: Tensor | None
-    operands: SparseOperator | None
-    users: SparseOperator | None
-    degrees: Tensor
-
-    def to(self, device: torch.device) -> "LevelTensors":
-        """Return the level on a device."""
-        return replace(self, **moved_fields(self, device))
+from fastslow.networks.states.sparse import SparseOperator
 
 
 class WeightedInstanceNorm(nn.Module):
@@ -81,6 +48,51 @@ class WeightedInstanceNorm(nn.Module):
         """Return the normalised ``x``."""
         _, mean, variance = complete(self.moments(x, level))
         return (x - mean) * torch.rsqrt(variance + self.eps) * self.weight + self.bias
+
+
+class SageConv(nn.Module):
+    r"""Apply GraphSAGE (arXiv 1706.02216), with weights of its own per edge direction.
+
+    .. math:: y_n = W x_n + b + \operatorname{agg}_{m \in operands(n)} W_o x_m
+              + \operatorname{agg}_{m \in users(n)} W_u x_m
+
+    with agg the mean, the sum or the maximum (the paper's pooling aggregator without its inner activation). A
+    node without neighbours in a direction gets 0 from it. TpuGraphs' tile baseline takes the sum.
+
+    Deduplication is free. Rows are projected before they are aggregated: there are fewer states below.
+
+    Args:
+        in_channels: Channels of x.
+        out_channels: Channels of y.
+        aggregation: ``mean``, ``sum`` or ``max``.
+
+    Shapes:
+        - **input:** states :math:`(S_{below}, D_{in})` of the level below
+        - **output:** states :math:`(S, D_{out})` of the level
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, aggregation: str = "mean"):
+        super().__init__()
+        self.aggregation = aggregation
+        self.own = nn.Linear(in_channels, out_channels)
+        self.operands = nn.Linear(in_channels, out_channels, bias=False)
+        self.users = nn.Linear(in_channels, out_channels, bias=False)
+
+    def forward(self, x: Tensor, level: LevelTensors, below: LevelTensors) -> Tensor:
+        """Return the states of ``level`` from those of the level ``below``."""
+        own = self.own(x)[level.own]
+        if self.aggregation == "mean":
+            return own + level.operands @ self.operands(x) + level.users @ self.users(x)
+        if self.aggregation == "max":
+            return own + level.operands.max(self.operands(x)) + level.users.max(self.users(x))
+        from_operands, from_users = neighbour_sums(self.operands(x), self.users(x), level)
+        return own + from_operands + from_users
+
+
+def neighbour_sums(operands: Tensor, users: Tensor, level: LevelTensors) -> tuple[Tensor, Tensor]:
+    """Return the sums of two inputs ``(S_below, D)`` over the operands and over the users of each state."""
+    degree = level.degrees[level.node_ids]
+    return degree[:, :1] * (level.operands @ operands), degree[:, 1:] * (level.users @ users)
 
 
 class ChannelAttention(nn.Module):
@@ -148,9 +160,8 @@ class NodeSum(nn.Module):
 
     .. math:: y_c = \sum_n \bar x_n + \sum_n (x_{n,c} - \bar x_n)
 
-    with :math:`\bar x_n` the mean of node n over the configurations. The part that all configurations share
-    is summed separately, in float64: configurations of a large graph differ by less than float32 resolves in
-    one sum over it.
+    with :math:`\bar x_n` the mean of node n over the configurations. This shared part is summed in float64:
+    configurations of a large graph differ by less than float32 resolves.
 
     Shapes:
         - **input:** states :math:`(S, D)` of a level

@@ -25,9 +25,6 @@ def pairwise_hinge(prediction: Tensor, runtime: Tensor, margin: float = 1.0) -> 
 
     .. math:: \frac{1}{|P|} \sum_{(i,j) \in P} \max(0, m - (s_i - s_j)), \quad P = \{(i,j): y_i > y_j\}
 
-    With a temperature T as in TensorFlow Ranking's form, :math:`\max(0, 1 - (s_i - s_j) / T)`, it is this one
-    with margin T, divided by T.
-
     Args:
         prediction: ``(C,)`` predictions s, of any real value.
         runtime: ``(C,)`` runtimes y in any unit; a pair of equal runtime is left out.
@@ -64,10 +61,9 @@ def difference_matrix(prediction: Tensor, runtime: Tensor, margin: float = 0.01)
     .. math:: \frac{2}{C (C - 1)} \sum_{i < j, y_i \ne y_j}
               \max(0, m - (s_i - s_j) \operatorname{sign}(y_i - y_j))
 
-    The hinge with a small margin, as a mean over all pairs: a pair of equal runtime counts as one that costs
-    nothing. (``torch.nn.MarginRankingLoss`` adds the constant m for it, which has no gradient.) So small a
-    margin makes equal predictions nearly free: with the readout ``sum`` a network may end there. On the
-    sample, where it did, the readout ``mean`` or ``difference_matrix@0.1`` learns (``benchmarks/models.py``).
+    The hinge with a small margin, as a mean over all pairs: a pair of equal runtime adds 0. So small a
+    margin makes equal predictions nearly free. On the sample a network with the readout ``sum`` ended there;
+    it learns with the readout ``mean`` or ``difference_matrix@0.1`` (``benchmarks/models.py``).
 
     Args:
         prediction: ``(C,)`` predictions s.
@@ -87,13 +83,10 @@ def list_mle(prediction: Tensor, runtime: Tensor, temperature: float = 1.0) -> T
 
     .. math:: \sum_i \left( \log \Big( e^{s_i / T} + \sum_{k: y_k < y_i} e^{s_k / T} \Big) - s_i / T \right)
 
-    Without ties this is the negative log likelihood of the true order under the Plackett-Luce model, which
-    draws the slowest of all first, then the slowest of the rest. It separates neighbours most where few
-    remain to be drawn, at the fast end: from equal predictions their gradients differ by 1 / (number that
-    remain). It is summed over the list, as in TensorFlow Ranking. With ties TensorFlow Ranking orders equal
-    runtimes at random, and Breslow's rule (Cox regression, 1974) draws each from all that are not slower:
-    both compare equals. Here each configuration is drawn from itself and the strictly faster ones (our own
-    rule), so that equal runtimes do not compete and the order of the configurations does not matter.
+    This is the negative log likelihood of the true order under the Plackett-Luce model, which draws the
+    slowest first. It separates neighbours most at the fast end, where few remain to be drawn. It is summed
+    over the list, as in TensorFlow Ranking. Each configuration is drawn from itself and the strictly faster
+    ones (our own rule), so that equal runtimes do not compete.
 
     Args:
         prediction: ``(C,)`` predictions s.

@@ -1,7 +1,7 @@
 """The network: a batch of configurations of one graph to one prediction each, for layout and tile alike.
 
 Start at :class:`RankingNetwork`: a :class:`Trunk` of :class:`Block` layers, then the :class:`Head`. All of it
-runs on deduplicated states, see ``README.md`` beside this file.
+runs on deduplicated states, see ``networks/README.md``.
 """
 
 import torch
@@ -11,12 +11,11 @@ from fastslow.choices.layouts import LAYOUT_WIDTH, MAX_DIMENSION, ROLES
 from fastslow.features.tpu_tiling import TILING_FEATURES
 from fastslow.networks.model.convolutions import make_convolution
 from fastslow.networks.model.dimension_tokens import TOKEN_COLUMNS, DimensionTokens
-from fastslow.networks.model.graph_batch import Batch
+from fastslow.networks.model.graph_batch import Batch, LevelTensors
 from fastslow.networks.model.head import Head
 from fastslow.networks.model.layers import (
     ChannelAttention,
     CrossConfigAttention,
-    LevelTensors,
     WeightedInstanceNorm,
 )
 from fastslow.networks.settings.architecture import OPCODE_ROWS, Architecture
@@ -162,9 +161,8 @@ class RankingNetwork(nn.Module):
         self.architecture = architecture
         self.num_layers = architecture.num_layers
         if architecture.block == "attention":
-            channels, dropout = architecture.hidden_channels, architecture.dropout
             self.trunk = Trunk(node_channels, architecture)
-            self.head = Head(channels, config_channels, dropout, architecture.readout)
+            self.head = Head(architecture.hidden_channels, config_channels, architecture)
         else:
             from fastslow.networks.published.plain import PlainHead, PlainTrunk
 

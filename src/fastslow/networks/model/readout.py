@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fastslow.networks.model.layers import LevelTensors, NodeSum
+from fastslow.networks.model.graph_batch import LevelTensors
+from fastslow.networks.model.layers import NodeSum
 from fastslow.networks.settings.terms import Pooling, parse_readout
 from fastslow.networks.states.sparse import SparseOperator
 

@@ -13,8 +13,8 @@ from fastslow.features.scaling import Scaler
 from fastslow.features.store import Features
 from fastslow.features.train_graphs import trainable
 from fastslow.networks.machine.bounded_cache import BoundedCache
-from fastslow.networks.machine.devices import autocast
-from fastslow.networks.machine.distributed import merge, share
+from fastslow.networks.machine.devices import autocast, pick_device
+from fastslow.networks.machine.distributed import merge, own_device, share
 from fastslow.networks.machine.out_of_memory import Shrinking, ran_out_of_memory
 from fastslow.networks.model.graph_batch import Batch, PreparedGraph
 from fastslow.networks.model.network import RankingNetwork
@@ -22,6 +22,7 @@ from fastslow.networks.predict.chunked_prediction import predict_chunks
 from fastslow.networks.predict.node_blocks import computes_by_nodes, predict_by_nodes
 from fastslow.networks.settings.config_inputs import config_columns
 from fastslow.networks.settings.node_inputs import input_columns, require_inputs
+from fastslow.networks.settings.train_settings import TrainSettings
 
 _PAIRS = 1 << 20  # (node, configuration) pairs of a graph from which node by node is faster than one batch
 
@@ -123,6 +124,28 @@ class GraphDataset:
     def trainable(self) -> list[str]:
         """Return the train graphs to learn from, see :func:`fastslow.features.train_graphs.trainable`."""
         return trainable(self.sources)
+
+
+def make_dataset(
+    settings: TrainSettings,
+    sources: Sequence[Features] | None = None,
+    scalers: tuple[Scaler, Scaler] | None = None,
+) -> GraphDataset:
+    """Return the graphs to train on, or to predict.
+
+    Args:
+        settings: Settings.
+        sources: Features to read; by default those that the settings name.
+        scalers: Scalers of nodes and of configurations; by default those of the sources, pooled.
+    """
+    sources = settings.sources() if sources is None else sources
+    architecture = settings.architecture()
+    device = own_device(pick_device(settings.device))
+    graphs = {"pair_edges": settings.joins_pairs(), "whole_graph": architecture.whole_graph}
+    inputs = {"node_inputs": settings.node_inputs, "config_inputs": settings.config_inputs}
+    reads = {"joins_nodes": architecture.joins_nodes, "dimension_tokens": architecture.dimension_tokens}
+    options = {"scalers": scalers, **graphs, **inputs, **reads}
+    return GraphDataset(sources, architecture.num_levels, device, **options)
 
 
 @torch.no_grad()

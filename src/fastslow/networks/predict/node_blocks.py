@@ -15,8 +15,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from fastslow.networks.model.graph_batch import PreparedGraph, level_tensors
-from fastslow.networks.model.layers import LevelTensors
+from fastslow.networks.model.graph_batch import LevelTensors, PreparedGraph, level_tensors
 from fastslow.networks.model.network import RankingNetwork
 from fastslow.networks.states.config_states import Level, Reach
 from fastslow.networks.states.set_statistics import Moments, Statistic

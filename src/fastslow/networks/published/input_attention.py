@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from fastslow.networks.model.layers import LevelTensors
+from fastslow.networks.model.graph_batch import LevelTensors
 
 HEADS = 16
 HEAD_CHANNELS = 32

@@ -11,9 +11,9 @@ from torch.nn import functional
 
 from fastslow.choices.layouts import LAYOUT_WIDTH, MAX_DIMENSION, ROLES
 from fastslow.networks.model.convolutions import plain_convolution
-from fastslow.networks.model.graph_batch import Batch
-from fastslow.networks.model.head import Float64Linear, PooledHead
-from fastslow.networks.model.layers import CrossConfigAttention, LevelTensors
+from fastslow.networks.model.graph_batch import Batch, LevelTensors
+from fastslow.networks.model.head import Float64Linear, Head
+from fastslow.networks.model.layers import CrossConfigAttention
 from fastslow.networks.published.input_attention import InputAttention
 from fastslow.networks.settings.architecture import OPCODE_ROWS, Architecture
 from fastslow.networks.states.set_statistics import Complete, as_is
@@ -151,7 +151,7 @@ def _scaled(shifted: Tensor) -> Tensor:
     return (shifted - 1).clamp(min=0) / (MAX_DIMENSION + 1)
 
 
-class PlainHead(PooledHead):
+class PlainHead(Head):
     r"""Pool the nodes of each configuration, join its features, and apply a perceptron.
 
     .. math:: s_c = \operatorname{MLP}([\operatorname{pool}_n x_{n,c}, f_c])
@@ -166,8 +166,8 @@ class PlainHead(PooledHead):
         - **output:** predictions :math:`(C,)`, float32
     """
 
-    def __init__(self, channels: int, config_channels: int, architecture: Architecture):
-        super().__init__(channels, config_channels, architecture.readout)
+    def perceptron(self, architecture: Architecture) -> nn.Module:
+        """Return the layers that :meth:`read_out` applies."""
         hidden = architecture.hidden_channels
         widths = [self.joined_channels, hidden]
         widths += [hidden] * (architecture.block == "unit")
@@ -176,7 +176,7 @@ class PlainHead(PooledHead):
             for below, above in zip(widths[:-1], widths[1:], strict=True)
             for layer in (Float64Linear(below, above), nn.LeakyReLU(SLOPE), nn.Dropout(architecture.dropout))
         ]
-        self.mlp = nn.Sequential(*layers, Float64Linear(hidden, 1))
+        return nn.Sequential(*layers, Float64Linear(hidden, 1))
 
     def read_out(self, joined: Tensor, complete: Complete) -> Tensor:
         """Return a prediction per configuration ``(C,)`` from what is joined, ``(C, J)`` float64."""

@@ -42,7 +42,7 @@ ENTRY = "fastslow.networks.training.train:train"
 class ArchitectureSettings(Settings):
     """Layers of the network, and the inputs that they read."""
 
-    title: ClassVar[str] = "architecture"
+    group_title: ClassVar[str] = "architecture"
 
     hidden_channels: Annotated[Positive, Le(2048)] = 64
     """Channels of every layer; 64 suits the sample, 128 and more the real data."""
@@ -97,7 +97,7 @@ class ArchitectureSettings(Settings):
 class LoopSettings(Settings):
     """The loop: loss, steps, learning rate, selection of the weights."""
 
-    title: ClassVar[str] = "training"
+    group_title: ClassVar[str] = "training"
 
     seed: NonNegative = 0
     """Seed of weights, order of graphs and choice of configurations."""
@@ -141,7 +141,7 @@ class LoopSettings(Settings):
 class SegmentSettings(Settings):
     """Graph Segment Training."""
 
-    title: ClassVar[str] = "segments"
+    group_title: ClassVar[str] = "segments"
 
     segment_training: Literal[*segment_settings.VARIANTS] = "none"
     """Layout only. Graph Segment Training: learn from a few segments of a graph at a step, so that memory
@@ -171,7 +171,7 @@ class SegmentSettings(Settings):
 class MachineSettings(Settings):
     """Devices, processes and memory."""
 
-    title: ClassVar[str] = "machine"
+    group_title: ClassVar[str] = "machine"
 
     device: str = unkeyed("auto")
     """``auto`` (a GPU where there is one), ``cpu``, ``cuda`` or ``cuda:N``. It computes in float32 on a CPU,

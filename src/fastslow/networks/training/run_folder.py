@@ -1,5 +1,7 @@
-"""What a finished training writes: a run folder per collection, and its own history and plot."""
+"""What a training writes: checkpoints, then a run folder per collection, and its own history and plot."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -7,16 +9,18 @@ import pandas as pd
 from fastslow.competition.catalog import TEST, VALID
 from fastslow.core.artifacts import Artifact
 from fastslow.core.figures import save_figure
+from fastslow.core.files import atomic_path
 from fastslow.evaluation.plots import plot_training
 from fastslow.evaluation.predictions import PREDICTIONS, write_predictions
 from fastslow.evaluation.training_files import METRICS
 from fastslow.features.scaling import write_scalers
 from fastslow.features.store import SCALERS
 from fastslow.networks.machine import distributed
-from fastslow.networks.machine.stored_weights import write_tensors
+from fastslow.networks.machine.stored_weights import read_checkpoint, write_tensors
 from fastslow.networks.predict.dataset import predict
 from fastslow.networks.training.validation import pool_scores
 
+CHECKPOINT = "checkpoint.pt"
 PLOT = "training.png"
 WEIGHTS = "model.pt"
 OUTPUTS = (WEIGHTS, SCALERS, PREDICTIONS)
@@ -50,3 +54,33 @@ def write_runs(artifact: Artifact, training: Any) -> None:
         save_figure(figure, artifact.folder / PLOT)
         facts = {"valid": pool_scores(valid), "epochs": training.epoch, "warnings": warnings}
         artifact.finish((METRICS, PLOT, *(training.segments.files if training.segments else ())), **facts)
+
+
+def save_checkpoint(training: Any, folder: Path, mark: str) -> None:
+    """Write the history and a checkpoint, each atomically; of several processes the first one does.
+
+    Args:
+        training: A :class:`fastslow.networks.training.train.Training` between two epochs.
+        folder: The training's folder.
+        mark: What the training depends on.
+    """
+    if distributed.rank():
+        return
+    with atomic_path(folder / METRICS) as temporary:
+        temporary.write_text("".join(json.dumps(row) + "\n" for row in training.validation.history))
+    if training.segments:
+        training.segments.write(folder)
+    parts = {name: getattr(training, name).state_dict() for name in training.stored}
+    state = {"mark": mark, "epoch": training.epoch, **parts}
+    write_tensors(folder / CHECKPOINT, state, sealed=True)
+
+
+def load_checkpoint(training: Any, folder: Path, mark: str) -> bool:
+    """Restore the checkpoint of a folder where it carries the mark; return whether it did."""
+    state = distributed.from_first(lambda: read_checkpoint(folder / CHECKPOINT, mark))
+    if state is None:
+        return False
+    training.epoch = state["epoch"]
+    for name in training.stored:
+        getattr(training, name).load_state_dict(state[name])
+    return True

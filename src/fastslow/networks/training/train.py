@@ -1,72 +1,35 @@
 """Training of the layout and the tile network: one path, one loop, exact resume.
 
-:func:`train`, at the end, is the whole path. To change something, edit
-
-- the network in ``model.py`` and ``layers.py``, or its construction in :func:`make_network`,
-- the loss in ``losses.py``,
-- the optimizer in :class:`Training`, its schedule in ``schedule.py``,
-- what a step sees in :meth:`Training.run_epoch` and :meth:`Training._draw`,
-- which weights are kept in ``validation.py``.
+:func:`train`, at the end, is the whole path. ``networks/README.md`` names the place of each change.
 """
 
-import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
 from fastslow.competition.catalog import TRAIN
 from fastslow.core.artifacts import read_manifest
-from fastslow.core.files import atomic_path
 from fastslow.core.memory import FreedMemory, held_bytes, step_memory
 from fastslow.core.progress import progress
-from fastslow.evaluation.training_files import METRICS
-from fastslow.features.scaling import Scaler
-from fastslow.features.store import Features
 from fastslow.networks.machine import distributed
 from fastslow.networks.machine.bounded_cache import BoundedCache
-from fastslow.networks.machine.devices import autocast, loss_scaler, pick_device, seed_generator
+from fastslow.networks.machine.devices import autocast, loss_scaler, seed_generator
 from fastslow.networks.machine.out_of_memory import Shrinking, explain_memory
 from fastslow.networks.machine.step_examples import StepExamples
-from fastslow.networks.machine.stored_weights import read_checkpoint, write_tensors
 from fastslow.networks.model.graph_batch import Batch
 from fastslow.networks.model.losses import Loss
 from fastslow.networks.model.network import RankingNetwork
-from fastslow.networks.predict.dataset import GraphDataset
+from fastslow.networks.predict.dataset import GraphDataset, make_dataset
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.states.sparse import move
 from fastslow.networks.training.divergence import Diverged, LossWatch, check_weights, stop
-from fastslow.networks.training.run_folder import write_runs
+from fastslow.networks.training.run_folder import CHECKPOINT, load_checkpoint, save_checkpoint, write_runs
 from fastslow.networks.training.schedule import scheduled
 from fastslow.networks.training.validation import Validation
-
-CHECKPOINT = "checkpoint.pt"
-
-
-def make_dataset(
-    settings: TrainSettings,
-    sources: Sequence[Features] | None = None,
-    scalers: tuple[Scaler, Scaler] | None = None,
-) -> GraphDataset:
-    """Return the graphs to train on, or to predict.
-
-    Args:
-        settings: Settings.
-        sources: Features to read; by default those that the settings name.
-        scalers: Scalers of nodes and of configurations; by default those of the sources, pooled.
-    """
-    sources = settings.sources() if sources is None else sources
-    architecture = settings.architecture()
-    device = distributed.own_device(pick_device(settings.device))
-    graphs = {"pair_edges": settings.joins_pairs(), "whole_graph": architecture.whole_graph}
-    inputs = {"node_inputs": settings.node_inputs, "config_inputs": settings.config_inputs}
-    reads = {"joins_nodes": architecture.joins_nodes, "dimension_tokens": architecture.dimension_tokens}
-    options = {"scalers": scalers, **graphs, **inputs, **reads}
-    return GraphDataset(sources, architecture.num_levels, device, **options)
 
 
 def make_network(settings: TrainSettings, dataset: GraphDataset) -> RankingNetwork:
@@ -88,6 +51,9 @@ class Training:
     Args:
         settings: Settings.
         dataset: Graphs to train on.
+
+    Attributes:
+        stored: Names of the attributes whose state is in a checkpoint.
     """
 
     def __init__(self, settings: TrainSettings, dataset: GraphDataset):
@@ -103,13 +69,13 @@ class Training:
         )
         self.names = dataset.trainable()
         self.validation = Validation(settings, dataset, self.network)
-        self._stored = ["network", "optimizer", "scaler", "validation", "watch"]
+        self.stored = ["network", "optimizer", "scaler", "validation", "watch"]
         self.segments = None
         if settings.segment_training != "none":
             from fastslow.networks.segments.training import SegmentTraining
 
             self.segments = SegmentTraining(settings, dataset, self.network)
-            self._stored.append("segments")
+            self.stored.append("segments")
         self.epoch = 0
         self.warnings: list[str] = []
         self._whole = BoundedCache[tuple[Batch, torch.Tensor]](step_memory() // 4, held_bytes)
@@ -188,16 +154,14 @@ class Training:
     def make_example(
         self, name: str, configs: np.ndarray, seed: int | None = None
     ) -> tuple[Batch, torch.Tensor]:
-        batch: Any
-        graph, kept = self.dataset.graph(TRAIN, name), []
+        """Return what a step sees of a graph, and the runtimes, on the device."""
+        graph, kept = self.dataset.graph(TRAIN, name), None
+        runtime = move(torch.from_numpy(graph.graph.runtime[configs]), self.dataset.device)
         if self.segments:
-            batch = self.segments.example(name, configs, seed)
-        else:
-            if seed is not None:  # the same edges for all configurations
-                share = np.random.default_rng(seed).random(len(graph.edge_index))
-                kept = [share >= self.settings.edge_dropout]
-            batch = self.dataset.batch(TRAIN, name, configs, *kept)
-        return batch, move(torch.from_numpy(graph.graph.runtime[configs]), self.dataset.device)
+            return self.segments.example(name, configs, seed), runtime
+        if seed is not None:  # the same edges for all configurations
+            kept = np.random.default_rng(seed).random(len(graph.edge_index)) >= self.settings.edge_dropout
+        return self.dataset.batch(TRAIN, name, configs, kept), runtime
 
     def graph_loss(self, batch: Batch, runtime: torch.Tensor) -> torch.Tensor:
         """Return the loss of some configurations of a graph."""
@@ -215,7 +179,7 @@ class Training:
         """
         settings, validation = self.settings, self.validation
         quiet = distributed.rank() > 0
-        if self.load(folder / CHECKPOINT, mark) and not quiet:
+        if load_checkpoint(self, folder, mark) and not quiet:
             print(f"{folder.name}: resumed after epoch {self.epoch}")
         options = {"total": settings.epochs, "initial": self.epoch, "desc": folder.name, "unit": "epoch"}
         with progress(**options, disable=quiet) as bar:
@@ -234,31 +198,9 @@ class Training:
                         print(f"warning: {self.warnings[-1]}")
                     break
                 if due:
-                    self.save(folder, mark)
+                    save_checkpoint(self, folder, mark)
                     valid = validation.history[-1]["valid"]
                     bar.set_postfix(loss=f"{loss:.3f}", valid=f"{valid:.3f}", refresh=False)
-
-    def save(self, folder: Path, mark: str) -> None:
-        """Write the history and a checkpoint, each atomically; of several processes the first one does."""
-        if distributed.rank():
-            return
-        with atomic_path(folder / METRICS) as temporary:
-            temporary.write_text("".join(json.dumps(row) + "\n" for row in self.validation.history))
-        if self.segments:
-            self.segments.write(folder)
-        parts = {name: getattr(self, name).state_dict() for name in self._stored}
-        state = {"mark": mark, "epoch": self.epoch, **parts}
-        write_tensors(folder / CHECKPOINT, state, sealed=True)
-
-    def load(self, path: Path, mark: str) -> bool:
-        """Restore a checkpoint that carries the mark; return whether there is one."""
-        state = distributed.from_first(lambda: read_checkpoint(path, mark))
-        if state is None:
-            return False
-        self.epoch = state["epoch"]
-        for name in self._stored:
-            getattr(self, name).load_state_dict(state[name])
-        return True
 
 
 def train(settings: TrainSettings) -> dict:

@@ -9,10 +9,10 @@ from fastslow.core.errors import DataError, SettingsError
 from fastslow.features.scaling import EXPANDED_NODE_FEATURES, read_scaler
 from fastslow.features.store import SCALERS, Features
 from fastslow.networks.machine.stored_weights import load_weights
-from fastslow.networks.predict.dataset import GraphDataset, predict
+from fastslow.networks.predict.dataset import GraphDataset, make_dataset, predict
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.run_folder import WEIGHTS
-from fastslow.networks.training.train import make_dataset, make_network
+from fastslow.networks.training.train import make_network
 
 _AGAIN = "Train this model again"
 
