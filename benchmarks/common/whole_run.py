@@ -20,7 +20,7 @@ from common.planned_hours import amdahl, planned_seconds
 from common.real_size import REAL, Size, write_real_size
 from fastslow.competition.catalog import SPLITS, TEST, TRAIN, VALID, get_collection
 from fastslow.evaluation.ensemble import EnsembleSettings, build_ensemble
-from fastslow.evaluation.results import SubmissionSettings, make_submission
+from fastslow.evaluation.submission import SubmissionSettings, make_submission
 from fastslow.features.build import build_features
 from fastslow.features.settings import FeatureSettings
 from fastslow.networks.settings.train_settings import TrainSettings

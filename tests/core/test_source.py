@@ -14,7 +14,7 @@ STEPS = (
     FEATURES,
     "fastslow.rankers.train:train_ranker",
     "fastslow.evaluation.ensemble:build_ensemble",
-    "fastslow.evaluation.results:make_submission",
+    "fastslow.evaluation.submission:make_submission",
 )
 
 

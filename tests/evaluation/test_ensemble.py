@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fastslow.competition.catalog import PREDICTED_SPLITS
 from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import Artifact, read_manifest
 from fastslow.core.errors import DataError, SettingsError
@@ -20,7 +21,7 @@ from fastslow.evaluation.ensemble_weights import (
     is_surely_better,
     search_weights,
 )
-from fastslow.evaluation.predictions import PREDICTED_SPLITS, read_predictions
+from fastslow.evaluation.predictions import read_predictions
 from helpers.runs import config_of, make_features, overwrite_predictions, random_scores, write_run
 
 NAMES = {"train": ("a",), "valid": ("v", "w"), "test": ("t",)}

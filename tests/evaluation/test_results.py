@@ -22,8 +22,8 @@ from fastslow.evaluation import results
 from fastslow.evaluation.ensemble import EnsembleSettings, build_ensemble
 from fastslow.evaluation.metric_table import format_metrics, metric_table, valid_metrics
 from fastslow.evaluation.predictions import PREDICTIONS, read_predictions, write_predictions
-from fastslow.evaluation.results import SubmissionSettings, make_submission
 from fastslow.evaluation.score_tables import pool_seeds
+from fastslow.evaluation.submission import SubmissionSettings, make_submission
 from fastslow.features.build import FeatureSettings, build_features
 from fastslow.features.store import Features
 from fastslow.kaggle.solution import read_solution, score_submission

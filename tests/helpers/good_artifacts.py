@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from fastslow.competition.catalog import PREDICTED_SPLITS
 from fastslow.core.artifacts import CHECKSUM, MANIFEST, write_manifest
 from fastslow.core.files import file_digest
-from fastslow.evaluation.predictions import PREDICTED_SPLITS, write_run
+from fastslow.evaluation.predictions import write_run
 from fastslow.features.build import build_features
 from fastslow.features.settings import FeatureSettings
 from fastslow.features.store import Features

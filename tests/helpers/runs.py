@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from fastslow.competition.catalog import get_collection
+from fastslow.competition.catalog import PREDICTED_SPLITS, get_collection
 from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import Artifact
 from fastslow.core.npz_io import write_arrays
 from fastslow.evaluation.ensemble import EnsembleSettings
-from fastslow.evaluation.predictions import PREDICTED_SPLITS, PREDICTIONS, write_predictions
+from fastslow.evaluation.predictions import PREDICTIONS, write_predictions
 from fastslow.features.build import FeatureSettings, build_features
 from fastslow.features.store import Features
 from helpers.competition_files import write_data_root

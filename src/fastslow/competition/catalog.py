@@ -2,11 +2,39 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from fastslow.core.errors import DataError, SettingsError
 
-TRAIN, VALID, TEST = SPLITS = ("train", "valid", "test")
-"""The competition's splits; the runtimes of test are not published."""
+TRAIN, VALID, TEST = "train", "valid", "test"
+
+
+class Split(NamedTuple):
+    """One split of a collection.
+
+    Args:
+        name: Name of its folder.
+        labelled: Whether its files hold runtimes.
+        predicted: Whether models predict it; no graph of a predicted split is trained on.
+        optional: Whether a collection may lack its folder.
+    """
+
+    name: str
+    labelled: bool
+    predicted: bool
+    optional: bool = False
+
+
+ALL_SPLITS = (
+    Split(TRAIN, labelled=True, predicted=False),
+    Split(VALID, labelled=True, predicted=True),
+    Split(TEST, labelled=False, predicted=True),  # its runtimes are not published
+)
+"""The registry of splits: a line here adds one to features, models, ensembles and score tables."""
+SPLITS = tuple(split.name for split in ALL_SPLITS)
+LABELLED_SPLITS = tuple(split.name for split in ALL_SPLITS if split.labelled)
+PREDICTED_SPLITS = tuple(split.name for split in ALL_SPLITS if split.predicted)
+_OPTIONAL_SPLITS = tuple(split.name for split in ALL_SPLITS if split.optional)
 
 
 @dataclass(frozen=True)
@@ -142,11 +170,11 @@ def list_programs(root: Path, collection: Collection, split: str) -> list[Progra
         split: ``train``, ``valid`` or ``test``.
 
     Raises:
-        DataError: The folder is missing or contains no npz file.
+        DataError: The folder contains no npz file, or is missing and not optional.
     """
     folder = collection.folder(root, split)
     paths = sorted(folder.glob("[!.]*.npz")) if folder.is_dir() else []
-    if not paths:
+    if not paths and not (split in _OPTIONAL_SPLITS and not folder.exists()):
         raise DataError(
             folder, "no npz files", "Run `make data` for the real competition, or check the data root"
         )

@@ -19,10 +19,10 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from fastslow.competition.catalog import TRAIN, VALID
+from fastslow.competition.catalog import PREDICTED_SPLITS, TRAIN, VALID
 from fastslow.competition.metrics import kendall_tau, kendall_taus
 from fastslow.competition.schema import TILE_ROLES
-from fastslow.evaluation.predictions import PREDICTED_SPLITS, write_run
+from fastslow.evaluation.predictions import write_run
 from fastslow.features.scaling import log_labels, standardise
 from fastslow.features.store import Features, Graph
 from fastslow.features.train_graphs import draw_graphs, trainable

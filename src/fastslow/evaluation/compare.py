@@ -15,7 +15,7 @@ from fastslow.core.figures import save_figure
 from fastslow.core.settings import Settings, resolve, unkeyed
 from fastslow.evaluation.metric_table import true_runtimes
 from fastslow.evaluation.predictions import check_predictions, read_predictions, read_run_manifest
-from fastslow.evaluation.results import SOLUTION
+from fastslow.evaluation.submission import SOLUTION
 from fastslow.features.store import Features
 
 _MAX_LABELS = 60  # of graphs; more would overlap

@@ -11,7 +11,7 @@ from typing import Annotated, Literal, NamedTuple
 import numpy as np
 from annotated_types import Le
 
-from fastslow.competition.catalog import VALID
+from fastslow.competition.catalog import PREDICTED_SPLITS, VALID
 from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import Artifact, read_manifest
 from fastslow.core.errors import DataError
@@ -20,7 +20,6 @@ from fastslow.core.settings import Positive, Settings, Unread, resolve, unkeyed
 from fastslow.evaluation.baselines import write_baselines
 from fastslow.evaluation.ensemble_weights import NORMALISATIONS, choose_weights, combine, equal_weights
 from fastslow.evaluation.predictions import (
-    PREDICTED_SPLITS,
     PREDICTIONS,
     RUN_FILES,
     Predictions,

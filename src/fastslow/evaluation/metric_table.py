@@ -11,7 +11,8 @@ from fastslow.competition.metrics import ALL_METRICS, mean_metrics
 from fastslow.core.input_files import is_there
 from fastslow.core.settings import resolve
 from fastslow.evaluation.predictions import read_predictions
-from fastslow.evaluation.results import SOLUTION, SubmissionSettings, list_runs, short_name
+from fastslow.evaluation.results import list_runs, short_name
+from fastslow.evaluation.submission import SOLUTION, SubmissionSettings
 from fastslow.features.store import Features
 from fastslow.kaggle.solution import read_solution, runtimes_of
 

@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from fastslow.competition.catalog import TEST, VALID
+from fastslow.competition.catalog import PREDICTED_SPLITS
 from fastslow.competition.metrics import ALL_METRICS
 from fastslow.evaluation.baselines import BASELINES
 
@@ -123,7 +123,7 @@ def plot_results(table: pd.DataFrame) -> Figure:
     Args:
         table: As returned by :func:`fastslow.evaluation.score_tables.pool_seeds`.
     """
-    splits = [split for split in (VALID, TEST) if split in table]
+    splits = [split for split in PREDICTED_SPLITS if split in table]
     collections = list(dict.fromkeys(table["collection"]))
     # baselines first and the ensemble last, also where its first collection lacks a model
     models = sorted(dict.fromkeys(table["model"]), key=lambda m: (m == "ensemble") - (m in BASELINES))

@@ -50,7 +50,7 @@ import numpy as np
 from annotated_types import Ge, Le, Len
 from pydantic import AfterValidator
 
-from fastslow.competition.catalog import COLLECTIONS, TEST, VALID
+from fastslow.competition.catalog import COLLECTIONS, PREDICTED_SPLITS, VALID
 from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import MANIFEST, Artifact, finished_file, read_manifest
 from fastslow.core.errors import DataError
@@ -62,7 +62,6 @@ from fastslow.features.store import Features
 
 PREDICTIONS = "predictions.npz"
 RUN_FILES = (MANIFEST, PREDICTIONS)
-PREDICTED_SPLITS = (VALID, TEST)
 _ROUNDING = 1e-6  # of weights that add up to 1
 _AGAIN = "Train this model again"
 _MAKE = "Make it with `make ensemble` or the notebook that writes it (its `folder`), or name another folder"

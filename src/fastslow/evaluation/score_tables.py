@@ -2,8 +2,7 @@
 
 import pandas as pd
 
-from fastslow.competition.catalog import COLLECTIONS
-from fastslow.evaluation.predictions import PREDICTED_SPLITS
+from fastslow.competition.catalog import COLLECTIONS, PREDICTED_SPLITS
 
 _SCOPES = {  # collections that a mean is taken over; a model may be of layout alone
     "mean of layouts": [c.name for c in COLLECTIONS if c.kind == "layout"],

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fastslow.choices.tied_choices import distinct_rows, no_choices
-from fastslow.competition.catalog import TEST, TRAIN, Program
+from fastslow.competition.catalog import LABELLED_SPLITS, TRAIN, Program
 from fastslow.competition.reader import CompetitionFile, read_competition_file
 from fastslow.core.files import atomic_path, digest
 from fastslow.core.memory import step_cores, step_memory
@@ -166,7 +166,7 @@ def build_graph(program: Program, settings: FeatureSettings) -> tuple[Graph, lis
     Raises:
         DataError: The file is broken (the message names the key), or its protobuf is of another program.
     """
-    file = read_competition_file(program.path, program.collection.kind, program.split != TEST)
+    file = read_competition_file(program.path, program.collection.kind, program.split in LABELLED_SPLITS)
     return build_graph_of(program, file, settings)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from fastslow.choices.tied_choices import Choices
-from fastslow.competition.catalog import SPLITS, TEST, TRAIN, Collection, get_collection
+from fastslow.competition.catalog import LABELLED_SPLITS, SPLITS, TRAIN, Collection, get_collection
 from fastslow.core.artifacts import MANIFEST, finished_file, read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path
@@ -199,7 +199,7 @@ def read_graph(folder: Path, split: str, name: str) -> Graph:
         check_regular(file)
         with readable(file, _AGAIN):
             arrays[array] = StoredRows(file)
-    store_checks.check_stored(path, arrays, split != TEST, _AGAIN)
+    store_checks.check_stored(path, arrays, split in LABELLED_SPLITS, _AGAIN)
     tables = [arrays.pop(key) for key in _TABLES]
     arrays["choices"] = Choices(arrays["choices"], *tables[: len(_CHOICES)])
     arrays["config_feat"] = PackedColumns(arrays["config_feat"], *tables[len(_CHOICES) :])
@@ -286,9 +286,9 @@ class Features:
         Raises:
             DataError: The split is ``test``, whose files carry zeros in place of runtimes.
         """
-        if split == TEST:
+        if split not in LABELLED_SPLITS:
             remedy = "Score a submission through solution.csv"
-            raise DataError(self.folder, "test runtimes are not known", remedy)
+            raise DataError(self.folder, f"{split} runtimes are not known", remedy)
         array = "runtime" if split == TRAIN else "file_runtime"
         return {name: self.read_labels(split, name, array) for name in self.names(split)}
 

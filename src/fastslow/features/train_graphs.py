@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from fastslow.competition.catalog import TRAIN, VALID
+from fastslow.competition.catalog import PREDICTED_SPLITS, TRAIN
 from fastslow.core.errors import DataError
 from fastslow.features.store import Features, Graph
 
@@ -13,8 +13,8 @@ from fastslow.features.store import Features, Graph
 def trainable(sources: Mapping[str, Features]) -> list[str]:
     """Return the train graphs that a model of these collections may learn from.
 
-    A program (by name) that is a valid graph of any of the collections is left out of all of them:
-    collections share programs, and a valid score on a program trained on is optimistically biased. Graphs
+    A program (by name) that is predicted in any of the collections is left out of all of them:
+    collections share programs, and the score on a program trained on is optimistically biased. Graphs
     whose runtimes are all equal carry no ranking signal and are left out too.
 
     Args:
@@ -26,7 +26,9 @@ def trainable(sources: Mapping[str, Features]) -> list[str]:
     Raises:
         DataError: No graph is left.
     """
-    held_out = {name for source in sources.values() for name in source.names(VALID)}
+    held_out = {
+        name for source in sources.values() for split in PREDICTED_SPLITS for name in source.names(split)
+    }
     names = [
         f"{prefix}/{name}" if prefix else name
         for prefix, source in sources.items()

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BeforeValidator
 
-from fastslow.competition.catalog import COLLECTIONS, SPLITS, Collection, get_collection
+from fastslow.competition.catalog import COLLECTIONS, TEST, TRAIN, VALID, Collection, get_collection
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.files import writer_lock
 from fastslow.core.settings import Settings, resolve
@@ -28,7 +28,8 @@ from fastslow.kaggle.submission import SAMPLE
 from fastslow.kaggle.unpacking import unpack
 
 GOOGLE_URL = "https://download.tensorflow.org/data/tpu_graphs/v0/"
-FILE_COUNTS = {  # programs of each collection in train, valid and test
+SPLITS = (TRAIN, VALID, TEST)  # of the competition
+FILE_COUNTS = {  # programs of each collection in each of them
     "tile:xla": (5709, 676, 844),
     "layout:xla:default": (61, 7, 8),
     "layout:xla:random": (69, 7, 8),

@@ -10,7 +10,7 @@ import lightgbm
 import pandas as pd
 from annotated_types import Le
 
-from fastslow.competition.catalog import VALID
+from fastslow.competition.catalog import PREDICTED_SPLITS, VALID
 from fastslow.competition.metrics import collection_score, mean_metrics
 from fastslow.core.artifacts import MANIFEST, finished_file, read_manifest
 from fastslow.core.errors import DataError
@@ -20,7 +20,7 @@ from fastslow.core.progress import boosting_progress
 from fastslow.core.records import Record, check_record
 from fastslow.core.settings import NonNegative, resolve
 from fastslow.evaluation.plots import plot_training
-from fastslow.evaluation.predictions import PREDICTED_SPLITS, PREDICTIONS, Predictor, write_predictions
+from fastslow.evaluation.predictions import PREDICTIONS, Predictor, write_predictions
 from fastslow.evaluation.training_files import IMPORTANCE, METRICS
 from fastslow.features.store import Features
 from fastslow.rankers.fit import Fitted, Training, fit, predict_split, read_training

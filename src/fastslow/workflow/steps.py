@@ -10,7 +10,7 @@ from fastslow.competition.catalog import COLLECTIONS, Collection, training_group
 from fastslow.core.errors import SettingsError
 from fastslow.core.settings import PROJECT, Settings, parse_value
 from fastslow.evaluation.ensemble import EnsembleSettings
-from fastslow.evaluation.results import SubmissionSettings
+from fastslow.evaluation.submission import SubmissionSettings
 from fastslow.features.settings import FeatureSettings
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.rankers.settings import RankerSettings

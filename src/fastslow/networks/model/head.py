@@ -87,7 +87,7 @@ class Head(nn.Module):
         self.norm = ConfigNorm()
         self.mlp = self.perceptron(architecture)
 
-    def perceptron(self, architecture: Architecture) -> nn.Module:
+    def perceptron(self, architecture: Architecture) -> nn.Sequential:
         """Return the layers that :meth:`read_out` applies."""
         width = architecture.hidden_channels
         return nn.Sequential(

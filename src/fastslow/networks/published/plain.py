@@ -166,7 +166,7 @@ class PlainHead(Head):
         - **output:** predictions :math:`(C,)`, float32
     """
 
-    def perceptron(self, architecture: Architecture) -> nn.Module:
+    def perceptron(self, architecture: Architecture) -> nn.Sequential:
         """Return the layers that :meth:`read_out` applies."""
         hidden = architecture.hidden_channels
         widths = [self.joined_channels, hidden]

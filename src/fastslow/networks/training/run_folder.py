@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from fastslow.competition.catalog import TEST, VALID
+from fastslow.competition.catalog import PREDICTED_SPLITS, VALID
 from fastslow.core.artifacts import Artifact
 from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path
@@ -41,11 +41,12 @@ def write_runs(artifact: Artifact, training: Any) -> None:
     for slug, run in zip(dataset.sources, artifact.parts, strict=True):
         valid[slug], predicted = training.validation.choose_weights(slug)
         configs = training.settings.configs_together
-        tested = predict(training.network, dataset, slug, TEST, configs)
+        others = [split for split in PREDICTED_SPLITS if split != VALID]
+        stored = {split: predict(training.network, dataset, slug, split, configs) for split in others}
         if writes:
             write_tensors(run.folder / WEIGHTS, training.network.state_dict())
             write_scalers(run.folder / SCALERS, node=dataset.node_scaler, config=dataset.config_scaler)
-            own = write_predictions(run.folder, {VALID: predicted, TEST: tested})
+            own = write_predictions(run.folder, {VALID: predicted, **stored})
             facts = {"epochs": training.epoch, "features": dataset.sources[slug].recipe}
             run.finish(OUTPUTS, valid=valid[slug], **facts, warnings=[*of_training, *own])
             warnings += [f"{slug}: {warning}" for warning in own]

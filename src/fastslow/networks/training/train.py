@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -153,7 +154,7 @@ class Training:
 
     def make_example(
         self, name: str, configs: np.ndarray, seed: int | None = None
-    ) -> tuple[Batch, torch.Tensor]:
+    ) -> tuple[Any, torch.Tensor]:
         """Return what a step sees of a graph, and the runtimes, on the device."""
         graph, kept = self.dataset.graph(TRAIN, name), None
         runtime = move(torch.from_numpy(graph.graph.runtime[configs]), self.dataset.device)

@@ -1,0 +1,144 @@
+"""From ensembles to a checked submission: CSV, record and plot."""
+
+from pathlib import Path
+
+import pandas as pd
+
+from fastslow.competition.catalog import COLLECTIONS, TEST, VALID
+from fastslow.competition.metrics import TOP_K, competition_score
+from fastslow.core.artifacts import Artifact
+from fastslow.core.errors import SettingsError
+from fastslow.core.figures import save_figure
+from fastslow.core.files import atomic_path, file_digest
+from fastslow.core.input_files import is_there
+from fastslow.core.settings import Settings, resolve, unkeyed
+from fastslow.evaluation.distances import score_by_distance
+from fastslow.evaluation.plots import plot_results
+from fastslow.evaluation.predictions import check_predictions, read_predictions, read_run_manifest
+from fastslow.evaluation.results import score_table
+from fastslow.evaluation.score_tables import pool_seeds
+from fastslow.features.store import Features
+from fastslow.kaggle.ledger import read_record, write_record
+from fastslow.kaggle.solution import read_solution, score_submission
+from fastslow.kaggle.submission import SAMPLE, check_submission, format_submission
+
+SOLUTION = "solution.csv"
+ENTRY = "fastslow.evaluation.submission:make_submission"
+
+
+class SubmissionSettings(Settings):
+    """Settings of the submission notebook."""
+
+    data_root: str = unkeyed("data/sample")
+    """Folder that holds ``npz_all/`` and, if any, ``sample_submission.csv`` and ``solution.csv``."""
+    features: list[str] = [f"features/sample/{c.slug}" for c in COLLECTIONS]
+    """Features folders, one for each of the five collections."""
+    ensembles: list[str] = [f"runs/sample/ensemble-{c.slug}" for c in COLLECTIONS]
+    """Ensemble (or run) folders whose predictions are submitted, in the order of ``features``."""
+    csv: str = "submissions/play.csv"
+    """CSV file to write; its record (``.json``) and plot (``.png``) are written beside it."""
+    folder: str = unkeyed("runs/play/submission")
+    """Folder of the executed notebook and the manifest."""
+
+    def check(self) -> None:
+        """Check ranges."""
+        self.require(self.csv.endswith(".csv"), "csv", "a path that ends in .csv")
+        if len(self.features) != len(self.ensembles):
+            raise SettingsError(f"ensembles: {len(self.ensembles)} folders for {len(self.features)} features")
+
+    def artifact(self) -> Artifact:
+        """Return the submission's folder; it depends on the ensembles and on the data's CSVs, if any."""
+        inputs = {
+            ensemble: read_run_manifest(resolve(ensemble))["fingerprint"] for ensemble in self.ensembles
+        }
+        root, csv = resolve(self.data_root), resolve(self.csv)
+        for name in (SAMPLE, SOLUTION):
+            if is_there(root / name):
+                inputs[name] = file_digest(root / name)
+        products, records = (csv, csv.with_suffix(".png")), (csv.with_suffix(".json"),)
+        return Artifact(resolve(self.folder), self.identity(), inputs, ENTRY, products, records)
+
+
+def make_submission(settings: SubmissionSettings) -> pd.DataFrame:
+    """Write the CSV, read it back, check it, score it where labels are known, and record all that.
+
+    ``<name>.json`` (members, weights, scores, checksum) and ``<name>.png`` are written beside ``<name>.csv``.
+
+    Args:
+        settings: Settings.
+
+    Returns:
+        The table of :func:`score_table`: one row per collection and run.
+
+    Raises:
+        DataError: Predictions, the CSV or the data are missing, incomplete or inconsistent.
+    """
+    artifact = settings.artifact()
+    with artifact.building() as needed:
+        if needed:
+            _submission(settings, resolve(settings.data_root), resolve(settings.csv))
+            artifact.finish()
+    return pd.DataFrame(read_record(resolve(settings.csv), "table")["table"])
+
+
+def _submission(settings: SubmissionSettings, root: Path, csv: Path) -> None:
+    pairs = [
+        (Features(resolve(f)), resolve(e)) for f, e in zip(settings.features, settings.ensembles, strict=True)
+    ]
+    missing = {c.name for c in COLLECTIONS} - {features.collection.name for features, _ in pairs}
+    if missing:
+        raise SettingsError(
+            f"features: no folder for {', '.join(sorted(missing))}; a submission needs all five"
+        )
+    by_id, weights = {}, {}
+    for features, folder in pairs:
+        name, predictions = features.collection.name, read_predictions(folder)
+        check_predictions(folder, predictions, features)
+        by_id |= {f"{name}:{graph}": prediction for graph, prediction in predictions[TEST].items()}
+        members = read_run_manifest(folder).get("members", {folder.name: {"weight": 1.0}})
+        weights[name] = {member: facts["weight"] for member, facts in members.items()}
+    # checked under a temporary name: a CSV that fails the check never replaces a good one
+    solution = read_solution(root / SOLUTION) if is_there(root / SOLUTION) else None
+    with atomic_path(csv) as temporary:
+        temporary.write_bytes(format_submission(csv, by_id, root))
+        checked = check_submission(temporary, root)
+        submitted = score_submission(temporary, solution) if solution else {}
+    table = score_table(pairs, solution)
+    save_figure(plot_results(pool_seeds(table)), csv.with_suffix(".png"))
+    validated = {features.collection.name: read_run_manifest(folder)["valid"] for features, folder in pairs}
+    valid, test = (
+        {name: score["mean"] for name, score in scores.items()} for scores in (validated, submitted)
+    )
+    split, scored = (TEST, submitted) if submitted else (VALID, validated)
+    write_record(
+        csv,
+        [member for by_member in weights.values() for member in by_member],
+        weights,
+        valid,
+        data_root=settings.data_root,
+        checked=checked,
+        valid_mean=competition_score(valid),
+        test=test,
+        test_mean=competition_score(test) if test else None,
+        distances=score_by_distance([features for features, _ in pairs], split, scored),
+        table=[row.dropna().to_dict() for _, row in table.iterrows()],  # NaN is no JSON
+    )
+
+
+def preview_submission(settings: SubmissionSettings, rows: int = 2) -> pd.DataFrame:
+    """Return the first rows of each collection in the CSV, readable.
+
+    Args:
+        settings: Settings.
+        rows: Number of rows per collection.
+
+    Returns:
+        ``collection``, ``program``, ``listed`` (number of configurations in the row) and ``fastest first``
+        (the first five of them).
+    """
+    csv = pd.read_csv(resolve(settings.csv), dtype=str)
+    named = csv["ID"].str.rpartition(":")
+    listed = csv["TopConfigs"].str.split(";")
+    table = pd.DataFrame({"collection": named[0], "program": named[2], "listed": listed.str.len()})
+    table["fastest first"] = listed.str[:TOP_K].str.join(", ")
+    return table.groupby("collection", sort=False).head(rows).reset_index(drop=True)
