@@ -17,6 +17,7 @@ from fastslow.core.files import write_json
 from fastslow.kaggle import archives
 from fastslow.kaggle.api_process import CallError
 from fastslow.kaggle.credentials import scrub
+from helpers.cases import cases
 from helpers.competition_files import ROOT
 
 TOKEN = "KGAT_0123456789abcdef0123456789abcdef"
@@ -160,8 +161,8 @@ def test_a_record_never_holds_what_scrub_removes(token, tmp_path):
     assert TOKEN not in (tmp_path / "x.json").read_text()
 
 
-@pytest.mark.parametrize(
-    ("does", "line"),
+@cases(
+    "does, line",
     [
         ("exit 0", "pip-audit: no known vulnerabilities"),
         ("echo 'ConnectionError: no route'; exit 1", "pip-audit: not checked, .*: ConnectionError: no route"),

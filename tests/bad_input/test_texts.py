@@ -21,6 +21,7 @@ from fastslow.rankers.settings import RankerSettings
 from fastslow.workflow.run import RunSettings, make_plan, run
 from fastslow.workflow.steps import parse_overrides
 from helpers.bad_files import ANY_FILE, replace
+from helpers.cases import cases
 from helpers.competition_files import write_data_root
 from helpers.good_artifacts import COUNTS, change_json, reseal, score_row
 
@@ -217,7 +218,7 @@ def test_a_lost_plot_is_refused_by_the_report(run_to_report):
         refused(lambda _: render_report(ReportSettings(name="x")), run_to_report / "mine.png")
 
 
-@pytest.mark.parametrize("name", ["a,b", 'a"b', "a\nb", "a\x1bb"])
+@cases("name", ["a,b", 'a"b', "a\nb", "a\x1bb"])
 def test_a_name_that_breaks_the_csv_is_found_before_training(tmp_path, name):
     for collection in ("tile:xla", "layout:xla:default", "layout:xla:random", "layout:nlp:default"):
         write_data_root(tmp_path, collection, (), ())
@@ -228,7 +229,7 @@ def test_a_name_that_breaks_the_csv_is_found_before_training(tmp_path, name):
         check_ids(tmp_path)
 
 
-@pytest.mark.parametrize("text", ["", "x\n", "ID,TopConfigs\nx,1\n", "ID,TopConfigs\ntile:xla:other,0\n"])
+@cases("text", ["", "x\n", "ID,TopConfigs\nx,1\n", "ID,TopConfigs\ntile:xla:other,0\n"])
 def test_a_broken_sample_submission_is_found_before_training(tmp_path, text):
     write_data_root(tmp_path, "tile:xla", (), ())
     (tmp_path / "sample_submission.csv").write_text(text)
@@ -291,7 +292,7 @@ RUN = [
 ]
 
 
-@pytest.mark.parametrize("typed", RUN, ids=lambda typed: repr(typed)[:40])
+@cases("typed", RUN)
 def test_a_wrong_setting_of_a_run_is_refused(typed):
     texts = typed.split(" ") if typed.startswith("name=a ") else [typed]
     with pytest.raises(SettingsError) as caught:
@@ -319,7 +320,7 @@ OF_STEPS = [
 ]
 
 
-@pytest.mark.parametrize("typed", OF_STEPS, ids=lambda typed: typed[:40])
+@cases("typed", OF_STEPS)
 def test_a_wrong_setting_of_a_step_is_refused(typed):
     with pytest.raises(SettingsError) as caught:
         for section, settings in parse_overrides([typed]).items():
@@ -327,13 +328,13 @@ def test_a_wrong_setting_of_a_step_is_refused(typed):
     assert len(str(caught.value)) < 4000
 
 
-@pytest.mark.parametrize("typed", ["collections=x", "splits=all", "source=x", "root=\0", "keep_archives=1"])
+@cases("typed", ["collections=x", "splits=all", "source=x", "root=\0", "keep_archives=1"])
 def test_a_wrong_setting_of_the_download_is_refused(typed):
     with pytest.raises(SettingsError):
         DownloadSettings.from_texts([typed])
 
 
-@pytest.mark.parametrize("seed", [2**31, 2**64, 2**200, -1])
+@cases("seed", [2**31, 2**64, 2**200, -1])
 def test_a_seed_that_libraries_cannot_hold_is_refused(seed):
     for settings in (RankerSettings, TrainSettings):
         with pytest.raises(FastslowError, match="seed: "):

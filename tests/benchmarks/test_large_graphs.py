@@ -3,17 +3,17 @@
 import json
 
 import numpy as np
-import pytest
 
 from common.large_graphs import repeated_graph, repeated_sharding, repeated_workload
 from fastslow_placement.partition.partition import read_workload
 from fastslow_placement.sharding.sharding import read_sharding
+from helpers.cases import cases
 from helpers.cost_graphs import random_graph, random_sharding
 
 COPIES = 3
 
 
-@pytest.mark.parametrize("seed", range(5))
+@cases("seed", range(5))
 def test_copies_of_a_program_follow_each_other(seed):
     graph = random_graph(seed, grouped=True)
     many = repeated_graph(graph, COPIES)
@@ -24,7 +24,7 @@ def test_copies_of_a_program_follow_each_other(seed):
     assert len(np.unique(many.groups)) == COPIES * len(np.unique(graph.groups))
 
 
-@pytest.mark.parametrize("seed", range(5))
+@cases("seed", range(5))
 def test_copies_of_a_sharding_problem_need_the_memory_of_one(tmp_path, seed):
     one = random_sharding(seed)
     rows = [list(map(float, row)) for row in np.split(one.costs, one.first[1:-1])]

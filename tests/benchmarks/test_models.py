@@ -16,8 +16,8 @@ from fastslow.evaluation.baselines import RIDGE, SINGLE, Example, choose_column,
 from fastslow.features.build import FeatureSettings, build_features
 from fastslow.features.scaling import Scaler, standardise
 from fastslow.features.store import Features
+from fastslow.networks.model.convolutions import CONVOLUTIONS
 from fastslow.networks.predict.dataset import make_dataset
-from fastslow.networks.settings.architecture import CONVOLUTIONS
 from fastslow.networks.settings.terms import POOLS
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.workflow.presets import network_settings, preset_settings

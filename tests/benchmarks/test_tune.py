@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from helpers.cases import cases
+
 pytest.importorskip("optuna", reason="optuna is not installed (pip install -e '.[test]')")
 
 from common.needs import UNGUIDED, curve_in_order, needs_of, summarise  # noqa: E402
@@ -19,7 +21,7 @@ def test_evaluations_are_counted_and_summarised():
     assert list(found["best unguided over guided"].values()) == [1.5, 2.5, 2.5]
 
 
-@pytest.mark.parametrize("strategy", ["guided evolutionary", "tpe"])
+@cases("strategy", ["guided evolutionary", "tpe"])
 def test_searches_of_a_seed_start_alike_and_see_the_labels(tmp_path, strategy):
     target = replay_target(write_npz(tmp_path / "a.npz", layout_arrays(3, dots=4, configs=40)), "none")
     history = search(target, strategy, 9, 4, seed=2)

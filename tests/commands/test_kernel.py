@@ -1,12 +1,11 @@
 """The command ``kernel`` refuses a run that would end on Kaggle's machine, before anything is written."""
 
-import pytest
-
 from fastslow import cli
+from helpers.cases import cases
 from helpers.kaggle_stub import clean_environment
 
 
-@pytest.mark.parametrize(
+@cases(
     "setting, said",
     [
         ("gnn.layout.epoch=3", "gnn.layout.epoch: no such setting; did you mean 'epochs'?"),

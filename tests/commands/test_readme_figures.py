@@ -6,6 +6,7 @@ from PIL import Image
 from fastslow.commands.readme_figures import FiguresSettings, make_figures
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.settings import PROJECT
+from helpers.cases import cases
 
 NAMES = ["scores.png", "states.png", "feature.png"]
 LIMIT = 60_000  # bytes
@@ -23,7 +24,7 @@ def test_three_small_figures_with_the_same_bytes(home):
             assert image.format == "PNG" and 1190 <= image.width <= 1210
 
 
-@pytest.mark.parametrize("name", NAMES)
+@cases("name", NAMES)
 def test_the_committed_figures_are_small(name):
     assert (PROJECT / "docs" / "figures" / name).stat().st_size <= LIMIT
 

@@ -15,6 +15,7 @@ from fastslow.core.npz_io import Header
 from fastslow.features.default_layouts import find_default_layouts
 from fastslow.views.choice_statistics import read_file
 from helpers.bad_files import npy
+from helpers.cases import cases
 from helpers.competition_files import competition_arrays, layout_arrays, write_npz
 
 DESCR = {"f": "<f4", "iu": "|i1", "fiu": "|i1"}
@@ -43,7 +44,7 @@ BOMBS = {
 }
 
 
-@pytest.mark.parametrize("name", BOMBS)
+@cases("name", BOMBS)
 def test_a_bomb_is_refused_before_memory_is_filled(tmp_path, name):
     kind, letter, count, said = BOMBS[name]
     path = bomb(tmp_path / "x.npz", kind, letter, count)

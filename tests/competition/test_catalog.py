@@ -6,6 +6,7 @@ import pytest
 
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, get_collection, list_programs
 from fastslow.core.errors import DataError, SettingsError
+from helpers.cases import cases
 from helpers.competition_files import write_data_root
 
 
@@ -21,14 +22,14 @@ def test_the_five_collections_lie_where_the_competition_puts_them():
     assert SPLITS == ("train", "valid", "test")
 
 
-@pytest.mark.parametrize("collection", COLLECTIONS, ids=lambda c: c.slug)
+@cases("collection", COLLECTIONS)
 def test_a_collection_is_found_by_name_and_slug(collection):
     assert get_collection(collection.name) is get_collection(collection.slug) is collection
     assert ":" not in collection.slug
     assert collection.kind == collection.name.partition(":")[0]
 
 
-@pytest.mark.parametrize("name", ["", "layout", "layout:xla", "layout:xla:Random", "tile", "tile:nlp"])
+@cases("name", ["", "layout", "layout:xla", "layout:xla:Random", "tile", "tile:nlp"])
 def test_an_unknown_collection_is_refused_with_the_known_ones(name):
     with pytest.raises(SettingsError, match="collection: .* is none of tile:xla, layout:xla:default"):
         get_collection(name)
@@ -47,7 +48,7 @@ def test_programs_are_sorted_and_named_by_stem(tmp_path):
     assert programs[2].path == folder / "unet_3d.4x4.bf16.npz"
 
 
-@pytest.mark.parametrize("make", [False, True])
+@cases("make", [False, True])
 def test_a_split_without_files_is_refused(tmp_path, make):
     collection = get_collection("tile:xla")
     folder = collection.folder(tmp_path, "test")

@@ -22,6 +22,7 @@ from fastslow.views.choice_statistics import (
     real_statistics,
     survey_choices,
 )
+from helpers.cases import cases
 from helpers.competition_files import REAL, ROOT, needs_real, write_data_root
 
 CONVOLUTION, DOT, RESHAPE = (OPCODES[name] for name in ("convolution", "dot", "reshape"))
@@ -120,7 +121,7 @@ def test_fewer_rows_are_averaged_over_draws(codes):
 
 
 @needs_real
-@pytest.mark.parametrize("name", REAL_FILES)
+@cases("name", REAL_FILES)
 def test_the_recorded_numbers_are_those_of_the_real_files(name):
     collection, split, start = name.split()
     (path,) = get_collection(f"layout:{collection}").folder(REAL, split).glob(f"{start}*.npz")
@@ -144,8 +145,8 @@ def sample():
     return table.groupby(table.pop("collection").str.rpartition(":")[2]).median()
 
 
-@pytest.mark.parametrize("column", AT_ROWS_COLUMNS)
-@pytest.mark.parametrize("search", SEARCHES)
+@cases("column", AT_ROWS_COLUMNS)
+@cases("search", SEARCHES)
 def test_each_search_of_the_sample_is_drawn_as_the_real_ones(sample, search, column):
     """At equal numbers of configurations: within the range of the few real files, widened by 5 %."""
     table = real_statistics(SAMPLE_ROWS)

@@ -21,6 +21,7 @@ from fastslow.competition.metrics import (
     tile_score,
 )
 from fastslow.core.errors import DataError, SettingsError
+from helpers.cases import cases
 
 
 @st.composite
@@ -119,7 +120,7 @@ def test_undefined_tau_is_zero_and_opa_one_half():
         assert ordered_pair_accuracy(runtime, score) == 0.5
 
 
-@pytest.mark.parametrize("base", [2**24, 2**53, 2**62])
+@cases("base", [2**24, 2**53, 2**62])
 def test_large_runtimes_are_not_merged(base):
     runtime = base + np.arange(6, dtype=np.int64)
     score = np.array([0, 2, 1, 3, 5, 4])
@@ -149,9 +150,9 @@ def test_hundred_thousand_configurations_need_no_matrix():
     assert ordered_pair_accuracy(runtime, rng.random(100_000)) == pytest.approx(0.5, abs=0.01)
 
 
-@pytest.mark.parametrize("metric", [kendall_tau, ordered_pair_accuracy, slowdown, tile_score])
-@pytest.mark.parametrize(
-    ("runtime", "score", "message"),
+@cases("metric", [kendall_tau, ordered_pair_accuracy, slowdown, tile_score])
+@cases(
+    "runtime, score, message",
     [
         ([1, 2], [1], r"\(2,\) and prediction \(1,\)"),
         ([], [], "not empty"),
@@ -184,8 +185,8 @@ def test_collection_score_takes_the_metric_of_the_kind():
     assert tile["mean"] == pytest.approx(2 / 3)
 
 
-@pytest.mark.parametrize(
-    ("runtimes", "scores", "message"),
+@cases(
+    "runtimes, scores, message",
     [
         ({"resnet": [1, 2], "bert": [1, 2]}, {"resnet": [1, 2]}, "^bert: no predictions"),
         ({"resnet": [1, 2]}, {"resnet": [1, 2], "bert": [1, 2]}, "^bert: predictions for a graph without"),

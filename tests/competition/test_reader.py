@@ -21,6 +21,7 @@ from fastslow.competition.reader import (
 )
 from fastslow.competition.schema import SCHEMA, check_schema
 from fastslow.core.errors import DataError
+from helpers.cases import cases
 from helpers.competition_files import competition_arrays, layout_arrays, tile_arrays, write_npz
 
 KEYS = [(kind, key) for kind in SCHEMA for key in SCHEMA[kind]]
@@ -334,7 +335,7 @@ def test_layouts_stored_column_by_column_are_refused_with_the_remedy(read):
         read("layout", arrays)
 
 
-@pytest.mark.parametrize("value", [6, 1.5, -2, -1.5, 257, 1e30, np.nan, np.inf])
+@cases("value", [6, 1.5, -2, -1.5, 257, 1e30, np.nan, np.inf])
 def test_a_value_that_is_no_dimension_is_placed(tmp_path, value):
     arrays = layout_arrays()
     arrays["node_config_feat"][5, 1, 7] = value
@@ -344,7 +345,7 @@ def test_a_value_that_is_no_dimension_is_placed(tmp_path, value):
             read_choices(path, chunk_bytes)
 
 
-@pytest.mark.parametrize("chunk_bytes", [1, 500, 10**6])
+@cases("chunk_bytes", [1, 500, 10**6])
 def test_a_layout_that_names_an_axis_twice_is_placed(tmp_path, chunk_bytes):
     arrays = layout_arrays()
     arrays["node_config_feat"][:5, :, :6] = [3, 1, 0, 2, -1, -1]
@@ -426,7 +427,7 @@ def test_choices_are_those_of_all_codes_whatever_the_chunk(
         assert getattr(choices, name).dtype == wanted.dtype
 
 
-@pytest.mark.parametrize("options", [255, 256, 257, 700])
+@cases("options", [255, 256, 257, 700])
 def test_many_options_are_read(tmp_path, options):
     """One node whose kernel goes through many layouts, its input through fewer: more than a table holds."""
     orders = [order for length in range(1, 7) for order in itertools.permutations(range(6), length)]
@@ -492,8 +493,8 @@ def flat(file):
     return fields | (vars(choices) if choices else {})
 
 
-@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-@pytest.mark.parametrize("kind", SCHEMA)
+@cases("save", [np.savez, np.savez_compressed])
+@cases("kind", SCHEMA)
 def test_a_damaged_file_is_refused_or_read_right(tmp_path, kind, save):
     arrays = competition_arrays(kind, configs=3, **({"dots": 1} if kind == "layout" else {}))
     path = tmp_path / "x.npz"

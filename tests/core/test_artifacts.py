@@ -23,6 +23,7 @@ from fastslow.core.files import (
     write_json,
     writer_lock,
 )
+from helpers.cases import cases
 
 
 def start(code, *arguments):
@@ -47,7 +48,7 @@ def test_a_file_appears_whole(tmp_path):
     assert os.listdir(path.parent) == ["x.csv"]
 
 
-@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+@cases("error", [ValueError, KeyboardInterrupt])
 def test_an_error_leaves_the_old_file(tmp_path, error):
     path = tmp_path / "x.csv"
     path.write_text("old")
@@ -119,7 +120,7 @@ def test_writers_and_removers_at_once(tmp_path):
     assert sorted(os.listdir(tmp_path)) == sorted(f"{number}.json" for number in range(100))
 
 
-@pytest.mark.parametrize("text", ["", '{"a": 1', b"\xff\xfe".decode("latin-1")])
+@cases("text", ["", '{"a": 1', b"\xff\xfe".decode("latin-1")])
 def test_what_is_not_json_is_refused(tmp_path, text):
     (tmp_path / "x.json").write_bytes(text.encode("latin-1"))
     with pytest.raises(DataError, match="x.json: not JSON.*Delete it"):
@@ -175,8 +176,8 @@ def finish_with_files(folder, names=("a.bin", "sub/b.bin"), **more):
     return artifact, needed
 
 
-@pytest.mark.parametrize("name", ["a.bin", "sub/b.bin", "../products/c.csv"])
-@pytest.mark.parametrize("fault", ["lost", "changed after it was written", "same length"])
+@cases("name", ["a.bin", "sub/b.bin", "../products/c.csv"])
+@cases("fault", ["lost", "changed after it was written", "same length"])
 def test_a_file_that_is_not_as_it_was_written_is_made_again(tmp_path, name, fault):
     products = {"products": (tmp_path / "products" / "c.csv",)}
     artifact, needed = finish_with_files(tmp_path / "run", **products)
@@ -267,9 +268,7 @@ def test_a_manifest_without_a_checksum_is_out_of_date_and_says_so(tmp_path):
         read_manifest(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "outputs", [None, [], {"a.bin": None}, {"a.bin": {"bytes": 16}}, {"a.bin": [1, 2]}, {"no": {}}]
-)
+@cases("outputs", [None, [], {"a.bin": None}, {"a.bin": {"bytes": 16}}, {"a.bin": [1, 2]}, {"no": {}}])
 def test_a_manifest_without_usable_checksums_is_out_of_date(tmp_path, outputs):
     artifact, _ = finish_with_files(tmp_path)
     write_manifest(tmp_path, {**unsealed(tmp_path), "outputs": outputs})
@@ -277,7 +276,7 @@ def test_a_manifest_without_usable_checksums_is_out_of_date(tmp_path, outputs):
     assert finish_with_files(tmp_path)[1] and artifact.is_current()
 
 
-@pytest.mark.parametrize("text", ["", "null", "[]", "{}", '{"settings": 3, "inputs": [], "code": null}', "{"])
+@cases("text", ["", "null", "[]", "{}", '{"settings": 3, "inputs": [], "code": null}', "{"])
 def test_a_damaged_manifest_is_no_hindrance(tmp_path, text):
     artifact, _ = finish_with_files(tmp_path)
     (tmp_path / MANIFEST).write_text(text)

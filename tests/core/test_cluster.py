@@ -17,6 +17,7 @@ from fastslow.machines import cluster, cluster_worker
 from fastslow.machines.cluster import map_on_cluster, open_cluster
 from fastslow.machines.cluster_worker import MEMORY, ClusterError
 from helpers import cluster_calls
+from helpers.cases import cases
 from helpers.cluster_calls import scheduler  # noqa: F401 (fixture)
 
 pytest.importorskip("distributed")
@@ -159,7 +160,7 @@ def test_without_dask_the_error_says_what_to_install(monkeypatch):
                 pass
 
 
-@pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "nonsense://x"])
+@cases("address", ["tcp://127.0.0.1:9", "nonsense://x"])
 def test_a_scheduler_that_does_not_answer(monkeypatch, address):
     monkeypatch.setattr(cluster, "_CONNECT_SECONDS", 1)
     with (

@@ -15,6 +15,7 @@ import pytest
 from fastslow.core import npz_io
 from fastslow.core.errors import DataError
 from fastslow.core.npz_io import read_arrays, read_checksums, read_headers, stream_rows
+from helpers.cases import cases
 
 REMEDY = "Make it again"
 
@@ -81,8 +82,8 @@ def test_a_column_by_column_array_is_not_streamed(tmp_path):
         next(stream_rows(tmp_path / "x.npz", "x"))
 
 
-@pytest.mark.parametrize(
-    ("content", "problem"),
+@cases(
+    "content, problem",
     [
         (None, "no such file"),
         (b"", "not a zip file"),
@@ -116,7 +117,7 @@ def test_a_missing_key_is_named(tmp_path):
             read(tmp_path / "x.npz")
 
 
-@pytest.mark.parametrize("claimed", [(10**13, 4), (2, 4), (4, 4), (-3, 4)])
+@cases("claimed", [(10**13, 4), (2, 4), (4, 4), (-3, 4)])
 def test_a_header_that_does_not_fit_the_bytes_is_refused_before_memory_is_asked_for(tmp_path, claimed):
     path = write_member(tmp_path / "x.npz", "x.npy", npy_bytes(np.ones((3, 4)), claimed))
     for read in (read_headers, read_arrays, lambda p: next(stream_rows(p, "x"))):
@@ -133,13 +134,13 @@ def test_pickled_objects_are_refused_unread(tmp_path):
     assert read_headers(tmp_path / "x.npz")["x"].dtype == object
 
 
-@pytest.mark.parametrize("name", ["x.txt", "x.npy"])
+@cases("name", ["x.txt", "x.npy"])
 def test_a_member_that_is_no_array_is_refused(tmp_path, name):
     with pytest.raises(DataError, match="cannot be read"):
         read_headers(write_member(tmp_path / "x.npz", name, b"hello"))
 
 
-@pytest.mark.parametrize(
+@cases(
     "header",
     [
         "{'descr': '<f8', 'fortran_order': False, 'shape': (1,), 'x': (}",  # tokenize.TokenError
@@ -173,7 +174,7 @@ def test_a_member_that_is_there_twice_is_refused(tmp_path):
             read(path)
 
 
-@pytest.mark.parametrize("kind", ["pipe", "device", "socket"])
+@cases("kind", ["pipe", "device", "socket"])
 def test_what_never_ends_is_refused_unopened(tmp_path, kind):
     path = tmp_path / "x.npz"
     if kind == "pipe":
@@ -188,7 +189,7 @@ def test_what_never_ends_is_refused_unopened(tmp_path, kind):
             read(path)
 
 
-@pytest.mark.parametrize("member", ["header", "directory", "zeros"])
+@cases("member", ["header", "directory", "zeros"])
 def test_an_absurd_size_asks_for_no_memory(tmp_path, member):
     path = tmp_path / "x.npz"
     if member == "header":  # 4 GB of header, which deflates to 4 MB
@@ -221,7 +222,7 @@ def test_an_array_too_large_to_be_read_whole_is_named(tmp_path, monkeypatch):
         read_arrays(tmp_path / "x.npz")
 
 
-@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+@cases("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_compression_that_numpy_does_not_write_is_refused(tmp_path, method):
     with zipfile.ZipFile(tmp_path / "x.npz", "w", method) as archive:
         archive.writestr("x.npy", npy_bytes(np.ones(3)))
@@ -229,8 +230,8 @@ def test_compression_that_numpy_does_not_write_is_refused(tmp_path, method):
         read_arrays(tmp_path / "x.npz")
 
 
-@pytest.mark.parametrize(
-    ("folder", "said"),
+@cases(
+    "folder, said",
     [("npz_all/npz/tile/xla/train", "run `make data` again"), ("mine", "write or copy it again")],
 )
 def test_the_remedy_depends_on_where_the_file_lies(tmp_path, folder, said):

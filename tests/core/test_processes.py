@@ -6,7 +6,8 @@ import sys
 import time
 
 import psutil
-import pytest
+
+from helpers.cases import cases
 
 WORKERS = """
 import os, sys, time
@@ -30,7 +31,7 @@ def wait_until(condition, seconds=20):
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+@cases("number", [signal.SIGKILL, signal.SIGINT])
 def test_busy_workers_end_with_their_parent(tmp_path, number):
     script = tmp_path / "script.py"
     script.write_text(WORKERS)

@@ -18,6 +18,7 @@ from traitlets.config import Config as IPythonConfig
 
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.settings import PROJECT, PositiveFloat, Settings, resolve, unkeyed
+from helpers.cases import cases
 
 
 class Example(Settings):
@@ -46,7 +47,7 @@ def test_settings_come_from_a_mapping():
     assert settings.learning_rate == 1e-3
 
 
-@pytest.mark.parametrize(("name", "near"), [("epoch", "epochs"), ("learning_rat", "learning_rate")])
+@cases("name, near", [("epoch", "epochs"), ("learning_rat", "learning_rate")])
 def test_a_misspelt_name_is_refused_with_the_nearest(name, near):
     with pytest.raises(SettingsError, match=f"{name}: no such setting of Example; did you mean '{near}'"):
         Example(**{name: 1})
@@ -59,8 +60,8 @@ def test_an_unknown_name_is_refused_with_the_known_ones():
         Example(**{"qqq": 1})
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "got"),
+@cases(
+    "name, value, got",
     [
         ("epochs", True, "bool"),
         ("epochs", 3.0, "float"),
@@ -86,7 +87,7 @@ def test_a_whole_number_is_good_for_a_float():
     assert settings.identity() == Example(learning_rate=1.0).identity()
 
 
-@pytest.mark.parametrize("epochs", [0, -5])
+@cases("epochs", [0, -5])
 def test_a_value_out_of_range_is_refused(epochs):
     with pytest.raises(SettingsError, match=f"^epochs: {epochs} is not 1 or more"):
         Example(epochs=epochs)
@@ -240,8 +241,8 @@ def test_every_field_is_described_with_its_sentence_default_and_range():
         assert text is True or text in Derived.__doc__
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
+@cases(
+    "change, message",
     [
         ({"passes": 3}, "passes: no such setting of Derived; it is called 'epochs' now"),
         ({"depth": 5}, "depth: 5 is not 1 or more, at most 4"),

@@ -6,6 +6,7 @@ import pytest
 
 from fastslow.core import source
 from fastslow.core.source import source_digests
+from helpers.cases import cases
 
 TRAIN = "fastslow.networks.training.train:train"
 FEATURES = "fastslow.features.build:build_features"
@@ -111,9 +112,7 @@ def test_every_module_counts_but_those_that_are_named(package):
     assert changed == {"fastslow.core.new", "fastslow.networks.training.train"}
 
 
-@pytest.mark.parametrize(
-    "entry", ["fastslow.networks.training.train:nothing", "fastslow.nowhere:f", "json:loads"]
-)
+@cases("entry", ["fastslow.networks.training.train:nothing", "fastslow.nowhere:f", "json:loads"])
 def test_an_entry_that_is_no_definition_is_refused(entry):
     with pytest.raises(LookupError, match=entry):
         source_digests(entry)

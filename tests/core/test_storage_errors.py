@@ -18,6 +18,7 @@ from fastslow.core.npz_io import read_arrays, write_arrays
 from fastslow.core.settings import PROJECT
 from fastslow.core.storage_errors import StorageError, describe, explain_storage
 from fastslow.workflow import run as workflow
+from helpers.cases import cases
 
 SAID = {
     errno.ENOSPC: "the disk is full. Free space, or set FASTSLOW_HOME",
@@ -40,8 +41,8 @@ def fail(number):
     return failing
 
 
-@pytest.mark.parametrize("number", SAID)
-@pytest.mark.parametrize("place", ["open", "fsync", "replace"])
+@cases("number", SAID)
+@cases("place", ["open", "fsync", "replace"])
 def test_a_refused_write_names_file_and_remedy_and_keeps_the_old_file(tmp_path, monkeypatch, number, place):
     write_json(tmp_path / "x.json", "old")
     with monkeypatch.context() as patch:
@@ -52,7 +53,7 @@ def test_a_refused_write_names_file_and_remedy_and_keeps_the_old_file(tmp_path, 
     assert os.listdir(tmp_path) == ["x.json"]
 
 
-@pytest.mark.parametrize("number", SAID)
+@cases("number", SAID)
 def test_a_full_disk_in_the_middle_of_a_write(tmp_path, number):
     (tmp_path / "x.npz").write_bytes(b"old")
     with pytest.raises(StorageError, match=SAID[number]), atomic_path(tmp_path / "x.npz") as temporary:
@@ -70,7 +71,7 @@ WRITERS = {
 }
 
 
-@pytest.mark.parametrize("kind", WRITERS)
+@cases("kind", WRITERS)
 def test_a_file_beyond_the_limit_of_the_process(tmp_path, kind):
     """A real limit instead of a patch: the operating system refuses the write itself."""
     code = (
@@ -85,7 +86,7 @@ def test_a_file_beyond_the_limit_of_the_process(tmp_path, kind):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("number", SAID)
+@cases("number", SAID)
 def test_an_array_file_that_cannot_be_read_is_not_called_corrupt(tmp_path, monkeypatch, number):
     write_arrays(tmp_path / "x.npz", {"a": np.zeros(3)})
     monkeypatch.setattr(zipfile, "ZipFile", fail(number))
@@ -94,7 +95,7 @@ def test_an_array_file_that_cannot_be_read_is_not_called_corrupt(tmp_path, monke
     assert "corrupt" not in str(caught.value) and "elete" not in str(caught.value)
 
 
-@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.ENOLCK])
+@cases("number", [errno.EROFS, errno.EACCES, errno.ENOLCK])
 def test_a_folder_that_cannot_be_locked(tmp_path, monkeypatch, number):
     monkeypatch.setattr(files.fcntl, "flock", fail(number))
     with pytest.raises(StorageError, match=str(tmp_path)), writer_lock(tmp_path):

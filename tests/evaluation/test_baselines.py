@@ -23,6 +23,7 @@ from fastslow.evaluation.baselines import (
 from fastslow.evaluation.predictions import check_predictions, read_predictions
 from fastslow.features.scaling import standardise
 from fastslow.features.store import Features
+from helpers.cases import cases
 from helpers.runs import make_features
 
 
@@ -49,7 +50,7 @@ def varying(features):
     return int(np.argmax(np.min(spans, 0)))
 
 
-@pytest.mark.parametrize("sign", [1, -1])
+@cases("sign", [1, -1])
 def test_the_column_that_orders_every_graph_is_chosen(features, sign):
     column = varying(features)
     known = Relabelled(features.folder, lambda feat: 2 + sign * standardise(feat[:, column]) / 99)
@@ -90,7 +91,7 @@ def test_ridge_takes_a_penalty_where_nothing_is_to_be_learned(rng):
     assert fit_ridge(noise).alpha == max(baselines._ALPHAS)
 
 
-@pytest.mark.parametrize("sign", [1, -1])
+@cases("sign", [1, -1])
 def test_the_bounds_are_taken_as_train_says(tmp_path, sign):
     features = make_features(tmp_path, "tile:xla")
     columns = [features.config_columns.index(name) for name in baselines.BOUND_PRODUCTS]
@@ -104,7 +105,7 @@ def test_the_bounds_are_taken_as_train_says(tmp_path, sign):
     np.testing.assert_allclose(predicted, sign * np.log(product), rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("collection", ["layout:xla:random", "tile:xla"])
+@cases("collection", ["layout:xla:random", "tile:xla"])
 def test_they_are_written_as_runs(tmp_path, collection):
     features = make_features(tmp_path, collection)
     written = write_baselines(features, str(tmp_path / "out"))

@@ -10,6 +10,7 @@ from fastslow.core.errors import SettingsError
 from fastslow.views import data_report
 from fastslow.views.choice_statistics import REAL_FILES, survey_choices
 from fastslow.views.data_report import DataReportSettings
+from helpers.cases import cases
 from helpers.competition_files import graph_arrays, write_data_root, write_npz
 
 
@@ -56,8 +57,8 @@ def test_the_program_shown_is_the_named_or_the_smallest(settings):
     assert len(data_report.read_program(settings).node_opcode) == min(sizes.values())
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
+@cases(
+    "options, said",
     [
         ({"program": "d"}, "program: 'd' is not one of a, b, c"),
         ({"configuration": 8}, "configuration: 8 is not below 8, the number of configurations of a"),

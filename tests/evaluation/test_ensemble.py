@@ -22,6 +22,7 @@ from fastslow.evaluation.ensemble_weights import (
     search_weights,
 )
 from fastslow.evaluation.predictions import read_predictions
+from helpers.cases import cases
 from helpers.runs import config_of, make_features, overwrite_predictions, random_scores, write_run
 
 NAMES = {"train": ("a",), "valid": ("v", "w"), "test": ("t",)}
@@ -345,8 +346,8 @@ def test_a_wrong_member_is_refused_by_name(layout, tmp_path, rng, problem, said)
     assert not (tmp_path / "e" / "manifest.json").exists()
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
+@cases(
+    "options, said",
     [
         ({"runs": []}, "runs: .* at least one run folder"),
         ({"runs": ["r/a", "r/b", "r/../r/a"]}, "runs: .* without repetition"),

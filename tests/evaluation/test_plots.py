@@ -9,6 +9,7 @@ from fastslow.competition.catalog import COLLECTIONS
 from fastslow.core.figures import save_figure
 from fastslow.evaluation import plots
 from fastslow.evaluation.baselines import BASELINES
+from helpers.cases import cases
 
 
 def test_a_figure_is_saved_whole(tmp_path):
@@ -30,7 +31,7 @@ def test_training_of_a_network():
     assert left.get_title() == "gnn: loss" and right.get_xlabel() == "epoch"
 
 
-@pytest.mark.parametrize(
+@cases(
     "history",
     [{"epoch": [2], "loss": [3.0], "valid": [0.1]}, {"objective": ["l2"], "round": [9], "valid": [0.5]}],
 )
@@ -47,7 +48,7 @@ def test_training_of_a_ranker():
     np.testing.assert_array_equal(axes.lines[1].get_xydata(), [[1, 4], [2, 5]])
 
 
-@pytest.mark.parametrize("count", [1, 3, 200])
+@cases("count", [1, 3, 200])
 def test_scores_by_graph_worst_first(count):
     scores = {f"g{i}": float((i * 7) % count) for i in range(count)}
     (axes,) = plots.plot_per_graph(scores, "run").axes
@@ -59,7 +60,7 @@ def test_scores_by_graph_worst_first(count):
     assert (f"worst {len(widths)} of {count}" in axes.get_title()) == (len(widths) < count)
 
 
-@pytest.mark.parametrize("splits", [("valid",), ("valid", "test")])
+@cases("splits", [("valid",), ("valid", "test")])
 def test_results_by_collection(splits):
     rows = []
     for number, c in enumerate(COLLECTIONS):
@@ -119,7 +120,7 @@ def test_baselines_come_first_in_grey():
     assert len(set(colours)) == 4
 
 
-@pytest.mark.parametrize(("mean", "lowest", "bottom"), [(0.9, -40.0, -0.3), (-0.5, -40.0, -0.8)])
+@cases("mean, lowest, bottom", [(0.9, -40.0, -0.3), (-0.5, -40.0, -0.8)])
 def test_a_program_far_below_all_bars_does_not_flatten_them(mean, lowest, bottom):
     row = {"collection": "tile:xla", "model": "gnn", "valid": mean, "valid_min": lowest, "valid_max": 1.0}
     (axes,) = plots.plot_results(pd.DataFrame([row])).axes

@@ -16,6 +16,7 @@ from fastslow.evaluation.predictions import (
     write_predictions,
     write_run,
 )
+from helpers.cases import cases
 from helpers.good_artifacts import reseal
 from helpers.runs import config_of, make_features, overwrite_predictions, random_scores
 from helpers.runs import write_run as write_random_run
@@ -63,8 +64,8 @@ def test_predictions_come_back_as_float64(tmp_path):
     check_predictions(tmp_path, read, Features())
 
 
-@pytest.mark.parametrize(
-    ("split", "name", "prediction", "message"),
+@cases(
+    "split, name, prediction, message",
     [
         ("valid", "a", None, "no predictions for valid graph a"),
         ("test", "t", None, "no predictions for test graph t"),
@@ -88,8 +89,8 @@ def test_predictions_that_do_not_fit_are_refused_by_name(tmp_path, split, name, 
         check_predictions(tmp_path, read_predictions(tmp_path), Features())
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("split", ["valid", "test"])
+@cases("value", [np.nan, np.inf, -np.inf])
+@cases("split", ["valid", "test"])
 def test_what_is_not_finite_is_never_written(tmp_path, split, value):
     write_predictions(tmp_path, good())
     before = (tmp_path / PREDICTIONS).read_bytes()
@@ -130,7 +131,7 @@ def test_a_missing_or_broken_file_is_refused(tmp_path):
             read_predictions(tmp_path)
 
 
-@pytest.mark.parametrize("key", ["train/a", "a", "valid"])
+@cases("key", ["train/a", "a", "valid"])
 def test_a_key_that_names_no_split_and_graph_is_refused(tmp_path, key):
     np.savez(tmp_path / PREDICTIONS, **{key: np.ones(3)})
     seal(tmp_path)
@@ -192,8 +193,8 @@ def test_seeds_of_a_custom_model_share_a_weight_and_new_predictions_redo_the_ens
     assert not settings.artifact().is_current()
 
 
-@pytest.mark.parametrize(
-    ("split", "name", "value", "message"),
+@cases(
+    "split, name, value, message",
     [
         ("test", None, None, "no predictions for test graph t"),
         ("valid", "v", [1.0], r"valid graph v has predictions of shape \(1,\)"),
@@ -213,8 +214,8 @@ def test_an_incomplete_custom_run_is_refused_and_leaves_no_folder(
     assert not (tmp_path / "mine").exists()
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
+@cases(
+    "change, message",
     [
         (lambda manifest: None, "a JSON object is wanted, not NoneType"),
         (lambda manifest: [manifest], "a JSON object is wanted, not list"),

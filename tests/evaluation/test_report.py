@@ -13,6 +13,7 @@ import pytest
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.evaluation import report
 from fastslow.evaluation.report import ReportSettings, list_pages, render_report
+from helpers.cases import cases
 
 BROWSER = next(filter(shutil.which, ("chromium", "chromium-browser", "google-chrome")), None)
 CONFIG = ReportSettings(name="smoke")
@@ -144,7 +145,7 @@ def test_a_broken_notebook_is_refused_by_name(home):
     path.write_text(content)
 
 
-@pytest.mark.parametrize("name", ["", "a/b", "..", ".hidden"])
+@cases("name", ["", "a/b", "..", ".hidden"])
 def test_a_name_is_a_folder_name(name):
     with pytest.raises(SettingsError, match="name: .* is not a plain folder name"):
         ReportSettings(name=name)

@@ -17,6 +17,7 @@ from fastslow.core.errors import DataError, SettingsError
 from fastslow.features.build import FeatureSettings, build_features, merge_duplicates
 from fastslow.features.scaling import NODE_BLOCKS, Scaler
 from fastslow.features.store import Features, Graph, expand_nodes
+from helpers.cases import cases
 from helpers.competition_files import ROOT, competition_arrays, layout_arrays, write_data_root, write_npz
 from helpers.random_graphs import make_graph, structures
 
@@ -307,7 +308,7 @@ def test_merging_matches_a_loop(structure, seed):
         np.testing.assert_array_equal(merged.config_feat[row], graph.config_feat[members[0]])
 
 
-@pytest.mark.parametrize("hops", [0, 1, -1])
+@cases("hops", [0, 1, -1])
 def test_hops_decide_which_nodes_stay_and_nothing_else(tmp_path, hops):
     root = write_data_root(tmp_path, "layout:xla:random")
     settings = FeatureSettings(
@@ -326,8 +327,8 @@ def test_hops_decide_which_nodes_stay_and_nothing_else(tmp_path, hops):
     np.testing.assert_array_equal(graph.config_feat, Features(whole.folder).graph("train", "a").config_feat)
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
+@cases(
+    "field, value",
     [
         ("collection", "xla"),
         ("hops", -2),
@@ -343,8 +344,8 @@ def test_a_setting_out_of_range_is_refused(field, value):
         FeatureSettings(**{field: value})
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
+@cases(
+    "field, value",
     [("hops", 1), ("direction", "users"), ("default_layout", "leave_out"), ("copies_through", 3)],
 )
 def test_a_setting_that_tile_does_not_read_is_refused(field, value):
@@ -355,7 +356,7 @@ def test_a_setting_that_tile_does_not_read_is_refused(field, value):
     assert field not in FeatureSettings(collection="tile:xla").identity()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@cases("kind", KINDS)
 def test_every_column_is_in_the_data_dictionary(tmp_path, kind):
     collection = KINDS[kind]
     root = write_data_root(tmp_path, collection)

@@ -13,6 +13,7 @@ from fastslow.competition.opcodes import CONVOLUTION, DOT, OPCODES, RESHAPE
 from fastslow.competition.reader import read_competition_file
 from fastslow.features.config_tensors import config_tensors
 from fastslow.features.copies import COPY_NAMES, ELEMENT_WISE, CopyPairs, copy_features, copy_pairs
+from helpers.cases import cases
 from helpers.hlo_message import Program, graph
 
 ROOT = Path(__file__).parents[2]
@@ -113,7 +114,7 @@ def test_pairs_of_random_programs_are_those_that_paths_join(through, seed):
 
 
 @pytest.mark.skipif(not SAMPLE, reason="no data/sample")
-@pytest.mark.parametrize("path", SAMPLE[::7] + REAL[-1:], ids=lambda path: path.stem)
+@cases("path", SAMPLE[::7] + REAL[-1:])
 def test_files_give_the_pairs_and_features_of_plain_loops(path):
     file = read_competition_file(path, "layout", labelled=False)
     arrays = file.node_feat, file.node_opcode, file.edge_index

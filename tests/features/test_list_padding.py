@@ -12,6 +12,7 @@ from fastslow.competition.list_columns import LISTS
 from fastslow.competition.opcodes import OPCODES, opcode_name
 from fastslow.features.list_padding import PADDING, UNKNOWN, list_lengths, pad
 from fastslow.xla.messages import ModuleTuningData
+from helpers.cases import cases
 from helpers.hlo_message import Program, graph, random_program, window
 
 ROOT = Path(__file__).parents[2]
@@ -60,7 +61,7 @@ def test_shape_and_layout():
     assert differing(program) == []
 
 
-@pytest.mark.parametrize("dims", [(0,), (0, 3), (3, 0), (0, 0), (4, 0, 0), (0, 2, 0)])
+@cases("dims", [(0,), (0, 3), (3, 0), (0, 0), (4, 0, 0), (0, 2, 0)])
 def test_dimension_of_size_0_is_told_by_the_layout(dims):
     program = Program()
     program.add("slice", dims, [program.add("parameter", dims)], slice_dimensions=[{}] * len(dims))
@@ -134,8 +135,8 @@ def test_reduce():
     assert differing(program) == []
 
 
-@pytest.mark.parametrize(
-    ("dims", "axes", "length"),
+@cases(
+    "dims, axes, length",
     [
         ((7,), [0], 1),
         ((4, 5), [0], 1),
@@ -146,7 +147,7 @@ def test_reduce():
         ((4, 5, 6), [1, 0], UNKNOWN),
     ],
 )
-@pytest.mark.parametrize("opcode", ["reverse", "reduce"])
+@cases("opcode", ["reverse", "reduce"])
 def test_axes_told_by_their_values_alone(opcode, dims, axes, length):
     program = Program()
     tensor = program.add("parameter", dims)

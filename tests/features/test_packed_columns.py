@@ -1,11 +1,11 @@
 """Packed columns are the matrix that was packed, bit by bit, however they are indexed."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastslow.features.packed_columns import PackedColumns
+from helpers.cases import cases
 
 
 def draw_matrix(seed, rows, columns):
@@ -43,9 +43,7 @@ def test_every_index_reads_what_numpy_reads(seed, rows, columns):
                     assert_bits(np.asarray(packed[key, part]), np.asarray(matrix[key, part]))
 
 
-@pytest.mark.parametrize(
-    ("distinct", "num_bytes"), [(1, 0), (2, 1), (256, 1), (257, 2), (65_536, 2), (65_537, 4)]
-)
+@cases("distinct, num_bytes", [(1, 0), (2, 1), (256, 1), (257, 2), (65_536, 2), (65_537, 4)])
 def test_a_column_takes_the_bytes_that_its_values_need(distinct, num_bytes):
     column = (np.arange(70_000) % distinct)[:, None].astype(np.float32)
     packed = PackedColumns.pack(column)

@@ -19,6 +19,7 @@ from fastslow.features.settings import FeatureSettings
 from fastslow.features.store import Features
 from fastslow.xla.graph_arrays import EXTRA_NAMES, graph_arrays
 from fastslow.xla.messages import ModuleTuningData
+from helpers.cases import cases
 from helpers.competition_files import REAL, write_npz
 from helpers.hlo_message import Program, graph, random_program
 
@@ -81,7 +82,7 @@ def settings(tmp_path):
     )
 
 
-@pytest.mark.parametrize("seed", range(5))
+@cases("seed", range(5))
 def test_padding_and_operands_are_those_of_the_module(tmp_path, seed):
     program = random_program(seed)
     program.module.entry_computation_id = program.computation.id
@@ -111,9 +112,7 @@ def test_the_order_of_operands_is_taken_from_the_module():
     assert exact.source_ids.tolist() == [[2, 0, 1], [4, 3, 2]]
 
 
-@pytest.mark.parametrize(
-    ("opcode", "wanted"), [("reshape", [2, 0, -1]), ("convolution", [2, 0, 1]), ("add", [2, -1, -1])]
-)
+@cases("opcode, wanted", [("reshape", [2, 0, -1]), ("convolution", [2, 0, 1]), ("add", [2, -1, -1])])
 def test_operands_by_opcode(opcode, wanted):
     program = Program()
     tensors = [program.add("parameter", (4, 4)), program.add("parameter", (4, 4))]

@@ -1,11 +1,11 @@
 from collections import deque
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastslow.features.pruning import DIRECTIONS, WHOLE_GRAPH, hop_distance, prune
+from helpers.cases import cases
 from helpers.random_graphs import structures
 
 HOPS = (0, 1, 2, WHOLE_GRAPH)
@@ -68,9 +68,7 @@ def test_the_whole_graph_is_left_as_it_is():
     assert pruned.distance.tolist() == [0, 1, 0, -1, -1]
 
 
-@pytest.mark.parametrize(
-    "direction, kept", [("both", [1, 2, 3, 4]), ("operands", [1, 2, 3]), ("users", [3, 4])]
-)
+@cases("direction, kept", [("both", [1, 2, 3, 4]), ("operands", [1, 2, 3]), ("users", [3, 4])])
 def test_operands_are_what_a_node_consumes_and_users_consume_it(direction, kept):
     # 3 consumes 1 and 2, 4 consumes 3; 0 and 5 are two hops away
     edges = np.array([[1, 0], [3, 1], [3, 2], [4, 3], [5, 4]])

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from fastslow.competition.reader import read_competition_file
 from fastslow.competition.schema import TILE_ROLES
 from fastslow.features.tile_bounds import extents, output_node, tensor_extents, tile_features
+from helpers.cases import cases
 from helpers.competition_files import REAL, ROOT, graph_arrays
 
 FILES = [
@@ -166,8 +167,8 @@ def test_a_configuration_does_not_depend_on_the_others(rng):
         np.testing.assert_array_equal(values[order], shuffled[name])
 
 
-@pytest.mark.parametrize(
-    ("nodes", "edges", "node"),
+@cases(
+    "nodes, edges, node",
     [
         # no convolution: the last root, also after a called computation's
         ([("add", (), None, True), ("parameter", (9, 9)), ("copy", (9, 9), (0, 1), True)], [(2, 1)], 2),

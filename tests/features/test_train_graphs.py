@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from fastslow.core.errors import DataError
 from fastslow.features.train_graphs import draw_configs, draw_graphs, trainable
+from helpers.cases import cases
 from helpers.random_graphs import make_graph
 
 
@@ -42,7 +43,7 @@ def test_graphs_of_one_runtime_carry_no_ranking_signal():
     assert trainable({"": folder}) == ["different"]
 
 
-@pytest.mark.parametrize("folder", [Folder({}), Folder({"a": [1, 1]}), Folder({"v": [1, 2]}, valid=["v"])])
+@cases("folder", [Folder({}), Folder({"a": [1, 1]}), Folder({"v": [1, 2]}, valid=["v"])])
 def test_nothing_to_learn_from_is_refused(folder):
     with pytest.raises(DataError, match="folder: no train graph has two configurations of different runtime"):
         trainable({"": folder})

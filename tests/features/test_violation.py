@@ -16,6 +16,7 @@ from fastslow.core.errors import SettingsError
 from fastslow.features.config_tensors import ConfigTensors, config_tensors
 from fastslow.features.default_layouts import commonest_layouts
 from fastslow.features.violation import DEFAULT_LAYOUTS, VIOLATION_NAMES, violation_features
+from helpers.cases import cases
 
 ROOT = Path(__file__).parents[2]
 LAYOUT = Path("npz_all", "npz", "layout")
@@ -170,7 +171,7 @@ def test_random_tensors_as_plain_loops_count_them(default_layout, seed):
 
 
 @pytest.mark.skipif(not SAMPLE, reason="no data/sample")
-@pytest.mark.parametrize("path", SAMPLE[::7] + REAL[-1:], ids=lambda path: path.stem)
+@cases("path", SAMPLE[::7] + REAL[-1:])
 def test_files_as_plain_loops_count_them(path):
     file = read_competition_file(path, "layout", labelled=False)
     tensors = config_tensors(file.node_feat, file.node_opcode, file.edge_index, file.node_config_ids)

@@ -6,9 +6,10 @@ from scipy.stats import kendalltau
 
 from fastslow.core.errors import SettingsError
 from fastslow.views.violation_report import ViolationSettings, correlate, plot_violation
+from helpers.cases import cases
 
 
-@pytest.mark.parametrize("panels", [1, 2, 4, 12])
+@cases("panels", [1, 2, 4, 12])
 def test_a_panel_a_graph(features, panels):
     settings = ViolationSettings(features=str(features.folder), panels=panels)
     figure = plot_violation(settings)
@@ -39,7 +40,7 @@ def test_an_unknown_column_is_refused(features):
         plot_violation(ViolationSettings(features=str(features.folder), column="violations"))
 
 
-@pytest.mark.parametrize("options", [{"split": "test"}, {"panels": 0}])
+@cases("options", [{"split": "test"}, {"panels": 0}])
 def test_wrong_settings_are_refused(options):
     with pytest.raises(SettingsError, match=f"^{next(iter(options))}: "):
         ViolationSettings(**options)

@@ -18,6 +18,7 @@ from fastslow.core.settings import resolve
 from fastslow.kaggle.submission import check_submission
 from fastslow.workflow import run as workflow
 from fastslow.workflow.steps import Plan, Step
+from helpers.cases import cases
 from helpers.workspace import SERIAL, command, environment
 
 RESULTS = ("*.npz", "*.npy", "*.pt", "*.csv", "model.txt", "metrics.jsonl")
@@ -115,8 +116,8 @@ def small_step(home, source):
     return Step("features", home / "a {b} {} }" / "cell.ipynb", settings)
 
 
-@pytest.mark.parametrize(
-    ("source", "options", "said"),
+@cases(
+    "source, options, said",
     [
         ("raise MemoryError", (), "features out: MemoryError: it gives no reason; where memory ran out"),
         (

@@ -16,6 +16,7 @@ from traitlets.config import Config as IPythonConfig
 from fastslow.core.settings import Settings
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.workflow.steps import SECTIONS, Plan
+from helpers.cases import cases
 from helpers.competition_files import ROOT
 from helpers.dot_module import small_module
 from helpers.notebook_parameters import (
@@ -259,7 +260,7 @@ def test_every_notebook_is_run(finished):
             check_plots(executed)
 
 
-@pytest.mark.parametrize("name", BY_HAND)
+@cases("name", BY_HAND)
 def test_a_notebook_runs_and_shows_its_plots(own_home, tmp_path, name):
     if name in ("54_tune", "55_fleet"):
         pytest.importorskip("libtpu", reason="a program's default layouts need the compiler")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from fastslow.rankers.settings import RankerSettings
+from helpers.cases import cases
 from helpers.competition_files import ROOT
 
 README = (ROOT / "README.md").read_text()
@@ -49,7 +50,7 @@ def test_make_commands_are_understood():
         assert "-m fastslow" in done.stdout or "pytest" in done.stdout, line
 
 
-@pytest.mark.parametrize("line", [*commands("fastslow"), "fastslow submit --help"])
+@cases("line", [*commands("fastslow"), "fastslow submit --help"])
 def test_a_command_of_the_environment_runs(line, tmp_path):
     assert f"`{line}`" in README or line in TYPED
     done = in_a_fresh_shell(line, tmp_path)

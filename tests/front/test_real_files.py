@@ -17,6 +17,7 @@ from fastslow.networks.model.graph_batch import PreparedGraph
 from fastslow.networks.predict.dataset import make_dataset
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.train import make_network, train
+from helpers.cases import cases
 from helpers.competition_files import REAL, needs_real
 from helpers.submission_files import write_submission
 
@@ -94,7 +95,7 @@ def labelled_root(root, collection):
     return root
 
 
-@pytest.mark.parametrize("name", ["layout:xla:default", "tile:xla"])
+@cases("name", ["layout:xla:default", "tile:xla"])
 def test_a_network_learns_from_the_labelled_and_scores_the_test_files(tmp_path, name):
     collection = get_collection(name)
     settings = features_config(collection, folder=str(tmp_path / "features")).replace(

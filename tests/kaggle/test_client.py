@@ -15,6 +15,7 @@ from fastslow.core.errors import DataError, SettingsError
 from fastslow.kaggle import api_call, api_process, client, credentials
 from fastslow.kaggle.api_process import CallError, call
 from fastslow.kaggle.client import KaggleError, SubmissionResult
+from helpers.cases import cases
 from helpers.kaggle_stub import DROP, KaggleStub, clean_environment
 
 CSV = b"ID,TopConfigs\ntile:xla:a,4;3;2;1;0\nlayout:xla:default:b,1;0\n"
@@ -249,8 +250,8 @@ def test_no_part_of_a_credential_is_shown(key, data):
     )
 
 
-@pytest.mark.parametrize(
-    ("environment", "files", "found"),
+@cases(
+    "environment, files, found",
     [
         ({}, {}, None),
         ({"KAGGLE_API_TOKEN": "KGAT_1"}, {".kaggle/access_token": "KGAT_2"}, "KAGGLE_API_TOKEN"),
@@ -331,8 +332,8 @@ def test_a_missing_package_is_named(monkeypatch, tmp_path):
         client.submissions()
 
 
-@pytest.mark.parametrize(
-    ("error", "kind"),
+@cases(
+    "error, kind",
     [
         (OSError(errno.ENOSPC, "No space left on device"), "file"),
         (PermissionError(errno.EACCES, "Permission denied"), "file"),

@@ -19,6 +19,7 @@ from fastslow.kaggle import archives, client, download
 from fastslow.kaggle.client import KaggleError
 from fastslow.kaggle.download import DownloadSettings, Split
 from fastslow.kaggle.unpacking import unpack
+from helpers.cases import cases
 from helpers.kaggle_stub import DROP, KaggleStub, clean_environment
 
 XLA = get_collection("layout:xla:default")
@@ -254,7 +255,7 @@ UNSAFE = {
 }
 
 
-@pytest.mark.parametrize("name", UNSAFE)
+@cases("name", UNSAFE)
 def test_members_that_leave_the_folder_are_refused(tmp_path, name):
     archive, folder = tmp_path / f"a.{name[:3]}", tmp_path / "1" / "2" / "3"
     folder.mkdir(parents=True)
@@ -265,7 +266,7 @@ def test_members_that_leave_the_folder_are_refused(tmp_path, name):
     assert sorted(tmp_path.rglob("*")) == before
 
 
-@pytest.mark.parametrize("suffix", ["tar", "zip"])
+@cases("suffix", ["tar", "zip"])
 def test_any_damage_is_one_kind_of_error(tmp_path, suffix):
     files = {name: data * 3 for name, data in members(VALID).items()}
     whole = bytearray(tar_of(files) if suffix == "tar" else zip_of(files))
@@ -402,7 +403,7 @@ def test_interrupt_keeps_the_part(stub, root, monkeypatch):
     assert content_of(root, VALID) == expected(VALID)
 
 
-@pytest.mark.parametrize(
+@cases(
     "address",
     ["ftp://me:hunter22@h/v0", "me:hunter22@h", "http://me:hun/ter22@h", "http://me:hunter22 @h", "hunter22"]
     + [

@@ -11,6 +11,7 @@ import pytest
 from fastslow import cli
 from fastslow.core.errors import SettingsError
 from fastslow.kaggle.kernel import KernelSettings, kernel_notebook, make_kernel, pack_code
+from helpers.cases import cases
 from helpers.kaggle_stub import KaggleStub, clean_environment
 
 SECRET = "0123456789abcdef-secret"
@@ -108,7 +109,7 @@ def test_the_same_code_gives_the_same_bytes(settings):
     assert nbformat.writes(kernel_notebook(settings)) == nbformat.writes(kernel_notebook(settings))
 
 
-@pytest.mark.parametrize("title", ["abc", "!!!!!!"])
+@cases("title", ["abc", "!!!!!!"])
 def test_a_title_that_kaggle_would_refuse(title):
     with pytest.raises(SettingsError, match="title: .* is not five characters or more"):
         KernelSettings(title=title)

@@ -8,6 +8,7 @@ from scipy.stats import kendalltau
 
 from fastslow.core.errors import DataError
 from fastslow.kaggle.solution import read_solution, score_submission
+from helpers.cases import cases
 from helpers.submission_files import write_submission
 
 SAMPLE = Path(__file__).parents[2] / "data" / "sample"
@@ -45,8 +46,8 @@ def test_reads_the_embedded_sample():
     assert {key: dict(enumerate(value.tolist())) for key, value in solution.items()} == dict(runtimes)
 
 
-@pytest.mark.parametrize(
-    ("row", "message"),
+@cases(
+    "row, message",
     [
         ("tile:xla:a,2,7", r"line 3 \(tile:xla:a\): config_index 2, 1 expected"),
         ("tile:xla:a,0,7", r"line 3 \(tile:xla:a\): config_index 0, 1 expected"),

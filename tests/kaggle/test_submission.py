@@ -16,6 +16,7 @@ from fastslow.kaggle.submission import (
     ranking,
     read_submission,
 )
+from helpers.cases import cases
 from helpers.submission_files import write_submission
 
 SAMPLE = Path(__file__).parents[2] / "data" / "sample"
@@ -79,7 +80,7 @@ def test_ranking_is_fastest_first_and_stable(prediction):
     assert ranking(prediction, "tile").tolist() == expected[:5]
 
 
-@pytest.mark.parametrize("prediction", [[], [1, np.nan], [np.inf, 0], [[1, 2]]])
+@cases("prediction", [[], [1, np.nan], [np.inf, 0], [[1, 2]]])
 def test_ranking_refuses_what_is_no_ranking(prediction):
     with pytest.raises(ValueError, match="not a 1-D array of at least one finite number"):
         ranking(prediction, "layout")
@@ -111,8 +112,8 @@ def test_rows_are_in_the_order_of_the_competitions_sample(tmp_path):
     assert [line.split(",")[0] for line in (tmp_path / "s.csv").read_text().splitlines()] == ["ID", *ids]
 
 
-@pytest.mark.parametrize(
-    ("predictions", "message"),
+@cases(
+    "predictions, message",
     [
         ({"tile:xla:a": [1.0, np.nan]}, "tile:xla:a: prediction of shape"),
         ({"layout-xla-random:a": [1, 2]}, "'layout-xla-random:a' belongs to no collection"),
@@ -141,7 +142,7 @@ def test_what_is_written_is_read_back(tmp_path_factory, counts):
     }
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
     [
         csv_text(),
@@ -149,7 +150,6 @@ def test_what_is_written_is_read_back(tmp_path_factory, counts):
         csv_text().rstrip("\n"),
         re.sub(r"([^,\n]+)", r'"\1"', csv_text()),
     ],
-    ids=["plain", "crlf", "no-final-line-end", "quoted"],
 )
 def test_forms_that_kaggle_reads_are_taken(tmp_path, text):
     path = tmp_path / "s.csv"
@@ -162,8 +162,8 @@ def test_forms_that_kaggle_reads_are_taken(tmp_path, text):
 SMALL, BIG, NET = (f"line {n} ({row_id}): " for n, row_id in enumerate(ROWS, start=2))
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
+@cases(
+    "text, message",
     [
         ("", "the file is empty"),
         ("\n\n", "the file is empty"),
@@ -258,8 +258,8 @@ def test_partial_allows_missing_rows_but_nothing_else(tmp_path):
             read_submission(path, COUNTS, partial=True)
 
 
-@pytest.mark.parametrize(
-    ("row", "value", "message"),
+@cases(
+    "row, value, message",
     [
         ("tile:xla:a", "700;3;2;1;0", None),
         ("tile:xla:a", "1;0", None),

@@ -2,7 +2,6 @@ from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +13,7 @@ from fastslow.networks.predict import dataset as module
 from fastslow.networks.predict.chunked_prediction import predict_chunks
 from fastslow.networks.predict.dataset import GraphDataset, predict
 from fastslow.networks.settings.architecture import NODE_ATTENTIONS
+from helpers.cases import cases
 from helpers.dense_reference import dense_predictions
 from helpers.networks import all_configs, close, make_network, program
 from helpers.random_graphs import make_graph, make_scalers, structures
@@ -50,7 +50,7 @@ def test_chunks_equal_the_dense_network_over_the_whole_set_however_it_is_cut(net
         close(chunk_predictions(network, graph, np.split(order, cuts)), reference, 1e-5)
 
 
-@pytest.mark.parametrize("cross_config, passes", [(True, 6), (False, 4)])
+@cases("cross_config, passes", [(True, 6), (False, 4)])
 def test_each_statistic_takes_a_pass_and_one_chunk_takes_one(cross_config, passes):
     network, graph = make_network(num_layers=2, cross_config=cross_config), program()
     prepared, made = PreparedGraph(graph, *make_scalers(graph)), []

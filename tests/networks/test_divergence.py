@@ -13,6 +13,7 @@ from fastslow.networks.predict.dataset import make_dataset
 from fastslow.networks.training import train as train_module
 from fastslow.networks.training.divergence import Diverged, LossWatch, check_outputs, check_weights
 from fastslow.networks.training.train import Training, train
+from helpers.cases import cases
 from helpers.networks import small_training
 
 
@@ -141,8 +142,8 @@ HEALTHY = [
 ]
 
 
-@pytest.mark.parametrize("curve", HEALTHY)
-@pytest.mark.parametrize("unit", [1.0, 1e-6, 1e6])
+@cases("curve", HEALTHY)
+@cases("unit", [1.0, 1e-6, 1e6])
 def test_no_healthy_curve_is_stopped(curve, unit):
     """Nor the curve upside down, five times the first loss above it, or with steps that overflowed."""
     for losses in (curve, curve[:1] + tuple(6 * curve[0] - loss for loss in curve), (*curve, np.inf, np.nan)):

@@ -2,15 +2,14 @@
 
 import re
 
-import pytest
-
 from fastslow.networks.model.convolutions import CONVOLUTIONS
 from fastslow.views.network_figures import list_modules, plot_network
+from helpers.cases import cases
 from helpers.networks import make_network
 
 
-@pytest.mark.parametrize("cross_config", [True, False])
-@pytest.mark.parametrize("depth", [0, 1, 3])
+@cases("cross_config", [True, False])
+@cases("depth", [0, 1, 3])
 def test_the_picture_shows_every_block_width_and_parameter(depth, cross_config):
     network = make_network(depth, cross_config, hidden_channels=8)
     (axes,) = plot_network(network).axes
@@ -29,7 +28,7 @@ def test_the_picture_shows_every_block_width_and_parameter(depth, cross_config):
     ]
 
 
-@pytest.mark.parametrize("convolution", CONVOLUTIONS)
+@cases("convolution", CONVOLUTIONS)
 def test_the_picture_names_convolution_and_attention(convolution):
     network = make_network(1, convolution=convolution, node_attention="linear")
     drawn = "\n".join(text.get_text() for text in plot_network(network).axes[0].texts)

@@ -14,6 +14,7 @@ from fastslow.networks.model.losses import (
     pairwise_hinge,
 )
 from fastslow.networks.settings.train_settings import TrainSettings
+from helpers.cases import cases
 
 torch.set_num_threads(1)
 
@@ -195,7 +196,7 @@ def test_no_loss_depends_on_the_order_of_configurations(name, ranking, data):
 RANKING = sorted(LOSSES.keys() - {"mse_log"})
 
 
-@pytest.mark.parametrize("name", RANKING)
+@cases("name", RANKING)
 def test_no_ranking_loss_compares_configurations_of_equal_runtime(name):
     """The gradient of tied configurations moves them together: they keep their distance."""
     runtime = torch.tensor([2.0, 5.0, 5.0, 9.0])
@@ -262,8 +263,8 @@ def test_a_registered_loss_is_a_setting(monkeypatch):
     assert Loss("mean_gap")(torch.ones(2), torch.tensor([1.0, 2.0])) == 1
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
+@cases(
+    "text, problem",
     [
         ("hinge", "'hinge' in 'hinge' is none of pairwise_hinge, "),
         ("", "'' in '' is none of "),

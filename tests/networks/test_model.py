@@ -13,6 +13,7 @@ from fastslow.networks.model.graph_batch import PreparedGraph, message_edges
 from fastslow.networks.model.head import Float64Linear, Head
 from fastslow.networks.settings.architecture import NODE_ATTENTIONS, Architecture
 from fastslow.networks.settings.terms import POOLS
+from helpers.cases import cases
 from helpers.dense_reference import dense_predictions
 from helpers.networks import all_configs, close, equals_reference, make_network, program
 from helpers.random_graphs import make_graph, make_scalers, structures
@@ -87,7 +88,7 @@ def kernel(num_configs=5):
     return make_graph((edges, 4, np.zeros(0, int), np.zeros((num_configs, 0, 3), np.uint8)))
 
 
-@pytest.mark.parametrize("graph", [kernel(), kernel(1), program()], ids=["tile", "tile, C = 1", "layout"])
+@cases("graph", [kernel(), kernel(1), program()])
 def test_tile_and_layout_graphs_equal_the_dense_network(graph):
     network = make_network()
     reference = dense_predictions(network, graph, *make_scalers(graph), all_configs(graph))

@@ -1,7 +1,6 @@
 """Predictions by nodes equal those of one batch of all configurations, however small the blocks."""
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,6 +8,7 @@ from hypothesis import strategies as st
 from fastslow.networks.model.convolutions import CONVOLUTIONS
 from fastslow.networks.model.graph_batch import PreparedGraph
 from fastslow.networks.predict.node_blocks import computes_by_nodes, predict_by_nodes
+from helpers.cases import cases
 from helpers.dense_reference import dense_predictions
 from helpers.networks import close, make_network, program
 from helpers.random_graphs import make_graph, make_scalers, structures
@@ -33,7 +33,7 @@ def test_blocks_of_nodes_equal_the_dense_network(graph, num_layers, cross_config
     close(found, dense_predictions(network, graph, *make_scalers(graph), configs), 1e-5)
 
 
-@pytest.mark.parametrize("settings_of_layers", [{"convolution": name} for name in CONVOLUTIONS], ids=str)
+@cases("settings_of_layers", [{"convolution": name} for name in CONVOLUTIONS])
 def test_every_local_layer_is_computed_by_nodes(settings_of_layers):
     network, graph = make_network(num_layers=2, **settings_of_layers), program(12)
     prepared = PreparedGraph(graph, *make_scalers(graph))

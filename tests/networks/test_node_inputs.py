@@ -9,6 +9,7 @@ from fastslow.features.node_encodings import EXTRA_COLUMNS
 from fastslow.features.scaling import EXPANDED_NODE_FEATURES, Scaler
 from fastslow.networks.settings.node_inputs import PICKED, input_columns, require_inputs
 from fastslow.networks.settings.train_settings import TrainSettings
+from helpers.cases import cases
 
 
 def test_the_default_is_the_134_numbers_and_the_six_dimensions_by_128():
@@ -27,9 +28,7 @@ def test_columns_of_the_whole_graph_are_those_of_the_store():
     assert names == [*EXTRA_COLUMNS] and names[:5] == ["num_operands", "num_users", *names[2:4], "walk_2"]
 
 
-@pytest.mark.parametrize(
-    ("group", "remedy"), [("walks", "features.random_walks=True"), ("attributes", "features.hlo_folder")]
-)
+@cases("group, remedy", [("walks", "features.random_walks=True"), ("attributes", "features.hlo_folder")])
 def test_columns_that_the_features_lack_are_refused(group, remedy):
     std = np.ones(EXPANDED_NODE_FEATURES)
     require_inputs(f"numeric+{group}", Scaler(std, std))
@@ -39,8 +38,8 @@ def test_columns_that_the_features_lack_are_refused(group, remedy):
         require_inputs(f"numeric+{group}", Scaler(std, std))
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
+@cases(
+    "text, problem",
     [
         ("", "'' in '' is none of numeric, tiles, more_tiles, depths, walks, attributes, picked"),
         ("numeric+tile", "'tile' in 'numeric+tile' is none of"),

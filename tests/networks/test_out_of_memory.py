@@ -5,6 +5,7 @@ import torch
 
 from fastslow.core.errors import FastslowError
 from fastslow.networks.machine.out_of_memory import Shrinking, explain_memory
+from helpers.cases import cases
 
 OUT_OF_MEMORY = [
     MemoryError("Unable to allocate 8 EiB"),
@@ -22,7 +23,7 @@ def limited(limit, error):
     return work
 
 
-@pytest.mark.parametrize("error", OUT_OF_MEMORY, ids=lambda e: type(e).__name__)
+@cases("error", OUT_OF_MEMORY)
 def test_the_size_is_halved_until_it_fits_and_stays(error, capsys):
     shrinking = Shrinking(2000, "configs_together")
     assert shrinking.run(limited(300, error)) == 250
@@ -49,13 +50,13 @@ def test_what_does_not_fit_at_all_is_raised():
         Shrinking(16, "configs_together").run(limited(0, MemoryError()))
 
 
-@pytest.mark.parametrize("error", [RuntimeError("shapes differ"), ValueError("memory")])
+@cases("error", [RuntimeError("shapes differ"), ValueError("memory")])
 def test_other_errors_are_raised_at_once(error):
     with pytest.raises(type(error)):
         Shrinking(16, "configs_together").run(limited(8, error))
 
 
-@pytest.mark.parametrize("error", OUT_OF_MEMORY, ids=lambda e: type(e).__name__)
+@cases("error", OUT_OF_MEMORY)
 def test_what_is_too_large_with_two_configurations_is_a_plain_error(error):
     with pytest.raises(FastslowError, match="^memory ran out: lower hidden_channels"), explain_memory():
         raise error

@@ -17,6 +17,7 @@ from fastslow.networks.predict.node_blocks import computes_by_nodes
 from fastslow.networks.segments.graph import SegmentedGraph
 from fastslow.networks.settings.segment_settings import CUT
 from fastslow.networks.settings.train_settings import TrainSettings
+from helpers.cases import cases
 from helpers.dense_plain import dense_plain_predictions, dense_plain_states
 from helpers.networks import all_configs, close, equals_reference, make_network, program
 from helpers.random_graphs import make_graph, make_scalers, structures
@@ -113,7 +114,7 @@ def test_a_segment_that_is_cut_out_attends_to_its_own_nodes_alone(network, graph
     close(x[states], reference, 1e-4)
 
 
-@pytest.mark.parametrize("attends", [False, True])
+@cases("attends", [False, True])
 def test_the_numbering_of_the_nodes_does_not_matter(attends):
     graph = program()
     network = make_network(block="residual", convolution="gcn", input_attention=attends)
@@ -136,8 +137,8 @@ def test_without_blocks_the_unit_structure_sums_its_inputs():
     assert not computes_by_nodes(network)
 
 
-@pytest.mark.parametrize(
-    ("settings", "problem"),
+@cases(
+    "settings, problem",
     [
         ({"block": "unit"}, "cross_config: True is not False with block='unit'"),
         ({"block": "residual", "node_attention": "linear"}, "node_attention: 'linear' is not 'none' with"),

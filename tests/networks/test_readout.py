@@ -8,6 +8,7 @@ from fastslow.networks.model.graph_batch import PreparedGraph
 from fastslow.networks.model.readout import Readout
 from fastslow.networks.settings.terms import Pooling, parse_readout
 from fastslow.networks.settings.train_settings import TrainSettings
+from helpers.cases import cases
 from helpers.dense_reference import dense_readout
 from helpers.level_case import close
 from helpers.networks import all_configs, program
@@ -16,9 +17,7 @@ from helpers.random_graphs import make_scalers
 torch.set_num_threads(1)
 
 
-@pytest.mark.parametrize(
-    "text", ["sum", "mean", "max", "attention", "unit_sum", "mean+sum+sum@configurable+max@configurable"]
-)
+@cases("text", ["sum", "mean", "max", "attention", "unit_sum", "mean+sum+sum@configurable+max@configurable"])
 def test_a_readout_pools_the_nodes_of_each_configuration(text):
     """``test_model.py`` compares the whole network; here every state is at random."""
     graph = program()

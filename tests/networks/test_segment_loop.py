@@ -14,6 +14,7 @@ from fastslow.networks.predict.dataset import make_dataset
 from fastslow.networks.settings.segment_settings import PARTITIONS, SETTINGS, VARIANTS
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.train import Training, train
+from helpers.cases import cases
 from helpers.networks import into, small_training
 
 torch.set_num_threads(1)
@@ -179,7 +180,7 @@ def test_the_manifest_names_only_settings_that_were_read(settings):
     assert not {*SETTINGS[1:]} & whole.identity().keys()
 
 
-@pytest.mark.parametrize(
+@cases(
     "changes, message",
     [
         ({"segment_nodes": 10}, "segment_nodes: 10 has no effect with segment_training 'none'"),
@@ -198,7 +199,6 @@ def test_the_manifest_names_only_settings_that_were_read(settings):
         ({"segment_training": "gst", "kind": "tile"}, "segment_training: 'gst' has no effect for tile"),
         ({"segment_training": "gst+d"}, "segment_training: 'gst\\+d'"),
     ],
-    ids=str,
 )
 def test_settings_that_do_not_fit_are_refused_by_name(changes, message):
     with pytest.raises(SettingsError, match=message):

@@ -11,6 +11,7 @@ from fastslow.networks.model.graph_batch import message_edges
 from fastslow.networks.segments.partition import partition
 from fastslow.networks.settings.segment_settings import PARTITIONS
 from fastslow.networks.settings.train_settings import TrainSettings
+from helpers.cases import cases
 from helpers.random_graphs import make_graph, structures
 
 IS_ROOT = 0
@@ -33,7 +34,7 @@ def test_every_node_has_a_segment_and_none_is_empty_or_too_large(how, graph, max
     np.testing.assert_array_equal(part, divide(graph, how, max_nodes, seed))
 
 
-@pytest.mark.parametrize("how", PARTITIONS)
+@cases("how", PARTITIONS)
 def test_a_graph_that_fits_is_one_segment(how):
     assert divide(chain(9), how, 9).max() == 0
 

@@ -9,6 +9,7 @@ from fastslow.networks.segments.partition import partition
 from fastslow.networks.segments.training import SegmentTraining
 from fastslow.networks.settings.segment_settings import BORDERS, CUT, CUT_LIVE, HALO, PARTITIONS
 from fastslow.networks.settings.train_settings import TrainSettings
+from helpers.cases import cases
 from helpers.dense_segments import dense_head, dense_states
 from helpers.networks import close, make_network
 from helpers.random_graphs import make_graph, make_scalers, structures
@@ -317,7 +318,7 @@ def test_a_step_holds_its_segment_and_halo_alone():
     assert sizes == [8, 8]  # two nodes of halo on each side
 
 
-@pytest.mark.parametrize("border", BORDERS)
+@cases("border", BORDERS)
 def test_dropout_is_that_of_the_live_segments_alone(border):
     """Others are computed without: their sums are the same again, and the network is left in training."""
     network, graph = make_network(2, dropout=0.5).train(), ring()

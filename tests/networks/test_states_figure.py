@@ -1,7 +1,6 @@
 """The picture of deduplicated states shows as many colours in a row as the node has states."""
 
 import numpy as np
-import pytest
 
 from fastslow.competition.catalog import get_collection
 from fastslow.features.build import build_features
@@ -9,10 +8,11 @@ from fastslow.features.settings import FeatureSettings
 from fastslow.features.store import Features
 from fastslow.networks.states.config_states import build_states
 from fastslow.views.states_figure import plot_states
+from helpers.cases import cases
 from helpers.competition_files import layout_arrays, write_data_root, write_npz
 
 
-@pytest.mark.parametrize("depth", [0, 1, 2])
+@cases("depth", [0, 1, 2])
 def test_a_colour_per_state(features, depth):
     graph = features.graph("train", "a")
     figure = plot_states(graph, depth)

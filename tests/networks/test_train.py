@@ -27,6 +27,7 @@ from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.schedule import learning_rate
 from fastslow.networks.training.train import Training, make_network, train
 from fastslow.networks.training.validation import Validation
+from helpers.cases import cases
 
 torch.set_num_threads(1)
 SAMPLE = PROJECT / "data" / "sample"
@@ -327,7 +328,7 @@ def test_changed_features_train_again(settings, tmp_path):
     assert not settings.replace(epochs=1, features=[str(other)]).artifact().is_current()
 
 
-@pytest.mark.parametrize(
+@cases(
     "field, value, message",
     [
         ("epoch", 3, "did you mean 'epochs'"),
@@ -370,9 +371,7 @@ def test_features_of_the_other_kind_are_refused(settings, kernels, tmp_path):
         train(into(settings.replace(kind="tile"), tmp_path / "tile"))
 
 
-@pytest.mark.parametrize(
-    ("field", "value"), [("cross_config", False), ("pair_edges", False), ("configs_together", 10)]
-)
+@cases("field, value", [("cross_config", False), ("pair_edges", False), ("configs_together", 10)])
 def test_a_setting_that_tile_does_not_read_is_refused(field, value):
     with pytest.raises(SettingsError, match=f"^{field}: .* has no effect for tile; leave it at"):
         TrainSettings(kind="tile", **{field: value})

@@ -15,6 +15,7 @@ from fastslow_placement.settings import PlaceSettings
 from fastslow_placement.sharding import sharding
 from fastslow_placement.sharding.sharding import read_problem_file
 from helpers.bad_files import ANY_FILE, BINARY, absurd_members
+from helpers.cases import cases
 from helpers.competition_files import layout_arrays, write_npz
 from helpers.cost_graphs import DEVICE
 from helpers.dot_module import add, rich_module, small_module
@@ -64,7 +65,7 @@ MODULES = {
 }
 
 
-@pytest.mark.parametrize("name", MODULES)
+@cases("name", MODULES)
 def test_an_unsound_program_is_refused(tmp_path, name):
     module, said = MODULES[name]
     path = tmp_path / "x.pb"
@@ -178,7 +179,7 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize("name", ENDS)
+@cases("name", ENDS)
 def test_a_setting_has_two_ends(name):
     low, high = ENDS[name]
     policy = {"policy": "x.pt"} if name == "updates" else {}  # 0 updates need one
@@ -189,7 +190,7 @@ def test_a_setting_has_two_ends(name):
             PlaceSettings(**policy, **{name: value})
 
 
-@pytest.mark.parametrize("filler", [b" ", b"\0", b"["], ids=["spaces", "zeros", "brackets"])
+@cases("filler", [b" ", b"\0", b"["])
 def test_a_packed_problem_is_unpacked_up_to_a_limit(tmp_path, monkeypatch, filler):
     monkeypatch.setattr(sharding, "_MAX_BYTES", 100_000)
     path = tmp_path / "x.json.gz"
@@ -203,7 +204,7 @@ def test_a_packed_problem_is_unpacked_up_to_a_limit(tmp_path, monkeypatch, fille
         read_problem_file(tmp_path / "x.json")
 
 
-@pytest.mark.parametrize("name", [*ANY_FILE])
+@cases("name", [*ANY_FILE])
 def test_a_problem_that_is_no_file_or_no_json_is_refused(tmp_path, name):
     path = tmp_path / "x.json"
     path.write_text("{}")

@@ -10,6 +10,7 @@ from fastslow_placement.base.local_search import anneal, improve
 from fastslow_placement.baselines import PLACEMENT_RULES, best_random, m_etf
 from fastslow_placement.programs.compiler_problems import PlacementProblem
 from fastslow_placement.public.public_problems import PartitionProblem, ShardingProblem
+from helpers.cases import cases
 from helpers.cost_graphs import DEVICE, random_graph, random_sharding, random_workload
 from helpers.exact_placement import partition_optimum, placement_bound, sharding_optimum
 
@@ -18,8 +19,8 @@ def every(problem):
     return np.array([*product(*map(range, problem.choices))])
 
 
-@pytest.mark.parametrize("rule", PLACEMENT_RULES)
-@pytest.mark.parametrize("devices", [1, 3])
+@cases("rule", PLACEMENT_RULES)
+@cases("devices", [1, 3])
 def test_a_rule_gives_every_group_a_device(rule, devices):
     if rule == "METIS":
         pytest.importorskip("pymetis")
@@ -70,7 +71,7 @@ def slow_etf(problem, favourite):
     return [device[unit] for unit in range(len(memory))]
 
 
-@pytest.mark.parametrize("seed", range(8))
+@cases("seed", range(8))
 def test_earliest_task_first_is_that_of_the_definition(seed):
     graph = random_graph(seed, 14, 0.25, grouped=seed % 2 == 0)
     sizes = float((graph.parameter_bytes + graph.output_bytes).sum())
@@ -81,7 +82,7 @@ def test_earliest_task_first_is_that_of_the_definition(seed):
     assert m_etf(problem, favourite).tolist() == slow_etf(problem, favourite)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@cases("seed", range(4))
 def test_searches_keep_the_best_and_count(seed):
     problem = PlacementProblem(random_graph(seed, 7), 2, DEVICE)
     optimum = problem.evaluate(every(problem)).order.min()
@@ -95,7 +96,7 @@ def test_searches_keep_the_best_and_count(seed):
     assert best_random(problem, 5, np.random.default_rng(seed)).cost >= optimum
 
 
-@pytest.mark.parametrize("seed", range(6))
+@cases("seed", range(6))
 def test_the_exact_partition_is_the_best_of_all(seed):
     problem = PartitionProblem(random_workload(seed, memory=30.0))
     outcome = problem.evaluate(every(problem))
@@ -104,7 +105,7 @@ def test_the_exact_partition_is_the_best_of_all(seed):
     assert outcome.order.min() >= problem.bound
 
 
-@pytest.mark.parametrize("seed", range(6))
+@cases("seed", range(6))
 def test_the_exact_sharding_is_the_best_of_all(seed):
     sharding = random_sharding(seed)
     outcome = ShardingProblem(sharding, default=np.zeros(len(sharding), int)).evaluate(
@@ -113,7 +114,7 @@ def test_the_exact_sharding_is_the_best_of_all(seed):
     assert sharding_optimum(sharding).cost == pytest.approx(outcome.order.min())
 
 
-@pytest.mark.parametrize("seed", range(4))
+@cases("seed", range(4))
 def test_the_placement_programme_bounds_every_placement(seed):
     problem = PlacementProblem(random_graph(seed, 5), 2, DEVICE)
     best = problem.evaluate(every(problem)).order.min()

@@ -10,6 +10,7 @@ from fastslow_placement.programs.fusion import contract, fuse, single_consumer_c
 from fastslow_placement.programs.hlo_graph import graph_of_module
 from fastslow_placement.programs.program_graph import graph_of_arrays, read_cost_graph
 from fastslow_placement.programs.roofline import DEVICES, operator_flops
+from helpers.cases import cases
 from helpers.cost_graphs import DEVICE, random_graph
 from helpers.dot_module import add, rich_module, small_module
 
@@ -20,8 +21,8 @@ def three(edges, **changed):
     return build("a.hlo", "a", ["add"] * 3, [()] * 3, edges, **{**ZEROS, **changed})
 
 
-@pytest.mark.parametrize(
-    ("edges", "changed", "said"),
+@cases(
+    "edges, changed, said",
     [
         ([(0, 1), (1, 2), (2, 1)], {}, r"a\.hlo: its edges form a cycle through 'add [12]'"),
         ([(0, 7)], {}, r"edge \[0, 7\] names no node"),
@@ -46,7 +47,7 @@ def test_nodes_are_renumbered_in_topological_order():
     assert graph.level.tolist() == [0, 1, 2]
 
 
-@pytest.mark.parametrize("seed", range(5))
+@cases("seed", range(5))
 def test_upward_rank_is_the_longest_path(seed):
     graph = random_graph(seed)
 
@@ -145,7 +146,7 @@ def test_an_unknown_opcode_is_named():
     assert "magic" in graph_of_module(module, "small.pb", "small", DEVICE, allow_unknown=True).opcodes
 
 
-@pytest.mark.parametrize("module", [small_module(3), rich_module()])
+@cases("module", [small_module(3), rich_module()])
 def test_a_competition_file_gives_the_graph_of_its_program(module, tmp_path):
     np.savez(tmp_path / "small.npz", **graph_arrays(module))
     from_file = read_cost_graph(tmp_path / "small.npz", DEVICE)
@@ -157,7 +158,7 @@ def test_a_competition_file_gives_the_graph_of_its_program(module, tmp_path):
         assert from_file.flops.tolist() == whole.flops.tolist()
 
 
-@pytest.mark.parametrize("seed", range(8))
+@cases("seed", range(8))
 def test_contracting_keeps_work_and_never_makes_a_cycle(seed):
     graph = random_graph(seed, count=12)
     for of in (single_consumer_clusters(graph), np.array(fuse(graph, np.ones(12, int), DEVICE).of)):

@@ -1,13 +1,13 @@
 """Slack of schedules by a fixed point over all constraints; what fits elsewhere by the definition."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastslow_placement.programs.compiler_problems import PlacementProblem
 from fastslow_placement.programs.criticality import latest_starts
 from fastslow_placement.programs.schedule import Scheduler
+from helpers.cases import cases
 from helpers.cost_graphs import DEVICE, random_graph
 
 CASES = st.tuples(st.integers(0, 10**6), st.integers(1, 9), st.integers(1, 3))
@@ -78,7 +78,7 @@ def slow_feedback(problem, decision):
     return rows.reshape(-1, 4)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@cases("seed", range(12))
 def test_what_fits_elsewhere_is_that_of_the_definition(seed):
     graph = random_graph(seed, 8, 0.3, grouped=seed % 2 == 1)
     graph.seconds[0] += 1  # some work

@@ -2,10 +2,9 @@
 
 from types import SimpleNamespace
 
-import pytest
-
 from fastslow_placement.figures import plot_learning, plot_memory
 from fastslow_placement.programs.compiler_problems import PlacementProblem
+from helpers.cases import cases
 from helpers.cost_graphs import DEVICE, random_graph
 
 
@@ -18,7 +17,7 @@ def placed(memory):
     )
 
 
-@pytest.mark.parametrize("memory", [400.0, 1e9], ids=["drawn", "above the axis"])
+@cases("memory", [400.0, 1e9])
 def test_the_limit_of_a_device_is_drawn_or_named(memory):
     (axes,) = plot_memory(placed(memory)).axes
     *_, last = axes.get_legend().get_texts()

@@ -5,6 +5,7 @@ import pytest
 
 from fastslow_placement.programs.compiler_problems import FusionProblem
 from fastslow_placement.programs.fusion import LARGEST, Clusters, contract, fuse
+from helpers.cases import cases
 from helpers.cost_graphs import DEVICE, random_graph
 
 
@@ -63,7 +64,7 @@ def slow_fuse(graph, priorities):
     return clusters, sum(map(seconds, clusters))
 
 
-@pytest.mark.parametrize("seed", range(25))
+@cases("seed", range(25))
 def test_clusters_and_cost_are_those_of_the_rule(seed):
     graph = random_graph(seed, count=9, density=0.3)
     priorities = np.random.default_rng(seed).integers(0, 3, 9)
@@ -74,7 +75,7 @@ def test_clusters_and_cost_are_those_of_the_rule(seed):
     assert contract(graph, np.array(clusters.of), DEVICE).seconds.sum() == pytest.approx(cost)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@cases("seed", range(10))
 def test_the_search_for_cycles_is_exact(seed):
     graph = random_graph(seed, count=10, density=0.3)
     clusters = fuse(graph, np.random.default_rng(seed).integers(0, 2, 10), DEVICE)

@@ -1,7 +1,6 @@
 """The three tasks together: the pipeline step by step, and the policy over its three parts."""
 
 import numpy as np
-import pytest
 import torch
 
 from fastslow_placement.go.policy import Inputs, Policy, Shape
@@ -9,10 +8,11 @@ from fastslow_placement.go.ppo import Schedule, Trainer
 from fastslow_placement.programs.fusion import contract, fuse, ordered_clusters
 from fastslow_placement.programs.joint import JointProblem
 from fastslow_placement.programs.schedule import Scheduler, refined
+from helpers.cases import cases
 from helpers.cost_graphs import DEVICE, random_graph
 
 
-@pytest.mark.parametrize("seed", range(5))
+@cases("seed", range(5))
 def test_the_cost_is_that_of_the_three_steps(seed):
     graph = random_graph(seed, 9, 0.3)
     problem = JointProblem(graph, 2, DEVICE)

@@ -16,6 +16,7 @@ from fastslow_placement.go.zero_shot import zero_shot
 from fastslow_placement.programs.compiler_problems import PlacementProblem
 from fastslow_placement.programs.joint import JointProblem
 from fastslow_placement.public.public_problems import ShardingProblem
+from helpers.cases import cases
 from helpers.cost_graphs import DEVICE, random_graph, random_sharding
 
 SMALL = Shape(hidden=8, segment=4, heads=2)
@@ -62,7 +63,7 @@ def test_probabilities_are_of_the_options_that_a_unit_has():
         assert ((chances > 0).sum(1).numpy() == problem.choices).all()
 
 
-@pytest.mark.parametrize("part", ["attention", "modulation", "pooling", "feedback"])
+@cases("part", ["attention", "modulation", "pooling", "feedback"])
 def test_each_part_of_the_policy_can_be_left_out(part):
     inputs = Inputs(small_problem())
     whole = seeded().passes(inputs)[-1][0]
@@ -94,7 +95,7 @@ def test_training_is_the_same_for_the_same_seed_and_resumes_exactly(tmp_path):
     assert zero_shot(again, small_problem()).evaluations == 13 + 9
 
 
-@pytest.mark.parametrize("whole", [False, True])
+@cases("whole", [False, True])
 def test_training_ends_with_nothing_worse_than_its_start(whole):
     problem, plan = small_problem(3, 14), Schedule(updates=1, whole=whole)
     before = zero_shot(seeded(seed=4), problem, plan.samples)
@@ -104,7 +105,7 @@ def test_training_ends_with_nothing_worse_than_its_start(whole):
     assert found.cost == problem.evaluate(found.decision[None]).order[0]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@cases("seed", range(4))
 def test_changes_are_of_single_units_or_of_a_region_that_moves_together(seed):
     problem = small_problem(seed, 30)
     changes, generator = Changes(problem), torch.Generator().manual_seed(seed)
@@ -178,7 +179,7 @@ def every_change(origin, count):
             yield Change(origin, decision, torch.tensor(units), torch.tensor(shares), torch.tensor(follow))
 
 
-@pytest.mark.parametrize(("sure", "origin"), [(0.0, [2, 0, 1, 0]), (40.0, [0, 0, 0, 1]), (0.0, [0, 0, 0, 0])])
+@cases("sure, origin", [(0.0, [2, 0, 1, 0]), (40.0, [0, 0, 0, 1]), (0.0, [0, 0, 0, 0])])
 def test_changes_are_scored_with_the_probability_with_which_they_are_drawn(sure, origin):
     """Also of a policy that is sure to keep all; frequencies are of 5,000 draws of the trainer's changes."""
     origin = np.array(origin)

@@ -20,6 +20,7 @@ from fastslow_placement.public.public_problems import PartitionProblem, Sharding
 from fastslow_placement.sharding.sharding import FORBIDDEN, read_problem_file, read_sharding
 from fastslow_placement.sharding.sharding_search import ForestSearch, search
 from fastslow_placement.sharding.tied_strategies import TiedStrategies
+from helpers.cases import cases
 from helpers.competition_files import ROOT
 from helpers.cost_graphs import random_sharding, random_workload, slow_cost, slow_loads, slow_usage
 
@@ -44,7 +45,7 @@ def written(path, value):
     return path
 
 
-@pytest.mark.parametrize("seed", range(8))
+@cases("seed", range(8))
 def test_loads_are_those_of_the_definition(seed):
     workload = random_workload(seed)
     loads = Loads(workload)
@@ -68,8 +69,8 @@ def test_latency_by_hand(tmp_path):
     assert latency(crossed, np.array([0, 1, 1, 0])) == np.inf  # each waits for the other
 
 
-@pytest.mark.parametrize(
-    ("changed", "said"),
+@cases(
+    "changed, said",
     [
         ({"nodes": [{"id": 5}]}, "is no instance: nodes.0.fpgaLatency: Field required"),
         ({"edges": [{"sourceId": 5, "destId": 99, "cost": 1}]}, "edge 5 -> 99 names no node"),
@@ -108,8 +109,8 @@ SHARDED = {
 }
 
 
-@pytest.mark.parametrize("value", [[1], {}, "x", True, 10**400, float("nan"), -1.0, None])
-@pytest.mark.parametrize(
+@cases("value", [[1], {}, "x", True, 10**400, float("nan"), -1.0, None])
+@cases(
     "field", ["fpgaLatency", "size", "id", "supportedOnFpga", "maxFPGAs", "maxCPUs", "maxSizePerFPGA", "cost"]
 )
 def test_a_wrong_value_of_an_instance_is_refused_with_the_name_of_its_field(tmp_path, field, value):
@@ -122,8 +123,8 @@ def test_a_wrong_value_of_an_instance_is_refused_with_the_name_of_its_field(tmp_
         read_workload(written(tmp_path / "x.json", data))
 
 
-@pytest.mark.parametrize(
-    ("where", "value", "said"),
+@cases(
+    "where, value, said",
     [
         ("usage_limit", [1], "usage_limit"),
         ("usage_limit", "x", "usage_limit"),
@@ -151,7 +152,7 @@ def test_a_pipe_is_not_waited_for(tmp_path):
         load_policy(tmp_path / "x.json")
 
 
-@pytest.mark.parametrize(("nodes", "edges"), [(1, ()), (2, ()), (3, ())])
+@cases("nodes, edges", [(1, ()), (2, ()), (3, ())])
 def test_an_instance_without_edges_has_a_split(tmp_path, nodes, edges):
     workload = read_workload(written(tmp_path / "x.json", instance(nodes, edges)))
     for objective in ("throughput", "latency"):
@@ -159,7 +160,7 @@ def test_an_instance_without_edges_has_a_split(tmp_path, nodes, edges):
         assert problem.evaluate(problem.default[None]).valid[0]
 
 
-@pytest.mark.parametrize("seed", range(10))
+@cases("seed", range(10))
 def test_sharding_cost_and_memory_are_those_of_the_definition(seed):
     problem = random_sharding(seed)
     decisions = np.array([*product(*map(range, problem.choices))])[:200]
@@ -168,7 +169,7 @@ def test_sharding_cost_and_memory_are_those_of_the_definition(seed):
     assert problem.excess(decisions).tolist() == np.maximum(peaks - problem.limit, 0).tolist()
 
 
-@pytest.mark.parametrize("seed", range(12))
+@cases("seed", range(12))
 def test_the_search_finds_the_optimum_of_small_problems_and_its_bound_holds(seed):
     problem = random_sharding(seed)
     decisions = np.array([*product(*map(range, problem.choices))])
@@ -184,7 +185,7 @@ def test_the_search_finds_the_optimum_of_small_problems_and_its_bound_holds(seed
     assert problem.cost(state.best[None])[0] == optimum and problem.excess(state.best[None])[0] == 0
 
 
-@pytest.mark.parametrize("seed", range(5))
+@cases("seed", range(5))
 def test_a_forest_move_is_the_best_of_all(seed):
     problem = random_sharding(seed, count=5, limit=np.inf)
     state = ForestSearch(problem, seed)
@@ -201,7 +202,7 @@ def test_a_forest_move_is_the_best_of_all(seed):
     assert slow_cost(problem, state.groups.expand(result)) == best
 
 
-@pytest.mark.parametrize("seed", range(10))
+@cases("seed", range(10))
 def test_tied_strategies_lose_no_valid_decision(seed):
     problem = random_sharding(seed, count=6)
     rng = np.random.default_rng(seed)
@@ -228,7 +229,7 @@ def test_tied_strategies_lose_no_valid_decision(seed):
         assert own + links == pytest.approx(slow_cost(problem, decision) + paid)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@cases("seed", range(4))
 def test_what_hubs_decide_is_completed_at_the_least_cost_or_not_taken(seed):
     problem = random_sharding(seed, count=6, limit=np.inf)
     space = HubSharding(ShardingProblem(problem))
@@ -282,8 +283,8 @@ def test_a_sharding_problem_is_read_and_its_faults_named(tmp_path):
 
 
 @needs_public
-@pytest.mark.parametrize(
-    ("name", "expert", "one", "human"),
+@cases(
+    "name, expert, one, human",
     [
         ("bert24_inference", "bert24_inference", 92.41, 20.08),
         ("bert24_training", "bert24_training", 217.8, 49.40),
@@ -304,7 +305,7 @@ def test_loads_of_public_splits_are_what_the_authors_program_prints(name, expert
 
 
 @needs_public
-@pytest.mark.parametrize(("name", "human"), [("resnet50", 1014.9), ("inceptionv3", 865.5)])
+@cases("name, human", [("resnet50", 1014.9), ("inceptionv3", 865.5)])
 def test_latencies_of_public_splits_are_what_the_authors_program_prints(name, human):
     folder = PUBLIC / "dnn-partitioning"
     workload = read_workload(folder / "latency-inputs" / "LayerGraphs" / f"{name}_inference.json")

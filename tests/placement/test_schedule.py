@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from fastslow.core.errors import SettingsError
 from fastslow_placement.programs.compiler_problems import PlacementProblem, SchedulingProblem
 from fastslow_placement.programs.schedule import Scheduler, lower_bound, peak_memory, refined
+from helpers.cases import cases
 from helpers.cost_graphs import DEVICE, random_graph, slow_peak, slow_schedule
 
 CASES = st.tuples(st.integers(0, 10**6), st.integers(1, 9), st.integers(1, 3))
@@ -61,7 +62,7 @@ def test_the_names_of_devices_do_not_matter(seed, renamed):
     assert scheduler.run(placement).seconds == scheduler.run(np.array(renamed)[placement]).seconds
 
 
-@pytest.mark.parametrize("seed", range(6))
+@cases("seed", range(6))
 def test_no_placement_is_below_the_bound_and_one_device_takes_all_the_time(seed):
     problem = PlacementProblem(random_graph(seed, count=5, grouped=True), 2, DEVICE)
     decisions = np.array([*product(range(2), repeat=len(problem.choices))])
@@ -73,7 +74,7 @@ def test_no_placement_is_below_the_bound_and_one_device_takes_all_the_time(seed)
         assert len(set(placed[problem.graph.groups == group])) == 1
 
 
-@pytest.mark.parametrize("seed", range(6))
+@cases("seed", range(6))
 def test_memory_over_the_limit_is_reported_with_its_excess(seed):
     graph = random_graph(seed, count=6)
     limit = 0.6 * (graph.output_bytes + graph.parameter_bytes).sum() + graph.parameter_bytes.max()

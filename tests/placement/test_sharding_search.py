@@ -4,7 +4,6 @@ import json
 from itertools import product
 
 import numpy as np
-import pytest
 
 from fastslow_placement.base.budget import Budget
 from fastslow_placement.place import NOT_DECIDED, POLICY, SEARCHED, UNTRAINED, compare, read_problem
@@ -17,6 +16,7 @@ from fastslow_placement.sharding.recombination import Recombination
 from fastslow_placement.sharding.sharding import FORBIDDEN, Sharding
 from fastslow_placement.sharding.sharding_search import ForestSearch, search
 from fastslow_placement.sharding.tied_strategies import TiedStrategies
+from helpers.cases import cases
 from helpers.cost_graphs import random_sharding, slow_cost
 
 
@@ -64,7 +64,7 @@ def total(problem: Sharding, full: np.ndarray) -> float:
     return float(np.maximum(problem.usage(full[None])[0] - problem.limit, 0).sum())
 
 
-@pytest.mark.parametrize("seed", range(20))
+@cases("seed", range(20))
 def test_repair_ends_where_the_slow_form_does(seed):
     problem = random_sharding(seed, count=7)
     groups, rng = TiedStrategies(problem), np.random.default_rng(seed)
@@ -81,7 +81,7 @@ def test_repair_ends_where_the_slow_form_does(seed):
     assert np.mean([a for a, _ in costs]) <= 1.1 * np.mean([b for _, b in costs])
 
 
-@pytest.mark.parametrize("seed", range(20))
+@cases("seed", range(20))
 def test_recombination_is_valid_and_no_dearer_than_either(seed):
     """Than the other one only without memory limit, where every cheaper part fits."""
     rng = np.random.default_rng(seed)
@@ -135,7 +135,7 @@ UNUSUAL = {
 }
 
 
-@pytest.mark.parametrize("case", UNUSUAL)
+@cases("case", UNUSUAL)
 def test_unusual_problems_end_at_their_optimum(case):
     problem = UNUSUAL[case]
     every = np.array([*product(*map(range, problem.choices))])
@@ -174,7 +174,7 @@ def test_shares_of_a_budget():
     assert Budget(np.inf).share(0.3)()
 
 
-@pytest.mark.parametrize("seconds", [0.0, 8.0, 60.0])
+@cases("seconds", [0.0, 8.0, 60.0])
 def test_every_stage_stops_when_its_time_is_over(seconds):
     """The clock moves on at every look, so that the number of looks bounds what is done."""
     clock = Ticks()
@@ -188,7 +188,7 @@ def test_every_stage_stops_when_its_time_is_over(seconds):
     assert state.rounds >= 1
 
 
-@pytest.mark.parametrize("seconds", [1.0, 60.0, 400.0])
+@cases("seconds", [1.0, 60.0, 400.0])
 def test_the_limit_of_a_run_counts_all_its_stages(tmp_path, seconds):
     path = tmp_path / "made.json"
     nodes = {"intervals": [[0, 2]] * 4, "costs": [[1, 5, 9]] * 4, "usages": [[9, 5, 2]] * 4}

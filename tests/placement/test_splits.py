@@ -14,6 +14,7 @@ from fastslow_placement.programs.spectral_order import spectral_order
 from fastslow_placement.public.ordered_split import OrderedSplit, start_orders
 from fastslow_placement.public.public_problems import PartitionProblem, contiguous_optimum
 from fastslow_placement.public.split_search import anneal_split
+from helpers.cases import cases
 from helpers.cost_graphs import random_workload, slow_loads
 
 
@@ -25,7 +26,7 @@ def runs_of(count, devices):
                 yield [order[rank] for rank in ranks]
 
 
-@pytest.mark.parametrize("seed", range(6))
+@cases("seed", range(6))
 def test_the_contiguous_split_is_the_best_of_the_contiguous_ones(seed):
     problem = PartitionProblem(random_workload(seed, devices=2, memory=25.0))
     every = np.unique([*runs_of(len(problem.choices), 3)], axis=0)
@@ -46,7 +47,7 @@ def serial(workload, order, split):
     return np.inf if max(sizes) > workload.memory else sum(loads)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@cases("seed", range(6))
 def test_the_serial_split_is_the_best_of_all_and_bounds_the_latency(seed):
     workload = random_workload(seed, devices=2, memory=25.0)
     order = depth_first_order(workload)
@@ -79,7 +80,7 @@ def test_the_depth_first_order_is_topological_where_classes_are_single():
     assert topological(workload, depth_first_order(workload))
 
 
-@pytest.mark.parametrize("count", [60, 400])
+@cases("count", [60, 400])
 def test_spectral_bisection_keeps_together_what_exchanges_much(count):
     """Units numbered in turn over four rings: each ring is contiguous in the order, halved or not."""
     ring = np.arange(count) % 4
@@ -106,8 +107,8 @@ def test_the_topological_order_takes_the_lowest_rank_that_is_ready():
     assert topological_by(np.zeros(3), circle).tolist() == [0], "units in a circle are left out"
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("objective", ["throughput", "latency"])
+@cases("seed", range(4))
+@cases("objective", ["throughput", "latency"])
 def test_the_policy_starts_from_the_best_cut_of_the_orders(objective, seed):
     problem = PartitionProblem(random_workload(seed, count=12, devices=3), objective)
     space, orders = OrderedSplit(problem), start_orders(problem)
@@ -116,7 +117,7 @@ def test_the_policy_starts_from_the_best_cut_of_the_orders(objective, seed):
     assert space.baseline == problem.evaluate(np.stack(cuts)).order.min()
 
 
-@pytest.mark.parametrize("objective", ["throughput", "latency"])
+@cases("objective", ["throughput", "latency"])
 def test_levels_of_the_order_reach_every_split_and_the_default_is_the_rule(objective):
     problem = PartitionProblem(random_workload(2, devices=2), objective)
     space = OrderedSplit(problem)
@@ -130,7 +131,7 @@ def test_levels_of_the_order_reach_every_split_and_the_default_is_the_rule(objec
     assert space.evaluate(drawn).valid.all(), "runs of one order never wait for each other"
 
 
-@pytest.mark.parametrize("seed", range(6))
+@cases("seed", range(6))
 def test_loads_are_kept_up_to_date(seed):
     workload, rng = random_workload(seed, count=9, devices=3), np.random.default_rng(seed)
     count = int(workload.units.max()) + 1
@@ -140,7 +141,7 @@ def test_loads_are_kept_up_to_date(seed):
         assert state.load == pytest.approx(slow_loads(workload, workload.device_of(state.device)))
 
 
-@pytest.mark.parametrize("objective", ["throughput", "latency"])
+@cases("objective", ["throughput", "latency"])
 def test_annealing_finds_the_optimum_of_small_problems(objective):
     problem = PartitionProblem(random_workload(4, devices=2, memory=25.0), objective)
     every = np.array([*product(range(3), repeat=len(problem.choices))])

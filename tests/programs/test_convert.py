@@ -32,6 +32,7 @@ from fastslow.programs.program_tables import (
 from fastslow.xla.layout_choices import default_configuration, layouts_of, tie
 from fastslow.xla.layout_space import configurable_nodes, encode
 from fastslow.xla.messages import Module, ModuleTuningData
+from helpers.cases import cases
 from helpers.dot_module import add, rich_module, small_module
 from helpers.stub_labeller import StubLabeller
 
@@ -242,8 +243,8 @@ def without_configurable():
     return module
 
 
-@pytest.mark.parametrize(
-    ("module", "said"),
+@cases(
+    "module, said",
     [
         (dynamic(False), "the shape of parameter parameter.1 is dynamic. Give every dimension a fixed size"),
         (dynamic(True), "the shape of parameter parameter.1 is dynamic"),
@@ -253,7 +254,6 @@ def without_configurable():
         ),
         (without_configurable(), "it has no convolution, dot or reshape"),
     ],
-    ids=["dynamic", "dynamic in a tuple", "unknown opcode", "nothing configurable"],
 )
 def test_a_program_without_a_place_in_the_format_is_refused(tmp_path, module, said):
     source = write(tmp_path / "bad.pb", module)
@@ -268,9 +268,7 @@ def test_an_unknown_opcode_is_number_0_where_allowed(tmp_path):
     assert conversion.arrays["node_opcode"][-1] == 0 and summarise(conversion)["unknown opcodes"] == "erf"
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"not HLO at all", b"\x00" * 100, b"PK\x03\x04", b"ML\xefR\x01", b"\x0a\xff"]
-)
+@cases("content", [b"", b"not HLO at all", b"\x00" * 100, b"PK\x03\x04", b"ML\xefR\x01", b"\x0a\xff"])
 def test_what_is_not_hlo_is_refused(tmp_path, content):
     (tmp_path / "x.bin").write_bytes(content)
     with pytest.raises(DataError, match="x.bin: "):
@@ -303,7 +301,7 @@ def test_a_wrong_setting_is_refused(source, tmp_path, change, said):
     assert str(caught.value).startswith(said)
 
 
-@pytest.mark.parametrize("name", ["nothing.pb", "nothing.py:make"])
+@cases("name", ["nothing.pb", "nothing.py:make"])
 def test_a_missing_file_is_said(tmp_path, name):
     with pytest.raises(
         DataError, match="nothing.p[by]: no such file. Give an HLO file, or model.py:FUNCTION"

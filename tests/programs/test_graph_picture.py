@@ -3,7 +3,6 @@
 import re
 
 import numpy as np
-import pytest
 from matplotlib.collections import LineCollection, PathCollection
 from matplotlib.colors import to_hex
 from matplotlib.patches import FancyBboxPatch, PathPatch
@@ -12,6 +11,7 @@ from fastslow.competition.opcodes import CONVOLUTION, DOT
 from fastslow.competition.reader import read_competition_file
 from fastslow.features.pruning import hop_distance
 from fastslow.programs.graph_picture import COLOURS, plot_graph, plot_surroundings
+from helpers.cases import cases
 from helpers.competition_files import ROOT, graph_arrays, layout_arrays
 
 
@@ -77,7 +77,7 @@ def test_labels_of_scalars_tuples_and_tokens():
     ]
 
 
-@pytest.mark.parametrize("fill", [0, -1])
+@cases("fill", [0, -1])
 def test_shapes_are_those_of_the_program_whatever_the_padding(fill):
     arrays = layout_arrays(dots=1)
     shape = arrays["node_feat"][:, 21:27]
@@ -110,7 +110,7 @@ def test_a_large_called_computation_hangs_on_a_dashed_line():
     assert len(boxes(figure)) == 23 and len(dashed) == 1 and "call" in legend(figure)
 
 
-@pytest.mark.parametrize("dots", [60, 2000])
+@cases("dots", [60, 2000])
 def test_a_large_graph_is_dots_of_their_kind(dots):
     arrays = layout_arrays(dots=dots, configs=1)
     figure = plot_graph(arrays, "large")
@@ -151,9 +151,7 @@ def test_surroundings_of_a_chosen_node_and_of_a_hub():
     assert len(boxes(figure)) == 30 and texts(figure)[0].startswith("parameter #0")
 
 
-@pytest.mark.parametrize(
-    "path", sorted((ROOT / "data" / "sample").glob("npz_all/npz/layout/*/random/valid/*.npz"))
-)
+@cases("path", sorted((ROOT / "data" / "sample").glob("npz_all/npz/layout/*/random/valid/*.npz")))
 def test_every_program_of_the_sample_can_be_drawn(path):
     file = read_competition_file(path, "layout")
     arrays = {

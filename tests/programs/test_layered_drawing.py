@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from fastslow.programs.layered_drawing import assign_layers, place, split_long_edges
+from helpers.cases import cases
 
 NONE = np.zeros(0, int)
 
@@ -18,7 +19,7 @@ def random_edges(rng, num_nodes=30, num_edges=60):
     return rng.permutation(num_nodes)[edges]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@cases("seed", range(20))
 def test_operands_come_before_their_users(seed):
     rng = np.random.default_rng(seed)
     edges = random_edges(rng)
@@ -55,7 +56,7 @@ def test_no_nodes_and_no_edges():
     assert assign_layers(np.zeros((0, 2), int), 3, NONE).tolist() == [0, 0, 0]
 
 
-@pytest.mark.parametrize("seed", range(5))
+@cases("seed", range(5))
 def test_long_edges_bend_once_a_layer(seed):
     edges = random_edges(np.random.default_rng(seed))
     layer = assign_layers(edges, 30, NONE)
@@ -76,7 +77,7 @@ def crossings(edges, layer, x):
     return count
 
 
-@pytest.mark.parametrize("seed", range(5))
+@cases("seed", range(5))
 def test_nodes_do_not_overlap_and_edges_cross_less(seed):
     rng = np.random.default_rng(seed)
     edges = random_edges(rng)

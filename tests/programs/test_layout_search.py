@@ -3,11 +3,10 @@
 from collections import Counter
 from random import Random
 
-import pytest
-
 from fastslow.programs.layout_search import BATCH, ELITE, SEARCHES, Search
 from fastslow.xla.layout_choices import TiedChoice, default_configuration, tie
 from fastslow.xla.layout_space import OUTPUT, configurable_nodes
+from helpers.cases import cases
 from helpers.dot_module import rich_module
 
 CHOICES = tie(configurable_nodes(rich_module()))
@@ -29,7 +28,7 @@ def run(search, wanted, label=cycles, rounds=100):
     return proposals
 
 
-@pytest.mark.parametrize("kind", SEARCHES)
+@cases("kind", SEARCHES)
 def test_a_search_proposes_new_configurations_in_rounds(kind):
     search = Search(kind, CHOICES, "program")
     rounds = run(search, 3 * BATCH + 3)
@@ -40,7 +39,7 @@ def test_a_search_proposes_new_configurations_in_rounds(kind):
         assert rounds[0][0] == rounds[1][0] == DEFAULT
 
 
-@pytest.mark.parametrize("kind", SEARCHES)
+@cases("kind", SEARCHES)
 def test_a_search_that_is_run_again_proposes_the_same(kind):
     first, again, other = (Search(kind, CHOICES, name) for name in ("0/a", "0/a", "1/a"))
     assert run(first, 30) == run(again, 30) != run(other, 30)
@@ -99,7 +98,7 @@ def test_a_search_in_which_everything_fails_goes_on_from_the_default():
     assert all(len(r) == BATCH for r in rounds) and search.succeeded() == []
 
 
-@pytest.mark.parametrize("kind", SEARCHES)
+@cases("kind", SEARCHES)
 def test_a_small_space_is_exhausted(kind):
     search = Search(kind, TINY, "0/a")
     run(search, 50)

@@ -37,6 +37,7 @@ from fastslow.xla.graph_arrays import graph_arrays
 from fastslow.xla.layout_choices import default_configuration, layouts_of, tie
 from fastslow.xla.layout_space import configurable_nodes, encode
 from fastslow.xla.messages import Module
+from helpers.cases import cases
 from helpers.competition_files import competition_arrays
 from helpers.dot_module import add, rich_module
 from helpers.workspace import SAMPLE
@@ -140,8 +141,8 @@ def graph_of(labels, kind="random"):
     return SampleGraph(f"layout:xla:{kind}", "train", "a", "a", {"config_runtime": np.array(labels)}, None)
 
 
-@pytest.mark.parametrize(
-    ("labels", "why"),
+@cases(
+    "labels, why",
     [
         (range(100, 148), ""),
         (range(100, 132), ""),
@@ -245,7 +246,7 @@ def test_kernels_are_counted_and_kept_apart_over_programs():
     assert [len(g.labels) for g in tile_graphs(labelled_program(), 5, 0, seen)] == [9]
 
 
-@pytest.mark.parametrize("splits", [("train", "test"), ("valid", "train"), ("valid", "test")])
+@cases("splits", [("train", "test"), ("valid", "train"), ("valid", "test")])
 def test_no_structure_of_a_kernel_is_in_two_splits(splits):
     """All kernels of the program have the same opcodes and edges: they are in the later split alone."""
     graphs = sample.kernel_graphs([labelled_program(split) for split in splits], 5, 0)
@@ -359,8 +360,8 @@ def test_sizes_choose_programs_and_folders():
     assert [p.name for p in SampleSettings(programs=name).zoo()] == [name]
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
+@cases(
+    "change, said",
     [
         ({"size": "huge"}, "size: 'huge' is not one of small, large"),
         ({"generation": "v1"}, "generation: 'v1' is not one of v2, v3"),

@@ -12,6 +12,7 @@ import pytest
 from fastslow.competition.catalog import SPLITS, TRAIN
 from fastslow.programs.zoo import FAMILIES, FAMILY_SPLIT, PROGRAMS
 from fastslow.programs.zoo.families import HELD_OUT
+from helpers.cases import cases
 
 SOURCES = ("xla", "nlp")
 SMALLEST = {"xla": 8, "nlp": 15}
@@ -64,7 +65,7 @@ def test_every_family_is_in_one_split():
     assert {*HELD_OUT["valid"], *HELD_OUT["test"]} <= set(names)
 
 
-@pytest.mark.parametrize("source", SOURCES)
+@cases("source", SOURCES)
 def test_there_are_enough_programs_of_each_split(source):
     counts = Counter({split: len(programs(source, split=split)) for split in SPLITS})
     assert 0.58 <= counts["train"] / counts.total() <= 0.67
@@ -87,9 +88,9 @@ def test_families_of_a_kind_of_network_are_held_out():
     assert all(TRAIN in found and len(found) >= 2 for found in splits.values()), splits
 
 
-@pytest.mark.parametrize("size", ["small", "large"])
-@pytest.mark.parametrize("split", SPLITS)
-@pytest.mark.parametrize("source", SOURCES)
+@cases("size", ["small", "large"])
+@cases("split", SPLITS)
+@cases("source", SOURCES)
 def test_every_split_has_forward_and_train_steps(source, split, size):
     steps = Counter("_forward_" not in program.name for program in programs(source, size, split))
     assert min(steps[True], steps[False]) >= 2
@@ -114,7 +115,7 @@ def products(jaxpr):
     return counts
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+@cases("family", FAMILIES)
 def test_the_programs_of_a_family_trace(jax, family):
     """The first variant and the last, which is a training step at the larger width and depth."""
 
@@ -141,7 +142,7 @@ def test_the_type_in_the_name_is_the_type_of_the_weights(jax):
         assert {str(weights.dtype) for weights in PROGRAMS[name].build()[1][0]} == {dtype}
 
 
-@pytest.mark.parametrize("name", ["vgg_train_w16_d3_b2_f32", "deep_autoencoder_adam_w48_d2_b32_f32"])
+@cases("name", ["vgg_train_w16_d3_b2_f32", "deep_autoencoder_adam_w48_d2_b32_f32"])
 def test_a_training_step_lowers_the_loss(jax, name):
     function, (weights, *others) = PROGRAMS[name].build()
     rng = np.random.default_rng(0)

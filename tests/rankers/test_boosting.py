@@ -2,10 +2,10 @@
 
 import lightgbm
 import numpy as np
-import pytest
 
 from fastslow.rankers.boosting import boost, kept_trees, predict_trees
 from fastslow.rankers.settings import RankerSettings
+from helpers.cases import cases
 
 LABELS = {"a": np.array([1.0, 2.0, 3.0])}
 
@@ -51,7 +51,7 @@ def test_it_stops_without_a_better_valid_score():
     assert trees.updates == 8
 
 
-@pytest.mark.parametrize(("grown", "wanted"), [(0, [0]), (2, [2]), (4, [3, 4])])
+@cases("grown, wanted", [(0, [0]), (2, [2]), (4, [3, 4])])
 def test_it_stops_where_no_tree_can_be_grown(grown, wanted):
     trees = Trees(grown=grown)
     history = run(trees, num_iterations=100, evaluate_every=3, early_stopping_rounds=99)

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastslow.rankers.model_text import read_booster_text
+from helpers.cases import cases
 
 RNG = np.random.default_rng(0)
 ROWS = np.where(RNG.random((500, 4)) < 0.1, np.nan, RNG.standard_normal((500, 4)))
@@ -28,8 +29,8 @@ def test_a_sound_text_predicts_and_explains_as_before():
     np.testing.assert_array_equal(read.feature_importance("gain"), BOOSTER.feature_importance("gain"))
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
+@cases(
+    "old, new",
     [
         ("num_leaves=7", "num_leaves=9"),
         ("num_leaves=7", "num_leaves=100000000"),

@@ -4,7 +4,6 @@ from dataclasses import replace
 from math import prod
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,6 +11,7 @@ from fastslow.competition import node_columns
 from fastslow.competition.catalog import Program, get_collection
 from fastslow.features.build import FeatureSettings, build_graph
 from fastslow.rankers.node_costs import is_bitcast, is_reordered, node_flops, strides
+from helpers.cases import cases
 from helpers.competition_files import layout_arrays, write_npz
 
 shapes = st.lists(st.sampled_from([1, 2, 3, 4, 6]), min_size=1, max_size=4)
@@ -114,7 +114,7 @@ def test_flops_of_dots_and_convolutions(tmp_path):
     assert flops(75, [4, 4], [16], []) == 0
 
 
-@pytest.mark.parametrize("layout", [[], [1, 0]])
+@cases("layout", [[], [1, 0]])
 def test_row_major_is_not_reordered(layout):
     assert not is_reordered(padded([3, 4], 0), padded(layout, -1))
     assert is_reordered(padded([3, 4], 0), padded([0], -1))

@@ -24,6 +24,7 @@ from fastslow.rankers.objectives import (
     split_queries,
 )
 from fastslow.rankers.table import Table
+from helpers.cases import cases
 
 runtimes = st.lists(st.integers(1, 2**40), min_size=1, max_size=60).map(np.array)
 
@@ -70,7 +71,7 @@ def test_runtimes_that_float32_would_merge_keep_their_order():
     assert (np.diff(log_labels(runtime)) > 0).all()
 
 
-@pytest.mark.parametrize(("size", "queries"), [(1, 1), (10_000, 1), (10_001, 2), (25_000, 3)])
+@cases("size, queries", [(1, 1), (10_000, 1), (10_001, 2), (25_000, 3)])
 def test_queries_deal_out_every_row_once_within_lightgbms_limit(size, queries):
     queries_of = split_queries(size, np.random.default_rng(0))
     assert len(queries_of) == queries and max(map(len, queries_of)) <= 10_000
@@ -160,7 +161,7 @@ def test_a_pairwise_score_is_the_mean_against_the_opponents(monkeypatch):
         np.testing.assert_allclose(scores[name], wanted, rtol=1e-4)
 
 
-@pytest.mark.parametrize("objective", ["regression", "lambdarank"])
+@cases("objective", ["regression", "lambdarank"])
 def test_a_score_is_low_where_a_configuration_is_fast(objective):
     table = toy([5])
     sign = -1 if objective == "lambdarank" else 1

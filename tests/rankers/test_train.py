@@ -17,6 +17,7 @@ from fastslow.rankers.settings import RankerSettings
 from fastslow.rankers.table import Table, read_table
 from fastslow.rankers.train import read_ranker
 from fastslow.workflow.presets import PRESETS, preset_settings
+from helpers.cases import cases
 from helpers.competition_files import write_data_root
 from helpers.good_artifacts import change_json, reseal
 
@@ -47,8 +48,8 @@ def run_config(features, folder, **options):
     return RankerSettings(features=str(features.folder), folder=str(folder), **{**QUICK, **options})
 
 
-@pytest.mark.parametrize("kind", ["layout", "tile"])
-@pytest.mark.parametrize("objective", OBJECTIVES)
+@cases("kind", ["layout", "tile"])
+@cases("objective", OBJECTIVES)
 def test_it_learns_a_column_that_tells_the_runtime(objective, kind):
     training = toy_training([60, 80, 40], [50, 70], kind)
     settings = RankerSettings(
@@ -67,7 +68,7 @@ def test_it_learns_a_column_that_tells_the_runtime(objective, kind):
     assert collection_score(kind, training.valid.labels(), predictions)["mean"] == pytest.approx(max(values))
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES)
+@cases("objective", OBJECTIVES)
 def test_predictions_know_neither_order_nor_frequency_of_configurations(objective):
     training = toy_training([60, 80, 40], [50])
     fitted = fit(RankerSettings(num_iterations=5, min_data_in_leaf=2, num_threads=1), objective, training)
@@ -118,7 +119,7 @@ def test_own_features_let_a_column_count_that_pairs_share():
     assert scores[0] < 0.3 and scores[1] > 0.9
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES)
+@cases("objective", OBJECTIVES)
 def test_tables_too_small_to_split_give_equal_predictions(objective):
     training = toy_training([6], [5])
     settings = RankerSettings(num_iterations=9, min_data_in_leaf=10_000, num_threads=1)
@@ -233,8 +234,8 @@ SOME_OBJECTIVES = {  # settings that only some objectives read, with a value tha
 }
 
 
-@pytest.mark.parametrize("objective", [*OBJECTIVES, "best"])
-@pytest.mark.parametrize("name", SOME_OBJECTIVES)
+@cases("objective", [*OBJECTIVES, "best"])
+@cases("name", SOME_OBJECTIVES)
 def test_a_setting_that_the_objective_does_not_read_is_refused(name, objective):
     changed, default = {name: SOME_OBJECTIVES[name]}, RankerSettings(objective=objective)
     if objective == "best" or name in OBJECTIVES[objective].reads:
@@ -253,7 +254,7 @@ def test_every_setting_of_some_objectives_is_declared():
     assert readers()["relevance_levels"] == ["lambdarank", "rank_xendcg"]
 
 
-@pytest.mark.parametrize(("name", "value"), [("train_on", "collection"), ("largest_nodes", 3)])
+@cases("name, value", [("train_on", "collection"), ("largest_nodes", 3)])
 def test_a_setting_of_layout_is_refused_for_tile(name, value, tmp_path):
     root = write_data_root(tmp_path, "tile:xla")
     where = {"data_root": str(root), "folder": str(tmp_path / "tile")}
@@ -266,16 +267,16 @@ def test_a_setting_of_layout_is_refused_for_tile(name, value, tmp_path):
         train.train_ranker(settings.replace(**{name: value}))
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize("kind", ["layout", "tile"])
+@cases("preset", PRESETS)
+@cases("kind", ["layout", "tile"])
 def test_presets_set_nothing_that_is_not_read(preset, kind, tmp_path):
     settings = preset_settings(preset, {}, "ranker", kind)
     assert not (kind == "tile" and {"train_on", "largest_nodes"} & set(settings))
     RankerSettings(**settings)
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
+@cases(
+    "options, said",
     [
         (
             {"objective": "mse"},

@@ -13,6 +13,7 @@ from fastslow.core.errors import SettingsError
 from fastslow.tuning.evaluators import Command, Compiled, Replay, top_k_error
 from fastslow.tuning.history import Proposal
 from fastslow.xla.messages import HloProto, Module
+from helpers.cases import cases
 from helpers.stub_labeller import StubLabeller
 
 PROPOSALS = [Proposal((0, 1), "test"), Proposal((1, 1), "test")]
@@ -127,7 +128,7 @@ print(1)
     assert [o.value for o in outcomes(script(meet, processes=2))] == [1.0, 1.0]
 
 
-@pytest.mark.parametrize("command", ["no-such-program-anywhere x", "./nothing here", "'unclosed", ""])
+@cases("command", ["no-such-program-anywhere x", "./nothing here", "'unclosed", ""])
 def test_a_command_that_cannot_be_is_refused_before_there_is_a_study(command):
     with pytest.raises(SettingsError, match="command: "):
         Command(command, module_of, lambda c: {})

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from fastslow.core.errors import DataError
 from fastslow.tuning.settings import TuneSettings
 from fastslow.tuning.tune import tune
+from helpers.cases import cases
 from helpers.competition_files import layout_arrays, write_npz
 
 pytest.importorskip("optuna", reason="optuna is not installed (pip install -e '.[test]')")
@@ -99,7 +100,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
+@cases("wrong", WRONG.values())
 def test_a_wrong_record_is_refused_with_its_line_and_the_remedy(study, wrong):
     settings, journal, _ = study
     lines, number = wrong(journal.splitlines())
@@ -112,7 +113,7 @@ def test_a_wrong_record_is_refused_with_its_line_and_the_remedy(study, wrong):
     assert settings.ledger.read_bytes() == content, "nothing is written to it"
 
 
-@pytest.mark.parametrize("content", [b"\xef\xbb\xbf", b"text without an end", b"\0" * 50])
+@cases("content", [b"\xef\xbb\xbf", b"text without an end", b"\0" * 50])
 def test_a_file_of_another_kind_is_refused_and_kept(study, content):
     settings, journal, _ = study
     settings.ledger.write_bytes(content + journal)

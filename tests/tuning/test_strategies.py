@@ -10,6 +10,7 @@ from fastslow.tuning.peers import OptunaStrategy
 from fastslow.tuning.space import Space
 from fastslow.tuning.strategies import Annealing, Evolutionary, Random
 from fastslow.tuning.tune import propose
+from helpers.cases import cases
 from helpers.search_spaces import choices
 
 BUDGET = 40
@@ -84,7 +85,7 @@ def test_guidance_finds_better_ones_than_chance(space, name):
     assert best < chance
 
 
-@pytest.mark.parametrize("name", NAMES + GUIDED)
+@cases("name", NAMES + GUIDED)
 def test_a_small_space_is_exhausted_without_repeats(name):
     assert len(run(name, Space(choices(2, 2, 2)), budget=20)) == 8
 

@@ -21,6 +21,7 @@ from fastslow.tuning.strategies import Random
 from fastslow.tuning.target import read_target
 from fastslow.tuning.tune import open_ledger, start, tune
 from fastslow.xla.messages import HloProto, Module, ModuleTuningData, TuningData
+from helpers.cases import cases
 from helpers.competition_files import REAL, layout_arrays, needs_real, tile_arrays, write_npz
 from helpers.dot_module import add, small_module
 from helpers.stub_labeller import StubLabeller
@@ -175,8 +176,8 @@ def tile_file(path, over_default):
     return write_npz(path, arrays)
 
 
-@pytest.mark.parametrize(
-    ("over_default", "more", "said"),
+@cases(
+    "over_default, more, said",
     [
         ((1.0, 4.0, 0.9, 5.0), {}, "0.9000"),
         ((4.0, 5.0, 3.0), {}, "3.0000"),  # the default itself is not in the file
@@ -193,9 +194,7 @@ def test_a_tile_is_compared_with_the_runtime_of_the_default(tmp_path, over_defau
 
 
 @needs_real
-@pytest.mark.parametrize(
-    "path", sorted((REAL / "npz_all/npz/tile/xla").glob("valid/*.npz")), ids=lambda path: path.stem
-)
+@cases("path", sorted((REAL / "npz_all/npz/tile/xla").glob("valid/*.npz")))
 def test_a_published_tile_is_compared_with_its_normaliser(path, tmp_path):
     arrays = np.load(path)
     over_default = arrays["config_runtime"] / arrays["config_runtime_normalizers"]
@@ -235,9 +234,7 @@ def measured_pb(path, kind):
     return path
 
 
-@pytest.mark.parametrize(
-    ("kind", "more", "best"), [("tile", {}, "0.5000"), ("layout", {"evaluator": "replay"}, "1.0000")]
-)
+@cases("kind, more, best", [("tile", {}, "0.5000"), ("layout", {"evaluator": "replay"}, "1.0000")])
 def test_a_measured_protobuf_is_replayed(tmp_path, kind, more, best):
     study = tune(
         settings_of(measured_pb(tmp_path / "measured.pb", kind), tmp_path, strategy="random", **more)
@@ -257,7 +254,7 @@ def two_kernels(path):
     return path
 
 
-@pytest.mark.parametrize("kernel", ["fusion.7", "1"])
+@cases("kernel", ["fusion.7", "1"])
 def test_one_kernel_of_several_is_tuned(tmp_path, kernel):
     path = two_kernels(tmp_path / "tiles.pb")
     settings = settings_of(path, tmp_path, strategy="random", kernel=kernel)
@@ -266,10 +263,7 @@ def test_one_kernel_of_several_is_tuned(tmp_path, kernel):
     assert settings.program == f"tiles-{kernel}" and settings.ranking().find_collection().name == "tile:xla"
 
 
-@pytest.mark.parametrize(
-    ("kernel", "said"),
-    [("", ""), ("none", ", none of them named 'none'"), ("2", ", none of them named '2'")],
-)
+@cases("kernel, said", [("", ""), ("none", ", none of them named 'none'"), ("2", ", none of them named '2'")])
 def test_a_file_of_several_kernels_lists_them(tmp_path, kernel, said):
     path = two_kernels(tmp_path / "tiles.pb")
     named = rf"tiles\.pb: holds 2 kernels \(0 first, 1 fusion\.7\){said}\. Choose one .* kernel=0"

@@ -6,7 +6,6 @@ from itertools import product
 from types import SimpleNamespace
 
 import pandas as pd
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +14,7 @@ from fastslow.features.settings import FeatureSettings
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.workflow import job_plan
 from fastslow.workflow.job_plan import Need, PlannedPool, Resources, environment, share_cores, step_need
+from helpers.cases import cases
 
 GB = 1 << 30
 
@@ -50,8 +50,8 @@ class Trace:
 NETWORK, RANKER = Need(5 * GB, gpu=True), Need(3 * GB)
 
 
-@pytest.mark.parametrize(
-    ("machine", "needs", "together", "threads"),
+@cases(
+    "machine, needs, together, threads",
     [
         (Resources(2, 24 * GB), [NETWORK] * 9 + [RANKER] * 3, 2, "1"),
         (Resources(2, 8 * GB), [NETWORK] * 3, 1, "1"),  # memory for one
@@ -78,8 +78,8 @@ def test_machines_of_every_size(machine, needs, together, threads, monkeypatch):
 LONG = Need(5 * GB, long=True)
 
 
-@pytest.mark.parametrize(
-    ("cores", "needs", "threads"),
+@cases(
+    "cores, needs, threads",
     [
         (16, [LONG] * 6 + [RANKER] * 30, {LONG: "2", RANKER: "1"}),  # the preset kaggle with three seeds
         (64, [LONG] * 6 + [RANKER] * 30, {LONG: "8", RANKER: "1"}),
@@ -162,8 +162,8 @@ def test_features_need_memory_for_their_processes():
     assert few.memory < many.memory and not few.gpu
 
 
-@pytest.mark.parametrize(
-    ("changes", "times"),
+@cases(
+    "changes, times",
     [
         ({"node_attention": "linear"}, 8),  # every configuration is a state of every node
         ({"kind": "tile"}, 1 / 16),  # a kernel has one state per node

@@ -14,6 +14,7 @@ from fastslow.networks.training.trained import TrainedNetwork
 from fastslow.views.network_figures import plot_network
 from fastslow.workflow.published_presets import PUBLISHED
 from fastslow.workflow.steps import Plan, parse_overrides
+from helpers.cases import cases
 from helpers.workspace import cut_sample
 
 torch.set_num_threads(1)
@@ -25,7 +26,7 @@ def data(tmp_path_factory):
     return cut_sample(tmp_path_factory.mktemp("cut"))
 
 
-@pytest.mark.parametrize("preset", PUBLISHED)
+@cases("preset", PUBLISHED)
 def test_a_baseline_trains_an_epoch_and_predicts(preset, data, tmp_path, monkeypatch):
     monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
     overrides = {"gnn": {"epochs": 1, "device": "cpu"}, "features": {"workers": 1}}
@@ -52,8 +53,8 @@ def test_a_baseline_trains_an_epoch_and_predicts(preset, data, tmp_path, monkeyp
         assert plot_network(network.network).axes
 
 
-@pytest.mark.parametrize(
-    ("preset", "settings"),
+@cases(
+    "preset, settings",
     [
         ("tpugraphs-resmodel", "segment_training=none segment_border=halo segment_nodes=1000"),
         ("tpugraphs-resmodel", "segment_training=edges segment_border=halo segment_nodes=100"),

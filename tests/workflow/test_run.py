@@ -24,6 +24,7 @@ from fastslow.kaggle.submission import check_submission
 from fastslow.views.survey import SurveySettings
 from fastslow.workflow import run as workflow
 from fastslow.workflow.steps import MODELS, Plan, Step
+from helpers.cases import cases
 from helpers.workspace import SERIAL, command, environment
 
 LAYOUTS = [c.slug for c in COLLECTIONS if c.kind == "layout"]
@@ -229,8 +230,8 @@ def test_two_at_once_with_spaces_in_names_give_the_same_bytes(home):
     assert csv.with_name("my run.csv").read_bytes() == csv.read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
+@cases(
+    "arguments, said",
     [
         (["gnn.epoch=1"], "gnn.epoch: no such setting; did you mean 'epochs'"),
         (["gnn.layout.epochs=many"], "epochs: 'many' is str, int wanted"),
@@ -276,8 +277,8 @@ def plan_of(*arguments):
     return workflow.make_plan(workflow.RunSettings.from_texts(arguments))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "name", "preset", "root"),
+@cases(
+    "arguments, name, preset, root",
     [
         ([], "sample", "sample", "data/sample"),
         (["data=kaggle"], "kaggle", "kaggle", "data/raw"),

@@ -15,6 +15,7 @@ from fastslow.workflow.job_plan import Need
 from fastslow.workflow.run import RunSettings, look, make_plan, run_steps
 from fastslow.workflow.step_pools import ClusterPool
 from fastslow.workflow.steps import Step
+from helpers.cases import cases
 from helpers.cluster_calls import scheduler  # noqa: F401 (fixture)
 from helpers.competition_files import write_data_root
 from helpers.workspace import SERIAL
@@ -81,7 +82,7 @@ class Recorded:
         return args[-1]
 
 
-@pytest.mark.parametrize("gpus", [0, 1])
+@cases("gpus", [0, 1])
 def test_networks_ask_for_a_gpu_where_workers_offer_one(gpus):
     cluster = Recorded({"GPU": 1} if gpus else {})
     pool = ClusterPool(cluster)
@@ -97,8 +98,8 @@ def need(step, has_gpu):
     return Need(int(9e9) if has_gpu else int(5e9))
 
 
-@pytest.mark.parametrize(
-    ("workers", "network", "ranker"),
+@cases(
+    "workers, network, ranker",
     [
         ([{}], {}, {}),  # none says what it has
         ([{"MEMORY": 8e9}, {"MEMORY": 6e9}], {"MEMORY": 5e9}, {"MEMORY": 5e9}),

@@ -10,6 +10,7 @@ from fastslow.rankers.settings import RankerSettings
 from fastslow.workflow.presets import BASE, PRESETS, preset_settings
 from fastslow.workflow.published_presets import PUBLISHED
 from fastslow.workflow.steps import MODELS, SECTIONS, STAGES, Plan, parse_overrides, sections
+from helpers.cases import cases
 
 LAYOUTS = [c.slug for c in COLLECTIONS if c.kind == "layout"]
 
@@ -22,8 +23,8 @@ def by_folder(plan):
     return {step.settings.folder: step for step in plan.steps()}
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize("seeds", [1, 3])
+@cases("preset", PRESETS)
+@cases("seeds", [1, 3])
 def test_every_preset_makes_every_step(preset, seeds):
     steps = plan(preset, seeds).steps()
     counts = {stage: sum(step.stage == stage for step in steps) for stage in STAGES}
@@ -43,10 +44,7 @@ def test_every_preset_makes_every_step(preset, seeds):
         assert step.notebook.is_file() and step.notebook.parent.name == "notebooks"
 
 
-@pytest.mark.parametrize(
-    ("preset", "layout", "tile"),
-    [("sample", 3, 1), ("smoke", 1, 1), ("kaggle", 3, 3), ("tpugraphs-mlp", 0, 3)],
-)
+@cases("preset, layout, tile", [("sample", 3, 1), ("smoke", 1, 1), ("kaggle", 3, 3), ("tpugraphs-mlp", 0, 3)])
 def test_without_a_number_of_seeds_each_kind_has_those_of_its_preset(preset, layout, tile):
     steps = plan(preset, seeds=0).steps()
     counts = {kind: {} for kind in ("layout", "tile")}
@@ -61,7 +59,7 @@ def test_without_a_number_of_seeds_each_kind_has_those_of_its_preset(preset, lay
     assert {f"gnn-tile-xla-s{seed}" for seed in range(tile)} <= runs and f"gnn-tile-xla-s{tile}" not in runs
 
 
-@pytest.mark.parametrize("preset", [BASE, *PRESETS.values()], ids=["base", *PRESETS])
+@cases("preset", [BASE, *PRESETS.values()])
 def test_a_preset_holds_only_what_differs_from_the_defaults(preset):
     for section, settings in preset.items():
         step, _, only = section.partition(".")
@@ -99,8 +97,8 @@ def test_every_setting_of_a_section_is_described():
     assert "one network learns" in train_on.sentence
 
 
-@pytest.mark.parametrize(
-    ("train_on", "groups"),
+@cases(
+    "train_on, groups",
     [
         ("layout", {"layout": LAYOUTS}),
         ("source", {"layout-xla": LAYOUTS[:2], "layout-nlp": LAYOUTS[2:]}),
@@ -142,7 +140,7 @@ def test_steps_take_each_others_folders_and_the_seeds():
     assert (submission.csv, submission.data_root) == ("submissions/my run.csv", "/a b")
 
 
-@pytest.mark.parametrize("chosen", ["ranker", " gnn", "gnn, ranker"])
+@cases("chosen", ["ranker", " gnn", "gnn, ranker"])
 def test_chosen_models_alone_are_trained_and_combined(chosen):
     names = chosen.replace(" ", "").split(",")
     steps = by_folder(Plan("sample", "r", "sample", 1, {}, 1, chosen))
@@ -153,8 +151,8 @@ def test_chosen_models_alone_are_trained_and_combined(chosen):
     assert any("/ranker-" in folder for folder in steps) == ("ranker" in names)
 
 
-@pytest.mark.parametrize(
-    ("preset", "chosen", "overrides", "said"),
+@cases(
+    "preset, chosen, overrides, said",
     [
         ("sample", "gnn,gnn", [], "^models: 'gnn,gnn' names gnn more than once"),
         ("sample", "gnn,trees", [], "models: preset sample has no 'trees'; it has gnn, ranker"),
@@ -168,7 +166,7 @@ def test_wrong_choices_of_models_are_refused(preset, chosen, overrides, said):
         Plan("sample", "r", preset, 1, parse_overrides(overrides), 1, chosen).steps("submission")
 
 
-@pytest.mark.parametrize(("data", "root"), [("sample", "data/sample"), ("kaggle", "data/raw"), ("/x", "/x")])
+@cases("data, root", [("sample", "data/sample"), ("kaggle", "data/raw"), ("/x", "/x")])
 def test_data_roots(data, root):
     assert plan(data=data).data_root == root
 
@@ -187,8 +185,8 @@ def test_from_general_to_particular(monkeypatch):
     assert steps["runs/r/training-layout-s0"].settings.epochs == 5
 
 
-@pytest.mark.parametrize(
-    ("text", "section", "value"),
+@cases(
+    "text, section, value",
     [
         ("gnn.epochs=20", "gnn", {"epochs": 20}),
         ("ranker.num_iterations=50", "ranker", {"num_iterations": 50}),
@@ -208,7 +206,7 @@ def test_settings_of_one_section_add_up_and_the_last_counts():
     assert parse_overrides(texts) == {"gnn": {"epochs": 2, "hidden_channels": 8}}
 
 
-@pytest.mark.parametrize(
+@cases(
     "text", ["epochs=3", "gnn.epochs", "net.epochs=3", "gnn.image.epochs=3", "=3", "gnn.=3", "gnn.tile.x.y=1"]
 )
 def test_a_setting_of_no_section_is_refused(text):
@@ -218,8 +216,8 @@ def test_a_setting_of_no_section_is_refused(text):
     assert all(section in str(caught.value) for section in SECTIONS)
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
+@cases(
+    "text, said",
     [
         ("gnn.epoch=3", "^gnn.epoch: no such setting; did you mean 'epochs'"),
         ("gnn.layout.train_on=all", "train_on: 'all' is not one of collection, source, layout"),
@@ -258,8 +256,8 @@ def test_a_wrong_setting_is_refused_by_name(text, said):
         plan("smoke", overrides=parse_overrides([text])).steps()
 
 
-@pytest.mark.parametrize(
-    ("preset", "texts", "unread"),
+@cases(
+    "preset, texts, unread",
     [
         ("sample", ["gnn.layout.num_layers=0"], {"convolution": "gcn", "pair_edges": False}),
         ("sample", ["features.layout.hops=-1"], {"direction": "users"}),
@@ -289,8 +287,8 @@ def test_an_unknown_preset_is_refused():
         plan("fast").steps()
 
 
-@pytest.mark.parametrize(
-    ("preset", "setting"),
+@cases(
+    "preset, setting",
     [
         ("tpugraphs-mlp", "gnn.layout.epochs=3"),
         ("tpugraphs-mlp", "features.layout.hops=1"),

@@ -13,6 +13,7 @@ from fastslow.xla.cycle_estimates import (
 )
 from fastslow.xla.libtpu import CompilerError
 from fastslow.xla.messages import PRIMITIVE_TYPES, Instruction, Module
+from helpers.cases import cases
 
 ALONE = CYCLES_PER_INSTRUCTION
 """Cycles of an instruction that has no estimate and, as most here, no shape."""
@@ -100,8 +101,8 @@ def test_what_costs_nothing_by_itself_counts_no_bytes(program):
     assert program.estimate() == Estimate(100, 1, 0)
 
 
-@pytest.mark.parametrize(
-    ("fields", "size"),
+@cases(
+    "fields, size",
     [
         (shape((8, 128)), 4 * 8 * 128),
         (shape((9, 129)), 4 * 16 * 256),
@@ -117,11 +118,6 @@ def test_what_costs_nothing_by_itself_counts_no_bytes(program):
         ({}, 0),
         (shape((), kind="tuple", tuple_shapes=[shape((8, 128)), shape((3,))]), 4 * (8 * 128 + 128)),
         ({**shape((8, 128)), "element_type": 19}, 8 * 128),
-    ],
-    ids=[
-        *("whole tiles", "padded", "padded in its layout", "only two dimensions", "by the minor-most two"),
-        *("without layout: row-major", "two bytes", "vector", "scalar", "empty", "token", "no shape"),
-        *("tuple", "a type without a number"),
     ],
 )
 def test_bytes_are_padded_to_tiles(fields, size):

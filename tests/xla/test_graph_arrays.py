@@ -12,6 +12,7 @@ from fastslow.competition import node_columns
 from fastslow.competition.opcodes import OPCODES
 from fastslow.xla.graph_arrays import EXTRA_NAMES, graph_arrays, operand_nodes
 from fastslow.xla.reader import read_program
+from helpers.cases import cases
 from helpers.hlo_message import PRIMITIVE_TYPES, Module, Program, graph, random_program, window
 
 REAL = Path(__file__).parents[3] / "shared" / "real"
@@ -84,7 +85,7 @@ def test_every_attribute_of_the_140_equals_the_reference():
     assert_equals_reference(program.module)
 
 
-@pytest.mark.parametrize("name", PRIMITIVE_TYPES)
+@cases("name", PRIMITIVE_TYPES)
 def test_element_types(name):
     module = Module()
     module.computations.add(id=1).instructions.add(

@@ -8,6 +8,7 @@ import pytest
 
 from fastslow.core.errors import DataError
 from fastslow.xla.label_cache import CyclesRecord, KernelsRecord, LabelRecord, ModuleRecord, open_cache
+from helpers.cases import cases
 
 ORIGIN = {"compiler": "libtpu 1", "topology": "v3:2x2", "seconds": 0.1}
 CYCLES = ORIGIN | {"cycles": 7, "estimated": 3, "without_estimate": 0}
@@ -35,7 +36,7 @@ def read(path, wanted):
         return cache.read("k" * 64, wanted)
 
 
-@pytest.mark.parametrize(("record", "wanted"), GOOD)
+@cases("record, wanted", GOOD)
 def test_what_was_written_is_read(tmp_path, record, wanted):
     path = tmp_path / "labels.sqlite"
     assert read(path, wanted) is None
@@ -69,7 +70,7 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("name", BROKEN)
+@cases("name", BROKEN)
 def test_a_damaged_record_is_refused_by_name(tmp_path, name):
     text, wanted, said = BROKEN[name]
     path = stored(tmp_path / "labels.sqlite", text)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from fastslow.xla.layout_choices import draw, layouts_of, tie
 from fastslow.xla.layout_constraints import constrain, default_layout, is_default
 from fastslow.xla.layout_space import INPUT, KERNEL, OUTPUT, ConfigurableNode, configurable_nodes
+from helpers.cases import cases
 from helpers.dot_module import rich_module, small_module
 
 CONSTRAINT, BARRIER = "LayoutConstraint", ["tuple", "opt-barrier", "get-tuple-element"]
@@ -73,14 +74,14 @@ KNOWN = {
 NOTHING = {"dot in": [], "dot out": [], "there out": [], "back out": []}
 
 
-@pytest.mark.parametrize("defaults", [KNOWN, {}], ids=["known", "unknown: row-major"])
+@cases("defaults", [KNOWN, {}])
 def test_a_default_output_is_bound_without_a_barrier(defaults):
     assert imposed({DOT: ((1, 0), (), ())}, defaults) == NOTHING | {"dot out": [(1, 0)]}
     found = imposed({THERE: ((2, 1, 0), (1, 0), ())}, defaults)
     assert found == NOTHING | {"there out": [(2, 1, 0)]}, "nor is the operand bound"
 
 
-@pytest.mark.parametrize("defaults", [KNOWN, {}], ids=["known", "unknown: row-major"])
+@cases("defaults", [KNOWN, {}])
 def test_an_output_that_is_not_the_default_is_kept_by_a_barrier(defaults):
     found = imposed({DOT: ((0, 1), (), ())}, defaults)
     assert found == NOTHING | {"dot out": [(0, 1), "barrier"]}
@@ -92,7 +93,7 @@ def test_what_is_the_default_is_the_compilers_to_say():
     assert imposed({DOT: ((1, 0), (), ())}, defaults)["dot out"] == [(1, 0), "barrier"]
 
 
-@pytest.mark.parametrize("layout", [(1, 0), (0, 1)])
+@cases("layout", [(1, 0), (0, 1)])
 def test_operands_of_a_dot_are_not_bound(layout):
     bound, free = (imposed({DOT: ((0, 1), *operands)}, KNOWN) for operands in ([layout] * 2, [(), ()]))
     assert bound == free and bound["dot in"] == []
@@ -127,8 +128,8 @@ def test_a_scalar_side_of_a_reshape_has_no_constraint_of_its_output():
     assert [kind(i) for i in main.instructions].count(CONSTRAINT) == 1
 
 
-@pytest.mark.parametrize(
-    ("default", "role", "layout", "expected"),
+@cases(
+    "default, role, layout, expected",
     [
         (((0, 1), (3, 0, 2, 1), (1, 0)), INPUT, (3, 0), True),
         (((0, 1), (3, 0, 2, 1), (1, 0)), INPUT, (0, 3), False),

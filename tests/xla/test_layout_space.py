@@ -18,6 +18,7 @@ from fastslow.xla.layout_space import (
     configurable_nodes,
     encode,
 )
+from helpers.cases import cases
 from helpers.dot_module import add, rich_module, small_module
 
 BOTH = (OUTPUT, INPUT)
@@ -173,8 +174,8 @@ def test_a_reshape_offers_exactly_the_layouts_under_which_no_element_moves(data)
     assert len(set(choice.weights)) == 1, "every option is equally likely"
 
 
-@pytest.mark.parametrize(
-    ("output", "operand", "blocks"),
+@cases(
+    "output, operand, blocks",
     [
         ((2, 4, 4), (8, 4), [([0, 1], [0]), ([2], [1])]),
         ((6, 1, 4), (1, 3, 2, 4), [([0], [1, 2]), ([2], [3])]),
@@ -188,7 +189,7 @@ def test_blocks_are_the_shortest_runs_of_equal_product(output, operand, blocks):
     assert common_blocks(output, operand) == blocks
 
 
-@pytest.mark.parametrize(("rank", "count"), [(1, 2), (2, 2), (4, 24), (5, 24), (6, 24)])
+@cases("rank, count", [(1, 2), (2, 2), (4, 24), (5, 24), (6, 24)])
 def test_a_reshape_has_at_most_24_orders_of_its_blocks(rank, count):
     sizes = (2, 3, 5, 7, 11, 13)[:rank]
     (choice,) = reshape(sizes, sizes).choices
@@ -202,9 +203,7 @@ def test_reshapes_to_fewer_dimensions_than_two_may_be_left_to_the_compiler():
     assert reshape((), ()).choices == (NodeChoice(BOTH, (((), ()),)),), "no option twice"
 
 
-@pytest.mark.parametrize(
-    ("output", "operand"), [((2,) * 7, (2, 64)), ((128,), (2,) * 7), ((0, 3), (3, 0)), ((0,), (4, 0))]
-)
+@cases("output, operand", [((2,) * 7, (2, 64)), ((128,), (2,) * 7), ((0, 3), (3, 0)), ((0,), (4, 0))])
 def test_a_reshape_that_the_format_cannot_hold_or_without_elements_has_no_choice(output, operand):
     assert reshape(output, operand).choices == ()
 

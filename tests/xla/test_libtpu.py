@@ -16,6 +16,7 @@ from fastslow.xla.layout_constraints import constrain
 from fastslow.xla.layout_space import configurable_nodes
 from fastslow.xla.libtpu import TOPOLOGIES, Compiler, CompilerError, lower, require_compiler, topology_of
 from fastslow.xla.messages import Module
+from helpers.cases import cases
 from helpers.dot_module import small_module
 
 INSTALLED = all(importlib.util.find_spec(name) for name in ("jax", "libtpu"))
@@ -116,7 +117,7 @@ def test_the_compiler_takes_drawn_configurations_and_is_fastest_by_its_default(c
 
 
 @needs_compiler
-@pytest.mark.parametrize("module", [b"not HLO", b"", Module(name="empty").SerializeToString()])
+@cases("module", [b"not HLO", b"", Module(name="empty").SerializeToString()])
 def test_what_is_no_program_is_refused(compiler, module):
     with pytest.raises(CompilerError, match=r"\w+"):
         compiler.compile(module)
@@ -146,7 +147,7 @@ def test_an_unknown_generation_is_refused():
         Compiler("h100")
 
 
-@pytest.mark.parametrize("use", [require_compiler, Compiler, Compiler.version])
+@cases("use", [require_compiler, Compiler, Compiler.version])
 def test_a_missing_libtpu_is_said_with_what_to_install(monkeypatch, use):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(

@@ -4,7 +4,6 @@ import random
 from collections import Counter
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,6 +25,7 @@ from fastslow.xla.layout_space import (
     configurable_nodes,
     encode,
 )
+from helpers.cases import cases
 from helpers.dot_module import rich_module, small_module
 
 SEEDS = st.integers(0, 10**6)
@@ -53,7 +53,7 @@ def test_alike_nodes_share_a_choice_per_tensor():
     assert [len(c.options) for c in choices] == [2, 5, 2, 2]
 
 
-@pytest.mark.parametrize("change", ["opcode", "options", "default"])
+@cases("change", ["opcode", "options", "default"])
 def test_nodes_that_differ_in_opcode_options_or_default_are_apart(change):
     other = {
         "opcode": ConfigurableNode(1, "convolution", PER_TENSOR, ROW_MAJOR),
@@ -84,8 +84,8 @@ def test_reshapes_are_tied_by_their_options_alone():
     assert classes(nodes) == [(0, 1, 2)]
 
 
-@pytest.mark.parametrize(
-    ("choice", "opcode", "default", "at"),
+@cases(
+    "choice, opcode, default, at",
     [
         (PER_TENSOR[0], "dot", ((0, 1), (1, 0), (1, 0)), 1),
         (PER_TENSOR[1], "dot", ((0, 1), (1, 0), (1, 0)), 0),
@@ -94,7 +94,6 @@ def test_reshapes_are_tied_by_their_options_alone():
         (RESHAPE[0], "reshape", ((0, 1), (0, 2, 1)), 1),
         (RESHAPE[0], "reshape", ((0, 1), (1, 0, 2)), 0),
     ],
-    ids=["column-major", "row-major", "unknown", "left to the compiler", "both of a reshape", "no option"],
 )
 def test_the_default_option_is_the_compilers_own(choice, opcode, default, at):
     (tied,) = tie([ConfigurableNode(5, opcode, (choice,), default)])
