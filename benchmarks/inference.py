@@ -17,7 +17,7 @@ from common.graph_files import OneGraph, first_configs, load_graph
 from common.options import our_settings
 from fastslow.competition.catalog import Program
 from fastslow.features.build import FeatureSettings
-from fastslow.features.pruning import WHOLE_GRAPH
+from fastslow.features.nodes.pruning import WHOLE_GRAPH
 from fastslow.networks.machine.devices import pick_device
 from fastslow.networks.model.network import RankingNetwork
 from fastslow.networks.predict.dataset import GraphDataset, predict

@@ -14,7 +14,7 @@ import numpy as np
 from fastslow.choices.layouts import ROLES
 from fastslow.competition.opcodes import opcode_name
 from fastslow.competition.reader import CompetitionFile
-from fastslow.features.config_tensors import config_tensors
+from fastslow.features.configs.config_tensors import config_tensors
 from fastslow.xla.cycle_estimates import (
     BYTES_PER_CYCLE,
     CYCLES_PER_INSTRUCTION,

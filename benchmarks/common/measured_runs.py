@@ -10,7 +10,7 @@ from fastslow.choices.tied_choices import Choices
 from fastslow.competition.metrics import kendall_tau
 from fastslow.competition.opcodes import opcode_name
 from fastslow.competition.reader import CompetitionFile
-from fastslow.features.config_tensors import config_tensors
+from fastslow.features.configs.config_tensors import config_tensors
 
 NOTABLE = 0.01
 """A smaller effect on the runtime has no sign."""

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fastslow.core.errors import FastslowError
+from fastslow.core.errors import describe as describe_storage
 from fastslow.core.settings import Settings
-from fastslow.core.storage_errors import describe as describe_storage
 
 SET_BY_THE_WORKFLOW = ("features", "runs", "folder", "collection", "data_root", "kind", "seed")
 FLAGS = ("plan",)  # options that may be given without a value

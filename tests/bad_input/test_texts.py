@@ -11,7 +11,7 @@ from fastslow.competition.catalog import COLLECTIONS, Program, list_programs
 from fastslow.core.artifacts import write_manifest
 from fastslow.core.errors import DataError, FastslowError, SettingsError
 from fastslow.evaluation.report import ReportSettings, render_report
-from fastslow.features.default_layouts import default_file
+from fastslow.features.configs.default_layouts import default_file
 from fastslow.kaggle.download import DownloadSettings
 from fastslow.kaggle.ledger import read_record, update_record, write_ledger
 from fastslow.kaggle.solution import read_solution

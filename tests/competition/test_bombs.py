@@ -12,7 +12,7 @@ from fastslow.competition.reader import read_competition_file
 from fastslow.competition.schema import LARGEST, SCHEMA, check_schema
 from fastslow.core.errors import DataError
 from fastslow.core.npz_io import Header
-from fastslow.features.default_layouts import find_default_layouts
+from fastslow.features.configs.default_layouts import find_default_layouts
 from fastslow.views.choice_statistics import read_file
 from helpers.bad_files import npy
 from helpers.cases import cases

@@ -10,7 +10,11 @@ from fastslow.competition.catalog import Program, get_collection
 from fastslow.competition.reader import read_competition_file
 from fastslow.competition.schema import DEFAULTS
 from fastslow.core.errors import DataError
-from fastslow.features.default_layouts import commonest_layouts, find_default_layouts, is_off_default
+from fastslow.features.configs.default_layouts import (
+    commonest_layouts,
+    find_default_layouts,
+    is_off_default,
+)
 from fastslow.features.settings import FeatureSettings
 from helpers.competition_files import REAL, layout_arrays, needs_real, write_npz
 

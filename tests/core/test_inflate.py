@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from isal import isal_zlib
 
-from fastslow.core.inflate import Inflated
+from fastslow.core.npz_io import Inflated
 
 
 def archive_of(content: bytes, level: int = 6) -> zipfile.ZipFile:

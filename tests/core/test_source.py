@@ -70,7 +70,7 @@ def test_an_edit_that_the_entry_does_not_reach_does_not_count(package):
     for module in ("rankers/fit.py", "evaluation/plots.py", "core/progress.py", "kaggle/client.py"):
         path = package / module
         path.write_text(path.read_text() + "\nANOTHER = 1\n")
-    assert edit(package / "features" / "violation.py", "import", "ANOTHER = 2\nimport") == set()
+    assert edit(package / "features" / "configs" / "violation.py", "import", "ANOTHER = 2\nimport") == set()
 
 
 def test_what_a_training_and_a_feature_step_reach():
@@ -78,7 +78,7 @@ def test_what_a_training_and_a_feature_step_reach():
     assert {"fastslow.networks.model.layers", "fastslow.networks.model.head", "fastslow.features.store"} <= {
         *training
     }
-    assert {"fastslow.features.violation", "fastslow.competition.reader"} <= {*features}
+    assert {"fastslow.features.configs.violation", "fastslow.competition.reader"} <= {*features}
     assert not any(name.startswith(("fastslow.rankers", "fastslow.networks")) for name in features)
 
 

@@ -12,11 +12,10 @@ import pytest
 
 from fastslow import cli
 from fastslow.core import files
-from fastslow.core.errors import DataError
+from fastslow.core.errors import DataError, StorageError, describe, explain_storage
 from fastslow.core.files import atomic_path, read_json, write_json, writer_lock
 from fastslow.core.npz_io import read_arrays, write_arrays
 from fastslow.core.settings import PROJECT
-from fastslow.core.storage_errors import StorageError, describe, explain_storage
 from fastslow.workflow import run as workflow
 from helpers.cases import cases
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastslow.choices.tied_choices import factorise
-from fastslow.features.choice_sums import choice_sums
+from fastslow.features.configs.config_tensors import choice_sums
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 500, 1 << 24])

@@ -11,8 +11,14 @@ from hypothesis import strategies as st
 from fastslow.choices.tied_choices import factorise
 from fastslow.competition.opcodes import CONVOLUTION, DOT, OPCODES, RESHAPE
 from fastslow.competition.reader import read_competition_file
-from fastslow.features.config_tensors import config_tensors
-from fastslow.features.copies import COPY_NAMES, ELEMENT_WISE, CopyPairs, copy_features, copy_pairs
+from fastslow.features.configs.config_tensors import config_tensors
+from fastslow.features.configs.copies import (
+    COPY_NAMES,
+    ELEMENT_WISE,
+    CopyPairs,
+    copy_features,
+    copy_pairs,
+)
 from helpers.cases import cases
 from helpers.hlo_message import Program, graph
 

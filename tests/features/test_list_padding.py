@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fastslow.competition import node_columns
 from fastslow.competition.list_columns import LISTS
 from fastslow.competition.opcodes import OPCODES, opcode_name
-from fastslow.features.list_padding import PADDING, UNKNOWN, list_lengths, pad
+from fastslow.features.nodes.list_padding import PADDING, UNKNOWN, list_lengths, pad
 from fastslow.xla.messages import ModuleTuningData
 from helpers.cases import cases
 from helpers.hlo_message import Program, graph, random_program, window

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastslow.features.node_encodings import (
+from fastslow.features.nodes.node_encodings import (
     DEPTH_NAMES,
     EXTRA_COLUMNS,
     WALK_LENGTHS,
@@ -75,7 +75,7 @@ def test_the_numbering_of_the_nodes_does_not_matter(structure, random):
 def test_a_large_graph_is_computed_block_by_block(monkeypatch, block, rng):
     edges = np.stack([np.arange(1, 60), rng.integers(0, np.arange(1, 60))], 1)
     whole = walk_encodings(edges, 60)
-    monkeypatch.setattr("fastslow.features.node_encodings._BLOCK", 60 * block)
+    monkeypatch.setattr("fastslow.features.nodes.node_encodings._BLOCK", 60 * block)
     np.testing.assert_allclose(walk_encodings(edges, 60), whole, atol=1e-6)
 
 

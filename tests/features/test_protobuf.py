@@ -11,10 +11,10 @@ from fastslow.competition.catalog import get_collection
 from fastslow.competition.reader import read_competition_file
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.features.build import build_features, build_graph
-from fastslow.features.config_tensors import config_tensors
-from fastslow.features.list_padding import PADDING, pad
-from fastslow.features.node_encodings import EXTRA_COLUMNS
-from fastslow.features.protobuf import find_protobuf, read_exact_graph
+from fastslow.features.configs.config_tensors import config_tensors
+from fastslow.features.nodes.list_padding import PADDING, pad
+from fastslow.features.nodes.node_encodings import EXTRA_COLUMNS
+from fastslow.features.nodes.protobuf import find_protobuf, read_exact_graph
 from fastslow.features.settings import FeatureSettings
 from fastslow.features.store import Features
 from fastslow.xla.graph_arrays import EXTRA_NAMES, graph_arrays

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastslow.features.pruning import DIRECTIONS, WHOLE_GRAPH, hop_distance, prune
+from fastslow.features.nodes.pruning import DIRECTIONS, WHOLE_GRAPH, hop_distance, prune
 from helpers.cases import cases
 from helpers.random_graphs import structures
 

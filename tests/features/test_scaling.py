@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fastslow.competition import node_columns
 from fastslow.core.errors import DataError
-from fastslow.features.node_encodings import EXTRA_COLUMNS
+from fastslow.features.nodes.node_encodings import EXTRA_COLUMNS
 from fastslow.features.scaling import (
     CLIP,
     NODE_BLOCKS,

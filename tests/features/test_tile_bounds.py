@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fastslow.competition.reader import read_competition_file
 from fastslow.competition.schema import TILE_ROLES
-from fastslow.features.tile_bounds import extents, output_node, tensor_extents, tile_features
+from fastslow.features.configs.tile_bounds import extents, output_node, tensor_extents, tile_features
 from helpers.cases import cases
 from helpers.competition_files import REAL, ROOT, graph_arrays
 

@@ -13,9 +13,9 @@ from fastslow.choices.tied_choices import factorise
 from fastslow.competition.opcodes import CONVOLUTION, DOT, RESHAPE
 from fastslow.competition.reader import read_competition_file
 from fastslow.core.errors import SettingsError
-from fastslow.features.config_tensors import ConfigTensors, config_tensors
-from fastslow.features.default_layouts import commonest_layouts
-from fastslow.features.violation import DEFAULT_LAYOUTS, VIOLATION_NAMES, violation_features
+from fastslow.features.configs.config_tensors import ConfigTensors, config_tensors
+from fastslow.features.configs.default_layouts import commonest_layouts
+from fastslow.features.configs.violation import DEFAULT_LAYOUTS, VIOLATION_NAMES, violation_features
 from helpers.cases import cases
 
 ROOT = Path(__file__).parents[2]

@@ -44,6 +44,7 @@ ROOMS = {
     "fastslow.networks": (
         *("settings", "states", "machine", "model", "published", "predict", "segments", "training"),
     ),
+    "fastslow.features": ("nodes", "configs"),
     "fastslow_placement": ("base", "programs", "partition", "sharding", "public", "methods", "go"),
 }
 """Sub-packages, each of which imports the ones before it when it is imported."""

@@ -15,7 +15,7 @@ from fastslow.competition.schema import DEFAULTS, SCHEMA
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.features.build import build_graph
-from fastslow.features.config_tensors import config_tensors
+from fastslow.features.configs.config_tensors import config_tensors
 from fastslow.features.settings import FeatureSettings
 from fastslow.programs.convert import (
     ConvertSettings,

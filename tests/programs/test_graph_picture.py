@@ -9,7 +9,7 @@ from matplotlib.patches import FancyBboxPatch, PathPatch
 
 from fastslow.competition.opcodes import CONVOLUTION, DOT
 from fastslow.competition.reader import read_competition_file
-from fastslow.features.pruning import hop_distance
+from fastslow.features.nodes.pruning import hop_distance
 from fastslow.programs.graph_picture import COLOURS, plot_graph, plot_surroundings
 from helpers.cases import cases
 from helpers.competition_files import ROOT, graph_arrays, layout_arrays

@@ -227,7 +227,7 @@ def test_a_decoder_does_not_look_ahead(apply, name, settings):
 
 @pytest.mark.parametrize("name", ["wavenet", "temporal"])
 def test_a_causal_convolution_does_not_look_ahead(apply, name):
-    from fastslow.programs.zoo.signals import causal_conv, wavenet
+    from fastslow.programs.zoo.recurrent import causal_conv, wavenet
 
     network = {"wavenet": partial(wavenet, width=8, depth=3), "temporal": temporal_stack(causal_conv)}[name]
     x = normal(2, 20, 4)
@@ -243,7 +243,7 @@ def temporal_stack(causal_conv):
 
 
 def test_a_masked_convolution_sees_pixels_above_and_to_the_left_only(apply):
-    from fastslow.programs.zoo.generative import masked_conv
+    from fastslow.programs.zoo.images import masked_conv
 
     x = normal(1, 6, 6, 2)
     changed = x.copy()
@@ -254,7 +254,7 @@ def test_a_masked_convolution_sees_pixels_above_and_to_the_left_only(apply):
 
 
 def test_shared_layers_request_their_weights_once(apply):
-    from fastslow.programs.zoo.generative import siamese
+    from fastslow.programs.zoo.images import siamese
 
     x, y = normal(2, 8, 8, 3), normal(2, 8, 8, 3)
     distance, first, second = apply(partial(siamese, width=4, depth=1), x, x)

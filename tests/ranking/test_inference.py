@@ -11,7 +11,7 @@ from fastslow.core.files import read_json, write_json
 from fastslow.core.settings import resolve
 from fastslow.evaluation.predictions import read_predictions, write_run
 from fastslow.features.build import build_features
-from fastslow.features.default_layouts import default_file
+from fastslow.features.configs.default_layouts import default_file
 from fastslow.features.settings import FeatureSettings
 from fastslow.features.store import Features
 from fastslow.features.unseen import read_unseen

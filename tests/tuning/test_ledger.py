@@ -8,7 +8,7 @@ import pytest
 
 from fastslow.core.errors import DataError
 from fastslow.tuning.history import Outcome, Proposal
-from fastslow.tuning.space import Space
+from fastslow.tuning.search.space import Space
 from helpers.search_spaces import choices
 
 pytest.importorskip("optuna", reason="optuna is not installed (pip install -e '.[test]')")
@@ -54,7 +54,7 @@ def test_evaluations_of_a_dead_process_are_free_again(path, space):
 from pathlib import Path
 from fastslow.tuning.history import Proposal
 from fastslow.tuning.ledger import Ledger
-from fastslow.tuning.space import Choice, Space
+from fastslow.tuning.search.space import Choice, Space
 space = Space([Choice('x', ('a', 'b'), 0), Choice('y', ('a', 'b', 'c'), 0)])
 Ledger(Path({str(path)!r}), {IDENTITY!r}, space).start(Proposal((1, 1), 'a'))
 """

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from fastslow.tuning import space as space_module
-from fastslow.tuning.guided import Guide, Guided
 from fastslow.tuning.history import History, Outcome
 from fastslow.tuning.peers import OptunaStrategy
-from fastslow.tuning.space import Space
-from fastslow.tuning.strategies import Annealing, Evolutionary, Random
+from fastslow.tuning.search import space as space_module
+from fastslow.tuning.search.guided import Guide, Guided
+from fastslow.tuning.search.space import Space
+from fastslow.tuning.search.strategies import Annealing, Evolutionary, Random
 from fastslow.tuning.tune import propose
 from helpers.cases import cases
 from helpers.search_spaces import choices

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy.stats import kendalltau, norm
 
-from fastslow.tuning.guided import Guide
-from fastslow.tuning.space import Space
-from fastslow.tuning.surrogate import Surrogate, learnable
+from fastslow.tuning.search.guided import Guide
+from fastslow.tuning.search.space import Space
+from fastslow.tuning.search.surrogate import Surrogate, learnable
 from helpers.search_spaces import choices
 
 

@@ -16,8 +16,8 @@ from fastslow.ranking.settings import RankSettings
 from fastslow.tuning import target as target_module
 from fastslow.tuning.history import Outcome
 from fastslow.tuning.result import list_evaluations, plot_curve, proposers, summarise, top_k, write_result
+from fastslow.tuning.search.strategies import Random
 from fastslow.tuning.settings import STRATEGIES, TuneSettings
-from fastslow.tuning.strategies import Random
 from fastslow.tuning.target import read_target
 from fastslow.tuning.tune import open_ledger, start, tune
 from fastslow.xla.messages import HloProto, Module, ModuleTuningData, TuningData

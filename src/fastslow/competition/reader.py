@@ -51,7 +51,7 @@ class CompetitionFile:
         choices: The C configurations as tied choices of the output, input and kernel layouts of the K
             configurable nodes, as positions in ``layouts``, layout only.
         default_layouts: ``(K, 3, 6)`` int8, the compiler's own layout of these tensors, where the file names
-            them; see :mod:`fastslow.features.default_layouts`.
+            them; see :mod:`fastslow.features.configs.default_layouts`.
         config_feat: ``(C, 24)`` float32, tile only.
         normalizers: ``(C,)`` int64, 1 or more, unit of ``runtime``, tile only.
     """

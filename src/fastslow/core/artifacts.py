@@ -12,12 +12,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from fastslow.core.errors import DataError
+from fastslow.core.errors import DataError, StorageError, explain_storage
 from fastslow.core.files import digest, file_digest, remove_abandoned, write_json, writer_lock
 from fastslow.core.input_files import check_regular
 from fastslow.core.records import FileName, Record, read_record
 from fastslow.core.source import source_digests
-from fastslow.core.storage_errors import StorageError, explain_storage
 
 MANIFEST = "manifest.json"
 CHECKSUM = "checksum"

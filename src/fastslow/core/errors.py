@@ -1,4 +1,10 @@
-"""Errors that a user can mend; the message names what is wrong and the remedy."""
+"""Errors that a user can mend: the message names what is wrong and the remedy."""
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
 
 
 class FastslowError(Exception):
@@ -24,3 +30,74 @@ class DataError(FastslowError, ValueError):
 
     def __str__(self) -> str:
         return "{}: {}. {}".format(*self.args)
+
+
+_RESUME = "then type the same command: it resumes"
+_LARGER = f"Free space, or set FASTSLOW_HOME to a folder on a larger disk; {_RESUME}"
+_WRITABLE = f"Make it writable for you, or set FASTSLOW_HOME to a folder that is; {_RESUME}"
+_DRIVE = f"Check the (network) drive and mount it again; {_RESUME}"
+_OPEN_FILES = f"Raise the limit (ulimit -n 65536) or run fewer notebooks at a time (JOBS=1); {_RESUME}"
+_REMEDIES = {
+    errno.ENOSPC: ("the disk is full", _LARGER),
+    errno.EDQUOT: ("the disk quota is used up", _LARGER),
+    errno.EFBIG: ("the file would be larger than the file system or `ulimit -f` allows", _LARGER),
+    errno.EROFS: ("the file system is read-only", _WRITABLE),
+    errno.EACCES: ("permission denied", f"Change its owner or mode, or that of its folder; {_RESUME}"),
+    errno.EPERM: ("operation not permitted", f"Change its owner or mode, or that of its folder; {_RESUME}"),
+    errno.ESTALE: ("the network drive lost this file (stale file handle)", _DRIVE),
+    errno.EIO: ("the drive reports an input/output error", _DRIVE),
+    errno.ENOTCONN: ("the network drive is not connected", _DRIVE),
+    errno.ETIMEDOUT: ("the network drive does not answer", _DRIVE),
+    errno.ENOLCK: ("the file system has no locks", "Set FASTSLOW_HOME to a folder on a local disk"),
+    errno.ENOTSUP: ("the file system has no locks", "Set FASTSLOW_HOME to a folder on a local disk"),
+    errno.EMFILE: ("too many open files in this process", _OPEN_FILES),
+    errno.ENFILE: ("too many open files on this machine", _OPEN_FILES),
+    errno.ENOTDIR: ("a file is in the place of a folder", "Rename or delete that file"),
+    errno.EISDIR: ("a folder is in the place of a file", "Rename or delete that folder"),
+    errno.ENAMETOOLONG: ("the name is too long", "Choose a shorter one"),
+}
+
+
+class StorageError(DataError):
+    """The operating system refuses to read or write a file; what is in it may be sound."""
+
+
+def storage_error(error: OSError, path: str | Path = "") -> StorageError | None:
+    """Return an operating system's error with its remedy.
+
+    Args:
+        error: The error.
+        path: The file or folder, where the error does not name it (a full disk does not).
+
+    Returns:
+        The error to raise; None where the operating system refused nothing, such as a missing file.
+    """
+    if error.errno not in _REMEDIES:
+        return None
+    problem, remedy = _REMEDIES[error.errno]
+    return StorageError(error.filename or path, problem, remedy)
+
+
+@contextlib.contextmanager
+def explain_storage(path: str | Path) -> Iterator[None]:
+    """Raise :class:`StorageError` for what the operating system refuses in a block about a file.
+
+    Args:
+        path: The file or folder, for the message.
+    """
+    try:
+        yield
+    except OSError as error:
+        explained = storage_error(error, path)
+        if explained is None:
+            raise
+        raise explained from error
+
+
+def describe(error: OSError) -> str:
+    """Return an operating system's error in one line: what, and the remedy where there is one."""
+    explained = storage_error(error)
+    if explained:
+        return str(explained)
+    reason = error.strerror or (os.strerror(error.errno) if error.errno else str(error))
+    return f"{error.filename}: {reason}" if error.filename else reason or type(error).__name__

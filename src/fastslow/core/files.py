@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from fastslow.core.errors import DataError
+from fastslow.core.errors import DataError, StorageError, explain_storage
 from fastslow.core.input_files import MAX_TEXT_BYTES, check_regular
-from fastslow.core.storage_errors import StorageError, explain_storage
 
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]+\.tmp(\..*)?")
 

@@ -5,8 +5,7 @@ import os
 import stat
 from pathlib import Path
 
-from fastslow.core.errors import DataError
-from fastslow.core.storage_errors import storage_error
+from fastslow.core.errors import DataError, storage_error
 
 _IN_PLACE = "Put the file itself in its place"
 _KINDS = {

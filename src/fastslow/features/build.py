@@ -17,13 +17,15 @@ from fastslow.core.processes import end_with_parent
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
 from fastslow.core.source import source_digest
-from fastslow.features.config_tensors import config_tensors
-from fastslow.features.copies import copy_features, copy_pairs
-from fastslow.features.default_layouts import find_default_layouts
-from fastslow.features.list_padding import pad
-from fastslow.features.node_encodings import node_extras
-from fastslow.features.protobuf import ExactGraph, read_exact_graph
-from fastslow.features.pruning import prune
+from fastslow.features.configs.config_tensors import config_tensors
+from fastslow.features.configs.copies import copy_features, copy_pairs
+from fastslow.features.configs.default_layouts import find_default_layouts
+from fastslow.features.configs.tile_bounds import tile_features
+from fastslow.features.configs.violation import violation_features
+from fastslow.features.nodes.list_padding import pad
+from fastslow.features.nodes.node_encodings import node_extras
+from fastslow.features.nodes.protobuf import ExactGraph, read_exact_graph
+from fastslow.features.nodes.pruning import prune
 from fastslow.features.scaling import NODE_BLOCKS, ScalerFit, write_scalers
 from fastslow.features.settings import ENTRY, FeatureSettings
 from fastslow.features.store import (
@@ -38,8 +40,6 @@ from fastslow.features.store import (
     read_graph,
     write_graph,
 )
-from fastslow.features.tile_bounds import tile_features
-from fastslow.features.violation import violation_features
 from fastslow.machines.cluster import map_on_cluster
 
 WORKER_BYTES = 1 << 29  # of a process that builds graphs, at its peak

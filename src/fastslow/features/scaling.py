@@ -11,8 +11,8 @@ from scipy.stats import rankdata
 from fastslow.competition import node_columns
 from fastslow.core.errors import DataError
 from fastslow.core.npz_io import read_arrays, write_arrays
-from fastslow.features.node_encodings import DEPTH_NAMES, WALK_NAMES
-from fastslow.features.tpu_tiling import LANES
+from fastslow.features.configs.tpu_tiling import LANES
+from fastslow.features.nodes.node_encodings import DEPTH_NAMES, WALK_NAMES
 from fastslow.xla.graph_arrays import EXTRA_NAMES
 
 _SIZES = np.r_[node_columns.SHAPE]
@@ -85,7 +85,7 @@ def expand_node_features(node_feat: np.ndarray, node_extra: np.ndarray) -> np.nd
 
     Args:
         node_feat: ``(N, 140)`` float32, padded with 0 or -1.
-        node_extra: ``(N, Y)`` float32, see :func:`fastslow.features.node_encodings.node_extras`.
+        node_extra: ``(N, Y)`` float32, see :func:`fastslow.features.nodes.node_encodings.node_extras`.
 
     Returns:
         ``(N, 194 + Y)`` float32: 134 columns as sign(x) log(1 + |x|), then for the six dimensions

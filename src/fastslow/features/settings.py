@@ -10,10 +10,10 @@ from fastslow.competition.reader import file_fingerprint
 from fastslow.core.artifacts import Artifact
 from fastslow.core.files import digest, file_digest
 from fastslow.core.settings import NonNegative, Settings, Threads, Unread, resolve, unkeyed
-from fastslow.features.default_layouts import default_file
-from fastslow.features.protobuf import find_protobuf, require_protobufs
-from fastslow.features.pruning import DIRECTIONS, WHOLE_GRAPH
-from fastslow.features.violation import DEFAULT_LAYOUTS
+from fastslow.features.configs.default_layouts import default_file
+from fastslow.features.configs.violation import DEFAULT_LAYOUTS
+from fastslow.features.nodes.protobuf import find_protobuf, require_protobufs
+from fastslow.features.nodes.pruning import DIRECTIONS, WHOLE_GRAPH
 
 ENTRY = "fastslow.features.build:build_features"
 

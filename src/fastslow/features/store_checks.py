@@ -19,7 +19,7 @@ from fastslow.competition.opcodes import OPCODES
 from fastslow.competition.schema import NODE_FEATURES
 from fastslow.core.errors import DataError
 from fastslow.core.records import FileName, Record, check_record, is_valid
-from fastslow.features.node_encodings import EXTRA_COLUMNS
+from fastslow.features.nodes.node_encodings import EXTRA_COLUMNS
 
 _INTEGER, _FLOAT = "iu", "f"
 _LARGEST = np.iinfo(np.int64).max

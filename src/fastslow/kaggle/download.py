@@ -19,10 +19,9 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import BeforeValidator
 
 from fastslow.competition.catalog import COLLECTIONS, TEST, TRAIN, VALID, Collection, get_collection
-from fastslow.core.errors import DataError, SettingsError
+from fastslow.core.errors import DataError, SettingsError, explain_storage
 from fastslow.core.files import writer_lock
 from fastslow.core.settings import Settings, resolve
-from fastslow.core.storage_errors import explain_storage
 from fastslow.kaggle import archives, client
 from fastslow.kaggle.submission import SAMPLE
 from fastslow.kaggle.unpacking import unpack

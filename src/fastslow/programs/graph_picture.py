@@ -18,7 +18,7 @@ from scipy.sparse.csgraph import connected_components
 
 from fastslow.competition import node_columns
 from fastslow.competition.opcodes import CONVOLUTION, DOT, OPCODES, RESHAPE, opcode_name
-from fastslow.features.pruning import WHOLE_GRAPH, hop_distance
+from fastslow.features.nodes.pruning import WHOLE_GRAPH, hop_distance
 from fastslow.programs.layered_drawing import assign_layers, place, split_long_edges
 
 MAX_BOXES = 60  # nodes up to which a graph is drawn as boxes: the text is legible at the width of a page

@@ -1,7 +1,7 @@
 """The ranker's table: one row of physical features for every configuration of a graph.
 
 No column depends on the order of the configurations, nor on how often a layout occurs in the graph's data,
-but for the compiler's own layouts, which the commonest ones stand for (``features/default_layouts.py``).
+but for the compiler's own layouts, which the commonest ones stand for (``features/configs/default_layouts.py``).
 """
 
 import numpy as np
@@ -10,11 +10,11 @@ from fastslow.choices.layouts import LAYOUT_WIDTH, ROLES
 from fastslow.competition import node_columns
 from fastslow.competition.opcodes import OPCODES, opcode_name
 from fastslow.competition.tensors import num_elements
-from fastslow.features.config_tensors import config_chunks
-from fastslow.features.copies import CopyPairs, disagreements
+from fastslow.features.configs.config_tensors import config_chunks
+from fastslow.features.configs.copies import CopyPairs, disagreements
+from fastslow.features.configs.tpu_tiling import tile
 from fastslow.features.derived import derived
 from fastslow.features.store import Graph
-from fastslow.features.tpu_tiling import tile
 from fastslow.rankers.node_costs import KINDS, node_flops, roles_of, state_terms, tensor_bytes
 from fastslow.rankers.node_layouts import LayoutStates, node_tensors, tensor_positions
 

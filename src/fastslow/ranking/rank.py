@@ -15,7 +15,7 @@ from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
-from fastslow.features.default_layouts import knows_default_layouts
+from fastslow.features.configs.default_layouts import knows_default_layouts
 from fastslow.features.unseen import build_unseen, read_recipe
 from fastslow.kaggle.submission import ranking as fastest_first
 from fastslow.programs.convert import Conversion, convert, estimate_cycles

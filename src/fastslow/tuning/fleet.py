@@ -17,10 +17,10 @@ from fastslow.core.errors import DataError
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
 from fastslow.tuning.fleet_settings import FleetSettings
-from fastslow.tuning.guided import Guided
 from fastslow.tuning.history import History
 from fastslow.tuning.ledger import Ledger
-from fastslow.tuning.strategies import Strategy
+from fastslow.tuning.search.guided import Guided
+from fastslow.tuning.search.strategies import Strategy
 from fastslow.tuning.target import Target, read_target
 from fastslow.tuning.tune import evaluate_started, make_strategy, open_ledger, start
 

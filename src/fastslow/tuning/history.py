@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fastslow.tuning.space import CODE, Space
+from fastslow.tuning.search.space import CODE, Space
 
 
 @dataclass(frozen=True)

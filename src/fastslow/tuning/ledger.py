@@ -13,13 +13,12 @@ import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from fastslow.core.errors import DataError
+from fastslow.core.errors import DataError, explain_storage
 from fastslow.core.files import digest, writer_lock
-from fastslow.core.storage_errors import explain_storage
 from fastslow.tuning.history import History, Outcome, Proposal
 from fastslow.tuning.journal import Journal, Record
 from fastslow.tuning.peers import import_optuna
-from fastslow.tuning.space import Space
+from fastslow.tuning.search.space import Space
 
 STUDY = "tuning"
 _PROPOSAL, _OUTCOME = "proposal", "outcome"

@@ -6,7 +6,7 @@ import numpy as np
 
 from fastslow.core.errors import SettingsError
 from fastslow.tuning.history import History, Proposal
-from fastslow.tuning.space import CODE
+from fastslow.tuning.search.space import CODE
 
 SAMPLERS = {"tpe": "TPESampler", "nsga2": "NSGAIISampler"}
 

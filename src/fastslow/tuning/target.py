@@ -14,7 +14,7 @@ from fastslow.competition.tensors import format_layout
 from fastslow.core.errors import DataError
 from fastslow.core.files import digest
 from fastslow.core.settings import resolve
-from fastslow.features.default_layouts import (
+from fastslow.features.configs.default_layouts import (
     find_default_layouts,
     is_off_default,
     knows_default_layouts,
@@ -25,10 +25,10 @@ from fastslow.programs.convert import check_module, convert
 from fastslow.ranking.inference import FinishedRun
 from fastslow.ranking.named_choices import name_choices
 from fastslow.tuning.evaluators import Command, Compiled, Evaluator, Replay
-from fastslow.tuning.guided import Pretrained
 from fastslow.tuning.history import History
+from fastslow.tuning.search.guided import Pretrained
+from fastslow.tuning.search.space import CODE, Choice, Space
 from fastslow.tuning.settings import TuneSettings
-from fastslow.tuning.space import CODE, Choice, Space
 from fastslow.xla.compile_pool import Labeller
 from fastslow.xla.graph_arrays import graph_arrays
 from fastslow.xla.layout_choices import TiedChoice, encode_defaults, layouts_of, tie

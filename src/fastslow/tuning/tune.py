@@ -13,12 +13,12 @@ import numpy as np
 from fastslow.core.errors import DataError
 from fastslow.core.progress import progress
 from fastslow.tuning.evaluators import Evaluate
-from fastslow.tuning.guided import Guide, Guided
 from fastslow.tuning.history import History, Outcome, Proposal
 from fastslow.tuning.ledger import INTERRUPTED, Ledger
 from fastslow.tuning.peers import SAMPLERS, OptunaStrategy
+from fastslow.tuning.search.guided import Guide, Guided
+from fastslow.tuning.search.strategies import Annealing, Evolutionary, Random, Strategy
 from fastslow.tuning.settings import SearchSettings, TuneSettings
-from fastslow.tuning.strategies import Annealing, Evolutionary, Random, Strategy
 from fastslow.tuning.target import Target, read_target
 
 DEFAULT = "default"

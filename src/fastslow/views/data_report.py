@@ -16,7 +16,7 @@ from fastslow.competition.tensors import LEFT_TO_COMPILER, format_layout
 from fastslow.core.npz_io import read_headers
 from fastslow.core.progress import progress
 from fastslow.core.settings import NonNegative, Positive, resolve
-from fastslow.features.config_tensors import config_tensors
+from fastslow.features.configs.config_tensors import config_tensors
 from fastslow.views.choice_statistics import real_statistics, survey_choices
 from fastslow.views.survey import SurveySettings
 

@@ -15,10 +15,9 @@ from typing import Any, BinaryIO
 import torch
 from torch import Tensor, nn
 
-from fastslow.core.errors import DataError
+from fastslow.core.errors import DataError, StorageError, explain_storage
 from fastslow.core.files import atomic_path
 from fastslow.core.input_files import check_regular
-from fastslow.core.storage_errors import StorageError, explain_storage
 
 SET_ASIDE = ".damaged"
 _DIGEST_BYTES = hashlib.sha256().digest_size

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from fastslow.choices.layouts import LAYOUT_WIDTH, MAX_DIMENSION, ROLES
 from fastslow.competition import node_columns
+from fastslow.features.configs.tpu_tiling import TILING_FEATURES, tiling_features
 from fastslow.features.derived import derived
 from fastslow.features.scaling import Scaler
 from fastslow.features.store import Graph, expand_nodes
-from fastslow.features.tpu_tiling import TILING_FEATURES, tiling_features
 from fastslow.networks.model.dimension_tokens import dimension_features
 from fastslow.networks.states.config_states import Level, PartReach, Reach, States
 from fastslow.networks.states.sparse import SparseOperator, moved_fields

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from fastslow.choices.layouts import LAYOUT_WIDTH, MAX_DIMENSION, ROLES
-from fastslow.features.tpu_tiling import TILING_FEATURES
+from fastslow.features.configs.tpu_tiling import TILING_FEATURES
 from fastslow.networks.model.convolutions import make_convolution
 from fastslow.networks.model.dimension_tokens import TOKEN_COLUMNS, DimensionTokens
 from fastslow.networks.model.graph_batch import Batch, LevelTensors

@@ -9,7 +9,7 @@ import numpy as np
 
 from fastslow.programs.layout_search import CROSSOVER, ELITE, MUTATION_RATES
 from fastslow.tuning.history import History, Proposal
-from fastslow.tuning.space import CODE
+from fastslow.tuning.search.space import CODE
 
 _TRIES = 16  # wishes drawn for each proposal wanted
 HOT, COLD = 0.3, 0.003  # temperatures of annealing, on log values: differences of 30 % and of 0.3 %

@@ -13,9 +13,9 @@ from fastslow.choices.layouts import ROLES
 from fastslow.competition import node_columns
 from fastslow.competition.opcodes import CONVOLUTION, DOT, OPCODES
 from fastslow.competition.schema import TILE_DIMENSIONS, TILE_ROLES, TILE_WIDTH
-from fastslow.features.config_tensors import config_tensors
+from fastslow.features.configs.config_tensors import config_tensors
+from fastslow.features.configs.tpu_tiling import LANES, SUBLANES
 from fastslow.features.scaling import signed_log1p
-from fastslow.features.tpu_tiling import LANES, SUBLANES
 
 _UNITS = (LANES, SUBLANES)  # of the minor-most dimension and the next
 
@@ -75,7 +75,7 @@ def tensor_extents(
         node_feat: ``(N, 140)``, as published.
         node_opcode: ``(N,)`` opcode ids.
         edge_index: ``(E, 2)``; row ``(u, v)``: u consumes v's output.
-        operands: As for :func:`fastslow.features.config_tensors.config_tensors`.
+        operands: As for :func:`fastslow.features.configs.config_tensors.config_tensors`.
 
     Returns:
         For each of ``schema.ROLES`` ``(6,)`` int64, see :func:`extents`; 0 where there is no such tensor.
@@ -106,7 +106,7 @@ def tile_features(
         node_opcode: ``(N,)`` opcode ids.
         edge_index: ``(E, 2)``; row ``(u, v)``: u consumes v's output.
         config_feat: ``(C, 24)``, as published.
-        operands: As for :func:`fastslow.features.config_tensors.config_tensors`.
+        operands: As for :func:`fastslow.features.configs.config_tensors.config_tensors`.
 
     Returns:
         ``(C, V)`` float32 and the V column names.

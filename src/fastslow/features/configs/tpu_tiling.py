@@ -9,7 +9,7 @@ import numpy as np
 
 from fastslow.choices.layouts import MAX_DIMENSION
 from fastslow.competition.tensors import minor_dimension, num_elements
-from fastslow.features.default_layouts import is_off_default
+from fastslow.features.configs.default_layouts import is_off_default
 
 LANES = 128  # the minor-most dimension is padded to a multiple of this
 SUBLANES = 8  # and the second-minor one to a multiple of this

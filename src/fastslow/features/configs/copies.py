@@ -17,8 +17,7 @@ from fastslow.choices.tied_choices import Choices
 from fastslow.competition import node_columns
 from fastslow.competition.opcodes import OPCODES
 from fastslow.competition.tensors import num_elements
-from fastslow.features.choice_sums import choice_sums
-from fastslow.features.config_tensors import ConfigTensors
+from fastslow.features.configs.config_tensors import ConfigTensors, choice_sums
 
 _ELEMENT_WISE = """
 abs add and atan2 bitcast-convert cbrt ceil clamp compare complex convert copy cosine count-leading-zeros

@@ -14,7 +14,7 @@ measured AlexNet the layouts of inputs and kernels change nothing. Weighted by t
 of a filter counts by what it costs, not by its few elements.
 
 A tensor is *off default* where it is given another layout than the compiler would choose, so that data may
-have to be moved (:mod:`fastslow.features.default_layouts` says how that is known).
+have to be moved (:mod:`fastslow.features.configs.default_layouts` says how that is known).
 """
 
 import functools
@@ -26,10 +26,9 @@ from fastslow.choices.tied_choices import Choices
 from fastslow.competition.opcodes import CONVOLUTION, DOT, RESHAPE
 from fastslow.competition.tensors import num_elements
 from fastslow.core.errors import SettingsError
-from fastslow.features.choice_sums import choice_sums
-from fastslow.features.config_tensors import ConfigTensors
-from fastslow.features.default_layouts import is_off_default
-from fastslow.features.tpu_tiling import LANES, tile
+from fastslow.features.configs.config_tensors import ConfigTensors, choice_sums
+from fastslow.features.configs.default_layouts import is_off_default
+from fastslow.features.configs.tpu_tiling import LANES, tile
 
 DEFAULT_LAYOUTS = ("row_major", "leave_out")
 

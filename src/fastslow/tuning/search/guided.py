@@ -10,9 +10,9 @@ from collections.abc import Callable
 import numpy as np
 
 from fastslow.tuning.history import History, Proposal
-from fastslow.tuning.space import CODE, Space
-from fastslow.tuning.strategies import HOT, children, fastest, proposals
-from fastslow.tuning.surrogate import Inputs, Surrogate
+from fastslow.tuning.search.space import CODE, Space
+from fastslow.tuning.search.strategies import HOT, children, fastest, proposals
+from fastslow.tuning.search.surrogate import Inputs, Surrogate
 
 GENERATIONS = 4  # of the search among candidates; Ansor's number
 FRESH = 0.3  # share of random candidates in the first generation

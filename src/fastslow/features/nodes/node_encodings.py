@@ -7,8 +7,8 @@ network.
 import numpy as np
 from scipy import sparse
 
-from fastslow.features.list_padding import PADDING
-from fastslow.features.pruning import WHOLE_GRAPH, hop_distance
+from fastslow.features.nodes.list_padding import PADDING
+from fastslow.features.nodes.pruning import WHOLE_GRAPH, hop_distance
 from fastslow.xla.graph_arrays import EXTRA_NAMES
 
 WALK_LENGTHS = range(2, 18)

@@ -9,7 +9,7 @@ from fastslow.competition.catalog import Program
 from fastslow.competition.node_columns import COLUMN_NAMES
 from fastslow.competition.reader import CompetitionFile
 from fastslow.core.errors import DataError
-from fastslow.features.list_padding import PADDING
+from fastslow.features.nodes.list_padding import PADDING
 from fastslow.xla.graph_arrays import graph_arrays, operand_nodes
 from fastslow.xla.reader import read_program
 
