@@ -26,6 +26,7 @@ from pathlib import Path
 from common import report
 from common.options import make_parser
 
+TABLE = {"hours": 1.5, "sample": False}
 ROOT = Path(__file__).resolve().parents[1]
 LIBRARIES = (
     "hypothesis lightgbm matplotlib.pyplot nbformat pandas papermill pydantic pytest scipy.sparse"

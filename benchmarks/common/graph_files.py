@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from fastslow.competition.catalog import TEST, TRAIN, VALID, Collection, Program, get_collection
+from fastslow.competition.catalog import TEST, TRAIN, Collection, Program, get_collection
 from fastslow.core.errors import DataError
 from fastslow.core.settings import PROJECT
 from fastslow.features.build import FeatureSettings, build_graph
@@ -57,7 +57,7 @@ def first_configs(graph: Graph, num_configs: int) -> Graph:
 
 
 class OneGraph(Features):
-    """A features folder of one graph, in train and in test; the scalers are fitted on it.
+    """A features folder of one graph, in train; the scalers are fitted on it.
 
     Args:
         program: The graph's program.
@@ -85,13 +85,13 @@ class OneGraph(Features):
 
     @property
     def index(self) -> pd.DataFrame:
-        """Return the index of the folder: the graph in train and in test."""
+        """Return the index of the folder: the graph in train."""
         sizes = {"configs": self.only.num_configs, "merged": 0}
-        return pd.DataFrame([{"split": split, "name": self.only.name, **sizes} for split in (TRAIN, TEST)])
+        return pd.DataFrame([{"split": TRAIN, "name": self.only.name, **sizes}])
 
     def names(self, split: str) -> list[str]:
-        """Return the graph's name; valid is empty, since training excludes its programs."""
-        return [] if split == VALID else [self.only.name]
+        """Return the graph's name in train, no name in the splits whose programs training excludes."""
+        return [self.only.name] if split == TRAIN else []
 
     def graph(self, split: str, name: str) -> Graph:
         """Return the graph."""

@@ -18,12 +18,12 @@ from fastslow.competition.metrics import (
 )
 from fastslow.core.artifacts import Artifact, read_manifest
 from fastslow.core.errors import DataError, SettingsError
-from fastslow.evaluation import results
+from fastslow.evaluation import results, submission
 from fastslow.evaluation.ensemble import EnsembleSettings, build_ensemble
 from fastslow.evaluation.metric_table import format_metrics, metric_table, valid_metrics
 from fastslow.evaluation.predictions import PREDICTIONS, read_predictions, write_predictions
 from fastslow.evaluation.score_tables import pool_seeds
-from fastslow.evaluation.submission import SubmissionSettings, make_submission
+from fastslow.evaluation.submission import SubmissionSettings, make_submission, preview_submission
 from fastslow.features.build import FeatureSettings, build_features
 from fastslow.features.store import Features
 from fastslow.kaggle.solution import read_solution, score_submission
@@ -203,7 +203,7 @@ def test_runs_of_different_settings_are_not_pooled_whatever_their_names(settings
 
 def test_the_csv_is_shown_in_words(settings, tmp_path):
     make_submission(settings)
-    shown = results.preview_submission(settings, rows=1)
+    shown = preview_submission(settings, rows=1)
     lines = csv_of(tmp_path).read_text().splitlines()[1:]
     assert list(shown["collection"]) == [c.name for c in COLLECTIONS]
     for row in shown.to_dict("records"):
@@ -268,8 +268,8 @@ def test_a_csv_that_fails_the_check_never_replaces_a_good_one(
     make_submission(settings)
     csv = csv_of(tmp_path)
     good = {path: path.read_bytes() for path in csv.parent.iterdir()}
-    right = results.format_submission
-    monkeypatch.setattr(results, "format_submission", lambda *a: right(*a).replace(b";0", b";1", 1))
+    right = submission.format_submission
+    monkeypatch.setattr(submission, "format_submission", lambda *a: right(*a).replace(b";0", b";1", 1))
     changed = SubmissionSettings(**{**settings.asdict(), "folder": str(tmp_path / "runs" / "again")})
     with pytest.raises(DataError, match="index 1 occurs more than once"):
         make_submission(changed)

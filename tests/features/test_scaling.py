@@ -42,15 +42,12 @@ def test_expanded_features_match_a_loop(rng):
     node_feat[:, node_columns.SHAPE] = rng.choice([-1, 0, 1, 127, 128, 300, 51200], (20, 6))
     extra = rng.choice([-1, 0, 0.25, 3, 700], (20, len(EXTRA_COLUMNS))).astype(np.float32)
     expanded = expand_node_features(node_feat, extra)
-    assert expanded.shape == (20, 194 + extra.shape[1]) and expanded.dtype == np.float32
+    assert expanded.shape == (20, 146 + extra.shape[1]) and expanded.dtype == np.float32
     for row, more_columns, out in zip(node_feat.tolist(), extra.tolist(), expanded.tolist(), strict=True):
         sizes = row[node_columns.SHAPE]
         expected = [math.copysign(math.log1p(abs(x)), x) for x in row[:134]]
         expected += [-1 if size < 0 else size % 128 / 128 for size in sizes]
         expected += [-1 if size < 0 else math.log1p(size // 128) for size in sizes]
-        more = [*row[37:43], *row[53:59], *row[61:67], row[107], row[108], *row[117:119], *row[121:123]]
-        expected += [-1 if size < 0 else size % 128 / 128 for size in more]
-        expected += [-1 if size < 0 else math.log1p(size // 128) for size in more]
         expected += [math.copysign(math.log1p(abs(x)), x) for x in more_columns]
         np.testing.assert_allclose(out, expected, rtol=1e-6)
 

@@ -18,30 +18,31 @@ def test_the_default_is_the_134_numbers_and_the_six_dimensions_by_128():
 
 def test_thirty_columns_are_picked_each_with_a_reason():
     assert len(PICKED) == 30 and all(PICKED.values()) and {*PICKED} <= {*COLUMN_NAMES}
-    columns = input_columns("picked+more_tiles")
+    columns = input_columns("picked+tiles")
     assert [COLUMN_NAMES[column] for column in columns[:30]] == [*PICKED]
-    assert columns[30:] == [*range(146, 194)]
+    assert columns[30:] == [*range(134, 146)]
 
 
 def test_columns_of_the_whole_graph_are_those_of_the_store():
-    names = [EXTRA_COLUMNS[column - 194] for column in input_columns("depths+walks+attributes")]
-    assert names == [*EXTRA_COLUMNS] and names[:5] == ["num_operands", "num_users", *names[2:4], "walk_2"]
+    names = [EXTRA_COLUMNS[column - 146] for column in input_columns("depths+attributes")]
+    assert names == [*EXTRA_COLUMNS] and names[:2] == ["num_operands", "num_users"]
 
 
-@cases("group, remedy", [("walks", "features.random_walks=True"), ("attributes", "features.hlo_folder")])
-def test_columns_that_the_features_lack_are_refused(group, remedy):
+def test_columns_that_the_features_lack_are_refused():
     std = np.ones(EXPANDED_NODE_FEATURES)
-    require_inputs(f"numeric+{group}", Scaler(std, std))
-    std[input_columns(group)] = 0
+    require_inputs("numeric+attributes", Scaler(std, std))
+    std[input_columns("attributes")] = 0
     require_inputs("numeric+depths", Scaler(std, std))
-    with pytest.raises(SettingsError, match=f"node_inputs: the features have no {group}; build .* {remedy}"):
-        require_inputs(f"numeric+{group}", Scaler(std, std))
+    with pytest.raises(
+        SettingsError, match="node_inputs: the features have no attributes; build .* hlo_folder"
+    ):
+        require_inputs("numeric+attributes", Scaler(std, std))
 
 
 @cases(
     "text, problem",
     [
-        ("", "'' in '' is none of numeric, tiles, more_tiles, depths, walks, attributes, picked"),
+        ("", "'' in '' is none of numeric, tiles, depths, attributes, picked"),
         ("numeric+tile", "'tile' in 'numeric+tile' is none of"),
         ("tiles+tiles", "tiles is given twice"),
         ("numeric+picked", "numeric in 'numeric+picked' contains picked; give one of them"),

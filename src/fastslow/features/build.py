@@ -92,7 +92,7 @@ def _layout_graph(
     graph = Graph(
         name=program.name,
         node_feat=_padded(file, exact, settings)[kept.node_ids],
-        node_extra=_extras(file, exact, settings)[kept.node_ids],
+        node_extra=_extras(file, exact)[kept.node_ids],
         node_opcode=file.node_opcode[kept.node_ids],
         edge_index=kept.edge_index.astype(np.int32),
         config_index=kept.config_index.astype(np.int32),
@@ -123,7 +123,7 @@ def _tile_graph(
     graph = Graph(
         name=program.name,
         node_feat=_padded(file, exact, settings),
-        node_extra=_extras(file, exact, settings),
+        node_extra=_extras(file, exact),
         node_opcode=file.node_opcode,
         edge_index=file.edge_index.astype(np.int32),
         config_index=np.zeros(0, np.int32),
@@ -142,15 +142,14 @@ def _tile_graph(
     return graph, names
 
 
+def _extras(file: CompetitionFile, exact: ExactGraph | None) -> np.ndarray:
+    return node_extras(file.edge_index, len(file.node_opcode), exact and exact.node_extra)
+
+
 def _padded(file: CompetitionFile, exact: ExactGraph | None, settings: FeatureSettings) -> np.ndarray:
     if not settings.padding:
         return file.node_feat
     return exact.node_feat if exact else pad(file.node_feat, file.node_opcode, file.edge_index)
-
-
-def _extras(file: CompetitionFile, exact: ExactGraph | None, settings: FeatureSettings) -> np.ndarray:
-    attributes = exact and exact.node_extra
-    return node_extras(file.edge_index, len(file.node_opcode), attributes, settings.random_walks)
 
 
 def build_graph(program: Program, settings: FeatureSettings) -> tuple[Graph, list[str]]:

@@ -12,29 +12,16 @@ from fastslow.competition import node_columns
 from fastslow.core.errors import DataError
 from fastslow.core.npz_io import read_arrays, write_arrays
 from fastslow.features.configs.tpu_tiling import LANES
-from fastslow.features.nodes.node_encodings import DEPTH_NAMES, WALK_NAMES
+from fastslow.features.nodes.node_encodings import DEPTH_NAMES
 from fastslow.xla.graph_arrays import EXTRA_NAMES
 
 _SIZES = np.r_[node_columns.SHAPE]
-_MORE_SIZES = np.r_[
-    node_columns.WINDOW_SIZE,
-    node_columns.WINDOW_PADDING_LOW,
-    node_columns.WINDOW_PADDING_HIGH,
-    node_columns.FEATURE_GROUP_COUNT,
-    node_columns.BATCH_GROUP_COUNT,
-    node_columns.SLICE_LIMIT,
-    node_columns.DYNAMIC_SLICE_SIZE,
-]
-_ENDS = np.cumsum(
-    [
-        *(0, node_columns.LAYOUT.start, 2 * len(_SIZES), 2 * len(_MORE_SIZES)),
-        *(len(DEPTH_NAMES), len(WALK_NAMES), len(EXTRA_NAMES)),
-    ]
-).tolist()
-NUMERIC, TILES, MORE_TILES, DEPTHS, WALKS, ATTRIBUTES = (slice(*ends) for ends in pairwise(_ENDS))
-"""Columns of :func:`expand_node_features`: the 134 numbers, the six dimensions by 128, 24 more by 128, then
-those of ``node_encodings.EXTRA_COLUMNS``."""
-NODE_BLOCKS = (slice(MORE_TILES.start), MORE_TILES, slice(MORE_TILES.stop, None))
+_WIDTHS = (node_columns.LAYOUT.start, 2 * len(_SIZES), len(DEPTH_NAMES), len(EXTRA_NAMES))
+_ENDS = np.cumsum([0, *_WIDTHS]).tolist()
+NUMERIC, TILES, DEPTHS, ATTRIBUTES = (slice(*ends) for ends in pairwise(_ENDS))
+"""Columns of :func:`expand_node_features`: the 134 numbers, the six dimensions by 128, then those of
+``node_encodings.EXTRA_COLUMNS``."""
+NODE_BLOCKS = (slice(TILES.stop), slice(TILES.stop, None))
 """Blocks of expanded node features whose moments are computed apart, see :class:`ScalerFit`."""
 EXPANDED_NODE_FEATURES = _ENDS[-1]
 """Columns of :func:`expand_node_features`."""
@@ -80,27 +67,23 @@ def expand_node_features(node_feat: np.ndarray, node_extra: np.ndarray) -> np.nd
 
     The layout columns 134-139 are left out: they are categories and get an embedding. Each dimension
     size is also given as its remainder and quotient by 128 (3rd place of the competition): the remainder
-    determines how full the last tile is; and so are the other 24 columns that hold sizes of dimensions
-    (window, padding, groups, slices). A network takes the groups of columns that its settings name.
+    determines how full the last tile is. A network takes the groups of columns that its settings name.
 
     Args:
         node_feat: ``(N, 140)`` float32, padded with 0 or -1.
         node_extra: ``(N, Y)`` float32, see :func:`fastslow.features.nodes.node_encodings.node_extras`.
 
     Returns:
-        ``(N, 194 + Y)`` float32: 134 columns as sign(x) log(1 + |x|), then for the six dimensions
-        ``x mod 128 / 128`` and ``log(1 + x div 128)`` (padding stays -1 in both), then both for 24 more, then
-        the extra ones as sign(x) log(1 + |x|).
+        ``(N, 146 + Y)`` float32: 134 columns as sign(x) log(1 + |x|), then for the six dimensions
+        ``x mod 128 / 128`` and ``log(1 + x div 128)`` (padding stays -1 in both), then the
+        extra ones as sign(x) log(1 + |x|).
     """
     numeric = signed_log1p(node_feat[:, : node_columns.LAYOUT.start])
-    by_128 = [part for columns in (_SIZES, _MORE_SIZES) for part in _by_lanes(node_feat[:, columns])]
-    return np.concatenate([numeric, *by_128, signed_log1p(node_extra)], 1).astype(np.float32)
-
-
-def _by_lanes(sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    sizes = node_feat[:, _SIZES]
     padding = sizes < 0
     remainder = np.where(padding, -1, sizes % LANES / LANES)
-    return remainder, np.where(padding, -1, np.log1p(np.maximum(sizes, 0) // LANES))
+    quotient = np.where(padding, -1, np.log1p(np.maximum(sizes, 0) // LANES))
+    return np.concatenate([numeric, remainder, quotient, signed_log1p(node_extra)], 1).astype(np.float32)
 
 
 @dataclass(frozen=True)

@@ -63,9 +63,6 @@ class FeatureSettings(KindSettings):
     hlo_folder: str = unkeyed("")
     """Folder of TpuGraphs' ``.pb`` files, flat or in TpuGraphs' tree; empty for none. A graph whose
     ``<name>.pb`` is found gets its exact padding and the exact order of its operands."""
-    random_walks: bool = False
-    """Compute how likely a random walk over the whole graph is back at a node after 2 to 17 steps, for
-    ``node_inputs=walks`` of the network (3rd place); 11 CPU seconds for a graph of 21,918 nodes."""
     merge_duplicates: bool = True
     """Merge identical configurations of a graph, in every split; a label is their mean."""
     hops: Annotated[int, Ge(WHOLE_GRAPH)] = 2

@@ -1,7 +1,7 @@
 """The ranker's table: one row of physical features for every configuration of a graph.
 
 No column depends on the order of the configurations, nor on how often a layout occurs in the graph's data,
-but for the compiler's own layouts, which the commonest ones stand for (``features/configs/default_layouts.py``).
+but for the compiler's own layouts, which the commonest ones stand for (``default_layouts.py``).
 """
 
 import numpy as np

@@ -1,6 +1,7 @@
 """What gives a configuration its value: the TPU compiler, a file's labels, or a command of the user's.
 
 An evaluator is a context: within it, ``evaluate`` takes configurations and yields outcomes as they come.
+To add one, write a class as :class:`Evaluator` says and name it in :data:`EVALUATORS`.
 """
 
 import contextlib
@@ -17,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -33,22 +34,60 @@ _ATTEMPT_PAUSE = 0.2
 Evaluate = Callable[[Sequence[Proposal]], Iterator[tuple[int, Outcome]]]
 
 
+class Limits(Protocol):
+    """The settings that evaluators read, see :class:`fastslow.tuning.settings.SearchSettings`."""
+
+    command: str
+    seconds: float
+    attempts: int
+    processes: int
+
+
+@dataclass(frozen=True)
+class Request:
+    """What an evaluator is made of.
+
+    Args:
+        settings: The settings.
+        module_of: Makes the constrained module of a configuration; None for a file without HLO.
+        describe: Makes the configuration's JSON.
+        labeller: The compiler: isolated workers with limits, and the cache of their results.
+        labels: Value by configuration, of a labelled file.
+        source: Name of that file.
+    """
+
+    settings: Limits
+    module_of: Callable[[tuple[int, ...]], Module] | None = None
+    describe: Callable[[tuple[int, ...]], dict] = dict
+    labeller: Labeller | None = None
+    labels: Mapping[tuple[int, ...], float] | None = None
+    source: str = ""
+
+
 class Evaluator(Protocol):
     """What gives a configuration its value.
 
     Attributes:
+        reads_labels: Whether it reads the labels of a competition file; the others need the program's HLO.
+        compiles: Whether it needs the TPU compiler.
         name: What the value is, in words, with its unit.
         identity: What a study must agree in to share values.
     """
 
+    reads_labels: ClassVar[bool] = False
+    compiles: ClassVar[bool] = False
     name: str
     identity: str
+
+    @classmethod
+    def of(cls, request: Request) -> "Evaluator":
+        """Make the evaluator of a program."""
 
     def running(self) -> contextlib.AbstractContextManager[Evaluate]:
         """Give a function of proposals that yields positions and outcomes, in the order of completion."""
 
 
-class Replay:
+class Replay(Evaluator):
     """Looks a configuration up among the labels of a file.
 
     Args:
@@ -56,8 +95,15 @@ class Replay:
         name: What the labels are, in words.
     """
 
+    reads_labels = True
+
     def __init__(self, values: Mapping[tuple[int, ...], float], name: str):
         self._values, self.name, self.identity = values, name, "replay"
+
+    @classmethod
+    def of(cls, request: Request) -> "Replay":
+        """See :class:`Evaluator`."""
+        return cls(request.labels, f"the labels of {request.source}")
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Evaluate]:
@@ -70,7 +116,7 @@ class Replay:
         yield evaluate
 
 
-class Compiled:
+class Compiled(Evaluator):
     """Compiles the constrained program and takes the compiler's estimated cycles.
 
     Args:
@@ -78,10 +124,17 @@ class Compiled:
         labeller: Isolated workers with limits, and the cache of their results.
     """
 
+    compiles = True
+
     def __init__(self, module_of: Callable[[tuple[int, ...]], Module], labeller: Labeller):
         self._module_of, self._labeller = module_of, labeller
         self.name = f"the {labeller.generation} compiler's estimated cycles"
         self.identity = f"compiler {labeller.generation} {labeller.compiler.version()}"
+
+    @classmethod
+    def of(cls, request: Request) -> "Compiled":
+        """See :class:`Evaluator`."""
+        return cls(request.module_of, request.labeller)
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Evaluate]:
@@ -99,7 +152,7 @@ class Compiled:
 
 
 @dataclass(frozen=True)
-class Command:
+class Command(Evaluator):
     """Runs a command for each configuration; the last line that it prints is the value.
 
     Args:
@@ -120,6 +173,13 @@ class Command:
     seconds: float = 600.0
     attempts: int = 2
     processes: int = 1
+
+    @classmethod
+    def of(cls, request: Request) -> "Command":
+        """See :class:`Evaluator`."""
+        given = request.settings
+        limits = (given.seconds, given.attempts, given.processes or 1)
+        return cls(given.command, request.module_of, request.describe, *limits)
 
     def __post_init__(self):
         self._words()  # refused before there is a study of it
@@ -193,6 +253,10 @@ class Command:
         if status:
             return None, f"failed: it ended with {status}: {(said[1] or said[0] or 'no output')[-_SHOWN:]}"
         return _number(said[0])
+
+
+EVALUATORS: dict[str, type[Evaluator]] = {"compiler": Compiled, "replay": Replay, "command": Command}
+"""Evaluators by the name that the setting ``evaluator`` gives."""
 
 
 def _kill_group(process: subprocess.Popen) -> None:

@@ -21,9 +21,9 @@ from fastslow.core.settings import (
 from fastslow.programs.program_settings import MEASURED
 from fastslow.programs.user_program import Source
 from fastslow.ranking.settings import RankSettings
+from fastslow.tuning.evaluators import EVALUATORS
 from fastslow.xla.libtpu import TOPOLOGIES
 
-EVALUATORS = ("compiler", "replay", "command")
 INNER = ("evolutionary", "random", "annealing")
 STRATEGIES = (*(f"guided {name}" for name in INNER), *INNER, "tpe", "nsga2")
 NO_RUN = "none"
@@ -108,7 +108,7 @@ class TuneSettings(SearchSettings):
         if self.source:
             measured = "tile" if self.is_npz else self.origin.measured
             kind = "an npz" if self.is_npz else f"a {measured} .pb" if measured else "a file without runtimes"
-            replay = self.kind_of_evaluator == "replay"
+            replay = EVALUATORS[self.kind_of_evaluator].reads_labels
             possible = {"tile": replay, "layout": True, "": not replay}[measured]
             self.require(possible, "evaluator", f"possible for {kind}")
 

@@ -24,7 +24,7 @@ from fastslow.features.unseen import build_unseen
 from fastslow.programs.convert import check_module, convert
 from fastslow.ranking.inference import FinishedRun
 from fastslow.ranking.named_choices import name_choices
-from fastslow.tuning.evaluators import Command, Compiled, Evaluator, Replay
+from fastslow.tuning.evaluators import EVALUATORS, Evaluator, Request
 from fastslow.tuning.history import History
 from fastslow.tuning.search.guided import Pretrained
 from fastslow.tuning.search.space import CODE, Choice, Space
@@ -88,7 +88,7 @@ def read_target(settings: TuneSettings) -> Target:
     """
     run = settings.find_run()  # before a compile, which may take minutes
     finished = FinishedRun(run) if run else None
-    if settings.kind_of_evaluator == "replay":
+    if EVALUATORS[settings.kind_of_evaluator].reads_labels:
         return _of_file(settings, finished)
     return _of_program(settings, finished)
 
@@ -115,14 +115,14 @@ def _of_file(settings: TuneSettings, run: FinishedRun | None) -> Target:
     choices = [Choice(c.where, c.options, int(d)) for c, d in zip(named, default, strict=True)]
     space = Space(choices, listed)
     table = dict(zip(map(tuple, listed.tolist()), means.tolist(), strict=True))
-    replay = Replay(table, f"the labels of {path.name}")
+    request = Request(settings, labels=table, source=path.name)
     pretrained = _pretrained_of_file(run, file, space, first) if run else None
     stated = 1.0 if file.normalizers is not None and settings.default < 0 else None
     return Target(
         settings.program,
         file_fingerprint(path),
         space,
-        replay,
+        EVALUATORS[settings.kind_of_evaluator].of(request),
         pretrained,
         labels=means,
         default_value=stated,
@@ -175,7 +175,7 @@ def _predict(run: FinishedRun, file: CompetitionFile) -> tuple[np.ndarray, np.nd
 
 def _of_program(settings: TuneSettings, run: FinishedRun | None) -> Target:
     source = settings.origin
-    kind = settings.kind_of_evaluator
+    kind = EVALUATORS[settings.kind_of_evaluator]
     cache = resolve(settings.data_root) / "labels.sqlite"
     labeller = Labeller(
         cache,
@@ -184,9 +184,9 @@ def _of_program(settings: TuneSettings, run: FinishedRun | None) -> Target:
         attempts=settings.attempts,
         processes=settings.processes,
     )
-    if kind == "compiler":
+    if kind.compiles:
         require_compiler()
-    program = source.read(labeller, ask_compiler=kind == "compiler")
+    program = source.read(labeller, ask_compiler=kind.compiles)
     check_module(source.path, program.module, allow_unknown=True)
     nodes = configurable_nodes(program.module, program.layouts)
     tied = tie(nodes)
@@ -209,14 +209,7 @@ def _of_program(settings: TuneSettings, run: FinishedRun | None) -> Target:
     pretrained = _pretrained_of_program(run, program.module, nodes, tied, free, space) if run else None
     every = sum(len(choice.options) > 1 for choice in tied)
     target = Target(settings.program, own, space, None, pretrained, module_of, tied=every)
-    if kind == "compiler":
-        evaluator = Compiled(module_of, labeller)
-    else:
-        limits = {"seconds": settings.seconds, "attempts": settings.attempts}
-        evaluator = Command(
-            settings.command, module_of, target.as_json, processes=settings.processes or 1, **limits
-        )
-    return replace(target, evaluator=evaluator)
+    return replace(target, evaluator=kind.of(Request(settings, module_of, target.as_json, labeller)))
 
 
 def _choice(tied: TiedChoice, names: list[str]) -> Choice:

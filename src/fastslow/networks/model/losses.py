@@ -84,9 +84,8 @@ def list_mle(prediction: Tensor, runtime: Tensor, temperature: float = 1.0) -> T
     .. math:: \sum_i \left( \log \Big( e^{s_i / T} + \sum_{k: y_k < y_i} e^{s_k / T} \Big) - s_i / T \right)
 
     This is the negative log likelihood of the true order under the Plackett-Luce model, which draws the
-    slowest first. It separates neighbours most at the fast end, where few remain to be drawn. It is summed
-    over the list, as in TensorFlow Ranking. Each configuration is drawn from itself and the strictly faster
-    ones (our own rule), so that equal runtimes do not compete.
+    slowest first, summed over the list as in TensorFlow Ranking. Each configuration is drawn from itself and
+    the strictly faster ones (our own rule), so that equal runtimes do not compete.
 
     Args:
         prediction: ``(C,)`` predictions s.

@@ -2,15 +2,7 @@
 
 from fastslow.competition.node_columns import COLUMN_NAMES
 from fastslow.core.errors import SettingsError
-from fastslow.features.scaling import (
-    ATTRIBUTES,
-    DEPTHS,
-    MORE_TILES,
-    NUMERIC,
-    TILES,
-    WALKS,
-    Scaler,
-)
+from fastslow.features.scaling import ATTRIBUTES, DEPTHS, NUMERIC, TILES, Scaler
 
 PICKED = {
     "is_root": "the output of its computation",
@@ -29,28 +21,17 @@ PICKED = {
     "dynamic_slice_size_product": "elements that a slice reads",
 }
 """30 of the 140 columns, each with a reason: a choice of this project, as the Harvard report lists none."""
-_SLICES = {
-    "numeric": NUMERIC,
-    "tiles": TILES,
-    "more_tiles": MORE_TILES,
-    "depths": DEPTHS,
-    "walks": WALKS,
-    "attributes": ATTRIBUTES,
-}
+_SLICES = {"numeric": NUMERIC, "tiles": TILES, "depths": DEPTHS, "attributes": ATTRIBUTES}
 _GROUPS = {name: [*range(part.start, part.stop)] for name, part in _SLICES.items()}
 _GROUPS["picked"] = [COLUMN_NAMES.index(name) for name in PICKED]
-_REMEDIES = {
-    "walks": "features.random_walks=True",
-    "attributes": "features.hlo_folder, a folder of TpuGraphs' protobufs",
-}
+_REMEDIES = {"attributes": "features.hlo_folder, a folder of TpuGraphs' protobufs"}
 
 
 def input_columns(text: str) -> list[int]:
     """Return the columns of :func:`~fastslow.features.scaling.expand_node_features` that a network reads.
 
     Args:
-        text: Groups joined by ``+``: ``numeric``, ``tiles``, ``more_tiles``, ``depths``, ``walks``,
-            ``attributes``, ``picked``.
+        text: Groups joined by ``+``: ``numeric``, ``tiles``, ``depths``, ``attributes``, ``picked``.
 
     Raises:
         SettingsError: A group is unknown or given twice, or ``picked`` is joined with ``numeric``.

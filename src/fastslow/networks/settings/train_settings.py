@@ -61,11 +61,10 @@ class ArchitectureSettings(Settings):
     or the configurable ones (TpuGraphs' layout baseline: ``mean+unit_sum+unit_sum@configurable``)."""
     node_inputs: str = "numeric+tiles"
     """Columns of a node, joined: ``numeric`` (134 of the 140), ``tiles`` (six dimensions mod and div 128),
-    ``more_tiles`` (24 other sizes mod and div 128; 3rd place on the real data), ``picked`` (30 hand-picked in
-    place of ``numeric``, as in the Harvard report's compression); of the whole graph, before pruning:
-    ``depths`` (degrees, hops from outputs and inputs), ``walks`` (random walks; 3rd place; the features need
-    ``random_walks``), ``attributes`` (dimension numbers of dots and gathers, sizes of slices, shapes of
-    operands; 3rd place, no gain in the 10th's; the features need ``hlo_folder``)."""
+    ``picked`` (30 hand-picked in place of ``numeric``, as in the Harvard report's compression); of the whole
+    graph, before pruning: ``depths`` (degrees, hops from outputs and inputs), ``attributes`` (dimension
+    numbers of dots and gathers, sizes of slices, shapes of operands; 3rd place, no gain in the 10th's; the
+    features need ``hlo_folder``)."""
     config_inputs: Literal[*CONFIG_INPUTS] = "all"
     """Features of a configuration as a whole that are read: ``all``; ``published`` (the 24 of a tile file);
     ``violation`` (layout: the violation ratio alone, Harvard report); ``none``."""
