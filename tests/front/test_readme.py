@@ -94,6 +94,14 @@ def test_named_files_of_the_source_exist():
             assert (ROOT / found).exists(), f"{name}: {found}"
 
 
+def test_files_that_contributing_names_exist():
+    named = set(re.findall(r"`([\w/]+\.py)`", (ROOT / "CONTRIBUTING.md").read_text()))
+    assert len(named) > 20
+    assert {
+        name for name in named if not any((top / name).is_file() for top in (ROOT, ROOT / "src/fastslow"))
+    } == set()
+
+
 def test_the_map_has_a_row_for_every_package():
     packages = {path.parent.name for path in (ROOT / "src" / "fastslow").glob("*/__init__.py")}
     assert packages <= set(re.findall(r"^\| `(\w+)` \|", README, re.M))
