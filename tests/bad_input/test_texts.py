@@ -23,7 +23,7 @@ from fastslow.workflow.steps import parse_overrides
 from helpers.bad_files import ANY_FILE, replace
 from helpers.cases import cases
 from helpers.competition_files import write_data_root
-from helpers.good_artifacts import COUNTS, change_json, reseal, score_row
+from helpers.good_artifacts import COUNTS, change_json, distance_row, reseal, score_row
 
 
 def refused(read, path, said=None):
@@ -145,6 +145,10 @@ RECORD = {
     "an empty table": entry("table", []),
     "a table of baselines alone": entry("table", [{**score_row(), "weight": None}]),
     "a table of text": entry("table", [{**score_row(), "valid": "0.5"}]),
+    "distances as text": entry("distances", ["near"]),
+    "a distance without a score": entry("distances", [{"split": "test", "collection": "tile:xla"}]),
+    "a distance of no graph": entry("distances", [{**distance_row(), "graphs": 0}]),
+    "a distance of another collection": entry("distances", [{**distance_row(), "collection": "tile"}]),
     "an upload as text": entry("upload", "x"),
     "an upload of nothing": entry("upload", {}),
     "an attempt as text": entry("attempt", "x"),

@@ -18,9 +18,9 @@ from fastslow.core.settings import PROJECT
 from fastslow.features.build import FeatureSettings, build_graph
 from fastslow.rankers import table_features
 from fastslow.rankers.table_features import LARGEST_NODES, largest_node_features, physical_sums, tabulate
+from helpers import ranker_pandas
 from helpers.cases import cases
 from helpers.random_graphs import make_graph, structures
-from reference import ranker_pandas
 
 SAMPLE = sorted((PROJECT / "data" / "sample").glob("npz_all/npz/layout/*/random/train/*.npz"))[::4]
 
@@ -143,7 +143,7 @@ def test_a_row_knows_neither_order_nor_frequency_of_the_others(data):
 @pytest.mark.skipif(sys.platform != "linux", reason="peak memory is read from /proc")
 def test_many_configurations_need_little_beyond_their_table():
     graph, config_columns = sample_graph(SAMPLE[0])
-    large = graph.take(np.arange(30_000) % len(graph.runtimes))
+    large = graph.take(np.arange(30_000) % graph.num_configs)
 
     made = []
     above, _ = contest.peak_bytes(

@@ -4,12 +4,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from annotated_types import Len
+from annotated_types import Ge, Len
 from pydantic import AfterValidator
 
-from fastslow.competition.catalog import COLLECTIONS, get_collection
+from fastslow.competition.catalog import COLLECTIONS, TEST, VALID, get_collection
 from fastslow.competition.metrics import competition_score
 from fastslow.core.artifacts import commit
 from fastslow.core.errors import DataError
@@ -96,6 +96,18 @@ class _Row(Record):
     test_top1: float | None = None
 
 
+class _Distance(Record):
+    """Scores of the graphs at like distances from the nearest train graph."""
+
+    split: Literal[VALID, TEST]
+    collection: Literal[*(collection.name for collection in COLLECTIONS)]
+    part: str
+    graphs: Annotated[int, Ge(1)]
+    smallest: float
+    largest: float
+    score: float
+
+
 def _has_a_model(table: list[_Row]) -> list[_Row]:
     if all(row.weight is None for row in table):
         raise ValueError("it has no row of a model, which has a weight")
@@ -121,7 +133,7 @@ class _Submission(Record):
     scores: dict[Literal[*(collection.name for collection in COLLECTIONS)], float]
     kaggle: _Kaggle = _Kaggle()
     table: Annotated[list[_Row], Len(1), AfterValidator(_has_a_model)] = []
-    distances: list[dict[str, Any]] = []
+    distances: list[_Distance] = []
     upload: _Upload | None = None
     attempt: _Upload | None = None
     valid_mean: float = 0.0
