@@ -15,7 +15,7 @@ import torch
 from common import contest, report
 from common.graph_files import OneGraph, first_configs, load_graph
 from common.options import our_settings
-from fastslow.competition.catalog import Program
+from fastslow.competition.catalog import TEST, Program
 from fastslow.features.build import FeatureSettings
 from fastslow.features.nodes.pruning import WHOLE_GRAPH
 from fastslow.networks.machine.devices import pick_device
@@ -54,7 +54,7 @@ class Contest:
         hops = {"whole": WHOLE_GRAPH, "pruned": pruning}
         self.program, self.device = program, pick_device(options.device)
         self.settings = TrainSettings(**our_settings(options, "gnn"))
-        self.features = {kind: OneGraph(program, load_graph(program, hops[kind])) for kind in hops}
+        self.features = {kind: OneGraph(program, load_graph(program, hops[kind]), split=TEST) for kind in hops}
         self.winner_graph = winner_graph(load_graph(program, HOPS))
         self.scaler = standardisation([self.winner_graph])
         self.winner = WinnerNetwork(is_default(program.collection)).to(self.device)

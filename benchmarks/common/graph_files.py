@@ -57,16 +57,17 @@ def first_configs(graph: Graph, num_configs: int) -> Graph:
 
 
 class OneGraph(Features):
-    """A features folder of one graph, in train; the scalers are fitted on it.
+    """A features folder of one graph in one split; the scalers are fitted on it.
 
     Args:
         program: The graph's program.
         graph: The graph; its runtimes are the labels.
         columns: Names of its configuration features; by default numbers.
+        split: The split; training excludes the programs of the others.
     """
 
-    def __init__(self, program: Program, graph: Graph, columns: Sequence[str] = ()):
-        self.program, self.only = program, graph
+    def __init__(self, program: Program, graph: Graph, columns: Sequence[str] = (), split: str = TRAIN):
+        self.program, self.only, self.split = program, graph, split
         self._columns = [*columns] or [str(number) for number in range(graph.config_feat.shape[1])]
         self._scalers = {
             "node": Scaler.fit([expand_nodes(graph)], *NODE_BLOCKS),
@@ -85,13 +86,13 @@ class OneGraph(Features):
 
     @property
     def index(self) -> pd.DataFrame:
-        """Return the index of the folder: the graph in train."""
+        """Return the index of the folder: the graph in its split."""
         sizes = {"configs": self.only.num_configs, "merged": 0}
-        return pd.DataFrame([{"split": TRAIN, "name": self.only.name, **sizes}])
+        return pd.DataFrame([{"split": self.split, "name": self.only.name, **sizes}])
 
     def names(self, split: str) -> list[str]:
-        """Return the graph's name in train, no name in the splits whose programs training excludes."""
-        return [self.only.name] if split == TRAIN else []
+        """Return the graph's name in its split, no name in the others."""
+        return [self.only.name] if split == self.split else []
 
     def graph(self, split: str, name: str) -> Graph:
         """Return the graph."""

@@ -20,6 +20,7 @@ from fastslow.xla.graph_arrays import graph_arrays
 from fastslow.xla.layout_space import configurable_nodes
 from fastslow.xla.reader import read_programs
 from helpers.bad_files import ANY_FILE, BINARY, MARK, absurd_members
+from helpers.cases import cases
 from helpers.good_artifacts import change_arrays
 from helpers.hlo_message import Program
 
@@ -158,7 +159,6 @@ KINDS = {
 }
 
 
-@pytest.fixture
 def workplace(tmp_path, monkeypatch):
     """An empty working directory; afterwards, no code that a file hid was run."""
     monkeypatch.chdir(tmp_path)
@@ -175,7 +175,7 @@ def refused(read, path, said=None):
     assert len(str(caught.value)) < 1000 and "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(("kind", "name"), KINDS, ids=str)
+@cases("kind, name", KINDS, workplace=workplace)
 def test_a_competition_file_with_wrong_arrays_is_refused(good, workplace, kind, name):
     path = shutil.copy(good.root / f"{kind}.npz", workplace / "x.npz")
     change, said = KINDS[kind, name]
@@ -186,7 +186,7 @@ def test_a_competition_file_with_wrong_arrays_is_refused(good, workplace, kind, 
 BROKEN = {**BINARY, **absurd_members("node_feat")}
 
 
-@pytest.mark.parametrize("name", BROKEN)
+@cases("name", BROKEN, workplace=workplace)
 def test_a_broken_competition_file_is_refused(good, workplace, name):
     path = shutil.copy(good.root / "layout.npz", workplace / "x.npz")
     BROKEN[name](path)
@@ -212,7 +212,7 @@ ACCEPTED = {  # each with the reason
 }
 
 
-@pytest.mark.parametrize("name", ACCEPTED)
+@cases("name", ACCEPTED, workplace=workplace)
 def test_what_is_unusual_and_sound_is_read(good, workplace, name):
     path = shutil.copy(good.root / "layout.npz", workplace / "x.npz")
     change_arrays(path, ACCEPTED[name])
@@ -267,7 +267,7 @@ MODULES = {
 }
 
 
-@pytest.mark.parametrize("name", MODULES)
+@cases("name", MODULES, workplace=workplace)
 def test_an_unsound_module_is_refused(workplace, name):
     change, said = MODULES[name]
     path = workplace / "x.pb"
@@ -317,7 +317,7 @@ HLO = {
 }
 
 
-@pytest.mark.parametrize("name", HLO)
+@cases("name", HLO, workplace=workplace)
 def test_a_broken_hlo_file_is_refused(good, workplace, name):
     path = workplace / "x.pb"
     shutil.copy(good.root / "program.pb", path)
@@ -337,8 +337,8 @@ def _tar(path, name, kind=tarfile.REGTYPE):
         archive.addfile(info)
 
 
-@pytest.mark.parametrize("suffix", ["tar", "zip"])
-@pytest.mark.parametrize("name", NAMES)
+@cases("suffix", ["tar", "zip"])
+@cases("name", NAMES, workplace=workplace)
 def test_an_archive_writes_nothing_outside_its_folder(workplace, name, suffix):
     archive = workplace / f"x.{suffix}"
     if suffix == "tar":
@@ -371,7 +371,7 @@ ARCHIVES = {
 }
 
 
-@pytest.mark.parametrize("name", ARCHIVES)
+@cases("name", ARCHIVES, workplace=workplace)
 def test_an_archive_that_is_no_sound_file_is_refused(workplace, monkeypatch, name):
     monkeypatch.setattr("fastslow.kaggle.unpacking.MAX_MEMBERS", 10)
     monkeypatch.setattr("fastslow.kaggle.unpacking.MAX_MEMBER_BYTES", 50 if name == "a bomb" else 1000)
@@ -380,7 +380,7 @@ def test_an_archive_that_is_no_sound_file_is_refused(workplace, monkeypatch, nam
     refused(lambda path: unpack(path, workplace / "in", lambda member: member), workplace / file, said)
 
 
-@pytest.mark.parametrize("kind", LINKS)
+@cases("kind", LINKS, workplace=workplace)
 def test_an_archive_makes_no_links_or_devices(workplace, kind):
     _tar(workplace / "x.tar", "a", kind)
     inside = workplace / "inside"

@@ -19,10 +19,10 @@ from fastslow.networks.training.train import Training
 from fastslow.networks.training.trained import TrainedNetwork
 from fastslow.rankers.train import MODEL, read_ranker
 from helpers.bad_files import BINARY, MARK, absurd_members, replace
+from helpers.cases import cases
 from helpers.good_artifacts import change_arrays, change_json, change_tensors, network_config, reseal
 
 
-@pytest.fixture
 def workplace(tmp_path, monkeypatch):
     """An empty working directory; afterwards, no code that a file hid was run."""
     monkeypatch.chdir(tmp_path)
@@ -107,7 +107,7 @@ GRAPHS |= {
 }
 
 
-@pytest.mark.parametrize("name", GRAPHS)
+@cases("name", GRAPHS, workplace=workplace)
 def test_a_stored_graph_with_wrong_arrays_is_refused(good, workplace, name):
     shutil.copytree(good.root / "features" / "train", workplace / "train")
     change_arrays(workplace / "train" / "a.npz", GRAPHS[name])
@@ -137,8 +137,8 @@ ROWS = {
 }
 
 
-@pytest.mark.parametrize("array", ["choices", "config_feat"])
-@pytest.mark.parametrize("name", ROWS)
+@cases("array", ["choices", "config_feat"])
+@cases("name", ROWS, workplace=workplace)
 def test_broken_rows_of_a_stored_graph_are_refused(good, workplace, name, array):
     shutil.copytree(good.root / "features" / "train", workplace / "train")
     ROWS[name](workplace / "train" / f"a.{array}.npy")
@@ -148,7 +148,7 @@ def test_broken_rows_of_a_stored_graph_are_refused(good, workplace, name, array)
 NPZ = {**BINARY, **absurd_members("runtime")}
 
 
-@pytest.mark.parametrize("name", NPZ)
+@cases("name", NPZ, workplace=workplace)
 def test_a_broken_file_of_a_stored_graph_is_refused(good, workplace, name):
     shutil.copytree(good.root / "features" / "train", workplace / "train")
     NPZ[name](workplace / "train" / "a.npz")
@@ -229,7 +229,7 @@ FOLDER = {
 }
 
 
-@pytest.mark.parametrize("name", FOLDER)
+@cases("name", FOLDER, workplace=workplace)
 def test_a_damaged_features_folder_is_refused(good, workplace, name):
     shutil.copytree(good.root / "features", workplace / "features")
     file, change = FOLDER[name]
@@ -290,7 +290,7 @@ RUN = {
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize("name", RUN)
+@cases("name", RUN, workplace=workplace)
 def test_a_damaged_run_folder_is_refused(good, workplace, name):
     features = good.features()
     shutil.copytree(good.root / "run", workplace / "run")
@@ -332,7 +332,7 @@ WEIGHT_KINDS = {
 }
 
 
-@pytest.mark.parametrize("name", WEIGHT_KINDS)
+@cases("name", WEIGHT_KINDS, workplace=workplace)
 def test_damaged_weights_are_refused(good, workplace, name):
     path = workplace / WEIGHTS
     shutil.copy(good.root / "network" / WEIGHTS, path)
@@ -359,7 +359,7 @@ STATES = {
 }
 
 
-@pytest.mark.parametrize("name", [name for name in STATES if name != "lost"])
+@cases("name", [name for name in STATES if name != "lost"], workplace=workplace)
 def test_a_damaged_checkpoint_is_set_aside_and_the_training_starts_anew(good, workplace, capsys, name):
     path = workplace / CHECKPOINT
     shutil.copy(good.root / CHECKPOINT, path)
@@ -376,13 +376,13 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_training_starts_anew(good, wo
         }
 
 
-def test_a_good_checkpoint_is_resumed_and_that_of_another_training_is_left_alone(good, workplace):
-    path = workplace / CHECKPOINT
+def test_a_good_checkpoint_is_resumed_and_that_of_another_training_is_left_alone(good, tmp_path):
+    path = tmp_path / CHECKPOINT
     shutil.copy(good.root / CHECKPOINT, path)
-    assert not load_checkpoint(good.training, workplace, "another mark") and path.exists()
+    assert not load_checkpoint(good.training, tmp_path, "another mark") and path.exists()
     settings = network_config(good.root)
     training = Training(settings, make_dataset(settings))
-    assert load_checkpoint(training, workplace, "mark") and training.epoch == 1
+    assert load_checkpoint(training, tmp_path, "mark") and training.epoch == 1
 
 
 TREES = {
@@ -407,7 +407,7 @@ RANKER = {
 }
 
 
-@pytest.mark.parametrize("name", RANKER)
+@cases("name", RANKER, workplace=workplace)
 def test_changed_trees_are_refused_before_lightgbm_reads_them(good, workplace, name):
     shutil.copytree(good.root / "ranker", workplace / "ranker")
     file, change = RANKER[name]
@@ -427,7 +427,7 @@ NETWORK = {
 }
 
 
-@pytest.mark.parametrize("name", NETWORK)
+@cases("name", NETWORK, workplace=workplace)
 def test_a_changed_network_is_refused(good, workplace, name):
     shutil.copytree(good.root / "network", workplace / "network")
     file, change = NETWORK[name]

@@ -84,7 +84,7 @@ CSV = {
 }
 
 
-@pytest.mark.parametrize("name", CSV)
+@cases("name", CSV)
 def test_a_broken_submission_is_refused(good, tmp_path, name):
     path = tmp_path / "mine.csv"
     shutil.copy(good.root / "mine.csv", path)
@@ -109,7 +109,7 @@ SOLUTION = {
 }
 
 
-@pytest.mark.parametrize("name", SOLUTION)
+@cases("name", SOLUTION)
 def test_a_broken_solution_is_refused(good, tmp_path, name):
     path = tmp_path / "solution.csv"
     shutil.copy(good.root / "solution.csv", path)
@@ -156,7 +156,7 @@ RECORD = {
 }
 
 
-@pytest.mark.parametrize("name", RECORD)
+@cases("name", RECORD)
 def test_a_broken_record_is_refused_and_left_out_of_the_ledger(good, tmp_path, capsys, name):
     for suffix in ("csv", "json"):
         shutil.copy(good.root / f"mine.{suffix}", tmp_path / f"mine.{suffix}")
@@ -184,7 +184,6 @@ NOTEBOOKS = {
 }
 
 
-@pytest.fixture
 def run_to_report(good, tmp_path, monkeypatch):
     """A home with a submission and one executed notebook."""
     monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
@@ -200,7 +199,7 @@ def run_to_report(good, tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize("name", NOTEBOOKS)
+@cases("name", NOTEBOOKS, run_to_report=run_to_report)
 def test_a_broken_notebook_is_refused_by_the_report(run_to_report, name):
     path = run_to_report / "features" / "x" / "a" / "notebook.ipynb"
     (run_to_report / "runs" / "x" / "report" / "features" / "a.html").unlink()
@@ -208,7 +207,7 @@ def test_a_broken_notebook_is_refused_by_the_report(run_to_report, name):
     refused(lambda _: render_report(ReportSettings(name="x")), path)
 
 
-@pytest.mark.parametrize("csv", [None, 3, "n" * 300, "a\0b", "\ud800"])
+@cases("csv", [None, 3, "n" * 300, "a\0b", "\ud800"], run_to_report=run_to_report)
 def test_a_broken_record_of_the_csv_is_refused_by_the_report(run_to_report, csv):
     path = run_to_report / "runs" / "x" / "submission" / "manifest.json"
     change_json(path, lambda made: made["settings"].update(csv=csv))
@@ -216,10 +215,11 @@ def test_a_broken_record_of_the_csv_is_refused_by_the_report(run_to_report, csv)
     refused(lambda _: render_report(ReportSettings(name="x")), path)
 
 
-def test_a_lost_plot_is_refused_by_the_report(run_to_report):
+def test_a_lost_plot_is_refused_by_the_report(good, tmp_path, monkeypatch):
+    home = run_to_report(good, tmp_path, monkeypatch)
     for change in ("a named pipe", "lost"):
-        ANY_FILE[change](run_to_report / "mine.png")
-        refused(lambda _: render_report(ReportSettings(name="x")), run_to_report / "mine.png")
+        ANY_FILE[change](home / "mine.png")
+        refused(lambda _: render_report(ReportSettings(name="x")), home / "mine.png")
 
 
 @cases("name", ["a,b", 'a"b', "a\nb", "a\x1bb"])
@@ -241,7 +241,6 @@ def test_a_broken_sample_submission_is_found_before_training(tmp_path, text):
         check_ids(tmp_path)
 
 
-@pytest.fixture
 def run_of_all(tmp_path):
     """Settings of a run whose five collections have one file a split, listed in the sample submission."""
     ids = []
@@ -254,7 +253,7 @@ def run_of_all(tmp_path):
     return RunSettings(target="features", data=str(tmp_path), preset="smoke", name="doors", jobs=1)
 
 
-@pytest.mark.parametrize("target", ["features", "train", "submission"])
+@cases("target", ["features", "train", "submission"], run_of_all=run_of_all)
 def test_a_test_file_that_is_lost_is_found_before_features(run_of_all, target, monkeypatch):
     monkeypatch.setattr("fastslow.workflow.run.run_steps", lambda *_: pytest.fail("features begin"))
     lost = COLLECTIONS[3].folder(run_of_all.data, "test") / "t.npz"
@@ -267,8 +266,8 @@ def test_a_test_file_that_is_lost_is_found_before_features(run_of_all, target, m
 NO_FILE = ("a folder", "a named pipe", "a link to /dev/zero", "a dangling link", "a link to itself")
 
 
-@pytest.mark.parametrize("name", NO_FILE)
-@pytest.mark.parametrize("file", ["sample_submission.csv", "npz_all/npz/layout/xla/default/test/t.npz"])
+@cases("name", NO_FILE)
+@cases("file", ["sample_submission.csv", "npz_all/npz/layout/xla/default/test/t.npz"], run_of_all=run_of_all)
 def test_an_optional_file_counts_as_absent_only_where_nothing_has_its_name(run_of_all, name, file):
     path = Path(run_of_all.data) / file
     ANY_FILE[name](path)
@@ -277,11 +276,12 @@ def test_an_optional_file_counts_as_absent_only_where_nothing_has_its_name(run_o
         default_file(sibling) if path.suffix == ".npz" else expected_counts(path.parent)
 
 
-def test_a_name_that_is_not_utf_8_is_found_before_features(run_of_all):
-    folder = COLLECTIONS[0].folder(run_of_all.data, "train")
+def test_a_name_that_is_not_utf_8_is_found_before_features(tmp_path):
+    settings = run_of_all(tmp_path)
+    folder = COLLECTIONS[0].folder(settings.data, "train")
     (folder / "a.npz").rename(folder / b"a\xff.npz".decode(errors="surrogateescape"))
     with pytest.raises(DataError, match="is not UTF-8"):
-        list_programs(run_of_all.data, COLLECTIONS[0], "train")
+        list_programs(settings.data, COLLECTIONS[0], "train")
 
 
 RUN = [

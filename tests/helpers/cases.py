@@ -1,10 +1,11 @@
 """A table of cases in one test: each row is a subtest, and a failure names the values of its row."""
 
+import contextlib
 import functools
 import inspect
 
 
-def cases(names, table):
+def cases(names, table, **made):
     """Run a test for each row of a table, as subtests of pytest in place of a case each.
 
     Every row has a folder of its own in ``tmp_path``, a ``monkeypatch`` that is undone after it, and an empty
@@ -13,37 +14,53 @@ def cases(names, table):
     Args:
         names: Names of the arguments, separated by commas.
         table: A value for each name in each row; a plain value where there is one name.
+        **made: Further arguments, each a function of fixtures that is called for every row, as pytest calls a
+            fixture: what a generator does after its yield is done after the row.
     """
     names = [name.strip() for name in names.split(",")] if isinstance(names, str) else [*names]
     rows = [row if len(names) > 1 else (row,) for row in table]
 
     def decorate(test):
-        others = [value for name, value in inspect.signature(test).parameters.items() if name not in names]
-        if not any(other.name == "subtests" for other in others):
-            others.insert(0, inspect.Parameter("subtests", inspect.Parameter.POSITIONAL_OR_KEYWORD))
+        fixtures = {
+            name: inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+            for wanted in ({"subtests": None}, _parameters(test), *map(_parameters, made.values()))
+            for name in wanted
+            if name not in names and name not in made
+        }
 
         @functools.wraps(test)
-        def run(**fixtures):
+        def run(**given):
             for number, row in enumerate(rows):
-                given = dict(zip(names, row, strict=True))
-                shown = {name: repr(value)[:200] for name, value in given.items()}
-                with fixtures["subtests"].test(f"row {number}", **shown):
-                    _call(test, number, fixtures, given)
+                values = dict(zip(names, row, strict=True))
+                shown = {name: repr(value)[:200] for name, value in values.items()}
+                with given["subtests"].test(f"row {number}", **shown), _row(number, given, made) as own:
+                    own |= values
+                    test(**{name: own[name] for name in _parameters(test)})
 
-        run.__signature__ = inspect.Signature(others)
+        run.__signature__ = inspect.Signature([*fixtures.values()])
         return run
 
     return decorate
 
 
-def _call(test, number, fixtures, given):
-    own = {name: fixtures[name] for name in inspect.signature(test).parameters if name not in given}
-    if "tmp_path" in own:
-        own["tmp_path"] = own["tmp_path"] / f"row{number}"
-        own["tmp_path"].mkdir()
-    if "capsys" in own:
-        own["capsys"].readouterr()
-    if "monkeypatch" not in own:
-        return test(**own, **given)
-    with own.pop("monkeypatch").context() as monkeypatch:
-        return test(**own, **given, monkeypatch=monkeypatch)
+def _parameters(function):
+    return inspect.signature(function).parameters
+
+
+@contextlib.contextmanager
+def _row(number, fixtures, made):
+    with contextlib.ExitStack() as stack:
+        own = dict(fixtures)
+        if "tmp_path" in own:
+            own["tmp_path"] = own["tmp_path"] / f"row{number}"
+            own["tmp_path"].mkdir()
+        if "capsys" in own:
+            own["capsys"].readouterr()
+        if "monkeypatch" in own:
+            own["monkeypatch"] = stack.enter_context(own["monkeypatch"].context())
+        for name, make in made.items():
+            value = make(**{argument: own[argument] for argument in _parameters(make)})
+            if inspect.isgenerator(value):
+                value = stack.enter_context(contextlib.contextmanager(lambda value=value: value)())
+            own[name] = value
+        yield own

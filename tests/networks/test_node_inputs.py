@@ -34,7 +34,7 @@ def test_columns_that_the_features_lack_are_refused():
     std[input_columns("attributes")] = 0
     require_inputs("numeric+depths", Scaler(std, std))
     with pytest.raises(
-        SettingsError, match="node_inputs: the features have no attributes; build .* hlo_folder"
+        SettingsError, match="node_inputs: the features have no attributes; build .*hlo_folder"
     ):
         require_inputs("numeric+attributes", Scaler(std, std))
 

@@ -137,7 +137,6 @@ ARRAYS = {
 }
 
 
-@pytest.fixture
 def npz(tmp_path):
     """A competition file whose program can be placed."""
     path = write_npz(tmp_path / "x.npz", layout_arrays())
@@ -145,7 +144,7 @@ def npz(tmp_path):
     return path
 
 
-@pytest.mark.parametrize("name", ARRAYS)
+@cases("name", ARRAYS, npz=npz)
 def test_an_npz_of_other_shapes_types_or_ranges_is_refused(npz, name):
     change, said = ARRAYS[name]
     change_arrays(npz, change)
@@ -156,7 +155,7 @@ def test_an_npz_of_other_shapes_types_or_ranges_is_refused(npz, name):
 FILES = {**BINARY, **absurd_members("node_opcode")}
 
 
-@pytest.mark.parametrize("name", FILES)
+@cases("name", FILES, npz=npz)
 def test_an_npz_that_is_none_is_refused(npz, tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     FILES[name](npz)

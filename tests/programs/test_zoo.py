@@ -227,7 +227,7 @@ def test_a_decoder_does_not_look_ahead(apply, name, settings):
 
 @pytest.mark.parametrize("name", ["wavenet", "temporal"])
 def test_a_causal_convolution_does_not_look_ahead(apply, name):
-    from fastslow.programs.zoo.recurrent import causal_conv, wavenet
+    from fastslow.programs.zoo.sequences import causal_conv, wavenet
 
     network = {"wavenet": partial(wavenet, width=8, depth=3), "temporal": temporal_stack(causal_conv)}[name]
     x = normal(2, 20, 4)

@@ -20,7 +20,7 @@ from fastslow.programs.zoo.layers import (
     to_heads,
     transformer_layer,
 )
-from fastslow.programs.zoo.recurrent import causal_conv
+from fastslow.programs.zoo.sequences import causal_conv
 
 
 def biased_attention(p, x, memory, bias, heads, mask=None):
