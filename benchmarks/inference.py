@@ -54,7 +54,8 @@ class Contest:
         hops = {"whole": WHOLE_GRAPH, "pruned": pruning}
         self.program, self.device = program, pick_device(options.device)
         self.settings = TrainSettings(**our_settings(options, "gnn"))
-        self.features = {kind: OneGraph(program, load_graph(program, hops[kind]), split=TEST) for kind in hops}
+        graphs = {kind: load_graph(program, hops[kind]) for kind in hops}
+        self.features = {kind: OneGraph(program, graph, split=TEST) for kind, graph in graphs.items()}
         self.winner_graph = winner_graph(load_graph(program, HOPS))
         self.scaler = standardisation([self.winner_graph])
         self.winner = WinnerNetwork(is_default(program.collection)).to(self.device)

@@ -126,6 +126,17 @@ def test_the_top_of_the_package_is_the_front_door_alone():
     assert {path.stem for path in SOURCE.glob("fastslow/*.py")} == {"__init__", "__main__", "cli"}
 
 
+def test_a_refused_setting_waits_for_no_large_library():
+    code = """
+import sys
+from fastslow.cli import main
+assert main(["submit", "no_such=1"]) == 1
+large = {"torch", "lightgbm", "sklearn", "scipy.stats", "matplotlib", "papermill", "jax"}
+assert not large & sys.modules.keys(), large & sys.modules.keys()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_the_default_network_and_its_training_enter_no_museum():
     code = f"""
 import sys

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.stats import kendalltau
 
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.core.errors import DataError, SettingsError
@@ -64,6 +63,8 @@ def kendall_tau(runtime: ArrayLike, prediction: ArrayLike) -> float:
     ranks = [np.unique(values, return_inverse=True)[1] for values in (runtime, prediction)]
     if min(values.max() for values in ranks) == 0:
         return 0.0
+    from scipy.stats import kendalltau  # half a second, which no settings need
+
     return float(kendalltau(*ranks, variant="b").statistic)
 
 

@@ -2,14 +2,15 @@
 
 import io
 from pathlib import Path
-
-from matplotlib.figure import Figure
-from PIL import Image
+from typing import TYPE_CHECKING
 
 from fastslow.core.files import atomic_path
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
-def save_figure(figure: Figure, path: Path, dpi: int = 120, colours: int | None = None) -> None:
+
+def save_figure(figure: "Figure", path: Path, dpi: int = 120, colours: int | None = None) -> None:
     """Write a figure as PNG, atomically; one version of matplotlib always writes the same bytes.
 
     Args:
@@ -18,6 +19,8 @@ def save_figure(figure: Figure, path: Path, dpi: int = 120, colours: int | None 
         dpi: Pixels per inch.
         colours: Maximum number of colours, at most 256: a third of the size; all colours by default.
     """
+    from PIL import Image
+
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=dpi)
     with Image.open(buffer) as image, atomic_path(path) as temporary:

@@ -13,7 +13,6 @@ from fastslow.core.files import atomic_path, file_digest
 from fastslow.core.input_files import is_there
 from fastslow.core.settings import Settings, resolve, unkeyed
 from fastslow.evaluation.distances import score_by_distance
-from fastslow.evaluation.plots import plot_results
 from fastslow.evaluation.predictions import check_predictions, read_predictions, read_run_manifest
 from fastslow.evaluation.results import score_table
 from fastslow.evaluation.score_tables import pool_seeds
@@ -104,6 +103,8 @@ def _submission(settings: SubmissionSettings, root: Path, csv: Path) -> None:
         checked = check_submission(temporary, root)
         submitted = score_submission(temporary, solution) if solution else {}
     table = score_table(pairs, solution)
+    from fastslow.evaluation.plots import plot_results  # matplotlib, which no settings need
+
     save_figure(plot_results(pool_seeds(table)), csv.with_suffix(".png"))
     validated = {features.collection.name: read_run_manifest(folder)["valid"] for features, folder in pairs}
     valid, test = (

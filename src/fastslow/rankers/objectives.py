@@ -19,13 +19,16 @@
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import lightgbm
 import numpy as np
 import pandas as pd
 
 from fastslow.features.scaling import log_labels, unit_ranks
 from fastslow.rankers.table import Table
+
+if TYPE_CHECKING:
+    import lightgbm
 
 BEST = "best"
 """Not an objective: train all of them and keep the best on valid."""
@@ -153,8 +156,8 @@ def make_dataset(
     pairs_per_config: int = 16,
     relevance_levels: int = 31,
     own_features: bool = False,
-    reference: lightgbm.Dataset | None = None,
-) -> lightgbm.Dataset:
+    reference: "lightgbm.Dataset | None" = None,
+) -> "lightgbm.Dataset":
     """Combine a table with an objective's labels, with the same total weight for every graph.
 
     What is sampled for a graph depends on the seed and its name alone.
@@ -168,6 +171,8 @@ def make_dataset(
         own_features: Whether the first configuration's own features are joined (``pairwise``).
         reference: Dataset whose feature bins are used.
     """
+    import lightgbm  # with scikit-learn a second, which no settings need
+
     spec = OBJECTIVES[objective]
     own_features = own_features and spec.label is None
     rows, labels, weights = [], [], []

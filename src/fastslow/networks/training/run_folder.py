@@ -10,7 +10,6 @@ from fastslow.competition.catalog import PREDICTED_SPLITS, VALID
 from fastslow.core.artifacts import Artifact
 from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path
-from fastslow.evaluation.plots import plot_training
 from fastslow.evaluation.predictions import PREDICTIONS, write_predictions
 from fastslow.evaluation.training_files import METRICS
 from fastslow.features.scaling import write_scalers
@@ -51,6 +50,8 @@ def write_runs(artifact: Artifact, training: Any) -> None:
             run.finish(OUTPUTS, valid=valid[slug], **facts, warnings=[*of_training, *own])
             warnings += [f"{slug}: {warning}" for warning in own]
     if writes:
+        from fastslow.evaluation.plots import plot_training  # matplotlib, at the end of a training
+
         figure = plot_training(pd.DataFrame(training.validation.history), artifact.folder.name)
         save_figure(figure, artifact.folder / PLOT)
         facts = {"valid": pool_scores(valid), "epochs": training.epoch, "warnings": warnings}
