@@ -86,6 +86,12 @@ COMMANDS = {
         "fastslow.evaluation.compare:compare_runs",
         first="one other",
     ),
+    "compare-submissions": Command(
+        "Compare two submissions row by row: do they rank alike, and are they of one release",
+        "fastslow.kaggle.agreement:AgreementSettings",
+        "fastslow.kaggle.agreement:compare_submissions",
+        first="one other",
+    ),
     "tune": Command(
         "Search for a program's fastest configuration with few compiles or measurements",
         "fastslow.tuning.settings:TuneSettings",

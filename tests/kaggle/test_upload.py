@@ -3,22 +3,30 @@
 import json
 import shutil
 
+import numpy as np
 import pytest
 
 from fastslow import cli
+from fastslow.competition import row_order
+from fastslow.competition.catalog import COLLECTIONS
+from fastslow.competition.row_order import RowOrder, read_row_orders
 from fastslow.core.errors import DataError
 from fastslow.kaggle.client import KaggleError
 from fastslow.kaggle.ledger import read_record
+from fastslow.kaggle.provenance import GOOGLE, KAGGLE, PROVENANCE, record_provenance
 from fastslow.workflow import run as workflow
 from helpers.kaggle_stub import KaggleStub, clean_environment
 
 COMMAND = ("submit", "preset=smoke", "jobs=2")
+LAYOUT_TESTS = [f"{collection.name} test" for collection in COLLECTIONS if collection.kind == "layout"]
 
 
 @pytest.fixture
 def csv(home, tmp_path, monkeypatch):
-    """The finished submission of a home where the data pose as the real competition."""
-    shutil.copytree(home / "data" / "sample", home / "data" / "raw")
+    """The finished submission of a home where the data pose as the real competition, from Kaggle."""
+    raw = home / "data" / "raw"
+    shutil.copytree(home / "data" / "sample", raw)
+    record_provenance(raw, KAGGLE, LAYOUT_TESTS)
     (tmp_path / "me").mkdir()
     clean_environment(monkeypatch, tmp_path / "me")
     return home / "submissions" / "smoke.csv"
@@ -117,3 +125,58 @@ def test_a_file_that_was_changed_by_hand_is_not_sent(stub, csv):
     csv.write_text("\n".join([header, *rest]) + "\n")
     assert cli.main([*COMMAND, "data=kaggle"]) == 0
     assert stub.uploads == [content.encode()], "the command makes it again before it is sent"
+
+
+def shuffle_rows(path):
+    """Give a layout file its configurations in another order."""
+    arrays = dict(np.load(path))
+    arrays["node_config_feat"] = arrays["node_config_feat"][::-1]
+    np.savez_compressed(path, **arrays)
+
+
+def test_data_of_the_launch_release_are_not_uploaded(stub, csv, capsys, monkeypatch):
+    raw = csv.parents[1] / "data" / "raw"
+    orders = read_row_orders(raw)
+    monkeypatch.setattr(row_order, "LAUNCH", dict([next(iter(orders.items()))]))
+    assert cli.main([*COMMAND, "data=kaggle", "unproven_order=True"]) == 1
+    said = capsys.readouterr().err
+    assert "launch release (August 2023)" in said and "run `make data` with Kaggle credentials" in said
+    assert not stub.uploads
+
+
+def test_data_whose_order_is_unproven_are_uploaded_only_where_that_is_said(stub, csv, capsys):
+    raw = csv.parents[1] / "data" / "raw"
+    (raw / PROVENANCE).unlink()
+    for source in (None, GOOGLE):
+        if source:
+            record_provenance(raw, source, LAYOUT_TESTS)
+        assert cli.main([*COMMAND, "data=kaggle"]) == 1
+        said = capsys.readouterr().err
+        assert "warning: " in said and "unproven_order: nobody has shown" in said
+        assert "add SET=unproven_order=True" in said and not stub.uploads
+    assert cli.main([*COMMAND, "data=kaggle", "unproven_order=True"]) == 0
+    assert stub.uploads == [csv.read_bytes()]
+
+
+def test_a_submission_of_another_release_than_the_data_is_not_uploaded(stub, csv):
+    raw = csv.parents[1] / "data" / "raw"
+    shuffle_rows(next((raw / "npz_all/npz/layout/nlp/random/test").glob("*.npz")))
+    with pytest.raises(DataError, match=r"smoke\.csv: was made from layout test files of another row order"):
+        workflow.upload(csv, raw, unproven_order=True)
+    assert not stub.uploads
+    row = csv.with_name("ledger.md").read_text().splitlines()
+    assert "row order" in row[0] and len(row[-1].split("|")[5].strip()) == 8
+
+
+def test_known_files_in_another_order_are_recognised(csv, monkeypatch):
+    raw = csv.parents[1] / "data" / "raw"
+    orders = read_row_orders(raw)
+    key, own = next(iter(orders.items()))
+    monkeypatch.setattr(row_order, "LAUNCH", {key: own})
+    assert record_provenance(raw, KAGGLE, ()) == "launch"
+    monkeypatch.setattr(row_order, "LAUNCH", {key: RowOrder("0" * 16, own.rows)})
+    assert record_provenance(raw, KAGGLE, ()) == "reordered"
+    monkeypatch.setattr(row_order, "LAUNCH", {key: RowOrder("0" * 16, "0" * 16)})
+    assert record_provenance(raw, KAGGLE, ()) == "unknown"
+    record = json.loads((raw / PROVENANCE).read_text())
+    assert record["row_order"][key] == own._asdict() and set(record["sources"]) == set(LAYOUT_TESTS)

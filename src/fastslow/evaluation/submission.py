@@ -9,7 +9,7 @@ from fastslow.competition.metrics import TOP_K, competition_score
 from fastslow.core.artifacts import Artifact
 from fastslow.core.errors import SettingsError
 from fastslow.core.figures import save_figure
-from fastslow.core.files import atomic_path, file_digest
+from fastslow.core.files import atomic_path, digest, file_digest
 from fastslow.core.input_files import is_there
 from fastslow.core.settings import Settings, resolve, unkeyed
 from fastslow.evaluation.distances import score_by_distance
@@ -117,6 +117,7 @@ def _submission(settings: SubmissionSettings, root: Path, csv: Path) -> None:
         weights,
         valid,
         data_root=settings.data_root,
+        row_order={f.collection.name: digest(sorted(f.row_order.items())) for f, _ in pairs if f.row_order},
         checked=checked,
         valid_mean=competition_score(valid),
         test=test,

@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 
 from fastslow.choices.tied_choices import distinct_rows, no_choices
-from fastslow.competition.catalog import LABELLED_SPLITS, TRAIN, Program
+from fastslow.competition.catalog import LABELLED_SPLITS, TEST, TRAIN, Program, get_collection
 from fastslow.competition.reader import CompetitionFile, read_competition_file
+from fastslow.competition.row_order import row_order
 from fastslow.core.files import atomic_path, digest
 from fastslow.core.memory import step_cores, step_memory
 from fastslow.core.processes import end_with_parent
@@ -214,7 +215,10 @@ def build_features(settings: FeatureSettings) -> pd.DataFrame:
             names = _build_all(programs, settings)
             _summarise(programs, settings)
             files = [INDEX, SCALERS, *graph_files(artifact.folder)]
-            artifact.finish(files, config_columns=names, graphs=len(programs))
+            layout = get_collection(settings.collection).kind == "layout"
+            ranked = [program for program in programs if layout and program.split == TEST]
+            orders = {program.name: row_order(program.path).order for program in ranked}
+            artifact.finish(files, config_columns=names, graphs=len(programs), row_order=orders)
     return Features(artifact.folder).index
 
 

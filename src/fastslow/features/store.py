@@ -246,6 +246,13 @@ class Features:
         return self.manifest["inputs"]["data"]
 
     @property
+    def row_order(self) -> dict[str, str]:
+        """Digest of the order of the configurations in each layout test file, by the file's ID."""
+        return {
+            f"{self.collection.name}:{name}": own for name, own in self.manifest.get("row_order", {}).items()
+        }
+
+    @property
     def recipe(self) -> dict:
         """What builds other graphs as these were; a model's manifest keeps it, see ``features/unseen.py``."""
         return {key: self.manifest[key] for key in RECIPE}

@@ -74,6 +74,7 @@ class _Manifest(Record):
     settings: _Settings
     inputs: _Inputs
     config_columns: Annotated[list[str], AfterValidator(_unlike)]
+    row_order: dict[str, str] = {}
 
 
 def check_features_manifest(path: Path, manifest: dict, remedy: str) -> None:

@@ -23,6 +23,15 @@ from fastslow.core.errors import DataError, SettingsError, explain_storage
 from fastslow.core.files import writer_lock
 from fastslow.core.settings import Settings, resolve
 from fastslow.kaggle import archives, client
+from fastslow.kaggle.provenance import (
+    GOOGLE,
+    KAGGLE,
+    LAUNCH_RELEASE,
+    PROVENANCE,
+    UNPROVEN,
+    record_provenance,
+    sources_of,
+)
 from fastslow.kaggle.submission import SAMPLE
 from fastslow.kaggle.unpacking import unpack
 
@@ -145,6 +154,12 @@ def download(settings: DownloadSettings) -> list[Path]:
             _from_kaggle(root, missing, settings.keep_archives)
         elif missing:
             _from_google(root, missing, settings.keep_archives, settings.base_url)
+        if missing or not (root / PROVENANCE).exists():
+            release = record_provenance(root, KAGGLE if from_kaggle else GOOGLE, map(str, missing))
+            if release == "launch":
+                print(f"warning: {LAUNCH_RELEASE}; an upload is refused", flush=True)
+            elif any(source != KAGGLE for source in sources_of(root)):
+                print(f"warning: {UNPROVEN}; an upload has to say SET=unproven_order=True", flush=True)
     new = [split.folder(root) for split in missing]
     print("\n".join(f"new: {folder}" for folder in new) or f"{root}: the data is complete", flush=True)
     return new

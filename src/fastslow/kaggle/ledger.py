@@ -13,11 +13,11 @@ from fastslow.competition.catalog import COLLECTIONS, TEST, VALID, get_collectio
 from fastslow.competition.metrics import competition_score
 from fastslow.core.artifacts import commit
 from fastslow.core.errors import DataError
-from fastslow.core.files import atomic_path, file_digest, read_json, write_json
+from fastslow.core.files import atomic_path, digest, file_digest, read_json, write_json
 from fastslow.core.records import Record, check_record
 
 LEDGER = "ledger.md"
-_FACTS = ("name", "created", "commit", "members")
+_FACTS = ("name", "created", "commit", "members", "row order")
 _SCORES = (*(collection.name for collection in COLLECTIONS), "mean", "public", "private")
 
 
@@ -132,6 +132,7 @@ class _Submission(Record):
     members: list[str]
     scores: dict[Literal[*(collection.name for collection in COLLECTIONS)], float]
     kaggle: _Kaggle = _Kaggle()
+    row_order: dict[str, str] = {}
     table: Annotated[list[_Row], Len(1), AfterValidator(_has_a_model)] = []
     distances: list[_Distance] = []
     upload: _Upload | None = None
@@ -222,5 +223,6 @@ def _cells(record: Mapping) -> list[str]:
         record["created"][:10],
         record["commit"],
         str(len(record["members"])),
+        digest(sorted(record["row_order"].items()))[:8] if record.get("row_order") else "",
         *("" if number is None else f"{number:.4f}" for number in numbers),
     ]

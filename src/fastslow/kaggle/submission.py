@@ -245,6 +245,16 @@ def read_submission(
     return rankings
 
 
+def read_any_submission(path: Path) -> dict[str, np.ndarray]:
+    """Read a submission of which nothing else is known; see :func:`read_submission`.
+
+    Raises:
+        DataError: The CSV is wrong, or an ID is of no collection.
+    """
+    known = {row_id: None for row_id in _read_rows(path) if collection_of(row_id)}
+    return read_submission(path, known or {"layout:xla:random:NAME": None}, partial=True)
+
+
 def _indices(top_configs: str, kind: str, count: int | None) -> np.ndarray:
     """Parse the indices of one row: a permutation (layout) or 5 distinct ones (tile) of ``count``."""
     tokens = top_configs.split(";")

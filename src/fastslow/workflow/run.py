@@ -26,6 +26,7 @@ from fastslow.evaluation.training_files import METRICS
 from fastslow.kaggle.client import SubmissionResult, find_submission, submit, wait_for_score
 from fastslow.kaggle.credentials import credentials
 from fastslow.kaggle.ledger import read_record, update_record
+from fastslow.kaggle.provenance import check_release, warn_of_release
 from fastslow.kaggle.submission import check_ids, check_submission
 from fastslow.workflow.job_plan import PlannedKernel, PlannedPool
 from fastslow.workflow.outlook import NOTEBOOK, look, print_outlook, replaces
@@ -162,24 +163,32 @@ def _score_of(step: Step) -> str:
     return f", valid {valid['mean']:.3f} ({valid['weights']})" if valid else ""
 
 
-def upload(csv: Path, data_root: Path) -> None:
+def upload(csv: Path, data_root: Path, unproven_order: bool = False) -> None:
     """Check a submission once more, send it to Kaggle and wait for its score.
 
     A file that Kaggle already took is not sent again, even where a kill left only the record of the attempt:
     its score is asked for.
 
+    Args:
+        csv: The submission.
+        data_root: The data that it was made from.
+        unproven_order: Whether data are accepted whose row order is not known to be the scored one.
+
     Raises:
-        DataError: The CSV is not as it must be, or not the one its record was written for.
+        DataError: The CSV is not as it must be, not the one its record was written for, or made from data of
+            a row order that Kaggle does not score.
+        SettingsError: The row order is unproven and was not accepted.
         KaggleError: Nothing was uploaded, or there is no score yet; the message says which and what to type.
     """
     with writer_lock(csv.parent):  # a second run waits, and finds it uploaded
-        _upload(csv, data_root)
+        _upload(csv, data_root, unproven_order)
 
 
-def _upload(csv: Path, data_root: Path) -> None:
+def _upload(csv: Path, data_root: Path, unproven_order: bool) -> None:
     check_submission(csv, data_root)
     read_record(csv, "valid_mean")
     record = update_record(csv)
+    check_release(csv, record, data_root, unproven_order)
     before = record.get("upload") or record.get("attempt")
     result = before and SubmissionResult.from_record(before)
     if "upload" in record or (result and find_submission(result)):
@@ -234,6 +243,8 @@ def run(settings: RunSettings) -> None:
         remove_abandoned(resolve(folder))
     last = steps[-1].stage
     check_ids(resolve(plan.data_root), plan.collections)  # hours of training must not end at a broken CSV
+    if plan.data == "kaggle" and (doubt := warn_of_release(resolve(plan.data_root))):
+        print(f"warning: {doubt}", file=sys.stderr)  # before hours of training
     record_run(resolve(f"runs/{plan.name}"), plan.data_root, plan.preset)
     run_steps(steps, plan.jobs, settings.cluster)
     if last == "submission":
@@ -241,10 +252,10 @@ def run(settings: RunSettings) -> None:
         if settings.metrics == "all":
             print("\n" + format_metrics(metric_table(plan.steps()[-1].settings)))
     if settings.target == "submit":
-        _submit(plan)
+        _submit(plan, settings.unproven_order)
 
 
-def _submit(plan: Plan) -> None:
+def _submit(plan: Plan, unproven_order: bool) -> None:
     if plan.data != "kaggle":
         print(f"not uploaded: {plan.data_root} is not the Kaggle competition (`make submit DATA=kaggle` is)")
     elif credentials() is None:
@@ -254,4 +265,4 @@ def _submit(plan: Plan) -> None:
             "and type `make submit DATA=kaggle` again: nothing is computed twice."
         )
     else:
-        upload(resolve(plan.csv), resolve(plan.data_root))
+        upload(resolve(plan.csv), resolve(plan.data_root), unproven_order)

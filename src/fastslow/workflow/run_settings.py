@@ -34,6 +34,9 @@ class RunSettings(Settings):
     to ``jobs`` SLURM jobs as dask-jobqueue is configured; empty for this machine."""
     metrics: Literal["competition", "all"] = "competition"
     """Scores printed at the end: the competition's, or ``all``: below them also tau, OPA and top-K errors."""
+    unproven_order: bool = False
+    """Upload although the layout test files are not known to have the row order that Kaggle scores
+    (``data/README.md``)."""
     set: list[str] = []
     """Settings of steps, each ``SECTION.NAME=VALUE`` or ``SECTION.KIND.NAME=VALUE``, such as
     ``gnn.layout.epochs=20``."""

@@ -1,0 +1,114 @@
+"""Agreement of two submissions: whether they rank the same programs alike, and the same release at all."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from fastslow.competition.catalog import COLLECTIONS
+from fastslow.competition.metrics import TOP_K, kendall_tau
+from fastslow.core.errors import DataError
+from fastslow.core.files import atomic_path
+from fastslow.core.settings import Settings, resolve, unkeyed
+from fastslow.kaggle.submission import collection_of, read_any_submission
+
+CHANCE = 0.1
+"""Mean tau of two rankings of 1,000 configurations that have nothing in common: within 0 and this."""
+TWO_RELEASES = (
+    "The tile rows agree, the layout rows no more than chance: the two submissions were made from two"
+    " releases, whose layout files hold the configurations in different orders (data/README.md)."
+)
+
+
+class AgreementSettings(Settings):
+    """Settings of a comparison of two submissions."""
+
+    one: str = ""
+    """Submission, a CSV as Kaggle takes it."""
+    other: str = ""
+    """Submission to compare it with; it may lack rows or have others."""
+    rows: str = unkeyed("")
+    """CSV file to write, a line for each row that both have; empty for none."""
+
+    def check(self) -> None:
+        """Check that two submissions are given."""
+        for field in ("one", "other"):
+            self.require(bool(getattr(self, field)), field, "a CSV: fastslow compare-submissions CSV CSV")
+        self.require(not self.rows or self.rows.endswith(".csv"), "rows", "a name that ends in .csv")
+
+
+def agreement(one: Path, other: Path) -> pd.DataFrame:
+    """Compare two submissions row by row.
+
+    Args:
+        one: A submission.
+        other: Another.
+
+    Returns:
+        For each ID that both have: ``id``, ``collection``, ``configs`` (that ``one`` lists), ``tau``
+        (Kendall's tau of the two rankings, -1 to 1; NaN for a tile row, and where one lists other
+        configurations) and ``top_5`` (share of the first five that both have, 0 to 1).
+
+    Raises:
+        DataError: A CSV is missing or broken, or the two have no row in common.
+    """
+    first, second = read_any_submission(one), read_any_submission(other)
+    found = []
+    for key in [key for key in first if key in second]:
+        a, b = first[key], second[key]
+        tau = np.nan
+        if collection_of(key).kind == "layout" and len(a) == len(b) and set(a) == set(b):
+            tau = kendall_tau(np.argsort(a), np.argsort(b))
+        top = len({*a[:TOP_K].tolist()} & {*b[:TOP_K].tolist()}) / min(TOP_K, len(a), len(b))
+        name = collection_of(key).name
+        found.append({"id": key, "collection": name, "configs": len(a), "tau": tau, "top_5": top})
+    if not found:
+        raise DataError(
+            other, f"has no row in common with {one}", "Compare two submissions of one competition"
+        )
+    return pd.DataFrame(found)
+
+
+def summary(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the mean agreement by collection.
+
+    Args:
+        rows: As returned by :func:`agreement`.
+
+    Returns:
+        A row per collection: ``rows`` (in common), ``tau`` and its extremes, ``top_5``, and ``chance``, the
+        share of the first five that two random rankings have in common (NaN for tile, whose rows list five).
+    """
+    groups = rows.groupby("collection", sort=False)
+    table = groups.agg(
+        rows=("id", "size"),
+        tau=("tau", "mean"),
+        lowest=("tau", "min"),
+        highest=("tau", "max"),
+        top_5=("top_5", "mean"),
+    )
+    layout = rows[rows["collection"].str.startswith("layout")]
+    table["chance"] = (TOP_K / layout["configs"].clip(lower=TOP_K)).groupby(layout["collection"]).mean()
+    return table.reindex([c.name for c in COLLECTIONS if c.name in table.index])
+
+
+def are_two_releases(table: pd.DataFrame) -> bool:
+    """Return whether the agreement by collection is that of two releases of the layout files."""
+    layout = table[table.index.str.startswith("layout")]
+    tile = table[~table.index.str.startswith("layout")]
+    if not len(layout) or not len(tile):
+        return False
+    return bool((layout["tau"].abs() < CHANCE).all() and tile["top_5"].min() > 3 * CHANCE)
+
+
+def compare_submissions(settings: AgreementSettings) -> None:
+    """Print how far two submissions agree; errors as :func:`agreement`."""
+    rows = agreement(resolve(settings.one), resolve(settings.other))
+    table = summary(rows)
+    print(table.round(3).astype(object).fillna("").to_markdown(disable_numparse=True))
+    if are_two_releases(table):
+        print(f"\n{TWO_RELEASES}")
+    if settings.rows:
+        with atomic_path(resolve(settings.rows)) as temporary:
+            rows.to_csv(temporary, index=False)
+        print(f"\nrow by row: {settings.rows}")

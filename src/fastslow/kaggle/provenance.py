@@ -1,0 +1,123 @@
+"""Where the data are from and in which row order, and whether a submission made from them may be uploaded."""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+from fastslow.competition.catalog import COLLECTIONS, TEST
+from fastslow.competition.row_order import (
+    Release,
+    RowOrder,
+    digest_of_orders,
+    read_row_orders,
+    release_of,
+)
+from fastslow.core.errors import DataError, SettingsError
+from fastslow.core.files import write_json
+from fastslow.core.records import Record, read_record
+
+PROVENANCE = "provenance.json"
+"""Record beside the data: the source of each split, and the row order of each layout test file."""
+KAGGLE, GOOGLE = "kaggle", "google"
+LAUNCH_RELEASE = (
+    "its layout test files have the row order of the launch release (August 2023); since October 2023 Kaggle"
+    " scores another order, so every layout row of a submission made from them is noise"
+)
+UNPROVEN = (
+    "nobody has shown that these layout test files have the row order that Kaggle scores: they are not"
+    " recorded as downloaded from Kaggle"
+)
+_ALLOW = "Run `make data` with Kaggle credentials, or add SET=unproven_order=True to upload all the same"
+
+
+class _Source(Record):
+    source: str
+    downloaded: str
+
+
+class _Order(Record):
+    order: str
+    rows: str
+
+
+class _Provenance(Record):
+    sources: dict[str, _Source]
+    row_order: dict[str, _Order]
+    release: Release
+
+
+def record_provenance(root: Path, source: str, splits: Iterable[str]) -> Release:
+    """Write down where new splits are from, and the row order of all layout test files that are there.
+
+    Args:
+        root: The data root.
+        source: ``kaggle`` or ``google``.
+        splits: The new splits, as ``layout:xla:random test``.
+
+    Returns:
+        The release, as far as the files tell.
+
+    Raises:
+        DataError: A file is broken, or the record is none.
+    """
+    path, now = root / PROVENANCE, datetime.now(UTC).isoformat(timespec="seconds")
+    sources = read_sources(root) | {split: {"source": source, "downloaded": now} for split in splits}
+    orders = read_row_orders(root)
+    release = release_of(orders)
+    facts = {key: value._asdict() for key, value in sorted(orders.items())}
+    write_json(path, {"sources": dict(sorted(sources.items())), "row_order": facts, "release": release})
+    return release
+
+
+def read_sources(root: Path) -> dict[str, dict[str, str]]:
+    """Return the recorded source of each split under a data root; empty without a record.
+
+    Raises:
+        DataError: The record is none.
+    """
+    path = root / PROVENANCE
+    if not path.exists():
+        return {}
+    sources: dict[str, dict[str, str]] = read_record(
+        path, _Provenance, "Delete it and run `make data` again: it is written anew"
+    )["sources"]
+    return sources
+
+
+def sources_of(root: Path) -> list[str]:
+    """Return the distinct sources of the layout test files: ``kaggle``, ``google`` or ``unknown``."""
+    recorded = read_sources(root)
+    layouts = [collection for collection in COLLECTIONS if collection.kind == "layout"]
+    splits = [f"{c.name} {TEST}" for c in layouts if c.folder(root, TEST).is_dir()]
+    return sorted({recorded.get(split, {}).get("source", "unknown") for split in splits})
+
+
+def warn_of_release(root: Path) -> str:
+    """Return what speaks against an upload of a submission made from these data, empty if nothing does."""
+    if release_of(read_row_orders(root)) == "launch":
+        return f"{root}: {LAUNCH_RELEASE}"
+    return "" if sources_of(root) == [KAGGLE] else f"{root}: {UNPROVEN}"
+
+
+def check_release(csv: Path, record: Mapping, root: Path, unproven_order: bool) -> None:
+    """Refuse to upload a submission whose rows Kaggle would read in another order.
+
+    Args:
+        csv: The submission, for the message.
+        record: Its record, whose ``row_order`` has a digest for each layout collection that was ranked.
+        root: The data root that it was made from.
+        unproven_order: Whether the user accepts an order that is not known to be the scored one.
+
+    Raises:
+        DataError: The data are of the launch release, or of another one than the submission.
+        SettingsError: The order is unproven, and nobody said that it is accepted.
+    """
+    orders: dict[str, RowOrder] = read_row_orders(root)
+    if release_of(orders) == "launch":
+        remedy = "Move the data away, run `make data` with Kaggle credentials, then `make submit DATA=kaggle`"
+        raise DataError(root, LAUNCH_RELEASE, remedy)
+    if record.get("row_order") != digest_of_orders(orders):
+        problem = f"was made from layout test files of another row order than those in {root}"
+        raise DataError(csv, problem, "Make the submission again from these data")
+    if sources_of(root) != [KAGGLE] and not unproven_order:
+        raise SettingsError(f"unproven_order: {UNPROVEN}. {_ALLOW}")

@@ -1,0 +1,44 @@
+"""The order of the rows of layout files, and whether it is that of the launch release."""
+
+import numpy as np
+import pytest
+
+from fastslow.competition.row_order import LAUNCH, digest_of_orders, read_row_orders, release_of, row_order
+from fastslow.core.errors import DataError
+from helpers.competition_files import REAL, layout_arrays, needs_real, write_npz
+
+ID, CONFIGS = "layout:xla:random:x", "node_config_feat"
+
+
+def test_only_the_order_of_the_rows_counts(tmp_path, rng):
+    arrays = layout_arrays(3, dots=4, configs=40)
+    rows = arrays[CONFIGS]
+
+    def order_of(**changed):
+        return row_order(write_npz(tmp_path / "x.npz", arrays | changed))
+
+    first = order_of()
+    assert order_of(node_config_feat=rows.astype(np.int8), config_runtime=np.arange(40)) == first
+    other = order_of(node_config_feat=rows[rng.permutation(40)])
+    assert other.rows == first.rows and other.order != first.order
+    assert order_of(node_config_feat=rows[:39]).rows != first.rows
+    assert digest_of_orders({ID: first}) != digest_of_orders({ID: other})
+    assert [*digest_of_orders({ID: first})] == ["layout:xla:random"]
+
+
+def test_a_broken_file_is_refused(tmp_path):
+    (tmp_path / "x.npz").write_bytes(b"PK")
+    with pytest.raises(DataError, match=r"x\.npz"):
+        row_order(tmp_path / "x.npz")
+
+
+@needs_real
+def test_the_genuine_files_have_the_order_of_the_launch_release(tmp_path):
+    orders = read_row_orders(REAL)
+    assert orders == LAUNCH and release_of(orders) == "launch"
+    for key in LAUNCH:
+        *folders, name = key.split(":")
+        arrays = dict(np.load(REAL.joinpath("npz_all", "npz", *folders, "test", f"{name}.npz")))
+        arrays[CONFIGS] = arrays[CONFIGS][::-1]
+        orders = {key: row_order(write_npz(tmp_path / "x.npz", arrays))}
+        assert release_of(orders) == "reordered" and release_of({ID: orders[key]}) == "unknown"

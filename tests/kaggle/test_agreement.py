@@ -1,0 +1,71 @@
+"""Agreement of two submissions: by row, by collection, and where they are of two releases."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fastslow import cli
+from fastslow.competition.metrics import kendall_tau
+from fastslow.core.errors import DataError
+from fastslow.kaggle.agreement import TWO_RELEASES, agreement, are_two_releases, summary
+from helpers.competition_files import REAL, needs_real
+
+TILE, LAYOUT = "tile:xla:a", "layout:nlp:default:b"
+
+
+def write(path, rows):
+    lines = [f"{key},{';'.join(map(str, order))}" for key, order in rows.items()]
+    path.write_text("\n".join(["ID,TopConfigs", *lines, ""]))
+    return path
+
+
+def test_each_row_is_compared(tmp_path, rng):
+    one, other = rng.permutation(50), rng.permutation(50)
+    first = write(tmp_path / "1.csv", {LAYOUT: one, TILE: [7, 1, 2, 3, 4], "layout:xla:random:c": [1, 0]})
+    second = write(tmp_path / "2.csv", {TILE: [7, 9, 2, 8, 6], LAYOUT: other})
+    rows = agreement(first, second).set_index("id")
+    assert [*rows.index] == [LAYOUT, TILE]
+    places = [np.empty(50, int), np.empty(50, int)]
+    for place, order in zip(places, (one, other), strict=True):
+        place[order] = np.arange(50)
+    assert rows["tau"][LAYOUT] == pytest.approx(kendall_tau(*places))
+    assert rows["top_5"][LAYOUT] == len({*one[:5]} & {*other[:5]}) / 5
+    assert np.isnan(rows["tau"][TILE]) and rows["top_5"][TILE] == 0.4
+    table = summary(agreement(first, second))
+    assert [*table.index] == ["tile:xla", "layout:nlp:default"]
+    assert table["chance"]["layout:nlp:default"] == 0.1 and np.isnan(table["chance"]["tile:xla"])
+
+
+def test_rankings_of_other_configurations_have_no_tau(tmp_path):
+    first = write(tmp_path / "1.csv", {LAYOUT: [0, 1, 2]})
+    rows = agreement(first, write(tmp_path / "2.csv", {LAYOUT: [1, 0]}))
+    assert rows["tau"].isna().all()
+
+
+def test_submissions_without_a_common_row_are_refused(tmp_path):
+    first = write(tmp_path / "1.csv", {LAYOUT: [0, 1, 2]})
+    with pytest.raises(DataError, match="2.csv: has no row in common with"):
+        agreement(first, write(tmp_path / "2.csv", {TILE: [0]}))
+    with pytest.raises(DataError, match="2.csv: .*no test graph has this ID"):
+        agreement(first, write(tmp_path / "2.csv", {"ID7": [0]}))
+
+
+def test_two_releases_are_said(tmp_path, rng, capsys):
+    keys = [f"layout:{source}:{search}:g" for source in ("xla", "nlp") for search in ("default", "random")]
+    tile = {TILE: [7, 1, 2, 3, 4]}
+    first = write(tmp_path / "1.csv", tile | {key: rng.permutation(1000) for key in keys})
+    second = write(tmp_path / "2.csv", tile | {key: rng.permutation(1000) for key in keys})
+    rows = tmp_path / "rows.csv"
+    assert cli.main(["compare-submissions", str(first), str(second), f"rows={rows}"]) == 0
+    said = capsys.readouterr().out
+    assert TWO_RELEASES in said and "layout:nlp:random" in said
+    assert [*pd.read_csv(rows)["id"]] == [TILE, *keys]
+    assert cli.main(["compare-submissions", str(first), str(first)]) == 0
+    assert TWO_RELEASES not in capsys.readouterr().out
+    assert not are_two_releases(summary(agreement(first, second)).iloc[1:])
+
+
+@needs_real
+def test_the_published_sample_submission_agrees_with_itself():
+    table = summary(agreement(REAL / "sample_submission.csv", REAL / "sample_submission.csv"))
+    assert table["rows"].sum() == 894 and (table["top_5"] == 1).all()
