@@ -120,6 +120,11 @@ COMMANDS = {
         "fastslow.kaggle.download:DownloadSettings",
         "fastslow.kaggle.download:download",
     ),
+    "data-quality": Command(
+        "Measure the labels of a competition: repeats, noise, its ceiling on scores, drift and jumps",
+        "fastslow.commands.data_quality:QualitySettings",
+        "fastslow.commands.data_quality:report_quality",
+    ),
     "figures": Command(
         "Draw the figures of the README from a finished run",
         "fastslow.commands.readme_figures:FiguresSettings",

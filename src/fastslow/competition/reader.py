@@ -13,7 +13,7 @@ import numpy as np
 
 from fastslow.choices.choice_stream import ChoiceFinder, Patterns
 from fastslow.choices.layouts import BASE, LAYOUT_WIDTH, MAX_DIMENSION, ROLES, WEIGHTS, layouts_of
-from fastslow.choices.tied_choices import Choices
+from fastslow.choices.tied_choices import Choices, distinct_rows
 from fastslow.competition.node_columns import DIMENSIONS, LAYOUT, SHAPE
 from fastslow.competition.opcodes import OPCODES, opcode_name
 from fastslow.competition.rank_checks import check_default_ranks, check_ranks, check_transposes
@@ -67,6 +67,21 @@ class CompetitionFile:
     default_layouts: np.ndarray | None = None
     config_feat: np.ndarray | None = None
     normalizers: np.ndarray | None = None
+
+
+def config_groups(file: CompetitionFile) -> tuple[np.ndarray, np.ndarray]:
+    """Return runtime (of a tile in units of its normaliser) and number of the configuration of each row.
+
+    Args:
+        file: A file; its rows may repeat a configuration.
+
+    Returns:
+        ``(C,)`` float64 and ``(C,)`` int64; rows of equal configurations have equal numbers, from 0.
+    """
+    rows = file.config_feat if file.choices is None else file.choices.values
+    runtime = file.runtime if file.normalizers is None else file.runtime / file.normalizers
+    assert rows is not None, "a file has configurations of one kind"
+    return runtime.astype(np.float64), distinct_rows(rows.T.astype(np.int64), len(runtime))[1]
 
 
 def file_fingerprint(path: Path) -> str:

@@ -19,7 +19,7 @@ from pathlib import Path, PurePath
 from typing import Annotated, Any, ClassVar, Self, get_args
 
 from annotated_types import Ge, Gt, Le, Lt
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError
 from pydantic_core import ErrorDetails
 
 from fastslow.core.artifacts import Artifact
@@ -57,6 +57,13 @@ def _home(named: str) -> Path:
         raise SettingsError(f"FASTSLOW_HOME: {named[:80]!r} is no folder ({reason}); set it to one") from None
     return PROJECT / named
 
+
+def _split_commas(names: Any) -> Any:
+    """Return the list of names that a command line gives as one string with commas."""
+    return names.split(",") if isinstance(names, str) else names
+
+
+Names = Annotated[list[str], BeforeValidator(_split_commas)]
 
 # ranges by type, so that a subclass which changes a default keeps the range
 Positive = Annotated[int, Ge(1)]

@@ -14,14 +14,12 @@ import tempfile
 import zipfile
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Literal, NamedTuple
-
-from pydantic import BeforeValidator
+from typing import Literal, NamedTuple
 
 from fastslow.competition.catalog import COLLECTIONS, TEST, TRAIN, VALID, Collection, get_collection
 from fastslow.core.errors import DataError, SettingsError, explain_storage
 from fastslow.core.files import writer_lock
-from fastslow.core.settings import Settings, resolve
+from fastslow.core.settings import Names, Settings, resolve
 from fastslow.kaggle import archives, client
 from fastslow.kaggle.provenance import (
     GOOGLE,
@@ -47,14 +45,6 @@ FILE_COUNTS = {  # programs of each collection in each of them
 _MEMBER = re.compile(r"(?:^|/)npz/((?:tile|layout)/.+)/([^/.][^/]*\.npz)")
 _SCRATCH = ".unpacking-"
 _ADDRESS = re.compile(r"https?://([\w.-]+|\[[\da-fA-F:.]+\])(:\d{1,5})?(/[^\s?#@]*)?", re.ASCII)
-
-
-def _split_commas(names: Any) -> Any:
-    """Return the list of names that a command line gives as one string with commas."""
-    return names.split(",") if isinstance(names, str) else names
-
-
-Names = Annotated[list[str], BeforeValidator(_split_commas)]
 
 
 class DownloadSettings(Settings):

@@ -1,5 +1,6 @@
 """Show competition files: a program, a configuration in words, choices, runtimes, repeated configurations."""
 
+from dataclasses import asdict
 from typing import Annotated, Literal
 
 import numpy as np
@@ -10,6 +11,7 @@ from matplotlib.figure import Figure
 from fastslow.choices.layouts import ROLES
 from fastslow.competition import node_columns
 from fastslow.competition.catalog import COLLECTIONS, TRAIN, VALID, Program, get_collection, list_programs
+from fastslow.competition.data_quality import measure_quality
 from fastslow.competition.opcodes import opcode_name
 from fastslow.competition.reader import CompetitionFile, read_competition_file
 from fastslow.competition.tensors import LEFT_TO_COMPILER, format_layout
@@ -140,6 +142,23 @@ def compare_programs(settings: DataReportSettings) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows).sort_values("slowest", ascending=False, ignore_index=True)
+
+
+def compare_labels(settings: DataReportSettings) -> pd.DataFrame:
+    """Measure the labels of the programs of a split.
+
+    Args:
+        settings: Settings.
+
+    Returns:
+        One row per program, the lowest ceiling first: ``name`` and the fields of
+        :class:`fastslow.competition.data_quality.Quality`, with its ``doubts``.
+    """
+    rows = []
+    for program in progress(_programs(settings)[: settings.max_programs], desc="labels", unit="file"):
+        quality = measure_quality(read_competition_file(program.path, "layout", labelled=True))
+        rows.append({"name": program.name, **asdict(quality), "doubts": quality.doubts})
+    return pd.DataFrame(rows).sort_values("ceiling", ignore_index=True)
 
 
 def compare_choices(settings: DataReportSettings) -> pd.DataFrame:

@@ -1,0 +1,169 @@
+"""Measure the labels of every graph of a competition, and name those that are doubtful."""
+
+from dataclasses import asdict
+from pathlib import Path
+
+import joblib
+import numpy as np
+import pandas as pd
+
+from fastslow.competition.catalog import (
+    COLLECTIONS,
+    LABELLED_SPLITS,
+    TRAIN,
+    VALID,
+    Program,
+    get_collection,
+    list_programs,
+)
+from fastslow.competition.data_quality import Quality, measure_quality
+from fastslow.competition.reader import file_fingerprint, read_competition_file
+from fastslow.core.errors import DataError
+from fastslow.core.files import atomic_path, digest
+from fastslow.core.memory import step_cores
+from fastslow.core.progress import progress
+from fastslow.core.settings import Names, Settings, Threads, resolve, unkeyed
+from fastslow.core.source import source_digest
+from fastslow.workflow.steps import DATA_ROOTS
+
+_ENTRY = "fastslow.competition.data_quality:measure_quality"
+_SAVED_EVERY = 50  # files
+_PICTURES = 6
+
+
+class QualitySettings(Settings):
+    """Settings of the measurement of labels."""
+
+    data: str = "sample"
+    """``sample``, ``kaggle`` (``data/raw``), or a folder that holds ``npz_all/``."""
+    collections: Names = [collection.name for collection in COLLECTIONS]
+    """Collections whose graphs are measured, separated by commas on a command line."""
+    splits: Names = [TRAIN, VALID]
+    """Splits whose graphs are measured, of train and valid; test files carry no runtimes."""
+    csv: str = unkeyed("")
+    """CSV file to write, a line per graph; empty for ``features/data-quality-NAME.csv``. Graphs that it holds
+    are not measured again. A picture of the most doubtful graphs is written beside it."""
+    workers: Threads = unkeyed(0)
+    """Processes that measure graphs in parallel; 0 for all cores."""
+
+    def check(self) -> None:
+        """Check the names of collections and of the CSV."""
+        for name in self.collections:
+            get_collection(name)
+        self.require({*self.splits} <= {*LABELLED_SPLITS}, "splits", f"of {', '.join(LABELLED_SPLITS)}")
+        self.require(not self.csv or self.csv.endswith(".csv"), "csv", "a name that ends in .csv")
+
+    @property
+    def root(self) -> Path:
+        """The data root."""
+        return resolve(DATA_ROOTS.get(self.data, self.data))
+
+    @property
+    def table(self) -> Path:
+        """The CSV file."""
+        return resolve(self.csv or f"features/data-quality-{self.root.resolve().name}.csv")
+
+
+def report_quality(settings: QualitySettings) -> pd.DataFrame:
+    """Measure graphs that are not measured yet, write the table and the picture, and print a summary.
+
+    Args:
+        settings: Settings.
+
+    Returns:
+        A row per graph: ``collection``, ``split``, ``name``, ``file`` (digest of content and code), the
+        fields of :class:`fastslow.competition.data_quality.Quality`, and ``doubts`` in words.
+
+    Raises:
+        DataError: A file is missing or broken, or the CSV is another one.
+    """
+    programs = [
+        program
+        for name in settings.collections
+        for split in settings.splits
+        for program in list_programs(settings.root, get_collection(name), split)
+    ]
+    code = source_digest(_ENTRY)
+    marks = [digest([program.id, file_fingerprint(program.path), code]) for program in programs]
+    known = _read(settings.table)
+    todo = [(p, mark) for p, mark in zip(programs, marks, strict=True) if mark not in known]
+    jobs = (joblib.delayed(_measure)(program, mark) for program, mark in todo)
+    results = joblib.Parallel(n_jobs=settings.workers or step_cores(), return_as="generator")(jobs)
+    for number, row in enumerate(progress(results, total=len(todo), desc="labels", unit="graph"), 1):
+        known[row["file"]] = row
+        if number % _SAVED_EVERY == 0:
+            _write(settings.table, known, marks)
+    table = _write(settings.table, known, marks)
+    _report(settings, table)
+    return table
+
+
+def _measure(program: Program, mark: str) -> dict:
+    quality = measure_quality(read_competition_file(program.path, program.collection.kind, labelled=True))
+    own = {"collection": program.collection.name, "split": program.split, "name": program.name, "file": mark}
+    return own | asdict(quality) | {"doubts": quality.doubts}
+
+
+def _read(path: Path) -> dict[str, dict]:
+    if not path.exists():
+        return {}
+    wanted = ["collection", "split", "name", "file", *Quality.__dataclass_fields__, "doubts"]
+    try:
+        table = pd.read_csv(path, dtype={"name": str, "doubts": str}, keep_default_na=False, na_values=[""])
+    except (ValueError, UnicodeError) as error:
+        raise DataError(path, f"is no CSV ({error})", "Delete it, or give another csv") from None
+    if [*table.columns] != wanted:
+        raise DataError(path, "is no table of data-quality", "Delete it, or give another csv")
+    table["doubts"] = table["doubts"].fillna("")
+    return {row["file"]: row for row in table.to_dict("records")}
+
+
+def _write(path: Path, known: dict[str, dict], marks: list[str]) -> pd.DataFrame:
+    table = pd.DataFrame([known[mark] for mark in marks if mark in known])
+    with atomic_path(path) as temporary:
+        table.to_csv(temporary, index=False)
+    return table
+
+
+def _report(settings: QualitySettings, table: pd.DataFrame) -> None:
+    known = table["ceiling"].notna()
+    by = table.groupby("collection", sort=False)
+    summary = by.agg(
+        graphs=("name", "size"),
+        rows=("configs", "sum"),
+        distinct=("distinct", "sum"),
+        median_noise=("noise", "median"),
+        lowest_ceiling=("ceiling", "min"),
+        median_ceiling=("ceiling", "median"),
+    )
+    summary.insert(3, "noise known", known.groupby(table["collection"], sort=False).sum())
+    summary["doubtful"] = table["doubts"].ne("").groupby(table["collection"], sort=False).sum()
+    print(summary.to_markdown(floatfmt=".3g"))
+    doubtful = table[table["doubts"].ne("")].sort_values("ceiling", na_position="last")
+    if len(doubtful):
+        print("\nDoubtful labels; a model that learns from them learns noise:\n")
+        columns = ["collection", "split", "name", "repeat_tau", "ceiling", "doubts"]
+        print(doubtful[columns].to_markdown(index=False, floatfmt=".2f"))
+    if not known.any():
+        print("\nNo graph repeats enough configurations: their noise is not known.")
+    print(f"\na line per graph: {settings.table}")
+    shown = doubtful if len(doubtful) else table[known].sort_values("ceiling")
+    if len(shown):
+        _draw(settings, shown.head(_PICTURES))
+
+
+def _draw(settings: QualitySettings, rows: pd.DataFrame) -> None:
+    from matplotlib.figure import Figure  # half a second, which no refused setting needs
+
+    from fastslow.core.figures import save_figure
+    from fastslow.views.quality_figures import draw_rows
+
+    figure = Figure(figsize=(9, 2.4 * len(rows)), layout="constrained")
+    panels = np.atleast_1d(figure.subplots(len(rows), 1))
+    for axes, row in zip(panels, rows.to_dict("records"), strict=True):
+        path = get_collection(row["collection"]).folder(settings.root, row["split"]) / f"{row['name']}.npz"
+        kind = get_collection(row["collection"]).kind
+        draw_rows(axes, read_competition_file(path, kind).runtime, f"{row['collection']} {row['name']}")
+    picture = settings.table.with_suffix(".png")
+    save_figure(figure, picture)
+    print(f"runtimes over the rows of {'the most doubtful' if row['doubts'] else 'the noisiest'}: {picture}")

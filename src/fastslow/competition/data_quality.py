@@ -1,0 +1,192 @@
+"""How good the labels of a graph are: repeated configurations, their noise, and the score nobody can exceed.
+
+TpuGraphs measured many configurations more than once. How far two runs of an equal configuration differ tells
+how much of a graph's order is noise, hence what a perfect predictor would score on it.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fastslow.competition.metrics import kendall_tau
+from fastslow.competition.reader import CompetitionFile, config_groups
+
+MIN_REPEATED = 20
+"""Repeated configurations that an estimate of noise needs; with fewer the noise of a graph is not known."""
+LOW_CEILING, JUMPS, DRIFT, ENOUGH_ROWS = 0.6, 0.05, 0.3, 500
+"""Bounds of :attr:`Quality.doubts`. The jumps of AlexNet are 0.001, those of the two U-Nets at hand 0.09
+and 0.12; the 2nd place left U-Nets out of validation."""
+_DRAWS, _RESAMPLES, _NEAREST, _BLOCKS, _BLOCK_ROWS = 16, 200, 50, 50, 20
+
+
+@dataclass(frozen=True)
+class Quality:
+    """The labels of one graph. What needs repeated configurations is NaN where too few are repeated.
+
+    Args:
+        configs: Rows of the file.
+        distinct: Distinct configurations.
+        repeated: Distinct configurations that occur more than once.
+        noise: Standard deviation of log runtime between runs of an equal configuration: a relative error.
+        spread: Median over repeated configurations of largest over smallest runtime, minus 1.
+        repeat_tau: Kendall's tau between two runs of the repeated configurations, -1 to 1.
+        repeat_low: Lower end of its 95 % interval, by resampling the configurations.
+        repeat_high: Upper end.
+        ceiling: Kendall's tau that a perfect predictor would reach on all rows.
+        close_pairs: Share of pairs of rows that differ by less than the noise of a difference, 0 to 1.
+        drift: Kendall's tau of runtime and row number: far from 0 where the machine changed meanwhile.
+        jumps: Share of the variance of the ranks of runtimes that lies between blocks of rows, beyond chance,
+            0 to 1: far from 0 where blocks of rows were measured under other conditions.
+    """
+
+    configs: int
+    distinct: int
+    repeated: int
+    noise: float
+    spread: float
+    repeat_tau: float
+    repeat_low: float
+    repeat_high: float
+    ceiling: float
+    close_pairs: float
+    drift: float
+    jumps: float
+
+    @property
+    def doubts(self) -> str:
+        """What speaks against these labels, in words; empty if nothing does."""
+        said = []
+        if self.ceiling < LOW_CEILING:
+            said.append(f"a perfect predictor would reach {self.ceiling:.2f}")
+        if self.jumps > JUMPS and self.configs >= ENOUGH_ROWS:
+            said.append(f"blocks of rows differ ({self.jumps:.2f})")
+        if abs(self.drift) > DRIFT and self.configs >= ENOUGH_ROWS:
+            said.append(f"runtimes drift over the rows ({self.drift:+.2f})")
+        return "; ".join(said)
+
+
+def measure_quality(file: CompetitionFile, seed: int = 0) -> Quality:
+    """Measure the labels of a file.
+
+    Args:
+        file: A labelled file.
+        seed: Seed of the resampling and of the simulated noise.
+    """
+    return quality_of(*config_groups(file), seed)
+
+
+def quality_of(runtime: np.ndarray, group: np.ndarray, seed: int = 0) -> Quality:
+    """Measure labels.
+
+    Args:
+        runtime: ``(C,)`` runtimes above 0, in the order of the rows.
+        group: ``(C,)`` number of each row's configuration, from 0; equal for equal configurations.
+        seed: Seed of the resampling and of the simulated noise.
+    """
+    values, rng = np.log(np.asarray(runtime, np.float64)), np.random.default_rng(seed)
+    counts = np.bincount(group)
+    largest, smallest = np.full(len(counts), -np.inf), np.full(len(counts), np.inf)
+    np.maximum.at(largest, group, values)
+    np.minimum.at(smallest, group, values)
+    means = np.clip(np.bincount(group, values) / counts, smallest, largest)  # no rounding where all are equal
+    repeated = np.flatnonzero(counts > 1)
+    noise = spread = ceiling = close = np.nan
+    tau, low, high = np.nan, np.nan, np.nan
+    if len(repeated) >= MIN_REPEATED:
+        own = counts[group] > 1
+        squares = np.square(values - means[group])[own].sum()
+        noise = float(np.sqrt(squares / (counts[repeated] - 1).sum()))
+        spread = float(np.median(np.expm1(largest - smallest)[repeated]))
+        tau, low, high = _repeat_tau(values, group, repeated, rng)
+        ceiling = _ceiling(values, group, counts, means, rng)
+        close = share_of_close_pairs(values, noise * np.sqrt(2))
+    drift, jumps = _order(values)
+    sizes = len(values), len(counts), len(repeated)
+    return Quality(*sizes, noise, spread, tau, low, high, ceiling, close, drift, jumps)
+
+
+def share_of_close_pairs(values: np.ndarray, distance: float) -> float:
+    """Return the share of pairs that differ by less than a distance, 0 to 1; NaN for a single value."""
+    ordered = np.sort(values)
+    count = len(ordered)
+    if count < 2:
+        return np.nan
+    above = np.searchsorted(ordered, ordered + distance, "left")
+    pairs = np.maximum(above - np.arange(count) - 1, 0).sum()
+    return float(pairs / (count * (count - 1) / 2))
+
+
+def two_runs(
+    values: np.ndarray, group: np.ndarray, repeated: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """Return the values ``(2, R)`` of two random rows of each repeated configuration.
+
+    Args:
+        values: ``(C,)``, a value of each row.
+        group: ``(C,)`` number of each row's configuration.
+        repeated: ``(R,)`` numbers of configurations that have two rows or more.
+        rng: What draws the rows.
+    """
+    shuffled = rng.permutation(len(values))
+    order = shuffled[np.argsort(group[shuffled], kind="stable")]
+    start = np.searchsorted(group[order], repeated)
+    runs: np.ndarray = values[order[np.stack([start, start + 1])]]
+    return runs
+
+
+def _repeat_tau(
+    values: np.ndarray, group: np.ndarray, repeated: np.ndarray, rng: np.random.Generator
+) -> tuple[float, float, float]:
+    draws = [two_runs(values, group, repeated, rng) for _ in range(_DRAWS)]
+    tau = float(np.mean([kendall_tau(*runs) for runs in draws]))
+    count = len(repeated)
+    resampled = [
+        kendall_tau(*draws[n % _DRAWS][:, rng.integers(count, size=count)]) for n in range(_RESAMPLES)
+    ]
+    low, high = np.quantile(resampled, [0.025, 0.975])
+    return tau, float(low), float(high)
+
+
+def _ceiling(
+    values: np.ndarray, group: np.ndarray, counts: np.ndarray, means: np.ndarray, rng: np.random.Generator
+) -> float:
+    r"""Return the tau between true and measured runtimes, by simulation extrapolation (SIMEX).
+
+    The mean of a configuration's runs carries the noise of one run over their number. More noise of
+    :math:`\zeta` times that variance is added to the means, a run is simulated for every row, and their tau
+    is extrapolated as a parabola from :math:`\zeta = 0, 1, 2` to -1, means without noise (Cook and Stefanski,
+    "Simulation-extrapolation estimation in parametric measurement error models", JASA 1994). Noise is drawn
+    from the deviations of repeated configurations of a similar mean. Where noise is as large as the spread of
+    the runtimes, the estimate is up to 0.06 too high (``tests/competition/test_data_quality.py``).
+    """
+    own = np.flatnonzero(counts[group] > 1)
+    own = own[np.argsort(means[group[own]], kind="stable")]
+    deviations = (values[own] - means[group[own]]) * np.sqrt(counts[group[own]] / (counts[group[own]] - 1))
+    place = np.searchsorted(means[group[own]], means)
+    taus = np.zeros((3, _DRAWS))
+
+    def noise(of: np.ndarray) -> np.ndarray:
+        near = place[of] + rng.integers(-_NEAREST, _NEAREST + 1, len(of))
+        drawn: np.ndarray = deviations[np.clip(near, 0, len(deviations) - 1)]
+        return drawn
+
+    for draw in range(_DRAWS):
+        for more in range(3):
+            true = means + noise(np.arange(len(means))) * np.sqrt(more / counts)
+            taus[more, draw] = kendall_tau(true[group] + noise(group), true[group])
+    none, one, two = taus.mean(1)
+    return float(np.clip(3 * none - 3 * one + two, -1, 1))
+
+
+def _order(values: np.ndarray) -> tuple[float, float]:
+    """Return drift and jumps over the rows."""
+    count = len(values)
+    blocks = min(_BLOCKS, count // _BLOCK_ROWS)
+    drift = kendall_tau(np.arange(count), values)
+    if blocks < 2 or values.min() == values.max():
+        return drift, np.nan
+    ranks = np.argsort(np.argsort(values, kind="stable"), kind="stable").astype(np.float64)
+    parts = np.array_split(ranks - ranks.mean(), blocks)
+    between = sum(len(part) * part.mean() ** 2 for part in parts) / np.square(ranks - ranks.mean()).sum()
+    chance = (blocks - 1) / (count - 1)
+    return drift, float(max(0.0, (between - chance) / (1 - chance)))

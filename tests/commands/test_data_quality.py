@@ -1,0 +1,70 @@
+"""`fastslow data-quality`: the table of all graphs, resumed, with the doubtful ones named and drawn."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from fastslow import cli
+from fastslow.commands import data_quality
+from helpers.competition_files import layout_arrays, write_data_root, write_npz
+
+COLLECTION = "layout:xla:random"
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch, rng):
+    """A competition with one graph whose two runs of equal configurations have nothing in common."""
+    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path / "home"))
+    root = write_data_root(tmp_path / "data", COLLECTION, train=("a", "b"))
+    arrays = layout_arrays(3, dots=4, configs=300)
+    rows = np.repeat(np.arange(300), 2)
+    arrays |= {"node_config_feat": arrays["node_config_feat"][rows]}
+    arrays |= {"config_runtime": rng.integers(1_000, 1_100, len(rows))}
+    write_npz(next(root.rglob("train")) / "noisy.npz", arrays)
+    return root
+
+
+def test_the_doubtful_graph_is_named_and_drawn(root, tmp_path, capsys, monkeypatch):
+    command = ["data-quality", f"data={root}", f"collections={COLLECTION}", "workers=1"]
+    assert cli.main(command) == 0
+    said = capsys.readouterr().out
+    assert "Doubtful labels" in said and "noisy" in said and "a perfect predictor would reach 0." in said
+    path = tmp_path / "home" / "features" / "data-quality-data.csv"
+    table = pd.read_csv(path)
+    assert {*table["name"]} >= {"a", "b", "noisy"} and table["doubts"].notna().sum() == 1
+    noisy = table.set_index("name").loc["noisy"]
+    assert (
+        noisy["repeated"] == noisy["distinct"] and abs(noisy["repeat_tau"]) < 0.2 and noisy["ceiling"] < 0.5
+    )
+    assert Image.open(path.with_suffix(".png")).size[0] > 500
+
+    monkeypatch.setattr(data_quality, "measure_quality", lambda file: 1 / 0)
+    before = path.read_bytes()
+    assert cli.main(command) == 0, "nothing is measured twice"
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("splits=test", "splits: .*test.* is not of train, valid"),
+        ("collections=layout:x", "layout:x"),
+        ("csv=x.txt", "csv: 'x.txt' is not a name that ends in .csv"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(root, capsys, change, said):
+    assert cli.main(["data-quality", f"data={root}", f"collections={COLLECTION}", change]) == 1
+    assert re.search(said, capsys.readouterr().err)
+    assert cli.main(["data-quality", "data=nowhere"]) == 1
+    assert "no npz files" in capsys.readouterr().err
+
+
+def test_another_table_is_not_overwritten(root, tmp_path, capsys):
+    path = tmp_path / "mine.csv"
+    path.write_text("a,b\n1,2\n")
+    assert cli.main(["data-quality", f"data={root}", f"collections={COLLECTION}", f"csv={path}"]) == 1
+    assert "mine.csv: is no table of data-quality. Delete it, or give another csv" in capsys.readouterr().err
+    assert path.read_text() == "a,b\n1,2\n"

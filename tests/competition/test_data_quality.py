@@ -1,0 +1,109 @@
+"""Quality of labels against simulations whose truth is known, and against what is known of genuine files."""
+
+import numpy as np
+import pytest
+
+from fastslow.competition.data_quality import MIN_REPEATED, measure_quality, quality_of, share_of_close_pairs
+from fastslow.competition.metrics import kendall_tau
+from fastslow.competition.reader import config_groups, read_competition_file
+from helpers.cases import cases
+from helpers.competition_files import REAL, layout_arrays, needs_real, tile_arrays, write_npz
+
+DEFAULT = REAL / "npz_all" / "npz" / "layout" / "xla" / "default"
+SHAPES = {
+    "normal": lambda rng, count: rng.normal(size=count),
+    "clusters": lambda rng, count: rng.choice(rng.normal(size=30), count) + 0.02 * rng.normal(size=count),
+    "long tail": lambda rng, count: rng.exponential(size=count) ** 2,
+}
+
+
+def simulate(shape, noise, rng, count=1500, repeats=500):
+    """Return log runtimes of rows, some of equal configurations, the configurations and the true values."""
+    true = SHAPES[shape](rng, count)
+    group = rng.permutation(np.concatenate([np.arange(count), rng.integers(count, size=repeats)]))
+    return true[group] + noise * rng.normal(size=len(group)), group, true[group]
+
+
+@cases("shape, noise", [(shape, noise) for shape in SHAPES for noise in (0.02, 0.1, 0.3, 1.0)])
+def test_the_ceiling_is_what_the_truth_scores(rng, shape, noise):
+    values, group, true = simulate(shape, noise, rng)
+    found = quality_of(np.exp(values), group)
+    assert found.noise == pytest.approx(noise, rel=0.12)
+    assert found.ceiling == pytest.approx(kendall_tau(values, true), abs=0.02 if noise < 0.2 else 0.07)
+    assert found.repeat_low < found.repeat_tau < found.repeat_high
+
+
+def test_labels_without_noise_have_a_ceiling_of_one(rng):
+    values, group, _ = simulate("normal", 0.0, rng)
+    found = quality_of(np.exp(values), group)
+    assert found.noise == found.spread == found.close_pairs == 0
+    assert found.repeat_tau == pytest.approx(1) and found.ceiling == pytest.approx(1)
+    assert found.doubts == ""
+
+
+def test_with_few_repeats_the_noise_is_not_known(rng):
+    values = rng.normal(size=600)
+    for repeats in (0, MIN_REPEATED - 1, MIN_REPEATED):
+        group = np.arange(600)
+        group[:repeats] = np.arange(repeats) + 300
+        found = quality_of(np.exp(values), np.unique(group, return_inverse=True)[1])
+        assert found.repeated == repeats and found.distinct == 600 - repeats
+        known = repeats >= MIN_REPEATED
+        assert np.isfinite([found.noise, found.ceiling, found.repeat_tau, found.close_pairs]).all() == known
+        assert np.isfinite([found.drift, found.jumps]).all()
+    one = quality_of(np.ones(1), np.zeros(1, int))
+    assert one.configs == 1 and one.doubts == ""
+
+
+def test_close_pairs_are_counted(rng):
+    values = rng.normal(size=70)
+    first, second = np.triu_indices(70, 1)
+    for distance in (0.0, 0.01, 0.5, 10.0):
+        expected = (np.abs(values[first] - values[second]) < distance).mean()
+        assert share_of_close_pairs(values, distance) == pytest.approx(expected)
+    assert np.isnan(share_of_close_pairs(values[:1], 1.0))
+
+
+def test_blocks_that_jump_and_runtimes_that_drift_are_seen(rng):
+    values, group, _ = simulate("normal", 0.05, rng)
+    sound = quality_of(np.exp(values), group)
+    assert sound.jumps < 0.02 and abs(sound.drift) < 0.05 and sound.doubts == ""
+    blocks = np.repeat(rng.choice([0.0, 1.0], 20), 100)
+    jumping = quality_of(np.exp(values + blocks), group)
+    assert jumping.jumps > 0.1 and "blocks of rows differ" in jumping.doubts
+    drifting = quality_of(np.exp(values + np.linspace(0, 3, len(values))), group)
+    assert drifting.drift > 0.3 and "drift over the rows" in drifting.doubts
+    values, group, _ = simulate("normal", 1.0, rng)
+    assert "a perfect predictor would reach 0.5" in quality_of(np.exp(values), group).doubts
+
+
+def test_equal_rows_are_one_configuration(tmp_path, rng):
+    arrays = layout_arrays(3, dots=4, configs=40)
+    rows = np.concatenate([np.arange(40), rng.integers(40, size=20)])
+    arrays |= {key: arrays[key][rows] for key in ("node_config_feat", "config_runtime")}
+    file = read_competition_file(write_npz(tmp_path / "x.npz", arrays), "layout")
+    runtime, group = config_groups(file)
+    distinct = np.unique(arrays["node_config_feat"].reshape(60, -1), axis=0, return_inverse=True)[1]
+    np.testing.assert_array_equal(group[:, None] == group, distinct[:, None] == distinct)
+    np.testing.assert_array_equal(runtime, arrays["config_runtime"])
+    tile = tile_arrays()
+    runtime, group = config_groups(read_competition_file(write_npz(tmp_path / "t.npz", tile), "tile"))
+    np.testing.assert_allclose(runtime, tile["config_runtime"] / tile["config_runtime_normalizers"])
+    assert len(group) == len(runtime)
+
+
+@needs_real
+@cases(
+    "path, repeat_tau, doubt",
+    [
+        ("train/alexnet_train_batch_32.npz", 0.59, ""),
+        ("train/unet3d.npz", 0.83, "blocks of rows differ"),
+        ("valid/unet_3d.4x4.bf16.npz", 0.28, "a perfect predictor would reach 0.5"),
+    ],
+)
+def test_genuine_files(path, repeat_tau, doubt):
+    """The tau between two runs is that of ``competition.md``, measured by others on the same files."""
+    found = measure_quality(read_competition_file(DEFAULT / path, "layout", labelled=True))
+    assert found.repeat_tau == pytest.approx(repeat_tau, abs=0.03)
+    assert found.repeat_tau < found.ceiling < 1
+    assert doubt in found.doubts if doubt else not found.doubts
