@@ -101,7 +101,7 @@ def interrupt(settings):
 
 
 def test_after_a_process_died_the_same_command_resumes(settings, tmp_path, capfd):
-    long = settings.replace(epochs=30, processes=2)
+    long = settings.replace(epochs=12, processes=2)
     train(into(long, tmp_path / "whole"))
     capfd.readouterr()
     settings = into(long, tmp_path / "killed")
