@@ -17,14 +17,16 @@ from fastslow.core.files import atomic_path
 from fastslow.core.settings import PROJECT
 from fastslow.xla.messages import Module
 from fastslow_placement.programs.cost_graph import CostGraph
+from fastslow_placement.programs.fusion import contract
 from fastslow_placement.programs.hlo_graph import graph_of_module
+from fastslow_placement.programs.problems import PlacementProblem
 from fastslow_placement.programs.roofline import Device
 
 FOLDER = PROJECT / "data" / "placement"
 
 
 class Program(NamedTuple):
-    """One program: its architecture, network of the zoo, sizes, and the devices that GO placed it on."""
+    """One program: architecture, network of the zoo, sizes, and on how many devices GO placed it."""
 
     family: str
     network: str
@@ -60,6 +62,11 @@ PROGRAMS = {
 """Programs by name, in the order of GO's table."""
 
 
+def program_path(name: str) -> Path:
+    """Return the file of a stored program."""
+    return FOLDER / f"{name}.pb.xz"
+
+
 def read_zoo_graph(name: str, device: Device) -> CostGraph:
     """Return the cost graph of a stored program.
 
@@ -69,12 +76,25 @@ def read_zoo_graph(name: str, device: Device) -> CostGraph:
     """
     if name not in PROGRAMS:
         raise SettingsError(f"source: no zoo program {name!r}; known are {', '.join(PROGRAMS)}")
-    path = FOLDER / f"{name}.pb.xz"
+    path = program_path(name)
     try:
         module = Module.FromString(lzma.decompress(path.read_bytes()))
     except (OSError, lzma.LZMAError) as error:
         raise DataError(path, f"cannot be read ({error})", "Restore it with git checkout") from None
     return graph_of_module(module, path, name, device)
+
+
+def zoo_placement(name: str, device: Device, devices: int = 0, memory: float = 0.0) -> PlacementProblem:
+    """Return the placement of a zoo program, each operator fused with its only consumer.
+
+    Args:
+        name: Name of the program.
+        device: Constants of a device.
+        devices: Largest number of devices; by default and at most the program's own.
+        memory: Limit of a device in bytes; by default the device's memory.
+    """
+    graph, own = contract(read_zoo_graph(name, device), device), PROGRAMS[name].devices
+    return PlacementProblem(graph, min(own, devices or own), device, memory)
 
 
 def lower_program(program: Program) -> bytes:
