@@ -39,11 +39,7 @@ _OPTIONAL_SPLITS = tuple(split.name for split in ALL_SPLITS if split.optional)
 
 @dataclass(frozen=True)
 class Collection:
-    """One collection of programs, such as ``layout:xla:random``.
-
-    Args:
-        name: Competition name: kind, source and (for layout) search, joined by ``:``.
-    """
+    """One collection of programs; its name is kind, source and (for layout) search, joined by ``:``."""
 
     name: str
 
@@ -58,25 +54,12 @@ class Collection:
         return self.name.replace(":", "-")
 
     def folder(self, root: Path, split: str) -> Path:
-        """Return the folder of a split's npz files.
-
-        Args:
-            root: Data root, the folder that holds ``npz_all/``.
-            split: ``train``, ``valid`` or ``test``.
-        """
+        """Return the folder of a split's npz files; ``root`` is the folder that holds ``npz_all/``."""
         return Path(root) / "npz_all" / "npz" / self.name.replace(":", "/") / split
 
 
-COLLECTIONS = tuple(
-    Collection(name)
-    for name in (
-        "tile:xla",
-        "layout:xla:default",
-        "layout:xla:random",
-        "layout:nlp:default",
-        "layout:nlp:random",
-    )
-)
+_NAMES = "tile:xla layout:xla:default layout:xla:random layout:nlp:default layout:nlp:random"
+COLLECTIONS = tuple(map(Collection, _NAMES.split()))
 
 
 def get_collection(name: str) -> Collection:
@@ -93,11 +76,7 @@ def get_collection(name: str) -> Collection:
 
 TRAIN_ON = ("collection", "source", "layout")
 """Which collections' train graphs a model learns from, from few to many."""
-_SHARED = {
-    "collection": 3,
-    "source": 2,
-    "layout": 1,
-}  # leading parts of the name that these collections share
+_SHARED = dict(zip(TRAIN_ON, (3, 2, 1), strict=True))  # leading parts of the name that they share
 
 
 def trained_together(own: Collection, train_on: str) -> list[Collection]:
@@ -114,10 +93,6 @@ def trained_together(own: Collection, train_on: str) -> list[Collection]:
 
 def training_groups(kind: str, train_on: str) -> dict[str, list[Collection]]:
     """Group the collections of a kind into those that one network learns from together and predicts.
-
-    Args:
-        kind: ``layout``, or ``tile``, which has one collection only.
-        train_on: ``collection``, ``source`` or ``layout``, as for :func:`trained_together`.
 
     Returns:
         Collections by the part of their names that they share, fit for folder names: ``layout``,
@@ -138,13 +113,7 @@ def training_groups(kind: str, train_on: str) -> dict[str, list[Collection]]:
 
 @dataclass(frozen=True)
 class Program:
-    """One npz file: a program (layout) or a kernel (tile) with its configurations.
-
-    Args:
-        collection: The collection it belongs to.
-        split: ``train``, ``valid`` or ``test``.
-        path: The npz file.
-    """
+    """One npz file: a program (layout) or a kernel (tile) with its configurations."""
 
     collection: Collection
     split: str
@@ -162,12 +131,7 @@ class Program:
 
 
 def list_programs(root: Path, collection: Collection, split: str) -> list[Program]:
-    """List the programs of one split, sorted by file name.
-
-    Args:
-        root: Data root, the folder that holds ``npz_all/``.
-        collection: Collection of the programs.
-        split: ``train``, ``valid`` or ``test``.
+    """List the programs of one split, sorted by file name; ``root`` is the folder that holds ``npz_all/``.
 
     Raises:
         DataError: The folder contains no npz file, or is missing and not optional.
@@ -175,9 +139,8 @@ def list_programs(root: Path, collection: Collection, split: str) -> list[Progra
     folder = collection.folder(root, split)
     paths = sorted(folder.glob("[!.]*.npz")) if folder.is_dir() else []
     if not paths and not (split in _OPTIONAL_SPLITS and not folder.exists()):
-        raise DataError(
-            folder, "no npz files", "Run `make data` for the real competition, or check the data root"
-        )
+        remedy = "Run `make data` for the real competition, or check the data root"
+        raise DataError(folder, "no npz files", remedy)
     for path in paths:
         if any("\ud800" <= letter <= "\udfff" for letter in path.name):
             problem = "its name is not UTF-8, which tables and submissions are written in"

@@ -66,12 +66,7 @@ class Quality:
 
 
 def measure_quality(file: CompetitionFile, seed: int = 0) -> Quality:
-    """Measure the labels of a file.
-
-    Args:
-        file: A labelled file.
-        seed: Seed of the resampling and of the simulated noise.
-    """
+    """Measure the labels of a file, see :func:`quality_of`."""
     return quality_of(*config_groups(file), seed)
 
 
@@ -90,8 +85,7 @@ def quality_of(runtime: np.ndarray, group: np.ndarray, seed: int = 0) -> Quality
     np.minimum.at(smallest, group, values)
     means = np.clip(np.bincount(group, values) / counts, smallest, largest)  # no rounding where all are equal
     repeated = np.flatnonzero(counts > 1)
-    noise = spread = ceiling = close = np.nan
-    tau, low, high = np.nan, np.nan, np.nan
+    noise = spread = tau = low = high = ceiling = close = np.nan
     if len(repeated) >= MIN_REPEATED:
         own = counts[group] > 1
         squares = np.square(values - means[group])[own].sum()
@@ -125,7 +119,7 @@ def two_runs(
         values: ``(C,)``, a value of each row.
         group: ``(C,)`` number of each row's configuration.
         repeated: ``(R,)`` numbers of configurations that have two rows or more.
-        rng: What draws the rows.
+        rng: Draws the rows.
     """
     shuffled = rng.permutation(len(values))
     order = shuffled[np.argsort(group[shuffled], kind="stable")]
@@ -140,10 +134,8 @@ def _repeat_tau(
     draws = [two_runs(values, group, repeated, rng) for _ in range(_DRAWS)]
     tau = float(np.mean([kendall_tau(*runs) for runs in draws]))
     count = len(repeated)
-    resampled = [
-        kendall_tau(*draws[n % _DRAWS][:, rng.integers(count, size=count)]) for n in range(_RESAMPLES)
-    ]
-    low, high = np.quantile(resampled, [0.025, 0.975])
+    draw = (draws[n % _DRAWS][:, rng.integers(count, size=count)] for n in range(_RESAMPLES))
+    low, high = np.quantile([kendall_tau(*runs) for runs in draw], [0.025, 0.975])
     return tau, float(low), float(high)
 
 
