@@ -151,7 +151,9 @@ def test_wrong_input_is_refused_before_any_call(stub, csv, tmp_path):
 
 
 def result_of(csv):
-    return SubmissionResult(client.COMPETITION, csv.name, "m", frozenset(), None)
+    return SubmissionResult(
+        competition=client.COMPETITION, file_name=csv.name, message="m", earlier_refs=[], remaining_today=None
+    )
 
 
 def test_waiting_outlives_a_lost_connection(stub, csv):

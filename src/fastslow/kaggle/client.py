@@ -1,20 +1,20 @@
 """Submit to Kaggle, wait for the score, download the competition: through the kaggle package.
 
-Each request runs in a process of its own (:mod:`fastslow.kaggle.api_process`). It was tested with the
-unmodified package against a loopback stub of Kaggle's API (``tests/helpers/kaggle_stub.py``); how the real
-service words a refusal is known from public reports only, so its own words are always shown.
+Tested with the unmodified package against a loopback stub of Kaggle's API (``tests/helpers/kaggle_stub.py``).
+How the real service words a refusal is known from public reports only, so its own words are always shown.
 """
 
 import re
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.input_files import MAX_TEXT_BYTES, is_there
+from fastslow.core.records import Record
 from fastslow.kaggle.api_process import HOW_TO_AUTHENTICATE, CallError, KaggleError, address, call
 from fastslow.kaggle.credentials import credentials
 
@@ -36,7 +36,7 @@ class Submission:
         status: ``pending``, ``complete`` or ``error``.
         public_score: Score on the public leaderboard, None before it is scored.
         private_score: Score on the private leaderboard, None while it is hidden.
-        error: Why Kaggle could not score it; empty where it does not say.
+        error: Why Kaggle could not score it, if it says so.
     """
 
     ref: int
@@ -48,9 +48,8 @@ class Submission:
     error: str = ""
 
 
-@dataclass(frozen=True)
-class SubmissionResult:
-    """An upload that Kaggle has accepted; :func:`wait_for_score` returns its score.
+class SubmissionResult(Record):
+    """An upload that Kaggle has accepted, as the submission's record holds it.
 
     Args:
         competition: The competition's slug.
@@ -63,18 +62,17 @@ class SubmissionResult:
     competition: str
     file_name: str
     message: str
-    earlier_refs: frozenset[int]
+    earlier_refs: list[int]
     remaining_today: int | None
 
     @classmethod
     def from_record(cls, record: Mapping) -> Self:
         """Return what :meth:`as_record` gave."""
-        facts = {field.name: record[field.name] for field in fields(cls)}
-        return cls(**{**facts, "earlier_refs": frozenset(facts["earlier_refs"])})
+        return cls(**record)
 
-    def as_record(self) -> dict:
+    def as_record(self) -> dict[str, Any]:
         """Return plain values, for a JSON file."""
-        return {**asdict(self), "earlier_refs": sorted(self.earlier_refs)}
+        return self.model_dump()
 
 
 def submit(
@@ -99,10 +97,15 @@ def submit(
     csv = Path(csv)
     if not is_there(csv, MAX_TEXT_BYTES) or not csv.stat().st_size:
         raise DataError(csv, "no such file, or an empty one", "Run `make submission` first")
-    earlier = frozenset(row.ref for row in submissions(competition))
-    target = {"file_name": str(csv.absolute()), "message": message}
-    result = SubmissionResult(competition, csv.name, message, earlier, None)
+    result = SubmissionResult(
+        competition=competition,
+        file_name=csv.name,
+        message=message,
+        earlier_refs=sorted(row.ref for row in submissions(competition)),
+        remaining_today=None,
+    )
     begin(result)
+    target = {"file_name": str(csv.absolute()), "message": message}
     try:
         answer = call("competition_submit", competition=competition, quiet=False, **target)["message"] or ""
     except CallError as error:
@@ -111,7 +114,7 @@ def submit(
         raise
     if SUCCESS not in answer:
         raise CallError("upload" if answer == _UPLOAD_FAILED else "unconfirmed", answer, competition)
-    return replace(result, remaining_today=_remaining_today(competition))
+    return result.model_copy(update={"remaining_today": _remaining_today(competition)})
 
 
 def submissions(competition: str = COMPETITION) -> list[Submission]:
@@ -123,8 +126,8 @@ def submissions(competition: str = COMPETITION) -> list[Submission]:
             file_name=row["fileName"] or "",
             message=row["description"] or "",
             status=row["status"].lower(),
-            public_score=_number(row["publicScore"]),
-            private_score=_number(row["privateScore"]),
+            public_score=float(row["publicScore"]) if row["publicScore"] else None,
+            private_score=float(row["privateScore"]) if row["privateScore"] else None,
             error=row.get("errorDescription") or "",
         )
         for row in call("competition_submissions", competition=competition) or ()
@@ -132,13 +135,9 @@ def submissions(competition: str = COMPETITION) -> list[Submission]:
 
 
 def find_submission(result: SubmissionResult) -> Submission | None:
-    """Return our submission: the newest of its name and message that was not listed before the upload.
+    """Return our submission, the newest of its name and message that was not listed before the upload.
 
-    Returns:
-        None where Kaggle does not list it (yet).
-
-    Raises:
-        KaggleError: As :func:`submit`.
+    None where Kaggle does not list it (yet). Errors as :func:`submit`.
     """
     ours = [
         row
@@ -197,13 +196,9 @@ def wait_for_score(
 
 
 def download(folder: Path, competition: str = COMPETITION) -> Path:
-    """Download the competition's data as one zip and return its path; errors as :func:`submit`.
+    """Download the competition's data as one zip into a folder; errors as :func:`submit`.
 
     The kaggle package resumes a part that is there, from this run or an earlier one.
-
-    Args:
-        folder: Folder for the zip, which is named after the competition's slug.
-        competition: The competition's slug.
     """
     _require(competition)
     archive = Path(folder).resolve() / f"{competition}.zip"
@@ -227,10 +222,6 @@ def _require(competition: str) -> None:
         raise SettingsError(f"competition: {competition!r} is not a slug such as {COMPETITION!r}")
     if credentials() is None:
         raise KaggleError("no Kaggle credentials found", HOW_TO_AUTHENTICATE)
-
-
-def _number(text: str | None) -> float | None:
-    return float(text) if text else None
 
 
 def _remaining_today(competition: str) -> int | None:

@@ -145,16 +145,13 @@ def kernel_notebook(settings: KernelSettings) -> nbformat.NotebookNode:
 def pack_code() -> bytes:
     """Return a tar.gz of the code and the notebooks, the same bytes for the same files."""
     packed = io.BytesIO()
-    with (
-        gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as zipped,
-        tarfile.open(fileobj=zipped, mode="w") as archive,
-    ):
+    with tarfile.open(fileobj=packed, mode="w") as archive:
         for path in sorted(path for pattern in _PACKED for path in PROJECT.glob(pattern)):
-            content = path.read_bytes()
             entry = tarfile.TarInfo(str(path.relative_to(PROJECT)))
-            entry.size = len(content)
-            archive.addfile(entry, io.BytesIO(content))
-    return packed.getvalue()
+            entry.size = path.stat().st_size
+            with open(path, "rb") as content:
+                archive.addfile(entry, content)
+    return gzip.compress(packed.getvalue(), mtime=0)
 
 
 def _slug(title: str) -> str:

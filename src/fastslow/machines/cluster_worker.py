@@ -24,10 +24,8 @@ from fastslow.core.memory import STEP_CORES, STEP_MEMORY
 from fastslow.core.processes import end_with_parent
 from fastslow.core.settings import PROJECT
 
-GPU = "GPU"
-"""Name of the Dask resource that stands for a GPU."""
-MEMORY = "MEMORY"
-"""Name of the Dask resource that stands for bytes of memory."""
+GPU, MEMORY = "GPU", "MEMORY"
+"""Names of the Dask resources for a GPU and for bytes of memory."""
 _USABLE = 0.9  # share of a worker's memory that its calls together may plan with
 _PACKAGES = ("numpy", "torch", "lightgbm", "dask", "distributed")
 _LOOK_SECONDS = 0.2  # between two looks at whether a call has ended or was cancelled
