@@ -10,19 +10,12 @@ TRAIN, VALID, TEST = "train", "valid", "test"
 
 
 class Split(NamedTuple):
-    """One split of a collection.
+    """One split of a collection."""
 
-    Args:
-        name: Name of its folder.
-        labelled: Whether its files hold runtimes.
-        predicted: Whether models predict it; no graph of a predicted split is trained on.
-        optional: Whether a collection may lack its folder.
-    """
-
-    name: str
-    labelled: bool
-    predicted: bool
-    optional: bool = False
+    name: str  # of its folder
+    labelled: bool  # its files hold runtimes
+    predicted: bool  # models predict it; no graph of such a split is trained on
+    optional: bool = False  # a collection may lack its folder
 
 
 ALL_SPLITS = (
@@ -63,11 +56,7 @@ COLLECTIONS = tuple(map(Collection, _NAMES.split()))
 
 
 def get_collection(name: str) -> Collection:
-    """Return the collection of a name (``layout:xla:random``) or slug (``layout-xla-random``).
-
-    Raises:
-        SettingsError: There is no collection of this name.
-    """
+    """Return the collection of a name (``layout:xla:random``) or slug; SettingsError where there is none."""
     for collection in COLLECTIONS:
         if name in (collection.name, collection.slug):
             return collection
@@ -82,10 +71,8 @@ _SHARED = dict(zip(TRAIN_ON, (3, 2, 1), strict=True))  # leading parts of the na
 def trained_together(own: Collection, train_on: str) -> list[Collection]:
     """Return the other collections whose train graphs are trained on together with a collection's own.
 
-    Args:
-        own: The collection that is predicted.
-        train_on: ``collection`` (none), ``source`` (the other search of xla or nlp), or ``layout`` (every
-            other layout collection). For tile there is none.
+    Those are none (``collection``), the other search of xla or nlp (``source``), or every other layout
+    collection (``layout``). For tile there is none.
     """
     same = own.name.split(":")[: _SHARED[train_on]]
     return [c for c in COLLECTIONS if c != own and c.name.split(":")[: len(same)] == same]
@@ -94,12 +81,7 @@ def trained_together(own: Collection, train_on: str) -> list[Collection]:
 def training_groups(kind: str, train_on: str) -> dict[str, list[Collection]]:
     """Group the collections of a kind into those that one network learns from together and predicts.
 
-    Returns:
-        Collections by the part of their names that they share, fit for folder names: ``layout``,
-        ``layout-xla`` or ``layout-xla-random``.
-
-    Raises:
-        SettingsError: ``train_on`` is none of these.
+    Keys are the shared part of their names: ``layout``, ``layout-xla`` or ``layout-xla-random``.
     """
     if train_on not in TRAIN_ON:
         raise SettingsError(f"train_on: {train_on!r} is not one of {', '.join(TRAIN_ON)}")

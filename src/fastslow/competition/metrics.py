@@ -2,6 +2,10 @@
 
 A model returns a *prediction* per configuration, lower = predicted faster, like a runtime; only the order
 of the predictions of one graph counts. A *score* is better when higher.
+
+The metrics of one graph take ``(C,)`` runtimes, for tile ``config_runtime / config_runtime_normalizers``, and
+``(C,)`` predictions. They raise ValueError where the lengths differ, there is no configuration, or a value is
+not finite.
 """
 
 import math
@@ -41,16 +45,9 @@ def kendall_tau(runtime: ArrayLike, prediction: ArrayLike) -> float:
     metric of TpuGraphs, arXiv 2308.13490). SciPy computes it, O(C log C), on dense ranks: it may pass through
     float64, which merges int64 runtimes beyond 2**53.
 
-    Args:
-        runtime: (C,) runtimes, any unit.
-        prediction: (C,) predictions, lower = predicted faster.
-
     Returns:
         Between -1 and 1 (every pair is in the right order); 0 where tau is undefined: all runtimes equal, all
         predictions equal, or a single configuration.
-
-    Raises:
-        ValueError: The lengths differ, there is no configuration, or a value is not finite.
 
     Examples:
         >>> kendall_tau([30, 10, 20], [0.3, 0.1, 0.2])
@@ -70,12 +67,8 @@ def kendall_tau(runtime: ArrayLike, prediction: ArrayLike) -> float:
 def kendall_taus(runtime: ArrayLike, predictions: ArrayLike) -> np.ndarray:
     """Compute :func:`kendall_tau` of many predictions of one graph at once, O(C^2 V) in time and memory.
 
-    Args:
-        runtime: (C,) runtimes, any unit; a few hundred, for which this is many times faster.
-        predictions: (C, V), one prediction per column, lower = predicted faster.
-
-    Returns:
-        (V,) float64 between -1 and 1.
+    For the few hundred configurations of a graph that is many times faster than one call per column of the
+    predictions ``(C, V)``. Returns ``(V,)`` float64.
 
     Examples:
         >>> kendall_taus([30, 10, 20], [[0.3, 5], [0.1, 5], [0.2, 5]])
@@ -101,17 +94,8 @@ def ordered_pair_accuracy(runtime: ArrayLike, prediction: ArrayLike, ties: str =
 
     minus half the share of the pairs tied only in prediction where these are wrong.
 
-    Args:
-        runtime: (C,) runtimes, any unit.
-        prediction: (C,) predictions, lower = predicted faster.
-        ties: What a pair tied in prediction counts: ``half``, or ``wrong`` (nothing) as in TensorFlow
-            Ranking's OPAMetric, by which the baselines of TpuGraphs (arXiv 2308.13490) are validated.
-
-    Returns:
-        Between 0 and 1; 0.5 where no two runtimes differ.
-
-    Raises:
-        ValueError: As for :func:`kendall_tau`, or ``ties`` is neither.
+    A pair tied in prediction counts ``half`` or, as in TensorFlow Ranking's OPAMetric, by which the baselines
+    of TpuGraphs (arXiv 2308.13490) are validated, as ``wrong``. Returns 0.5 where no two runtimes differ.
 
     Examples:
         >>> ordered_pair_accuracy([10, 20, 30, 30], [1, 2, 4, 3])
@@ -143,18 +127,12 @@ def _different_pairs(values: np.ndarray) -> int:
 def slowdown(runtime: ArrayLike, prediction: ArrayLike, k: int = TOP_K) -> float:
     """Compute how much slower the best of the ``k`` configurations ranked first is than the best of all.
 
-    ``min(runtime of the k lowest predictions) / min(runtime) - 1`` (TpuGraphs, arXiv 2308.13490).
-
-    Args:
-        runtime: (C,) runtimes above 0; for tile ``config_runtime / config_runtime_normalizers``.
-        prediction: (C,) predictions, lower = predicted faster; equal ones in the order of configurations.
-        k: Number of configurations that may be tried, at least 1; of fewer, all are.
-
-    Returns:
-        0 (the fastest is among them) or more; 0.1 = 10 % slower.
+    ``min(runtime of the k lowest predictions) / min(runtime) - 1`` (TpuGraphs, arXiv 2308.13490): 0 (the
+    fastest is among them) or more; 0.1 = 10 % slower. Equal predictions rank in the order of configurations;
+    of fewer than ``k`` all are tried.
 
     Raises:
-        ValueError: As for :func:`kendall_tau`, or a runtime is not above 0, or ``k`` is below 1.
+        ValueError: A runtime is not above 0, or ``k`` is below 1.
 
     Examples:
         >>> slowdown([40, 10, 20, 30], [1, 4, 3, 2], k=2)
@@ -171,8 +149,6 @@ def slowdown(runtime: ArrayLike, prediction: ArrayLike, k: int = TOP_K) -> float
 
 def tile_score(runtime: ArrayLike, prediction: ArrayLike, k: int = TOP_K) -> float:
     """Compute the tile collection's metric of one graph, ``1 - slowdown``: at most 1, without a lower bound.
-
-    Arguments and errors are those of :func:`slowdown`.
 
     Examples:
         >>> tile_score([40, 10, 20, 30], [1, 4, 3, 2], k=3)
@@ -195,11 +171,7 @@ the others are better when higher."""
 
 
 def mean_metrics(runtimes: Mapping[str, ArrayLike], predictions: Mapping[str, ArrayLike]) -> dict[str, float]:
-    """Compute every metric of :data:`ALL_METRICS`, each the mean over graphs.
-
-    Args:
-        runtimes: (C,) runtimes above 0 per graph; for tile divided by their normalizers.
-        predictions: (C,) predictions of at least these graphs, lower = predicted faster.
+    """Compute the mean of every metric of :data:`ALL_METRICS` over graphs, all of which have predictions.
 
     Examples:
         >>> mean_metrics({"a": [1, 2], "b": [1, 2]}, {"a": [1, 2], "b": [2, 1]})["top_1_error"]
@@ -218,8 +190,8 @@ def collection_score(
 
     Args:
         kind: ``layout`` or ``tile``, the kind of the collection.
-        runtimes: (C,) runtimes above 0 per graph; for tile divided by their normalizers.
-        predictions: (C,) predictions per graph, lower = predicted faster; exactly the graphs of ``runtimes``.
+        runtimes: Runtimes above 0 per graph.
+        predictions: Predictions per graph; exactly the graphs of ``runtimes``.
 
     Returns:
         ``mean`` over graphs, and ``per_graph``: the metric per graph, in the order of ``runtimes``.

@@ -60,8 +60,7 @@ class CompetitionFile:
 def config_groups(file: CompetitionFile) -> tuple[np.ndarray, np.ndarray]:
     """Return runtime (of a tile in units of its normaliser) and number of the configuration of each row.
 
-    Returns:
-        ``(C,)`` float64 and ``(C,)`` int64; rows of equal configurations have equal numbers, from 0.
+    Both are ``(C,)``; rows of equal configurations have equal numbers, from 0.
     """
     rows = file.config_feat if file.choices is None else file.choices.values
     runtime = file.runtime if file.normalizers is None else file.runtime / file.normalizers
@@ -70,11 +69,7 @@ def config_groups(file: CompetitionFile) -> tuple[np.ndarray, np.ndarray]:
 
 
 def file_fingerprint(path: Path) -> str:
-    """Return a digest of the file's content, from the checksums in its zip directory (no decompression).
-
-    Raises:
-        DataError: The file is missing or not an npz.
-    """
+    """Return a digest of the file's content, from the checksums in its zip directory (no decompression)."""
     return digest(read_checksums(path))
 
 
@@ -121,21 +116,13 @@ def read_competition_file(path: Path, kind: str, labelled: bool = False) -> Comp
 
 
 def read_checked(path: Path, kind: str, keys: Iterable[str]) -> dict[str, np.ndarray]:
-    """Read some arrays of a competition file; types, shapes and sizes are checked before, values are not.
-
-    Raises:
-        DataError: As for :func:`fastslow.competition.schema.check_schema`.
-    """
+    """Read some arrays of a competition file; types, shapes and sizes are checked before, values are not."""
     check_schema(path, kind, read_headers(path), keys)
     return read_arrays(path, keys)
 
 
 def read_graph_arrays(path: Path) -> dict[str, np.ndarray]:
-    """Read and check the arrays of a competition file that are the program itself, see :data:`GRAPH`.
-
-    Raises:
-        DataError: As for :func:`read_competition_file`.
-    """
+    """Read and check the arrays of a competition file that are the program itself, see :data:`GRAPH`."""
     arrays = read_checked(path, "layout", GRAPH)  # of a tile file they are the same
     check_values(path, arrays, labelled=False)
     return arrays
@@ -152,9 +139,7 @@ def _read_defaults(path: Path) -> np.ndarray:
 def read_choices(path: Path, chunk_bytes: int = 1 << 20) -> tuple[np.ndarray, Choices]:
     """Stream ``node_config_feat`` of a layout file into tied choices.
 
-    Args:
-        path: A layout npz file.
-        chunk_bytes: Bytes of a chunk; small enough to stay in the processor's cache.
+    A chunk is small enough to stay in the processor's cache.
 
     Returns:
         ``layouts`` (L, 6) int8, the distinct minor-to-major vectors with -1 padding; row 0 is the

@@ -75,7 +75,7 @@ def check_schema(
     Args:
         path: The file, for messages.
         kind: ``layout`` or ``tile``.
-        headers: Type and shape of each array, from :func:`fastslow.core.npz_io.read_headers`.
+        headers: From :func:`fastslow.core.npz_io.read_headers`.
         keys: The only keys that are wanted; by default all of the kind.
 
     Returns:

@@ -127,12 +127,8 @@ def check_ranks(
     Published layouts leave axes out, so that a layout may be shorter than the rank, and its axes have gaps.
     Ranks of inputs and kernels are inferred, and those of tuples and empty tensors unknown: not checked.
 
-    Args:
-        path: The file, for the message.
-        node_feat: ``(K, 140)`` features of the configurable nodes.
-        layouts: ``(L, 6)`` distinct layouts.
-        choices: The configurations.
-        defaults: ``(K, 3, 6)`` the compiler's own layouts, if the file has them.
+    Takes the features ``(K, 140)`` of the configurable nodes, the distinct layouts ``(L, 6)``, and the
+    compiler's own layouts ``(K, 3, 6)``, if the file has them.
     """
     ranks = _ranks(node_feat)
     option = np.arange(choices.codes.shape[2])
@@ -159,12 +155,8 @@ def check_entries(path: Path, key: str, chunk: np.ndarray, row: int) -> None:
 def check_layouts(path: Path, key: str, number: np.ndarray, distinct: np.ndarray, row: int) -> None:
     """Refuse the first layout that names an axis twice or has a hole.
 
-    Args:
-        path: The file, for the message.
-        key: Key of the rows.
-        number: ``(n, K, 3)`` numbers of the layouts of each tensor.
-        distinct: The numbers that occur.
-        row: Position of the first of these rows in the file.
+    Takes the numbers ``(n, K, 3)`` of the layouts of each tensor and those that occur; ``row`` is the
+    position of the first of these rows in the file.
     """
     layouts = layouts_of(distinct)
     ascending = np.sort(layouts, axis=1)

@@ -49,13 +49,7 @@ MEANINGS = {  # by kind of failure: the problem and the remedy
 
 
 class KaggleError(FastslowError):
-    """Kaggle did not do what was asked; the message names the reason and the remedy.
-
-    Args:
-        problem: What happened.
-        remedy: What to do about it.
-        transient: Whether the same call may work in a moment (network, overload).
-    """
+    """Kaggle did not do what was asked; ``transient`` where the same call may work in a moment."""
 
     def __init__(self, problem: str, remedy: str, transient: bool = False):
         super().__init__(f"{problem}. {remedy}")
@@ -63,13 +57,7 @@ class KaggleError(FastslowError):
 
 
 class CallError(KaggleError):
-    """A call of the kaggle package failed; the message holds no credentials.
-
-    Args:
-        kind: Kind of failure, a key of :data:`MEANINGS`.
-        said: What the service or the package said.
-        competition: The competition's slug.
-    """
+    """A call of the kaggle package failed, with a kind of :data:`MEANINGS`; what it said is scrubbed."""
 
     def __init__(self, kind: str, said: str, competition: str):
         names = {"competition": competition, "address": address(competition), "credentials": credentials()}
@@ -84,14 +72,10 @@ def address(competition: str) -> str:
 
 
 def call(method: str, echo: bool = False, **arguments: Any) -> Any:
-    """Call a method of ``kaggle.api.kaggle_api_extended.KaggleApi`` and return its result.
+    """Call a method of ``kaggle.api.kaggle_api_extended.KaggleApi``, such as ``competition_submissions``.
 
-    A call that prints nothing for ten minutes is stopped.
-
-    Args:
-        method: Name of the method, such as ``competition_submissions``.
-        echo: Pass what kaggle prints (a progress bar) on to stderr, without credentials.
-        **arguments: Keyword arguments of the method, the competition's slug among them.
+    A call that prints nothing for ten minutes is stopped. With ``echo``, what kaggle prints (a progress bar)
+    goes to stderr, without credentials.
 
     Returns:
         The result as JSON values; an object of kaggle's as a dict with the service's own keys.

@@ -27,43 +27,25 @@ _PAUSES_S = (2.0, 8.0, 30.0, 60.0, 60.0)  # before each further attempt at a dow
 
 @dataclass(frozen=True)
 class Submission:
-    """A row of Kaggle's list of submissions.
+    """A row of Kaggle's list of submissions."""
 
-    Args:
-        ref: Kaggle's number for it.
-        file_name: Name of the uploaded file, without folders.
-        message: The description it was submitted with.
-        status: ``pending``, ``complete`` or ``error``.
-        public_score: Score on the public leaderboard, None before it is scored.
-        private_score: Score on the private leaderboard, None while it is hidden.
-        error: Why Kaggle could not score it, if it says so.
-    """
-
-    ref: int
+    ref: int  # Kaggle's number for it
     file_name: str
     message: str
-    status: str
-    public_score: float | None
-    private_score: float | None
-    error: str = ""
+    status: str  # pending, complete or error
+    public_score: float | None  # None before it is scored
+    private_score: float | None  # None while it is hidden
+    error: str = ""  # why Kaggle could not score it, if it says so
 
 
 class SubmissionResult(Record):
-    """An upload that Kaggle has accepted, as the submission's record holds it.
-
-    Args:
-        competition: The competition's slug.
-        file_name: Name of the uploaded file, without folders.
-        message: The description it was submitted with.
-        earlier_refs: Submissions listed before this one, to distinguish a second upload of the same name.
-        remaining_today: How many more submissions Kaggle allows today, None if unknown.
-    """
+    """An upload that Kaggle has accepted, as the submission's record holds it."""
 
     competition: str
-    file_name: str
+    file_name: str  # without folders
     message: str
-    earlier_refs: list[int]
-    remaining_today: int | None
+    earlier_refs: list[int]  # submissions listed before, to distinguish a second upload of the same name
+    remaining_today: int | None  # how many more Kaggle allows today, None if unknown
 
     @classmethod
     def from_record(cls, record: Mapping) -> Self:
@@ -84,7 +66,7 @@ def submit(
     """Upload a submission file.
 
     Args:
-        csv: The file; check it before with :func:`fastslow.kaggle.submission.check_submission`.
+        csv: The file, checked by :func:`fastslow.kaggle.submission.check_submission`.
         message: Description that Kaggle shows beside the submission.
         competition: The competition's slug, the last part of its address.
         begin: Called just before the upload with what finds it again, should this process be killed.

@@ -27,19 +27,14 @@ def write_record(
 ) -> dict:
     """Write the record of a submission, a JSON file beside it, and update the ledger.
 
+    Where the same CSV was uploaded before, its ``upload`` and ``kaggle`` are kept.
+
     Args:
         path: The CSV, written and checked; the record is ``<name of the CSV>.json``.
         members: Names of the runs in the ensemble.
         weights: Their weights, as the ensemble stores them.
         scores: Validation score by collection name: Kendall's tau (layout) or 1 - slowdown (tile).
         **extra: Further entries of the record.
-
-    Returns:
-        The record, with ``name``, ``created`` (UTC), ``commit`` and the ``sha256`` of the CSV added. Where
-        the same CSV was uploaded before, its ``upload`` and ``kaggle`` are kept.
-
-    Raises:
-        SettingsError: A key of ``scores`` is not the name of a collection.
     """
     path = Path(path)
     sha256, before = file_digest(path), {}
@@ -128,15 +123,7 @@ class _Submission(Record):
 
 
 def read_record(path: Path, *needed: str) -> dict:
-    """Read the record of a submission.
-
-    Args:
-        path: The CSV.
-        *needed: Further entries that it must have.
-
-    Raises:
-        DataError: There is no record beside it, or the JSON file there is not a record.
-    """
+    """Read the record beside a submission; DataError where there is none, or it lacks one of ``needed``."""
     path = Path(path).with_suffix(".json")
     remedy = "Rename or delete it: it is no submission's record; then make the submission again"
     record = check_record(path, read_json(path), _Submission, remedy)
@@ -147,11 +134,7 @@ def read_record(path: Path, *needed: str) -> dict:
 
 
 def update_record(path: Path, **facts) -> dict:
-    """Add entries to a submission's record and update the ledger, for example with Kaggle's scores.
-
-    Args:
-        path: The CSV.
-        **facts: Entries to add or replace; the ledger shows ``kaggle={"public": ..., "private": ...}``.
+    """Add or replace entries of a submission's record, such as Kaggle's scores, and update the ledger.
 
     Raises:
         DataError: There is no record, or the CSV has changed since it was written.

@@ -51,9 +51,6 @@ def record_provenance(root: Path, source: str, splits: Iterable[str]) -> Release
 
     Returns:
         The release, as far as the files tell.
-
-    Raises:
-        DataError: A file is broken, or the record is none.
     """
     path, now = root / PROVENANCE, datetime.now(UTC).isoformat(timespec="seconds")
     sources = _read_sources(root) | {split: {"source": source, "downloaded": now} for split in splits}

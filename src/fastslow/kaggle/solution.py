@@ -18,8 +18,7 @@ _ROW = re.compile(r"([^,]+),(0|[1-9][0-9]{0,8}),([1-9][0-9]{0,17})")
 def read_solution(path: Path) -> dict[str, np.ndarray]:
     """Read the true runtimes of test graphs from ``solution.csv``.
 
-    Args:
-        path: A CSV with the columns ID, config_index and runtime, a graph's configurations in order.
+    Its columns are ID, config_index and runtime, a graph's configurations in order.
 
     Returns:
         (C,) int64 runtimes by ID, in the file's order; unit as in the file (sample: estimated cycles).
@@ -62,10 +61,7 @@ def score_submission(
     the best of its five configurations. Tile runtimes are not normalised, which changes nothing where all
     normalizers of a graph are equal, as in the sample.
 
-    Args:
-        path: The CSV.
-        solution: (C,) true runtimes by ID, as :func:`read_solution` returns them.
-        partial: Score only the graphs that have a row; by default a missing ID is refused.
+    With ``partial`` only the graphs that have a row are scored; by default a missing ID is refused.
 
     Returns:
         For each collection name that has rows: ``mean``, and ``per_graph`` by ID; higher = better.

@@ -77,11 +77,7 @@ def format_submission(
 
 
 def read_lines(path: Path) -> list[str]:
-    """Read the lines of a UTF-8 text file, without line ends.
-
-    Raises:
-        DataError: The file is missing, empty, not UTF-8, or starts with a byte-order mark.
-    """
+    """Read the lines of a text file, without line ends; DataError where it is not plain UTF-8, or empty."""
     check_regular(path, MAX_TEXT_BYTES)
     try:
         data = Path(path).read_bytes()
@@ -142,11 +138,7 @@ def _test_programs(data_root: Path, collection: Collection, sample: Mapping[str,
 
 
 def check_ids(data_root: Path, collections: Iterable[Collection] = COLLECTIONS) -> None:
-    """Check the IDs that a submission of these data will have, before anything is trained.
-
-    Args:
-        data_root: The folder with ``npz_all/``.
-        collections: The collections that will be predicted.
+    """Check the IDs that a submission of these collections will have, before anything is trained.
 
     Raises:
         DataError: A test file's name would break its row of the CSV, ``sample_submission.csv`` is broken, or
@@ -175,9 +167,7 @@ def expected_counts(data_root: Path, partial: bool = False) -> dict[str, int | N
     The IDs come from ``sample_submission.csv`` where it exists, else from the test npz of all five
     collections. The number is None where the npz is absent: the indices in the sample are placeholders.
 
-    Args:
-        data_root: The folder with ``npz_all/`` or ``sample_submission.csv`` or both.
-        partial: Allow that, without ``sample_submission.csv``, a collection has no test folder.
+    With ``partial`` a collection may lack its test folder.
 
     Raises:
         DataError: Neither exists, an npz is broken, or an npz is not in ``sample_submission.csv``.
@@ -232,11 +222,7 @@ def read_submission(
 
 
 def read_any_submission(path: Path) -> dict[str, np.ndarray]:
-    """Read a submission of which nothing else is known; see :func:`read_submission`.
-
-    Raises:
-        DataError: The CSV is wrong, or an ID is of no collection.
-    """
+    """Read a submission of which nothing else is known; see :func:`read_submission`."""
     known = {row_id: None for row_id in _read_rows(path) if collection_of(row_id)}
     return read_submission(path, known or {"layout:xla:random:NAME": None}, partial=True)
 
