@@ -21,36 +21,22 @@ _DRAWS, _RESAMPLES, _NEAREST, _BLOCKS, _BLOCK_ROWS = 16, 200, 50, 50, 20
 
 @dataclass(frozen=True)
 class Quality:
-    """The labels of one graph. What needs repeated configurations is NaN where too few are repeated.
+    """The labels of one graph. What needs repeated configurations is NaN where too few are repeated."""
 
-    Args:
-        configs: Rows of the file.
-        distinct: Distinct configurations.
-        repeated: Distinct configurations that occur more than once.
-        noise: Standard deviation of log runtime between runs of an equal configuration: a relative error.
-        spread: Median over repeated configurations of largest over smallest runtime, minus 1.
-        repeat_tau: Kendall's tau between two runs of the repeated configurations, -1 to 1.
-        repeat_low: Lower end of its 95 % interval, by resampling the configurations.
-        repeat_high: Upper end.
-        ceiling: Kendall's tau that a perfect predictor would reach on all rows.
-        close_pairs: Share of pairs of rows that differ by less than the noise of a difference, 0 to 1.
-        drift: Kendall's tau of runtime and row number: far from 0 where the machine changed meanwhile.
-        jumps: Share of the variance of the ranks of runtimes that lies between blocks of rows, beyond chance,
-            0 to 1: far from 0 where blocks of rows were measured under other conditions.
-    """
-
-    configs: int
-    distinct: int
-    repeated: int
-    noise: float
-    spread: float
-    repeat_tau: float
-    repeat_low: float
+    configs: int  # rows of the file
+    distinct: int  # distinct configurations
+    repeated: int  # those that occur more than once
+    noise: float  # standard deviation of log runtime between runs of an equal configuration: a relative error
+    spread: float  # median over repeated configurations of largest over smallest runtime, minus 1
+    repeat_tau: float  # Kendall's tau between two runs of the repeated configurations, -1 to 1
+    repeat_low: float  # its 95 % interval, by resampling the configurations
     repeat_high: float
-    ceiling: float
-    close_pairs: float
-    drift: float
+    ceiling: float  # Kendall's tau that a perfect predictor would reach on all rows
+    close_pairs: float  # share of pairs of rows that differ by less than the noise of a difference, 0 to 1
+    drift: float  # Kendall's tau of runtime and row number: far from 0 where the machine changed meanwhile
     jumps: float
+    """Share of the variance of the ranks of runtimes that lies between blocks of rows, beyond chance, 0 to 1:
+    far from 0 where blocks of rows were measured under other conditions."""
 
     @property
     def doubts(self) -> str:

@@ -23,15 +23,10 @@ order, and none that of the launch. ``unknown``: none of the known files is ther
 
 
 class RowOrder(NamedTuple):
-    """What identifies the rows of a layout file.
+    """What identifies the rows of a layout file: two digests of 16 hexadecimal digits."""
 
-    Args:
-        order: Digest of the rows in their order, 16 hexadecimal digits.
-        rows: Digest of the same rows in any order.
-    """
-
-    order: str
-    rows: str
+    order: str  # of the rows in their order
+    rows: str  # of the same rows in any order
 
 
 LAUNCH: Mapping[str, RowOrder] = {

@@ -100,25 +100,17 @@ class Artifact:
 
     Its manifest is the last file written, so a folder without one never counts as done. It holds a checksum
     of every file made and of itself: what is lost or was changed afterwards is made again.
-
-    Args:
-        folder: The folder.
-        settings: The settings that change its bytes.
-        inputs: Fingerprint of each input by name.
-        entry: Function that makes the content, as ``package.module:function``, whose source counts too, see
-            :mod:`fastslow.core.source`. Empty for what no code of this package makes.
-        products: Files that the step writes elsewhere; without them it is not current.
-        records: Files beside them that later steps add to: they must be there, with whatever content.
-        parts: Artifacts that the step writes as well, each finished by itself before this one.
     """
 
     folder: Path
-    settings: Mapping[str, Any]
-    inputs: Mapping[str, str]
+    settings: Mapping[str, Any]  # those that change its bytes
+    inputs: Mapping[str, str]  # fingerprint of each input by name
     entry: str = ""
-    products: tuple[Path, ...] = ()
-    records: tuple[Path, ...] = ()
-    parts: tuple["Artifact", ...] = ()
+    """Function that makes the content, as ``package.module:function``, whose source counts too, see
+    :mod:`fastslow.core.source`. Empty for what no code of this package makes."""
+    products: tuple[Path, ...] = ()  # files that the step writes elsewhere; without them it is not current
+    records: tuple[Path, ...] = ()  # files beside them that later steps add to: there, with whatever content
+    parts: tuple["Artifact", ...] = ()  # written by the step as well, each finished before this one
 
     @property
     def fingerprint(self) -> str:

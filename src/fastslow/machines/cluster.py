@@ -153,7 +153,10 @@ def open_cluster(address: str, jobs: int = 8) -> Iterator[Cluster]:
         SettingsError: Nothing is installed for it, no scheduler answers, or the configuration is incomplete.
     """
     with _client(address, jobs) as client:
-        _first_worker(client)
+        if not client.scheduler_info(n_workers=-1)["workers"]:
+            known = client.scheduler.address
+            print(f"waiting for a first worker of {known} (`.venv/bin/dask worker {known}`)", file=sys.stderr)
+            client.wait_for_workers(1)
         with ended_by_interrupt(Cluster(client)) as cluster:
             yield cluster
 
@@ -213,10 +216,3 @@ def map_on_cluster(address: str, function: Callable, items: Sequence, *args: Any
 
 def _map(function: Callable, items: Sequence, args: tuple) -> list:
     return [function(item, *args) for item in items]
-
-
-def _first_worker(client: Any) -> None:
-    if not client.scheduler_info(n_workers=-1)["workers"]:
-        address = client.scheduler.address
-        print(f"waiting for a first worker of {address} (`.venv/bin/dask worker {address}`)", file=sys.stderr)
-        client.wait_for_workers(1)

@@ -38,31 +38,18 @@ class ClusterError(FastslowError):
 
 
 class Call(NamedTuple):
-    """What a worker needs to run a call as the machine that sent it would.
+    """What a worker needs to run a call as the machine that sent it would."""
 
-    Args:
-        pickled: The function and its arguments; unpickled only after the code was compared.
-        label: Name of the call in messages.
-        identity: What :func:`code_identity` must return on the worker.
-        home: Folder of data, features and runs.
-        witness: A file of the sender in it, to notice a folder that is not shared.
-        topic: Dask's topic on which the worker says that the call has started.
-        gpu: Whether it may use the worker's GPU.
-        memory: Bytes that it asked for, 0 where it asked for none.
-        slots: Number of calls that run in parallel by host, of all workers there.
-        waits: Whether it mostly waits for other calls, which get its slot.
-    """
-
-    pickled: bytes
-    label: str
-    identity: dict[str, str]
-    home: str
-    witness: str
-    topic: str
-    gpu: bool
-    memory: int
-    slots: dict[str, int]
-    waits: bool
+    pickled: bytes  # the function and its arguments; unpickled only after the code was compared
+    label: str  # name of the call in messages
+    identity: dict[str, str]  # what code_identity() must return on the worker
+    home: str  # folder of data, features and runs
+    witness: str  # a file of the sender in it, to notice a folder that is not shared
+    topic: str  # Dask's topic on which the worker says that the call has started
+    gpu: bool  # whether it may use the worker's GPU
+    memory: int  # bytes that it asked for, 0 where it asked for none
+    slots: dict[str, int]  # number of calls that run in parallel by host, of all workers there
+    waits: bool  # whether it mostly waits for other calls, which get its slot
 
 
 def code_identity() -> dict[str, str]:
