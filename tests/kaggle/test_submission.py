@@ -328,6 +328,9 @@ def test_files_of_two_competitions_are_refused(root):
     (root / "sample_submission.csv").write_text("ID,TopConfigs\n17,0\n")
     with pytest.raises(DataError, match="sample_submission.csv: line 2: '17' belongs to no collection"):
         expected_counts(root)
+    (root / "sample_submission.csv").write_text("ID,TopConfigs\n")
+    with pytest.raises(DataError, match="sample_submission.csv: no rows"):
+        expected_counts(root)
 
 
 def test_a_collection_without_files_is_refused_unless_partial(tmp_path):

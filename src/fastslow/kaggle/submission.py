@@ -121,10 +121,12 @@ def _sample_lines(data_root: Path) -> dict[str, int]:
     if not is_there(path, MAX_TEXT_BYTES):
         return {}
     lines = {row_id: number for row_id, (number, _) in _read_rows(path).items()}
-    for row_id, number in lines.items():
-        if collection_of(row_id) is None:
-            problem = f"line {number}: {row_id!r} belongs to no collection"
-            raise DataError(path, problem, "Take the file of the competition predict-ai-model-runtime")
+    foreign = [row_id for row_id in lines if collection_of(row_id) is None]
+    if foreign or not lines:
+        problem = "no rows"
+        if foreign:
+            problem = f"line {lines[foreign[0]]}: {foreign[0]!r} belongs to no collection"
+        raise DataError(path, problem, "Take the file of the competition predict-ai-model-runtime")
     return lines
 
 
