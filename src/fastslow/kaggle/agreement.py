@@ -40,10 +40,6 @@ class AgreementSettings(Settings):
 def agreement(one: Path, other: Path) -> pd.DataFrame:
     """Compare two submissions row by row.
 
-    Args:
-        one: A submission.
-        other: Another.
-
     Returns:
         For each ID that both have: ``id``, ``collection``, ``configs`` (that ``one`` lists), ``tau``
         (Kendall's tau of the two rankings, -1 to 1; NaN for a tile row, and where one lists other
@@ -63,30 +59,19 @@ def agreement(one: Path, other: Path) -> pd.DataFrame:
         name = collection_of(key).name
         found.append({"id": key, "collection": name, "configs": len(a), "tau": tau, "top_5": top})
     if not found:
-        raise DataError(
-            other, f"has no row in common with {one}", "Compare two submissions of one competition"
-        )
+        remedy = "Compare two submissions of one competition"
+        raise DataError(other, f"has no row in common with {one}", remedy)
     return pd.DataFrame(found)
 
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the mean agreement by collection.
+    """Return the mean of the rows of :func:`agreement` by collection.
 
-    Args:
-        rows: As returned by :func:`agreement`.
-
-    Returns:
-        A row per collection: ``rows`` (in common), ``tau`` and its extremes, ``top_5``, and ``chance``, the
-        share of the first five that two random rankings have in common (NaN for tile, whose rows list five).
+    Columns are ``rows`` (in common), ``tau`` and its extremes, ``top_5``, and ``chance``, the share of the
+    first five that two random rankings have in common (NaN for tile, whose rows list five).
     """
-    groups = rows.groupby("collection", sort=False)
-    table = groups.agg(
-        rows=("id", "size"),
-        tau=("tau", "mean"),
-        lowest=("tau", "min"),
-        highest=("tau", "max"),
-        top_5=("top_5", "mean"),
-    )
+    tau = {"tau": ("tau", "mean"), "lowest": ("tau", "min"), "highest": ("tau", "max")}
+    table = rows.groupby("collection").agg(rows=("id", "size"), **tau, top_5=("top_5", "mean"))
     layout = rows[rows["collection"].str.startswith("layout")]
     table["chance"] = (TOP_K / layout["configs"].clip(lower=TOP_K)).groupby(layout["collection"]).mean()
     return table.reindex([c.name for c in COLLECTIONS if c.name in table.index])
@@ -94,11 +79,9 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
 
 def are_two_releases(table: pd.DataFrame) -> bool:
     """Return whether the agreement by collection is that of two releases of the layout files."""
-    layout = table[table.index.str.startswith("layout")]
-    tile = table[~table.index.str.startswith("layout")]
-    if not len(layout) or not len(tile):
-        return False
-    return bool((layout["tau"].abs() < CHANCE).all() and tile["top_5"].min() > 3 * CHANCE)
+    is_layout = table.index.str.startswith("layout")
+    apart, alike = table["tau"][is_layout].abs() < CHANCE, table["top_5"][~is_layout] > 3 * CHANCE
+    return bool(len(apart) and len(alike) and apart.all() and alike.all())
 
 
 def compare_submissions(settings: AgreementSettings) -> None:

@@ -276,7 +276,7 @@ Additional programs of the large sample follow their family.
 """
 
 APART = 0.05
-"""Smallest distance of two programs of different splits, see :mod:`fastslow.competition.structure`.
+"""Smallest distance of two programs of different splits, see :mod:`fastslow.competition.opcodes`.
 
 Of the pairs of one family and one kind of step, a third are closer: they differ in width and depth.
 """
