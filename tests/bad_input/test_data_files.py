@@ -16,7 +16,7 @@ from fastslow.competition.reader import read_competition_file
 from fastslow.competition.schema import SCHEMA
 from fastslow.core.errors import DataError
 from fastslow.kaggle.unpacking import unpack
-from fastslow.programs.layered_drawing import assign_layers
+from fastslow.programs.graph_picture import assign_layers
 from fastslow.xla.graph_arrays import graph_arrays
 from fastslow.xla.layout_space import configurable_nodes
 from fastslow.xla.reader import read_programs
@@ -288,7 +288,7 @@ def test_a_module_of_any_references_is_refused_or_drawn(tmp_path_factory, data):
         assert "x.pb" in str(error)
     else:
         configurable_nodes(program.module)
-        assign_layers(graph_arrays(program.module)["edge_index"], 4, np.array([], int))
+        assign_layers(graph_arrays(program.module)["edge_index"], 4)
 
 
 def cut_short(path):

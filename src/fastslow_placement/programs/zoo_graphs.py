@@ -6,8 +6,6 @@ The transformers are stored as the zoo wrote attention before, with heads split 
 they differ, and figures measured on them need to be measured again.
 """
 
-import functools
-import importlib
 import lzma
 from pathlib import Path
 from typing import NamedTuple
@@ -44,20 +42,20 @@ def _steps(length: int, width: int) -> tuple:
 
 
 PROGRAMS = {
-    "rnnlm_2": Program("rnnlm", "recurrent.lstm", 1024, 2, 64, 2, _steps(6, 1024)),
-    "rnnlm_4": Program("rnnlm", "recurrent.lstm", 1024, 4, 64, 4, _steps(4, 1024)),
-    "rnnlm_8": Program("rnnlm", "recurrent.lstm", 1024, 8, 64, 8, _steps(3, 1024)),
-    "gnmt_2": Program("gnmt", "recurrent.translator", 1024, 2, 64, 2, (), (4, 4)),
-    "gnmt_4": Program("gnmt", "recurrent.translator", 1024, 4, 64, 4, (), (3, 3)),
-    "gnmt_8": Program("gnmt", "recurrent.translator", 1024, 8, 64, 8, (), (2, 2)),
+    "rnnlm_2": Program("rnnlm", "sequences.lstm", 1024, 2, 64, 2, _steps(6, 1024)),
+    "rnnlm_4": Program("rnnlm", "sequences.lstm", 1024, 4, 64, 4, _steps(4, 1024)),
+    "rnnlm_8": Program("rnnlm", "sequences.lstm", 1024, 8, 64, 8, _steps(3, 1024)),
+    "gnmt_2": Program("gnmt", "sequences.translator", 1024, 2, 64, 2, (), (4, 4)),
+    "gnmt_4": Program("gnmt", "sequences.translator", 1024, 4, 64, 4, (), (3, 3)),
+    "gnmt_8": Program("gnmt", "sequences.translator", 1024, 8, 64, 8, (), (2, 2)),
     "transformer_2": Program("transformer", "language.gpt", 1024, 2, 16, 2, (), (256,)),
     "transformer_4": Program("transformer", "language.gpt", 1024, 4, 16, 4, (), (256,)),
     "transformer_8": Program("transformer", "language.gpt", 1024, 8, 16, 8, (), (256,)),
-    "inception_b32": Program("inception", "convolutional.inception", 256, 3, 32, 2, ((32, 32, 3),)),
-    "inception_b64": Program("inception", "convolutional.inception", 256, 3, 64, 2, ((32, 32, 3),)),
-    "amoebanet": Program("amoebanet", "blocks.staged", 256, 2, 32, 4, ((32, 32, 3),), (), "nasnet"),
-    "wavenet_2": Program("wavenet", "signals.wavenet", 256, 18, 8, 2, ((1024, 8),)),
-    "wavenet_4": Program("wavenet", "signals.wavenet", 256, 36, 8, 4, ((1024, 8),)),
+    "inception_b32": Program("inception", "classifiers.inception", 256, 3, 32, 2, ((32, 32, 3),)),
+    "inception_b64": Program("inception", "classifiers.inception", 256, 3, 64, 2, ((32, 32, 3),)),
+    "amoebanet": Program("amoebanet", "classifiers.staged", 256, 2, 32, 4, ((32, 32, 3),), (), "nasnet"),
+    "wavenet_2": Program("wavenet", "sequences.wavenet", 256, 18, 8, 2, ((1024, 8),)),
+    "wavenet_4": Program("wavenet", "sequences.wavenet", 256, 36, 8, 4, ((1024, 8),)),
 }
 """Programs by name, in the order of GO's table."""
 
@@ -99,18 +97,13 @@ def zoo_placement(name: str, device: Device, devices: int = 0, memory: float = 0
 
 def lower_program(program: Program) -> bytes:
     """Return the HLO of a training step, as JAX lowers it; needs jax."""
-    import jax.numpy as jnp
-
-    from fastslow.programs.zoo.programs import STEPS, argument_shapes
+    from fastslow.programs.zoo.families import Family, train
     from fastslow.xla.libtpu import lower
 
-    module, _, function = program.network.partition(".")
-    network = getattr(importlib.import_module(f"fastslow.programs.zoo.{module}"), function)
     settings = {"block": program.block} if program.block else {}
-    network = functools.partial(network, width=program.width, depth=program.depth, **settings)
-    dtype = jnp.dtype("float32")
-    arguments = argument_shapes(program.batch, program.floats, program.tokens, dtype)
-    return lower(*STEPS["train"](network, arguments, dtype))
+    inputs = program.floats, program.tokens
+    family = Family("xla", program.family, program.network, (), (), *inputs, settings)
+    return lower(*family.build(train(program.width, program.depth, program.batch, "float32")))
 
 
 def export(folder: Path = FOLDER) -> None:
