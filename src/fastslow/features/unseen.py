@@ -11,8 +11,7 @@ from fastslow.core.artifacts import MANIFEST, read_manifest
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.features.build import build_graph_of
 from fastslow.features.settings import FeatureSettings
-from fastslow.features.store import RECIPE, Features, Graph
-from fastslow.features.store_checks import check_features_manifest
+from fastslow.features.store import RECIPE, Features, Graph, check_features_manifest
 
 _AGAIN = "Train this model again"
 
