@@ -195,9 +195,6 @@ def _build_one(program: Program, settings: FeatureSettings) -> list[str] | None:
 def build_features(settings: FeatureSettings) -> pd.DataFrame:
     """Build the features of one collection: those that are missing or out of date.
 
-    Args:
-        settings: Settings.
-
     Returns:
         One row per graph: ``split``, ``name``, ``nodes`` and ``edges`` after pruning, ``configurable``
         (nodes), ``configs`` (distinct configurations), ``merged`` (configurations of the file minus
