@@ -23,7 +23,7 @@ from fastslow.workflow.steps import parse_overrides
 from helpers.bad_files import ANY_FILE, DOOR, replace
 from helpers.cases import cases
 from helpers.competition_files import write_data_root
-from helpers.good_artifacts import COUNTS, change_json, distance_row, reseal, score_row
+from helpers.good_artifacts import COUNTS, change_json, distance_row, score_row
 
 
 def refused(read, path, said=None):
@@ -165,14 +165,6 @@ def test_a_broken_notebook_is_refused_by_the_report(run_to_report, name):
     path = run_to_report / "features" / "x" / "a" / "notebook.ipynb"
     (run_to_report / "runs" / "x" / "report" / "features" / "a.html").unlink()
     NOTEBOOKS[name](path)
-    refused(lambda _: render_report(ReportSettings(name="x")), path)
-
-
-@cases("csv", [None, 3, "n" * 300, "a\0b", "\ud800"], run_to_report=run_to_report)
-def test_a_broken_record_of_the_csv_is_refused_by_the_report(run_to_report, csv):
-    path = run_to_report / "runs" / "x" / "submission" / "manifest.json"
-    change_json(path, lambda made: made["settings"].update(csv=csv))
-    reseal(path.parent)
     refused(lambda _: render_report(ReportSettings(name="x")), path)
 
 

@@ -21,7 +21,7 @@ from fastslow.evaluation.score_tables import format_distances
 from fastslow.kaggle.ledger import read_record
 from fastslow.kaggle.solution import read_solution, score_submission
 from fastslow.kaggle.submission import check_submission
-from fastslow.views.survey import SurveySettings
+from fastslow.views.data_report import DataReportSettings
 from fastslow.workflow import run as workflow
 from fastslow.workflow.steps import MODELS, Plan, Step
 from helpers.cases import cases
@@ -298,7 +298,7 @@ def test_a_home_elsewhere_is_taken_from_the_environment(tmp_path, monkeypatch):
     repository = resolve("data/sample")
     assert repository.parent.parent == workflow.PROJECT
     monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
-    assert resolve(SurveySettings().data_root) == tmp_path / "data" / "sample"
+    assert resolve(DataReportSettings().data_root) == tmp_path / "data" / "sample"
     assert resolve("/absolute") == workflow.Path("/absolute")
     assert resolve("~/x") == workflow.Path.home() / "x"
 

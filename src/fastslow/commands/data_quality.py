@@ -156,7 +156,7 @@ def _draw(settings: QualitySettings, rows: pd.DataFrame) -> None:
     from matplotlib.figure import Figure  # half a second, which no refused setting needs
 
     from fastslow.core.figures import save_figure
-    from fastslow.views.quality_figures import draw_rows
+    from fastslow.views.data_report import draw_rows
 
     figure = Figure(figsize=(9, 2.4 * len(rows)), layout="constrained")
     panels = np.atleast_1d(figure.subplots(len(rows), 1))
