@@ -27,7 +27,7 @@ from fastslow.features.settings import FeatureSettings
 from fastslow.kaggle.client import SubmissionResult, find_submission, submit, wait_for_score
 from fastslow.kaggle.credentials import credentials
 from fastslow.kaggle.ledger import read_record, update_record
-from fastslow.kaggle.provenance import check_release, warn_of_release
+from fastslow.kaggle.provenance import LAUNCH_RELEASE, check_release, warn_of_release
 from fastslow.kaggle.submission import check_ids, check_submission
 from fastslow.workflow.job_plan import PlannedKernel, PlannedPool
 from fastslow.workflow.outlook import NOTEBOOK, look, print_outlook, replaces
@@ -252,7 +252,8 @@ def run(settings: RunSettings) -> None:
         remove_abandoned(resolve(folder))
     last = steps[-1].stage
     check_ids(resolve(plan.data_root), plan.collections)  # hours of training must not end at a broken CSV
-    if plan.data == "kaggle" and (doubt := warn_of_release(resolve(plan.data_root))):
+    doubt = warn_of_release(resolve(plan.data_root)) if plan.data != "sample" else ""
+    if doubt and (plan.data == "kaggle" or LAUNCH_RELEASE in doubt):
         print(f"warning: {doubt}", file=sys.stderr)  # before hours of training
     print_skipped(steps)
     record_run(resolve(f"runs/{plan.name}"), plan.data_root, plan.preset)
