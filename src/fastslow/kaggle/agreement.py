@@ -15,8 +15,8 @@ from fastslow.kaggle.submission import collection_of, read_any_submission
 CHANCE = 0.1
 """Mean tau of two rankings of 1,000 configurations that have nothing in common: within 0 and this."""
 TWO_RELEASES = (
-    "The tile rows agree, the layout rows no more than chance: the two submissions were made from two"
-    " releases, whose layout files hold the configurations in different orders (data/README.md)."
+    "Other rows agree, those of {} no more than chance: the two submissions were made from two releases, whose"
+    " layout files hold the configurations in different orders (data/README.md)."
 )
 
 
@@ -77,11 +77,15 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
     return table.reindex([c.name for c in COLLECTIONS if c.name in table.index])
 
 
-def are_two_releases(table: pd.DataFrame) -> bool:
-    """Return whether the agreement by collection is that of two releases of the layout files."""
-    is_layout = table.index.str.startswith("layout")
-    apart, alike = table["tau"][is_layout].abs() < CHANCE, table["top_5"][~is_layout] > 3 * CHANCE
-    return bool(len(apart) and len(alike) and apart.all() and alike.all())
+def in_two_orders(table: pd.DataFrame) -> list[str]:
+    """Return the layout collections that agree no more than chance, where another collection does agree.
+
+    Args:
+        table: As returned by :func:`summary`.
+    """
+    layout = table.index.str.startswith("layout")
+    agrees = table["tau"].where(layout, table["top_5"]) > 3 * CHANCE
+    return [*table.index[layout & (table["tau"].abs() < CHANCE)]] if agrees.any() else []
 
 
 def compare_submissions(settings: AgreementSettings) -> None:
@@ -89,8 +93,8 @@ def compare_submissions(settings: AgreementSettings) -> None:
     rows = agreement(resolve(settings.one), resolve(settings.other))
     table = summary(rows)
     print(table.round(3).astype(object).fillna("").to_markdown(disable_numparse=True))
-    if are_two_releases(table):
-        print(f"\n{TWO_RELEASES}")
+    if reordered := in_two_orders(table):
+        print(f"\n{TWO_RELEASES.format(', '.join(reordered))}")
     if settings.rows:
         with atomic_path(resolve(settings.rows)) as temporary:
             rows.to_csv(temporary, index=False)
