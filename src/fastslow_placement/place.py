@@ -140,7 +140,7 @@ def _learned(settings: PlaceSettings, space: Problem, more: Callable[[], bool]) 
         policy = load_policy(resolve(settings.policy))
     else:
         torch.manual_seed(settings.seed)
-        policy = Policy(settings.shape)
+        policy = Policy(settings)
     with torch_threads(settings.threads), progress(total=settings.updates, desc="GO", unit="update") as bar:
         if not settings.updates:
             return POLICY, zero_shot(policy, space, settings.samples, settings.seed, more)
@@ -150,7 +150,7 @@ def _learned(settings: PlaceSettings, space: Problem, more: Callable[[], bool]) 
             ratio = trainer.standings[0].found.cost / space.baseline
             bar.set_postfix(best=f"{ratio:.3f} of baseline", refresh=False)
 
-        trainer = Trainer(policy, [space], settings.schedule, settings.seed)
+        trainer = Trainer(policy, [space], settings, settings.seed)
         found = trainer.run(settings.updates, report, more)[0]
     if trainer.update:
         return POLICY, found
