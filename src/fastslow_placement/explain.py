@@ -86,13 +86,13 @@ def explain(placed) -> str:
         return f"{text}\n{changed} of {len(problem.choices)} units take another option than the default."
     hand, name = problem.default, problem.device.name
     table = device_table(problem, best.decision)
-    full = table.loc[table["peak MB"].idxmax()]
+    device, peak, limit = table.loc[table["peak MB"].idxmax(), ["device", "peak MB", "limit MB"]]
     lines = [
         f"{placed.best} takes {best.cost * 1e3:.3f} ms, {best.cost / problem.baseline:.3f} of the default.",
         f"Times are a model's (roofline and links of {name}): nothing ran on a device.",
         *_schedule_words(problem, "It", best.decision),
         *(_schedule_words(problem, "The default", hand) if (hand != best.decision).any() else ()),
-        f"Device {full['device']:.0f} needs most memory: {full['peak MB']:,.0f} MB of {full['limit MB']:,.0f}.",
+        f"Device {device:.0f} needs most memory: {peak:,.0f} MB of {limit:,.0f} MB.",
     ]
     return "\n".join(lines)
 
