@@ -9,7 +9,6 @@ JSON object.
 
 import argparse
 import copy
-import dataclasses
 import json
 from pathlib import Path
 from statistics import fmean, median
@@ -189,7 +188,7 @@ def _ablation(name: str, options) -> dict:
     problem = placement_of(name)
 
     def cost(changes: dict, plan: dict) -> float:
-        shape = dataclasses.replace(Shape(), **changes)
+        shape = Shape(**changes)
         return fmean([learn(problem, options.updates, seed, shape, **plan).cost for seed in options.seeds])
 
     row = {"program": name, "human": problem.baseline}

@@ -100,10 +100,9 @@ def _arrival(problem: PlacementProblem, node: int, decision, finish, transfer) -
     return arrived
 
 
-HUMAN = "human"
 PLACEMENT_RULES: dict[str, Callable[[PlacementProblem], np.ndarray]] = {
     "one device": one_device,
-    HUMAN: by_hand,
+    "human": by_hand,
     "METIS": metis,
     "m-ETF": m_etf,
 }

@@ -6,7 +6,7 @@ import pandas as pd
 
 from fastslow.commands.notebook import run_notebook, with_absolute_paths
 from fastslow.workflow.run import NOTEBOOK
-from fastslow_placement.place import DECISION, TABLE
+from fastslow_placement.place import DECISION, DEVICE_TABLE, PLACEMENT, TABLE, WORDS
 from fastslow_placement.settings import ZOO, PlaceSettings
 
 
@@ -25,11 +25,15 @@ def place_program(settings: PlaceSettings) -> Path:
         DataError: The source does not exist or is wrong.
         StepError: The notebook failed; the message holds the cause and where the executed notebook is stored.
     """
-    paths = ["policy", "out"] + ([] if settings.source.startswith(ZOO) else ["source"])
+    paths = ["policy", "out"] + ["source"] * (not settings.source.startswith(ZOO))
+    paths += ["device"] * settings.device.endswith(".json")
     settings = with_absolute_paths(settings, *paths)
     _ = settings.path  # refuses a missing source before a notebook is started
     folder = run_notebook("61_place", settings)
     print(pd.read_csv(folder / TABLE).to_string(index=False, float_format=lambda value: f"{value:.6g}"), "\n")
-    for name in (TABLE, DECISION, "decision.png", "memory.png", "learning.png", NOTEBOOK):
+    print((folder / WORDS).read_text())
+    if (folder / DEVICE_TABLE).is_file():
+        print(pd.read_csv(folder / DEVICE_TABLE).to_string(index=False), "\n")
+    for name in (TABLE, PLACEMENT, DECISION, "decision.png", "memory.png", "learning.png", NOTEBOOK):
         print(folder / name)
     return folder / TABLE

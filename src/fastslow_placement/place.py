@@ -17,6 +17,7 @@ from fastslow.core.settings import resolve
 from fastslow_placement.base.problem import Problem
 from fastslow_placement.base.search import Budget, Found, anneal, best_random
 from fastslow_placement.baselines import rules_of
+from fastslow_placement.explain import decision_table, device_table, explain
 from fastslow_placement.figures import plot_decision, plot_learning, plot_memory
 from fastslow_placement.go.policy import Policy, load_policy, torch_threads
 from fastslow_placement.go.ppo import Trainer, zero_shot
@@ -32,6 +33,7 @@ from fastslow_placement.sharding.problems import ShardingProblem
 from fastslow_placement.sharding.sharding import read_problem_file, read_sharding
 
 TABLE, DECISION = "comparison.csv", "decision.json"
+PLACEMENT, DEVICE_TABLE, WORDS = "placement.csv", "devices.csv", "explanation.txt"
 POLICY, SEARCHED = "GO", "{}, then search"
 UNTRAINED, NOT_DECIDED = "GO without an update", "decoded default (seconds too few for GO)"
 """The policy's row where the time sufficed for no update, or for no decision of the policy at all."""
@@ -140,7 +142,7 @@ def _learned(settings: PlaceSettings, space: Problem, more: Callable[[], bool]) 
         policy = load_policy(resolve(settings.policy))
     else:
         torch.manual_seed(settings.seed)
-        policy = Policy(settings.shape)
+        policy = Policy(settings)
     with torch_threads(settings.threads), progress(total=settings.updates, desc="GO", unit="update") as bar:
         if not settings.updates:
             return POLICY, zero_shot(policy, space, settings.samples, settings.seed, more)
@@ -150,7 +152,7 @@ def _learned(settings: PlaceSettings, space: Problem, more: Callable[[], bool]) 
             ratio = trainer.standings[0].found.cost / space.baseline
             bar.set_postfix(best=f"{ratio:.3f} of baseline", refresh=False)
 
-        trainer = Trainer(policy, [space], settings.schedule, settings.seed)
+        trainer = Trainer(policy, [space], settings, settings.seed)
         found = trainer.run(settings.updates, report, more)[0]
     if trainer.update:
         return POLICY, found
@@ -196,8 +198,15 @@ def place(settings: PlaceSettings) -> Placed:
     artifact = Artifact(resolve(settings.folder), settings.identity(), inputs)
     with artifact.building():
         artifact.folder.mkdir(parents=True, exist_ok=True)
-        with atomic_path(artifact.folder / TABLE) as temporary:
-            tabulate(placed).to_csv(temporary, index=False)
+        best = placed.found[placed.best].decision
+        tables = {TABLE: tabulate(placed), PLACEMENT: decision_table(problem, best)}
+        if isinstance(problem, (PlacementProblem, SchedulingProblem)):
+            tables[DEVICE_TABLE] = device_table(problem, best)
+        for name, table in tables.items():
+            with atomic_path(artifact.folder / name) as temporary:
+                table.to_csv(temporary, index=False)
+        with atomic_path(artifact.folder / WORDS) as temporary:
+            temporary.write_text(explain(placed) + "\n")
         methods = {
             name: {"cost": found.cost, "evaluations": found.evaluations, "decision": found.decision.tolist()}
             for name, found in placed.found.items()

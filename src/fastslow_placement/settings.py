@@ -7,16 +7,8 @@ from annotated_types import Ge, Le
 
 from fastslow.core.errors import DataError
 from fastslow.core.files import file_digest
-from fastslow.core.settings import (
-    Fraction,
-    NonNegative,
-    NonNegativeFloat,
-    PositiveFloat,
-    Settings,
-    resolve,
-    unkeyed,
-)
-from fastslow_placement.go.policy import Layers, Shape, Size
+from fastslow.core.settings import NonNegative, NonNegativeFloat, PositiveFloat, resolve, unkeyed
+from fastslow_placement.go.policy import Shape
 from fastslow_placement.go.ppo import Schedule
 from fastslow_placement.programs.roofline import DEVICES, Device, read_device
 from fastslow_placement.programs.zoo_graphs import PROGRAMS
@@ -25,8 +17,10 @@ ZOO = "zoo:"
 _KINDS = "Give an HLO file, a competition npz, an instance of dnn-partitioning or iopddl (json), or zoo:NAME"
 
 
-class LearningSettings(Settings):
+class LearningSettings(Shape, Schedule):
     """Settings of the policy and of PPO that training and placing share."""
+
+    group_title = "machine"
 
     devices: Annotated[int, Ge(1), Le(256)] = 4
     """Number of devices of a program; the public instances have their own."""
@@ -35,34 +29,6 @@ class LearningSettings(Settings):
     a JSON file of its constants (``help(Device)`` lists them)."""
     memory: NonNegativeFloat = 0.0
     """Memory limit of each device in bytes; 0 takes that of the device."""
-    updates: Annotated[int, Ge(0), Le(1_000_000)] = 180
-    """Updates of PPO per program; 0 only applies a trained policy."""
-    samples: Annotated[int, Ge(1), Le(10_000)] = 8
-    """Decisions evaluated per update, over all passes."""
-    epochs: Annotated[int, Ge(1), Le(1000)] = 2
-    """Gradient steps per update."""
-    lr: PositiveFloat = 3e-3
-    """Learning rate of Adam."""
-    clip: Fraction = 0.2
-    """PPO's bound on the probability ratio of each unit."""
-    entropy: NonNegativeFloat = 0.01
-    """Weight of the entropy at the first update; it falls linearly to 0."""
-    imitation: NonNegativeFloat = 0.0
-    """Weight of the log-probability of the best decision so far (self-imitation); 0 leaves it out."""
-    whole: bool = False
-    """Draw all units in every sample and compare with the mean of earlier rewards, as in the paper."""
-    hidden: Size = 32
-    """Width of the policy; a multiple of ``heads``."""
-    sage_layers: Layers = 2
-    """GraphSAGE layers."""
-    attention_layers: Annotated[int, Ge(0), Le(64)] = 1
-    """Recurrent attention layers before the one of the task."""
-    heads: Size = 4
-    """Attention heads."""
-    segment: Size = 128
-    """Units that attend to each other at once; memory grows with its square."""
-    passes: Layers = 2
-    """How often the decision is made, each time seeing the one before."""
     seed: NonNegative = 0
     """Seed of weights, samples and searches."""
     threads: Annotated[int, Ge(0), Le(256)] = unkeyed(1)
@@ -70,7 +36,7 @@ class LearningSettings(Settings):
 
     def check(self) -> None:
         """Validate constraints between fields."""
-        self.require(self.hidden % self.heads == 0, "hidden", f"a multiple of heads={self.heads}")
+        super().check()
         known = self.device in DEVICES or self.device.endswith(".json")
         self.require(known, "device", f"one of {', '.join(DEVICES)}, or a JSON file")
 
@@ -84,21 +50,14 @@ class LearningSettings(Settings):
         """Digest of the device's file, if it is one."""
         return {} if self.device in DEVICES else {"device": file_digest(resolve(self.device))}
 
-    @property
-    def shape(self) -> Shape:
-        """Sizes of the policy."""
-        names = ("hidden", "sage_layers", "attention_layers", "heads", "segment", "passes")
-        return Shape(**{name: getattr(self, name) for name in names})
-
-    @property
-    def schedule(self) -> Schedule:
-        """How the policy learns."""
-        names = ("samples", "epochs", "lr", "clip", "entropy", "imitation", "whole")
-        return Schedule(updates=self.updates, **{name: getattr(self, name) for name in names})
-
 
 class PolicySettings(LearningSettings):
     """Settings of training one policy on several programs."""
+
+    main: ClassVar[tuple[str, ...]] = (
+        *("programs", "held_out", "devices", "device", "memory", "folder", "seed"),
+        *("updates", "samples", "lr"),
+    )
 
     folder: str = unkeyed("runs/placement/policy")
     """Folder of the checkpoint, the table of programs and the figure."""

@@ -169,7 +169,7 @@ ENDS = {
     "threads": (0, 256),
     "updates": (0, 1_000_000),
     "samples": (1, 10_000),
-    "epochs": (1, 1000),
+    "epochs": (0, 1000),
     "sage_layers": (1, 64),
     "attention_layers": (0, 64),
     "passes": (1, 64),

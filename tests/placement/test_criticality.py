@@ -4,6 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fastslow_placement.explain import critical_path
 from fastslow_placement.programs.criticality import latest_starts
 from fastslow_placement.programs.problems import PlacementProblem
 from fastslow_placement.programs.schedule import Scheduler
@@ -44,6 +45,9 @@ def test_the_latest_starts_are_those_of_all_constraints(case):
     assert np.array_equal([*operators, *transfers], slow_latest(graph, timeline))
     slack = np.array([*operators - timeline.start, *transfers - [t.start for t in timeline.transfers]])
     assert slack.min() == 0, "something is critical, and nothing is late"
+    path, sent = critical_path(graph, timeline)
+    waited = sum(timeline.transfers[n].finish - timeline.transfers[n].start for n in sent)
+    assert graph.seconds[path].sum() + waited == timeline.seconds, "a chain fills the runtime"
 
 
 def slow_feedback(problem, decision):

@@ -1,8 +1,13 @@
-"""Figures of a placed program: the memory limit, and a legend in which no name hides another."""
+"""Figures and words of a placed program: the memory limit, names that do not collide, tables that add up."""
 
+from itertools import pairwise
 from types import SimpleNamespace
 
-from fastslow_placement.figures import plot_learning, plot_memory
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+from fastslow_placement.explain import decision_table, device_table, explain
+from fastslow_placement.figures import plot_decision, plot_learning, plot_memory
 from fastslow_placement.programs.problems import PlacementProblem
 from helpers.cases import cases
 from helpers.cost_graphs import DEVICE, random_graph
@@ -34,3 +39,25 @@ def test_rules_are_in_the_legend_with_their_cost():
     assert not figure.axes[0].texts, "names at equal costs would be on top of each other"
     names = [text.get_text() for text in figure.legends[0].get_texts()]
     assert names == ["search", "rule: 1.000", "other: 1.000"]
+
+
+@cases("devices", [2, 6])
+def test_every_device_and_link_of_the_chart_has_a_line_for_its_name(devices):
+    problem = PlacementProblem(random_graph(1, count=30, density=0.5), devices, DEVICE)
+    found = SimpleNamespace(decision=np.arange(30) % devices)
+    figure = plot_decision(SimpleNamespace(problem=problem, best="rule", found={"rule": found}))
+    FigureCanvasAgg(figure).draw()
+    boxes = [label.get_window_extent() for label in figure.axes[0].get_yticklabels()]
+    assert len(boxes) == devices + devices * (devices - 1)
+    assert all(above.y0 >= below.y1 - 1 for above, below in pairwise(boxes))
+
+
+def test_the_words_and_tables_are_of_the_decision():
+    placing = placed(400.0)
+    problem, decision = placing.problem, placing.problem.default
+    rows, devices = decision_table(problem, decision), device_table(problem, decision)
+    assert rows["device"].tolist() == problem.place(decision).tolist() and rows["critical"].any()
+    assert rows["finish ms"].max() == problem.baseline * 1e3
+    assert devices["operators"].sum() == len(problem.graph) and (devices["limit MB"] == 0.0).all()
+    text = explain(placing)
+    assert "nothing ran on a device" in text and "critical path" in text and "The default" not in text

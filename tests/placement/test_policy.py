@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fastslow.core.errors import DataError
+from fastslow.core.errors import DataError, SettingsError
 from fastslow_placement.base.problem import OPTION_FEATURES, Outcome, Problem, unit_columns
 from fastslow_placement.go.policy import (
     Inputs,
@@ -251,7 +251,7 @@ def test_a_broken_or_foreign_checkpoint_is_refused(tmp_path):
 
 @cases("shape", [{"hidden": 0}, {"heads": 3}, {"passes": 65}, {"segment": 1.5}, {"attention_layers": -1}])
 def test_a_policy_of_sizes_out_of_range_is_refused(shape):
-    with pytest.raises(ValueError, match=[*shape][0]):
+    with pytest.raises(SettingsError, match="hidden" if "heads" in shape else [*shape][0]):
         Policy(Shape(**shape))
 
 

@@ -20,19 +20,19 @@ from typing import Annotated
 import numpy as np
 import torch
 from annotated_types import Ge, Le
-from pydantic.dataclasses import dataclass
 from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from fastslow.competition.opcodes import OPCODES
-from fastslow.core.errors import DataError
+from fastslow.core.errors import DataError, SettingsError
+from fastslow.core.settings import Settings
 from fastslow.networks.machine.stored_weights import read_tensors
 from fastslow_placement.base.problem import FEEDBACK_FEATURES, NODE_FEATURES, OPTION_FEATURES, Problem
 
 TASKS = ("fusion", "placement", "scheduling", "partition", "sharding")
-Size = Annotated[int, Ge(1), Le(4096)]
-Layers = Annotated[int, Ge(1), Le(64)]
+_Size = Annotated[int, Ge(1), Le(4096)]
+_Layers = Annotated[int, Ge(1), Le(64)]
 _PRIOR = {  # features of options and the weights at which they start, so that the first decision is a rule
     "sharding": {0: -4.0, 4: 3.0},
     "placement": {1: -1.0, 2: 4.0, 8: 10.0},  # the slot, where the neighbours are, what fits the schedule
@@ -41,33 +41,35 @@ _SLOT = {1: -1.0}  # elsewhere: the squared distance from the slot of a contiguo
 _KEPT = 16  # segments whose intermediate states are kept for the gradient; those of more are computed again
 
 
-@dataclass(frozen=True)
-class Shape:
-    """Sizes of the policy, and which parts of it are in use.
+class Shape(Settings):
+    """Sizes of the policy, and which parts of it are in use."""
 
-    Args:
-        hidden: Width.
-        sage_layers: GraphSAGE layers.
-        attention_layers: Shared attention layers before that of the task.
-        heads: Attention heads.
-        segment: Units that attend to each other at once.
-        passes: How often the decision is made, each time seeing the one before.
-        attention: Whether there is attention.
-        modulation: Whether the input features modulate the states.
-        pooling: Whether neighbours are pooled by maximum; by mean if not.
-        feedback: Whether the policy sees how the outcome of the decision that is changed rates the options.
-    """
+    group_title = "policy"
 
-    hidden: Size = 32
-    sage_layers: Layers = 2
+    hidden: _Size = 32
+    """Width of the policy; a multiple of ``heads``."""
+    sage_layers: _Layers = 2
+    """GraphSAGE layers."""
     attention_layers: Annotated[int, Ge(0), Le(64)] = 1
-    heads: Size = 4
-    segment: Size = 128
-    passes: Layers = 2
+    """Recurrent attention layers before the one of the task."""
+    heads: _Size = 4
+    """Attention heads."""
+    segment: _Size = 128
+    """Units that attend to each other at once; memory grows with its square."""
+    passes: _Layers = 2
+    """How often the decision is made, each time seeing the one before."""
     attention: bool = True
+    """Whether there is attention over segments."""
     modulation: bool = True
+    """Whether the input features modulate the states."""
     pooling: bool = True
+    """Whether neighbours are pooled by maximum; by mean if not."""
     feedback: bool = True
+    """Whether the policy sees how the outcome of the decision that is changed rates the options."""
+
+    def check(self) -> None:
+        """Validate constraints between fields."""
+        self.require(self.hidden % self.heads == 0, "hidden", f"a multiple of heads={self.heads}")
 
 
 class Inputs:
@@ -163,16 +165,11 @@ class Policy(nn.Module):
 
     Args:
         shape: Sizes and parts.
-
-    Raises:
-        ValueError: The width is no multiple of the heads.
     """
 
     def __init__(self, shape: Shape):
         super().__init__()
         self.shape, hidden = shape, shape.hidden
-        if hidden % shape.heads:
-            raise ValueError(f"hidden={hidden} is no multiple of heads={shape.heads}")
         self.kind = nn.Embedding(max(OPCODES.values()) + 2, hidden)
         self.node = nn.Linear(NODE_FEATURES, hidden)
         self.sage = nn.ModuleList(Sage(hidden, shape.pooling) for _ in range(shape.sage_layers))
@@ -264,7 +261,7 @@ def load_policy(path: Path) -> Policy:
     try:
         policy = Policy(Shape(**state["shape"]))
         policy.load_state_dict(state["policy"])
-    except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+    except (KeyError, TypeError, SettingsError, RuntimeError, AttributeError) as error:
         raise DataError(path, f"is of another version ({type(error).__name__})", "Train again") from None
     if not all(value.isfinite().all() for value in policy.parameters()):
         raise DataError(path, "has weights that are not finite", "Delete it and train again")

@@ -13,18 +13,21 @@ always be out of bounds.
 """
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import torch
+from annotated_types import Ge, Le
 
 from fastslow.core.errors import DataError
 from fastslow.core.files import digest
+from fastslow.core.settings import Fraction, NonNegativeFloat, PositiveFloat, Settings
 from fastslow.networks.machine.stored_weights import read_checkpoint, write_tensors
 from fastslow_placement.base.problem import INVALID_REWARD, Outcome, Problem
 from fastslow_placement.base.search import Found, unlimited
-from fastslow_placement.go.policy import Inputs, Policy
+from fastslow_placement.go.policy import Inputs, Policy, Shape
 from fastslow_placement.go.proposals import Change, Changes, draw, log_chance, log_probability
 
 _FORMAT = 6  # of checkpoints
@@ -64,30 +67,27 @@ def zero_shot(
     return found
 
 
-@dataclass(frozen=True)
-class Schedule:
-    """How the policy learns.
+class Schedule(Settings):
+    """How the policy learns."""
 
-    Args:
-        samples: Decisions evaluated per update, over all passes.
-        epochs: Gradient steps per update.
-        lr: Learning rate of Adam.
-        clip: Bound of the probability ratio.
-        entropy: Weight of the entropy at the start; falls linearly to 0 over ``updates``.
-        updates: Number of updates that the entropy's schedule spans.
-        whole: Draw all units in every sample, with the mean of earlier rewards as baseline, as in the paper.
-        imitation: Weight of the log-probability of the best decision so far (self-imitation,
-            arXiv:1806.05635).
-    """
+    group_title = "learning"
 
-    samples: int = 8
-    epochs: int = 2
-    lr: float = 3e-3
-    clip: float = 0.2
-    entropy: float = 0.01
-    updates: int = 180
+    updates: Annotated[int, Ge(0), Le(1_000_000)] = 180
+    """Updates of PPO per program; 0 only applies a trained policy."""
+    samples: Annotated[int, Ge(1), Le(10_000)] = 8
+    """Decisions evaluated per update, over all passes."""
+    epochs: Annotated[int, Ge(0), Le(1000)] = 2
+    """Gradient steps per update; 0 learns nothing (*untrained* in the tables)."""
+    lr: PositiveFloat = 3e-3
+    """Learning rate of Adam."""
+    clip: Fraction = 0.2
+    """PPO's bound on the probability ratio of each unit."""
+    entropy: NonNegativeFloat = 0.01
+    """Weight of the entropy at the first update; it falls linearly to 0."""
+    imitation: NonNegativeFloat = 0.0
+    """Weight of the log-probability of the best decision so far (self-imitation, arXiv:1806.05635)."""
     whole: bool = False
-    imitation: float = 0.0
+    """Draw all units in every sample and compare with the mean of earlier rewards, as in the paper."""
 
 
 class _Standing:
@@ -263,13 +263,13 @@ class Trainer:
     @property
     def _mark(self) -> str:
         names = [problem.name for problem in self.problems]
-        return digest([_FORMAT, asdict(self.policy.shape), asdict(self.schedule), names])
+        return digest([_FORMAT, _fields(self.policy.shape, Shape), _fields(self.schedule, Schedule), names])
 
     def save(self, path: Path) -> None:
         """Write everything that the next update depends on, atomically and with a checksum."""
         state = {
             "mark": self._mark,
-            "shape": asdict(self.policy.shape),
+            "shape": _fields(self.policy.shape, Shape),
             "policy": self.policy.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "generator": self.generator.get_state(),
@@ -295,6 +295,11 @@ class Trainer:
         self.update = state["update"]
         for standing, kept in zip(self.standings, state["standings"], strict=True):
             standing.restore(kept)
+
+
+def _fields(settings: Settings, kind: type[Settings]) -> dict:
+    """Return the fields that settings share with one of their base classes."""
+    return settings.model_dump(include={*kind.model_fields})
 
 
 def _entropy(logs: torch.Tensor) -> torch.Tensor:

@@ -7,7 +7,7 @@ import numpy as np
 from fastslow_placement.base.search import unlimited
 from fastslow_placement.sharding.tied_strategies import TiedStrategies
 
-_AT_ONCE = 0.1  # share of the offers that are taken before all are priced again
+_AT_ONCE = 0.03  # share of the offers that are taken before all are priced again
 _RARE = 1e-9  # of the mean cost of a group: the least that a change counts as
 
 

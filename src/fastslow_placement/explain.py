@@ -1,0 +1,121 @@
+"""What a decision does, in words and tables: what goes where, and why it takes as long as it does."""
+
+import numpy as np
+import pandas as pd
+
+from fastslow_placement.base.problem import Problem
+from fastslow_placement.programs.cost_graph import CostGraph
+from fastslow_placement.programs.criticality import latest_starts
+from fastslow_placement.programs.problems import PlacementProblem, SchedulingProblem
+from fastslow_placement.programs.schedule import Timeline, peak_memory
+
+_EXACT = 1e-9  # of the runtime: times closer than this are alike
+
+
+def decision_table(problem: Problem, decision: np.ndarray) -> pd.DataFrame:
+    """Return a row for each operator: device, start, finish, resident weights, whether it is critical.
+
+    For a problem without a schedule the rows are units and their options.
+    """
+    if not isinstance(problem, (PlacementProblem, SchedulingProblem)):
+        return pd.DataFrame({"unit": problem.unit_names(), "option": decision})
+    graph, timeline = problem.graph, problem.timeline(decision)
+    slack = latest_starts(graph, timeline)[0] - timeline.start
+    return pd.DataFrame(
+        {
+            "operator": [f"{opcode} {node}" for node, opcode in enumerate(graph.opcodes)],
+            "shape": ["x".join(str(d) for d in shape if d) for shape in graph.shapes.tolist()],
+            "device": timeline.placement,
+            "start ms": timeline.start * 1e3,
+            "finish ms": timeline.finish * 1e3,
+            "weights MB": graph.parameter_bytes / 1e6,
+            "critical": slack <= _EXACT * timeline.seconds,
+        }
+    )
+
+
+def device_table(problem: PlacementProblem | SchedulingProblem, decision: np.ndarray) -> pd.DataFrame:
+    """Return a row for each device: operators, share of the time that it computes, memory, what it sends."""
+    graph, timeline, count = problem.graph, problem.timeline(decision), problem.scheduler.devices
+    sent = np.zeros(count)
+    for transfer in timeline.transfers:
+        sent[transfer.source] += graph.output_bytes[transfer.producer]
+    place = timeline.placement
+    return pd.DataFrame(
+        {
+            "device": range(count),
+            "operators": np.bincount(place, minlength=count),
+            "busy %": 100 * np.bincount(place, graph.seconds, count) / timeline.seconds,
+            "weights MB": np.bincount(place, graph.parameter_bytes, count) / 1e6,
+            "peak MB": peak_memory(graph, timeline) / 1e6,
+            "limit MB": getattr(problem, "memory", problem.device.memory) / 1e6,
+            "sent MB": sent / 1e6,
+        }
+    ).round(1)
+
+
+def critical_path(graph: CostGraph, timeline: Timeline) -> tuple[list[int], list[int]]:
+    """Return operators and transfers (positions in the timeline) of a chain that fills the runtime."""
+    latest, end = latest_starts(graph, timeline), timeline.seconds
+    begins = timeline.start, np.array([t.start for t in timeline.transfers])
+    ends = timeline.finish, np.array([t.finish for t in timeline.transfers])
+    chain: tuple[list[int], list[int]] = ([], [])
+    items = [
+        (float(ends[kind][i]), float(begins[kind][i]), kind, int(i))
+        for kind in (0, 1)
+        for i in np.flatnonzero(latest[kind] - begins[kind] <= _EXACT * end)
+    ]
+    now = end
+    for finish, begin, kind, number in sorted(items, reverse=True):
+        if abs(finish - now) <= _EXACT * end:
+            chain[kind].append(number)
+            now = begin
+    return chain
+
+
+def explain(placed) -> str:
+    """Return a paragraph on the best decision, one claim a sentence.
+
+    Args:
+        placed: A :class:`fastslow_placement.place.Placed`.
+    """
+    problem, best = placed.problem, placed.found[placed.best]
+    if not isinstance(problem, (PlacementProblem, SchedulingProblem)):
+        changed = int((np.asarray(best.decision) != problem.default).sum())
+        text = f"{placed.best} costs {best.cost:.6g}, {best.cost / problem.baseline:.3f} of the default."
+        return f"{text}\n{changed} of {len(problem.choices)} units take another option than the default."
+    hand, name = problem.default, problem.device.name
+    table = device_table(problem, best.decision)
+    device, peak, limit = table.loc[table["peak MB"].idxmax(), ["device", "peak MB", "limit MB"]]
+    lines = [
+        f"{placed.best} takes {best.cost * 1e3:.3f} ms, {best.cost / problem.baseline:.3f} of the default.",
+        f"Times are a model's (roofline and links of {name}): nothing ran on a device.",
+        *_schedule_words(problem, "It", best.decision),
+        *(_schedule_words(problem, "The default", hand) if (hand != best.decision).any() else ()),
+        f"Device {device:.0f} needs most memory: {peak:,.0f} MB of {limit:,.0f} MB.",
+    ]
+    return "\n".join(lines)
+
+
+def _schedule_words(problem, subject: str, decision: np.ndarray) -> list[str]:
+    """Return sentences on the critical path, the transfers and the work of a decision."""
+    graph, timeline = problem.graph, problem.timeline(decision)
+    operators, numbers = critical_path(graph, timeline)
+    waits = [timeline.transfers[number] for number in numbers]
+    moved = sum(graph.output_bytes[t.producer] for t in timeline.transfers) / 1e6
+    busy = graph.seconds.sum() / timeline.seconds / timeline.devices
+    work, waited = graph.seconds[operators].sum() * 1e3, sum(t.finish - t.start for t in waits) * 1e3
+    sent = f"{len(timeline.transfers)} tensors, {moved:,.1f} MB"
+    lines = [
+        f"{subject} sends {sent}, and its devices compute {busy:.0%} of the time.",
+        f"Its critical path is {work:.3f} ms of {len(operators)} operators and {waited:.3f} ms of"
+        f" {len(waits)} transfers.",
+    ]
+    if waits:
+        longest = max(waits, key=lambda t: t.finish - t.start)
+        name, seconds = graph.opcodes[longest.producer], longest.finish - longest.start
+        lines.append(
+            f"The longest of these sends {name} {longest.producer} from device {longest.source} to"
+            f" {longest.target} in {seconds * 1e3:.3f} ms."
+        )
+    return lines
