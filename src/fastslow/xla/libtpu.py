@@ -247,11 +247,7 @@ def _compile_options(options: dict[str, str | bool]) -> bytes:
 
 
 def lower(function, arguments) -> bytes:
-    """Lower a JAX function for a TPU to a serialised ``HloModuleProto``.
-
-    Args:
-        function: A function for ``jax.jit``.
-        arguments: Its arguments, arrays or ``jax.ShapeDtypeStruct``.
+    """Lower a function and arguments as for ``jax.jit`` to a serialised ``HloModuleProto`` for a TPU.
 
     Raises:
         SettingsError: JAX is not installed.
