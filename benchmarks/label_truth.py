@@ -27,9 +27,17 @@ from common import report
 from common.alexnet import training_step
 from common.binding_rules import COMMITTED, RULES, Program, Rule, instruction_costs
 from common.graph_files import REAL
-from common.measured_runs import FAR, Measured, disagreements, effects, name_groups, signs
+from common.measured_runs import (
+    FAR,
+    Measured,
+    choice_in_words,
+    choose_on_half,
+    disagreements,
+    effects,
+    name_groups,
+    signs,
+)
 from common.options import make_parser
-from common.rule_choice import choice_in_words, choose_on_half
 from fastslow.choices.tied_choices import Choices
 from fastslow.competition.metrics import kendall_tau
 from fastslow.competition.reader import CompetitionFile, read_competition_file

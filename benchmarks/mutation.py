@@ -3,9 +3,8 @@
 ``.venv/bin/python benchmarks/mutation.py [--target losses --mutants 40 --seed 0]`` draws places of a module,
 changes one operator, number, condition or decorator at each (the operators of cosmic-ray) and runs the tests
 of the module. A mutant is killed if a test fails or runs five times longer than before. Annotations are not
-mutated. Everything happens in a temporary copy of the repository; each run of pytest is a fork of a process
-that has imported the libraries. Survivors are printed as a diff to read: a real one wants a better test, an
-equivalent one cannot be killed.
+mutated. Everything happens in a temporary copy of the repository. Survivors are printed as a diff to read: a
+real one wants a better test, an equivalent one cannot be killed.
 """
 
 import argparse
@@ -14,12 +13,11 @@ import difflib
 import os
 import random
 import shutil
-import signal
+import subprocess
 import sys
 import tempfile
 import time
 from collections import defaultdict
-from importlib import import_module
 from importlib.util import cache_from_source
 from pathlib import Path
 
@@ -28,11 +26,6 @@ from common.options import make_parser
 
 TABLE = {"hours": 1.5, "sample": False}
 ROOT = Path(__file__).resolve().parents[1]
-LIBRARIES = (
-    "hypothesis lightgbm matplotlib.pyplot nbformat pandas papermill pydantic pytest scipy.sparse"
-    " sklearn.linear_model torch"
-)
-"""What every fork finds imported."""
 TARGETS = {
     "choices": (
         "choices/*.py",
@@ -94,45 +87,18 @@ def draw(source: str, rng: random.Random) -> list[tuple[int, str, int]]:
 
 
 def passes(repository: Path, tests: list[str], limit: float) -> bool:
-    """Run tests in a fork of this process.
-
-    Args:
-        repository: Copy of the repository.
-        tests: Files below ``tests``.
-        limit: Seconds after which they have failed.
-    """
-    child = os.fork()
-    if not child:
-        _run_tests(repository, tests)
-    end = time.monotonic() + limit
-    while time.monotonic() < end:
-        pid, status = os.waitpid(child, os.WNOHANG)
-        if pid:
-            return os.waitstatus_to_exitcode(status) == 0
-        time.sleep(0.02)
-    os.killpg(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return False
-
-
-def _run_tests(repository: Path, tests: list[str]) -> None:
-    status = 3
-    try:
-        os.setsid()
-        os.chdir(repository)
-        os.environ["PYTHONPATH"] = str(repository / "src")
-        said = os.open(repository / SAID, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
-        for stream in (1, 2):
-            os.dup2(said, stream)
-        sys.path.insert(0, str(repository / "src"))
-        for name in [name for name in sys.modules if name.split(".")[0] in ("fastslow", "common")]:
-            del sys.modules[name]  # the original's
-        import pytest
-
-        options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "--hypothesis-seed=0"]
-        status = int(pytest.main([*options, *(f"tests/{name}" for name in tests)]))
-    finally:
-        os._exit(status)
+    """Return whether tests (files below ``tests``) of a copy of the repository pass in ``limit`` seconds."""
+    options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "--hypothesis-seed=0"]
+    command = [sys.executable, "-m", "pytest", *options, *(f"tests/{name}" for name in tests)]
+    environment = {**os.environ, "PYTHONPATH": str(repository / "src"), "OMP_NUM_THREADS": "1"}
+    with (repository / SAID).open("w") as said:
+        try:
+            run = subprocess.run(
+                command, cwd=repository, env=environment, stdout=said, stderr=said, timeout=limit
+            )
+        except subprocess.TimeoutExpired:
+            return False
+    return run.returncode == 0
 
 
 def measure(repository: Path, target: str, count: int, seed: int) -> dict:
@@ -196,9 +162,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--mutants", type=int, default=40, help="mutants of a target (default 40, quick 1)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the sample of mutants (default 0)")
     options: argparse.Namespace = parser.parse_args(arguments)
-    os.environ["OMP_NUM_THREADS"] = "1"
-    for name in LIBRARIES.split():
-        import_module(name)
     with tempfile.TemporaryDirectory() as place:
         repository = Path(place)
         left = shutil.ignore_patterns("__pycache__", ".*_cache", ".git", ".venv", "data", "runs", "results")

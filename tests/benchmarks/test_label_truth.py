@@ -10,8 +10,7 @@ import pytest
 
 import label_truth
 from common.binding_rules import COMMITTED, RULES, Program, costs_of, estimated_alone, filled, without_copies
-from common.measured_runs import Measured, disagreements, effects, name_groups, signs
-from common.rule_choice import choose_on_half
+from common.measured_runs import Measured, choose_on_half, disagreements, effects, name_groups, signs
 from fastslow.competition.metrics import kendall_tau
 from fastslow.competition.reader import read_competition_file
 from fastslow.core.errors import SettingsError

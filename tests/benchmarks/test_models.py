@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import models
-from common import comparison, folds, held_out, variants
+from common import comparison, folds, held_out
 from common.held_out import BASE
 from fastslow.competition.catalog import COLLECTIONS, get_collection
 from fastslow.competition.metrics import kendall_tau
@@ -80,7 +80,7 @@ def test_held_out_graphs_are_valid_and_all_others_train(features):
 def test_nothing_of_a_held_out_family_is_trained_on(data, tmp_path):
     arguments = ["--data-root", str(data), "--set", "features.hops=0", "--seeds", "1", "--variants", BASE]
     options = models.parse_arguments([*arguments, "train_on source"])
-    runs = held_out.plan(options, tmp_path, variants.VARIANTS)
+    runs = held_out.plan(options, tmp_path, models.VARIANTS)
     by_source = [run for run in runs if run.variant != BASE]
     joint = [run for run in runs if run.variant == BASE]
     assert len(joint) == 2 and len(by_source) == 4
@@ -95,7 +95,7 @@ def test_nothing_of_a_held_out_family_is_trained_on(data, tmp_path):
 
 def test_every_variant_changes_existing_settings():
     found = set()
-    for name, changed in variants.VARIANTS.items():
+    for name, changed in models.VARIANTS.items():
         overrides = parse_overrides(changed)
         features = FeatureSettings(**preset_settings("sample", overrides, "features", "layout"))
         settings, train_on = network_settings("sample", overrides, "layout")

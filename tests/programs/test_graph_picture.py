@@ -115,7 +115,7 @@ def test_a_large_called_computation_hangs_on_a_dashed_line():
     assert len(boxes(figure)) == 23 and len(dashed) == 1 and "call" in legend(figure)
 
 
-@cases("dots", [60, 2000])
+@cases("dots", [60, 500])
 def test_a_large_graph_is_dots_of_their_kind(dots):
     arrays = layout_arrays(dots=dots, configs=1)
     figure = plot_graph(arrays, "large")
@@ -189,8 +189,8 @@ def test_surroundings_of_a_chosen_node_and_of_a_hub():
     assert len(boxes(figure)) == 30 and texts(figure)[0].startswith("parameter #0")
 
 
-@cases("path", sorted((ROOT / "data" / "sample").glob("npz_all/npz/layout/*/random/valid/*.npz")))
-def test_every_program_of_the_sample_can_be_drawn(path):
+@cases("path", sorted((ROOT / "data" / "sample").glob("npz_all/npz/layout/*/random/valid/*.npz"))[::8])
+def test_programs_of_the_sample_can_be_drawn(path):
     file = read_competition_file(path, "layout")
     arrays = {
         name: getattr(file, name) for name in ("node_feat", "node_opcode", "edge_index", "node_config_ids")

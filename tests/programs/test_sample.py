@@ -319,7 +319,7 @@ def test_a_sample_is_made_and_made_again(compiles, tmp_path):
     folder = make_sample(SampleSettings(out=str(tmp_path / "made"), labels=str(tmp_path)))
     assert compiles["program_before_layout"] == 3 and compiles["tile_label"] == 2
     # as many labels as wanted of two searches of two programs, and more for those that failed
-    wanted = SampleSettings().amount.configurations
+    wanted = SampleSettings().configurations
     assert 4 * wanted < compiles["layout_label"] < 8 * wanted
     first = contents(folder)
     readme = (folder / "README.md").read_text()
@@ -355,7 +355,7 @@ def test_sizes_choose_programs_and_folders():
     assert {p.size for p in small.zoo()} == {"small"}
     assert len(large.zoo()) == len(PROGRAMS) and round(len(PROGRAMS) / len(small.zoo())) == 4
     assert (small.folder.name, large.folder.name) == ("sample", "large")
-    assert large.amount.configurations == 200 and small.amount.configurations == 24
+    assert large.configurations == 200 and small.configurations == 24
     name = next(name for name, program in PROGRAMS.items() if program.size == "large")
     assert [p.name for p in SampleSettings(programs=name).zoo()] == [name]
 

@@ -83,8 +83,8 @@ class Conversion:
     Args:
         module: Its HLO.
         nodes: Its configurable nodes.
-        arrays: Arrays of the competition file by key.
-        npz: Path of the competition file.
+        arrays: Arrays of the competition file ``npz`` by key.
+        npz: The file.
         labels: What ``config_runtime`` holds, in words.
         measured: Whether the configurations are the file's own, with measured runtimes.
     """
@@ -169,15 +169,9 @@ def _write(conversion: Conversion, settings: ConvertSettings) -> None:
 
 
 def check_module(path: Path, module: Module, allow_unknown: bool) -> None:
-    """Raise :class:`DataError` if the competition's format cannot represent a module.
+    """Raise :class:`DataError` if a shape is dynamic, or an opcode has no number in the competition.
 
-    Args:
-        path: Source of the program, for messages.
-        module: Its HLO.
-        allow_unknown: Accept opcodes that the competition does not number.
-
-    Raises:
-        DataError: A shape is dynamic, or an opcode is unknown.
+    ``allow_unknown`` accepts such opcodes. The source of the program, ``path``, is for messages.
     """
     opcodes: Counter = Counter()
     for computation in module.computations:
@@ -199,13 +193,7 @@ def _is_dynamic(shape) -> bool:
 
 
 def draw_configurations(choices: list[TiedChoice], count: int, seed: int) -> list[Configuration]:
-    """Sample distinct configurations, the default first.
-
-    Args:
-        choices: The program's tied choices.
-        count: Maximum number of configurations; a small space has fewer.
-        seed: Seed of the random generator.
-    """
+    """Sample at most ``count`` distinct configurations of tied choices, the default first."""
     rng = random.Random(seed)
     found = {default_configuration(choices): None}  # a set in the order drawn
     in_vain = 0
@@ -217,15 +205,7 @@ def draw_configurations(choices: list[TiedChoice], count: int, seed: int) -> lis
 
 
 def estimate_cycles(path: Path, programs: list[Module], labeller: Labeller) -> list[int | None]:
-    """Estimate the cycles of a program under several configurations with the TPU compiler.
-
-    Args:
-        path: Source of the program, for messages.
-        programs: The constrained modules, the default configuration first.
-        labeller: Labeller with the task :func:`fastslow.xla.compile_pool.layout_label`.
-
-    Returns:
-        The cycles of each, None where the compiler refused it.
+    """Return the cycles of constrained modules, the default first; None where the compiler refused.
 
     Raises:
         SettingsError: libtpu is not installed.
@@ -239,14 +219,7 @@ def estimate_cycles(path: Path, programs: list[Module], labeller: Labeller) -> l
 
 
 def summarise(conversion: Conversion) -> pd.Series:
-    """Return the sizes of the graph, of its configuration space and of the file.
-
-    Args:
-        conversion: A converted program.
-
-    Returns:
-        One value per fact, named after the npz.
-    """
+    """Return the sizes of the graph, of its configuration space and of the file, named after the npz."""
     arrays, nodes = conversion.arrays, conversion.nodes
     unknown = {i.opcode for c in conversion.module.computations for i in c.instructions} - OPCODES.keys()
     facts = {

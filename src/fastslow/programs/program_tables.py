@@ -32,16 +32,11 @@ def _layouts(node: ConfigurableNode, role: int) -> int:
 
 
 def count_opcodes(module: Module, nodes: list[ConfigurableNode]) -> pd.DataFrame:
-    """Return a table of the opcodes, the most frequent first.
+    """Return a table of a module's opcodes, the most frequent first.
 
-    Args:
-        module: The program's HLO.
-        nodes: Its configurable nodes.
-
-    Returns:
-        One row per opcode: its number in the competition, the number of nodes and of configurable nodes, the
-        maximum number of ``layouts`` of one tensor, the number of tied ``choices`` that its nodes share, and
-        ``log10_configurations`` of these.
+    One row per opcode: its number in the competition, the number of nodes and of configurable nodes, the
+    maximum number of ``layouts`` of one tensor, the number of tied ``choices`` that its nodes share, and
+    ``log10_configurations`` of these.
     """
     counts = Counter(i.opcode for c in module.computations for i in c.instructions)
     rows = []
@@ -64,14 +59,9 @@ def count_opcodes(module: Module, nodes: list[ConfigurableNode]) -> pd.DataFrame
 
 
 def list_configurable(module: Module, nodes: list[ConfigurableNode]) -> pd.DataFrame:
-    """Return a table of the configurable nodes.
+    """Return a table of a module's configurable nodes.
 
-    Args:
-        module: The program's HLO.
-        nodes: Its configurable nodes.
-
-    Returns:
-        One row per node: its number, name and opcode, and shape and number of layouts of each tensor.
+    One row per node: its number, name and opcode, and shape and number of layouts of each tensor.
     """
     by_node = {node.node: node for node in nodes}
     rows, number = [], 0

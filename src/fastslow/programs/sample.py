@@ -26,6 +26,7 @@ from fastslow.core.settings import (
 )
 from fastslow.programs.layout_search import SEARCHES, Search
 from fastslow.programs.sample_files import (
+    KERNELS,
     SampleGraph,
     layout_graphs,
     ordered,
@@ -45,31 +46,14 @@ from fastslow.xla.messages import Module
 TOGETHER = 12  # programs whose searches take turns; an interrupted run has labelled the others whole
 
 
-@dataclass(frozen=True)
-class Amount:
-    """Size of a sample competition.
-
-    Args:
-        sizes: Sizes of zoo programs to include.
-        configurations: Number of labels per program and search.
-        kernels: Maximum number of fused kernels per program in the tile collection.
-    """
-
-    sizes: tuple[str, ...]
-    configurations: int
-    kernels: int
-
-
-SIZES = {
-    "small": Amount(("small",), configurations=24, kernels=5),
-    "large": Amount(("small", "large"), configurations=200, kernels=5),
-}
+CONFIGURATIONS = {"small": 24, "large": 200}
+"""Labels per program and search, by size of the sample; the large one has the small one's programs, too."""
 
 
 class SampleSettings(Settings):
     """Settings of a sample competition."""
 
-    size: Literal[*SIZES] = "small"
+    size: Literal[*CONFIGURATIONS] = "small"
     """Size of the sample: ``small`` is the one in the repository, ``large`` has four times the programs and
     configurations and takes days on two cores."""
     out: str = unkeyed("")
@@ -99,9 +83,9 @@ class SampleSettings(Settings):
         self.require(not unknown, "programs", f"a list of programs of the zoo ({' '.join(unknown)} are not)")
 
     @property
-    def amount(self) -> Amount:
-        """Numbers of programs, configurations and kernels."""
-        return SIZES[self.size]
+    def configurations(self) -> int:
+        """Labels per program and search."""
+        return CONFIGURATIONS[self.size]
 
     @property
     def folder(self) -> Path:
@@ -115,7 +99,7 @@ class SampleSettings(Settings):
         names = self.programs.split()
         lanes: dict[tuple, list[ZooProgram]] = {}
         for program in PROGRAMS.values():
-            if program.name in names if names else program.size in self.amount.sizes:
+            if program.name in names if names else program.size in ("small", self.size):
                 lanes.setdefault((program.source, split_of(program)), []).append(program)
         shares = [
             ((place + 0.5) / len(lane), program)
@@ -144,7 +128,7 @@ class LabelledProgram:
         split: Its split, decided by its family.
         module: The program before layout assignment, on which configurations are imposed.
         nodes: Its configurable nodes, with the compiler's own layouts.
-        searches: Search by name, see :data:`fastslow.programs.layout_search.SEARCHES`.
+        searches: By name, see :data:`fastslow.programs.layout_search.SEARCHES`.
         tiles: Record of :func:`fastslow.xla.compile_pool.tile_label`.
         compiles: Records of all layout compiles, including failures.
     """
@@ -166,9 +150,6 @@ def label_programs(settings: SampleSettings) -> tuple[list[LabelledProgram], dic
     """Label the configurations of both searches and the tile candidates of every kernel.
 
     A program with a small layout space, or with failures, gets fewer labels than wanted.
-
-    Args:
-        settings: Settings.
 
     Returns:
         The labelled programs, and the reason by name of each program that did not compile, or not in time.
@@ -213,7 +194,7 @@ def _label(
         for one, record in zip(labelled, label(serialised, "tile candidates"), strict=True):
             one.tiles = record
     with Labeller(cache, **limits).workers() as label:
-        _run_searches(labelled, settings.amount.configurations, label)
+        _run_searches(labelled, settings.configurations, label)
     late = {one.program.name for one in labelled if one.is_late()}
     failed |= dict.fromkeys(late, f"{NOT_TRIED}: it was not labelled in the time given")
     return [one for one in labelled if one.program.name not in late], failed
@@ -249,14 +230,9 @@ def _proposals(labelled: list[LabelledProgram], configurations: int) -> Iterator
 
 
 def kernel_graphs(labelled: list[LabelledProgram], kernels: int, seed: int) -> list[SampleGraph]:
-    """Return the tile graphs of all programs; no structure occurs in two splits.
+    """Return the tile graphs of all programs, at most ``kernels`` of each; no structure occurs in two splits.
 
     Test programs choose first, then valid, then train, each split in the order given.
-
-    Args:
-        labelled: The programs.
-        kernels: Maximum number of kernels per program.
-        seed: Seed of the order of candidates.
     """
     seen: dict[str, str] = {}
     order = sorted(labelled, key=lambda one: -SPLITS.index(one.split))
@@ -265,15 +241,9 @@ def kernel_graphs(labelled: list[LabelledProgram], kernels: int, seed: int) -> l
 
 
 def make_sample(settings: SampleSettings) -> Path:
-    """Make a sample competition with the TPU compiler, and print where it is.
+    """Make a sample competition with the TPU compiler, print where it is, and return its folder.
 
     An interrupted run resumes where it stopped, since every label is cached.
-
-    Args:
-        settings: Settings.
-
-    Returns:
-        Its folder.
 
     Raises:
         SettingsError: libtpu or JAX is not installed, or no program gave a graph.
@@ -284,11 +254,11 @@ def make_sample(settings: SampleSettings) -> Path:
     graphs = []
     for one in labelled:
         layouts = layout_graphs(one, settings.seed)
-        if why := why_left_out(layouts, settings.amount.configurations):
+        if why := why_left_out(layouts, settings.configurations):
             left_out[one.program.name] = why
         else:
             graphs += layouts
-    graphs += kernel_graphs(labelled, settings.amount.kernels, settings.seed)
+    graphs += kernel_graphs(labelled, KERNELS, settings.seed)
     if not graphs:
         reasons = "; ".join(f"{name}: {why}" for name, why in left_out.items())
         raise SettingsError(f"programs: none gave a graph ({reasons})")

@@ -11,6 +11,7 @@ from fastslow.competition.catalog import COLLECTIONS, SPLITS, TEST, TRAIN, VALID
 from fastslow.competition.opcodes import distance, opcode_shares
 from fastslow.programs.layout_search import BATCH, CROSSOVER, ELITE, MUTATION_RATES
 from fastslow.programs.sample_files import (
+    KERNELS,
     MAX_CANDIDATES,
     MIN_CANDIDATES,
     MIN_DISTINCT,
@@ -123,7 +124,7 @@ def sample_readme(graphs: list[SampleGraph], labelled, left_out: dict[str, str],
         mutation_rates=_join(MUTATION_RATES),
         crossover=CROSSOVER,
         candidates=MIN_CANDIDATES,
-        kernels=settings.amount.kernels,
+        kernels=KERNELS,
         max_candidates=MAX_CANDIDATES,
         spread=MIN_SPREAD,
         distinct=1 / MIN_DISTINCT,

@@ -28,12 +28,9 @@ _WANTED = "Name a function without parameters that returns (function, arguments)
 
 @dataclass(frozen=True)
 class Source:
-    """The source of a program.
+    """The source of a program: an HLO file, or a Python file and its function.
 
-    Args:
-        path: An HLO file or a Python file.
-        function: Name of a function in the Python file; empty for an HLO file.
-        kernel: Which module of an HLO file, as for :func:`fastslow.xla.reader.read_program`.
+    ``kernel`` says which module of an HLO file, as for :func:`fastslow.xla.reader.read_program`.
     """
 
     path: Path
@@ -42,11 +39,7 @@ class Source:
 
     @classmethod
     def of(cls, text: str, kernel: str = "") -> "Source":
-        """Parse ``program.hlo`` or ``model.py:function``.
-
-        Args:
-            text: The source.
-            kernel: Which module of a file with several.
+        """Parse ``program.hlo`` or ``model.py:function``, and which module of a file with several.
 
         Raises:
             SettingsError: The text is neither.
@@ -143,12 +136,7 @@ def _measured(path: Path, kernel: str, changed: int) -> str:
 
 
 def refuse_failure(path: Path, record: dict) -> None:
-    """Raise :class:`DataError` if a labeller's record is a failure.
-
-    Args:
-        path: Source of the program, for the message.
-        record: A record of :meth:`fastslow.xla.compile_pool.Labeller.workers`.
-    """
+    """Raise :class:`DataError` if a labeller's record of the program in ``path`` is a failure."""
     if "failure" in record:
         compiler = f"{record['compiler']}, {record['topology']}"
         problem = f"the compile failed ({compiler}; {record['failure']}): {record['message'].strip()}"

@@ -65,10 +65,6 @@ def own_cycles(instruction) -> int | None:
 def trip_count(instruction, computations: dict) -> int:
     """Return the trip count of a ``while`` whose condition is ``i < N``, i = 0, 1, ..., as JAX lowers loops.
 
-    Args:
-        instruction: The ``while``.
-        computations: Computations of the module by id.
-
     Raises:
         CompilerError: The condition has another form, so the trip count is unknown.
     """

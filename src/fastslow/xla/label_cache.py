@@ -70,11 +70,7 @@ class LabelCache:
         self._path, self._connection = path, connection
 
     def read(self, key: str, wanted: type[LabelRecord] = LabelRecord) -> dict | None:
-        """Return a record; None where there is none.
-
-        Args:
-            key: Its key.
-            wanted: Keys of a record that is no failure.
+        """Return the record of a key, None without one; ``wanted`` has the keys of one that is no failure.
 
         Raises:
             DataError: It is no JSON object with the keys that are wanted; or the file is damaged.

@@ -134,11 +134,7 @@ def _reshape_choices(instruction: Instruction, operands) -> list[NodeChoice]:
 
 
 def common_blocks(output: tuple[int, ...], operand: tuple[int, ...]) -> list[tuple[list[int], list[int]]]:
-    """Divide two shapes of equal size into the shortest runs of dimensions of equal product.
-
-    Args:
-        output: Sizes of a reshape's output, all 1 or more.
-        operand: Sizes of its operand.
+    """Divide two shapes of equal size, without zeros, into the shortest runs of dimensions of equal product.
 
     Returns:
         The dimensions, of output and operand, of each run, major to minor; dimensions of size 1 are in none.
@@ -193,14 +189,9 @@ def configurable_nodes(
 
 
 def encode(layouts: Layouts, nodes: list[ConfigurableNode]) -> np.ndarray:
-    """Return layouts as a row of ``node_config_feat``.
+    """Return layouts as a row of ``node_config_feat``, (K, 18) float32.
 
-    Args:
-        layouts: The layouts.
-        nodes: The configurable nodes.
-
-    Returns:
-        (K, 18) float32: minor-to-major orders of output, input and kernel, six values each, -1 padded.
+    A row has the minor-to-major orders of output, input and kernel, six values each, -1 padded.
     """
     features = np.full((len(nodes), len(ROLES), LAYOUT_WIDTH), -1, np.float32)
     for row, node in enumerate(nodes):
@@ -210,12 +201,7 @@ def encode(layouts: Layouts, nodes: list[ConfigurableNode]) -> np.ndarray:
 
 
 def decode(row: np.ndarray, nodes: list[ConfigurableNode]) -> Layouts:
-    """Return the layouts of a row of ``node_config_feat``, the inverse of :func:`encode`.
-
-    Args:
-        row: ``(K, 18)``.
-        nodes: The K configurable nodes.
-    """
+    """Return the layouts of a row (K, 18) of ``node_config_feat``, the inverse of :func:`encode`."""
     tensors = row.reshape(len(nodes), len(ROLES), LAYOUT_WIDTH).astype(int)
     return {
         node.node: tuple(tuple(d for d in layout if d >= 0) for layout in own.tolist())

@@ -45,23 +45,19 @@ _ENVIRONMENT = {
 
 _OPTION_MESSAGES = message_classes(
     "fastslow.compile_options",
-    {
-        "Option": {"string_field": (1, "string"), "bool_field": (2, "bool")},
-        "OptionEntry": {"key": (1, "string"), "value": (2, "Option")},
-        "ReplicaDevices": {"ids": (1, "int64*")},
-        "DeviceAssignment": {
-            "replica_count": (1, "int64"),
-            "computation_count": (2, "int64"),
-            "computation_devices": (3, "ReplicaDevices*"),
-        },
-        "BuildOptions": {
-            "device_ordinal": (1, "int64"),
-            "num_replicas": (4, "int64"),
-            "num_partitions": (5, "int64"),
-            "device_assignment": (9, "DeviceAssignment"),
-        },
-        "CompileOptions": {"build_options": (3, "BuildOptions"), "overrides": (7, "OptionEntry*")},
-    },
+    """
+message Option { string string_field = 1; bool bool_field = 2; }
+message OptionEntry { string key = 1; Option value = 2; }
+message ReplicaDevices { repeated int64 ids = 1; }
+message DeviceAssignment {
+  int64 replica_count = 1; int64 computation_count = 2; repeated ReplicaDevices computation_devices = 3;
+}
+message BuildOptions {
+  int64 device_ordinal = 1; int64 num_replicas = 4; int64 num_partitions = 5;
+  DeviceAssignment device_assignment = 9;
+}
+message CompileOptions { BuildOptions build_options = 3; repeated OptionEntry overrides = 7; }
+""",
 )
 
 
@@ -251,11 +247,7 @@ def _compile_options(options: dict[str, str | bool]) -> bytes:
 
 
 def lower(function, arguments) -> bytes:
-    """Lower a JAX function for a TPU to a serialised ``HloModuleProto``.
-
-    Args:
-        function: A function for ``jax.jit``.
-        arguments: Its arguments, arrays or ``jax.ShapeDtypeStruct``.
+    """Lower a function and arguments as for ``jax.jit`` to a serialised ``HloModuleProto`` for a TPU.
 
     Raises:
         SettingsError: JAX is not installed.

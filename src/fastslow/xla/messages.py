@@ -5,6 +5,8 @@ and ``xla_data.proto`` and in TpuGraphs' ``tuning.proto``. Parsing and serialisi
 unchanged.
 """
 
+import re
+
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from fastslow.competition.node_columns import ELEMENT_TYPES
@@ -14,158 +16,104 @@ PRIMITIVE_TYPES = dict(
 )
 """Number of each element type in XLA's ``PrimitiveType``."""
 
-# Message: field: (number, type). ``*`` marks a repeated field; a capitalised type is another message.
-_SCHEMA = {
-    "Layout": {"minor_to_major": (1, "int64*")},
-    "Shape": {
-        "element_type": (2, "int64"),
-        "dimensions": (3, "int64*"),
-        "tuple_shapes": (4, "Shape*"),
-        "layout": (5, "Layout"),
-        "is_dynamic_dimension": (6, "bool*"),
-    },
-    "WindowDimension": {
-        "size": (1, "int64"),
-        "stride": (2, "int64"),
-        "padding_low": (3, "int64"),
-        "padding_high": (4, "int64"),
-        "window_dilation": (5, "int64"),
-        "base_dilation": (6, "int64"),
-        "window_reversal": (7, "bool"),
-    },
-    "Window": {"dimensions": (1, "WindowDimension*")},
-    "ConvolutionDimensionNumbers": {
-        "kernel_input_feature": (3, "int64"),
-        "kernel_output_feature": (4, "int64"),
-        "kernel_spatial": (6, "int64*"),
-        "input_batch": (7, "int64"),
-        "input_feature": (8, "int64"),
-        "output_batch": (9, "int64"),
-        "output_feature": (10, "int64"),
-        "input_spatial": (11, "int64*"),
-        "output_spatial": (12, "int64*"),
-    },
-    "DotDimensionNumbers": {
-        "lhs_contracting": (1, "int64*"),
-        "rhs_contracting": (2, "int64*"),
-        "lhs_batch": (3, "int64*"),
-        "rhs_batch": (4, "int64*"),
-    },
-    "GatherDimensionNumbers": {
-        "offset_dims": (1, "int64*"),
-        "collapsed_slice_dims": (2, "int64*"),
-        "start_index_map": (3, "int64*"),
-        "index_vector_dim": (4, "int64"),
-    },
-    "ScatterDimensionNumbers": {
-        "update_window_dims": (1, "int64*"),
-        "inserted_window_dims": (2, "int64*"),
-        "scatter_dims_to_operand_dims": (3, "int64*"),
-        "index_vector_dim": (4, "int64"),
-    },
-    "SliceDimension": {"start": (1, "int64"), "limit": (2, "int64"), "stride": (3, "int64")},
-    "EdgePadding": {"low": (1, "int64"), "high": (2, "int64")},
-    "PaddingConfig": {"dimensions": (1, "EdgePadding*")},
-    "Literal": {"s32s": (4, "int32*"), "s64s": (5, "int64*")},
-    "Instruction": {
-        "name": (1, "string"),
-        "opcode": (2, "string"),
-        "shape": (3, "Shape"),
-        "metadata": (7, "bytes"),
-        "literal": (8, "Literal"),
-        "parameter_number": (9, "int64"),
-        "tuple_index": (13, "int64"),
-        "dimensions": (14, "int64*"),
-        "window": (15, "Window"),
-        "convolution": (16, "ConvolutionDimensionNumbers"),
-        "slice_dimensions": (17, "SliceDimension*"),
-        "dynamic_slice_sizes": (20, "int64*"),
-        "padding_config": (21, "PaddingConfig"),
-        "custom_call_target": (28, "string"),
-        "dot": (30, "DotDimensionNumbers"),
-        "gather": (33, "GatherDimensionNumbers"),
-        "gather_slice_sizes": (34, "int64*"),
-        "id": (35, "int64"),
-        "operand_ids": (36, "int64*"),
-        "called_computation_ids": (38, "int64*"),
-        "backend_config": (43, "bytes"),
-        "feature_group_count": (50, "int64"),
-        "scatter": (52, "ScatterDimensionNumbers"),
-        "constrain_layout": (56, "bool"),
-        "operand_shapes_with_layout": (57, "Shape*"),
-        "batch_group_count": (58, "int64"),
-        "is_stable": (60, "bool"),
-        "comparison_direction": (63, "string"),
-    },
-    "Computation": {
-        "name": (1, "string"),
-        "instructions": (2, "Instruction*"),
-        "id": (5, "int64"),
-        "root_id": (6, "int64"),
-    },
-    "Module": {
-        "name": (1, "string"),
-        "entry_computation_name": (2, "string"),
-        "computations": (3, "Computation*"),
-        "id": (5, "int64"),
-        "entry_computation_id": (6, "int64"),
-        "stack_frame_index": (17, "bytes"),
-    },
-    "HloProto": {"hlo_module": (1, "Module")},
-    "TensorLayout": {"dims": (1, "int32*")},
-    "NodeLayout": {"tensors": (1, "TensorLayout*")},
-    "LayoutConfig": {"nodes": (1, "NodeLayout*")},
-    "ModuleConfig": {"layout_config": (1, "LayoutConfig")},
-    "TileSizeConfig": {
-        "kernel_bounds": (1, "int64*"),
-        "output_bounds": (2, "int64*"),
-        "input_bounds": (3, "int64*"),
-    },
-    "OpConfig": {"tile_size_config": (1, "TileSizeConfig")},
-    "ExecutionProfile": {"compute_time_ns": (4, "int64")},
-    "Run": {
-        "op_config": (1, "OpConfig"),
-        "module_config": (2, "ModuleConfig"),
-        "error": (3, "bool"),
-        "profile": (4, "ExecutionProfile"),
-        "is_default": (5, "bool"),
-    },
-    "ModuleTuningData": {
-        "module": (1, "Module"),
-        "fingerprint": (2, "uint64"),
-        "runs": (3, "Run*"),
-        "config_index_to_node": (4, "uint64*"),
-    },
-    "TuningData": {"modules": (1, "ModuleTuningData*")},
+_SCHEMA = """
+message Layout { repeated int64 minor_to_major = 1; }
+message Shape {
+  int64 element_type = 2; repeated int64 dimensions = 3; repeated Shape tuple_shapes = 4;
+  Layout layout = 5; repeated bool is_dynamic_dimension = 6;
 }
+message WindowDimension {
+  int64 size = 1; int64 stride = 2; int64 padding_low = 3; int64 padding_high = 4;
+  int64 window_dilation = 5; int64 base_dilation = 6; bool window_reversal = 7;
+}
+message Window { repeated WindowDimension dimensions = 1; }
+message ConvolutionDimensionNumbers {
+  int64 kernel_input_feature = 3; int64 kernel_output_feature = 4; repeated int64 kernel_spatial = 6;
+  int64 input_batch = 7; int64 input_feature = 8; int64 output_batch = 9; int64 output_feature = 10;
+  repeated int64 input_spatial = 11; repeated int64 output_spatial = 12;
+}
+message DotDimensionNumbers {
+  repeated int64 lhs_contracting = 1; repeated int64 rhs_contracting = 2; repeated int64 lhs_batch = 3;
+  repeated int64 rhs_batch = 4;
+}
+message GatherDimensionNumbers {
+  repeated int64 offset_dims = 1; repeated int64 collapsed_slice_dims = 2;
+  repeated int64 start_index_map = 3; int64 index_vector_dim = 4;
+}
+message ScatterDimensionNumbers {
+  repeated int64 update_window_dims = 1; repeated int64 inserted_window_dims = 2;
+  repeated int64 scatter_dims_to_operand_dims = 3; int64 index_vector_dim = 4;
+}
+message SliceDimension { int64 start = 1; int64 limit = 2; int64 stride = 3; }
+message EdgePadding { int64 low = 1; int64 high = 2; }
+message PaddingConfig { repeated EdgePadding dimensions = 1; }
+message Literal { repeated int32 s32s = 4; repeated int64 s64s = 5; }
+message Instruction {
+  string name = 1; string opcode = 2; Shape shape = 3; bytes metadata = 7; Literal literal = 8;
+  int64 parameter_number = 9; int64 tuple_index = 13; repeated int64 dimensions = 14; Window window = 15;
+  ConvolutionDimensionNumbers convolution = 16; repeated SliceDimension slice_dimensions = 17;
+  repeated int64 dynamic_slice_sizes = 20; PaddingConfig padding_config = 21;
+  string custom_call_target = 28; DotDimensionNumbers dot = 30; GatherDimensionNumbers gather = 33;
+  repeated int64 gather_slice_sizes = 34; int64 id = 35; repeated int64 operand_ids = 36;
+  repeated int64 called_computation_ids = 38; bytes backend_config = 43; int64 feature_group_count = 50;
+  ScatterDimensionNumbers scatter = 52; bool constrain_layout = 56;
+  repeated Shape operand_shapes_with_layout = 57; int64 batch_group_count = 58; bool is_stable = 60;
+  string comparison_direction = 63;
+}
+message Computation {
+  string name = 1; repeated Instruction instructions = 2; int64 id = 5; int64 root_id = 6;
+}
+message Module {
+  string name = 1; string entry_computation_name = 2; repeated Computation computations = 3; int64 id = 5;
+  int64 entry_computation_id = 6; bytes stack_frame_index = 17;
+}
+message HloProto { Module hlo_module = 1; }
+message TensorLayout { repeated int32 dims = 1; }
+message NodeLayout { repeated TensorLayout tensors = 1; }
+message LayoutConfig { repeated NodeLayout nodes = 1; }
+message ModuleConfig { LayoutConfig layout_config = 1; }
+message TileSizeConfig {
+  repeated int64 kernel_bounds = 1; repeated int64 output_bounds = 2; repeated int64 input_bounds = 3;
+}
+message OpConfig { TileSizeConfig tile_size_config = 1; }
+message ExecutionProfile { int64 compute_time_ns = 4; }
+message Run {
+  OpConfig op_config = 1; ModuleConfig module_config = 2; bool error = 3; ExecutionProfile profile = 4;
+  bool is_default = 5;
+}
+message ModuleTuningData {
+  Module module = 1; uint64 fingerprint = 2; repeated Run runs = 3;
+  repeated uint64 config_index_to_node = 4;
+}
+message TuningData { repeated ModuleTuningData modules = 1; }
+"""
 
 
-def message_classes(package: str, schema: dict[str, dict[str, tuple[int, str]]]) -> dict[str, type]:
-    """Create protobuf message classes from a table of fields.
+def message_classes(package: str, schema: str) -> dict[str, type]:
+    """Create protobuf message classes.
 
     Args:
         package: Name of the protobuf package, unique in the process.
-        schema: Number and type of each field by message and name: a scalar type of protobuf (``int64``) or a
-            message of the table, followed by ``*`` if the field is repeated.
+        schema: Messages in the syntax of a ``.proto`` file, with fields of scalar types or of these messages.
 
     Returns:
         Message class by name.
     """
-    field_type = descriptor_pb2.FieldDescriptorProto
+    kinds = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto3")
-    for message, fields in schema.items():
+    messages = dict(re.findall(r"message (\w+) \{(.*?)\}", schema, re.DOTALL))
+    for message, fields in messages.items():
         descriptor = file.message_type.add(name=message)
-        for name, (number, kind) in fields.items():
-            field = descriptor.field.add(name=name, number=number)
-            field.label = field_type.LABEL_REPEATED if kind.endswith("*") else field_type.LABEL_OPTIONAL
-            kind = kind.removesuffix("*")
-            if kind in schema:
-                field.type, field.type_name = field_type.TYPE_MESSAGE, f".{package}.{kind}"
+        for repeated, kind, name, number in re.findall(r"(repeated )?(\w+) (\w+) = (\d+);", fields):
+            label = kinds.LABEL_REPEATED if repeated else kinds.LABEL_OPTIONAL
+            field = descriptor.field.add(name=name, number=int(number), label=label)
+            if kind in messages:
+                field.type, field.type_name = kinds.TYPE_MESSAGE, f".{package}.{kind}"
             else:
-                field.type = getattr(field_type, f"TYPE_{kind.upper()}")
+                field.type = getattr(kinds, f"TYPE_{kind.upper()}")
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    types = {name: pool.FindMessageTypeByName(f"{package}.{name}") for name in schema}
+    types = {name: pool.FindMessageTypeByName(f"{package}.{name}") for name in messages}
     return {name: message_factory.GetMessageClass(kind) for name, kind in types.items()}
 
 

@@ -76,12 +76,9 @@ def tile_features(*windows: Sequence[int]) -> list[int]:
 
 
 def read_candidates(log: Iterable[str]) -> dict[str, TileKernel]:
-    """Return the candidates by name of the fused instruction.
+    """Return the candidates in the lines of the compiler's log, by name of the fused instruction.
 
     A kernel that the compiler examines several times counts as at the first time.
-
-    Args:
-        log: Lines of the compiler's log.
     """
     kernels: dict[str, TileKernel] = {}
     convolutions: dict[str, tuple[str, TileKernel]] = {}
@@ -110,11 +107,7 @@ def read_candidates(log: Iterable[str]) -> dict[str, TileKernel]:
 
 
 def kernel_module(optimized: Module, kernel: str) -> Module:
-    """Return the computation that a fusion calls, with all computations called from it, as a module.
-
-    Args:
-        optimized: Optimised module of the compiler.
-        kernel: Name of the fused instruction.
+    """Return the computation that a fusion of a module calls, with all called from it, as a module.
 
     Raises:
         KeyError: The module has no fusion of that name.
