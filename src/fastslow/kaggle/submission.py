@@ -130,13 +130,11 @@ def _sample_lines(data_root: Path) -> dict[str, int]:
     return lines
 
 
-def _test_programs(data_root: Path, collection: Collection, sample: Mapping[str, int]) -> list[Program]:
-    """List a collection's test programs; one that is not in the sample submission is refused."""
-    programs = list_programs(data_root, collection, TEST)
+def _require_listed(programs: Iterable[Program], sample: Mapping[str, int]) -> None:
+    """Refuse a test file that the sample submission does not list, where there is one."""
     for program in programs:
         if sample and program.id not in sample:
             raise DataError(program.path, f"not in {SAMPLE}", "Use the files of one competition")
-    return programs
 
 
 def check_ids(data_root: Path, collections: Iterable[Collection] = COLLECTIONS) -> None:
@@ -148,7 +146,7 @@ def check_ids(data_root: Path, collections: Iterable[Collection] = COLLECTIONS) 
     """
     sample = _sample_lines(data_root)
     for collection in collections:
-        programs = _test_programs(data_root, collection, sample)
+        programs = list_programs(data_root, collection, TEST)
         here = {program.id for program in programs}
         for row_id, number in sample.items():
             if collection_of(row_id) == collection and row_id not in here:
@@ -157,6 +155,7 @@ def check_ids(data_root: Path, collections: Iterable[Collection] = COLLECTIONS) 
                 problem = f"line {number} lists {row_id}, but there is no {lost}"
                 remedy = "Put the file back: `make data` downloads what is missing of the competition"
                 raise DataError(Path(data_root) / SAMPLE, problem, remedy)
+        _require_listed(programs, sample)
         for program in programs:
             if not (_ROW.fullmatch(f"{program.id},0") and program.id.isprintable()):
                 problem = "cannot be an ID: it has a comma, a quote or a control character"
@@ -179,7 +178,9 @@ def expected_counts(data_root: Path, partial: bool = False) -> dict[str, int | N
     for collection in COLLECTIONS:
         if not collection.folder(data_root, TEST).is_dir() and (sample or partial):
             continue
-        for program in _test_programs(data_root, collection, sample):
+        programs = list_programs(data_root, collection, TEST)
+        _require_listed(programs, sample)
+        for program in programs:
             counts[program.id] = check_schema(program.path, collection.kind, read_headers(program.path))["C"]
     if not counts:
         remedy = "Check the data root, or run `make data`"

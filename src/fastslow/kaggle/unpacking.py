@@ -42,24 +42,31 @@ def unpack(archive: Path, folder: Path, place: Callable[[str], str | None]) -> N
             points out of the folder, or is a link or a device.
     """
     check_regular(archive)
-    with _refuse_broken(archive), _open(archive) as members:
-        for member, _ in members:
-            _refuse_unsafe(archive, folder, member)
-        selected = [
-            (folder / path, member, open_member)
-            for member, open_member in members
-            if member.isreg() and (path := place(member.name))
-        ]
-        size = sum(member.size for _, member, _ in selected)
-        folder.mkdir(parents=True, exist_ok=True)
-        require_space(folder, size, f"unpacking {archive.name}")
-        with progress(desc=f"unpack {archive.name}", total=size, **BYTES) as bar:
-            for target, member, open_member in selected:
-                target.parent.mkdir(parents=True, exist_ok=True)
-                with open_member() as source, open(target, "wb") as sink:
-                    shutil.copyfileobj(CallbackIOWrapper(bar.update, source), sink, CHUNK)
-                if target.stat().st_size != member.size:
-                    raise EOFError(f"{member.name} is truncated")
+    try:
+        with _open(archive) as members:
+            for member, _ in members:
+                _refuse_unsafe(archive, folder, member)
+            _write(archive, folder, members, place)
+    except _BROKEN as error:
+        raise DataError(archive, f"broken archive ({error})", "Delete it and run it again") from error
+
+
+def _write(archive: Path, folder: Path, members: list[Member], place: Callable[[str], str | None]) -> None:
+    selected = [
+        (folder / path, member, open_member)
+        for member, open_member in members
+        if member.isreg() and (path := place(member.name))
+    ]
+    size = sum(member.size for _, member, _ in selected)
+    folder.mkdir(parents=True, exist_ok=True)
+    require_space(folder, size, f"unpacking {archive.name}")
+    with progress(desc=f"unpack {archive.name}", total=size, **BYTES) as bar:
+        for target, member, open_member in selected:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with open_member() as source, open(target, "wb") as sink:
+                shutil.copyfileobj(CallbackIOWrapper(bar.update, source), sink, CHUNK)
+            if target.stat().st_size != member.size:
+                raise EOFError(f"{member.name} is truncated")
 
 
 @contextlib.contextmanager
@@ -119,12 +126,3 @@ def _refuse_unsafe(archive: Path, folder: Path, member: tarfile.TarInfo) -> None
     raise DataError(
         archive, f"member {member.name[:80]!r} {problem}", "Nothing was unpacked; do not trust this archive"
     )
-
-
-@contextlib.contextmanager
-def _refuse_broken(archive: Path) -> Iterator[None]:
-    """Turn whatever a broken archive raises into one error that names it."""
-    try:
-        yield
-    except _BROKEN as error:
-        raise DataError(archive, f"broken archive ({error})", "Delete it and run it again") from error
