@@ -14,18 +14,9 @@ _AGAIN = "Delete the features folder and run the feature notebook again"
 
 
 def nearest_train(stores: Sequence[Features], split: str) -> dict[str, dict[str, float]]:
-    """Measure the distance of every graph of a split to the nearest train graph.
+    """Measure the ``structure.distance`` of every graph of a split to the nearest train graph, by collection.
 
-    Args:
-        stores: Features of some collections. Train graphs of all collections of a kind count, since one
-            network may learn from all layout collections.
-        split: ``valid`` or ``test``.
-
-    Returns:
-        Distance by graph of each collection, see :func:`fastslow.competition.structure.distance`.
-
-    Raises:
-        DataError: A graph's file is missing or broken.
+    Train graphs of all collections of a kind count, since one network may learn from all layout collections.
     """
     train: dict[str, list[np.ndarray]] = {}
     for features in stores:
