@@ -78,9 +78,9 @@ class EnsembleSettings(Settings):
         manifests = {name: read_run_manifest(resolve(run)) for name, run in self.members().items()}
         return Features(resolve(self.features)), manifests
 
-    def artifact(self) -> Artifact:
-        """Return the ensemble's folder; it depends on every member."""
-        features, manifests = self.read_inputs()
+    def artifact(self, inputs: tuple[Features, dict[str, dict]] | None = None) -> Artifact:
+        """Return the ensemble's folder; it depends on :meth:`read_inputs`, called here by default."""
+        features, manifests = inputs or self.read_inputs()
         members = {name: manifest["fingerprint"] for name, manifest in manifests.items()}
         settings = {**self.identity(), "runs": sorted(members)}
         settings |= {"model": "ensemble", "collection": features.collection.name}
@@ -141,10 +141,10 @@ def build_ensemble(settings: EnsembleSettings) -> dict:
     Raises:
         DataError: A member's predictions are missing, of another collection or broken; it is named.
     """
-    artifact = settings.artifact()
+    features, manifests = settings.read_inputs()
+    artifact = settings.artifact((features, manifests))
     with artifact.building() as needed:
         if needed:
-            features, manifests = settings.read_inputs()
             predictions, facts = _ensemble(settings, features, manifests)
             warnings = write_predictions(artifact.folder, predictions)
             baselines = write_baselines(features, f"{settings.folder}/baselines")
@@ -177,10 +177,11 @@ def _ensemble(
     alone = [combine(members, VALID, normalisation, equal_weights([runs])) for runs in models.values()]
     combined = {split: combine(members, split, normalisation, weights) for split in PREDICTED_SPLITS}
     valid = collection_score(kind, labels, combined[VALID])
-    facts = {run: {"valid": valid_score(own[VALID]), "weight": weights[run]} for run, own in members.items()}
-    for model, runs in models.items():
-        for run in runs:
-            facts[run] |= {"folder": folders[run], "model": model}
+    model_of = {run: model for model, runs in models.items() for run in runs}
+    facts: dict[str, dict] = {}
+    for run, own in members.items():
+        facts[run] = {"valid": valid_score(own[VALID]), "weight": weights[run]}
+        facts[run] |= {"folder": folders[run], "model": model_of[run]}
     return combined, {
         "valid": {**valid, "weights": f"{sum(w > 0 for w in weights.values())} of {len(weights)} members"},
         "members": facts,
