@@ -169,7 +169,7 @@ def test_a_damaged_run_folder_is_refused(good, workplace, name):
 
     def read():
         settings = EnsembleSettings(features=str(features.folder), runs=[str(workplace / "run")])
-        (manifest,) = settings.read_inputs().manifests.values()
+        (manifest,) = settings.read_inputs()[1].values()
         read_member(workplace / "run", manifest, features)
 
     refused(read, "run")

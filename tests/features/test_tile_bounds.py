@@ -40,36 +40,20 @@ def features(graph, bounds):
     return dict(zip(names, values.T, strict=True))
 
 
-def test_extents_by_hand():
-    # in memory, major to minor: 16, 3, 32 rows of which 8 are one, 200 lanes of which 128 are one
-    assert extents(np.array([32, 16, 3, 200, 0, 0]), np.array([3, 0, 2, 1, 0, 0])).tolist() == [
-        16,
-        3,
-        4,
-        2,
-        0,
-        0,
-    ]
-    assert extents(np.array([1, 1, 1280, 320, 0, 0]), np.array([2, 3, 1, 0, 0, 0])).tolist() == [
-        1,
-        1,
-        40,
-        10,
-        0,
-        0,
-    ]
-    assert extents(np.array([129, 0, 0, 0, 0, 0]), np.array([0, 0, 0, 0, 0, 0])).tolist() == [
-        2,
-        0,
-        0,
-        0,
-        0,
-        0,
-    ]
-    assert extents(np.zeros(6, int), np.zeros(6, int)).tolist() == [0] * 6
-    assert (
-        extents(np.array([5, 7, 0, 0, 0, 0]), np.array([0, 0, 0, 0, 0, 0])).tolist() == [0] * 6
-    )  # no layout
+@cases(
+    "dims, order, wanted",
+    [
+        # in memory, major to minor: 16, 3, 32 rows of which 8 are one, 200 lanes of which 128 are one
+        ([32, 16, 3, 200], [3, 0, 2, 1], [16, 3, 4, 2]),
+        ([1, 1, 1280, 320], [2, 3, 1, 0], [1, 1, 40, 10]),
+        ([129], [0], [2]),
+        ([], [], []),
+        ([5, 7], [0, 0], []),  # no layout
+    ],
+)
+def test_extents_by_hand(dims, order, wanted):
+    dims, order, wanted = ([*own, *[0] * (6 - len(own))] for own in (dims, order, wanted))
+    assert extents(np.array(dims), np.array(order)).tolist() == wanted
 
 
 @given(dims=st.lists(st.integers(1, 2000), max_size=6), seed=st.integers(0, 99))

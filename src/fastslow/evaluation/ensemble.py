@@ -6,7 +6,7 @@ its few programs a search fits noise (measured by ``benchmarks/ensemble.py``).
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 
 import numpy as np
 from annotated_types import Le
@@ -69,34 +69,23 @@ class EnsembleSettings(Settings):
             name if names.count(name) == 1 else run: run for name, run in zip(names, self.runs, strict=True)
         }
 
-    def read_inputs(self) -> "Inputs":
-        """Open the features and read the manifest of each member.
+    def read_inputs(self) -> tuple[Features, dict[str, dict]]:
+        """Open the features and read the manifest of each member, by name.
 
         Raises:
             DataError: The features folder or a run is not finished.
         """
         manifests = {name: read_run_manifest(resolve(run)) for name, run in self.members().items()}
-        return Inputs(Features(resolve(self.features)), manifests)
+        return Features(resolve(self.features)), manifests
 
-    def artifact(self, inputs: "Inputs | None" = None) -> Artifact:
-        """Return the ensemble's folder; it depends on every member.
-
-        Args:
-            inputs: What :meth:`read_inputs` returned; read here by default.
-        """
+    def artifact(self, inputs: tuple[Features, dict[str, dict]] | None = None) -> Artifact:
+        """Return the ensemble's folder; it depends on :meth:`read_inputs`, called here by default."""
         features, manifests = inputs or self.read_inputs()
         members = {name: manifest["fingerprint"] for name, manifest in manifests.items()}
         settings = {**self.identity(), "runs": sorted(members)}
         settings |= {"model": "ensemble", "collection": features.collection.name}
         inputs = {"data": features.data, "features": features.fingerprint, **members}
         return Artifact(resolve(self.folder), settings, inputs, ENTRY)
-
-
-class Inputs(NamedTuple):
-    """What an ensemble is built from, read once."""
-
-    features: Features
-    manifests: Mapping[str, dict]  # of each member by name
 
 
 def read_member(folder: Path, manifest: Mapping, features: Features) -> Predictions:
@@ -152,13 +141,13 @@ def build_ensemble(settings: EnsembleSettings) -> dict:
     Raises:
         DataError: A member's predictions are missing, of another collection or broken; it is named.
     """
-    inputs = settings.read_inputs()
-    artifact = settings.artifact(inputs)
+    features, manifests = settings.read_inputs()
+    artifact = settings.artifact((features, manifests))
     with artifact.building() as needed:
         if needed:
-            predictions, facts = _ensemble(settings, *inputs)
+            predictions, facts = _ensemble(settings, features, manifests)
             warnings = write_predictions(artifact.folder, predictions)
-            baselines = write_baselines(inputs.features, f"{settings.folder}/baselines")
+            baselines = write_baselines(features, f"{settings.folder}/baselines")
             rules = [resolve(own["folder"]) / name for own in baselines.values() for name in RUN_FILES]
             artifact.finish((PREDICTIONS, *rules), **facts, baselines=baselines, warnings=warnings)
     return read_manifest(artifact.folder)
@@ -169,7 +158,6 @@ def _ensemble(
 ) -> tuple[Predictions, dict]:
     folders, models = settings.members(), models_of(manifests)
     members = {name: read_member(resolve(run), manifests[name], features) for name, run in folders.items()}
-    model_of = {run: model for model, runs in models.items() for run in runs}
     labels, kind = features.labels(VALID), features.collection.kind
 
     def valid_scores(predictions: dict[str, np.ndarray]) -> dict[str, float]:
@@ -189,17 +177,14 @@ def _ensemble(
     alone = [combine(members, VALID, normalisation, equal_weights([runs])) for runs in models.values()]
     combined = {split: combine(members, split, normalisation, weights) for split in PREDICTED_SPLITS}
     valid = collection_score(kind, labels, combined[VALID])
+    model_of = {run: model for model, runs in models.items() for run in runs}
+    facts: dict[str, dict] = {}
+    for run, own in members.items():
+        facts[run] = {"valid": valid_score(own[VALID]), "weight": weights[run]}
+        facts[run] |= {"folder": folders[run], "model": model_of[run]}
     return combined, {
         "valid": {**valid, "weights": f"{sum(w > 0 for w in weights.values())} of {len(weights)} members"},
-        "members": {
-            run: {
-                "valid": valid_score(members[run][VALID]),
-                "weight": weights[run],
-                "folder": folder,
-                "model": model_of[run],
-            }
-            for run, folder in folders.items()
-        },
+        "members": facts,
         "features": features.recipe,
         "gain": valid["mean"] - max(map(valid_score, alone)),
         "normalisation": normalisation,

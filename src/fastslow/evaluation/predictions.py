@@ -42,12 +42,12 @@ Name the folder in the ``runs`` of the ensemble's settings, and it takes part.
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 from annotated_types import Len
 
-from fastslow.competition.catalog import COLLECTIONS, PREDICTED_SPLITS, VALID
+from fastslow.competition.catalog import PREDICTED_SPLITS, VALID
 from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import MANIFEST, Artifact, finished_file, read_manifest
 from fastslow.core.errors import DataError
@@ -55,7 +55,7 @@ from fastslow.core.files import digest, file_digest
 from fastslow.core.npz_io import read_arrays, write_arrays
 from fastslow.core.records import Record, check_record
 from fastslow.core.settings import Settings, resolve
-from fastslow.features.store import Features
+from fastslow.features.store import CollectionRecord, Features
 
 PREDICTIONS = "predictions.npz"
 RUN_FILES = (MANIFEST, PREDICTIONS)
@@ -69,26 +69,12 @@ Predictor = Callable[[Features, str], dict[str, np.ndarray]]
 """A finished model: predicts the graphs of a split, ``(C_file,)`` float64 each, lower = faster."""
 
 
-class _Settings(Record):
-    collection: Literal[*(collection.name for collection in COLLECTIONS)]
-    model: str | None = None
-
-
-class _Inputs(Record):
-    data: str
-
-
 class _Valid(Record):
     mean: float
     per_graph: Annotated[dict[str, float], Len(1)]
 
 
-class _Manifest(Record):
-    """Keys that every run's manifest has, whatever model wrote it."""
-
-    fingerprint: str
-    settings: _Settings
-    inputs: _Inputs
+class _Manifest(CollectionRecord):
     valid: _Valid
 
 

@@ -22,7 +22,7 @@ def record_run(folder: Path, data: str, preset: str) -> None:
     """Write down which data and preset a folder of runs is started with; an equal record is left alone.
 
     Raises:
-        SettingsError: The folder is the one that notebooks write when they are run by hand.
+        SettingsError: The folder is for notebooks that are run by hand.
     """
     if folder.name == PLAY:
         raise SettingsError(f"name: notebooks run by hand write to runs/{PLAY}; give this run another NAME")

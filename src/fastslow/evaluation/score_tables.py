@@ -98,7 +98,7 @@ def format_overview(table: pd.DataFrame) -> str:
 
 
 def readable_distances(rows: list[dict]) -> pd.DataFrame:
-    """Put the rows of ``distances.score_by_distance`` into words: a row per collection, a column per part."""
+    """Put the rows of ``results.score_by_distance`` into words: a row per collection, a column per part."""
     lines: dict[tuple, dict] = {}
     for row in rows:
         ends = f"{row['smallest']:.3f} to {row['largest']:.3f}"

@@ -12,9 +12,8 @@ from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path, digest, file_digest
 from fastslow.core.input_files import is_there
 from fastslow.core.settings import Settings, resolve, unkeyed
-from fastslow.evaluation.distances import score_by_distance
 from fastslow.evaluation.predictions import check_predictions, read_predictions, read_run_manifest
-from fastslow.evaluation.results import score_table
+from fastslow.evaluation.results import score_by_distance, score_table
 from fastslow.evaluation.score_tables import pool_seeds
 from fastslow.features.store import Features
 from fastslow.kaggle.ledger import read_record, write_record

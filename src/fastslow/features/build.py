@@ -105,10 +105,11 @@ def build_graph_of(
     if is_layout:
         if settings.compiler_defaults:
             defaults = find_default_layouts(program, file)
-        kinds, whole = file.node_opcode[ids], (layouts, choices, settings.default_layout, defaults)
-        values, names = violation_features(tensors, kinds, *whole)
+        violation, names = violation_features(
+            tensors, file.node_opcode[ids], layouts, choices, settings.default_layout, defaults
+        )
         copies, copy_names = copy_features(pairs, layouts, choices)
-        values, names = np.concatenate([values, copies], 1), names + copy_names
+        values, names = np.concatenate([violation, copies], 1), names + copy_names
     else:
         values, names = tile_features(*arrays, file.config_feat, operands)
     num_nodes, node_feat = len(file.node_opcode), file.node_feat

@@ -29,19 +29,12 @@ _ROUNDING = 1e-24  # a variance below this share of the squared mean is rounding
 
 
 def signed_log1p(values: np.ndarray) -> np.ndarray:
-    """Return sign(x) log(1 + |x|), a logarithm for features of either sign.
-
-    Args:
-        values: Any shape; the node features range from -2 to 2.6e7.
-    """
+    """Return sign(x) log(1 + |x|), a logarithm for features of either sign (node features: -2 to 2.6e7)."""
     return np.sign(values) * np.log1p(np.abs(values))
 
 
 def standardise(values: np.ndarray) -> np.ndarray:
-    """Standardise the columns over one graph's configurations, so that graphs compare.
-
-    Args:
-        values: ``(C, ...)``.
+    """Standardise the columns ``(C, ...)`` over one graph's configurations, so that graphs compare.
 
     Returns:
         ``(C, ...)`` float64 of mean 0 and standard deviation 1 over the configurations; 0 where constant.
@@ -89,15 +82,10 @@ def expand_node_features(node_feat: np.ndarray, node_extra: np.ndarray) -> np.nd
 
 @dataclass(frozen=True)
 class Scaler:
-    """Standardises columns with the moments of the train split and drops those that are constant there.
+    """Standardises columns with the moments of the train split and drops those that are constant there."""
 
-    Args:
-        mean: ``(F,)`` float64.
-        std: ``(F,)`` float64; 0 marks a constant column.
-    """
-
-    mean: np.ndarray
-    std: np.ndarray
+    mean: np.ndarray  # (F,) float64
+    std: np.ndarray  # (F,) float64; 0 marks a constant column
 
     @property
     def kept(self) -> np.ndarray:
@@ -106,12 +94,7 @@ class Scaler:
 
     @classmethod
     def fit(cls, matrices: Iterable[np.ndarray], *blocks: slice) -> "Scaler":
-        """Fit the moments of matrices, see :class:`ScalerFit`.
-
-        Args:
-            matrices: ``(rows, F)`` each, 1 row or more; read one at a time.
-            *blocks: Columns whose moments are computed apart.
-        """
+        """Fit the moments of matrices ``(rows, F)``, read one at a time, see :class:`ScalerFit`."""
         fit = ScalerFit(*blocks)
         for matrix in matrices:
             fit.add(matrix)
@@ -137,10 +120,7 @@ class Scaler:
         return cls._of_moments(means.mean(0), variances.mean(0) + means.var(0))
 
     def transform(self, matrix: np.ndarray) -> np.ndarray:
-        """Standardise the columns that vary in train and clip them at ``CLIP``.
-
-        Args:
-            matrix: ``(rows, F)``.
+        """Standardise the columns of a matrix ``(rows, F)`` that vary in train and clip them at ``CLIP``.
 
         Returns:
             ``(rows, kept)`` float32, -8 to 8; before clipping, train has mean 0 and standard deviation 1.
@@ -182,12 +162,7 @@ class ScalerFit:
 
 
 def write_scalers(path: Path, **scalers: Scaler) -> None:
-    """Write named scalers to one npz file.
-
-    Args:
-        path: The npz file, replaced as a whole.
-        **scalers: Scalers by name.
-    """
+    """Write scalers by name to one npz file."""
     arrays = {f"{name}_{part}": getattr(s, part) for name, s in scalers.items() for part in ("mean", "std")}
     write_arrays(path, arrays)
 

@@ -200,12 +200,15 @@ class _Inputs(Record):
     data: str
 
 
-class _Manifest(Record):
-    """Keys that only the manifest of a features folder has."""
+class CollectionRecord(Record):
+    """Keys of the manifest of what was made of one collection: features, or a run."""
 
     fingerprint: str
     settings: _Settings
     inputs: _Inputs
+
+
+class _Manifest(CollectionRecord):
     config_columns: list[str]
 
 

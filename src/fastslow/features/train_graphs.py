@@ -47,9 +47,6 @@ def draw_graphs(
 ) -> Iterator[tuple[Graph, np.ndarray | slice, np.ndarray]]:
     """Yield each graph with the rows and runtimes of a random sample of its configurations.
 
-    Of a train graph the distinct configurations with their mean runtimes are sampled; of a valid or test
-    graph the configurations of the competition file, in which a row may occur more than once.
-
     Args:
         sources: Features by the prefix of their graphs' names, as for :func:`trainable`.
         split: ``train``, ``valid`` or ``test``.
@@ -66,7 +63,11 @@ def draw_graphs(
 def draw_rows(
     graph: Graph, split: str, name: str, max_configs: int | None, seed: int
 ) -> tuple[np.ndarray | slice, np.ndarray]:
-    """Return rows and runtimes of a random sample of a graph's configurations, see :func:`draw_graphs`."""
+    """Return rows and runtimes of a random sample of a graph's configurations, see :func:`draw_graphs`.
+
+    Of a train graph the distinct configurations with their mean runtimes are sampled; of a valid or test
+    graph the configurations of the competition file, in which a row may occur more than once.
+    """
     if split == TRAIN:
         chosen = draw_configs(graph.num_configs, max_configs, seed, name)
         return chosen, graph.runtime[chosen]
@@ -77,11 +78,7 @@ def draw_rows(
 def draw_configs(size: int, max_configs: int | None, seed: int, name: str) -> np.ndarray | slice:
     """Sample at most ``max_configs`` of ``size`` configurations without replacement.
 
-    Args:
-        size: Number of configurations.
-        max_configs: Maximum sample size; ``None`` takes all.
-        seed: Seed of the sample.
-        name: Name of the graph; a sample depends on it and the seed alone, not on the other graphs read.
+    The sample depends on the seed and the name of the graph, not on the other graphs read.
 
     Returns:
         Ascending positions ``(n,)``, or ``slice(None)`` where all are taken.

@@ -59,24 +59,24 @@ def read_recipe(folder: Path) -> dict:
 
 
 def read_unseen(folder: Path, paths: Iterable[Path], hlo_folder: str = "") -> UnseenGraphs:
-    """Read competition files and build their graphs as those of a run were built.
-
-    Runtimes in the files, if any, are in the graphs; no model reads them.
-
-    Args:
-        folder: A run folder of the collection that the files are of, or its features folder.
-        paths: The npz files.
-        hlo_folder: As the setting of feature building.
+    """Read competition files (npz) and build their graphs, see :func:`build_unseen`.
 
     Raises:
-        DataError: A file is broken (the message names the key), or as for :func:`build_unseen`.
+        DataError: A file is broken (the message names the key), or as there.
     """
     kind = UnseenGraphs(folder, []).collection.kind
     return build_unseen(folder, (read_competition_file(Path(path), kind) for path in paths), hlo_folder)
 
 
 def build_unseen(folder: Path, files: Iterable[CompetitionFile], hlo_folder: str = "") -> UnseenGraphs:
-    """Build graphs from competition files in memory, see :func:`read_unseen`.
+    """Build graphs of competition files as those of a run were built.
+
+    Runtimes in the files, if any, are in the graphs; no model reads them.
+
+    Args:
+        folder: A run folder of the collection that the files are of, or its features folder.
+        files: The files in memory.
+        hlo_folder: As the setting of feature building.
 
     Raises:
         DataError: The folder is not finished, or this code builds other features than those that the run

@@ -125,11 +125,7 @@ def read_program(settings: DataReportSettings) -> CompetitionFile:
 
 
 def describe_configuration(program: CompetitionFile, configuration: int) -> pd.DataFrame:
-    """Put one configuration into words: the layout of each tensor of each configurable node.
-
-    Args:
-        program: A layout file.
-        configuration: Number of the configuration.
+    """Put one configuration of a layout file into words: the layout of each tensor of each configurable node.
 
     Returns:
         One row per tensor, those that the configuration sets first: ``node`` (opcode and number), ``tensor``
@@ -225,11 +221,7 @@ def compare_choices(settings: DataReportSettings) -> pd.DataFrame:
 
 
 def plot_choices(choices: pd.DataFrame) -> Figure:
-    """Plot the statistics of this data's collections over the range of the real files.
-
-    Args:
-        choices: As returned by :func:`compare_choices`.
-    """
+    """Plot the statistics of :func:`compare_choices`: this data's over the range of the real files."""
     real, here = choices.loc[_REAL], choices.loc[_HERE]
     figure = Figure(figsize=(10, 3.2), layout="constrained")
     for axes, columns in zip(figure.subplots(1, 2), _CHOICE_COLUMNS, strict=True):
@@ -248,11 +240,7 @@ def plot_choices(choices: pd.DataFrame) -> Figure:
 
 
 def plot_survey(files: pd.DataFrame) -> Figure:
-    """Plot nodes against configurations of every file, one colour per collection.
-
-    Args:
-        files: As returned by :func:`survey`.
-    """
+    """Plot nodes against configurations of every file of :func:`survey`, one colour per collection."""
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     axes = figure.subplots()
     for collection, rows in files.groupby("collection", sort=False):
@@ -267,11 +255,7 @@ def plot_survey(files: pd.DataFrame) -> Figure:
 
 
 def plot_runtimes(program: CompetitionFile) -> Figure:
-    """Plot the histogram of a program's runtimes, as multiples of the fastest.
-
-    Args:
-        program: A labelled layout file.
-    """
+    """Plot the histogram of the runtimes of a labelled layout file, as multiples of the fastest."""
     relative = program.runtime / program.runtime.min()
     figure = Figure(figsize=(8, 3.2), layout="constrained")
     axes = figure.subplots()
@@ -289,11 +273,7 @@ def plot_runtimes(program: CompetitionFile) -> Figure:
 
 
 def plot_programs(programs: pd.DataFrame) -> Figure:
-    """Plot distinct and repeated configurations of each program, and how far its runtimes spread.
-
-    Args:
-        programs: As returned by :func:`compare_programs`.
-    """
+    """Plot distinct and repeated configurations of each program of :func:`compare_programs`, and runtimes."""
     rows = programs[::-1]
     figure = Figure(figsize=(10, 1.4 + 0.22 * len(rows)), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
@@ -312,13 +292,10 @@ def plot_programs(programs: pd.DataFrame) -> Figure:
 
 
 def plot_quality(file: CompetitionFile) -> Figure:
-    """Plot the ranks of a file's runtimes over its rows, and of two runs of each repeated configuration.
+    """Plot the ranks of a labelled file's runtimes over its rows, and of two runs of repeated configurations.
 
     Blocks of rows that are slower than their neighbours, or a slope, are a machine that changed. Points far
     from the diagonal are configurations whose order is noise.
-
-    Args:
-        file: A labelled file.
     """
     figure = Figure(figsize=(10, 3.4), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=[2, 1])
@@ -326,9 +303,8 @@ def plot_quality(file: CompetitionFile) -> Figure:
     draw_rows(left, runtime, file.path.stem)
     counts = np.bincount(group)
     repeated = np.flatnonzero(counts > 1)
-    right.set(
-        title=f"{len(repeated):,} repeated configurations", xlabel="rank of one run", ylabel="rank of another"
-    )
+    right.set(title=f"{len(repeated):,} repeated configurations")
+    right.set(xlabel="rank of one run", ylabel="rank of another")
     if len(repeated):
         one, other = two_runs(unit_ranks(runtime), group, repeated, np.random.default_rng(0))
         right.plot([0, 1], [0, 1], color="0.7", linewidth=1)

@@ -30,10 +30,7 @@ _LAYOUTS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#
 
 
 def count_nodes(settings: FeatureSettings) -> pd.DataFrame:
-    """Return the number of nodes of every graph before and after pruning.
-
-    Args:
-        settings: Settings of finished features.
+    """Return the number of nodes of every graph of finished features before and after pruning.
 
     Returns:
         One row per graph: ``split``, ``name``, ``in_file``, ``kept`` and ``configurable`` nodes.
@@ -52,11 +49,7 @@ def count_nodes(settings: FeatureSettings) -> pd.DataFrame:
 
 
 def plot_pruning(settings: FeatureSettings) -> Figure:
-    """Draw kept and configurable nodes of every graph against the nodes of its file.
-
-    Args:
-        settings: Settings of finished features.
-    """
+    """Draw kept and configurable nodes of every graph of finished features against the nodes of its file."""
     table = count_nodes(settings)
     ends = [table["in_file"].min(), table["in_file"].max()]
     figure = Figure(figsize=(6, 4.5), layout="constrained")
@@ -138,9 +131,7 @@ def _draw_layouts(axes: Axes, graph: Graph, order: np.ndarray, _: list[str]) -> 
         for node, row in zip(nodes, varying, strict=True)
     ]
     axes.set_yticks(range(len(varying)), tensors, fontsize=6)
-    named = {}
-    for number, code in zip(rank.tolist(), common, strict=True):
-        named[number] = format_layout(graph.layouts[code])
+    named = dict(zip(rank.tolist(), map(format_layout, graph.layouts[common]), strict=True))
     if np.count_nonzero(rank == len(_LAYOUTS)) > 1:
         named[len(_LAYOUTS)] = "others"
     bar = axes.figure.colorbar(image, ax=axes, ticks=sorted(named), pad=0.01, aspect=40)

@@ -19,11 +19,7 @@ from fastslow.core.input_files import is_there
 
 
 def find_default_layouts(program: Program, file: CompetitionFile) -> np.ndarray:
-    """Return the compiler's own layout of every configurable tensor of a layout file.
-
-    Args:
-        program: Where the file comes from.
-        file: The file, as read.
+    """Return the compiler's own layout of every configurable tensor of a program's layout file.
 
     Returns:
         ``(K, 3, 6)`` int8, minor to major, -1 padded, in the form in which configurations name them; all -1
@@ -59,12 +55,9 @@ def default_file(program: Program) -> Path | None:
 
 
 def commonest_layouts(layouts: np.ndarray, choices: Choices) -> np.ndarray:
-    """Return the layout that most configurations give each tensor, ``(K, 3, 6)`` int8.
+    """Return which of the layouts ``(L, 6)`` most configurations give each tensor, ``(K, 3, 6)`` int8.
 
-    Args:
-        layouts: ``(L, 6)`` distinct layouts.
-        choices: The configurations; a tensor that all of them leave to the compiler gets -1. Of equally
-            common layouts the first in ``layouts`` is taken.
+    It is -1 for a tensor that all of them leave to the compiler. Of equally common layouts the first counts.
     """
     counts = np.zeros((choices.num_groups, choices.codes.shape[2]), np.int64)
     for group, values in enumerate(choices.values.T):
@@ -78,13 +71,9 @@ def commonest_layouts(layouts: np.ndarray, choices: Choices) -> np.ndarray:
 
 
 def is_off_default(layouts: np.ndarray, defaults: np.ndarray) -> np.ndarray:
-    """Return whether tensors are given another layout than the compiler's own, ``(...)`` bool.
+    """Return whether the layouts ``(..., 6)`` of tensors differ from the compiler's own ``(..., 6)``.
 
-    False where the layout is left to the compiler, or its own is not known.
-
-    Args:
-        layouts: ``(..., 6)`` minor to major, -1 padded.
-        defaults: ``(..., 6)`` the compiler's own; leading shapes are broadcast against each other.
+    False where the layout is left to the compiler, or its own is not known. Leading shapes are broadcast.
     """
     layouts, defaults = np.asarray(layouts), np.asarray(defaults)
     given = (layouts[..., 0] >= 0) & (defaults[..., 0] >= 0)

@@ -52,23 +52,13 @@ PADDING = -1.0
 UNKNOWN = -1
 """Length of a list that the npz does not determine."""
 
-
 _TUPLE = node_columns.ELEMENT_TYPE.start + node_columns.ELEMENT_TYPES.index("tuple")
 _CONVOLUTION = slice(node_columns.INPUT_BATCH, node_columns.OUTPUT_FEATURE + 1)
 _OWN_RANK = [OPCODES[name] for name in ("transpose", "map")]
-_ONE_AXIS = [
-    OPCODES[name]
-    for name in (
-        "concatenate",
-        "iota",
-        "sort",
-        "all-gather",
-        "all-gather-start",
-        "reduce-scatter",
-        "get-dimension-size",
-        "set-dimension-size",
-    )
-]
+_ONE_AXIS_NAMES = """
+concatenate iota sort all-gather all-gather-start reduce-scatter get-dimension-size set-dimension-size
+"""
+_ONE_AXIS = [OPCODES[name] for name in _ONE_AXIS_NAMES.split()]
 
 
 def pad(node_feat: np.ndarray, node_opcode: np.ndarray, edge_index: np.ndarray) -> np.ndarray:
@@ -97,20 +87,14 @@ def pad(node_feat: np.ndarray, node_opcode: np.ndarray, edge_index: np.ndarray) 
 def list_lengths(
     node_feat: np.ndarray, node_opcode: np.ndarray, edge_index: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Compute how many of each list's columns are values rather than padding.
-
-    Args:
-        node_feat: (N, 140) features of the npz.
-        node_opcode: (N,) opcode ids.
-        edge_index: (E, 2) rows (consumer, operand), in any order.
+    """Compute how many of each list's columns are values rather than padding; arguments as :func:`pad`.
 
     Returns:
         For each name in ``LISTS`` (N,) int64: 0 to the number of its columns, or :data:`UNKNOWN`.
     """
     rank = _rank(node_feat)
-    window = (
-        node_feat[:, node_columns.WINDOW_REVERSED] + node_feat[:, node_columns.WINDOW_NOT_REVERSED]
-    ).astype(int)
+    turned, unturned = node_columns.WINDOW_REVERSED, node_columns.WINDOW_NOT_REVERSED
+    window = (node_feat[:, turned] + node_feat[:, unturned]).astype(int)
     convolution = node_feat[:, _CONVOLUTION].any(axis=1)
     has_layout = (rank < 2) | node_feat[:, node_columns.LAYOUT].any(axis=1)
 
