@@ -135,6 +135,7 @@ class _Submission(Record):
     row_order: dict[str, str] = {}
     table: Annotated[list[_Row], Len(1), AfterValidator(_has_a_model)] = []
     distances: list[_Distance] = []
+    doubtful: dict[str, str] = {}
     upload: _Upload | None = None
     attempt: _Upload | None = None
     valid_mean: float = 0.0
