@@ -9,7 +9,8 @@ its prediction of all configurations, and the ranker's table of all configuratio
 ``python benchmarks/scale.py --competition FOLDER [--quick] [--size KERNELS PROGRAMS SIZES]``: every stage of
 ``make submit PRESET=kaggle`` on a competition made in the folder (``common/real_size.py``), by default with
 all 7,229 tile kernels and a 30th of the layout programs, and the extrapolation to the whole
-(``common/whole_run.py``). Interrupted, the same command resumes.
+(``common/whole_run.py``). Interrupted, the same command resumes. ``--rehearsal`` spoils it as the real one is
+(``common/rehearsal.py``) and prints whether the report names what is wrong.
 """
 
 import os
@@ -156,6 +157,9 @@ def parse(arguments: list[str]) -> Namespace:
     parser.add_argument(
         "--competition", type=Path, metavar="FOLDER", help="measure a whole competition there"
     )
+    parser.add_argument(
+        "--rehearsal", action="store_true", help="spoil the competition as the real one is: repeats, damage"
+    )
     shares = ("KERNELS", "PROGRAMS", "SIZES")
     parser.add_argument("--size", nargs=3, type=float, metavar=shares, help="shares of the real competition")
     options = parser.parse_args(arguments)
@@ -170,7 +174,8 @@ def whole_competition(options: Namespace) -> None:
     torch.set_num_threads(1)
     options.competition.mkdir(parents=True, exist_ok=True)
     os.environ.update({"FASTSLOW_HOME": str(options.competition.absolute()), **report.ONE_THREAD})
-    run = WholeRun(options.competition, Size(*options.size) if options.size else Size())
+    size = Size(*options.size) if options.size else Size()
+    run = WholeRun(options.competition, size, options.rehearsal)
     run.measure(notebooks=not options.quick)
     stages = run.stages()
     shown = [
@@ -188,6 +193,9 @@ def whole_competition(options: Namespace) -> None:
     planned = {f"{cores} cores, hours": run.planned_hours(cores) for cores in (2, 16)}
     print(" ".join(f"{name}: {value:.1f}" for name, value in planned.items()))
     found = {**planned, "size": vars(run.size), "stages": stages, "whole CPU h": hours, "costs": run.costs}
+    if options.rehearsal:
+        found["named by the report"] = run.found()
+        print("named by the report:", ", ".join(f"{name} {yes}" for name, yes in run.found().items()))
     report.finish({"benchmark": "scale", "environment": report.environment(), **found})
 
 

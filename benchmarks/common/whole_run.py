@@ -18,11 +18,18 @@ from common.kept import Kept
 from common.phases import measure
 from common.planned_hours import amdahl, planned_seconds
 from common.real_size import REAL, Size, write_real_size
+from common.rehearsal import spoil
+from fastslow.competition import row_order
 from fastslow.competition.catalog import SPLITS, TEST, TRAIN, VALID, get_collection
+from fastslow.competition.row_order import RowOrder
+from fastslow.core.files import read_json, write_json
+from fastslow.core.settings import resolve
 from fastslow.evaluation.ensemble import EnsembleSettings, build_ensemble
 from fastslow.evaluation.submission import SubmissionSettings, make_submission
 from fastslow.features.build import build_features
 from fastslow.features.settings import FeatureSettings
+from fastslow.kaggle.ledger import read_record
+from fastslow.kaggle.provenance import LAUNCH_RELEASE, warn_of_release
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.train import Training, train
 from fastslow.networks.training.validation import Validation
@@ -63,10 +70,11 @@ class WholeRun:
     Args:
         folder: The folder; the same call resumes.
         size: Size of the competition.
+        rehearsal: Whether it is spoiled as the real one is (``rehearsal.py``).
     """
 
-    def __init__(self, folder: Path, size: Size):
-        self.folder, self.size = folder.absolute(), size
+    def __init__(self, folder: Path, size: Size, rehearsal: bool = False):
+        self.folder, self.size, self.rehearsal = folder.absolute(), size, rehearsal
         self._kept, self.costs = Kept(self.folder / "costs.json"), {}
 
     def settings(self, *settings: str) -> RunSettings:
@@ -81,12 +89,26 @@ class WholeRun:
         Args:
             notebooks: Whether the product's command runs all notebooks at the end.
         """
-        self._cost(DATA, lambda: write_real_size(self.folder / "data", self.size))
+        self._cost(DATA, self._make_data)
         bounded = self.settings(*BOUNDED)
         for step in make_plan(bounded).steps():
             self._cost(step_name(step), lambda own=step: self._run(own))
         if notebooks:
             self._cost(NOTEBOOKS, lambda: run(bounded))
+
+    def _make_data(self) -> None:
+        write_real_size(self.folder / "data", self.size)
+        if self.rehearsal:
+            write_json(self.folder / "spoiled.json", spoil(self.folder / "data")._asdict())
+
+    def found(self) -> dict[str, bool]:
+        """Return, for a rehearsal, which damaged graphs the submission's record names, and the wrong order."""
+        spoiled = read_json(self.folder / "spoiled.json")
+        record = read_record(resolve(make_plan(self.settings()).csv))
+        named = {name: name in record["doubtful"] for name in spoiled["damaged"]}
+        launch = {name: RowOrder(*order) for name, order in spoiled["launch"].items()}
+        with mock.patch.object(row_order, "LAUNCH", launch):
+            return named | {"row order": LAUNCH_RELEASE in warn_of_release(self.folder / "data")}
 
     def _run(self, step: Step) -> None:
         times = round(self._ratio(step, TRAIN)) if isinstance(step.settings, RankerSettings) else 1

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from fastslow.competition.catalog import COLLECTIONS, TEST, VALID
+from fastslow.competition.catalog import COLLECTIONS, LABELLED_SPLITS, TEST, VALID
+from fastslow.competition.data_quality import quality_of
 from fastslow.competition.metrics import TOP_K, competition_score
 from fastslow.core.artifacts import Artifact
 from fastslow.core.errors import SettingsError
@@ -118,9 +119,24 @@ def _submission(settings: SubmissionSettings, root: Path, csv: Path) -> None:
         valid_mean=competition_score(valid),
         test=test,
         test_mean=competition_score(test) if test else None,
+        doubtful={name: doubts for f, _ in pairs for name, doubts in doubtful_labels(f).items()},
         distances=score_by_distance([features for features, _ in pairs], split, scored),
         table=[row.dropna().to_dict() for _, row in table.iterrows()],  # NaN is no JSON
     )
+
+
+def doubtful_labels(features: Features) -> dict[str, str]:
+    """Return what speaks against the labels of a layout collection's graphs, by ID and split; see Quality."""
+    if features.collection.kind != "layout":
+        return {}
+    graphs = [(split, name) for split in LABELLED_SPLITS for name in features.names(split)]
+    found = {}
+    for split, name in graphs:
+        graph = features.graph(split, name)
+        found[f"{features.collection.name}:{name} ({split})"] = quality_of(
+            graph.file_runtime, graph.config_row
+        ).doubts
+    return {name: doubts for name, doubts in found.items() if doubts}
 
 
 def preview_submission(settings: SubmissionSettings, rows: int = 2) -> pd.DataFrame:

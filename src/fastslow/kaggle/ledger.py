@@ -116,6 +116,7 @@ class _Submission(Record):
     row_order: dict[str, str] = {}
     table: Annotated[list[_Row], Len(1), AfterValidator(_has_a_model)] = []
     distances: list[_Distance] = []
+    doubtful: dict[str, str] = {}
     upload: SubmissionResult | None = None
     attempt: SubmissionResult | None = None
     valid_mean: float = 0.0

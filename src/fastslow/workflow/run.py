@@ -222,6 +222,9 @@ def report(plan: Plan) -> None:
     if checked["file_order"]:
         print(f"warning: {checked['file_order']} layout rows rank as the file does: a constant prediction")
     print_skipped(plan.steps("features"))
+    if doubtful := read_record(csv).get("doubtful"):
+        print("doubtful labels (fastslow data-quality shows more):")
+        print("\n".join(f"  {name}: {doubts}" for name, doubts in doubtful.items()))
 
 
 def print_skipped(steps: list[Step]) -> None:
