@@ -8,6 +8,7 @@ Machine Learning", 2006, chapters 2, 4.2 and 5.4).
 """
 
 import copy
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -121,7 +122,6 @@ class Encoder:
         total = self._predictions(reference.predictions).mean(1) if reference.predictions.shape[1] else None
         self._total = None if total is None else _Scores(total[:, None])
         self._options = [np.unique(column) for column in reference.choices.T]
-        self._options = [options for options in self._options]
         hot = self._one_hot(reference.choices)
         self._hot_mean, variance = hot.mean(0), hot.var(0)
         self._hot_unit = np.sqrt(variance.sum()) or 1.0
@@ -145,7 +145,9 @@ class Encoder:
         away = hot - self._hot_mean
         own = [columns, away / self._hot_own, members, total[:, None]]
         scaled = columns / max(1, columns.shape[1]) ** 0.5
-        return Inputs(total, members, scaled, away / self._hot_unit, hot, self._choices, np.concatenate(own, 1))
+        return Inputs(
+            total, members, scaled, away / self._hot_unit, hot, self._choices, np.concatenate(own, 1)
+        )
 
 
 class _Scores:
@@ -171,12 +173,17 @@ class _Scores:
         return np.stack(found, 1) if found else np.zeros((len(columns), 0))
 
 
-def _outer(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+def outer(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Return the products ``(C, C')`` of all rows."""
     return one @ other.T
 
 
-def _paired(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+def paired(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Return the products ``(C,)`` of the rows of equal position."""
     return (one * other).sum(1)
+
+
+Dot = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -207,21 +214,21 @@ class Inputs:
 
     def take(self, rows: np.ndarray) -> "Inputs":
         """Return some configurations."""
-        own = copy.copy(vars(self))
-        return Inputs(**{name: value if name == "groups" else value[rows] for name, value in own.items()})
+        own = {name: value if name == "groups" else value[rows] for name, value in vars(self).items()}
+        return Inputs(**own)
 
-    def kernels(self, other: "Inputs", weights: np.ndarray, dot=_outer):
+    def kernels(self, other: "Inputs", weights: np.ndarray, dot: Dot = outer) -> Iterator[np.ndarray]:
         """Yield the kernels of these and other configurations, each with a mean of 1 on its diagonal.
 
         Args:
             other: The others.
             weights: ``(J,)`` how much each single rule counts, of sum 1.
-            dot: ``_outer`` for all pairs ``(C, C')``, or ``_paired`` for equal positions ``(C,)``.
+            dot: ``outer`` for all pairs ``(C, C')``, or ``paired`` for equal positions ``(C,)``.
         """
 
         def squared(one: np.ndarray, two: np.ndarray, product: np.ndarray) -> np.ndarray:
             norms = (one**2).sum(1), (two**2).sum(1)
-            return np.maximum((np.add.outer(*norms) if dot is _outer else sum(norms)) - 2 * product, 0)
+            return np.maximum((np.add.outer(*norms) if dot is outer else sum(norms)) - 2 * product, 0)
 
         yield dot(self.prediction[:, None], other.prediction[:, None])
         yield dot(self.members, other.members) / max(1, self.members.shape[1])
@@ -269,12 +276,12 @@ class GaussianProcess:
             bounds = [_BOUNDS] * len(self._prior)
             found = minimize(self._loss, self._prior, jac=True, method="L-BFGS-B", bounds=bounds)
             self._logs = found.x
-        self._inverse = self._invert(self._logs, np.asarray(known.count, float))
+        self._inverse = self._invert(self._logs, known.count)
         self._dual = self._inverse @ self._rest
         diagonal = np.diag(self._inverse)
         self.noise = float(np.exp(self._logs[-1]))
         self.left_out = known.mean - self._dual / diagonal
-        self.left_out_variance = (1 / diagonal) + 0.0 * self._rest
+        self.left_out_variance = 1 / diagonal
 
     def _kernel(self, logs: np.ndarray, count: np.ndarray) -> np.ndarray:
         *variances, noise = np.exp(logs)
@@ -300,7 +307,7 @@ class GaussianProcess:
         of_noise += 0.5 * (known.repeats - known.squares / noise)
         return float(loss), np.append(own, of_noise) + away / _SPREAD
 
-    def covariance(self, one: Inputs, other: Inputs, dot=_outer) -> np.ndarray:
+    def covariance(self, one: Inputs, other: Inputs, dot: Dot = outer) -> np.ndarray:
         """Return the prior covariance of configurations, of all pairs or of equal positions."""
         parts = zip(np.exp(self._logs), one.kernels(other, self._weights, dot), strict=False)
         total = _INTERCEPT
@@ -333,16 +340,12 @@ class GaussianProcess:
         later._inputs, later._own = both, list(both.kernels(both, self._weights))
         count = np.append(self._known.count, np.ones(len(more)))
         later._known = Known(np.zeros(len(count)), count, 0.0)
-        later._inverse, later._dual = self._invert_of(later, count), np.zeros(len(count))
+        later._inverse, later._dual = later._invert(self._logs, count), np.zeros(len(count))
         return later
-
-    @staticmethod
-    def _invert_of(process: "GaussianProcess", count: np.ndarray) -> np.ndarray:
-        return process._invert(process._logs, count)
 
 
 _PULL, _DEGREES, _SQUARE = 3.0, 4.0, 0.4  # prior of a slope and of the residual variance, as observations
-_TRUST = 0.0
+_TRUST = 4.0  # log odds of a rule by that slope: rules that agree with the prediction are likelier
 _AGREEMENT = 0.8  # share of a rule's correlation with the prediction that its slope is expected to have
 
 
@@ -378,7 +381,11 @@ class SingleRules:
         slopes = (of_xy - of_x * of_y / count + _PULL * self._expected) / pull
         squares = of_yy - of_y**2 / count + _PULL * self._expected**2 - pull * slopes**2
         residual = np.maximum(squares, 0) + _DEGREES * _SQUARE
-        evidence = _TRUST * np.abs(self._expected) - 0.5 * np.log(pull / _PULL) - 0.5 * (count - 1 + _DEGREES) * np.log(residual)
+        evidence = (
+            _TRUST * np.abs(self._expected)
+            - 0.5 * np.log(pull / _PULL)
+            - 0.5 * (count - 1 + _DEGREES) * np.log(residual)
+        )
         weights = np.exp(evidence - evidence.max(-1, keepdims=True))
         return slopes, weights / weights.sum(-1, keepdims=True), of_x / count, of_y / count
 

@@ -28,7 +28,7 @@ from fastslow.ranking.known_models import (
     Inputs,
     Known,
     Scale,
-    _paired,
+    paired,
 )
 
 COLUMNS = ("config", "runtime")
@@ -120,7 +120,7 @@ class Posterior:
     @cached_property
     def deviation(self) -> np.ndarray:
         """``(C,)`` standard deviation of the score."""
-        prior = self.average.process.covariance(self._inputs, self._inputs, _paired)
+        prior = self.average.process.covariance(self._inputs, self._inputs, paired)
         own = prior - (self._roots**2).sum(1)
         return np.sqrt(np.maximum(own, 0) * self.average.inflation)
 
@@ -137,8 +137,8 @@ class Posterior:
 
     def _variance(self, process, one: Inputs, other: Inputs) -> np.ndarray:
         roots = process.predict(one)[1] - process.predict(other)[1]
-        prior = process.covariance(one, one, _paired) + process.covariance(other, other, _paired)
-        own = prior - 2 * process.covariance(one, other, _paired) - (roots**2).sum(1)
+        prior = process.covariance(one, one, paired) + process.covariance(other, other, paired)
+        own = prior - 2 * process.covariance(one, other, paired) - (roots**2).sum(1)
         return np.maximum(own, 1e-12) * self.average.inflation
 
     def probability_faster(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
@@ -252,7 +252,9 @@ def score(config: np.ndarray, runtime: np.ndarray) -> tuple[Scale, np.ndarray, K
     count = np.bincount(own, minlength=len(distinct)).astype(float)
     means = np.bincount(own, logs, len(distinct)) / count
     scale = Scale(means)
-    scores = scale(logs).round(9)  # so that the unit of runtimes does not decide between equal splits of trees
+    scores = scale(logs).round(
+        9
+    )  # so that the unit of runtimes does not decide between equal splits of trees
     of_config = (np.bincount(own, scores, len(distinct)) / count).round(9)
     squares = float(((scores - of_config[own]) ** 2).sum())
     fastest = np.argsort(means, kind="stable")
