@@ -29,7 +29,8 @@ from fastslow.core.settings import resolve
 from fastslow.evaluation.baselines import SINGLE, fit_baselines, predict_configs
 from fastslow.features.store import Features
 from fastslow.features.unseen import build_unseen
-from fastslow.ranking.inference import FinishedRun, runs_folder
+from fastslow.ranking.inference import FinishedRun
+from fastslow.ranking.runs import runs_folder
 from fastslow.xla.compile_pool import Labeller
 from fastslow.xla.libtpu import TOPOLOGIES, require_compiler
 

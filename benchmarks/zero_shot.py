@@ -36,7 +36,8 @@ from fastslow.features.scaling import standardise
 from fastslow.features.store import Features, Graph
 from fastslow.features.unseen import UnseenGraphs, read_unseen
 from fastslow.rankers.table_features import tabulate
-from fastslow.ranking.inference import FinishedRun, runs_folder
+from fastslow.ranking.inference import FinishedRun
+from fastslow.ranking.runs import runs_folder
 
 TABLE = {"hours": 0.5, "needs": ("run", "real")}
 SHOTS = (16, 64, 256)
