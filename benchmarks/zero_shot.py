@@ -1,97 +1,39 @@
-"""Score models trained on the sample on measured programs, with none and with some of their runtimes known.
+"""Score models trained on the sample on measured programs, of which no runtime is known.
 
 ``python benchmarks/zero_shot.py [--quick] [--runs runs/sample] [--real ../shared/real]``, after ``make
 submit``. The networks, rankers and ensembles of a finished run are applied to every labelled file, beside the
-trivial rules of its sample. Only small models on a program's own runtimes are trained here.
+trivial rules of its sample. ``few_shot.py`` measures what some known runtimes of a program are worth.
 
 Zero-shot: no runtime of the program is known. The score is the competition's, over every configuration of the
 file. Models are means over seeds. The single feature and the ridge regression are chosen on the sample's
 train and valid. In hindsight: the feature is chosen on the runtimes that are scored.
-
-Few-shot: the runtimes of n distinct configurations, drawn at random, are known, and the other distinct
-configurations are scored. Ridge regression and boosted trees are fitted to the ranks of the known runtimes,
-on the ranker's table (``config_feat``, sums over states) only, or with the pre-trained predictions added.
 """
 
 import argparse
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from common import report
-from common.few_shot import PREDICTORS, Measured, best_in_hindsight
+from common.few_shot import best_in_hindsight
 from common.graph_files import REAL
 from common.options import make_parser
-from fastslow.competition.catalog import COLLECTIONS, SPLITS, TEST, Collection
+from common.pretrained import Pretrained, labelled_files
+from fastslow.competition.catalog import TEST
 from fastslow.competition.metrics import kendall_tau, tile_score
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import DataError
-from fastslow.core.npz_io import read_arrays
 from fastslow.core.progress import progress
-from fastslow.evaluation.baselines import Baseline, fit_baselines, predict_configs
-from fastslow.features.scaling import standardise
-from fastslow.features.store import Features, Graph
-from fastslow.features.unseen import UnseenGraphs, read_unseen
-from fastslow.rankers.table_features import tabulate
-from fastslow.ranking.inference import FinishedRun
+from fastslow.evaluation.baselines import predict_configs
+from fastslow.features.store import Graph
+from fastslow.features.unseen import read_unseen
 from fastslow.ranking.runs import runs_folder
 
 TABLE = {"hours": 0.5, "needs": ("run", "real")}
-SHOTS = (16, 64, 256)
-SEEDS = 5
 QUICK_CONFIGS = 64
 _METRICS = {"layout": "Kendall's tau", "tile": "1 - slowdown of the top 5, of the top 1, Kendall's tau"}
-
-
-def labelled_files(root: Path) -> Iterator[tuple[Collection, Path]]:
-    """Yield the files with runtimes of which two differ, whatever their split.
-
-    Args:
-        root: Folder that holds ``npz_all/``.
-    """
-    for collection in COLLECTIONS:
-        for path in sorted(p for split in SPLITS for p in collection.folder(root, split).glob("*.npz")):
-            runtime = read_arrays(path, ["config_runtime"])["config_runtime"]
-            if 0 < runtime.min() < runtime.max():
-                yield collection, path
-
-
-class Pretrained:
-    """Models and trivial rules of a finished run for one collection.
-
-    Args:
-        runs: Folder of the run of ``make submit``.
-        collection: The collection.
-
-    Attributes:
-        features: Its features.
-        models: Model by member of its ensemble.
-        baselines: The baselines, chosen on its train and valid.
-    """
-
-    def __init__(self, runs: Path, collection: Collection):
-        self.ensemble = runs / f"ensemble-{collection.slug}"
-        self.features = Features(runs.parents[1] / "features" / runs.name / collection.slug)
-        self.models = {name: m["model"] for name, m in read_manifest(self.ensemble)["members"].items()}
-        self.baselines: dict[str, Baseline] = fit_baselines(self.features)
-
-    def predict(self, graph: Graph) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """Predict a graph that the run never saw.
-
-        Returns:
-            ``(C_file,)`` by member and ensemble, and ``(C, P)``: per model the mean over seeds of its
-            standardised predictions for each distinct configuration, and the ensemble's.
-        """
-        unseen = UnseenGraphs(self.features.folder, [graph])
-        members = FinishedRun(self.ensemble).predict_members(unseen)
-        predictions = {run: own[graph.name] for run, own in members.items()}
-        by_model: dict[str, list[np.ndarray]] = {}
-        for run, values in predictions.items():
-            by_model.setdefault(self.models.get(run, "ensemble"), []).append(values[graph.config_ids])
-        return predictions, np.stack([standardise(np.stack(v, 1)).mean(1) for v in by_model.values()], 1)
 
 
 def scores(kind: str, runtime: np.ndarray, prediction: np.ndarray) -> dict[str, float]:
@@ -122,19 +64,6 @@ def zero_shot(graph: Graph, pretrained: Pretrained, predictions: dict[str, np.nd
     return {"scores": means, "chosen": {name: own.describe(columns) for name, own in baselines.items()}}
 
 
-def few_shot(measured: Measured, shots: list[int], seeds: int, threads: int) -> dict[str, dict]:
-    """Return the tau of every seed by number of known runtimes and predictor; at least as many are scored."""
-    total, result = len(measured.runtime), {}
-    for n in (n for n in shots if 2 * n <= total):
-        result[str(n)] = {name: [] for name in PREDICTORS}
-        for seed in range(seeds):
-            order = np.random.default_rng([seed, n]).permutation(total)
-            drawn, rest = order[:n], order[n:]
-            for name, prediction in measured.predict(drawn, threads).items():
-                result[str(n)][name].append(kendall_tau(measured.runtime[rest], prediction[rest]))
-    return result
-
-
 def evaluate(path: Path, pretrained: Pretrained, options: argparse.Namespace) -> dict:
     """Score one labelled file, zero-shot and, if of a layout, few-shot; empty if all features are equal."""
     collection = pretrained.features.collection
@@ -144,19 +73,14 @@ def evaluate(path: Path, pretrained: Pretrained, options: argparse.Namespace) ->
     if options.configs and graph.num_configs > options.configs:
         rng = np.random.default_rng(0)
         graph = graph.take(np.sort(rng.choice(graph.num_configs, options.configs, replace=False)))
-    predictions, columns = pretrained.predict(graph)
-    result = {
+    predictions = pretrained.predict(graph)
+    return {
         "collection": collection.name,
         "program": path.stem,
         "configs": len(graph.config_row),
         "distinct": graph.num_configs,
         "zero_shot": zero_shot(graph, pretrained, predictions),
     }
-    if collection.kind == "layout":
-        table, _ = tabulate(graph, "layout", pretrained.features.config_columns)
-        measured = Measured(np.asarray(graph.config_feat), table, columns, graph.runtime)
-        result["few_shot"] = few_shot(measured, options.shots, options.seeds, options.threads)
-    return result
 
 
 def zero_shot_tables(results: dict[str, dict]) -> dict[str, list[dict]]:
@@ -173,35 +97,16 @@ def zero_shot_tables(results: dict[str, dict]) -> dict[str, list[dict]]:
     return {kind: own for kind, own in rows.items() if own}
 
 
-def few_shot_table(results: dict[str, dict]) -> list[dict]:
-    """Return the rows of the few-shot table: a program and a number of known runtimes each."""
-    return [
-        {
-            "program": result["program"],
-            "known": n,
-            **{predictor: report.spread(taus) for predictor, taus in own.items()},
-        }
-        for result in results.values()
-        for n, own in result.get("few_shot", {}).items()
-    ]
-
-
 def make_page(results: dict[str, dict], runs: Path, options: argparse.Namespace) -> str:
     """Return the Markdown page of all tables."""
     trained = read_manifest(runs / "submission")
-    zero, few = zero_shot_tables(results), few_shot_table(results)
+    zero = zero_shot_tables(results)
     parts = [f"Run `{runs.name}` of commit {trained['commit']}, {trained['created'][:10]}."]
     for kind, rows in zero.items():
         parts += [f"## No runtime known, {kind}: {_METRICS[kind]}", report.table(rows)]
         own = [result for result in results.values() if result["collection"].startswith(kind)]
         chosen = [{"program": result["program"], **result["zero_shot"]["chosen"]} for result in own]
         parts += ["The rules:", report.table(chosen)]
-    if few:
-        draws = f"mean (minimum to maximum) of {options.seeds} draws"
-        parts += [
-            f"## Some runtimes known: Kendall's tau of the other configurations, {draws}",
-            report.table(few),
-        ]
     return "\n\n".join(parts)
 
 
@@ -215,12 +120,10 @@ def parse_options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--configs", type=int, default=0, help="maximum configurations of a file (default all)"
     )
-    parser.add_argument("--seeds", type=int, default=SEEDS, help=f"draws of known runtimes (default {SEEDS})")
     parser.add_argument("--threads", type=int, default=2, help="threads of torch and LightGBM (default 2)")
     options = parser.parse_args(arguments)
-    options.shots = list(SHOTS[:1] if options.quick else SHOTS)
     if options.quick:
-        options.configs, options.seeds = options.configs or QUICK_CONFIGS, min(options.seeds, 2)
+        options.configs = options.configs or QUICK_CONFIGS
     return options
 
 

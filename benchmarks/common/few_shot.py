@@ -1,10 +1,14 @@
 """Predictors of a program from some of its own measured configurations, with and without a trained model."""
 
+import warnings
 from dataclasses import dataclass
 
 import lightgbm
 import numpy as np
 from scipy.stats import rankdata
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, WhiteKernel
 
 from fastslow.competition.metrics import kendall_tau
 from fastslow.evaluation.baselines import Columns, Example, best_column, choose_column, fit_ridge
@@ -17,6 +21,7 @@ PREDICTORS = (
     "trees",
     "ridge + pre-trained",
     "trees + pre-trained",
+    "Gaussian process",
 )
 
 
@@ -58,6 +63,7 @@ class Measured:
             "trees + pre-trained": boosted_trees(
                 np.concatenate([self.table, pretrained], 1), drawn, known, threads
             ),
+            "Gaussian process": gaussian_process(joined, drawn, known),
         }
 
 
@@ -94,6 +100,23 @@ def boosted_trees(table: np.ndarray, drawn: np.ndarray, known: np.ndarray, threa
     }
     data = lightgbm.Dataset(table[drawn], rank_labels(known), params=parameters)
     return lightgbm.train(parameters, data, ROUNDS).predict(table, num_threads=threads)
+
+
+def gaussian_process(values: np.ndarray, drawn: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """Fit scikit-learn's Gaussian process to the ranks of some rows and predict all of them.
+
+    A linear and a radial kernel and noise, whose scales maximise the marginal likelihood.
+
+    Args:
+        values: ``(C, F)`` columns, and pre-trained predictions.
+        drawn: ``(n,)`` positions of the rows to fit.
+        known: ``(n,)`` their runtimes.
+    """
+    kernel = ConstantKernel() * DotProduct() + ConstantKernel() * RBF(1.0) + WhiteKernel(0.1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a scale at its bound is none that matters
+        fitted = GaussianProcessRegressor(kernel).fit(values[drawn], rank_labels(known))
+    return fitted.predict(values)
 
 
 def best_in_hindsight(config_feat: np.ndarray, runtime: np.ndarray) -> Columns:

@@ -1,0 +1,53 @@
+"""Labelled files, and the models and trivial rules of a finished run that predict them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from fastslow.competition.catalog import COLLECTIONS, SPLITS, Collection
+from fastslow.core.artifacts import read_manifest
+from fastslow.core.npz_io import read_arrays
+from fastslow.evaluation.baselines import Baseline, fit_baselines
+from fastslow.features.store import Features, Graph
+from fastslow.features.unseen import UnseenGraphs
+from fastslow.ranking.inference import FinishedRun
+
+
+def labelled_files(root: Path) -> Iterator[tuple[Collection, Path]]:
+    """Yield the files with runtimes of which two differ, whatever their split.
+
+    Args:
+        root: Folder that holds ``npz_all/``.
+    """
+    for collection in COLLECTIONS:
+        for path in sorted(p for split in SPLITS for p in collection.folder(root, split).glob("*.npz")):
+            runtime = read_arrays(path, ["config_runtime"])["config_runtime"]
+            if 0 < runtime.min() < runtime.max():
+                yield collection, path
+
+
+class Pretrained:
+    """Models and trivial rules of a finished run for one collection.
+
+    Args:
+        runs: Folder of the run of ``make submit``.
+        collection: The collection.
+
+    Attributes:
+        features: Its features.
+        models: Model by member of its ensemble.
+        baselines: The baselines, chosen on its train and valid.
+    """
+
+    def __init__(self, runs: Path, collection: Collection):
+        self.ensemble = runs / f"ensemble-{collection.slug}"
+        self.features = Features(runs.parents[1] / "features" / runs.name / collection.slug)
+        self.models = {name: m["model"] for name, m in read_manifest(self.ensemble)["members"].items()}
+        self.baselines: dict[str, Baseline] = fit_baselines(self.features)
+        self._run = FinishedRun(self.ensemble)
+
+    def predict(self, graph: Graph) -> dict[str, np.ndarray]:
+        """Predict a graph that the run never saw: ``(C_file,)`` by member, and last by the ensemble."""
+        unseen = UnseenGraphs(self.features.folder, [graph])
+        return {run: own[graph.name] for run, own in self._run.predict_members(unseen).items()}

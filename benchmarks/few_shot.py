@@ -1,0 +1,337 @@
+"""Rank programs of which some runtimes are known: the posterior against rules fitted to the same runtimes.
+
+``python benchmarks/few_shot.py [--quick] [--runs runs/sample] [--real ../shared/real] [--keep FILE]``, after
+``make submit``. The runtimes of n distinct configurations, drawn at random, are known; the other distinct
+configurations are scored by Kendall's tau. Every predictor has the same known runtimes, the same columns and
+the same predictions of the run's models.
+
+``posterior`` is ``fastslow.ranking.known_runtimes``. Its rivals: the single column of ``config_feat`` with
+the largest tau on the known runtimes; ridge regression and boosted trees on the ranker's table, fitted to
+ranks, without and with the predictions; and scikit-learn's Gaussian process on both. ``ensemble`` knows no
+runtime.
+
+Programs: every file with measured runtimes; the sample's test programs, the configurations of both searches
+together; the sample's test kernels with at least 100 tiles. The posterior's design and prior were chosen on
+the sample's valid programs and kernels (the same script, ``--split valid``), with one exception: that it
+contains trees was also seen to pay on the measured files. The test split only reports. *Ceiling* is the tau
+that a perfect predictor would reach, given the noise of repeated configurations.
+
+A 90 % interval of a pair holds the difference of its held-out scores; the table shows how often.
+"""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+
+from common import report
+from common.few_shot import PREDICTORS, Measured
+from common.graph_files import REAL
+from common.kept import Kept
+from common.needs import KERNEL
+from common.options import make_parser
+from common.pretrained import Pretrained, labelled_files
+from fastslow.competition.catalog import COLLECTIONS, TEST, VALID, Collection, get_collection, list_programs
+from fastslow.competition.data_quality import quality_of
+from fastslow.competition.metrics import kendall_tau
+from fastslow.competition.reader import read_competition_file
+from fastslow.core.npz_io import read_arrays
+from fastslow.core.progress import progress
+from fastslow.core.settings import resolve
+from fastslow.core.source import source_digest
+from fastslow.features.store import Graph
+from fastslow.features.unseen import read_unseen
+from fastslow.kaggle.solution import read_solution
+from fastslow.rankers.table_features import tabulate
+from fastslow.ranking.runs import runs_folder
+from fastslow.ranking.known_models import Configurations, Scale
+from fastslow.ranking.known_runtimes import Posterior, posterior
+from fastslow.ranking.named_choices import name_choices
+
+TABLE = {
+    "hours": 1.0,
+    "needs": ("run", "real"),
+    "commands": (("--runs", "runs/sample", "--keep", "benchmarks/results/few_shot.json"),),
+}
+KNOWN = (0, 4, 8, 16, 64, 256)
+DRAWS, SAMPLE_DRAWS = 10, 3
+KERNELS = 24  # of the sample, evenly by name
+PAIRS = 2000
+FEWEST = 4  # a program of fewer than twice as many configurations is left out
+POSTERIOR, ENSEMBLE = "posterior", "ensemble"
+MEASURED, LAYOUTS, TILES = "measured", "sample, layouts", "sample, tiles"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One program.
+
+    Args:
+        name: Its name.
+        group: ``MEASURED``, ``LAYOUTS`` or ``TILES``.
+        collection: Its collection, whose models predict.
+        path: Its file, with runtimes.
+    """
+
+    name: str
+    group: str
+    collection: Collection
+    path: Path
+
+
+class Program:
+    """A program ready to be ranked, see :class:`Case`."""
+
+    def __init__(self, case: Case, pretrained: Pretrained):
+        folder = pretrained.features.folder
+        graph: Graph = read_unseen(folder, [case.path]).graph(TEST, case.path.stem)
+        file = read_competition_file(case.path, case.collection.kind)
+        first = graph.config_ids
+        *members, ensemble = (own[first] for own in pretrained.predict(graph).values())
+        named = name_choices(file)
+        unvaried = np.zeros((len(file.runtime), 0), np.int64)
+        choices = np.concatenate([unvaried, *(choice.values[:, None] for choice in named)], 1)[first]
+        table, _ = tabulate(graph, case.collection.kind, pretrained.features.config_columns)
+        self.graph, self.ensemble = graph, ensemble
+        self.configurations = Configurations(choices, table, np.stack(members or [ensemble], 1))
+        self.rivals = Measured(
+            np.asarray(graph.config_feat), table, self.configurations.predictions, graph.runtime
+        )
+
+    def known(self, drawn: np.ndarray) -> pd.DataFrame:
+        """Return all measurements of some distinct configurations."""
+        rows = np.isin(self.graph.config_row, drawn)
+        return pd.DataFrame({"config": self.graph.config_row[rows], "runtime": self.graph.file_runtime[rows]})
+
+
+def coverage(found: Posterior, runtime: np.ndarray, rest: np.ndarray, rng: np.random.Generator) -> float:
+    """Return the share of pairs of held-out configurations whose difference is in its 90 % interval."""
+    one, other = rng.choice(rest, (2, PAIRS))
+    one, other = one[one != other], other[one != other]
+    logs = np.log(runtime)
+    scores = (found.scale if len(found.known) else Scale(logs))(logs)  # without known ones: of all
+    low, high = found.interval(one, other)
+    difference = scores[one] - scores[other]
+    return float(((low <= difference) & (difference <= high)).mean())
+
+
+def evaluate(case: Case, pretrained: Pretrained, counts: list[int], draws: int, threads: int) -> dict:
+    """Return the tau of every draw by number of known runtimes and predictor, and the intervals' coverage."""
+    program = Program(case, pretrained)
+    runtime = program.graph.runtime
+    total, taus, covered = len(runtime), {}, {}
+    for n in (n for n in counts if 2 * max(n, FEWEST) <= total):
+        taus[str(n)], covered[str(n)] = {}, []
+        for draw in range(draws if n else 1):
+            rng = np.random.default_rng([draw, n])
+            order = rng.permutation(total)
+            drawn, rest = order[:n], order[n:]
+            found = posterior(program.configurations, program.known(drawn))
+            predictions = {POSTERIOR: found.mean, ENSEMBLE: program.ensemble}
+            predictions |= program.rivals.predict(drawn, threads) if n else {}
+            for name, own in predictions.items():
+                taus[str(n)].setdefault(name, []).append(kendall_tau(runtime[rest], own[rest]))
+            covered[str(n)].append(coverage(found, runtime, rest, rng))
+    quality = quality_of(program.graph.file_runtime, program.graph.config_row)
+    ceiling = float(quality.ceiling) if case.group == MEASURED else np.nan
+    return {
+        "name": case.name,
+        "group": case.group,
+        "configs": total,
+        "ceiling": None if np.isnan(ceiling) else ceiling,
+        "taus": taus,
+        "covered": covered,
+    }
+
+
+def sample_cases(folder: Path, split: str) -> Iterator[Case]:
+    """Write the sample's programs of a split, both searches in one file, and yield them and its kernels."""
+    data = resolve("data/sample")
+    solution = read_solution(data / "solution.csv") if split == TEST else {}
+    for collection in COLLECTIONS:
+        if collection.name.endswith(":default"):
+            continue
+        searches = [collection]
+        if collection.kind == "layout":
+            searches.append(get_collection(collection.name.replace(":random", ":default")))
+        for program in list_programs(data, collection, split):
+            parts = [_read_all(c.folder(data, split) / program.path.name) for c in searches]
+            arrays = dict(parts[0])
+            if split == TEST:
+                labels = [solution[f"{c.name}:{program.name}"].astype(np.int64) for c in searches]
+            else:
+                labels = [part["config_runtime"] for part in parts]
+            arrays["config_runtime"] = np.concatenate(labels)
+            if collection.kind == "layout":
+                arrays["node_config_feat"] = np.concatenate([part["node_config_feat"] for part in parts])
+            elif len(arrays["config_runtime"]) < KERNEL:
+                continue
+            path = folder / collection.slug / program.path.name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            np.savez(path, **arrays)
+            group = LAYOUTS if collection.kind == "layout" else TILES
+            yield Case(f"{collection.name}:{program.name}", group, collection, path)
+
+
+def _read_all(path: Path) -> dict[str, np.ndarray]:
+    with np.load(path, allow_pickle=False) as file:
+        names = file.files
+    return dict(read_arrays(path, names))
+
+
+def find_cases(options: argparse.Namespace, folder: Path) -> list[Case]:
+    """Return all programs: the measured ones first, unless the split is valid."""
+    sample = list(sample_cases(folder, options.split))
+    kernels = [case for case in sample if case.group == TILES]
+    kept = kernels[:: max(1, -(-len(kernels) // KERNELS))]
+    cases = [case for case in sample if case.group == LAYOUTS] + kept
+    if options.split == TEST:
+        files = labelled_files(options.real)
+        cases = [Case(f"{c.name}:{path.stem}", MEASURED, c, path) for c, path in files] + cases
+    if options.quick:
+        by_group = {case.group: case for case in reversed(cases)}
+        cases = list(by_group.values())
+    return cases
+
+
+def mean_rows(programs: list[dict]) -> list[dict]:
+    """Return per group and known number the mean tau over programs of each predictor, and the coverage."""
+    rows = []
+    for group in dict.fromkeys(program["group"] for program in programs):
+        own = [program for program in programs if program["group"] == group]
+        for n in KNOWN:
+            here = [program for program in own if str(n) in program["taus"]]
+            if not here:
+                continue
+            means = {
+                name: float(np.mean([np.mean(p["taus"][str(n)][name]) for p in here]))
+                for name in (POSTERIOR, ENSEMBLE, *PREDICTORS)
+                if name in here[0]["taus"][str(n)]
+            }
+            cover = float(np.mean([np.mean(p["covered"][str(n)]) for p in here]))
+            row = {"programs": group, "number": len(here), "known": n, **means, "coverage": cover}
+            rows.append(row)
+    return rows
+
+
+def program_rows(programs: list[dict]) -> list[dict]:
+    """Return a row per measured program and known number: mean and range over draws."""
+    return [
+        {
+            "program": program["name"].split(":")[-1][:24],
+            "known": n,
+            **{name: report.spread(own.get(name, []), 2) for name in (POSTERIOR, ENSEMBLE, *PREDICTORS)},
+            "ceiling": "" if program["ceiling"] is None else f"{program['ceiling']:.3f}",
+            "coverage": f"{np.mean(program['covered'][n]):.3f}",
+        }
+        for program in programs
+        if program["group"] == MEASURED
+        for n, own in program["taus"].items()
+    ]
+
+
+def margins(programs: list[dict]) -> tuple[list[dict], list[dict]]:
+    """Compare the posterior with every rival.
+
+    Returns:
+        A row per rival: how far the posterior is ahead in the mean over groups and counts, and over measured
+        programs and counts; and the points, a measured program or a group of the sample with a number, at
+        which the posterior is more than 0.01 behind the best rival.
+    """
+    points = {}
+    for row in mean_rows([p for p in programs if p["group"] != MEASURED]):
+        points[row["programs"], row["known"]] = row
+    for program in programs:
+        if program["group"] == MEASURED:
+            for n, own in program["taus"].items():
+                points[program["name"], int(n)] = {name: float(np.mean(v)) for name, v in own.items()}
+    points = {where: own for where, own in points.items() if where[1]}
+    measured = [own for (name, _), own in points.items() if name not in (LAYOUTS, TILES)]
+    rows = [
+        {
+            "rival": rival,
+            "all points": float(np.mean([own[POSTERIOR] - own[rival] for own in points.values()])),
+            "measured": float(np.mean([own[POSTERIOR] - own[rival] for own in measured] or [np.nan])),
+            "smallest": float(min(own[POSTERIOR] - own[rival] for own in points.values())),
+        }
+        for rival in (*PREDICTORS, ENSEMBLE)
+    ]
+    behind = []
+    for (name, n), own in points.items():
+        best = max(PREDICTORS, key=lambda rival: own[rival])
+        if own[POSTERIOR] < own[best] - 0.01:
+            behind.append(
+                {"programs": name, "known": n, POSTERIOR: own[POSTERIOR], "best": own[best], "rival": best}
+            )
+    return rows, behind
+
+
+def make_page(programs: list[dict], draws: tuple[int, int]) -> str:
+    """Return the Markdown page of all tables."""
+    ahead, behind = margins(programs)
+    parts = [f"{draws[0]} draws of measured programs, {draws[1]} of the sample's."]
+    parts += ["## Ahead of each rival, in Kendall's tau", report.table([report.cells(r) for r in ahead])]
+    text = "Points at which the posterior is more than 0.01 behind the best rival: "
+    parts += [text + ("none." if not behind else f"{len(behind)}.")]
+    if behind:
+        parts += [report.table([report.cells(row) for row in behind])]
+    parts += ["## Means over programs", report.table([report.cells(row) for row in mean_rows(programs)])]
+    if rows := program_rows(programs):
+        parts += ["## Measured programs: mean (minimum to maximum) over draws", report.table(rows)]
+    return "\n\n".join(parts)
+
+
+def parse_options(arguments: list[str]) -> argparse.Namespace:
+    """Parse the command line."""
+    parser = make_parser(__doc__.splitlines()[0])
+    parser.add_argument(
+        "--runs", type=Path, help="folder of a run of make submit, runs/NAME (default: newest)"
+    )
+    parser.add_argument("--real", type=Path, default=REAL, help="folder of labelled files: npz_all/ is in it")
+    parser.add_argument("--draws", type=int, default=DRAWS, help=f"of a measured program (default {DRAWS})")
+    parser.add_argument("--split", choices=(TEST, VALID), default=TEST, help="of the sample (default test)")
+    parser.add_argument("--keep", type=Path, help="file of finished parts, with which the next call resumes")
+    parser.add_argument("--threads", type=int, default=1, help="threads of torch and LightGBM (default 1)")
+    options = parser.parse_args(arguments)
+    options.counts = [0, 4] if options.quick else [*KNOWN]
+    options.draws = 1 if options.quick else options.draws
+    return options
+
+
+def main(arguments: list[str]) -> int:
+    """Run from the command line and return the exit status."""
+    options = parse_options(arguments)
+    torch.set_num_threads(options.threads)
+    runs, kept = runs_folder(options.runs).resolve(), Kept(options.keep)
+    code = source_digest("few_shot:evaluate", Path(__file__).parent)
+    draws = options.draws, min(options.draws, SAMPLE_DRAWS)
+    pretrained = cache(lambda collection: Pretrained(runs, collection))
+    programs = []
+    with tempfile.TemporaryDirectory() as folder:
+        for case in progress(find_cases(options, Path(folder)), desc="programs", unit="program"):
+            own = draws[case.group != MEASURED]
+            key = f"{code} {case.name} {own}"
+            programs.append(
+                kept.part(
+                    key,
+                    lambda c=case, d=own: evaluate(
+                        c, pretrained(c.collection), options.counts, d, options.threads
+                    ),
+                )
+            )
+    programs = [program for program in programs if program["taus"]]
+    print(make_page(programs, draws))
+    facts = {"environment": report.environment(options.threads), "run": runs.name, "programs": programs}
+    report.finish({"benchmark": "few_shot", **facts})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,75 @@
+"""Rivals of the posterior read known runtimes only; the tables compare what they claim to compare."""
+
+import json
+
+import numpy as np
+import pytest
+
+import few_shot
+from common.few_shot import PREDICTORS, Measured, best_in_hindsight
+from fastslow.competition.metrics import kendall_tau
+from helpers.competition_files import layout_arrays, write_npz
+
+
+@pytest.fixture
+def measured(rng):
+    """A program whose runtime follows a prediction, and two of its many features a little."""
+    features, pretrained = rng.normal(size=(300, 20)), rng.normal(size=(300, 3))
+    runtime = np.exp(pretrained[:, 1] + 0.3 * features[:, 4] - 0.2 * features[:, 7])
+    return Measured(features, np.concatenate([features, rng.normal(size=(300, 9))], 1), pretrained, runtime)
+
+
+def test_a_good_prediction_joined_helps(measured):
+    for n in (16, 64):
+        predictions, rest = measured.predict(np.arange(n), 1), slice(n, None)
+        taus = {k: kendall_tau(measured.runtime[rest], v[rest]) for k, v in predictions.items()}
+        assert list(taus) == list(PREDICTORS)
+        assert taus["Gaussian process"] > taus["ridge"], n
+        for kind in ("ridge", "trees"):
+            assert taus[f"{kind} + pre-trained"] > taus[kind] + 0.2, n
+        assert taus["ridge + pre-trained"] > 0.5, n
+
+
+def test_runtimes_that_are_not_known_are_not_read(measured):
+    drawn = np.arange(5, 40)
+    predictions = measured.predict(drawn, 1)
+    runtime = np.full_like(measured.runtime, np.nan)
+    runtime[drawn] = measured.runtime[drawn]
+    blind = Measured(measured.config_feat, measured.table, measured.pretrained, runtime)
+    for name, values in blind.predict(drawn, 1).items():
+        np.testing.assert_array_equal(values, predictions[name])
+
+
+def test_no_column_is_better_than_the_one_in_hindsight(measured):
+    best = best_in_hindsight(measured.config_feat, measured.runtime)
+    taus = [kendall_tau(measured.runtime, column) for column in measured.config_feat.T]
+    reached = kendall_tau(measured.runtime, best.predict(measured.config_feat))
+    assert reached == pytest.approx(np.abs(taus).max())
+
+
+def test_every_group_is_ranked_and_an_interrupted_run_resumes(home, tmp_path, capsys):
+    arrays = layout_arrays(1, dots=4, configs=40)
+    write_npz(tmp_path / "real/npz_all/npz/layout/xla/default/train/measured.npz", arrays)
+    command = ["--quick", "--runs", "runs/smoke", "--real", str(tmp_path / "real")]
+    pages = []
+    for _ in range(2):
+        assert few_shot.main([*command, "--keep", str(tmp_path / "kept.json")]) == 0
+        pages.append(capsys.readouterr().out)
+    assert pages[0].splitlines()[:-1] == pages[1].splitlines()[:-1]
+    programs = json.loads(pages[0].splitlines()[-1])["programs"]
+    assert programs[0]["group"] == few_shot.MEASURED
+    for program in programs:
+        assert list(program["taus"]) == ["0", "4"]
+        assert set(program["taus"]["4"]) == {few_shot.POSTERIOR, few_shot.ENSEMBLE, *PREDICTORS}
+        assert all(0 <= share <= 1 for own in program["covered"].values() for share in own)
+
+
+def test_points_behind_the_best_rival_are_listed():
+    taus = {name: [0.5] for name in (few_shot.POSTERIOR, few_shot.ENSEMBLE, *PREDICTORS)}
+    behind = taus | {"ridge": [0.7, 0.6]}
+    program = {"name": "a", "group": few_shot.MEASURED, "ceiling": 0.9, "covered": {"4": [1.0], "8": [0.8]}}
+    ahead, points = few_shot.margins([program | {"taus": {"4": taus, "8": behind}}])
+    assert [(row["known"], row["rival"]) for row in points] == [(8, "ridge")]
+    assert points[0]["best"] == pytest.approx(0.65)
+    assert {row["rival"]: row["smallest"] for row in ahead}["ridge"] == pytest.approx(-0.15)
+    assert {row["rival"]: row["measured"] for row in ahead}["ridge"] == pytest.approx(-0.075)
