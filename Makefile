@@ -35,6 +35,8 @@ COMPILER := $(VENV)/.ready-compiler
 TUNING := $(VENV)/.ready-tune
 PLACER := $(VENV)/.ready-placement
 $(call as_typed,PY READY TESTED COMPILER TUNING PLACER)
+# a JAX function needs JAX and the TPU compiler, a file does not
+CALLER = $(if $(findstring .py:,$(SRC)),$(COMPILER),$(READY))
 FASTSLOW = set -f; "$$PY" -m fastslow
 OPTIONS = "data=$$DATA" $${PRESET:+"preset=$$PRESET"} $${NAME:+"name=$$NAME"} \
           $${SEEDS:+"seeds=$$SEEDS"} $${JOBS:+"jobs=$$JOBS"} $${CLUSTER:+"cluster=$$CLUSTER"} $$SET
@@ -66,7 +68,7 @@ figures: $(READY) ## Draw the README's figures from the sample run, after make s
 smoke: $(READY) ## The whole path with next to no training: four to six CPU minutes on slow cores
 	@$(FASTSLOW) smoke $(OPTIONS)
 
-convert: $(if $(SRC),$(READY)) ## A program of yours to a competition file: SRC=program.hlo or SRC=model.py:make
+convert: $(if $(SRC),$(CALLER)) ## A program of yours to a competition file: SRC=program.hlo or SRC=model.py:make
 ifeq ($(SRC),)
 	@echo "make convert SRC=program.hlo       an HLO file: HloModuleProto, HloProto, TpuGraphs' .pb, text"
 	@echo "make convert SRC=model.py:make     a JAX function: make() returns (function, arguments) for jax.jit"
@@ -77,12 +79,12 @@ else
 	@$(FASTSLOW) convert "$$SRC" $${OUT:+"data_root=$$OUT"} $$SET
 endif
 
-rank: $(if $(SRC),$(READY)) ## Rank a program of yours with a trained run: SRC=program.npz, an HLO file, model.py:make
+rank: $(if $(SRC),$(CALLER)) ## Rank a program of yours, fastest configuration first: SRC=program.npz, an HLO file, model.py:make
 ifeq ($(SRC),)
 	@echo "make rank SRC=program.npz          a competition file with configurations (layout or tile)"
 	@echo "make rank SRC=program.hlo          an HLO file, as for make convert; configurations are drawn"
 	@echo "make rank SRC=model.py:make        a JAX function, as for make convert"
-	@echo "             RUN=runs/sample       a run of make submit, or the folder of one model; default: the newest complete"
+	@echo "             RUN=runs/sample       a run of make submit, or the folder of one model; default: the newest complete, else the models in the package"
 	@echo "             OUT=FOLDER            a folder of your own instead of data/converted"
 	@echo "             SET='configs=5000 collection=layout:nlp:random estimate=10'"
 	@exit 2
@@ -90,7 +92,7 @@ else
 	@$(FASTSLOW) rank "$$SRC" $${RUN:+"run=$$RUN"} $${OUT:+"data_root=$$OUT"} $$SET
 endif
 
-tune: $(if $(SRC)$(FLEET),$(TUNING)) ## Search for the fastest configuration of a program of yours: SRC=, or of many: FLEET=list.csv
+tune: $(if $(SRC)$(FLEET),$(TUNING) $(CALLER)) ## Search for the fastest configuration of a program of yours: SRC=, or of many: FLEET=list.csv
 ifneq ($(FLEET),)
 	@$(FASTSLOW) fleet "$$FLEET" $${RUN:+"run=$$RUN"} $${OUT:+"data_root=$$OUT"} $$SET
 else ifneq ($(SRC),)

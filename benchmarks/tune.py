@@ -33,7 +33,7 @@ from common.searches import kernel_targets, layout_targets, replay_target, searc
 from fastslow.core.errors import DataError
 from fastslow.core.figures import save_figure
 from fastslow.core.progress import progress
-from fastslow.ranking.inference import runs_folder
+from fastslow.ranking.runs import runs_folder
 from fastslow.tuning.target import Target
 
 TABLE = {"hours": 0.3, "needs": ("run", "real", "optuna"), "commands": (("--run", "runs/sample"),)}

@@ -1,3 +1,26 @@
-"""Rank the compiler configurations of an XLA program from fastest to slowest without running them."""
+"""Rank the compiler configurations of an XLA program from fastest to slowest without running them.
+
+``fastslow.rank``, ``fastslow.tune``, ``fastslow.convert`` and ``fastslow.load_models`` are the Python
+interface (:mod:`fastslow.api`); its libraries are imported when one of them is first used.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fastslow.api import convert, load_models, rank, tune
 
 __version__ = "0.1.0"
+__all__ = ["convert", "load_models", "rank", "tune"]
+
+
+def __getattr__(name: str) -> Any:
+    """Return a function of the Python interface (PEP 562)."""
+    if name not in __all__:
+        raise AttributeError(f"module 'fastslow' has no attribute {name!r}")
+    from fastslow import api
+
+    return getattr(api, name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

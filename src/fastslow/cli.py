@@ -10,14 +10,16 @@ import logging
 import os
 import sys
 import textwrap
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from fastslow.core.errors import FastslowError
 from fastslow.core.errors import describe as describe_storage
+from fastslow.core.setting_fields import Setting
 from fastslow.core.settings import Settings
 
 SET_BY_THE_WORKFLOW = ("features", "runs", "folder", "collection", "data_root", "kind", "seed")
+ALL = "--all"
 FLAGS = ("plan",)  # options that may be given without a value
 INTERRUPTED = 130  # exit status after Ctrl-C, as a shell has it
 
@@ -31,6 +33,9 @@ class Command(NamedTuple):
         run: Function of the settings, as ``module:function``.
         fixed: Settings that the command stands for.
         first: Settings whose values may be given first, without their names, separated by spaces.
+        main: Settings that its help shows, separated by spaces, a step's with its dotted name; ``--all``
+            shows the others too. Empty: all of them.
+        examples: Command lines without ``fastslow COMMAND``.
     """
 
     summary: str
@@ -38,11 +43,26 @@ class Command(NamedTuple):
     run: str
     fixed: dict = {}
     first: str = ""
+    main: str = ""
+    examples: tuple[str, ...] = ()
+
+
+_RUN_MAIN = (
+    "data preset name seeds jobs models cluster plan features.layout.hops gnn.layout.epochs "
+    "gnn.layout.learning_rate ranker.layout.num_iterations"
+)
+_RUN_EXAMPLES = (
+    "",
+    "--plan",
+    "data=kaggle jobs=4",
+    "name=mine seeds=3 gnn.layout.epochs=50 features.layout.hops=1",
+)
 
 
 def _stage(target: str, summary: str, **fixed) -> Command:
     fixed = {"target": target, **fixed}
-    return Command(summary, "fastslow.workflow.run_settings:RunSettings", "fastslow.workflow.run:run", fixed)
+    place = "fastslow.workflow.run_settings:RunSettings", "fastslow.workflow.run:run"
+    return Command(summary, *place, fixed, main=_RUN_MAIN, examples=_RUN_EXAMPLES)
 
 
 COMMANDS = {
@@ -70,15 +90,18 @@ COMMANDS = {
     ),
     "convert": Command(
         "Convert a program (HLO file or JAX function) to a competition file",
-        "fastslow.programs.convert:ConvertSettings",
+        "fastslow.programs.program_settings:ConvertSettings",
         "fastslow.commands.convert:convert_program",
         first="source",
+        examples=("program.hlo", "model.py:make configs=200 generation=v4 name=mine"),
     ),
     "rank": Command(
         "Rank the configurations of a program (npz, HLO file or JAX function) with a trained run",
         "fastslow.ranking.settings:RankSettings",
         "fastslow.commands.rank:rank_program",
         first="source",
+        main="source run configs collection estimate described default data_root name kernel generation seed",
+        examples=("program.hlo", "model.py:make configs=5000", "program.npz run=runs/mine"),
     ),
     "compare": Command(
         "Compare two runs of a collection per graph, with the standard error of their difference",
@@ -97,18 +120,35 @@ COMMANDS = {
         "fastslow.tuning.settings:TuneSettings",
         "fastslow.commands.tune:tune_program",
         first="source",
+        main="source run evaluator command evaluations budget_seconds strategy batch processes collection "
+        "data_root name",
+        examples=(
+            "program.hlo evaluations=200",
+            "model.py:make evaluator=command command=./measure.sh",
+            "labelled.npz run=none strategy=random",
+        ),
     ),
     "fleet": Command(
         "Tune many programs with one budget, spent where it saves most",
         "fastslow.tuning.fleet_settings:FleetSettings",
         "fastslow.commands.tune:tune_fleet",
         first="fleet",
+        main="fleet run evaluator command evaluations budget_seconds strategy batch processes data_root name",
+        examples=("list.csv evaluations=500",),
     ),
     "place": Command(
         "Place, schedule or fuse a program on several devices with GO and compare it with other methods",
         "fastslow_placement.settings:PlaceSettings",
         "fastslow_placement.command:place_program",
         first="source",
+        main="source devices task objective device memory policy updates search seconds seed out",
+        examples=("program.hlo devices=4", "zoo:transformer_2 task=joint"),
+    ),
+    "pack-models": Command(
+        "Pack a finished run into the package: the models that rank where the user has trained none",
+        "fastslow.ranking.pack:PackSettings",
+        "fastslow.ranking.pack:pack_models",
+        first="name",
     ),
     "sample": Command(
         "Rebuild the sample competition with the TPU compiler (an hour or two; size=large: days)",
@@ -143,6 +183,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status: 0, 1 after an error whose message names the remedy, 130 after Ctrl-C.
     """
     words = sys.argv[1:] if arguments is None else arguments
+    if ALL in words:  # of a command's help, before or after --help
+        words = [*(word for word in words if word not in (ALL, "--help", "-h")), ALL]
     options = _parser().parse_args(_as_settings(words))
     command = COMMANDS[options.command]
     dashed = [text for text in options.words if text not in words]
@@ -177,7 +219,7 @@ def _as_settings(words: Sequence[str]) -> list[str]:
     for word in words:
         if pending:
             word, pending = f"{pending}={word}", ""
-        elif word.startswith("--") and word != "--help":
+        elif word.startswith("--") and word not in ("--help", ALL):
             name, equals, value = word[2:].partition("=")
             value = value if equals else "True"
             word, pending = (f"{name}={value}", "") if equals or name in FLAGS else ("", name)
@@ -193,22 +235,44 @@ def _load(name: str):
 class _Parser(argparse.ArgumentParser):
     """A parser whose help of a command lists its settings; their modules are imported only for that."""
 
+    everything = False
+
     def format_help(self) -> str:
-        """Return the usual help and, for a command, every setting with default, range and sentence."""
+        """Return the usual help and, for a command, examples and settings: default, range, sentence."""
         name = self.prog.split()[-1]
         if name not in COMMANDS:
             return super().format_help()
-        command = COMMANDS[name]
-        text = super().format_help() + "\nsettings, each as NAME=VALUE or --NAME VALUE:\n"
-        text += describe(_load(command.settings), hidden=command.fixed)
-        if command.settings == "fastslow.workflow.run_settings:RunSettings":
-            for section, settings in _load("fastslow.workflow.steps:sections")().items():
-                text += f"\nsettings of {section}, each as {section}.NAME=VALUE:\n"
-                text += describe(settings, hidden=SET_BY_THE_WORKFLOW)
+        command, text = COMMANDS[name], super().format_help()
+        if command.examples:
+            text += "\nexamples:\n" + "".join(
+                f"  fastslow {name} {own}".rstrip() + "\n" for own in command.examples
+            )
+        classes = {"": _load(command.settings)}
+        is_run = command.settings == "fastslow.workflow.run_settings:RunSettings"
+        if is_run:
+            classes |= _load("fastslow.workflow.steps:sections")()
+        if command.main and not self.everything:
+            main = [name for name in command.main.split() if name not in command.fixed]
+            text += "\nmain settings, each as NAME=VALUE or --NAME VALUE:\n" + _describe_main(classes, main)
+            return f"{text}\n`fastslow {name} {ALL}` lists all settings.\n"
+        text += "\nsettings, each as NAME=VALUE or --NAME VALUE:\n"
+        text += describe(classes.pop(""), hidden=command.fixed)
+        for section, settings in classes.items():
+            text += f"\nsettings of {section}, each as {section}.NAME=VALUE:\n"
+            text += describe(settings, hidden=SET_BY_THE_WORKFLOW)
+        if is_run:
             text += "\npublished baselines, each as preset=NAME (docs/baselines.md):\n"
             for preset, published in _load("fastslow.workflow.published_presets:PUBLISHED").items():
                 text += f"  {preset}  ({', '.join(published.kinds)})\n      {published.what}\n"
         return text
+
+
+class _All(argparse._HelpAction):
+    """The option that shows the help with every setting."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *rest: Any) -> None:
+        parser.everything = True
+        super().__call__(parser, *rest)
 
 
 def describe(settings: type[Settings], hidden: Sequence[str] = ()) -> str:
@@ -219,15 +283,31 @@ def describe(settings: type[Settings], hidden: Sequence[str] = ()) -> str:
             if setting.group != group:
                 lines.append(f" {setting.group}:")
                 group = setting.group
-            allowed = f"; {setting.allowed}" if setting.allowed else ""
-            lines.append(f"  {setting.name}={setting.default}  ({setting.kind}{allowed})")
-            lines += textwrap.wrap(setting.sentence, 100, initial_indent=" " * 6, subsequent_indent=" " * 6)
+            lines += _lines(setting.name, setting)
     return "\n".join(lines) + "\n"
+
+
+def _describe_main(classes: Mapping[str, type[Settings]], names: Sequence[str]) -> str:
+    """Return some settings as lines; a step's has its section first, and its kind if it is one kind's."""
+    lines = []
+    for name in names:
+        *section, field = name.split(".")
+        settings = classes[section[0] if section else ""]
+        (setting,) = (own for own in settings.describe() if own.name == field)
+        lines += _lines(name, setting)
+    return "\n".join(lines) + "\n"
+
+
+def _lines(name: str, setting: Setting) -> list[str]:
+    allowed = f"; {setting.allowed}" if setting.allowed else ""
+    sentence = textwrap.wrap(setting.sentence, 100, initial_indent=" " * 6, subsequent_indent=" " * 6)
+    return [f"  {name}={setting.default}  ({setting.kind}{allowed})", *sentence]
 
 
 def _parser() -> argparse.ArgumentParser:
     about = "Rank the compiler configurations of an XLA program from fastest to slowest."
-    more = "fastslow COMMAND --help lists the settings of a command, with default, range and meaning;"
+    more = "fastslow COMMAND --help lists the main settings of a command, with default, range and meaning,"
+    more += f" fastslow COMMAND {ALL} every one;"
     more += " each is given as NAME=VALUE or --NAME VALUE."
     parser = _Parser(prog="fastslow", description=about, epilog=more)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -235,4 +315,5 @@ def _parser() -> argparse.ArgumentParser:
         own = commands.add_parser(name, help=command.summary, description=command.summary + ".")
         first = f"{command.first.upper()}, then " if command.first else ""
         own.add_argument("words", nargs="*", metavar="NAME=VALUE", help=f"{first}settings")
+        own.add_argument(ALL, action=_All, help="show this help with every setting")
     return parser

@@ -1,4 +1,4 @@
-"""The commands tune and fleet: what they print after their notebooks."""
+"""The commands tune and fleet: what they print."""
 
 import pytest
 
@@ -8,19 +8,15 @@ from fastslow.commands import tune as tune_command  # noqa: E402
 from fastslow.tuning import fleet as fleet_module  # noqa: E402
 from fastslow.tuning.fleet_report import write_fleet  # noqa: E402
 from fastslow.tuning.fleet_settings import FleetSettings  # noqa: E402
-from fastslow.tuning.result import write_result  # noqa: E402
 from fastslow.tuning.settings import TuneSettings  # noqa: E402
-from fastslow.tuning.tune import tune  # noqa: E402
 from helpers.competition_files import layout_arrays, write_npz  # noqa: E402
 
 
 @pytest.fixture
 def program(tmp_path, monkeypatch):
-    """A labelled file; what the notebooks do is done without them."""
+    """A labelled file; what the fleet's notebook does is done without it."""
 
     def without_notebook(name, settings):
-        if name == "54_tune":
-            return write_result(tune(settings))
         return write_fleet(fleet_module.tune_fleet(settings))
 
     monkeypatch.setattr(tune_command, "run_notebook", without_notebook)
@@ -31,7 +27,7 @@ def test_a_finished_tuning_is_printed(program, tmp_path, capsys):
     settings = TuneSettings(source=str(program), run="none", evaluations=6, data_root=str(tmp_path / "out"))
     folder = tune_command.tune_program(settings)
     said = capsys.readouterr().out
-    assert said.startswith("run: none\n")
+    assert said.startswith("models: none\n")
     assert str(folder / "best.json") in said and str(folder / "study.journal") in said
 
 

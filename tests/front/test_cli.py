@@ -42,7 +42,7 @@ def test_the_help_lists_every_command_with_its_summary(capsys):
 def test_a_command_has_a_function_and_its_help_shows_every_setting(capsys):
     for name, command in cli.COMMANDS.items():
         assert callable(load(command.run)) and issubclass(SETTINGS[name], Settings)
-        text = helped(capsys, name)
+        text = helped(capsys, name, "--all")
         for setting in SETTINGS[name].describe():
             shown = f"  {setting.name}={setting.default}  ({setting.kind}"
             assert (shown in text) == (setting.name not in command.fixed), f"{name}: {setting.name}"
@@ -51,7 +51,7 @@ def test_a_command_has_a_function_and_its_help_shows_every_setting(capsys):
 
 
 def test_the_help_of_a_run_shows_the_settings_of_every_step(capsys):
-    text = helped(capsys, "submit")
+    text = helped(capsys, "submit", "--all")
     for section, settings in sections().items():
         part = text.split(f"settings of {section}, each as {section}.NAME=VALUE:")[1]
         for setting in settings.describe():
@@ -59,6 +59,18 @@ def test_the_help_of_a_run_shows_the_settings_of_every_step(capsys):
                 assert f"  {setting.name}={setting.default}  ({setting.kind}" in part
     for name, published in PUBLISHED.items():
         assert f"  {name}  ({', '.join(published.kinds)})\n      {published.what}\n" in text
+
+
+def test_help_shows_examples_and_at_most_twelve_main_settings_first(capsys):
+    for name, command in cli.COMMANDS.items():
+        text = helped(capsys, name)
+        for example in command.examples:
+            assert f"\n  fastslow {name} {example}".rstrip() + "\n" in text
+        shown = re.findall(r"^  ([\w.]+)=.*  \(\w", text, re.M)
+        main = [setting for setting in command.main.split() if setting not in command.fixed]
+        assert not main or shown == main and len(main) <= 12
+        assert (f"`fastslow {name} --all` lists all settings." in text) == bool(main)
+        assert len(shown) <= 16, f"{name}: choose its main settings"
 
 
 def test_an_error_is_one_line_with_the_remedy(capsys, monkeypatch, tmp_path):

@@ -12,11 +12,12 @@ import pytest
 from fastslow.competition.catalog import COLLECTIONS, TEST, get_collection, list_programs
 from fastslow.competition.metrics import kendall_tau
 from fastslow.core.errors import DataError, SettingsError
+from fastslow.core.files import read_json
 from fastslow.core.settings import resolve
 from fastslow.evaluation.predictions import read_predictions
 from fastslow.kaggle.submission import ranking as submitted
 from fastslow.ranking import settings
-from fastslow.ranking.rank import EFFECTS, ENDS, IMPOSED, TABLE, rank
+from fastslow.ranking.rank import EFFECTS, ENDS, FACTS, IMPOSED, PAGE, PICTURES, TABLE, rank, write_ranking
 from fastslow.tuning.settings import TuneSettings
 from fastslow.tuning.target import read_target
 from fastslow.xla.messages import ModuleTuningData, TuningData
@@ -59,8 +60,14 @@ def test_a_test_file_gives_the_row_of_the_submission(home, collection):
 
 
 def test_an_hlo_file_is_converted_and_compared_with_its_default(home, dots):
-    ranking = rank(RankSettings(source=dots, configs=40, described=4))
+    settings = RankSettings(source=dots, configs=40, described=4)
+    ranking = rank(settings)
     table, folder = ranking.table, resolve("data/converted/rankings/dots")
+    assert not folder.exists(), "nothing is written before it is asked for"
+    assert write_ranking(ranking, settings) == folder
+    assert {*PICTURES, PAGE, FACTS} < {path.name for path in folder.iterdir()}
+    assert read_json(folder / FACTS)["words"] == ranking.words()
+    assert (folder / PAGE).read_text().count("data:image/png;base64,") == 2
     assert sorted(table["config"]) == list(range(len(table))) and len(table) == 40
     assert table["prediction"].is_monotonic_increasing and ranking.default == 0
     pd.testing.assert_frame_equal(pd.read_csv(folder / TABLE), table)

@@ -1,15 +1,15 @@
-"""The command ``convert``: run the conversion notebook for a program and print what was found."""
+"""The command ``convert``: convert a program and print what was found."""
 
 from pathlib import Path
 
-from fastslow.commands.notebook import print_facts, run_notebook, with_absolute_paths
-from fastslow.core.artifacts import read_manifest
-from fastslow.programs.convert import PICTURE, TABLE, ConvertSettings
-from fastslow.workflow.run import NOTEBOOK
+from fastslow.commands.notebook import print_facts, with_absolute_paths
+from fastslow.core.settings import resolve
+from fastslow.programs.convert import PICTURE, TABLE, convert, summarise
+from fastslow.programs.program_settings import ConvertSettings
 
 
 def convert_program(settings: ConvertSettings) -> Path:
-    """Convert a program by executing ``notebooks/50_convert.ipynb``, and print the result.
+    """Convert a program, and print the result.
 
     Args:
         settings: Settings of the conversion. Relative paths in it start at the working folder; the default of
@@ -20,13 +20,9 @@ def convert_program(settings: ConvertSettings) -> Path:
 
     Raises:
         SettingsError: A setting is wrong, or the source is neither an HLO file nor ``model.py:FUNCTION``.
-        DataError: The source does not exist.
-        StepError: The notebook failed; the message holds the cause and where the executed notebook is stored.
+        DataError: The source does not exist or cannot be converted.
     """
     settings = with_absolute_paths(settings, "source", "data_root")
-    npz = settings.npz  # refuses a missing source before a notebook is started
-    folder = run_notebook("50_convert", settings)
-    facts = read_manifest(folder)["summary"] | {"npz": npz}
-    facts |= {"picture": folder / PICTURE, "table": folder / TABLE, "notebook": folder / NOTEBOOK}
-    print_facts(facts)
-    return npz
+    facts, folder = summarise(convert(settings)).to_dict(), resolve(settings.folder)
+    print_facts(facts | {"npz": settings.npz, "picture": folder / PICTURE, "table": folder / TABLE})
+    return settings.npz

@@ -1,22 +1,19 @@
-"""The command ``rank``: run the ranking notebook for a program and print what was found."""
+"""The command ``rank``: rank a program, write what was found, and print it, words before numbers."""
 
 from pathlib import Path
 
-import pandas as pd
-
-from fastslow.commands.notebook import print_facts, run_notebook, with_absolute_paths
-from fastslow.core.artifacts import read_manifest
+from fastslow.commands.notebook import print_facts, with_absolute_paths
 from fastslow.programs.user_program import Source
-from fastslow.ranking.rank import EFFECTS, ENDS, IMPOSED, TABLE
+from fastslow.ranking.rank import EFFECTS, ENDS, IMPOSED, PAGE, TABLE, rank, write_ranking
+from fastslow.ranking.runs import describe_run
 from fastslow.ranking.settings import RankSettings
-from fastslow.workflow.run import NOTEBOOK
 
 _SHOWN = ["rank", "config", "prediction", "runtime", "over_default", "estimated_cycles"]
 _ROWS = 10
 
 
 def rank_program(settings: RankSettings) -> Path:
-    """Rank a program by executing ``notebooks/52_rank.ipynb``, and print the fastest configurations.
+    """Rank a program, write its tables, figures and page, and print what was found.
 
     Args:
         settings: Of the ranking. ``source`` and ``data_root`` start at the working folder, and so does
@@ -28,19 +25,18 @@ def rank_program(settings: RankSettings) -> Path:
     Raises:
         SettingsError: A setting is wrong, or the source is of no kind that can be ranked.
         DataError: The source does not exist, no run was trained, or the run is of another collection.
-        StepError: The notebook failed; the message holds the cause and where the executed notebook is stored.
     """
     settings = with_absolute_paths(settings, "source", "data_root", "hlo_folder", "run")
-    Source.of(settings.source, settings.kernel)  # refused before a notebook starts, as is a missing run
-    print(f"run: {settings.find_run()}\n", flush=True)
-    folder = run_notebook("52_rank", settings)
-    table = pd.read_csv(folder / TABLE)
+    Source.of(settings.source, settings.kernel)  # a missing source is refused before models are read
+    print(f"models: {describe_run(settings.find_run())}", flush=True)
+    ranking = rank(settings)
+    folder = write_ranking(ranking, settings)
+    print(*ranking.words()[1:], "", sep="\n")
+    table = ranking.table
     print(table[[name for name in _SHOWN if name in table]].head(_ROWS).to_string(index=False), "\n")
-    facts = read_manifest(folder)["summary"]
-    facts |= {"ranking": folder / TABLE, "effects of the choices": folder / EFFECTS}
-    if (folder / IMPOSED).exists():
-        print(pd.read_csv(folder / IMPOSED).head(_ROWS).to_string(index=False), "\n")
-        facts["what can be imposed"] = folder / IMPOSED
-    facts |= {"fastest and slowest": folder / ENDS, "notebook": folder / NOTEBOOK}
-    print_facts(facts)
+    if ranking.imposed:
+        print(ranking.imposed.table.head(_ROWS).to_string(index=False), "\n")
+    files = {"ranking": TABLE, "effects of the choices": EFFECTS, "what can be imposed": IMPOSED}
+    files |= {"fastest and slowest": ENDS, "page with figures": PAGE}
+    print_facts({what: folder / name for what, name in files.items() if (folder / name).is_file()})
     return folder / TABLE

@@ -1,4 +1,4 @@
-"""The commands ``tune`` and ``fleet``: run their notebooks and print what was found."""
+"""The commands ``tune`` and ``fleet``: search, and print what was found."""
 
 from pathlib import Path
 
@@ -6,15 +6,17 @@ from fastslow.commands.notebook import print_facts, run_notebook, with_absolute_
 from fastslow.core.artifacts import MANIFEST
 from fastslow.core.files import read_json
 from fastslow.programs.user_program import Source
+from fastslow.ranking.runs import describe_run
 from fastslow.tuning.fleet_report import TABLE, TOTALS
 from fastslow.tuning.fleet_settings import FleetSettings
-from fastslow.tuning.result import BEST, CURVE, EVALUATIONS, PROGRAM
+from fastslow.tuning.result import BEST, CURVE, EVALUATIONS, PROGRAM, write_result
 from fastslow.tuning.settings import NO_RUN, TuneSettings
+from fastslow.tuning.tune import tune
 from fastslow.workflow.run import NOTEBOOK
 
 
 def tune_program(settings: TuneSettings) -> Path:
-    """Tune a program by executing ``notebooks/54_tune.ipynb``, and print what was found.
+    """Tune a program, write the result, and print what was found.
 
     Args:
         settings: ``source`` and ``data_root`` start at the working folder, and so does ``run`` where
@@ -26,24 +28,23 @@ def tune_program(settings: TuneSettings) -> Path:
     Raises:
         SettingsError: A setting is wrong, or the source is of no kind that can be tuned.
         DataError: The source does not exist, no run was trained, or the run is of another collection.
-        StepError: The notebook failed; the message holds the cause and where the executed notebook is stored.
     """
     settings = with_absolute_paths(settings, "source", "data_root", "run")
-    Source.of(settings.source, settings.kernel)  # refused before a notebook starts, as is a missing run
-    _print_runs(settings)
-    folder = run_notebook("54_tune", settings)
+    Source.of(settings.source, settings.kernel)  # refused before models are read
+    _print_models(settings)
+    folder = write_result(tune(settings))
     facts = read_json(folder / MANIFEST)["summary"]
     files = {"best configuration": BEST, "its HLO, to compile": PROGRAM, "every evaluation": EVALUATIONS}
-    files |= {"curve": CURVE, "study": settings.ledger.name, "notebook": NOTEBOOK}
+    files |= {"curve": CURVE, "study": settings.ledger.name}
     facts |= {what: folder / name for what, name in files.items() if (folder / name).exists()}
     print_facts(facts)
     return folder
 
 
-def _print_runs(*programs: TuneSettings) -> None:
-    """Print which trained runs guide, before anything is computed."""
-    runs = dict.fromkeys(program.find_run() or NO_RUN for program in programs)
-    print(*(f"run: {run}" for run in runs), "", sep="\n", flush=True)
+def _print_models(*programs: TuneSettings) -> None:
+    """Print which trained models guide, before anything is computed."""
+    runs = dict.fromkeys(program.find_run() for program in programs)
+    print(*(f"models: {describe_run(run) if run else NO_RUN}" for run in runs), "", sep="\n", flush=True)
 
 
 def tune_fleet(settings: FleetSettings) -> Path:
@@ -61,7 +62,7 @@ def tune_fleet(settings: FleetSettings) -> Path:
         StepError: The notebook failed; the message holds the cause and where the executed notebook is stored.
     """
     settings = with_absolute_paths(settings, "fleet", "data_root", "run")
-    _print_runs(*(program for program, _ in settings.read()))
+    _print_models(*(program for program, _ in settings.read()))
     folder = run_notebook("55_fleet", settings)
     facts = read_json(folder / MANIFEST)["summary"] | {"table": folder / TABLE, "curve": folder / TOTALS}
     print_facts(facts | {"notebook": folder / NOTEBOOK})

@@ -26,11 +26,15 @@ from fastslow.core.artifacts import Artifact
 from fastslow.core.errors import SettingsError
 from fastslow.core.setting_fields import Setting, allowed_of, choices_of, kind_of, nearest, refuse_absurd
 
-PROJECT = Path(__file__).resolve().parents[3]
+_CHECKOUT = Path(__file__).resolve().parents[3]
+PROJECT = _CHECKOUT if (_CHECKOUT / "pyproject.toml").is_file() else Path.cwd()
+"""The repository; of a package that was installed without it, the working folder."""
 
 
 def resolve(path: str) -> Path:
     """Return a path of the settings; relative ones start at the repository, wherever the notebook runs.
+
+    Where there is no repository, since the package was installed from a wheel, at the working folder.
 
     The environment variable ``FASTSLOW_HOME`` names another folder for ``data/``, ``features/``, ``runs/``
     and ``submissions/``: a larger disk, or a test that must leave the repository alone.

@@ -1,7 +1,7 @@
 """Convert a program, an HLO file or a JAX function, to a competition file.
 
 Its graph becomes node features, edges and configurable nodes; configurations are sampled from its layout
-space. ``make convert`` runs this through a notebook.
+space. ``fastslow.convert``, ``make convert`` and notebook 50 call it.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from fastslow.competition.catalog import TEST, get_collection
+from fastslow.competition.catalog import get_collection
 from fastslow.competition.opcodes import OPCODES
 from fastslow.competition.reader import read_competition_file
 from fastslow.competition.schema import DEFAULTS
@@ -23,7 +23,7 @@ from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path
 from fastslow.core.settings import resolve
 from fastslow.programs.graph_picture import plot_graph
-from fastslow.programs.program_settings import MEASURED, ProgramSettings
+from fastslow.programs.program_settings import MEASURED, ConvertSettings
 from fastslow.programs.program_tables import list_configurable, log10_configurations
 from fastslow.programs.user_program import refuse_failure
 from fastslow.xla.compile_pool import Labeller
@@ -44,36 +44,6 @@ from fastslow.xla.messages import Module
 PICTURE = "graph.png"
 TABLE = "nodes.csv"
 _TRIES = 500  # draws in a row without a new configuration, after which the space counts as exhausted
-
-
-class ConvertSettings(ProgramSettings):
-    """Settings of the conversion of one program."""
-
-    label: bool = False
-    """Fill ``config_runtime`` with the compiler's estimated cycles instead of 0 (takes minutes to hours);
-    configurations that the compiler refuses are dropped."""
-
-    def check(self) -> None:
-        """Check what the types of the fields do not express."""
-        super().check()
-        kind = get_collection(self.collection).kind
-        self.require(
-            kind == "layout" or self.configs == MEASURED,
-            "collection",
-            "a layout collection, unless configs=0",
-        )
-        self.require(not self.label or self.configs != MEASURED, "label", "False, since configs=0 has labels")
-
-    @property
-    def npz(self) -> Path:
-        """Path of the competition file."""
-        folder = get_collection(self.collection).folder(resolve(self.data_root), TEST)
-        return folder / f"{self.program}.npz"
-
-    @property
-    def folder(self) -> str:
-        """Folder of the graph picture, the table of configurable nodes and the executed notebook."""
-        return f"{self.data_root}/programs/{self.program}"
 
 
 @dataclass(frozen=True)
@@ -97,12 +67,13 @@ class Conversion:
     measured: bool = False
 
 
-def convert(settings: ConvertSettings, ask_compiler: bool = False) -> Conversion:
+def convert(settings: ConvertSettings, ask_compiler: bool = False, report: bool = True) -> Conversion:
     """Write the competition file of a program, a picture of its graph and a table of its configurable nodes.
 
     Args:
         settings: Settings.
         ask_compiler: Ask the compiler for its own layouts of an HLO file even where no label needs them.
+        report: Whether to write picture and table; without, only the competition file.
 
     Raises:
         SettingsError: The source is neither an HLO file nor ``model.py:FUNCTION``, or the compiler is needed
@@ -140,7 +111,9 @@ def convert(settings: ConvertSettings, ask_compiler: bool = False) -> Conversion
         if (defaults := encode_defaults(nodes)) is not None:
             arrays[DEFAULTS] = defaults
     conversion = Conversion(module, nodes, arrays, settings.npz, labels, settings.configs == MEASURED)
-    _write(conversion, settings)
+    _write_npz(conversion, settings)
+    if report:
+        _write_report(conversion, settings)
     return conversion
 
 
@@ -153,14 +126,17 @@ def _measured(path: Path, runs: dict[str, np.ndarray], kind: str) -> dict[str, n
     return runs
 
 
-def _write(conversion: Conversion, settings: ConvertSettings) -> None:
+def _write_npz(conversion: Conversion, settings: ConvertSettings) -> None:
+    with atomic_path(settings.npz) as temporary:
+        np.savez_compressed(temporary, **conversion.arrays)
+        read_competition_file(temporary, get_collection(settings.collection).kind, settings.label)
+
+
+def _write_report(conversion: Conversion, settings: ConvertSettings) -> None:
     content = hashlib.sha256(conversion.module.SerializeToString(deterministic=True)).hexdigest()
     folder, inputs = resolve(settings.folder), {"module": content}
     artifact = Artifact(folder, settings.identity(), inputs, products=(settings.npz,))
     with artifact.building():
-        with atomic_path(settings.npz) as temporary:
-            np.savez_compressed(temporary, **conversion.arrays)
-            read_competition_file(temporary, get_collection(settings.collection).kind, settings.label)
         shown = {"node_config_ids": np.zeros(0, np.int64)} | conversion.arrays  # a tile file has none
         save_figure(plot_graph(shown, settings.program), artifact.folder / PICTURE)
         with atomic_path(artifact.folder / TABLE) as temporary:

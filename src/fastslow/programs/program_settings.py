@@ -1,14 +1,23 @@
 """Settings of every command that takes a program of your own."""
 
 import re
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import Annotated, Literal, Self
 
 from annotated_types import Le
+from pydantic import BaseModel, PrivateAttr
 
+from fastslow.competition.catalog import TEST, get_collection
 from fastslow.core.settings import NonNegative, PositiveFloat, Settings, resolve, unkeyed
 from fastslow.programs.user_program import Source
 from fastslow.xla.compile_pool import Labeller
 from fastslow.xla.libtpu import TOPOLOGIES
+
+
+def clean_name(name: str) -> str:
+    """Return a name as a file may have it."""
+    return re.sub(r"[^\w.-]", "_", name).lstrip(".")
+
 
 MEASURED = 0  # value of the setting ``configs`` that selects the measured configurations of the file
 
@@ -41,6 +50,14 @@ class ProgramSettings(Settings):
     seconds: PositiveFloat = unkeyed(600.0)
     """Time limit of one compile in seconds; raise it for a large program."""
 
+    _given: Source | None = PrivateAttr(None)
+
+    def of(self, source: Source) -> Self:
+        """Return these settings for a source that no text names, such as a function in memory."""
+        own = self.replace(name=self.name or clean_name(source.name))
+        BaseModel.__setattr__(own, "_given", source)
+        return own
+
     def check(self) -> None:
         """Check what the types of the fields do not express."""
         self.require(re.fullmatch(r"([\w-][\w.-]*)?", self.name), "name", "made of letters, digits, _ . -")
@@ -54,7 +71,7 @@ class ProgramSettings(Settings):
     @property
     def program(self) -> str:
         """Name of the program: the setting, or that of the source."""
-        return self.name or re.sub(r"[^\w.-]", "_", self.origin.name).lstrip(".")
+        return self.name or clean_name(self.origin.name)
 
     @property
     def origin(self) -> Source:
@@ -64,9 +81,39 @@ class ProgramSettings(Settings):
             SettingsError: It is neither an HLO file nor ``model.py:FUNCTION``.
             DataError: There is no such file.
         """
-        return Source.of(self.source, self.kernel)
+        return self._given or Source.of(self.source, self.kernel)
 
     def labeller(self) -> Labeller:
         """Return what compiles for the generation; results are kept under ``data_root``."""
         cache = resolve(self.data_root) / "labels.sqlite"
         return Labeller(cache, self.generation, seconds=self.seconds)
+
+
+class ConvertSettings(ProgramSettings):
+    """Settings of the conversion of one program."""
+
+    label: bool = False
+    """Fill ``config_runtime`` with the compiler's estimated cycles instead of 0 (takes minutes to hours);
+    configurations that the compiler refuses are dropped."""
+
+    def check(self) -> None:
+        """Check what the types of the fields do not express."""
+        super().check()
+        kind = get_collection(self.collection).kind
+        self.require(
+            kind == "layout" or self.configs == MEASURED,
+            "collection",
+            "a layout collection, unless configs=0",
+        )
+        self.require(not self.label or self.configs != MEASURED, "label", "False, since configs=0 has labels")
+
+    @property
+    def npz(self) -> Path:
+        """Path of the competition file."""
+        folder = get_collection(self.collection).folder(resolve(self.data_root), TEST)
+        return folder / f"{self.program}.npz"
+
+    @property
+    def folder(self) -> str:
+        """Folder of the graph picture, the table of configurable nodes and the executed notebook."""
+        return f"{self.data_root}/programs/{self.program}"

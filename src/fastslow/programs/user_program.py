@@ -13,6 +13,7 @@ import functools
 import importlib.util
 import inspect
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -123,6 +124,32 @@ class Source:
             raise DataError(self.path, f"{self.function} did not return (function, arguments)", _WANTED)
         _refuse_dynamic(self.path, made[1])
         return made
+
+
+@dataclass(frozen=True)
+class FunctionSource(Source):
+    """A JAX function in memory.
+
+    Args:
+        call: The function and the tuple of its arguments, as for ``jax.jit``.
+    """
+
+    call: tuple = ()
+
+    @classmethod
+    def of_function(cls, function: Callable, arguments: tuple) -> "FunctionSource":
+        """Return the source of a function and its arguments, arrays or ``jax.ShapeDtypeStruct``."""
+        name = getattr(function, "__name__", type(function).__name__)
+        return cls(Path(name), name, call=(function, arguments))
+
+    @property
+    def name(self) -> str:
+        """Name of the function."""
+        return self.function
+
+    def _function_and_arguments(self) -> tuple:
+        _refuse_dynamic(self.path, self.call[1])
+        return self.call
 
 
 @functools.lru_cache(maxsize=64)

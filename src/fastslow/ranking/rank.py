@@ -1,29 +1,32 @@
 """Rank the configurations of a program with a finished run, and say what makes them fast.
 
-``make rank`` runs this through a notebook.
+``fastslow.rank``, ``make rank`` and notebook 52 call it.
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
 from fastslow.choices.layouts import LAYOUT_WIDTH, ROLES
 from fastslow.competition.catalog import TEST, Program
-from fastslow.competition.reader import CompetitionFile, file_fingerprint, read_competition_file
-from fastslow.core.artifacts import Artifact
+from fastslow.competition.reader import CompetitionFile, read_competition_file
+from fastslow.core.artifacts import commit
 from fastslow.core.figures import save_figure
-from fastslow.core.files import atomic_path
+from fastslow.core.files import atomic_path, write_json
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
 from fastslow.features.configs.default_layouts import knows_default_layouts
-from fastslow.features.unseen import build_unseen, read_recipe
+from fastslow.features.unseen import UnseenGraphs, build_unseen, read_recipe
 from fastslow.kaggle.submission import ranking as fastest_first
 from fastslow.programs.convert import Conversion, convert, estimate_cycles
 from fastslow.ranking.effects import effects
 from fastslow.ranking.inference import FinishedRun
+from fastslow.ranking.models import Models, load_models
 from fastslow.ranking.named_choices import NamedChoice, name_choices
-from fastslow.ranking.plots import plot_effects, plot_predictions
 from fastslow.ranking.result import Imposed, Ranking, make_table, rank_groups
+from fastslow.ranking.rules import best_rule
+from fastslow.ranking.runs import describe_run
 from fastslow.ranking.settings import RankSettings
 from fastslow.xla.layout_choices import tie
 from fastslow.xla.layout_constraints import constrain, is_imposed
@@ -34,18 +37,16 @@ _FROM_COMPILER = "with SET=estimate=10 the compiler names them"
 _FROM_FILE = "they are read from default/SPLIT/NAME.npz beside a random/SPLIT/NAME.npz"
 
 TABLE, EFFECTS, ENDS, IMPOSED = "ranking.csv", "effects.csv", "ends.csv", "imposed.csv"
-PREDICTIONS_PICTURE, EFFECTS_PICTURE = "predictions.png", "effects.png"
+PICTURES = "predictions.png", "effects.png"
+PAGE, FACTS = "ranking.html", "ranking.json"
 
 
-def rank(settings: RankSettings) -> Ranking:
-    """Rank a program and write its tables and figures.
+def rank(settings: RankSettings, models: Models | None = None) -> Ranking:
+    """Rank a program; nothing is written but the competition file of a converted one.
 
     Args:
         settings: Settings.
-
-    Returns:
-        The ranking; its folder has ``ranking.csv``, ``effects.csv``, ``ends.csv``, of a program whose
-        configurations were drawn ``imposed.csv``, and two figures.
+        models: The models, where they were read already; by default those of the settings.
 
     Raises:
         SettingsError: The source cannot be ranked, or the compiler is needed and not installed.
@@ -53,56 +54,48 @@ def rank(settings: RankSettings) -> Ranking:
     """
     if settings.estimate:
         require_compiler()
-    run = FinishedRun(settings.find_run())  # before a conversion, which may take minutes
-    npz, conversion = settings.origin.path, None
-    if not settings.is_npz:
-        conversion = convert(settings.conversion(), ask_compiler=settings.estimate > 0)
-        npz = conversion.npz
-    file = read_competition_file(npz, run.collection.kind)
-    default = _default(settings, conversion, len(file.runtime))
-    inputs = {"run": run.manifest["fingerprint"], "npz": file_fingerprint(npz)}
-    artifact = Artifact(resolve(settings.folder), settings.identity(), inputs)
-    with artifact.building():
-        ranking = _rank(settings, run, file, conversion, default)
-        _write(ranking, artifact, settings.described)
+    models = models or load_models(settings.run)
+    collection = settings.find_collection()
+    run = models.of(collection)  # before a conversion, which may take minutes
+    members = run.members or {run.name: run}
+    with progress(total=3 + len(members), desc=settings.program, unit="step") as bar:
+
+        def step(name: str) -> None:
+            bar.set_postfix_str(name)
+            bar.update()
+
+        bar.set_postfix_str("program")
+        npz, conversion = (settings.origin.path if settings.is_npz else None), None
+        if npz is None:
+            conversion = convert(settings.conversion(), settings.estimate > 0, report=False)
+            npz = conversion.npz
+        file = read_competition_file(npz, collection.kind)
+        default = _default(settings, conversion, len(file.runtime))
+        step("features")
+        graphs = build_unseen(run.folder, [file], settings.hlo_folder)
+        predictions = {}
+        for name, member in members.items():
+            step(name)
+            predictions[name] = member.predict(graphs)
+        step("words")
+        ranking = _describe(settings, models, run, file, conversion, default, graphs, predictions)
+        bar.update()
     return ranking
 
 
-def predict_file(
-    run: FinishedRun, file: CompetitionFile, hlo_folder: str = ""
-) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Predict the configurations of one file, with a progress bar over the members.
-
-    Args:
-        run: A run of the file's collection.
-        file: The file.
-        hlo_folder: As the setting of feature building.
-
-    Returns:
-        ``(C,)`` of the run, and that of each member by name, the run's own where it is a single model.
-    """
-    members, name = run.members or {run.name: run}, file.path.stem
-    with progress(total=1 + len(members), desc=name, unit="step") as bar:
-        bar.set_postfix_str("features")
-        graphs = build_unseen(run.folder, [file], hlo_folder)
-        bar.update()
-        predictions = {}
-        for member, own in members.items():
-            bar.set_postfix_str(member)
-            predictions[member] = own.predict(graphs)
-            bar.update()
-    ranked = run.combine(predictions) if run.members else predictions[run.name]
-    return ranked[name], {member: values[name] for member, values in predictions.items()}
-
-
-def _rank(
+def _describe(
     settings: RankSettings,
+    models: Models,
     run: FinishedRun,
     file: CompetitionFile,
     conversion: Conversion | None,
     default: int | None,
+    graphs: UnseenGraphs,
+    predictions: dict[str, dict[str, np.ndarray]],
 ) -> Ranking:
-    prediction, members = predict_file(run, file, settings.hlo_folder)
+    name = file.path.stem
+    members = {member: own[name] for member, own in predictions.items()}
+    prediction = run.combine(predictions)[name] if run.members else members[run.name]
     parts = conversion.module.computations if conversion else []
     names = [instruction.name for part in parts for instruction in part.instructions] or None
     choices = name_choices(file, default, names)
@@ -112,9 +105,11 @@ def _rank(
         default_cycles, *best = _estimate(settings, conversion, default, fastest)
         cycles = dict(zip(fastest, best, strict=True))
     weights = {name: member["weight"] for name, member in run.manifest.get("members", {}).items()}
+    experience = models.experience(run.collection.kind)
     return Ranking(
         program=settings.program,
         run=f"{run.folder.parent.name}/{run.name}",
+        models=describe_run(run.folder),
         table=make_table(prediction, members, file.runtime, cycles, file.normalizers),
         weights=weights or {run.name: 1.0},
         choices=choices,
@@ -123,6 +118,9 @@ def _rank(
         default_cycles=default_cycles,
         defaults_remedy=_defaults_remedy(run, file, conversion),
         imposed=_imposed(conversion, choices, prediction) if default is not None and conversion else None,
+        rule=best_rule(run, graphs, name),
+        trust=experience
+        and experience.judge(run.collection, graphs.graph(TEST, name), list(members.values())),
     )
 
 
@@ -136,7 +134,8 @@ def _imposed(
     tied = [choice for choice in tie(conversion.nodes) if len(choice.options) > 1]
     bound = [choice for choice in choices if ROLES[OUTPUT] in choice.tensor.split(" and ")]
     table = rank_groups(outputs.reshape(len(outputs), -1), prediction, choices, bound)
-    return Imposed(len(tied), sum(is_imposed(choice.roles) for choice in tied), table)
+    where = frozenset(choice.where for choice in bound)
+    return Imposed(len(tied), sum(is_imposed(choice.roles) for choice in tied), where, table)
 
 
 def _defaults_remedy(run: FinishedRun, file: CompetitionFile, conversion: Conversion | None) -> str:
@@ -168,14 +167,29 @@ def _estimate(
     return estimate_cycles(settings.origin.path, programs, settings.labeller())
 
 
-def _write(ranking: Ranking, artifact: Artifact, described: int) -> None:
-    tables = {TABLE: ranking.table, EFFECTS: ranking.effects, ENDS: ranking.differences(described)}
+def write_ranking(ranking: Ranking, settings: RankSettings) -> Path:
+    """Write the tables, the figures and a page of a ranking.
+
+    Args:
+        ranking: The ranking.
+        settings: Its settings, which name the folder and how many configurations are described.
+
+    Returns:
+        The folder: ``ranking.csv``, ``effects.csv``, ``ends.csv``, of a program whose configurations were
+        drawn ``imposed.csv``, two figures, ``ranking.html`` with sentences and figures, ``ranking.json``.
+    """
+    folder = resolve(settings.folder)
+    tables = {TABLE: ranking.table, EFFECTS: ranking.effects, ENDS: ranking.differences(settings.described)}
     if ranking.imposed:
         tables[IMPOSED] = ranking.imposed.table
     for name, table in tables.items():
-        with atomic_path(artifact.folder / name) as temporary:
+        with atomic_path(folder / name) as temporary:
             table.to_csv(temporary, index=False)
-    save_figure(plot_predictions(ranking), artifact.folder / PREDICTIONS_PICTURE)
-    save_figure(plot_effects(ranking.effects), artifact.folder / EFFECTS_PICTURE)
+    for name, figure in zip(PICTURES, ranking.figures(), strict=False):
+        save_figure(figure, folder / name)
+    with atomic_path(folder / PAGE) as temporary:
+        temporary.write_text(ranking.page(ranking.program))
     summary = {name: str(value) for name, value in ranking.summary().items()}
-    artifact.finish((*tables, PREDICTIONS_PICTURE, EFFECTS_PICTURE), summary=summary)
+    facts = {"settings": settings.asdict(), "commit": commit(), "summary": summary, "words": ranking.words()}
+    write_json(folder / FACTS, facts)
+    return folder

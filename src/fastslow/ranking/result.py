@@ -2,14 +2,21 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
 from fastslow.competition.metrics import TOP_K, kendall_tau, tile_score
+from fastslow.core.shown import Shown
 from fastslow.kaggle.submission import ranking as fastest_first
+from fastslow.ranking.experience import Trust
 from fastslow.ranking.named_choices import NamedChoice, in_words
+from fastslow.ranking.rules import Rule
 
+_SENTENCES = 5  # of effects, and of changes
+_SURE = 2  # standard errors
 _SPELLED_OUT = 6  # differences of a configuration in its sentence
 LABEL_TAU = "0.70 on AlexNet, between 0.40 and 0.88"
 """Kendall's tau of the compiler's estimates with measured runs, see ``benchmarks/label_truth.py``."""
@@ -22,21 +29,24 @@ class Imposed:
     Args:
         choices: Number of choices of the program.
         bound: Number of those that can be imposed, which a search proposes.
+        where: Their names (:attr:`fastslow.ranking.named_choices.NamedChoice.where`).
         table: One row per group of configurations equal in these, see :func:`rank_groups`.
     """
 
     choices: int
     bound: int
+    where: frozenset[str]
     table: pd.DataFrame
 
 
-@dataclass(frozen=True)
-class Ranking:
+@dataclass(frozen=True, repr=False)
+class Ranking(Shown):
     """The ranking of the configurations of a program.
 
     Args:
         program: Name of the program.
         run: Name of the run that ranked it.
+        models: Which models ranked it, in words.
         table: One row per configuration of the file, fastest first: ``rank`` from 1, ``config`` (position in
             the file), ``prediction`` (lower = faster), that of each member by its name, ``runtime`` where the
             file has it, of a tile ``over_default`` (that over the default's), and ``estimated_cycles`` where
@@ -49,10 +59,13 @@ class Ranking:
         defaults_remedy: What would tell the compiler's own layouts, where models read them and the program
             names none.
         imposed: The ranking of what can be imposed, None where configurations were not drawn.
+        rule: What the best trivial rule says, None for a single model.
+        trust: How far to trust the ranking, None where the run's features are not known.
     """
 
     program: str
     run: str
+    models: str
     table: pd.DataFrame
     weights: Mapping[str, float]
     choices: list[NamedChoice]
@@ -61,6 +74,77 @@ class Ranking:
     default_cycles: int | None = None
     defaults_remedy: str = ""
     imposed: Imposed | None = None
+    rule: Rule | None = None
+    trust: Trust | None = None
+
+    def words(self) -> list[str]:
+        """Return what was found: changes, effects, agreement, the trivial rule, and how far to trust it."""
+        facts = self.summary()
+        start = f"{self.program}: {len(self.table):,} configurations of {facts['choices']} choices"
+        found = [
+            f"models: {self.models}",
+            f"{start}; default: {facts['default']}" if "default" in facts else start,
+            *self._changes(),
+            *self._largest_effects(),
+        ]
+        if len(self.weights) > 1:
+            found.append(self._agreement())
+        if self.rule:
+            found.append(self._beside_the_rule(self.rule))
+        if self.trust:
+            found += self.trust.words()
+        told = ("run", "members", "configurations", "choices", "fastest", "default")
+        return found + [f"{name}: {fact}" for name, fact in facts.items() if name not in told]
+
+    def figures(self) -> list[Figure]:
+        """Return the figures of predictions and of effects."""
+        from fastslow.ranking.plots import plot_effects, plot_predictions
+
+        return [plot_predictions(self), *([plot_effects(self.effects)] if len(self.effects) else [])]
+
+    def changes(self) -> pd.DataFrame:
+        """Return the options that are faster than the default's by more than two standard errors.
+
+        Returns:
+            Rows of ``effects``, the fastest first, one per choice. Where configurations were drawn, only
+            choices that can be imposed on the compiler.
+        """
+        own = self.effects
+        rows = own[own["effect"] + _SURE * own["standard_error"] < 0].sort_values("effect", kind="stable")
+        if self.imposed:
+            rows = rows[rows["where"].isin(self.imposed.where)]
+        return rows.drop_duplicates("choice").reset_index(drop=True)
+
+    def _changes(self) -> list[str]:
+        rows = self.changes()
+        if rows.empty:
+            can = " that can be imposed" if self.imposed else ""
+            return [f"to change: nothing; no option{can} is surely predicted faster than the default's"]
+        return [f"to change: {_effect_in_words(row)}" for row in rows.head(_SENTENCES).itertuples()]
+
+    def _largest_effects(self) -> list[str]:
+        order = (-self.effects["effect"].abs()).sort_values(kind="stable").index[:_SENTENCES]
+        return [f"effect: {_effect_in_words(row)}" for row in self.effects.loc[order].itertuples()]
+
+    def _agreement(self) -> str:
+        values = [self.table[name].to_numpy() for name in self.weights]
+        taus = [kendall_tau(a, b) for i, a in enumerate(values) for b in values[:i]]
+        first = sum(int(own.argmin() == 0) for own in values)
+        return (
+            f"agreement: Kendall's tau between two of the {len(values)} members is {np.mean(taus):.2f} on "
+            f"average ({min(taus):.2f} to {max(taus):.2f}); {first} of them have the same fastest "
+            "configuration as the ranking"
+        )
+
+    def _beside_the_rule(self, rule: Rule) -> str:
+        own, order = self.table["prediction"].to_numpy(), self.table["config"].to_numpy()
+        prediction = rule.prediction[order]
+        place = int(prediction.argmin()) + 1
+        return (
+            f"trivial rule: {rule.name} (valid programs: {rule.valid:.3f}, models {rule.own:.3f}) agrees "
+            f"with the ranking by Kendall's tau {kendall_tau(own, prediction):.2f}; its fastest "
+            f"configuration is in place {place} here"
+        )
 
     def ends(self, count: int = 10) -> pd.DataFrame:
         """Describe the fastest and the slowest configurations in words.
@@ -145,6 +229,12 @@ class Ranking:
             facts["best estimate"] = words
             facts["the estimate's own tau"] = LABEL_TAU
         return pd.Series(facts, name=self.program)
+
+
+def _effect_in_words(row: Any) -> str:
+    """Put a row of the effects into words; a point is a hundredth of the ranking."""
+    direction = "faster" if row.effect < 0 else "slower"
+    return f"{row.where} {row.option} instead of {row.default}, {abs(row.effect):.0f} points {direction}"
 
 
 def make_table(

@@ -9,8 +9,7 @@ from annotated_types import Ge, Le
 from fastslow.competition.catalog import COLLECTIONS, Collection, get_collection
 from fastslow.core.npz_io import read_headers
 from fastslow.core.settings import NonNegative, Positive, resolve, unkeyed
-from fastslow.programs.convert import ConvertSettings
-from fastslow.programs.program_settings import MEASURED, ProgramSettings
+from fastslow.programs.program_settings import MEASURED, ConvertSettings, ProgramSettings
 
 _LAYOUT, _TILE = "layout:xla:random", "tile:xla"  # of a file whose folder does not tell
 _CONVERSION = tuple(ProgramSettings.model_fields)
@@ -26,7 +25,8 @@ class RankSettings(ProgramSettings):
     """Which kernel of a TpuGraphs ``.pb`` that holds several, by name or by number from 0."""
     run: str = ""
     """Run that ranks: a folder with an ensemble per collection, such as ``runs/sample``, or the folder of one
-    ensemble or model; if empty, the newest complete run, smoke and play left out."""
+    ensemble or model; if empty, the newest complete run of yours, smoke and play left out, or else the models
+    in the package."""
     data_root: str = unkeyed("data/converted")
     """Root of the folder to write to; the ranking is written under its ``rankings/``."""
     collection: str = ""
@@ -91,7 +91,10 @@ class RankSettings(ProgramSettings):
         Raises:
             DataError: There is none, it is not finished, or it is of another collection.
         """
-        from fastslow.ranking.inference import find_run, runs_folder  # imports torch, which takes seconds
+        from fastslow.ranking.runs import (
+            find_run,
+            runs_folder,
+        )  # imports pandas, which takes most of a second
 
         return find_run(runs_folder(self.run), self.find_collection())
 
@@ -100,4 +103,5 @@ class RankSettings(ProgramSettings):
         shared = {name: getattr(self, name) for name in _CONVERSION}
         collection = self.find_collection()
         tile = {"configs": MEASURED} if collection.kind == "tile" else {}
-        return ConvertSettings(**shared | {"collection": collection.name} | tile)
+        own = ConvertSettings(**shared | {"collection": collection.name} | tile)
+        return own.of(self._given) if self._given else own

@@ -41,7 +41,8 @@ class SearchSettings(Settings):
     evaluation, the others are the unguided searches to compare with."""
     run: str = ""
     """Trained run whose prediction the model starts from: a folder such as ``runs/sample``, or the folder of
-    one ensemble or model; the newest complete one if empty, and ``none`` for the program's own values."""
+    one ensemble or model; if empty, the newest complete one, or else the models in the package; ``none`` for
+    the program's own values."""
     evaluations: Annotated[Positive, Le(1_000_000)] = 64
     """Budget: evaluations of the whole study, failed ones and those of other processes included."""
     budget_seconds: NonNegativeFloat = unkeyed(0.0)

@@ -1,6 +1,6 @@
 """Tune a program: propose, evaluate, learn, until the budget is spent; every evaluation is kept at once.
 
-``make tune`` runs this through a notebook.
+``fastslow.tune``, ``make tune`` and notebook 54 call it.
 """
 
 import time
@@ -93,8 +93,6 @@ def tune(settings: TuneSettings) -> Study:
             one evaluation.
         DataError: The program, the run or the study cannot be used, or all evaluations failed.
     """
-    if run := settings.find_run():
-        print(f"run: {run}", flush=True)
     target = read_target(settings)
     ledger = open_ledger(settings, target)
     ledger.release_dead()

@@ -1,0 +1,77 @@
+"""The models in the package: a finished run in one archive, so that a first ranking needs no training.
+
+``fastslow pack-models`` writes the archive and its card. The archive holds the run's own files, byte for
+byte: manifests, weights, scalers, trees. It is unpacked once, into a cache folder, and read as any other run
+is, each file compared with the checksum in its manifest.
+"""
+
+import contextlib
+import lzma
+import os
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from fastslow.core.errors import DataError, StorageError
+from fastslow.core.files import file_digest
+
+FOLDER = Path(__file__).resolve().parents[1] / "models"
+ARCHIVE = "models.tar.xz"
+_PREFIX = "models-"
+_AGAIN = "Install fastslow again, or name a run of your own (run=, RUN=)"
+
+
+def packaged_models() -> Path:
+    """Return the folder of the models in the package, unpacked into a cache folder where they are not yet.
+
+    The cache folder is ``$XDG_CACHE_HOME/fastslow``, by default ``~/.cache/fastslow``; where it cannot be
+    written, a temporary one of this process.
+
+    Raises:
+        FileNotFoundError: The package has no models.
+        DataError: The archive is damaged.
+        StorageError: No folder can be written.
+    """
+    archive = FOLDER / ARCHIVE
+    name = f"{_PREFIX}{file_digest(archive)[:12]}"
+    for cache in _caches():
+        if (cache / name).is_dir():
+            return cache / name
+        with contextlib.suppress(OSError):
+            cache.mkdir(parents=True, exist_ok=True)
+            return _unpack(archive, cache / name)
+    raise StorageError(cache, "cannot be written", "Set XDG_CACHE_HOME to a folder that can")
+
+
+def describe_packaged(runs: Path, manifest: Mapping) -> str:
+    """Return in words that a folder of runs is that of the models in the package; empty where it is not."""
+    if not runs.name.startswith(_PREFIX):
+        return ""
+    return f"the models in the package, trained on the sample (commit {manifest['commit']})"
+
+
+def _caches() -> Iterator[Path]:
+    with contextlib.suppress(RuntimeError):  # there is no home
+        yield Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "fastslow"
+    yield Path(tempfile.mkdtemp(prefix="fastslow-"))
+
+
+def _unpack(archive: Path, folder: Path) -> Path:
+    """Unpack an archive, whole or not at all; another process may do the same."""
+    temporary = Path(tempfile.mkdtemp(prefix=".", dir=folder.parent))
+    try:
+        with tarfile.open(archive, "r:xz") as opened:
+            opened.extractall(temporary, filter="data")
+        temporary.chmod(0o755)
+        try:
+            os.rename(temporary, folder)
+        except OSError:
+            if not folder.is_dir():  # or another process was first
+                raise
+    except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
+        raise DataError(archive, f"is damaged ({error})", _AGAIN) from None
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return folder

@@ -1,0 +1,98 @@
+"""The models in the package: packed, unpacked and read as the run itself, and taken where there is no run."""
+
+import hashlib
+import shutil
+
+import numpy as np
+import pytest
+
+from fastslow.competition.catalog import COLLECTIONS, TEST, get_collection, list_programs
+from fastslow.competition.metrics import collection_score
+from fastslow.core.errors import DataError
+from fastslow.core.settings import resolve
+from fastslow.evaluation.predictions import read_predictions
+from fastslow.features.unseen import read_unseen
+from fastslow.kaggle.solution import read_solution, runtimes_of
+from fastslow.ranking import packaged
+from fastslow.ranking.experience import Experience
+from fastslow.ranking.inference import FinishedRun
+from fastslow.ranking.models import load_models
+from fastslow.ranking.pack import MOST_BYTES, PackSettings, pack_models
+from fastslow.ranking.runs import runs_folder
+from helpers.workspace import SAMPLE
+
+
+@pytest.fixture
+def packed(home, tmp_path, monkeypatch):
+    """The smoke run, packed in place of the models in the package; the run itself is gone."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(packaged, "FOLDER", tmp_path / "models")
+    archive = pack_models(PackSettings(name="smoke", folder=str(tmp_path / "models")))
+    before = archive.read_bytes()
+    pack_models(PackSettings(name="smoke", folder=str(tmp_path / "models")))
+    assert archive.read_bytes() == before, "the same run gives the same bytes"
+    stored = {c.slug: read_predictions(resolve(f"runs/smoke/ensemble-{c.slug}"))[TEST] for c in COLLECTIONS}
+    experience = {kind: Experience.of(resolve("runs/smoke"), kind) for kind in ("layout", "tile")}
+    shutil.rmtree(resolve("runs"))
+    shutil.rmtree(resolve("features"))
+    return archive, stored, experience
+
+
+def test_they_predict_as_the_run_did(packed):
+    _, stored, experience = packed
+    folder = runs_folder()
+    assert folder.parent.name == "fastslow" and folder == runs_folder()
+    for collection in COLLECTIONS:
+        run = FinishedRun(folder / f"ensemble-{collection.slug}")
+        programs = list_programs(resolve("data/sample"), collection, TEST)
+        found = run.predict(read_unseen(run.folder, [program.path for program in programs]))
+        for name, prediction in stored[collection.slug].items():
+            np.testing.assert_allclose(found[name], prediction, rtol=1e-5, atol=1e-6)
+            np.testing.assert_array_equal(np.argsort(found[name]), np.argsort(prediction))
+    for kind, own in experience.items():
+        again = load_models().experience(kind)
+        assert all(np.array_equal(vars(own)[key], vars(again)[key]) for key in vars(own))
+
+
+def test_a_damaged_archive_or_file_is_refused(packed):
+    archive, *_ = packed
+    weights = next(runs_folder().glob("gnn-*/model.pt"))
+    weights.write_bytes(weights.read_bytes()[:-1])
+    with pytest.raises(DataError, match=r"model\.pt: changed after it was written"):
+        FinishedRun(weights.parent)
+    content = archive.read_bytes()
+    archive.write_bytes(content[: len(content) // 2])
+    with pytest.raises(DataError, match=r"models\.tar\.xz: is damaged .* Install fastslow again"):
+        runs_folder()
+    archive.unlink()
+    with pytest.raises(DataError, match="holds no complete run"):
+        runs_folder()
+
+
+def test_without_a_writable_cache_they_go_to_a_temporary_folder(packed, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    folder = runs_folder()
+    assert len([*folder.glob("ensemble-*")]) == len(COLLECTIONS)
+    shutil.rmtree(folder.parent)
+
+
+def test_a_smoke_run_never_ranks_by_default(home, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert runs_folder().is_relative_to(tmp_path / "cache"), "runs/smoke is there and complete"
+
+
+def test_the_shipped_models_are_small_and_rank_programs_that_they_never_saw(home, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    archive = packaged.FOLDER / packaged.ARCHIVE
+    assert archive.stat().st_size <= MOST_BYTES
+    digest = hashlib.sha256(archive.read_bytes()).hexdigest()[:12]
+    models, solution = load_models(), read_solution(SAMPLE / "solution.csv")
+    assert models.folder.name == f"models-{digest}" and len(models.words()) == len(COLLECTIONS)
+    for name, least in (("layout:xla:random", 0.7), ("layout:nlp:default", 0.6), ("tile:xla", 0.9)):
+        run = models.of(get_collection(name))
+        programs = list_programs(SAMPLE, run.collection, TEST)[:4]
+        truth = runtimes_of(solution, run.collection)
+        found = run.predict(read_unseen(run.folder, [program.path for program in programs]))
+        own = {program.name: truth[program.name] for program in programs}
+        assert collection_score(run.collection.kind, own, found)["mean"] > least
