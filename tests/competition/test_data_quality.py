@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fastslow.competition.data_quality import MIN_REPEATED, measure_quality, quality_of, share_of_close_pairs
+from fastslow.competition.data_quality import MIN_RUNS, measure_quality, quality_of, share_of_close_pairs
 from fastslow.competition.metrics import kendall_tau
 from fastslow.competition.reader import config_groups, read_competition_file
 from helpers.cases import cases
@@ -43,14 +43,14 @@ def test_labels_without_noise_have_a_ceiling_of_one(rng):
 
 def test_with_few_repeats_the_noise_is_not_known(rng):
     values = rng.normal(size=600)
-    for repeats in (0, MIN_REPEATED - 1, MIN_REPEATED):
+    for repeats in (0, MIN_RUNS - 1, MIN_RUNS):
         group = np.arange(600)
         group[:repeats] = np.arange(repeats) + 300
         found = quality_of(np.exp(values), np.unique(group, return_inverse=True)[1])
         assert found.repeated == repeats and found.distinct == 600 - repeats
-        known = repeats >= MIN_REPEATED
-        assert np.isfinite([found.noise, found.ceiling, found.repeat_tau, found.close_pairs]).all() == known
-        assert np.isfinite([found.drift, found.jumps]).all()
+        known = repeats >= MIN_RUNS
+        assert np.isfinite([found.noise, found.ceiling, found.close_pairs]).all() == known
+        assert np.isfinite([found.drift, found.jumps]).all() and np.isnan(found.repeat_tau)
     one = quality_of(np.ones(1), np.zeros(1, int))
     assert one.configs == 1 and one.doubts == ""
 

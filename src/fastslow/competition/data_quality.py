@@ -11,8 +11,11 @@ import numpy as np
 from fastslow.competition.metrics import kendall_tau
 from fastslow.competition.reader import CompetitionFile, config_groups
 
+MIN_RUNS = 10
+"""Runs beyond the first of a configuration that an estimate of noise needs; 10 determine it to a quarter
+of itself. Where a search measured only the default again, one configuration has them all."""
 MIN_REPEATED = 20
-"""Repeated configurations that an estimate of noise needs; with fewer the noise of a graph is not known."""
+"""Repeated configurations that the tau between two runs needs, for its interval."""
 LOW_CEILING, JUMPS, DRIFT, ENOUGH_ROWS = 0.6, 0.05, 0.3, 500
 """Bounds of :attr:`Quality.doubts`. The jumps of AlexNet are 0.001, those of the two U-Nets at hand 0.09
 and 0.12; the 2nd place left U-Nets out of validation."""
@@ -68,18 +71,33 @@ def quality_of(runtime: np.ndarray, group: np.ndarray, seed: int = 0) -> Quality
     np.minimum.at(smallest, group, values)
     means = np.clip(np.bincount(group, values) / counts, smallest, largest)  # no rounding where all are equal
     repeated = np.flatnonzero(counts > 1)
-    noise = spread = tau = low = high = ceiling = close = np.nan
-    if len(repeated) >= MIN_REPEATED:
-        own = counts[group] > 1
-        squares = np.square(values - means[group])[own].sum()
-        noise = float(np.sqrt(squares / (counts[repeated] - 1).sum()))
+    noise = label_noise(runtime, group)
+    spread = tau = low = high = ceiling = close = np.nan
+    if np.isfinite(noise):
         spread = float(np.median(np.expm1(largest - smallest)[repeated]))
-        tau, low, high = _repeat_tau(values, group, repeated, rng)
         ceiling = _ceiling(values, group, counts, means, rng)
         close = share_of_close_pairs(values, noise * np.sqrt(2))
+    if len(repeated) >= MIN_REPEATED:
+        tau, low, high = _repeat_tau(values, group, repeated, rng)
     drift, jumps = _order(values)
     sizes = len(values), len(counts), len(repeated)
     return Quality(*sizes, noise, spread, tau, low, high, ceiling, close, drift, jumps)
+
+
+def label_noise(runtime: np.ndarray, group: np.ndarray) -> float:
+    """Return the noise of a single run, see :class:`Quality`; NaN with fewer than :data:`MIN_RUNS` repeats.
+
+    Args:
+        runtime: ``(C,)`` runtimes above 0.
+        group: ``(C,)`` number of each row's configuration, from 0.
+    """
+    counts, values = np.bincount(group), np.log(np.asarray(runtime, np.float64))
+    runs = len(values) - np.count_nonzero(counts)
+    if runs < MIN_RUNS:
+        return np.nan
+    values = values - values[np.unique(group, return_index=True)[1]][group]  # 0 without rounding where equal
+    squares = np.square(values - (np.bincount(group, values) / counts)[group]).sum()
+    return float(np.sqrt(squares / runs))
 
 
 def share_of_close_pairs(values: np.ndarray, distance: float) -> float:

@@ -14,13 +14,38 @@ from torch.nn import functional
 from fastslow.networks.settings.terms import Term, parse_terms
 
 
-def _ordered_pairs(prediction: Tensor, runtime: Tensor) -> tuple[Tensor, Tensor]:
-    """Return ``(C, C)`` differences s_i - s_j, and 1 where y_i > y_j, else 0."""
-    slower = (runtime[:, None] > runtime[None, :]).to(prediction.dtype)
-    return prediction[:, None] - prediction[None, :], slower
+def _ordered_pairs(
+    prediction: Tensor, runtime: Tensor, noise: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return ``(C, C)`` differences s_i - s_j, the weight of the pair where y_i > y_j, else 0, and |P|."""
+    ordered = runtime[:, None] > runtime[None, :]
+    weight = ordered if noise is None else ordered * certainty(runtime, noise)
+    return prediction[:, None] - prediction[None, :], weight.to(prediction.dtype), ordered.sum()
 
 
-def pairwise_hinge(prediction: Tensor, runtime: Tensor, margin: float = 1.0) -> Tensor:
+def certainty(runtime: Tensor, noise: Tensor) -> Tensor:
+    r"""Compute how certain the order of each pair of labels is: 2 p - 1, p the probability that it is right.
+
+    .. math:: 2 \Phi\Big( \frac{|\log y_i - \log y_j|}{\sqrt{\sigma_i^2 + \sigma_j^2}} \Big) - 1
+
+    for normal noise of log runtime, and no knowledge of the runtimes before they were measured. This is the
+    expected Kendall's tau of the pair, 0 for equal labels.
+
+    Args:
+        runtime: ``(C,)`` labels y above 0.
+        noise: ``(C,)`` their standard deviations :math:`\sigma` as logarithms, above 0.
+
+    Returns:
+        ``(C, C)``, 0 to 1.
+    """
+    values = runtime.log()
+    distance = (values[:, None] - values[None, :]).abs()
+    return torch.erf(distance / (2 * (noise[:, None].square() + noise[None, :].square())).sqrt())
+
+
+def pairwise_hinge(
+    prediction: Tensor, runtime: Tensor, margin: float = 1.0, *, noise: Tensor | None = None
+) -> Tensor:
     r"""Compute the mean hinge over ordered pairs of different runtime (TpuGraphs, arXiv 2308.13490).
 
     .. math:: \frac{1}{|P|} \sum_{(i,j) \in P} \max(0, m - (s_i - s_j)), \quad P = \{(i,j): y_i > y_j\}
@@ -29,16 +54,19 @@ def pairwise_hinge(prediction: Tensor, runtime: Tensor, margin: float = 1.0) -> 
         prediction: ``(C,)`` predictions s, of any real value.
         runtime: ``(C,)`` runtimes y in any unit; a pair of equal runtime is left out.
         margin: m, the difference in prediction from which a pair costs nothing.
+        noise: ``(C,)`` noise of the labels; where given, a pair counts by its :func:`certainty`.
 
     Returns:
         A scalar; 0 where no two runtimes differ.
     """
-    difference, slower = _ordered_pairs(prediction, runtime)
+    difference, weight, pairs = _ordered_pairs(prediction, runtime, noise)
     hinge = functional.relu(margin - difference)
-    return (hinge * slower).sum() / slower.sum().clamp(min=1)
+    return (hinge * weight).sum() / pairs.clamp(min=1)
 
 
-def pairwise_logistic(prediction: Tensor, runtime: Tensor, temperature: float = 1.0) -> Tensor:
+def pairwise_logistic(
+    prediction: Tensor, runtime: Tensor, temperature: float = 1.0, *, noise: Tensor | None = None
+) -> Tensor:
     r"""Compute the mean logistic loss over ordered pairs of different runtime (RankNet, Burges et al. 2005).
 
     .. math:: \frac{1}{|P|} \sum_{(i,j) \in P} \log(1 + e^{-(s_i - s_j) / T}), \quad P = \{(i,j): y_i > y_j\}
@@ -47,15 +75,18 @@ def pairwise_logistic(prediction: Tensor, runtime: Tensor, temperature: float = 
         prediction: ``(C,)`` predictions s.
         runtime: ``(C,)`` runtimes y in any unit; a pair of equal runtime is left out.
         temperature: T.
+        noise: As for :func:`pairwise_hinge`.
 
     Returns:
         A scalar; 0 where no two runtimes differ.
     """
-    difference, slower = _ordered_pairs(prediction, runtime)
-    return (functional.softplus(-difference / temperature) * slower).sum() / slower.sum().clamp(min=1)
+    difference, weight, pairs = _ordered_pairs(prediction, runtime, noise)
+    return (functional.softplus(-difference / temperature) * weight).sum() / pairs.clamp(min=1)
 
 
-def difference_matrix(prediction: Tensor, runtime: Tensor, margin: float = 0.01) -> Tensor:
+def difference_matrix(
+    prediction: Tensor, runtime: Tensor, margin: float = 0.01, *, noise: Tensor | None = None
+) -> Tensor:
     r"""Compute the margin ranking loss on the matrix of differences (2nd place, Obs01ete/kaggle_latenciaga).
 
     .. math:: \frac{2}{C (C - 1)} \sum_{i < j, y_i \ne y_j}
@@ -69,13 +100,14 @@ def difference_matrix(prediction: Tensor, runtime: Tensor, margin: float = 0.01)
         prediction: ``(C,)`` predictions s.
         runtime: ``(C,)`` runtimes y in any unit.
         margin: m.
+        noise: As for :func:`pairwise_hinge`.
 
     Returns:
         A scalar; 0 where no two runtimes differ.
     """
-    difference, slower = _ordered_pairs(prediction, runtime)
+    difference, weight, _ = _ordered_pairs(prediction, runtime, noise)
     count = len(prediction)
-    return (functional.relu(margin - difference) * slower).sum() * 2 / max(1, count * (count - 1))
+    return (functional.relu(margin - difference) * weight).sum() * 2 / max(1, count * (count - 1))
 
 
 def list_mle(prediction: Tensor, runtime: Tensor, temperature: float = 1.0) -> Tensor:
@@ -125,6 +157,11 @@ LOSSES = {
 """The registry: losses by name. The setting gives a third argument, margin or temperature, after ``@``."""
 
 
+def reads_noise(name: str) -> bool:
+    """Return whether a loss weighs pairs by the noise of the labels."""
+    return "noise" in inspect.signature(LOSSES[name]).parameters
+
+
 def loss_terms(text: str) -> list[Term]:
     """Read the setting ``loss``, see :func:`fastslow.networks.settings.terms.parse_terms`.
 
@@ -132,7 +169,10 @@ def loss_terms(text: str) -> list[Term]:
         SettingsError: The text is refused.
     """
     arguments = {name: list(inspect.signature(loss).parameters.values()) for name, loss in LOSSES.items()}
-    known = {name: own[2].default if len(own) > 2 else None for name, own in arguments.items()}
+    known = {
+        name: next((own.default for own in every[2:] if own.kind is not own.KEYWORD_ONLY), None)
+        for name, every in arguments.items()
+    }
     return parse_terms("loss", text, known)
 
 
@@ -149,15 +189,17 @@ class Loss:
     def __init__(self, text: str):
         self.terms = loss_terms(text)
 
-    def __call__(self, prediction: Tensor, runtime: Tensor) -> Tensor:
+    def __call__(self, prediction: Tensor, runtime: Tensor, noise: Tensor | None = None) -> Tensor:
         """Return the loss of a graph.
 
         Args:
             prediction: ``(C,)`` predictions.
             runtime: ``(C,)`` runtimes.
+            noise: ``(C,)`` noise of the runtimes, for the losses over pairs; None: they are exact.
         """
         total: Tensor = 0.0
         for name, parameter, weight in self.terms:
             more = () if parameter is None else (parameter,)
-            total = total + weight * LOSSES[name](prediction, runtime, *more)
+            options = {"noise": noise} if noise is not None and reads_noise(name) else {}
+            total = total + weight * LOSSES[name](prediction, runtime, *more, **options)
         return total

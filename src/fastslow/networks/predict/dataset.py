@@ -121,9 +121,9 @@ class GraphDataset:
         """Return the number of configurations that fit into memory so far, see :class:`Shrinking`."""
         return self._shrinking.setdefault(configs_together, Shrinking(configs_together, "configs_together"))
 
-    def trainable(self) -> list[str]:
+    def trainable(self, min_ceiling: float = 0.0) -> list[str]:
         """Return the train graphs to learn from, see :func:`fastslow.features.train_graphs.trainable`."""
-        return trainable(self.sources)
+        return trainable(self.sources, min_ceiling)
 
 
 def make_dataset(
@@ -169,19 +169,20 @@ def predict(
             several passes, with the same result up to rounding; a tile kernel's graph is embedded once anyway
             and never chunked.
             Where memory runs out, the number is halved.
-        only: Positions in the competition file of the configurations to predict, per graph; by default all.
+        only: Positions in the competition file of the configurations to predict, of the graphs to predict; by
+            default all of all.
 
     Returns:
         ``(C_file,)`` float64 per graph, in the order of the competition file or of ``only``; lower is faster.
     """
     network.eval()
     predictions = {}
-    names = dataset.sources[slug].names(split)
+    names = [name for name in dataset.sources[slug].names(split) if only is None or name in only]
     for name in share(names):
         path = f"{slug}/{name}"
         graph = dataset.graph(split, path).graph
         # how often a configuration occurs in the file must not weigh: each distinct one is computed once
-        rows, position = np.unique(graph.config_row[only[name] if only else ...], return_inverse=True)
+        rows, position = np.unique(graph.config_row[... if only is None else only[name]], return_inverse=True)
         work = partial(_predict_rows, network, dataset, split, path, rows)
         prediction = dataset.shrinking(configs_together).run(work)
         predictions[name] = prediction.cpu().numpy().astype(np.float64)[position]

@@ -109,6 +109,13 @@ class LoopSettings(Settings):
     ``pairwise_hinge``, ``difference_matrix`` (2nd place on the real data); with a temperature
     ``pairwise_logistic``, ``list_mle`` (10th and 16th place; slowest first); ``mse_log`` (absolute log
     runtime)."""
+    pair_weights: Literal["certainty", "equal"] = "certainty"
+    """Weight of a pair in losses over pairs: the ``certainty`` of its order, 2 p - 1 with p the probability
+    that noise did not turn it, or ``equal``. The noise of a graph is what its repeated configurations show;
+    without noise, or with fewer than 10 repeats, all pairs weigh the same."""
+    min_ceiling: FractionBelowOne = 0.0
+    """Graphs of which a perfect predictor would score a lower Kendall's tau, because of noise (``fastslow
+    data-quality``), are left out of training and of the choice of epochs; 0 keeps all."""
     graphs_per_step: Annotated[Positive, Le(1024)] = 1
     """Graphs whose losses are averaged for one step."""
     configs_per_step: Annotated[AtLeastTwo, Le(10_000)] = 128
@@ -242,9 +249,12 @@ class TrainSettings(MachineSettings, SegmentSettings, LoopSettings, Architecture
     def _check_registered(self) -> None:
         """Refuse a loss or convolution that is not registered; the registries import torch, in seconds."""
         if self.loss != LoopSettings.model_fields["loss"].default:
-            from fastslow.networks.model.losses import loss_terms
+            from fastslow.networks.model.losses import loss_terms, reads_noise
 
-            loss_terms(self.loss)
+            weighs = any(reads_noise(term.name) for term in loss_terms(self.loss))
+            self.require(
+                weighs or self.pair_weights != "equal", "pair_weights", "given for a loss over pairs"
+            )
         if self.convolution != ArchitectureSettings.model_fields["convolution"].default:
             from fastslow.networks.model.convolutions import CONVOLUTIONS
 

@@ -16,6 +16,7 @@ from fastslow.competition.catalog import TRAIN
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.memory import FreedMemory, held_bytes, step_memory
 from fastslow.core.progress import progress
+from fastslow.features.train_graphs import graph_noise
 from fastslow.networks.machine import distributed
 from fastslow.networks.machine.bounded_cache import BoundedCache
 from fastslow.networks.machine.devices import autocast, loss_scaler, seed_generator
@@ -31,6 +32,8 @@ from fastslow.networks.training.divergence import Diverged, LossWatch, check_wei
 from fastslow.networks.training.run_folder import CHECKPOINT, load_checkpoint, save_checkpoint, write_runs
 from fastslow.networks.training.schedule import scheduled
 from fastslow.networks.training.validation import Validation
+
+Example = tuple[Any, ...]  # a batch, the runtimes of its configurations and, where it is known, their noise
 
 
 def make_network(settings: TrainSettings, dataset: GraphDataset) -> RankingNetwork:
@@ -68,7 +71,7 @@ class Training:
             weight_decay=settings.weight_decay,
             fused=True,  # a seventh of the time on a CPU; a scaled step needs no answer from the GPU
         )
-        self.names = dataset.trainable()
+        self.names = dataset.trainable(settings.min_ceiling)
         self.validation = Validation(settings, dataset, self.network)
         self.stored = ["network", "optimizer", "scaler", "validation", "watch"]
         self.segments = None
@@ -79,7 +82,7 @@ class Training:
             self.stored.append("segments")
         self.epoch = 0
         self.warnings: list[str] = []
-        self._whole = BoundedCache[tuple[Batch, torch.Tensor]](step_memory() // 4, held_bytes)
+        self._whole = BoundedCache[Example](step_memory() // 4, held_bytes)
         self._freed = FreedMemory()
         caches = self._whole.clear, dataset.clear, self._freed.release
         self.fits = Shrinking(settings.configs_per_step, "configs_per_step", caches)
@@ -127,15 +130,13 @@ class Training:
         self.scaler.update()
         return losses
 
-    def _add_gradients(
-        self, seeds: list[int], size: int, examples: Iterable[tuple[Batch, torch.Tensor]]
-    ) -> list:
+    def _add_gradients(self, seeds: list[int], size: int, examples: Iterable[Example]) -> list:
         """Add up the gradients of the examples of a step on ``size`` graphs, and return their losses."""
         self.optimizer.zero_grad(set_to_none=True)
         losses = []
-        for seed, (batch, runtime) in zip(seeds, examples, strict=True):
+        for seed, example in zip(seeds, examples, strict=True):
             seed_generator(self.dataset.device, seed)  # the same dropout whichever process has it
-            loss = self.graph_loss(batch, runtime)
+            loss = self.graph_loss(*example)
             self.scaler.scale(loss / size).backward()
             losses.append(loss.detach())
         return losses
@@ -145,30 +146,30 @@ class Training:
         total, size = self.dataset.num_configs(TRAIN, name), self.settings.configs_per_step
         return rng.choice(total, size, replace=False) if size < total else np.arange(total)
 
-    def example(self, drawn: tuple[str, np.ndarray, int | None]) -> tuple[Batch, torch.Tensor]:
-        """Return a batch and its runtimes on the device; those of all configurations and edges are kept."""
+    def example(self, drawn: tuple[str, np.ndarray, int | None]) -> Example:
+        """Return a batch and its labels on the device; those of all configurations and edges are kept."""
         name, configs, seed = drawn
         if seed is not None or len(configs) < self.dataset.num_configs(TRAIN, name):
             return self.make_example(name, configs, seed)
         return self._whole.get(name, lambda: self.make_example(name, configs))
 
-    def make_example(
-        self, name: str, configs: np.ndarray, seed: int | None = None
-    ) -> tuple[Any, torch.Tensor]:
-        """Return what a step sees of a graph, and the runtimes, on the device."""
+    def make_example(self, name: str, configs: np.ndarray, seed: int | None = None) -> Example:
+        """Return what a step sees of a graph, the runtimes and where wanted their noise, on the device."""
         graph, kept = self.dataset.graph(TRAIN, name), None
-        runtime = move(torch.from_numpy(graph.graph.runtime[configs]), self.dataset.device)
+        noise = graph_noise(graph.graph) if self.settings.pair_weights == "certainty" else None
+        labels = [own[configs] for own in (graph.graph.runtime, noise) if own is not None]
+        on_device = [move(torch.from_numpy(own), self.dataset.device) for own in labels]
         if self.segments:
-            return self.segments.example(name, configs, seed), runtime
+            return self.segments.example(name, configs, seed), *on_device
         if seed is not None:  # the same edges for all configurations
             kept = np.random.default_rng(seed).random(len(graph.edge_index)) >= self.settings.edge_dropout
-        return self.dataset.batch(TRAIN, name, configs, kept), runtime
+        return self.dataset.batch(TRAIN, name, configs, kept), *on_device
 
-    def graph_loss(self, batch: Batch, runtime: torch.Tensor) -> torch.Tensor:
-        """Return the loss of some configurations of a graph."""
+    def graph_loss(self, batch: Batch, *labels: torch.Tensor) -> torch.Tensor:
+        """Return the loss of some configurations of a graph, from their runtimes and the noise of these."""
         with autocast(self.dataset.device):
             prediction = (self.segments or self.network)(batch)
-        return self.loss(prediction, runtime)
+        return self.loss(prediction, *labels)
 
     def run(self, folder: Path, mark: str) -> None:
         """Train to the end, resuming from the folder's checkpoint where it carries the same mark.
