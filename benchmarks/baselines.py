@@ -19,11 +19,12 @@ import torch
 from common import options as shared
 from common import report
 from fastslow.competition.catalog import TEST, VALID
+from fastslow.competition.metrics import mean_metrics
 from fastslow.core.artifacts import commit
 from fastslow.core.files import digest, read_json, write_json
 from fastslow.core.settings import resolve
 from fastslow.evaluation.baselines import fit_baselines, predict_configs
-from fastslow.evaluation.metric_table import graph_metrics, true_runtimes
+from fastslow.evaluation.metric_table import true_runtimes
 from fastslow.evaluation.predictions import read_predictions
 from fastslow.features.build import build_features
 from fastslow.features.settings import FeatureSettings
@@ -118,8 +119,8 @@ def score(
     collection, kind = features.collection.name, features.collection.kind
     rows = []
     for split, truth in true_runtimes(features, resolve(data_root)).items():
-        means = graph_metrics(truth, predictions[split]).mean()
-        metrics = {name: float(means[name]) for name in SHOWN[kind]}
+        means = mean_metrics(truth, predictions[split])
+        metrics = {name: means[name] for name in SHOWN[kind]}
         rows.append({"model": model, "collection": collection, "split": split, **spent, **metrics})
     return rows
 

@@ -22,16 +22,15 @@ from common.hierarchical import train_hierarchical
 from common.kept import Kept, finite
 from common.large_graphs import large
 from common.public_placement import learn, partition, sharding
-from fastslow_placement.base.local_search import anneal, improve
-from fastslow_placement.baselines import PLACEMENT_RULES, best_random
+from fastslow_placement.base.search import anneal, best_random
+from fastslow_placement.baselines import PLACEMENT_RULES
 from fastslow_placement.go.policy import Policy, Shape
-from fastslow_placement.go.ppo import Schedule, Trainer
-from fastslow_placement.go.zero_shot import zero_shot
-from fastslow_placement.programs.compiler_problems import FusionProblem, PlacementProblem, SchedulingProblem
-from fastslow_placement.programs.fusion import contract, single_consumer_clusters
+from fastslow_placement.go.ppo import Schedule, Trainer, zero_shot
+from fastslow_placement.programs.fusion import contract
 from fastslow_placement.programs.joint import JointProblem
+from fastslow_placement.programs.problems import FusionProblem, PlacementProblem, SchedulingProblem
 from fastslow_placement.programs.roofline import DEVICES
-from fastslow_placement.programs.zoo_graphs import PROGRAMS, read_zoo_graph
+from fastslow_placement.programs.zoo_graphs import PROGRAMS, read_zoo_graph, zoo_placement
 
 TABLE = {
     "hours": 12.0,
@@ -44,9 +43,7 @@ DEVICE = DEVICES["p100"]
 
 def placement_of(name: str) -> PlacementProblem:
     """Return the placement of a zoo program on its own number of devices."""
-    graph = read_zoo_graph(name, DEVICE)
-    small = contract(graph, single_consumer_clusters(graph), DEVICE)
-    return PlacementProblem(small, PROGRAMS[name].devices, DEVICE)
+    return zoo_placement(name, DEVICE)
 
 
 def zoo(options) -> list[dict]:
@@ -68,9 +65,9 @@ def _zoo(name: str, options) -> dict:
     same = [anneal(problem, found[0].evaluations, seed, start).cost for seed in seeds]
     row["SA from it"] = fmean(same)
     row["SA"] = fmean([anneal(problem, found[0].evaluations, seed).cost for seed in seeds])
-    draws = best_random(problem, found[0].evaluations, np.random.default_rng(seeds[0]))
+    draws = best_random(problem, found[0].evaluations, seeds[0])
     row["random"] = draws.cost
-    row["GO, then search"] = improve(problem, found[0].decision, found[0].evaluations, seeds[0]).cost
+    row["GO, then search"] = anneal(problem, found[0].evaluations, seeds[0], found[0].decision).cost
     row["seeds"] = [f.cost for f in found]
     return row
 
@@ -169,7 +166,7 @@ def _tasks(name: str, options) -> dict:
         "joint default": joint.baseline,
         "joint GO": together.cost,
         "no fusion": problem.baseline,
-        "compiler-like fusion": problem.compiler_like(),
+        "compiler-like fusion": float(contract(graph, DEVICE).seconds.sum()),
         "every operator once": float(problem.evaluate(parts[0][None]).cost[0]),
         "fusion GO": fusion.cost,
         "placement GO": placed.cost,

@@ -5,8 +5,10 @@ submit``. The networks, rankers and ensembles of a finished run are applied to e
 trivial rules of its sample. Only small models on a program's own runtimes are trained here.
 
 Zero-shot: no runtime of the program is known. The score is the competition's, over every configuration of the
-file. Models are means over seeds. The single feature and the ridge regression are chosen on the sample's
-train and valid. In hindsight: the feature is chosen on the runtimes that are scored.
+file. Beside it stands the noise ceiling, the tau of a perfect predictor on labels of this noise
+(``competition/data_quality.py``). Models are means over seeds. The single feature and the ridge regression
+are chosen on the sample's train and valid. In hindsight: the feature is chosen on the runtimes that are
+scored.
 
 Few-shot: the runtimes of n distinct configurations, drawn at random, are known, and the other distinct
 configurations are scored. Ridge regression and boosted trees are fitted to the ranks of the known runtimes,
@@ -26,7 +28,9 @@ from common.few_shot import PREDICTORS, Measured, best_in_hindsight
 from common.graph_files import REAL
 from common.options import make_parser
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, TEST, Collection
+from fastslow.competition.data_quality import measure_quality
 from fastslow.competition.metrics import kendall_tau, tile_score
+from fastslow.competition.reader import read_competition_file
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.npz_io import read_arrays
@@ -149,6 +153,7 @@ def evaluate(path: Path, pretrained: Pretrained, options: argparse.Namespace) ->
         "program": path.stem,
         "configs": len(graph.config_row),
         "distinct": graph.num_configs,
+        "ceiling": measure_quality(read_competition_file(path, collection.kind, labelled=True)).ceiling,
         "zero_shot": zero_shot(graph, pretrained, predictions),
     }
     if collection.kind == "layout":
@@ -164,6 +169,7 @@ def zero_shot_tables(results: dict[str, dict]) -> dict[str, list[dict]]:
     for result in results.values():
         kind = result["collection"].split(":")[0]
         row = {name: str(result[name]) for name in ("program", "collection", "configs")}
+        row["noise ceiling, tau"] = "not known" if np.isnan(result["ceiling"]) else f"{result['ceiling']:.3f}"
         shown = {
             predictor: ", ".join(f"{own[m]:.3f}" for m in ("top 5", "top 1", "tau") if m in own)
             for predictor, own in result["zero_shot"]["scores"].items()

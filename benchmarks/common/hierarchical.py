@@ -11,8 +11,8 @@ from torch import nn
 from torch.nn import functional
 
 from fastslow.competition.opcodes import OPCODES
-from fastslow_placement.base.local_search import Found
 from fastslow_placement.base.problem import NODE_FEATURES, Problem
+from fastslow_placement.base.search import Found
 
 _GROUPS_PER_DEVICE, _MOST_GROUPS = 20, 256
 _KEEP = 0.9  # of the moving average of costs

@@ -18,18 +18,18 @@ import numpy as np
 import torch
 
 from common.public_placement import PUBLIC
-from fastslow_placement.base.budget import Budget
 from fastslow_placement.base.problem import Problem
+from fastslow_placement.base.search import Budget
 from fastslow_placement.go.policy import Policy, Shape
 from fastslow_placement.go.ppo import Schedule, Trainer
-from fastslow_placement.partition.partition import read_workload
-from fastslow_placement.programs.compiler_problems import PlacementProblem
+from fastslow_placement.partition.problems import PartitionProblem
+from fastslow_placement.partition.workload import read_workload
 from fastslow_placement.programs.cost_graph import CostGraph
-from fastslow_placement.programs.fusion import contract, single_consumer_clusters
+from fastslow_placement.programs.fusion import contract
+from fastslow_placement.programs.problems import PlacementProblem
 from fastslow_placement.programs.roofline import DEVICES
 from fastslow_placement.programs.zoo_graphs import PROGRAMS, read_zoo_graph
-from fastslow_placement.public.decision_space import decision_space
-from fastslow_placement.public.public_problems import PartitionProblem, ShardingProblem
+from fastslow_placement.sharding.problems import ShardingProblem
 from fastslow_placement.sharding.sharding import FORBIDDEN, read_sharding
 
 GRAPHS = {
@@ -155,13 +155,12 @@ def _problem(name: str, path: Path | None, copies: int, seconds: float) -> tuple
     if path is None:
         device = dataclasses.replace(DEVICES["p100"], memory=DEVICES["p100"].memory * copies)
         graph = repeated_graph(read_zoo_graph(name, device), copies)
-        small = contract(graph, single_consumer_clusters(graph), device)
-        return len(graph), PlacementProblem(small, PROGRAMS[name].devices, device)
+        return len(graph), PlacementProblem(contract(graph, device), PROGRAMS[name].devices, device)
     if "iopddl" in name:
         sharding = read_sharding(path)
-        return len(sharding), decision_space(ShardingProblem(sharding, budget=budget))
+        return len(sharding), ShardingProblem(sharding, budget=budget).space()
     workload = read_workload(path)
-    return len(workload), decision_space(PartitionProblem(workload, "throughput"))
+    return len(workload), PartitionProblem(workload).space()
 
 
 def _decide(name: str, path: Path | None, copies: int, seconds: float) -> dict:

@@ -10,17 +10,17 @@ import numpy as np
 import torch
 
 from fastslow.core.errors import DataError
+from fastslow.core.files import read_json
 from fastslow.core.settings import PROJECT
-from fastslow_placement.base.budget import Budget
-from fastslow_placement.base.local_search import Found, anneal
+from fastslow_placement.base.search import Budget, Found, anneal
 from fastslow_placement.baselines import metis, one_device
 from fastslow_placement.go.policy import Policy, Shape
 from fastslow_placement.go.ppo import Schedule, Trainer
-from fastslow_placement.partition.partition import read_split, read_workload
-from fastslow_placement.public.decision_space import decision_space, refine
-from fastslow_placement.public.public_problems import PartitionProblem, ShardingProblem, contiguous_optimum
+from fastslow_placement.partition.problems import PartitionProblem
+from fastslow_placement.partition.workload import Workload, read_workload
+from fastslow_placement.sharding.forest_search import search
+from fastslow_placement.sharding.problems import ShardingProblem
 from fastslow_placement.sharding.sharding import read_sharding
-from fastslow_placement.sharding.sharding_search import search
 
 PUBLIC = PROJECT.parent / "shared" / "placement"
 BEST_KNOWN = {
@@ -51,16 +51,6 @@ AUTHORS = {  # measured with the authors' dp.cpp: PipeDream, contiguous optimum 
     ("OperatorGraphs", "resnet50_inference"): (129.2, 124.35),
     ("OperatorGraphs", "resnet50_training"): (None, 255.19),
 }
-AUTHORS_LATENCY = {  # measured with the authors' greedy.cpp
-    ("LayerGraphs", "bert24_inference"): 100.2,
-    ("LayerGraphs", "gnmt_inference"): 268.5,
-    ("LayerGraphs", "inceptionv3_inference"): 2485.0,
-    ("LayerGraphs", "resnet50_inference"): 4197.0,
-    ("OperatorGraphs", "bert_l-3_inference"): 416.2,
-    ("OperatorGraphs", "bert_l-6_inference"): 494.1,
-    ("OperatorGraphs", "bert_l-12_inference"): 867.8,
-    ("OperatorGraphs", "resnet50_inference"): 839.5,
-}
 
 
 def learn(problem, updates: int, seed: int = 0, shape: Shape | None = None, policy=None, **schedule) -> Found:
@@ -85,7 +75,7 @@ def _sharding(path: Path, options) -> dict:
     row["XLA"] = XLA.get(instance.name, np.nan) / known
     row["greedy"] = float(problem.evaluate(problem.default[None]).order[0]) / known
     begin = time.process_time()
-    space = decision_space(problem)
+    space = problem.space()
     row |= {"groups": len(space.groups), "hubs": len(space.hubs)}
     row["message passing"] = float(instance.cost(space.rule[None])[0]) / known
     found = learn(space, options.updates, seed)
@@ -111,6 +101,28 @@ def _search_once(instance, seconds: float, seed: int, start) -> tuple[float, flo
     return state.best_cost, state.bound
 
 
+def read_split(path: Path, workload: Workload) -> np.ndarray:
+    """Return the device of each unit from a file with a human expert's split: (U,) int64.
+
+    A node that the file does not name follows the other nodes of its co-location class: an expert's split for
+    inference is used for training too.
+
+    Raises:
+        DataError: The split uses too many devices, or leaves a unit without one.
+    """
+    data, split = read_json(path), np.full(int(workload.units.max()) + 1, -1, np.int64)
+    unit_of = dict(zip(workload.ids.tolist(), workload.units.tolist(), strict=True))
+    parts = [(device, part["nodes"]) for device, part in enumerate(data["fpgas"])]
+    parts += [(workload.devices + cpu, part["nodes"]) for cpu, part in enumerate(data["cpus"])]
+    for device, nodes in parts:
+        for node in nodes:
+            if node in unit_of:
+                split[unit_of[node]] = device
+    if len(data["fpgas"]) > workload.devices or (split < 0).any():
+        raise DataError(path, "is no split of this instance", "Give one of its own accelerators and nodes")
+    return split
+
+
 def _expert(workload, units: str):
     """Return the human expert's split, that for inference where there is none for training, or None."""
     folder = PUBLIC / "dnn-partitioning" / "human-experts"
@@ -125,49 +137,43 @@ def _expert(workload, units: str):
 
 
 def partition(options) -> list[dict]:
-    """Every dnn-partitioning instance: human, PipeDream and optimum of the authors, our rules, searches
-    and GO.
-    """
-    folder, rows = PUBLIC / "dnn-partitioning", []
-    for objective in ("throughput", "latency"):
-        files = sorted((folder / f"{objective}-inputs").glob("*/*.json"))
-        files = {f"{path.parent.name} {path.stem}": path for path in files}
-        names = [name for name in files if not options.quick or name.endswith("bert24_inference")]
-
-        def row(name: str, objective=objective, files=files) -> dict:
-            return _partition(files[name], objective, options)
-
-        rows += options.kept.rows(f"partition {objective}", names, row)
-    return rows
+    """Every dnn-partitioning instance: human, PipeDream and optimum of the authors, our rules and GO."""
+    files = sorted((PUBLIC / "dnn-partitioning/throughput-inputs").glob("*/*.json"))
+    files = {f"{path.parent.name} {path.stem}": path for path in files}
+    names = [name for name in files if not options.quick or name.endswith("bert24_inference")]
+    return options.kept.rows("partition", names, lambda name: _partition(files[name], options))
 
 
-def _partition(path: Path, objective: str, options) -> dict:
-    workload = read_workload(path)
-    problem, seeds = PartitionProblem(workload, objective), options.seeds
-    units = len(problem.choices)
-    row = {"objective": objective, "graph": path.parent.name, "instance": workload.name, "units": units}
-    row |= {"k": workload.devices, "bound": problem.bound}
+def _partition(path: Path, options) -> dict:
+    problem, seeds = PartitionProblem(read_workload(path)), options.seeds
+    workload, graph, space = problem.workload, path.parent.name, problem.space()
 
     def cost(decision) -> float:
         return float(problem.evaluate(np.asarray(decision)[None]).order[0])
 
-    expert = _expert(workload, path.parent.name)
-    row["human"] = cost(problem.decision(expert)) if expert is not None else np.nan
-    if objective == "throughput":
-        pipedream, optimum = AUTHORS.get((path.parent.name, workload.name), (None, None))
-        row |= {"PipeDream": pipedream, "DP optimum": optimum, "one device": cost(one_device(problem))}
-    else:
-        row["greedy"] = AUTHORS_LATENCY.get((path.parent.name, workload.name))
-    row["METIS"] = cost(metis(problem))
-    row["depth-first order"] = cost(contiguous_optimum(problem))
-    space, updates = decision_space(problem), max(options.updates // 2, 1)
-    row["best order"] = space.baseline
+    expert = _expert(workload, graph)
+    pipedream, optimum = AUTHORS.get((graph, workload.name), (None, None))
+    updates = max(options.updates // 2, 1)
     found = [learn(space, updates, seed) for seed in seeds]
-    costs = [one.cost for one in found]
-    row |= {"GO": fmean(costs), "GO, worst seed": max(costs), "evaluations": found[0].evaluations}
-    row["untrained"] = fmean([learn(space, updates, seed, epochs=0).cost for seed in seeds])
-    row["SA of the order"] = anneal(space, found[0].evaluations, seeds[0]).cost
-    row["SA of devices"] = anneal(problem, found[0].evaluations, seeds[0]).cost
-    start = space.decode(found[0].decision)
-    row["GO, then search"] = refine(problem, start, options.search, Budget(np.inf), seeds[0]).cost
-    return row
+    costs, evaluations = [one.cost for one in found], found[0].evaluations
+    return {
+        "graph": graph,
+        "instance": workload.name,
+        "units": len(problem.choices),
+        "k": workload.devices,
+        "bound": problem.bound,
+        "human": np.nan if expert is None else cost(expert),
+        "PipeDream": pipedream,
+        "DP optimum": optimum,
+        "one device": cost(one_device(problem)),
+        "METIS": cost(metis(problem)),
+        "depth-first order": problem.baseline,
+        "best order": space.baseline,
+        "GO": fmean(costs),
+        "GO, worst seed": max(costs),
+        "evaluations": evaluations,
+        "untrained": fmean([learn(space, updates, seed, epochs=0).cost for seed in seeds]),
+        "SA of the order": anneal(space, evaluations, seeds[0]).cost,
+        "SA of devices": anneal(problem, evaluations, seeds[0]).cost,
+        "GO, then search": anneal(space, options.search, seeds[0], found[0].decision).cost,
+    }

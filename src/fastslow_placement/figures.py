@@ -1,18 +1,23 @@
 """Figures of a placed program: devices and links over time, memory over time, learning."""
 
+from collections.abc import Mapping
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fastslow_placement.programs.compiler_problems import PlacementProblem, SchedulingProblem
+from fastslow_placement.base.search import Found
+from fastslow_placement.partition.problems import PartitionProblem
+from fastslow_placement.programs.problems import PlacementProblem, SchedulingProblem
 from fastslow_placement.programs.schedule import Timeline, memory_profile
-from fastslow_placement.public.public_problems import PartitionProblem, ShardingProblem
+from fastslow_placement.sharding.problems import ShardingProblem
 
 _BUSY, _LINK = "#3b6ea5", "#c77d3a"
+_ROW = 0.24  # inches of a device or link, so that its name has a line of its own
 
 
 def plot_decision(placed, method: str = "") -> Figure:
-    """Plot what a method decided: a Gantt chart, loads of devices, or how often each option was taken.
+    """Plot the decision of a method: a Gantt chart, loads of devices, or how often each option was taken.
 
     Args:
         placed: A :class:`fastslow_placement.place.Placed`.
@@ -23,9 +28,10 @@ def plot_decision(placed, method: str = "") -> Figure:
     figure = Figure(figsize=(9, 4.2), layout="constrained")
     axes = figure.add_subplot()
     if isinstance(problem, (PlacementProblem, SchedulingProblem)):
-        _gantt(axes, problem.timeline(decision))
+        rows = _gantt(axes, problem.timeline(decision))
+        figure.set_figheight(max(3, 1.2 + _ROW * rows))
     elif isinstance(problem, PartitionProblem):
-        loads, _ = problem.loads.loads(problem.split(decision)[None])
+        loads, _ = problem.workload.loads(decision[None])
         axes.bar(range(loads.shape[1]), loads[0], color=_BUSY)
         axes.set(xlabel="device (accelerators, then CPUs)", ylabel="load")
     else:
@@ -36,27 +42,24 @@ def plot_decision(placed, method: str = "") -> Figure:
     return figure
 
 
-def _gantt(axes: Axes, timeline: Timeline) -> None:
-    """Draw a bar for every operator on its device and for every transfer on its link."""
-    scale = 1e3
+def _gantt(axes: Axes, timeline: Timeline) -> int:
+    """Draw a bar for every operator on its device and every transfer on its link; return the rows."""
+    rows = {}
     for device in range(timeline.devices):
         own = timeline.placement == device
-        spans = np.stack([timeline.start[own], (timeline.finish - timeline.start)[own]], 1) * scale
-        axes.broken_barh(
-            spans.tolist(), (device - 0.4, 0.8), facecolor=_BUSY, edgecolor="white", linewidth=0.2
-        )
-    links = sorted({(t.source, t.target) for t in timeline.transfers})
-    for place, link in enumerate(links, timeline.devices):
-        spans = [
-            (t.start * scale, (t.finish - t.start) * scale)
-            for t in timeline.transfers
-            if (t.source, t.target) == link
-        ]
-        axes.broken_barh(spans, (place - 0.3, 0.6), facecolor=_LINK)
-    names = [f"device {d}" for d in range(timeline.devices)] + [f"{a} to {b}" for a, b in links]
-    axes.set_yticks(range(len(names)), names, fontsize=max(4, 9 - len(names) // 8))
-    axes.invert_yaxis()
+        spans = np.stack([timeline.start[own], (timeline.finish - timeline.start)[own]], 1)
+        rows[f"device {device}"] = spans, {"facecolor": _BUSY, "edgecolor": "white", "linewidth": 0.2}
+    links: dict[tuple[int, int], list] = {}
+    for t in timeline.transfers:
+        links.setdefault((t.source, t.target), []).append((t.start, t.finish - t.start))
+    for (source, target), spans in sorted(links.items()):
+        rows[f"{source} to {target}"] = np.array(spans), {"facecolor": _LINK}
+    for place, (spans, style) in enumerate(rows.values()):
+        axes.broken_barh((spans * 1e3).tolist(), (place - 0.4, 0.8), **style)
+    axes.set_yticks(range(len(rows)), [*rows], fontsize=9)
+    axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.set_xlabel("ms")
+    return len(rows)
 
 
 def plot_memory(placed, method: str = "") -> Figure:
@@ -71,34 +74,29 @@ def plot_memory(placed, method: str = "") -> Figure:
     figure = Figure(figsize=(9, 3.2), layout="constrained")
     axes = figure.add_subplot()
     if isinstance(problem, (PlacementProblem, SchedulingProblem)):
-        timeline = problem.timeline(decision)
-        for device, (times, sizes) in enumerate(memory_profile(problem.graph, timeline)):
+        for device, (times, sizes) in enumerate(memory_profile(problem.graph, problem.timeline(decision))):
             axes.step(times * 1e3, sizes / 1e6, where="post", label=f"device {device}")
         axes.set(xlabel="ms", ylabel="MB")
-        if isinstance(problem, PlacementProblem):
-            _draw_limit(axes, problem.memory / 1e6)
-        axes.legend(fontsize=8)
+        limit = getattr(problem, "memory", problem.device.memory)
     elif isinstance(problem, ShardingProblem):
-        sharding = problem.sharding
+        sharding, limit = problem.sharding, problem.sharding.limit
         axes.step(sharding.times, sharding.usage(decision[None])[0] / 1e6, where="post", color=_BUSY)
-        axes.axhline(sharding.limit / 1e6, color=_LINK, label="limit")
         axes.set(xlabel="time of the instance", ylabel="MB")
-        axes.legend(fontsize=8)
     elif isinstance(problem, PartitionProblem):
-        _, memory = problem.loads.loads(problem.split(decision)[None])
-        axes.bar(range(memory.shape[1]), memory[0] / 1e6, color=_BUSY)
-        axes.axhline(problem.workload.memory / 1e6, color=_LINK, label="limit")
+        (memory,), limit = problem.workload.loads(decision[None])[1], problem.workload.memory
+        axes.bar(range(len(memory)), memory / 1e6, color=_BUSY)
         axes.set(xlabel="accelerator", ylabel="MB")
-        axes.legend(fontsize=8)
     else:
         axes.text(0.5, 0.5, "the task has no memory over time", ha="center", transform=axes.transAxes)
+        return figure
+    _draw_limit(axes, limit / 1e6)
+    axes.legend(fontsize=8)
     return figure
 
 
 def _draw_limit(axes: Axes, limit: float) -> None:
     """Draw the memory limit of a device, or name it where a line would flatten the curves; limit in MB."""
-    top = axes.get_ylim()[1]
-    if limit < 3 * top:
+    if limit < 3 * axes.get_ylim()[1]:
         axes.axhline(limit, color=_LINK, label="limit of a device")
     else:
         axes.plot([], [], color=_LINK, label=f"limit of a device: {limit:,.0f} MB, above this axis")
@@ -112,21 +110,14 @@ def plot_learning(placed) -> Figure:
     Args:
         placed: A :class:`fastslow_placement.place.Placed`.
     """
-    problem = placed.problem
-    figure = Figure(figsize=(10, 4), layout="constrained")
-    axes = figure.add_subplot()
-    rules = {}
-    for name, found in placed.found.items():
-        if found.evaluations > 1 and found.history:
-            counts, costs = zip(*found.history, strict=True)
-            last = [*counts, found.evaluations], [*costs, found.cost]
-            axes.step(last[0], np.array(last[1]) / problem.baseline, where="post", label=name)
-        elif np.isfinite(found.cost) and found.cost < 2 * problem.baseline:
-            rules[name] = found.cost / problem.baseline
+    baseline, found = placed.problem.baseline, placed.found
+    curves = {name: one for name, one in found.items() if one.evaluations > 1 and one.history}
+    rest = {name: one.cost / baseline for name, one in found.items() if name not in curves}
+    rules = {name: cost for name, cost in rest.items() if cost < 2}
+    figure, axes = _learning_axes(curves, dict.fromkeys(curves, baseline), "best cost / default's")
     for place, name in enumerate(sorted(rules, key=rules.get)):
         style = {"linestyle": ("--", ":", "-.")[place % 3], "linewidth": 1, "color": f"C{(place + 3) % 10}"}
         axes.axhline(rules[name], label=f"{name}: {rules[name]:.3f}", **style)
-    axes.set(xscale="log", xlabel="evaluations", ylabel="best cost / default's")
     figure.legend(loc="outside right upper", fontsize=7)  # names at the lines would collide
     return figure
 
@@ -137,17 +128,21 @@ def plot_training(trained) -> Figure:
     Args:
         trained: A :class:`fastslow_placement.train_placer.Trained`.
     """
-    figure = Figure(figsize=(9, 3.6), layout="constrained")
-    axes = figure.add_subplot()
-    for problem, found in zip(trained.problems, trained.found, strict=True):
-        counts, costs = zip(*found.history, strict=True)
-        axes.step(
-            [*counts, found.evaluations],
-            np.array([*costs, found.cost]) / problem.baseline,
-            where="post",
-            label=problem.name,
-        )
+    curves = {p.name: found for p, found in zip(trained.problems, trained.found, strict=True)}
+    baselines = {p.name: p.baseline for p in trained.problems}
+    figure, axes = _learning_axes(curves, baselines, "best runtime / split by layers")
     axes.axhline(1, color="0.7", linewidth=0.8)
-    axes.set(xscale="log", xlabel="evaluations", ylabel="best runtime / split by layers")
     axes.legend(fontsize=8)
     return figure
+
+
+def _learning_axes(
+    curves: Mapping[str, Found], baselines: Mapping[str, float], ylabel: str
+) -> tuple[Figure, Axes]:
+    """Return a figure of the best cost over evaluations, by name, each relative to its baseline."""
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    axes = figure.add_subplot(xscale="log", xlabel="evaluations", ylabel=ylabel)
+    for name, found in curves.items():
+        counts, costs = zip(*found.history, (found.evaluations, found.cost), strict=True)
+        axes.step(counts, np.array(costs) / baselines[name], where="post", label=name)
+    return figure, axes

@@ -5,7 +5,8 @@ from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Le
 
-from fastslow.core.errors import DataError, SettingsError
+from fastslow.core.errors import DataError
+from fastslow.core.files import file_digest
 from fastslow.core.settings import (
     Fraction,
     NonNegative,
@@ -15,13 +16,11 @@ from fastslow.core.settings import (
     resolve,
     unkeyed,
 )
-from fastslow_placement.go.policy import LARGEST_SIZE, MOST_LAYERS, Shape
+from fastslow_placement.go.policy import Layers, Shape, Size
 from fastslow_placement.go.ppo import Schedule
-from fastslow_placement.programs.roofline import DEVICES
+from fastslow_placement.programs.roofline import DEVICES, Device, read_device
 from fastslow_placement.programs.zoo_graphs import PROGRAMS
 
-_Size = Annotated[int, Ge(1), Le(LARGEST_SIZE)]
-_Layers = Annotated[int, Ge(1), Le(MOST_LAYERS)]
 ZOO = "zoo:"
 _KINDS = "Give an HLO file, a competition npz, an instance of dnn-partitioning or iopddl (json), or zoo:NAME"
 
@@ -31,8 +30,9 @@ class LearningSettings(Settings):
 
     devices: Annotated[int, Ge(1), Le(256)] = 4
     """Number of devices of a program; the public instances have their own."""
-    device: Literal[*DEVICES] = "p100"
-    """Device whose roofline and links give times: GO used P100; one TPU core has 61.5 bfloat16 TFLOP/s."""
+    device: str = "p100"
+    """Device whose roofline and links give times: p100 (as GO), v100, tpu-v3 (a core of a pod slice), cpu, or
+    a JSON file of its constants (``help(Device)`` lists them)."""
     memory: NonNegativeFloat = 0.0
     """Memory limit of each device in bytes; 0 takes that of the device."""
     updates: Annotated[int, Ge(0), Le(1_000_000)] = 180
@@ -51,17 +51,17 @@ class LearningSettings(Settings):
     """Weight of the log-probability of the best decision so far (self-imitation); 0 leaves it out."""
     whole: bool = False
     """Draw all units in every sample and compare with the mean of earlier rewards, as in the paper."""
-    hidden: _Size = 32
+    hidden: Size = 32
     """Width of the policy; a multiple of ``heads``."""
-    sage_layers: _Layers = 2
+    sage_layers: Layers = 2
     """GraphSAGE layers."""
-    attention_layers: Annotated[int, Ge(0), Le(MOST_LAYERS)] = 1
+    attention_layers: Annotated[int, Ge(0), Le(64)] = 1
     """Recurrent attention layers before the one of the task."""
-    heads: _Size = 4
+    heads: Size = 4
     """Attention heads."""
-    segment: _Size = 128
+    segment: Size = 128
     """Units that attend to each other at once; memory grows with its square."""
-    passes: _Layers = 2
+    passes: Layers = 2
     """How often the decision is made, each time seeing the one before."""
     seed: NonNegative = 0
     """Seed of weights, samples and searches."""
@@ -69,8 +69,20 @@ class LearningSettings(Settings):
     """Threads of torch; 0 leaves them to torch. On small programs two only wait for each other."""
 
     def check(self) -> None:
-        """Check what the types of the fields do not express."""
+        """Validate constraints between fields."""
         self.require(self.hidden % self.heads == 0, "hidden", f"a multiple of heads={self.heads}")
+        known = self.device in DEVICES or self.device.endswith(".json")
+        self.require(known, "device", f"one of {', '.join(DEVICES)}, or a JSON file")
+
+    @property
+    def machine(self) -> Device:
+        """The device; raises :class:`DataError` where its file is missing or wrong."""
+        return read_device(self.device if self.device in DEVICES else str(resolve(self.device)))
+
+    @property
+    def device_inputs(self) -> dict[str, str]:
+        """Digest of the device's file, if it is one."""
+        return {} if self.device in DEVICES else {"device": file_digest(resolve(self.device))}
 
     @property
     def shape(self) -> Shape:
@@ -108,7 +120,7 @@ class PlaceSettings(LearningSettings):
     """Settings of placing, scheduling or fusing one program."""
 
     main: ClassVar[tuple[str, ...]] = (
-        *("source", "task", "objective", "devices", "device", "memory", "policy", "out", "seed"),
+        *("source", "task", "devices", "device", "memory", "policy", "out", "seed"),
         *("updates", "samples", "search", "seconds"),
     )
 
@@ -116,16 +128,11 @@ class PlaceSettings(LearningSettings):
     """Program: an HLO file (any kind that ``make convert`` reads), a competition npz, an instance of
     dnn-partitioning (.json) or iopddl (.json, .json.gz), or ``zoo:NAME`` for a stored program."""
     task: Literal["placement", "scheduling", "fusion", "joint"] = "placement"
-    """What is decided for each operator; scheduling keeps the placement by layers, joint decides all
-    three.
-    """
-    objective: Literal["throughput", "latency"] = "throughput"
-    """Objective of a dnn-partitioning instance."""
+    """Decision for each operator; scheduling keeps the placement by layers, joint decides all three."""
     policy: str = ""
     """Checkpoint of a trained policy (``policy.pt`` of notebook 60) to start from; a new policy if empty."""
     search: NonNegative = 1000
-    """Evaluations of the search that follows the policy, as a row of its own; 0 leaves it out. Splits of a
-    dnn-partitioning instance are cheap and come 100 times as often (latency: twice)."""
+    """Evaluations of the search that follows the policy, as a row of its own; 0 leaves it out."""
     seconds: PositiveFloat = 60.0
     """CPU seconds of a whole run on an instance of iopddl, from reading to the end of the search, which takes
     what is left instead of ``search`` evaluations. A stage ends with the step that it began: reading and one
@@ -138,7 +145,7 @@ class PlaceSettings(LearningSettings):
     """Folder under which the result gets a folder of its own."""
 
     def check(self) -> None:
-        """Check what the types of the fields do not express."""
+        """Validate constraints between fields."""
         super().check()
         self.require(self.updates > 0 or self.policy, "updates", "1 or more where no trained policy is given")
 
@@ -151,10 +158,8 @@ class PlaceSettings(LearningSettings):
             DataError: The file does not exist.
         """
         if self.source.startswith(ZOO):
-            if self.source.removeprefix(ZOO) not in PROGRAMS:
-                raise SettingsError(
-                    f"source: no zoo program {self.source!r}; known are {', '.join(PROGRAMS)}"
-                )
+            known = self.source.removeprefix(ZOO) in PROGRAMS
+            self.require(known, "source", f"{ZOO} followed by one of {', '.join(PROGRAMS)}")
             return None
         path = resolve(self.source)
         if not path.is_file():

@@ -8,19 +8,15 @@ import torch
 
 from fastslow.core.artifacts import Artifact
 from fastslow.core.figures import save_figure
-from fastslow.core.files import atomic_path
+from fastslow.core.files import atomic_path, file_digest
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
-from fastslow_placement.base.local_search import Found
+from fastslow_placement.base.search import Found
 from fastslow_placement.figures import plot_training
 from fastslow_placement.go.policy import Policy, torch_threads
-from fastslow_placement.go.ppo import Trainer
-from fastslow_placement.go.zero_shot import zero_shot
-from fastslow_placement.programs.compiler_problems import PlacementProblem
-from fastslow_placement.programs.fusion import contract, single_consumer_clusters
-from fastslow_placement.programs.program_graph import graph_digest
-from fastslow_placement.programs.roofline import DEVICES
-from fastslow_placement.programs.zoo_graphs import PROGRAMS, read_zoo_graph
+from fastslow_placement.go.ppo import Trainer, zero_shot
+from fastslow_placement.programs.problems import PlacementProblem
+from fastslow_placement.programs.zoo_graphs import program_path, zoo_placement
 from fastslow_placement.settings import PolicySettings
 
 CHECKPOINT, PROGRAM_TABLE = "policy.pt", "programs.csv"
@@ -44,14 +40,6 @@ class Trained:
     table: pd.DataFrame
 
 
-def placement_of(name: str, settings: PolicySettings) -> PlacementProblem:
-    """Return the placement of a zoo program on its own number of devices, at most ``config.devices``."""
-    device = DEVICES[settings.device]
-    graph = read_zoo_graph(name, device)
-    small = contract(graph, single_consumer_clusters(graph), device)
-    return PlacementProblem(small, min(PROGRAMS[name].devices, settings.devices), device, settings.memory)
-
-
 def train_placer(settings: PolicySettings) -> Trained:
     """Train a policy on the programs and write ``policy.pt``, a table and a figure.
 
@@ -59,16 +47,16 @@ def train_placer(settings: PolicySettings) -> Trained:
         SettingsError: No placement of a program is valid.
         DataError: The folder holds the checkpoint of another training.
     """
-    problems = [placement_of(name, settings) for name in settings.programs]
-    held_out = placement_of(settings.held_out, settings)
-    inputs = {p.name: graph_digest(p.graph) for p in [*problems, held_out]}
+    names = [*settings.programs, settings.held_out]
+    limits = settings.machine, settings.devices, settings.memory
+    *problems, held_out = (zoo_placement(name, *limits) for name in names)
+    inputs = {name: file_digest(program_path(name)) for name in names} | settings.device_inputs
     artifact = Artifact(resolve(settings.folder), settings.identity(), inputs)
     torch.manual_seed(settings.seed)
     trainer = Trainer(Policy(settings.shape), problems, settings.schedule, settings.seed)
     path = artifact.folder / CHECKPOINT
     with artifact.building(), torch_threads(settings.threads):
-        if path.is_file():
-            trainer.resume(path)
+        trainer.resume(path)
         _run(trainer, settings.updates * len(problems), path)
         found = [standing.found for standing in trainer.standings]
         table = _table(problems, found, held_out, zero_shot(trainer.policy, held_out, settings.samples))
@@ -98,21 +86,17 @@ def _run(trainer: Trainer, updates: int, path) -> None:
 
 
 def _table(problems, found, held_out, zero) -> pd.DataFrame:
-    rows = []
-    for problem, best, how in [
-        *((p, f, "trained on") for p, f in zip(problems, found, strict=True)),
-        (held_out, zero, "zero-shot"),
-    ]:
-        rows.append(
-            {
-                "program": problem.name,
-                "devices": problem.devices,
-                "groups": len(problem.choices),
-                "how": how,
-                "evaluations": best.evaluations,
-                "runtime ms": best.cost * 1e3,
-                "by layers ms": problem.baseline * 1e3,
-                "bound ms": problem.bound * 1e3,
-            }
-        )
-    return pd.DataFrame(rows)
+    rows = [(problem, best, "trained on") for problem, best in zip(problems, found, strict=True)]
+    return pd.DataFrame(
+        {
+            "program": problem.name,
+            "devices": problem.devices,
+            "groups": len(problem.choices),
+            "how": how,
+            "evaluations": best.evaluations,
+            "runtime ms": best.cost * 1e3,
+            "by layers ms": problem.baseline * 1e3,
+            "bound ms": problem.bound * 1e3,
+        }
+        for problem, best, how in [*rows, (held_out, zero, "zero-shot")]
+    )

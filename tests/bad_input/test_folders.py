@@ -11,14 +11,13 @@ from fastslow.core.errors import DataError
 from fastslow.evaluation.ensemble import EnsembleSettings, read_member
 from fastslow.evaluation.predictions import PREDICTIONS
 from fastslow.features.store import Features, read_graph
-from fastslow.features.store_checks import _SPECIFICATION
 from fastslow.networks.machine.stored_weights import SET_ASIDE, load_weights
 from fastslow.networks.predict.dataset import make_dataset
 from fastslow.networks.training.run_folder import CHECKPOINT, WEIGHTS, load_checkpoint
 from fastslow.networks.training.train import Training
 from fastslow.networks.training.trained import TrainedNetwork
 from fastslow.rankers.train import MODEL, read_ranker
-from helpers.bad_files import BINARY, MARK, absurd_members, replace
+from helpers.bad_files import BINARY, DOOR, MARK, replace
 from helpers.cases import cases
 from helpers.good_artifacts import change_arrays, change_json, change_tensors, network_config, reseal
 
@@ -48,116 +47,19 @@ def read_features(folder):
     return features.collection, features.data, features.scaler("node"), features.scaler("config"), graphs
 
 
-def spoil(name, what):
-    """A mutation of a stored graph's arrays: another type, a row less, or a value out of range."""
-    kinds, shape, low, high = _SPECIFICATION[name]
-
-    def change(arrays):
-        array = arrays[name]
-        if what == "another type":
-            arrays[name] = array.astype("U3")
-        elif what == "complex numbers":
-            arrays[name] = array.astype(complex)
-        elif what == "one axis more":
-            arrays[name] = array[None]
-        else:
-            value = {
-                "too small": -7 if low != -np.iinfo(np.int64).max else -np.inf,
-                "too large": 999,
-                "NaN": np.nan,
-            }
-            arrays[name] = array.astype(np.float64 if kinds == "f" else np.int64)
-            arrays[name].flat[-1] = value[what]
-
-    return change
-
-
-def _set(line, column, value):
-    """A line of a CSV with another value of a column; the first line as it is."""
-    cells = line.split(",")
-    return line if cells[0] == "split" else ",".join([*cells[:column], value, *cells[column + 1 :]])
-
-
-def _first_column_twice(record):
-    record["config_columns"] = [record["config_columns"][0], *record["config_columns"][:-1]]
-
-
 NAN, INF = float("nan"), float("inf")
-INSIDE = [name for name in _SPECIFICATION if name not in ("choices", "config_feat")]
-WHAT = ("another type", "complex numbers", "one axis more", "too small")
-UNBOUNDED = ("tensor_sizes", "node_feat", "node_extra", "config_feat_values", "runtime", "file_runtime")
-GRAPHS = {f"{name}: {what}": spoil(name, what) for name in INSIDE for what in WHAT}
-GRAPHS |= {f"{name}: too large": spoil(name, "too large") for name in INSIDE if name not in UNBOUNDED}
-GRAPHS |= {
-    f"{n}: NaN": spoil(n, "NaN") for n in ("node_feat", "config_feat_values", "runtime", "file_runtime")
-}
-GRAPHS |= {f"{name}: lost": lambda a, n=name: a.__delitem__(n) for name in INSIDE}
-GRAPHS |= {
-    "a configurable node twice": lambda a: a["config_index"].__setitem__(1, a["config_index"][0]),
-    "a layout that names an axis twice": lambda a: a["layouts"].__setitem__((1, slice(0, 2)), 0),
-    "zeroed codes": lambda a: a["choices_codes"].fill(0),
-    "zeroed runtimes": lambda a: a["runtime"].fill(0),
-    "zeroed runtimes of the file": lambda a: a["file_runtime"].fill(0),
-    "a configuration that is in no row": lambda a: a["config_row"].fill(0),
-    "a group without options": lambda a: a["choices_options"].fill(0),
-    "a pair of a role that is none": lambda a: a.update(
-        pairs=np.array([[0, 0, 3]]), pair_axes=np.zeros((1, 6), int)
-    ),
-    "a layout of axis 9 in node_feat": lambda a: a["node_feat"][:, 134:].fill(99),
-}
+FILES = ("a.npz", "a.choices.npy", "a.config_feat.npy")
 
 
-@cases("name", GRAPHS, workplace=workplace)
-def test_a_stored_graph_with_wrong_arrays_is_refused(good, workplace, name):
-    shutil.copytree(good.root / "features" / "train", workplace / "train")
-    change_arrays(workplace / "train" / "a.npz", GRAPHS[name])
-    refused(lambda: read_graph(workplace, "train", "a"), "a.npz")
-
-
-def rows(change):
-    """A mutation of a plain npy file."""
-
-    def write(path):
-        np.save(path, change(np.load(path)))
-
-    return write
-
-
-ROWS = {
-    **BINARY,
-    "a row less": rows(lambda a: a[1:]),
-    "a column less": rows(lambda a: a[:, 1:]),
-    "an option that is none": rows(lambda a: a * 0 + 250),
-    "negative options": rows(lambda a: a.astype(int) - 9),
-    "floats": rows(lambda a: a.astype(float) + 0.5),
-    "text in an array": rows(lambda a: a.astype("U3")),
-    "a header larger than the file": lambda p: p.write_bytes(
-        p.read_bytes().replace(b"'shape': (", b"'shape': (9")
-    ),
-}
-
-
-@cases("array", ["choices", "config_feat"])
-@cases("name", ROWS, workplace=workplace)
-def test_broken_rows_of_a_stored_graph_are_refused(good, workplace, name, array):
-    shutil.copytree(good.root / "features" / "train", workplace / "train")
-    ROWS[name](workplace / "train" / f"a.{array}.npy")
-    refused(lambda: read_graph(workplace, "train", "a"), "a.")
-
-
-NPZ = {**BINARY, **absurd_members("runtime")}
-
-
-@cases("name", NPZ, workplace=workplace)
-def test_a_broken_file_of_a_stored_graph_is_refused(good, workplace, name):
-    shutil.copytree(good.root / "features" / "train", workplace / "train")
-    NPZ[name](workplace / "train" / "a.npz")
-    refused(lambda: read_graph(workplace, "train", "a"), "a.npz")
-
-
-def csv(change):
-    """A mutation of the lines of a CSV."""
-    return lambda path: path.write_text("\n".join(change(path.read_text().splitlines())) + "\n")
+@cases("file, name", [(file, name) for file in FILES for name in BINARY], workplace=workplace)
+def test_a_damaged_file_of_a_graph_is_refused(good, workplace, file, name):
+    shutil.copytree(good.root / "features", workplace / "features")
+    BINARY[name](workplace / "features" / "train" / file)
+    refused(lambda: read_features(workplace / "features"), file)
+    if not (
+        workplace / "features" / "train" / file
+    ).is_dir():  # also while a build reads it, without a checksum
+        refused(lambda: read_graph(workplace / "features", "train", "a"), file)
 
 
 def scalers(name, values):
@@ -184,7 +86,6 @@ NOT_RECORDS = {
     for text in ("[]", "null", "{}", "3", '"text"', "", "{", "NaN", "[" * 50_000, "[{}]", "\x00", "é" * 3)
 }
 OF_EVERY_MANIFEST = {
-    **NOT_RECORDS,
     **{f"manifest without {key}": manifest(key) for key in ("fingerprint", "settings", "inputs")},
     "settings as a list": manifest("settings", value=[]),
     "a fingerprint as a number": manifest("fingerprint", value=3),
@@ -192,62 +93,48 @@ OF_EVERY_MANIFEST = {
     "a collection as a number": manifest("settings", "collection", value=7),
     "no data": manifest("inputs", "data"),
 }
+FEATURES = {
+    **OF_EVERY_MANIFEST,
+    "no columns": manifest("config_columns"),
+    "columns as text": manifest("config_columns", value="abc"),
+}
+
+
+@cases("name", FEATURES, workplace=workplace)
+def test_a_manifest_that_is_not_that_of_features_is_refused(good, workplace, name):
+    shutil.copytree(good.root / "features", workplace / "features")
+    FEATURES[name](workplace / "features" / MANIFEST)
+    reseal(workplace / "features")
+    refused(lambda: read_features(workplace / "features"), "features")
+
+
+def rewrite(old, new):
+    return lambda path: path.write_text(path.read_text().replace(old, new))
+
+
 FOLDER = {
-    **{f"{MANIFEST}: {name}": (MANIFEST, change) for name, change in OF_EVERY_MANIFEST.items()},
-    "no columns": (MANIFEST, manifest("config_columns")),
-    "columns as text": (MANIFEST, manifest("config_columns", value="abc")),
-    "columns fewer than the features": (MANIFEST, manifest("config_columns", value=["a"])),
     **{
-        f"graphs.csv: {name}": ("graphs.csv", change) for name, change in BINARY.items() if "half" not in name
+        f"{file}: {name}": (file, change)
+        for file in ("graphs.csv", "scalers.npz")
+        for name, change in BINARY.items()
     },
-    "a column twice": (MANIFEST, lambda p: change_json(p, _first_column_twice)),
-    **{
-        f"a count of {c}": ("graphs.csv", csv(lambda lines, c=c: [_set(line, 5, c) for line in lines]))
-        for c in ("1e30", str(10**30), "3", "-1", "nan")
-    },
-    "surplus cells": ("graphs.csv", csv(lambda lines: [lines[0], *(f"{line},1,2" for line in lines[1:])])),
-    "a name with NUL": ("graphs.csv", csv(lambda lines: [line.replace(",a,", ",a\0,") for line in lines])),
-    "a column less": ("graphs.csv", csv(lambda lines: [line.partition(",")[2] for line in lines])),
-    "an unknown split": ("graphs.csv", csv(lambda lines: [line.replace("train,", "tr,") for line in lines])),
-    "a name with a path": (
-        "graphs.csv",
-        csv(lambda lines: [line.replace(",a,", ",../a,") for line in lines]),
-    ),
-    "a graph twice": ("graphs.csv", csv(lambda lines: [*lines, lines[1]])),
-    "no graph": ("graphs.csv", csv(lambda lines: lines[:1])),
-    "a graph that is not there": (
-        "graphs.csv",
-        csv(lambda lines: [line.replace(",b,", ",x,") for line in lines]),
-    ),
-    **{f"scalers.npz: {name}": ("scalers.npz", change) for name, change in BINARY.items()},
-    "a shorter scaler": ("scalers.npz", scalers("node_mean", lambda v: v[1:])),
-    "a longer scaler": ("scalers.npz", scalers("config_std", lambda v: np.append(v, 1))),
-    "a scaler of NaN": ("scalers.npz", scalers("config_mean", lambda v: v * np.nan)),
-    "a negative deviation": ("scalers.npz", scalers("node_std", lambda v: -v - 1)),
-    "a scaler of text": ("scalers.npz", scalers("node_std", lambda v: v.astype("U9"))),
-    "a scaler lost": ("scalers.npz", lambda p: change_arrays(p, lambda a: a.__delitem__("config_mean"))),
+    "another name": ("graphs.csv", rewrite(",b,", ",x,")),
+    "another split": ("graphs.csv", rewrite("train,", "valid,")),
+    "another fingerprint": (MANIFEST, manifest("fingerprint", value="x")),
+    "another scaler": ("scalers.npz", scalers("config_mean", lambda v: v + 1)),
 }
 
 
 @cases("name", FOLDER, workplace=workplace)
-def test_a_damaged_features_folder_is_refused(good, workplace, name):
+def test_a_changed_features_folder_is_refused(good, workplace, name):
     shutil.copytree(good.root / "features", workplace / "features")
     file, change = FOLDER[name]
     change(workplace / "features" / file)
-    reseal(workplace / "features", *({file} - {MANIFEST}))
-    refused(lambda: read_features(workplace / "features"), "features")
+    refused(lambda: read_features(workplace / "features"), file)
 
 
 def predictions(change):
     return lambda path: change_arrays(path, change)
-
-
-def cast(dtype):
-    return predictions(lambda arrays: {key: values.astype(dtype) for key, values in arrays.items()})
-
-
-def member(**facts):
-    return manifest("members", value={"x": {"weight": 1.0, "folder": "runs/x", "model": "x", **facts}})
 
 
 RUN = {
@@ -259,33 +146,15 @@ RUN = {
     "a mean as text": (MANIFEST, manifest("valid", "mean", value="0.5")),
     "no graph scored": (MANIFEST, manifest("valid", "per_graph", value={})),
     "a graph's score of NaN": (MANIFEST, manifest("valid", "per_graph", "v", value=NAN)),
-    **{
-        f"a weight of {weight}": (
-            MANIFEST,
-            member(weight=weight),
-        )
-        for weight in (NAN, INF, -0.5, 2, "1", None, [1])
-    },
-    "members as a list": (MANIFEST, manifest("members", value=["x"])),
-    "no members": (MANIFEST, manifest("members", value={})),
-    "a member without a folder": (
-        MANIFEST,
-        manifest("members", value={"x": {"weight": 1.0}}),
-    ),
-    "an unknown normalisation": (MANIFEST, manifest("normalisation", value="softmax")),
     "other data": (MANIFEST, manifest("inputs", "data", value="other")),
     "another collection": (MANIFEST, manifest("settings", "collection", value="tile:xla")),
-    **{f"predictions as {dtype}": (PREDICTIONS, cast(dtype)) for dtype in ("U9", "complex", "M8[s]", "bool")},
     "predictions of NaN": (PREDICTIONS, predictions(lambda a: {k: v * np.nan for k, v in a.items()})),
     "predictions of infinity": (PREDICTIONS, predictions(lambda a: {k: v / 0 for k, v in a.items()})),
     "a prediction less": (PREDICTIONS, predictions(lambda a: {k: v[1:] for k, v in a.items()})),
     "predictions in a table": (PREDICTIONS, predictions(lambda a: {k: v[None] for k, v in a.items()})),
     "a graph less": (PREDICTIONS, predictions(lambda a: {"valid/v": a["valid/v"]})),
     "a graph more": (PREDICTIONS, predictions(lambda a: a.update({"test/x": a["test/t"]}))),
-    "an unknown split": (PREDICTIONS, predictions(lambda a: a.update({"train/a": a["test/t"]}))),
-    "no split": (PREDICTIONS, predictions(lambda a: a.update({"t": a["test/t"]}))),
     **{f"predictions.npz: {name}": (PREDICTIONS, change) for name, change in BINARY.items()},
-    **{f"predictions: {n}": (PREDICTIONS, change) for n, change in absurd_members("valid/v").items()},
 }
 
 
@@ -314,14 +183,11 @@ def _first(weights):
     return next(name for name, tensor in weights.items() if tensor.is_floating_point())
 
 
-TENSORS = {
+WEIGHT_KINDS = {
     **BINARY,
     "a list": tensors(lambda w: [1, 2]),
     "a number": tensors(lambda w: 3),
     "nothing": tensors(lambda w: {}),
-}
-WEIGHT_KINDS = {
-    **TENSORS,
     "a tensor less": tensors(lambda w: w.__delitem__(_first(w))),
     "a tensor more": tensors(lambda w: w.update(more=torch.ones(3))),
     "another shape": tensors(lambda w: w.update({_first(w): torch.ones(3, 3, 3)})),
@@ -352,7 +218,7 @@ def flip(part):
 
 
 STATES = {
-    **TENSORS,
+    **DOOR,
     **{f"a bit at {part}": flip(part) for part in (0, 0.2, 0.4, 0.6, 0.8, 1)},
     "written by torch alone": tensors(lambda state: None),
     "weights changed": tensors(lambda state: state["network"][_first(state["network"])].add_(1)),
@@ -386,7 +252,7 @@ def test_a_good_checkpoint_is_resumed_and_that_of_another_training_is_left_alone
 
 
 TREES = {
-    **BINARY,
+    **DOOR,
     "fewer leaves": lambda p: p.write_text(p.read_text().replace("num_leaves=", "num_leaves=9")),
     "no tree": lambda p: p.write_text(p.read_text().partition("Tree=0")[0]),
     "a threshold of NaN": lambda p: p.write_text(p.read_text().replace("threshold=", "threshold=nan ")),
@@ -396,7 +262,7 @@ TREES = {
 }
 RANKER = {
     **{f"{MODEL}: {name}": (MODEL, change) for name, change in TREES.items()},
-    **{f"{MANIFEST}: {name}": (MANIFEST, change) for name, change in NOT_RECORDS.items()},
+    f"{MANIFEST}: a list": (MANIFEST, replace(b"[]")),
     **{f"without {key}": (MANIFEST, manifest(key)) for key in ("objective", "trees", "outputs", "settings")},
     "an unknown objective": (MANIFEST, manifest("objective", value="x")),
     "trees below 0": (MANIFEST, manifest("trees", value=-1)),
@@ -416,7 +282,7 @@ def test_changed_trees_are_refused_before_lightgbm_reads_them(good, workplace, n
 
 
 NETWORK = {
-    **{f"{MANIFEST}: {name}": (MANIFEST, change) for name, change in NOT_RECORDS.items()},
+    f"{MANIFEST}: a list": (MANIFEST, replace(b"[]")),
     "a width of 0": (MANIFEST, manifest("settings", "hidden_channels", value=0)),
     "a width of text": (MANIFEST, manifest("settings", "hidden_channels", value="4")),
     "no checksums": (MANIFEST, manifest("outputs")),

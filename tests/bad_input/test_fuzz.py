@@ -12,14 +12,14 @@ from fastslow.competition.reader import read_competition_file
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import DataError, FastslowError
 from fastslow.evaluation.predictions import read_predictions, read_run_manifest
-from fastslow.features.store import Features, read_graph
+from fastslow.features.store import Features
 from fastslow.kaggle.ledger import read_record
 from fastslow.kaggle.solution import read_solution
 from fastslow.kaggle.submission import read_submission
 from fastslow.networks.machine.stored_weights import load_weights, read_checkpoint
 from fastslow.rankers.train import read_ranker
 from fastslow.xla.reader import read_programs
-from helpers.good_artifacts import COUNTS, change_arrays
+from helpers.good_artifacts import COUNTS
 
 FLIPS = 25
 MOST_BYTES = 100 << 20
@@ -39,9 +39,9 @@ LOADERS = {
     "features/manifest.json": lambda good, root: Features(root / "features").collection,
     "features/graphs.csv": lambda good, root: Features(root / "features").num_configs("train"),
     "features/scalers.npz": lambda good, root: Features(root / "features").scaler("node"),
-    "features/train/a.npz": lambda good, root: read_graph(root / "features", "train", "a"),
-    "features/train/a.choices.npy": lambda good, root: read_graph(root / "features", "train", "a"),
-    "features/train/a.config_feat.npy": lambda good, root: read_graph(root / "features", "train", "a"),
+    "features/train/a.npz": lambda good, root: Features(root / "features").graph("train", "a"),
+    "features/train/a.choices.npy": lambda good, root: Features(root / "features").graph("train", "a"),
+    "features/train/a.config_feat.npy": lambda good, root: Features(root / "features").graph("train", "a"),
     "run/manifest.json": lambda good, root: read_run_manifest(root / "run"),
     "run/predictions.npz": lambda good, root: read_predictions(root / "run"),
     "training/manifest.json": lambda good, root: read_manifest(root / "training"),
@@ -99,7 +99,8 @@ def test_flipped_bytes_and_cuts_are_refused_or_read(good, copy):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < MOST_BYTES
-    assert all(refused) if name == "checkpoint.pt" else any(refused)
+    # what has a checksum of its own or in a manifest: every change is found
+    assert all(refused) if name == "checkpoint.pt" or name.startswith("features/") else any(refused)
 
 
 @given(data=st.data())
@@ -127,30 +128,3 @@ def test_a_random_value_in_a_competition_file_is_refused_or_kept(good, tmp_path_
     kept = {"config_runtime": "runtime", "config_runtime_normalizers": "normalizers"}.get(key, key)
     if hasattr(file, kept):
         np.testing.assert_array_equal(getattr(file, kept), array)
-
-
-@given(data=st.data())
-@settings(max_examples=40, suppress_health_check=list(HealthCheck))
-def test_a_random_value_in_a_stored_graph_is_refused_or_sound(good, tmp_path_factory, data):
-    folder = tmp_path_factory.mktemp("fuzz")
-    shutil.copytree(good.root / "features" / "train", folder / "train")
-
-    def change(arrays):
-        filled = sorted(key for key, array in arrays.items() if array.size and array.dtype.kind in "fiu")
-        array = arrays[data.draw(st.sampled_from(filled))]
-        place = data.draw(st.integers(0, array.size - 1))
-        if array.dtype.kind == "f":
-            array.flat[place] = data.draw(st.floats(width=32))
-        else:
-            info = np.iinfo(array.dtype)
-            array.flat[place] = data.draw(st.integers(int(info.min), int(info.max)) | st.integers(0, 9))
-
-    change_arrays(folder / "train" / "a.npz", change)
-    try:
-        graph = read_graph(folder, "train", "a")
-    except FastslowError:
-        return
-    assert np.isfinite(graph.node_feat).all() and np.isfinite(np.asarray(graph.config_feat)).all()
-    assert (graph.runtime > 0).all() and (graph.file_runtime > 0).all()
-    assert graph.choices.layout_codes().max() < len(graph.layouts)
-    assert graph.edge_index.max() < graph.num_nodes and graph.count.min() >= 1

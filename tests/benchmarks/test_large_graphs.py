@@ -5,7 +5,7 @@ import json
 import numpy as np
 
 from common.large_graphs import repeated_graph, repeated_sharding, repeated_workload
-from fastslow_placement.partition.partition import read_workload
+from fastslow_placement.partition.workload import read_workload
 from fastslow_placement.sharding.sharding import read_sharding
 from helpers.cases import cases
 from helpers.cost_graphs import random_graph, random_sharding

@@ -62,9 +62,9 @@ def test_a_step_is_extrapolated_by_its_phases(tmp_path):
     assert found["features tile-xla"] == 20  # all of it was made
     graphs, made = 61 + 7 + 8, 6 + 1 + 1
     assert found["features layout-xla-default"] == pytest.approx(20 * graphs / made)
-    train, valid, every = 130 / 13, 14 / 2, 160 / 17
-    wanted = 150 * (train * 4 + valid * 3 / 10) + every * 9
-    assert found["training-layout-xla"] == pytest.approx(wanted)
+    train, valid, every = 61 / 6, 7, graphs / made
+    wanted = 100 * (train * 4 + valid * 3 / 10) + every * 9
+    assert found["training-layout-xla-default"] == pytest.approx(wanted)
     assert found["ranker-tile-xla"] == pytest.approx(600 * (4 + 2) / 40 + 3 + 11)
     unseen, every = (7 + 8) / (1 + 1), graphs / made  # train graphs are repeated
     wanted = 600 * (4 + unseen * 2) / 40 + 3 + every * 11

@@ -5,17 +5,24 @@ from fastslow.competition.opcodes import CONVOLUTION, DOT, OPCODES, RESHAPE, opc
 
 
 def test_every_constant_names_its_columns():
-    named = set()
+    names = node_columns.COLUMN_NAMES
+    assert len(set(names)) == len(names) == 140
     for constant, value in vars(node_columns).items():
-        if not constant.isupper() or not isinstance(value, int | slice):
-            continue
-        indices = range(140)[value] if isinstance(value, slice) else [value]
-        assert all(node_columns.COLUMN_NAMES[index].startswith(constant.lower()) for index in indices), (
-            constant
-        )
-        named.update(indices)
-    assert named == set(range(140))
-    assert len(set(node_columns.COLUMN_NAMES)) == len(node_columns.COLUMN_NAMES) == 140
+        if constant.isupper() and isinstance(value, int | slice):
+            own = names[value] if isinstance(value, slice) else [names[value]]
+            assert all(name.startswith(constant.lower()) for name in own), constant
+    lists = {
+        "parameter_number": "parameter_number",
+        "window": "window_ base_dilation",
+        "convolution": "input_batch input_feature kernel_ output_",
+        "convolution_spatial": "input_spatial kernel_spatial",
+        "edge_padding": "edge_padding_low edge_padding_high",
+    }
+    for name, blocks in node_columns.LISTS.items():
+        columns = [column for block in blocks for column in names[block]]
+        assert all(column.startswith(tuple(lists.get(name, name).split())) for column in columns), name
+        assert not any(column.endswith(("_sum", "_product")) for column in columns), name
+        assert len({block.stop - block.start for block in blocks}) == 1, name
 
 
 def test_opcodes():

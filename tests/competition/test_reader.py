@@ -1,4 +1,4 @@
-"""Competition files: what real ones hold is read, everything else is refused by name."""
+"""Competition files: what real ones hold is read right; what is refused is in ``tests/bad_input``."""
 
 import graphlib
 import itertools
@@ -23,14 +23,6 @@ from fastslow.competition.schema import SCHEMA, check_schema
 from fastslow.core.errors import DataError
 from helpers.cases import cases
 from helpers.competition_files import competition_arrays, layout_arrays, tile_arrays, write_npz
-
-KEYS = [(kind, key) for kind in SCHEMA for key in SCHEMA[kind]]
-FLOATS = [
-    ("layout", "node_feat"),
-    ("layout", "node_config_feat"),
-    ("tile", "node_feat"),
-    ("tile", "config_feat"),
-]
 
 
 @pytest.fixture
@@ -70,149 +62,6 @@ def test_a_good_file_is_read(read, kind):
     assert_same(read(kind, arrays), arrays)
 
 
-@pytest.mark.parametrize(("kind", "key"), KEYS)
-def test_a_missing_key_is_named(read, kind, key):
-    arrays = competition_arrays(kind)
-    del arrays[key]
-    with refused(f"key {key} is missing .*make data"):
-        read(kind, arrays)
-
-
-@pytest.mark.parametrize(("kind", "key"), KEYS)
-def test_a_wrong_type_is_named(read, kind, key):
-    arrays = competition_arrays(kind)
-    other = np.int64 if arrays[key].dtype.kind == "f" else np.float64
-    wrongs = (bool, "U3", object) if key == "node_config_feat" else (bool, "U3", object, other)
-    for wrong in wrongs:
-        arrays[key] = competition_arrays(kind)[key].astype(wrong)
-        with refused(rf"{key} has type .* wanted\. Save it as \w+, for example with {key}\.astype") as error:
-            read(kind, arrays)
-        assert "corrupt" not in str(error.value) and str(np.dtype(wrong)) in str(error.value)
-
-
-@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int64])
-def test_layouts_of_an_integer_type_are_read(read, dtype):
-    arrays = layout_arrays()
-    arrays["node_config_feat"] = arrays["node_config_feat"].astype(dtype)
-    assert_same(read("layout", arrays), arrays)
-    arrays["node_config_feat"][5, 1, 7] = 6
-    with refused(r"node_config_feat\[5, 1, 7\] is 6, a whole number from -1 to 5 wanted"):
-        read("layout", arrays)
-
-
-def test_an_unsigned_minus_one_is_refused(read):
-    arrays = layout_arrays()
-    arrays["node_config_feat"] = arrays["node_config_feat"].astype(np.int8).astype(np.uint8)
-    with refused(r"node_config_feat\[.*\] is 255, a whole number from -1 to 5 wanted"):
-        read("layout", arrays)
-
-
-@pytest.mark.parametrize(("kind", "key"), [pair for pair in KEYS if pair[1] != "node_splits"])
-def test_a_wrong_shape_is_named(read, kind, key):
-    good = competition_arrays(kind)
-    wrong = [good[key][None], good[key][..., None], good[key][:0].reshape(-1), np.ones((), good[key].dtype)]
-    if good[key].ndim > 1:
-        wrong.append(good[key][..., 1:])
-    for array in wrong:
-        with refused(r".* has shape \("):
-            read(kind, {**good, key: array})
-
-
-@pytest.mark.parametrize(
-    ("kind", "key", "named"),
-    [
-        ("layout", "node_opcode", "node_opcode"),
-        ("layout", "node_feat", "node_opcode"),
-        ("layout", "config_runtime", "node_config_feat"),
-        ("layout", "node_config_ids", "node_config_feat"),
-        ("tile", "config_runtime", "config_feat"),
-        ("tile", "config_feat", "config_feat"),
-        ("tile", "config_runtime_normalizers", "config_runtime_normalizers"),
-    ],
-)
-def test_arrays_of_different_length_are_refused(read, kind, key, named):
-    arrays = competition_arrays(kind)
-    with refused(rf"{named} has shape .* wanted"):
-        read(kind, {**arrays, key: arrays[key][1:]})
-
-
-@pytest.mark.parametrize(("key", "what"), [("node_feat", "nodes"), ("config_runtime", "configurations")])
-@pytest.mark.parametrize("kind", SCHEMA)
-def test_an_empty_file_is_refused(read, kind, key, what):
-    arrays = competition_arrays(kind)
-    length = len(arrays[key])
-    emptied = {k: v[:0] if len(v) == length and k != "edge_index" else v for k, v in arrays.items()}
-    with refused(f"has no {what}"):
-        read(kind, emptied)
-
-
-def test_a_file_without_configurable_nodes_is_refused(read):
-    arrays = layout_arrays()
-    arrays["node_config_ids"] = arrays["node_config_ids"][:0]
-    arrays["node_config_feat"] = arrays["node_config_feat"][:, :0]
-    with refused("has no configurable nodes"):
-        read("layout", arrays)
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize(("kind", "key"), FLOATS)
-def test_a_value_that_is_not_finite_is_placed(read, kind, key, value):
-    arrays = competition_arrays(kind)
-    position = tuple(size // 2 for size in arrays[key].shape)
-    arrays[key][position] = value
-    with refused(rf"{key}\[{', '.join(map(str, position))}\] is -?(nan|inf), "):
-        read(kind, arrays)
-
-
-def test_a_double_too_large_for_float32_is_refused(read):
-    arrays = tile_arrays()
-    arrays["node_feat"] = arrays["node_feat"].astype(np.float64)
-    assert_same(read("tile", arrays), arrays)
-    arrays["node_feat"][1, 7] = 1e300
-    with refused(r"node_feat\[1, 7\] is 1e\+300, a finite float32 wanted"):
-        read("tile", arrays)
-
-
-@pytest.mark.parametrize(
-    ("kind", "key", "position", "value", "wanted"),
-    [
-        ("layout", "edge_index", (2, 1), -1, "0 to 9"),
-        ("layout", "edge_index", (0, 0), 10, "0 to 9"),
-        ("layout", "node_config_ids", (1,), -1, "0 to 9"),
-        ("layout", "node_config_ids", (2,), 10, "0 to 9"),
-        ("layout", "node_opcode", (4,), 121, "0 to 120"),
-        ("layout", "config_runtime", (3,), -1, "1 or more"),
-        ("tile", "edge_index", (1, 1), 3, "0 to 2"),
-        ("tile", "config_runtime", (5,), -7, "1 or more"),
-        ("tile", "config_runtime_normalizers", (2,), 0, "1 or more"),
-    ],
-)
-def test_a_value_out_of_range_is_placed(read, kind, key, position, value, wanted):
-    arrays = competition_arrays(kind)
-    arrays[key][position] = value
-    where = ", ".join(map(str, position))
-    with refused(rf"{key}\[{where}\] is {value}, {wanted} wanted"):
-        read(kind, arrays)
-
-
-@pytest.mark.parametrize("kind", SCHEMA)
-def test_lists_padded_with_minus_one_are_refused_with_the_remedy(read, kind):
-    arrays = competition_arrays(kind)
-    shape = arrays["node_feat"][:, 21:27]
-    shape[shape == 0] = -1
-    with refused(r"node_feat\[0, 23\] is -1.0, a whole size from 0 to .* wanted. A .*features.padding=-1"):
-        read(kind, arrays)
-
-
-def test_an_unsigned_runtime_beyond_int64_is_refused(read):
-    arrays = tile_arrays()
-    arrays["config_runtime"] = arrays["config_runtime"].astype(np.uint64)
-    assert_same(read("tile", arrays), arrays)
-    arrays["config_runtime"][1] = 2**63
-    with refused(r"config_runtime\[1\] is 9223372036854775808"):
-        read("tile", arrays)
-
-
 @pytest.mark.parametrize("kind", SCHEMA)
 @given(data=st.data())
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -241,46 +90,6 @@ def test_edges_in_a_circle_are_placed_and_no_others_refused(read, kind, data):
         assert_same(read(kind, arrays), arrays)
 
 
-def test_a_node_configured_twice_is_refused(read):
-    arrays = layout_arrays()
-    arrays["node_config_ids"][2] = arrays["node_config_ids"][0]
-    with refused("node_config_ids names a node twice"):
-        read("layout", arrays)
-
-
-def test_a_parameter_is_never_configurable(read):
-    arrays = layout_arrays()
-    arrays["node_config_ids"][1] = 1
-    with refused(r"node_config_ids\[1\] names node 1, a parameter: no compiler chooses its layout"):
-        read("layout", arrays)
-
-
-@pytest.mark.parametrize("kind", SCHEMA)
-def test_a_tensor_of_seven_dimensions_is_read(read, kind):
-    arrays = competition_arrays(kind)
-    arrays["node_feat"][0, node_columns.LAYOUT] = [6, 5, 4, 3, 2, 1]
-    assert_same(read(kind, arrays), arrays)
-    arrays["node_feat"][0, 139] = 64
-    with refused(r"node_feat\[0, 139\] is 64.0, a whole axis from 0 to 63 wanted"):
-        read(kind, arrays)
-
-
-def test_a_layout_with_a_hole_is_placed(read):
-    arrays = layout_arrays()
-    arrays["node_config_feat"][6, 2, 12:18] = [1, -1, 0, -1, -1, -1]
-    with refused(r"node_config_feat\[6, 2, 14\] is 0, an axis that its layout .* names after padding"):
-        read("layout", arrays)
-
-
-def test_an_axis_beyond_the_rank_of_the_output_is_placed(read):
-    arrays = layout_arrays()
-    arrays["node_config_feat"][:, :, 6:12] = [4, 0, -1, -1, -1, -1]  # ranks of inputs are inferred: allowed
-    assert_same(read("layout", arrays), arrays)
-    arrays["node_config_feat"][6, 1, :6] = [0, 2, -1, -1, -1, -1]
-    with refused(r"node_config_feat\[6, 1, 1\] is 2, but the node's output has 2 dimensions"):
-        read("layout", arrays)
-
-
 @pytest.mark.parametrize("kind", SCHEMA)
 def test_runtimes_of_zero_are_for_test_files(read, kind):
     arrays = competition_arrays(kind, labelled=False)
@@ -298,8 +107,22 @@ def test_a_file_of_the_other_kind_is_recognised(read, kind, other):
         read(kind, competition_arrays(other))
 
 
-@pytest.mark.parametrize(
-    ("kind", "change"),
+def seven_dimensions():
+    """Node features with a tensor of more dimensions than the columns show."""
+    node_feat = layout_arrays()["node_feat"]
+    node_feat[0, node_columns.LAYOUT] = [6, 5, 4, 3, 2, 1]
+    return node_feat
+
+
+def layouts_of_inputs(*layout):
+    """Configurations whose inputs have a layout: its axes may be beyond the rank, which is inferred."""
+    feat = layout_arrays()["node_config_feat"]
+    feat[:, :, 6:12] = layout
+    return feat
+
+
+@cases(
+    "kind, change",
     [
         ("layout", {"node_splits": np.arange(4)}),
         ("layout", {"node_splits": np.arange(5)[None]}),
@@ -309,16 +132,23 @@ def test_a_file_of_the_other_kind_is_recognised(read, kind, other):
         ("layout", {"node_opcode": np.full(10, 34, np.int64)}),
         ("layout", {"config_runtime": np.arange(1, 9, dtype=np.int32)}),
         ("layout", {"node_config_ids": np.array([3, 5, 2], np.uint8)}),
+        ("layout", {"node_feat": seven_dimensions()}),
+        ("layout", {"node_config_feat": layouts_of_inputs(4, 0, -1, -1, -1, -1)}),
         ("layout", {"node_config_feat": np.full((8, 3, 18), -1, np.float16)}),
         ("layout", {"node_config_feat": np.tile([1.0, *[-1] * 5], (8, 3, 3)).astype(">f8")}),
+        *(
+            ("layout", {"node_config_feat": layout_arrays()["node_config_feat"].astype(t)})
+            for t in ("i1", "i8")
+        ),
         ("layout", {"anything_else": np.array([None])}),
         ("tile", {"config_feat": np.zeros((6, 24), np.float32)}),
-        ("tile", {"node_feat": np.asfortranarray(tile_arrays()["node_feat"])}),
+        ("tile", {"node_feat": np.asfortranarray(tile_arrays()["node_feat"], np.float64)}),
+        ("tile", {"config_runtime": np.arange(1, 7, dtype=np.uint64)}),
     ],
 )
-def test_what_real_files_vary_in_is_read(read, kind, change):
+def test_what_real_files_vary_in_is_read(tmp_path, kind, change):
     arrays = {**competition_arrays(kind), **change}
-    assert_same(read(kind, arrays), arrays)
+    assert_same(read_competition_file(write_npz(tmp_path / "x.npz", arrays), kind, labelled=True), arrays)
 
 
 @pytest.mark.parametrize("configs", [1, 2])
@@ -328,14 +158,7 @@ def test_one_or_two_configurations_are_enough(read, kind, configs):
     assert_same(read(kind, arrays), arrays)
 
 
-def test_layouts_stored_column_by_column_are_refused_with_the_remedy(read):
-    arrays = layout_arrays()
-    arrays["node_config_feat"] = np.asfortranarray(arrays["node_config_feat"])
-    with refused("node_config_feat is stored column by column. .*ascontiguousarray"):
-        read("layout", arrays)
-
-
-@cases("value", [6, 1.5, -2, -1.5, 257, 1e30, np.nan, np.inf])
+@cases("value", [6, 1.5, -2, 1e30, np.nan])
 def test_a_value_that_is_no_dimension_is_placed(tmp_path, value):
     arrays = layout_arrays()
     arrays["node_config_feat"][5, 1, 7] = value
@@ -356,8 +179,9 @@ def test_a_layout_that_names_an_axis_twice_is_placed(tmp_path, chunk_bytes):
         read_choices(path, chunk_bytes)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
-@pytest.mark.parametrize("chunk_bytes", [1, 5000, 10**6])
+@pytest.mark.parametrize(
+    ("dtype", "chunk_bytes"), [(np.float32, 1), (np.float32, 10**6), (np.float64, 5000), (np.int64, 5000)]
+)
 def test_what_is_wrong_among_rows_of_known_options_is_placed(tmp_path, rng, chunk_bytes, dtype):
     """After 250 rows everything is known, and a row is compared with what known options hold."""
     feat = tied_layouts(rng, 300, 4).astype(dtype)

@@ -6,7 +6,7 @@ import pytest
 
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.core.errors import DataError
-from fastslow.views.survey import SurveySettings, summarise, survey
+from fastslow.views.data_report import DataReportSettings, summarise, survey
 from helpers.competition_files import write_data_root
 
 
@@ -37,7 +37,7 @@ def test_one_row_a_file_with_its_sizes(root, monkeypatch):
                         }
                     )
     monkeypatch.setattr(np, "load", None)  # headers alone
-    pd.testing.assert_frame_equal(survey(SurveySettings(data_root=str(root))), pd.DataFrame(wanted))
+    pd.testing.assert_frame_equal(survey(DataReportSettings(data_root=str(root))), pd.DataFrame(wanted))
 
 
 def test_a_summary_by_collection_and_split():
@@ -74,7 +74,7 @@ def test_a_missing_split_and_a_broken_file_are_named(root):
     content = (folder / "v.npz").read_bytes()
     (folder / "v.npz").write_bytes(content[:100])
     with pytest.raises(DataError, match=str(folder / "v.npz")):
-        survey(SurveySettings(data_root=str(root)))
+        survey(DataReportSettings(data_root=str(root)))
     (folder / "v.npz").unlink()
     with pytest.raises(DataError, match=f"{folder}: no npz files"):
-        survey(SurveySettings(data_root=str(root)))
+        survey(DataReportSettings(data_root=str(root)))

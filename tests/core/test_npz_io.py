@@ -20,16 +20,6 @@ from helpers.cases import cases
 REMEDY = "Make it again"
 
 
-class Bomb:
-    """Creates a file when it is unpickled."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return open, (str(self.path), "w")
-
-
 def write_member(path, name, data):
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(name, data)
@@ -105,11 +95,6 @@ def test_what_is_no_npz_is_refused(tmp_path, content, problem):
             read(path, remedy=REMEDY)
 
 
-def test_a_folder_is_refused(tmp_path):
-    with pytest.raises(DataError, match="is a folder, a file is wanted"):
-        read_arrays(tmp_path)
-
-
 def test_a_missing_key_is_named(tmp_path):
     np.savez(tmp_path / "x.npz", x=np.ones(3))
     for read in (lambda p: read_arrays(p, ["y"]), lambda p: next(stream_rows(p, "y"))):
@@ -123,15 +108,6 @@ def test_a_header_that_does_not_fit_the_bytes_is_refused_before_memory_is_asked_
     for read in (read_headers, read_arrays, lambda p: next(stream_rows(p, "x"))):
         with pytest.raises(DataError, match="by its header"):
             read(path)
-
-
-def test_pickled_objects_are_refused_unread(tmp_path):
-    bomb = tmp_path / "bomb"
-    np.savez(tmp_path / "x.npz", x=np.array([Bomb(bomb)], object))
-    with pytest.raises(DataError, match="Python objects"):
-        read_arrays(tmp_path / "x.npz")
-    assert not bomb.exists()
-    assert read_headers(tmp_path / "x.npz")["x"].dtype == object
 
 
 @cases("name", ["x.txt", "x.npy"])
@@ -163,15 +139,6 @@ def test_checksums_tell_the_content_not_the_packing(tmp_path, rng):
     np.savez(tmp_path / "other.npz", x=array)
     plain, packed, other = (read_checksums(tmp_path / f"{n}.npz") for n in ("plain", "packed", "other"))
     assert plain == packed != other
-
-
-def test_a_member_that_is_there_twice_is_refused(tmp_path):
-    path = write_member(tmp_path / "x.npz", "x.npy", npy_bytes(np.ones(3)))
-    with pytest.warns(UserWarning, match="Duplicate"), zipfile.ZipFile(path, "a") as archive:
-        archive.writestr("x.npy", npy_bytes(np.zeros(3)))
-    for read in (read_headers, read_arrays, read_checksums, lambda p: next(stream_rows(p, "x"))):
-        with pytest.raises(DataError, match=r"x\.npy is in it 2 times"):
-            read(path)
 
 
 @cases("kind", ["pipe", "device", "socket"])
@@ -219,14 +186,6 @@ def test_an_array_too_large_to_be_read_whole_is_named(tmp_path, monkeypatch):
     np.savez(tmp_path / "x.npz", x=np.ones(3), y=np.ones(30))
     assert list(read_arrays(tmp_path / "x.npz", ["x"])) == ["x"]
     with pytest.raises(DataError, match="y has 240 bytes, at most 100 are read whole"):
-        read_arrays(tmp_path / "x.npz")
-
-
-@cases("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_compression_that_numpy_does_not_write_is_refused(tmp_path, method):
-    with zipfile.ZipFile(tmp_path / "x.npz", "w", method) as archive:
-        archive.writestr("x.npy", npy_bytes(np.ones(3)))
-    with pytest.raises(DataError, match="x is compressed otherwise than numpy does it"):
         read_arrays(tmp_path / "x.npz")
 
 

@@ -40,8 +40,7 @@ def fail(number):
     return failing
 
 
-@cases("number", SAID)
-@cases("place", ["open", "fsync", "replace"])
+@cases("number, place", [*((n, "replace") for n in SAID), (errno.EIO, "open"), (errno.ENOSPC, "fsync")])
 def test_a_refused_write_names_file_and_remedy_and_keeps_the_old_file(tmp_path, monkeypatch, number, place):
     write_json(tmp_path / "x.json", "old")
     with monkeypatch.context() as patch:
@@ -52,12 +51,11 @@ def test_a_refused_write_names_file_and_remedy_and_keeps_the_old_file(tmp_path, 
     assert os.listdir(tmp_path) == ["x.json"]
 
 
-@cases("number", SAID)
-def test_a_full_disk_in_the_middle_of_a_write(tmp_path, number):
+def test_a_full_disk_in_the_middle_of_a_write(tmp_path):
     (tmp_path / "x.npz").write_bytes(b"old")
-    with pytest.raises(StorageError, match=SAID[number]), atomic_path(tmp_path / "x.npz") as temporary:
+    with pytest.raises(StorageError, match="disk is full"), atomic_path(tmp_path / "x.npz") as temporary:
         temporary.write_bytes(b"half")
-        fail(number)()
+        fail(errno.ENOSPC)()
     assert (tmp_path / "x.npz").read_bytes() == b"old" and os.listdir(tmp_path) == ["x.npz"]
 
 
@@ -85,7 +83,7 @@ def test_a_file_beyond_the_limit_of_the_process(tmp_path, kind):
     assert not list(tmp_path.iterdir())
 
 
-@cases("number", SAID)
+@cases("number", [errno.EACCES, errno.EIO])
 def test_an_array_file_that_cannot_be_read_is_not_called_corrupt(tmp_path, monkeypatch, number):
     write_arrays(tmp_path / "x.npz", {"a": np.zeros(3)})
     monkeypatch.setattr(zipfile, "ZipFile", fail(number))

@@ -1,11 +1,10 @@
 import numpy as np
 import pytest
 
-from fastslow.competition.metrics import kendall_tau, slowdown
+from fastslow.competition.metrics import ALL_METRICS, kendall_tau, mean_metrics, slowdown
 from fastslow.core.errors import SettingsError
 from fastslow.core.settings import resolve
 from fastslow.evaluation.compare import CompareSettings, compare_runs, compare_table, paired_difference
-from fastslow.evaluation.metric_table import graph_metrics
 from fastslow.evaluation.predictions import read_predictions
 from helpers.runs import make_features, random_scores, write_run
 
@@ -77,12 +76,12 @@ def test_what_cannot_be_compared_is_refused(settings, tmp_path):
 def test_every_metric_is_computed_for_every_graph():
     truth = {"a": np.array([3, 1, 2, 2]), "b": np.array([5, 4])}
     predictions = {"a": np.array([1.0, 1.0, 2.0, 0.0]), "b": np.array([2.0, 1.0])}
-    table = graph_metrics(truth, predictions)
-    assert list(table.index) == ["a", "b"]
-    assert table.loc["b"].tolist() == [1, 1, 1, 0, 0, 0, 0]
-    assert table.loc["a", "tau"] == kendall_tau(truth["a"], predictions["a"])
+    one, both = mean_metrics({"a": truth["a"]}, predictions), mean_metrics(truth, predictions)
+    other = dict(zip(ALL_METRICS, [1, 1, 1, 0, 0, 0, 0], strict=True))
+    assert both == pytest.approx({name: (one[name] + other[name]) / 2 for name in ALL_METRICS})
+    assert one["tau"] == kendall_tau(truth["a"], predictions["a"])
     # pairs of different runtime: (0,1) tied, (0,2) wrong, (0,3) right, (1,2) right, (1,3) wrong
-    assert table.loc["a", "opa"] == pytest.approx(2.5 / 5)
-    assert table.loc["a", "opa_ties_wrong"] == pytest.approx(2 / 5)
-    assert table.loc["a", "top_1_error"] == slowdown(truth["a"], predictions["a"], 1) == 1.0
-    assert table.loc["a", "top_5_error"] == 0.0
+    assert one["opa"] == pytest.approx(2.5 / 5)
+    assert one["opa_ties_wrong"] == pytest.approx(2 / 5)
+    assert one["top_1_error"] == slowdown(truth["a"], predictions["a"], 1) == 1.0
+    assert one["top_5_error"] == 0.0

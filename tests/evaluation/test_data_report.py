@@ -8,7 +8,7 @@ from fastslow.competition.catalog import COLLECTIONS
 from fastslow.competition.reader import read_competition_file
 from fastslow.core.errors import SettingsError
 from fastslow.views import data_report
-from fastslow.views.choice_statistics import REAL_FILES, survey_choices
+from fastslow.views.choice_statistics import real_statistics, survey_choices
 from fastslow.views.data_report import DataReportSettings
 from helpers.cases import cases
 from helpers.competition_files import graph_arrays, write_data_root, write_npz
@@ -118,7 +118,7 @@ def test_choices_are_compared_with_the_recorded_ones(tmp_path):
             write_data_root(tmp_path, collection.name)
     choices = data_report.compare_choices(DataReportSettings(data_root=str(tmp_path), max_programs=2))
     real, here = (choices.loc[source] for source in choices.index.unique(0))
-    assert list(real.index) == list(REAL_FILES) and len(here) == 4
+    assert list(real.index) == list(real_statistics().index) and len(here) == 4
     rows = survey_choices(tmp_path, 2).query("collection == 'layout:nlp:random'")
     assert here.loc["layout:nlp:random", "hamming"] == rows["hamming"].median()
     counts, shares = data_report.plot_choices(choices).axes

@@ -9,6 +9,7 @@ from fastslow.competition.metrics import ALL_METRICS
 from fastslow.core.artifacts import write_manifest
 from fastslow.core.errors import DataError
 from fastslow.evaluation.training_files import read_history, read_importance, read_metrics
+from helpers.good_artifacts import reseal
 
 ROWS = [{"epoch": 2, "loss": 1.5, "valid": 0.25}, {"epoch": 4, "loss": 1.0, "valid": 0.5}]
 
@@ -18,9 +19,10 @@ def run(tmp_path, monkeypatch):
     monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
     folder = tmp_path / "runs" / "mine"
     folder.mkdir(parents=True)
-    write_manifest(folder, {"fingerprint": "any", "settings": {}, "inputs": {}})
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     (folder / "importance.csv").write_text("column,gain\na,2.0\nb,1.0\n")
+    write_manifest(folder, {"fingerprint": "any", "settings": {}, "inputs": {}, "outputs": {}})
+    reseal(folder, "metrics.jsonl", "importance.csv")
     return folder
 
 
@@ -37,6 +39,9 @@ def test_metrics_of_the_evaluations_that_have_them(run):
         {"objective": "pairwise", "round": 7, "valid": 0.3, **second},
     ]
     (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(DataError, match="metrics.jsonl: changed after it was written"):
+        read_metrics("runs/mine")
+    reseal(run, "metrics.jsonl")
     table = read_metrics("runs/mine")
     assert table.index.tolist() == [("quantile", 9), ("pairwise", 7)]
     assert table.to_dict("records") == [first, second]
@@ -47,7 +52,7 @@ def test_metrics_of_the_evaluations_that_have_them(run):
 )
 def test_what_is_missing_is_named(run, read, file):
     (run / file).unlink()
-    with pytest.raises(DataError, match=f"{file}: no such file.*Train this model again"):
+    with pytest.raises(DataError, match=f"{file}: lost.*Train this model again"):
         read("runs/mine")
     (run / "manifest.json").unlink()
     with pytest.raises(DataError, match="mine: not finished"):

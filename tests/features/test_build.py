@@ -356,6 +356,26 @@ def test_a_setting_that_tile_does_not_read_is_refused(field, value):
     assert field not in FeatureSettings(collection="tile:xla").identity()
 
 
+def test_valid_programs_can_be_left_out_by_name(tmp_path):
+    """Damaged labels of a valid graph choose nothing; a graph of that name in another split stays."""
+    names = {"train": ("a", "unet"), "valid": ("v", "unet3d"), "test": ("t", "unet")}
+    root = write_data_root(tmp_path, "layout:xla:default", **names)
+    where = {"data_root": str(root), "folder": str(tmp_path / "f"), "collection": "layout:xla:default"}
+    settings = FeatureSettings(workers=1, skip_valid=["layout:xla:*:*unet*", "tile:*"], **where)
+    assert [program.name for program in settings.skipped()] == ["unet3d"]
+    build_features(settings)
+    features = Features(settings.folder)
+    assert {split: features.names(split) for split in SPLITS} == {
+        "train": ["a", "unet"],
+        "valid": ["v"],
+        "test": ["t", "unet"],
+    }
+    assert settings.artifact().is_current()
+    assert not settings.replace(skip_valid=[]).artifact().is_current()
+    with pytest.raises(SettingsError, match="skip_valid: .* patterns that leave a valid program of"):
+        settings.replace(skip_valid=["layout:*"]).programs()
+
+
 @cases("kind", KINDS)
 def test_every_column_is_in_the_data_dictionary(tmp_path, kind):
     collection = KINDS[kind]

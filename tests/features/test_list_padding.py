@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastslow.competition import node_columns
-from fastslow.competition.list_columns import LISTS
+from fastslow.competition.node_columns import LISTS
 from fastslow.competition.opcodes import OPCODES, opcode_name
 from fastslow.features.nodes.list_padding import PADDING, UNKNOWN, list_lengths, pad
 from fastslow.xla.messages import ModuleTuningData

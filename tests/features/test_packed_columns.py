@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastslow.features.packed_columns import PackedColumns
+from fastslow.features.stored_rows import PackedColumns
 from helpers.cases import cases
 
 

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import kendalltau
 
 from fastslow.core.errors import SettingsError
-from fastslow.views.violation_report import ViolationSettings, correlate, plot_violation
+from fastslow.views.feature_figures import ViolationSettings, correlate, plot_violation
 from helpers.cases import cases
 
 

@@ -232,7 +232,7 @@ BY_HAND = {  # parameters, and files that it makes
 BY_THE_RUN = {
     "10_features": ["features/smoke/layout-xla-random", "features/smoke/tile-xla"],
     "20_train_network": ["runs/smoke/training-layout-s0", "runs/smoke/training-tile-s0"],
-    "22_train_ranker": ["runs/smoke/ranker-layout-xla-random-s0", "runs/smoke/ranker-tile-xla-s0"],
+    "22_train_ranker": ["runs/smoke/ranker-layout-xla-default-s0", "runs/smoke/ranker-tile-xla-s0"],
     "30_ensemble": ["runs/smoke/ensemble-layout-xla-random", "runs/smoke/ensemble-tile-xla"],
     "40_submission": ["runs/smoke/submission"],
 }

@@ -74,6 +74,8 @@ ANY_FILE = {
 """Every loader refuses these."""
 BINARY = {**ANY_FILE, "half of it": _truncate, "text": replace(b"hello, world\n" * 30)}
 """Every loader of a format with a structure of its own refuses these as well."""
+DOOR = {name: ANY_FILE[name] for name in ("lost", "empty", "a named pipe", "a pickle with code")}
+"""They show that a loader uses a reader which another test holds to all of the above."""
 
 
 def npy(shape, descr="<f4", data=b"", magic=(1, 0), text=None):

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from fastslow_placement.partition.partition import Workload
+from fastslow_placement.partition.workload import Workload
 from fastslow_placement.programs.cost_graph import CostGraph, build
 from fastslow_placement.programs.roofline import Device
 from fastslow_placement.sharding.sharding import Sharding

@@ -6,8 +6,8 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array
 
-from fastslow_placement.programs.compiler_problems import PlacementProblem
-from fastslow_placement.public.public_problems import PartitionProblem
+from fastslow_placement.partition.problems import PartitionProblem
+from fastslow_placement.programs.problems import PlacementProblem
 from fastslow_placement.sharding.sharding import FORBIDDEN, Sharding
 
 
@@ -84,7 +84,7 @@ def partition_optimum(problem: PartitionProblem, seconds: float = 60.0) -> Solut
     """Return the split of smallest largest load, not bound to contiguous ones (ip.py of the authors)."""
     programme, count, k = _Programme(), len(problem.choices), int(problem.choices[0])
     workload = problem.workload
-    units = problem._position_of[workload.units]
+    units = workload.units
     chosen = programme.variables(count * k, whole=True).reshape(count, k)
     (top,) = programme.variables(1, np.inf)
     size = np.bincount(units, workload.size, count)

@@ -131,7 +131,7 @@ def reseal(folder: Path, *names: str) -> None:
         for path in (folder / name for name in names):
             if path.is_file() and "outputs" in manifest:  # no pipe, no folder
                 facts = {"sha256": file_digest(path), "bytes": path.stat().st_size, "changed_ns": 0}
-                manifest["outputs"][path.name] = facts
+                manifest["outputs"][path.relative_to(folder).as_posix()] = facts
         write_manifest(folder, manifest)
 
 

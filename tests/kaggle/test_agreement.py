@@ -7,7 +7,7 @@ import pytest
 from fastslow import cli
 from fastslow.competition.metrics import kendall_tau
 from fastslow.core.errors import DataError
-from fastslow.kaggle.agreement import TWO_RELEASES, agreement, are_two_releases, summary
+from fastslow.kaggle.agreement import agreement, in_two_orders, summary
 from helpers.competition_files import REAL, needs_real
 
 TILE, LAYOUT = "tile:xla:a", "layout:nlp:default:b"
@@ -58,11 +58,21 @@ def test_two_releases_are_said(tmp_path, rng, capsys):
     rows = tmp_path / "rows.csv"
     assert cli.main(["compare-submissions", str(first), str(second), f"rows={rows}"]) == 0
     said = capsys.readouterr().out
-    assert TWO_RELEASES in said and "layout:nlp:random" in said
+    assert "those of layout:xla:default, layout:xla:random, layout:nlp:default, layout:nlp:random no" in said
     assert [*pd.read_csv(rows)["id"]] == [TILE, *keys]
     assert cli.main(["compare-submissions", str(first), str(first)]) == 0
-    assert TWO_RELEASES not in capsys.readouterr().out
-    assert not are_two_releases(summary(agreement(first, second)).iloc[1:])
+    assert "releases" not in capsys.readouterr().out
+    table = summary(agreement(first, second))
+    assert in_two_orders(table) == [key.removesuffix(":g") for key in keys]
+    assert not in_two_orders(table.iloc[1:])  # nothing agrees: two bad submissions rather than two releases
+
+
+def test_one_collection_in_another_order_is_named(tmp_path, rng):
+    keys = [f"layout:{source}:default:g" for source in ("xla", "nlp")]
+    rows = {key: rng.permutation(1000) for key in keys}
+    first = write(tmp_path / "1.csv", rows)
+    second = write(tmp_path / "2.csv", {**rows, keys[1]: rng.permutation(1000)})
+    assert in_two_orders(summary(agreement(first, second))) == ["layout:nlp:default"]
 
 
 @needs_real

@@ -194,6 +194,11 @@ SMALL, BIG, NET = (f"line {n} ({row_id}): " for n, row_id in enumerate(ROWS, sta
         (csv_text(tile__xla__small="-1;0;1"), SMALL + "'-1' is not an index"),
         (csv_text(tile__xla__small="٢;0;1"), SMALL + "'٢' is not an index"),
         (csv_text(tile__xla__small="9" * 5000), SMALL + "'9999"),
+        *(
+            (csv_text(tile__xla__small=f"2;0;{text}"), SMALL + f"{text!r} is not an index")
+            for text in ("01", "1e0", "0x1", "0_1", "nan", "\0", "=1+1")
+        ),
+        (csv_text(tile__xla__small='"2;0;1'), "line 2: 2 columns or stray quotes"),
         (
             csv_text(tile__xla__small="1;2;3"),
             SMALL + "index 3 is outside 0 to 2: the graph has 3 configurations",
@@ -322,6 +327,9 @@ def test_files_of_two_competitions_are_refused(root):
         expected_counts(root)
     (root / "sample_submission.csv").write_text("ID,TopConfigs\n17,0\n")
     with pytest.raises(DataError, match="sample_submission.csv: line 2: '17' belongs to no collection"):
+        expected_counts(root)
+    (root / "sample_submission.csv").write_text("ID,TopConfigs\n")
+    with pytest.raises(DataError, match="sample_submission.csv: no rows"):
         expected_counts(root)
 
 

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from common.hierarchical import train_hierarchical
-from fastslow_placement.base.local_search import anneal, improve
-from fastslow_placement.baselines import PLACEMENT_RULES, best_random, m_etf
-from fastslow_placement.programs.compiler_problems import PlacementProblem
-from fastslow_placement.public.public_problems import PartitionProblem, ShardingProblem
+from fastslow_placement.base.search import anneal, best_random
+from fastslow_placement.baselines import PLACEMENT_RULES, m_etf
+from fastslow_placement.partition.problems import PartitionProblem
+from fastslow_placement.programs.problems import PlacementProblem
+from fastslow_placement.sharding.problems import ShardingProblem
 from helpers.cases import cases
 from helpers.cost_graphs import DEVICE, random_graph, random_sharding, random_workload
 from helpers.exact_placement import partition_optimum, placement_bound, sharding_optimum
@@ -40,7 +41,7 @@ def test_earliest_task_first_uses_free_devices_and_respects_memory():
     assert problem.evaluate(m_etf(problem)[None]).valid[0]
 
 
-def slow_etf(problem, favourite):
+def slow_etf(problem):
     """Earliest task first by looking at every operator that is ready and every device."""
     graph, devices = problem.graph, range(problem.devices)
     memory = np.bincount(problem.units, graph.parameter_bytes + graph.output_bytes)
@@ -52,18 +53,15 @@ def slow_etf(problem, favourite):
             producers, unit = graph.producers[node], problem.units[node]
             if not {*producers} <= {*finish}:
                 continue
-            start, ranked = [], []
+            start = []
             for d in devices:
                 inputs = [finish[p] + transfer[p] * (device[problem.units[p]] != d) for p in producers]
                 start.append(max([free[d], *inputs]))
-                parent = favourite[node]
-                spared = parent >= 0 and device[problem.units[parent]] == d
-                ranked.append(start[d] - (transfer[parent] if spared else 0.0))
             fits = [d for d in devices if left[d] >= memory[unit]]
             own = [device[unit]] if unit in device else fits or [0]
-            chosen = min(own, key=lambda d: (ranked[d], d))
-            entries.append((ranked[chosen], -graph.upward_rank[node], node, chosen, start[chosen]))
-        _, _, node, chosen, begin = min(entries)
+            chosen = min(own, key=lambda d: (start[d], d))
+            entries.append((start[chosen], -graph.upward_rank[node], node, chosen))
+        begin, _, node, chosen = min(entries)
         if problem.units[node] not in device:
             device[problem.units[node]] = chosen
             left[chosen] -= memory[problem.units[node]]
@@ -76,24 +74,22 @@ def test_earliest_task_first_is_that_of_the_definition(seed):
     graph = random_graph(seed, 14, 0.25, grouped=seed % 2 == 0)
     sizes = float((graph.parameter_bytes + graph.output_bytes).sum())
     problem = PlacementProblem(graph, 3, DEVICE, memory=max(sizes / 2, 1.0))
-    rng = np.random.default_rng(seed)
-    favourite = np.array([rng.choice(p) if p and rng.random() < 0.5 else -1 for p in graph.producers])
-    assert m_etf(problem).tolist() == slow_etf(problem, np.full(len(graph), -1))
-    assert m_etf(problem, favourite).tolist() == slow_etf(problem, favourite)
+    assert m_etf(problem).tolist() == slow_etf(problem)
 
 
 @cases("seed", range(4))
 def test_searches_keep_the_best_and_count(seed):
     problem = PlacementProblem(random_graph(seed, 7), 2, DEVICE)
     optimum = problem.evaluate(every(problem)).order.min()
-    for found in (anneal(problem, 300, seed), improve(problem, problem.default, 300, seed)):
+    start = problem.draw(1, np.random.default_rng(seed))[0]
+    for found in (anneal(problem, 300, seed), anneal(problem, 300, seed, start)):
         assert found.evaluations == 300
         assert found.cost == problem.evaluate(found.decision[None]).cost[0]
-        assert optimum <= found.cost <= problem.baseline
+        assert optimum <= found.cost <= found.history[0][1]
         costs = [cost for _, cost in found.history]
         assert costs == sorted(costs, reverse=True) and costs[-1] == found.cost
     assert anneal(problem, 600, seed).cost == optimum
-    assert best_random(problem, 5, np.random.default_rng(seed)).cost >= optimum
+    assert best_random(problem, 5, seed).cost >= optimum
 
 
 @cases("seed", range(6))

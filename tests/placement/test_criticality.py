@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastslow_placement.programs.compiler_problems import PlacementProblem
 from fastslow_placement.programs.criticality import latest_starts
+from fastslow_placement.programs.problems import PlacementProblem
 from fastslow_placement.programs.schedule import Scheduler
 from helpers.cases import cases
 from helpers.cost_graphs import DEVICE, random_graph

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from fastslow_placement.figures import plot_learning, plot_memory
-from fastslow_placement.programs.compiler_problems import PlacementProblem
+from fastslow_placement.programs.problems import PlacementProblem
 from helpers.cases import cases
 from helpers.cost_graphs import DEVICE, random_graph
 

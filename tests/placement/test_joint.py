@@ -19,7 +19,7 @@ def test_the_cost_is_that_of_the_three_steps(seed):
     decision = problem.draw(1, np.random.default_rng(seed))[0]
     fusion, placement, priority = decision.reshape(3, -1)
     of = ordered_clusters(graph, np.array(fuse(graph, fusion, DEVICE).of))
-    fused = contract(graph, of, DEVICE)
+    fused = contract(graph, DEVICE, of)
     members = [np.flatnonzero(of == cluster) for cluster in range(len(fused))]
     for cluster, nodes in enumerate(members):
         assert fused.flops[cluster] == graph.flops[nodes].sum()

@@ -8,14 +8,20 @@ import torch
 
 from fastslow.core.errors import DataError
 from fastslow_placement.base.problem import OPTION_FEATURES, Outcome, Problem, unit_columns
-from fastslow_placement.go.policy import Inputs, Policy, RecurrentAttention, Sage, Shape, torch_threads
-from fastslow_placement.go.policy_file import load_policy
-from fastslow_placement.go.ppo import Schedule, Trainer
+from fastslow_placement.go.policy import (
+    Inputs,
+    Policy,
+    RecurrentAttention,
+    Sage,
+    Shape,
+    load_policy,
+    torch_threads,
+)
+from fastslow_placement.go.ppo import Schedule, Trainer, zero_shot
 from fastslow_placement.go.proposals import Change, Changes, log_chance
-from fastslow_placement.go.zero_shot import zero_shot
-from fastslow_placement.programs.compiler_problems import PlacementProblem
 from fastslow_placement.programs.joint import JointProblem
-from fastslow_placement.public.public_problems import ShardingProblem
+from fastslow_placement.programs.problems import PlacementProblem
+from fastslow_placement.sharding.problems import ShardingProblem
 from helpers.cases import cases
 from helpers.cost_graphs import DEVICE, random_graph, random_sharding
 
@@ -236,6 +242,17 @@ def test_a_broken_or_foreign_checkpoint_is_refused(tmp_path):
     Trainer(seeded(), [small_problem()]).save(path)
     with pytest.raises(DataError, match="of another training"):
         Trainer(seeded(), [small_problem(1)]).resume(path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:2000] + bytes([whole[2000] ^ 1]) + whole[2001:])
+    again = Trainer(seeded(), [small_problem()])
+    again.resume(path)
+    assert again.update == 0 and not path.exists() and (tmp_path / "x.pt.damaged").exists()
+
+
+@cases("shape", [{"hidden": 0}, {"heads": 3}, {"passes": 65}, {"segment": 1.5}, {"attention_layers": -1}])
+def test_a_policy_of_sizes_out_of_range_is_refused(shape):
+    with pytest.raises(ValueError, match=[*shape][0]):
+        Policy(Shape(**shape))
 
 
 class Matching(Problem):

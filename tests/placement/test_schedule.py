@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastslow.core.errors import SettingsError
-from fastslow_placement.programs.compiler_problems import PlacementProblem, SchedulingProblem
+from fastslow_placement.programs.problems import PlacementProblem, SchedulingProblem
 from fastslow_placement.programs.schedule import Scheduler, lower_bound, peak_memory, refined
 from helpers.cases import cases
 from helpers.cost_graphs import DEVICE, random_graph, slow_peak, slow_schedule

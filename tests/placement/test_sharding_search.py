@@ -5,16 +5,14 @@ from itertools import product
 
 import numpy as np
 
-from fastslow_placement.base.budget import Budget
+from fastslow_placement.base.search import Budget
 from fastslow_placement.place import NOT_DECIDED, POLICY, SEARCHED, UNTRAINED, compare, read_problem
-from fastslow_placement.public.decision_space import decision_space
-from fastslow_placement.public.hub_sharding import HubSharding
-from fastslow_placement.public.public_problems import ShardingProblem
 from fastslow_placement.settings import PlaceSettings
-from fastslow_placement.sharding.memory_repair import MemoryRepair
+from fastslow_placement.sharding.forest_search import ForestSearch, search
+from fastslow_placement.sharding.memory_repair import repaired
+from fastslow_placement.sharding.problems import ShardingProblem
 from fastslow_placement.sharding.recombination import Recombination
 from fastslow_placement.sharding.sharding import FORBIDDEN, Sharding
-from fastslow_placement.sharding.sharding_search import ForestSearch, search
 from fastslow_placement.sharding.tied_strategies import TiedStrategies
 from helpers.cases import cases
 from helpers.cost_graphs import random_sharding, slow_cost
@@ -72,7 +70,7 @@ def test_repair_ends_where_the_slow_form_does(seed):
     for _ in range(5):
         chosen = (rng.random(len(groups)) * groups.choices).astype(np.int64)
         before = chosen.copy()
-        fast, slow = MemoryRepair(groups).repaired(chosen), slow_repair(groups, chosen)
+        fast, slow = repaired(groups, chosen), slow_repair(groups, chosen)
         assert np.array_equal(chosen, before)
         fast, slow = groups.expand(fast), groups.expand(slow)
         assert total(problem, fast) <= total(problem, groups.expand(chosen))
@@ -141,7 +139,7 @@ def test_unusual_problems_end_at_their_optimum(case):
     every = np.array([*product(*map(range, problem.choices))])
     valid = (problem.excess(every) <= 0) & (problem.cost(every) < FORBIDDEN)
     optimum = problem.cost(every)[valid].min()
-    space = decision_space(ShardingProblem(problem))
+    space = ShardingProblem(problem).space()
     given = space.decode(space.default)
     assert problem.excess(given[None])[0] == 0 and problem.cost(given[None])[0] < FORBIDDEN
     assert np.isfinite(space.options(space.chances(space.default))).all()
@@ -152,7 +150,7 @@ def test_unusual_problems_end_at_their_optimum(case):
 
 def test_what_cannot_fit_ends_without_a_valid_decision():
     problem = _nodes([[1, 2]] * 3, limit=2.0)
-    space = HubSharding(ShardingProblem(problem, budget=Budget(20, Ticks())))
+    space = ShardingProblem(problem, budget=Budget(20, Ticks())).space()
     assert not space.evaluate(space.default[None]).valid[0]
     assert search(problem, Budget(20, Ticks())).best is None
 
@@ -180,7 +178,7 @@ def test_every_stage_stops_when_its_time_is_over(seconds):
     clock = Ticks()
     budget = Budget(seconds, clock)
     problem = ShardingProblem(random_sharding(3, count=8), budget=budget)
-    space = decision_space(problem)
+    space = problem.space()
     assert space.evaluate(space.default[None]).valid[0]
     state = search(problem.sharding, budget, 0, space.decode(space.default), problem.priced(0))
     assert problem.sharding.excess(state.best[None])[0] == 0
@@ -199,7 +197,7 @@ def test_the_limit_of_a_run_counts_all_its_stages(tmp_path, seconds):
     placed = compare(settings, read_problem(settings, budget), budget)
     problem = placed.problem
     policy = next(name for name in (POLICY, UNTRAINED, NOT_DECIDED) if name in placed.found)
-    searched = SEARCHED.replace(POLICY, policy)
+    searched = SEARCHED.format(policy)
     for method in (policy, searched):
         decision = placed.found[method].decision
         assert problem.evaluate(decision[None]).order[0] == placed.found[method].cost < np.inf

@@ -1,22 +1,30 @@
 """Pictures of graphs of every size: each node once, configurable ones in colour."""
 
+import graphlib
+import itertools
 import re
 
 import numpy as np
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection, PathCollection
 from matplotlib.colors import to_hex
-from matplotlib.patches import FancyBboxPatch, PathPatch
 
 from fastslow.competition.opcodes import CONVOLUTION, DOT
 from fastslow.competition.reader import read_competition_file
 from fastslow.features.nodes.pruning import hop_distance
-from fastslow.programs.graph_picture import COLOURS, plot_graph, plot_surroundings
+from fastslow.programs.graph_picture import COLOURS, assign_layers, place, plot_graph, plot_surroundings
 from helpers.cases import cases
 from helpers.competition_files import ROOT, graph_arrays, layout_arrays
 
 
 def boxes(figure):
-    return [patch for patch in figure.axes[0].patches if isinstance(patch, FancyBboxPatch)]
+    return [text.get_bbox_patch() for text in figure.axes[0].texts]
+
+
+def lines(figure):
+    (found,) = [part for part in figure.axes[0].collections if isinstance(part, LineCollection)]
+    return found
 
 
 def texts(figure):
@@ -34,7 +42,7 @@ def test_every_node_is_a_box_and_every_edge_a_line():
     assert axes.get_title() == "mine: 13 nodes, 4 configurable"
     coloured = [to_hex(box.get_facecolor()) == COLOURS[DOT] for box in boxes(figure)]
     assert np.flatnonzero(coloured).tolist() == arrays["node_config_ids"].tolist()
-    assert len([p for p in axes.patches if isinstance(p, PathPatch)]) == len(arrays["edge_index"])
+    assert len(lines(figure).get_segments()) == len(arrays["edge_index"])
     assert legend(figure) == ["dot, configurable: 4"]
     rows, width = arrays["node_feat"][2, 21:23].astype(int)
     assert texts(figure)[2] == f"dot #2\nf32[{rows},{width}]"
@@ -51,15 +59,12 @@ def test_a_dot_without_a_choice_is_not_coloured():
 def test_operands_stand_above_their_users_and_boxes_apart():
     arrays = layout_arrays(dots=15)
     figure = plot_graph(arrays, "mine")
-    figure.canvas.draw()
+    FigureCanvasAgg(figure).draw()
     extents = [box.get_window_extent() for box in boxes(figure)]
     for user, operand in arrays["edge_index"]:
         assert extents[operand].y0 > extents[user].y1
     for i, one in enumerate(extents):
         assert not any(one.overlaps(other) for other in extents[i + 1 :])
-    for text, box in zip(figure.axes[0].texts, extents, strict=True):
-        inside = text.get_window_extent()
-        assert inside.x0 > box.x0 and inside.x1 < box.x1
     whole = figure.axes[0].get_window_extent().padded(1)
     assert all(whole.x0 <= box.x0 and box.x1 <= whole.x1 for box in extents)
 
@@ -106,7 +111,7 @@ def test_a_small_called_computation_is_left_out_and_said_so():
 
 def test_a_large_called_computation_hangs_on_a_dashed_line():
     figure = plot_graph(with_calls(20), "x")
-    dashed = [p for p in figure.axes[0].patches if isinstance(p, PathPatch) and p.get_linestyle() == "--"]
+    dashed = [dashes for _, dashes in lines(figure).get_linestyle() if dashes]
     assert len(boxes(figure)) == 23 and len(dashed) == 1 and "call" in legend(figure)
 
 
@@ -114,18 +119,51 @@ def test_a_large_called_computation_hangs_on_a_dashed_line():
 def test_a_large_graph_is_dots_of_their_kind(dots):
     arrays = layout_arrays(dots=dots, configs=1)
     figure = plot_graph(arrays, "large")
-    collections = figure.axes[0].collections
-    points = {to_hex(c.get_facecolor()[0]): c for c in collections if isinstance(c, PathCollection)
-              and len(c.get_offsets())}  # fmt: skip
-    assert len(points[COLOURS[DOT]].get_offsets()) == dots and COLOURS[CONVOLUTION] not in points
-    places = np.concatenate([c.get_offsets() for c in points.values()])
+    points = [part for part in figure.axes[0].collections if isinstance(part, PathCollection)]
+    colours = [to_hex(colour) for part in points for colour in part.get_facecolors()]
+    assert colours.count(COLOURS[DOT]) == dots and COLOURS[CONVOLUTION] not in colours
+    places = np.concatenate([part.get_offsets() for part in points])
     assert len(np.unique(places.round(6), axis=0)) == len(arrays["node_opcode"])
-    (lines,) = [c for c in collections if isinstance(c, LineCollection)]
-    segments = np.array(lines.get_segments())
-    assert 0.9 * len(arrays["edge_index"]) < len(segments) <= len(arrays["edge_index"])
+    segments = np.array(lines(figure).get_segments())
+    assert len(segments) == len(arrays["edge_index"])
     assert (segments[:, 0, 0] > segments[:, 1, 0]).all(), "users are right of their operands"
-    width, height = np.ptp(places, axis=0)
-    assert 1 < width / height < 4, "lines are broken so that the whole fills the picture"
+
+
+def random_edges(rng, num_nodes=30, num_edges=60):
+    """Return edges from later to earlier nodes, with shuffled node numbers."""
+    pairs = np.sort(rng.choice(num_nodes, (num_edges, 2)), axis=1)[:, ::-1]
+    edges = np.unique(pairs[pairs[:, 0] > pairs[:, 1]], axis=0)
+    return rng.permutation(num_nodes)[edges]
+
+
+def crossings(edges, layer, x):
+    """Return the number of pairs of edges between the same two layers that cross, by definition."""
+    return sum(
+        (layer[a], layer[b]) == (layer[c], layer[d]) and (x[a] - x[c]) * (x[b] - x[d]) < 0
+        for (a, b), (c, d) in itertools.combinations(edges.tolist(), 2)
+    )
+
+
+@cases("seed", range(5))
+def test_layers_come_in_order_and_their_nodes_stand_apart_with_fewer_crossings(seed):
+    rng = np.random.default_rng(seed)
+    edges, width = random_edges(rng), rng.uniform(0.1, 2, 30)
+    layer = assign_layers(edges, 30)
+    assert (layer[edges[:, 0]] > layer[edges[:, 1]]).all() and layer.min() == 0
+    x = place(edges, layer, width)
+    for number in range(layer.max() + 1):
+        row = np.flatnonzero(layer == number)
+        row = row[np.argsort(x[row])]
+        assert (np.diff(x[row]) >= (width[row][1:] + width[row][:-1]) / 2 - 1e-9).all()
+    assert crossings(edges, layer, x) < crossings(edges, layer, np.arange(30))
+
+
+def test_a_weight_stands_beside_its_user_and_a_cycle_is_refused():
+    chain = [(node, node - 1) for node in range(1, 6)]  # 0 to 5
+    weight = [(5, 7), (7, 6)]  # 6 is a weight, 7 made of it, used at the end of the chain
+    assert assign_layers(np.array(chain + weight), 8).tolist() == [0, 1, 2, 3, 4, 5, 3, 4]
+    with pytest.raises(graphlib.CycleError):
+        assign_layers(np.array([(0, 1), (1, 0)]), 2)
 
 
 def test_surroundings_of_the_largest_configurable_node():

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, get_collection, list_programs
+from fastslow.competition.opcodes import distance, opcode_shares
 from fastslow.competition.reader import read_competition_file
-from fastslow.competition.structure import distance, opcode_shares
 from fastslow.core.errors import SettingsError
 from fastslow.kaggle.solution import read_solution, score_submission
 from fastslow.kaggle.submission import check_submission

@@ -184,7 +184,7 @@ def test_normalisation_has_zero_mean_and_unit_variance(jax):
 
 
 def test_linear_attention_equals_the_quadratic_form(jax, apply):
-    from fastslow.programs.zoo.attention import linear_attention
+    from fastslow.programs.zoo.language import linear_attention
     from fastslow.programs.zoo.layers import from_heads, to_heads
 
     def quadratic(p, x, heads):
@@ -204,13 +204,13 @@ def test_linear_attention_equals_the_quadratic_form(jax, apply):
         ("language.gpt", {}),
         ("language.llama", {}),
         ("language.scanned_decoder", {}),
-        ("attention.transformer", {"kind": "multi_query"}),
-        ("attention.transformer", {"kind": "relative"}),
-        ("attention.transformer", {"kind": "retention"}),
-        ("attention.transformer", {"kind": "state_space"}),
-        ("decoders.parallel_decoder", {}),
-        ("decoders.rwkv", {}),
-        ("decoders.cached_decoder", {}),
+        ("language.transformer", {"kind": "multi_query"}),
+        ("language.transformer", {"kind": "relative"}),
+        ("language.transformer", {"kind": "retention"}),
+        ("language.transformer", {"kind": "state_space"}),
+        ("language.parallel_decoder", {}),
+        ("language.rwkv", {}),
+        ("language.cached_decoder", {}),
     ],
     ids=lambda value: str(value),
 )
@@ -266,7 +266,7 @@ def test_shared_layers_request_their_weights_once(apply):
 
 def test_the_shift_of_relative_attention_turns_distances_into_positions(jax):
     """Position s of row t must hold the entry of distance t - s, counted from the right."""
-    from fastslow.programs.zoo.attention import shift_distances
+    from fastslow.programs.zoo.language import shift_distances
 
     time = 5
     by_distance = np.arange(time)[::-1] * np.ones((1, 1, time, 1), np.float32)
@@ -291,7 +291,7 @@ def test_depth_shares_weights_in_albert_and_stacks_them_in_a_scan(jax):
 
 
 def test_windows_are_cut_and_joined(jax):
-    from fastslow.programs.zoo.dense import cut_windows, join_windows
+    from fastslow.programs.zoo.classifiers import cut_windows, join_windows
 
     x = normal(2, 8, 12, 3)
     cut = cut_windows(x, 4)

@@ -7,8 +7,13 @@ from fastslow.core.errors import SettingsError
 from fastslow.features.build import FeatureSettings, build_features
 from fastslow.rankers.settings import RankerSettings
 from fastslow.rankers.train import train_ranker
-from fastslow.views.ranker_explanation_plots import plot_contributions, plot_importances, plot_layout_effects
-from fastslow.views.ranker_explanations import ExplainSettings, Explanation
+from fastslow.views.ranker_explanations import (
+    ExplainSettings,
+    Explanation,
+    plot_contributions,
+    plot_importances,
+    plot_layout_effects,
+)
 from helpers.competition_files import write_data_root
 
 

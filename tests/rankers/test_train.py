@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from fastslow.competition.metrics import ALL_METRICS, collection_score
+from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.evaluation.predictions import read_predictions
 from fastslow.features.build import FeatureSettings, build_features
@@ -193,19 +194,27 @@ def test_a_current_run_is_left_alone(features, tmp_path):
     assert not settings.replace(num_iterations=13).artifact().is_current()
 
 
-def test_both_searches_of_a_source_are_trained_on_without_what_is_valid_here(features, tmp_path):
+@pytest.fixture
+def both_searches(features, tmp_path):
+    """The features of both searches side by side: ``v`` of the one is valid in the other."""
     root = write_data_root(tmp_path / "data", "layout:xla:default", train=("a", "v", "w"))
-    folder = tmp_path / "layout-xla-default"
-    other = FeatureSettings(
-        collection="layout:xla:default", data_root=str(root), folder=str(folder), workers=1
-    )
-    build_features(other)
+    where = {"data_root": str(root), "folder": str(tmp_path / "layout-xla-default")}
+    build_features(FeatureSettings(collection="layout:xla:default", workers=1, **where))
     (tmp_path / "layout-xla-random").symlink_to(features.folder)
-    where = {"features": str(tmp_path / "layout-xla-random"), "folder": str(tmp_path / "run")}
-    settings = RankerSettings(train_on="source", **where)
-    names = ["a", "b", "c", "layout-xla-default/a", "layout-xla-default/w"]
+    return tmp_path
+
+
+def of_source(place, search="random", **options):
+    folders = {"features": str(place / f"layout-xla-{search}"), "folder": str(place / f"alone-{search}")}
+    return RankerSettings(**{**QUICK, "train_on": "source", **folders, **options})
+
+
+def test_both_searches_of_a_source_are_trained_on_without_what_is_valid_in_one(both_searches):
+    settings = of_source(both_searches)
+    names = [f"layout-xla-{each}" for each in ("default/a", "default/w", "random/a", "random/b", "random/c")]
     assert read_training(settings).train.names == names
-    assert settings.artifact().inputs["layout-xla-default"] == Features(folder).fingerprint
+    other = Features(both_searches / "layout-xla-default")
+    assert settings.artifact().inputs["layout-xla-default"] == other.fingerprint
     settings = settings.replace(objective="regression")
     shares = [read_training(settings.replace(machines="a:1,b:2", machine=machine)) for machine in (0, 1)]
     assert [share.train.names for share in shares] == [names[::2], names[1::2]]
@@ -214,15 +223,29 @@ def test_both_searches_of_a_source_are_trained_on_without_what_is_valid_here(fea
         read_training(settings.replace(machines="a:1,b:2,c:3,d:4,e:5,f:6"))
 
 
-def test_a_program_that_is_valid_in_another_collection_is_not_trained_on(features, tmp_path):
-    root = write_data_root(tmp_path / "data", "layout:xla:default", train=("w",), valid=("a",))
-    folder = tmp_path / "layout-xla-default"
-    where = {"data_root": str(root), "folder": str(folder), "workers": 1}
-    build_features(FeatureSettings(collection="layout:xla:default", **where))
-    (tmp_path / "layout-xla-random").symlink_to(features.folder)
-    where = {"features": str(tmp_path / "layout-xla-random"), "folder": str(tmp_path / "run")}
-    settings = RankerSettings(train_on="source", **where)
-    assert read_training(settings).train.names == ["b", "c", "layout-xla-default/w"]
+@cases("options", [{}, {"objective": "best"}, {"early_stopping_rounds": 2, "evaluate_every": 1}])
+def test_one_training_writes_what_a_training_of_each_search_writes(both_searches, options):
+    """The trees are those of the source, so the twelve rankers of ``make submit`` are trained as six."""
+    both = of_source(both_searches, "default", **options)
+    folders = {"folder": str(both_searches / "default"), "runs": [str(both_searches / "random")]}
+    train.train_ranker(both.replace(**folders))
+    assert both.replace(**folders).artifact().is_current()
+    for search in ("default", "random"):
+        wanted = train.train_ranker(of_source(both_searches, search, **options))
+        own, alone = both_searches / search, both_searches / f"alone-{search}"
+        manifest = read_manifest(own)
+        for key in ("fingerprint", "settings", "inputs", "valid", "objective", "trees"):
+            assert manifest[key] == wanted[key], (search, key)
+        for name in (train.MODEL, "predictions.npz", "metrics.jsonl", "importance.csv"):
+            assert (own / name).read_bytes() == (alone / name).read_bytes(), (search, name)
+    (both_searches / "random" / train.MODEL).write_text("")
+    assert not both.replace(**folders).artifact().is_current()
+
+
+@cases("runs", [["one", "two"], ["folder"], ["one", "one"]])
+def test_runs_are_one_for_each_other_collection(both_searches, runs):
+    with pytest.raises(SettingsError, match="runs: .* is not empty, or 1 folders, of layout-xla-default"):
+        of_source(both_searches, folder="folder", runs=runs).artifact()
 
 
 SOME_OBJECTIVES = {  # settings that only some objectives read, with a value that is not the default

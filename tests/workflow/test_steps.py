@@ -33,8 +33,8 @@ def test_every_preset_makes_every_step(preset, seeds):
         submission = int(size == 5)
         assert counts == {"features": size, "train": size * seeds, "ensemble": size, "submission": submission}
     else:
-        networks = 3 if preset == "kaggle" else 2  # for each source, or for all layouts; and for tile
-        trainings = networks + len(COLLECTIONS)  # a ranker for each collection
+        # networks: one for each collection, or one for all layouts; rankers: for each, or for each source
+        trainings = 5 + 5 if preset.startswith("kaggle") else 2 + 3
         assert counts == {"features": 5, "train": trainings * seeds, "ensemble": 5, "submission": 1}
     stages = [STAGES.index(step.stage) for step in steps]
     assert stages == sorted(stages)
@@ -44,7 +44,10 @@ def test_every_preset_makes_every_step(preset, seeds):
         assert step.notebook.is_file() and step.notebook.parent.name == "notebooks"
 
 
-@cases("preset, layout, tile", [("sample", 3, 1), ("smoke", 1, 1), ("kaggle", 3, 3), ("tpugraphs-mlp", 0, 3)])
+@cases(
+    "preset, layout, tile",
+    [("sample", 3, 1), ("smoke", 1, 1), ("kaggle", 3, 3), ("kaggle-full", 5, 5), ("tpugraphs-mlp", 0, 3)],
+)
 def test_without_a_number_of_seeds_each_kind_has_those_of_its_preset(preset, layout, tile):
     steps = plan(preset, seeds=0).steps()
     counts = {kind: {} for kind in ("layout", "tile")}
@@ -76,12 +79,26 @@ def test_what_the_presets_train_is_is_fixed():
     for preset, layout, tile in (
         ("sample", (64, 1, 0.3, 20, 1, 128), (64, 2, 0.1, 2, 4, 128)),
         ("smoke", (32, 1, 0.3, 2, 1, 128), (32, 2, 0.1, 2, 4, 128)),
-        ("kaggle", (128, 2, 0.3, 150, 1, 128), (128, 2, 0.1, 20, 8, 128)),
     ):
         configs = [step.settings for step in plan(preset).steps() if step.name.startswith("training")]
         for settings in configs:
             values = tuple(getattr(settings, name) for name in names)
             assert values == (layout if settings.kind == "layout" else tile)
+
+
+def test_the_presets_of_the_competition_follow_its_winners():
+    """``docs/kaggle_preset.md`` has the sources; each collection has a network of its own."""
+    for preset, xla, nlp, every in (("kaggle", 100, 100, 10), ("kaggle-full", 750, 1000, 30)):
+        steps = by_folder(plan(preset))
+        for slug in LAYOUTS:
+            own = steps[f"runs/r/training-{slug}-s0"].settings
+            assert (own.epochs, own.evaluate_every) == (xla if "xla" in slug else nlp, every)
+            assert (own.configs_per_step, own.cross_config) == ((64, True) if "def" in slug else (128, False))
+            channels = 256 if preset == "kaggle-full" and "random" in slug else 128
+            assert (own.hidden_channels, own.num_layers, own.dropout) == (channels, 2, 0.2)
+            assert steps[f"runs/r/ranker-{slug}-s0"].settings.train_on == "collection"
+        tile = steps["runs/r/training-tile-s0"].settings
+        assert (tile.epochs, tile.graphs_per_step, tile.dropout) == (20, 8, 0.2)
 
 
 def test_every_setting_of_a_section_is_described():
@@ -130,8 +147,12 @@ def test_steps_take_each_others_folders_and_the_seeds():
         assert (features.collection, features.data_root) == (c.name, "/a b")
         runs = [f"runs/my run/{model}-{c.slug}-s{seed}" for model in MODELS[c.kind] for seed in (0, 1)]
         rankers = [run for run in runs if run not in networks]
-        assert [steps[run].settings.seed for run in rankers] == [0, 1] * (len(MODELS[c.kind]) - 1)
-        assert {steps[run].settings.features for run in rankers} == {features.folder}
+        if c.name.endswith("random"):  # written by the training of the source's other search
+            other = [steps[run.replace("random", "default")].settings for run in rankers]
+            assert [own.runs for own in other] == [[run] for run in rankers]
+        else:
+            assert [steps[run].settings.seed for run in rankers] == [0, 1]
+            assert {steps[run].settings.features for run in rankers} == {features.folder}
         ensemble = steps[f"runs/my run/ensemble-{c.slug}"].settings
         assert (ensemble.runs, ensemble.features) == (runs, features.folder)
     submission = steps["runs/my run/submission"].settings
@@ -185,6 +206,46 @@ def test_from_general_to_particular(monkeypatch):
     assert steps["runs/r/training-layout-s0"].settings.epochs == 5
 
 
+def test_the_settings_of_a_source_and_of_a_collection():
+    texts = [
+        "gnn.layout.train_on=collection",
+        "gnn.epochs=5",
+        "gnn.layout.epochs=6",
+        "gnn.layout-xla.epochs=7",
+    ]
+    texts += ["gnn.layout-xla-random.epochs=8", "gnn.tile-xla.epochs=9", "features.layout-nlp.hops=3"]
+    steps = by_folder(plan(overrides=parse_overrides([*texts, "ranker.layout-nlp.num_leaves=9"])))
+    trained = {"tile": 9, "layout-xla-default": 7, "layout-xla-random": 8, "layout-nlp-default": 6}
+    for name, epochs in trained.items():
+        assert steps[f"runs/r/training-{name}-s0"].settings.epochs == epochs
+    assert [steps[f"features/r/{slug}"].settings.hops for slug in LAYOUTS] == [2, 2, 3, 3]
+    leaves = [steps[f"runs/r/ranker-layout-{each}-default-s0"].settings.num_leaves for each in ("xla", "nlp")]
+    assert leaves == [15, 9]
+
+
+@cases(
+    "text, said",
+    [
+        (
+            "gnn.layout-xla.epochs=3",
+            "^gnn.layout-xla: is trained together with other collections; set gnn.layout.train_on='coll",
+        ),
+        (
+            "ranker.layout-nlp-random.num_leaves=9",
+            "^ranker.layout-nlp-random: is trained together with other",
+        ),
+        (
+            "gnn.layout-xla.train_on=collection",
+            "^gnn.layout-xla.train_on: is chosen for a kind: gnn.layout.tr",
+        ),
+        ("features.layout-xla.hop=3", "^features.layout-xla.hop: no such setting; did you mean 'hops'"),
+    ],
+)
+def test_a_setting_of_a_part_of_what_is_trained_together_is_refused(text, said):
+    with pytest.raises(SettingsError, match=said):
+        plan(overrides=parse_overrides([text])).steps()
+
+
 @cases(
     "text, section, value",
     [
@@ -207,7 +268,17 @@ def test_settings_of_one_section_add_up_and_the_last_counts():
 
 
 @cases(
-    "text", ["epochs=3", "gnn.epochs", "net.epochs=3", "gnn.image.epochs=3", "=3", "gnn.=3", "gnn.tile.x.y=1"]
+    "text",
+    [
+        "epochs=3",
+        "gnn.epochs",
+        "net.epochs=3",
+        "gnn.image.epochs=3",
+        "gnn.layout-random.epochs=3",
+        "=3",
+        "gnn.=3",
+        "gnn.tile.x.y=1",
+    ],
 )
 def test_a_setting_of_no_section_is_refused(text):
     with pytest.raises(SettingsError, match="SECTION.NAME=VALUE.*for example gnn.layout.epochs=20") as caught:

@@ -21,19 +21,12 @@ _BLOCK = 1 << 20  # keys that are sorted at once, 8 bytes each
 
 @dataclass(frozen=True)
 class Classes:
-    """The T classes of C configurations under Q sets of groups; those of a set are adjacent.
+    """The T classes of C configurations under Q sets of groups; those of a set are adjacent."""
 
-    Args:
-        index: ``(Q, C)`` int32, class of each configuration under each set, 0 to T - 1.
-        start: ``(Q + 1,)`` int64, first class of each set, and T.
-        config: ``(T,)`` int64, a configuration of each class.
-        count: ``(T,)`` int64, number of its configurations, 1 or more.
-    """
-
-    index: np.ndarray
-    start: np.ndarray
-    config: np.ndarray
-    count: np.ndarray
+    index: np.ndarray  # (Q, C) int32, class of each configuration under each set, 0 to T - 1
+    start: np.ndarray  # (Q + 1,) int64, first class of each set, and T
+    config: np.ndarray  # (T,) int64, a configuration of each class
+    count: np.ndarray  # (T,) int64, number of its configurations, 1 or more
 
     def __len__(self) -> int:
         """Return T."""
@@ -51,15 +44,9 @@ class Classes:
         return sparse.csr_array((np.ones(index.size), index.ravel(), indptr), shape=(len(index), len(self)))
 
     def sum(self, table: np.ndarray, configs: slice = slice(None), chunk_bytes: int = 1 << 26) -> np.ndarray:
-        """Sum the rows of the classes of each configuration, in order of the sets.
+        """Sum the rows of a table ``(T, F)`` over the classes of each configuration: ``(configs, F)``.
 
-        Args:
-            table: ``(T, F)`` float64.
-            configs: Positions of the configurations, consecutive; by default all of them.
-            chunk_bytes: Working memory for one chunk of configurations; changes no value.
-
-        Returns:
-            ``(configs, F)`` float64.
+        Rows are added in order of the sets; the working memory for one chunk changes no value.
         """
         num_sets, num_configs = self.index.shape
         first, last, _ = configs.indices(num_configs)
@@ -141,11 +128,8 @@ class GroupSets:
         """Return how to number the classes of less than ``2**class_bits`` configurations, word by word.
 
         A word writes choices of a set into one number. A choice takes bits of its own, so words are equal if
-        and only if the choices are. A key is a word below the class by the words before.
-
-        Returns:
-            For each step the ``(n,)`` sets, the ``(n, G)`` int64 matrix that gives their words from choices,
-            and the function that ranks their keys.
+        and only if the choices are. A key is a word below the class by the words before. A step has the
+        ``(n,)`` sets, the ``(n, G)`` matrix that gives their words from choices, and what ranks their keys.
         """
         if class_bits in self._known_steps:
             return self._known_steps[class_bits]

@@ -77,12 +77,9 @@ def report_quality(settings: QualitySettings) -> pd.DataFrame:
     Raises:
         DataError: A file is missing or broken, or the CSV is another one.
     """
-    programs = [
-        program
-        for name in settings.collections
-        for split in settings.splits
-        for program in list_programs(settings.root, get_collection(name), split)
-    ]
+    wanted = [(get_collection(name), split) for name in settings.collections for split in settings.splits]
+    there = [(c, split) for c, split in wanted if c.folder(settings.root, split).is_dir()] or wanted
+    programs = [program for c, split in there for program in list_programs(settings.root, c, split)]
     code = source_digest(_ENTRY)
     marks = [digest([program.id, file_fingerprint(program.path), code]) for program in programs]
     known = _read(settings.table)
@@ -138,7 +135,7 @@ def _report(settings: QualitySettings, table: pd.DataFrame) -> None:
     )
     summary.insert(3, "noise known", known.groupby(table["collection"], sort=False).sum())
     summary["doubtful"] = table["doubts"].ne("").groupby(table["collection"], sort=False).sum()
-    print(summary.to_markdown(floatfmt=".3g"))
+    print(summary.astype(object).to_markdown(floatfmt=".3g"))  # counts in full
     doubtful = table[table["doubts"].ne("")].sort_values("ceiling", na_position="last")
     if len(doubtful):
         print("\nDoubtful labels; a model that learns from them learns noise:\n")
@@ -156,7 +153,7 @@ def _draw(settings: QualitySettings, rows: pd.DataFrame) -> None:
     from matplotlib.figure import Figure  # half a second, which no refused setting needs
 
     from fastslow.core.figures import save_figure
-    from fastslow.views.quality_figures import draw_rows
+    from fastslow.views.data_report import draw_rows
 
     figure = Figure(figsize=(9, 2.4 * len(rows)), layout="constrained")
     panels = np.atleast_1d(figure.subplots(len(rows), 1))

@@ -10,19 +10,12 @@ TRAIN, VALID, TEST = "train", "valid", "test"
 
 
 class Split(NamedTuple):
-    """One split of a collection.
+    """One split of a collection."""
 
-    Args:
-        name: Name of its folder.
-        labelled: Whether its files hold runtimes.
-        predicted: Whether models predict it; no graph of a predicted split is trained on.
-        optional: Whether a collection may lack its folder.
-    """
-
-    name: str
-    labelled: bool
-    predicted: bool
-    optional: bool = False
+    name: str  # of its folder
+    labelled: bool  # its files hold runtimes
+    predicted: bool  # models predict it; no graph of such a split is trained on
+    optional: bool = False  # a collection may lack its folder
 
 
 ALL_SPLITS = (
@@ -39,11 +32,7 @@ _OPTIONAL_SPLITS = tuple(split.name for split in ALL_SPLITS if split.optional)
 
 @dataclass(frozen=True)
 class Collection:
-    """One collection of programs, such as ``layout:xla:random``.
-
-    Args:
-        name: Competition name: kind, source and (for layout) search, joined by ``:``.
-    """
+    """One collection of programs; its name is kind, source and (for layout) search, joined by ``:``."""
 
     name: str
 
@@ -58,33 +47,16 @@ class Collection:
         return self.name.replace(":", "-")
 
     def folder(self, root: Path, split: str) -> Path:
-        """Return the folder of a split's npz files.
-
-        Args:
-            root: Data root, the folder that holds ``npz_all/``.
-            split: ``train``, ``valid`` or ``test``.
-        """
+        """Return the folder of a split's npz files; ``root`` is the folder that holds ``npz_all/``."""
         return Path(root) / "npz_all" / "npz" / self.name.replace(":", "/") / split
 
 
-COLLECTIONS = tuple(
-    Collection(name)
-    for name in (
-        "tile:xla",
-        "layout:xla:default",
-        "layout:xla:random",
-        "layout:nlp:default",
-        "layout:nlp:random",
-    )
-)
+_NAMES = "tile:xla layout:xla:default layout:xla:random layout:nlp:default layout:nlp:random"
+COLLECTIONS = tuple(map(Collection, _NAMES.split()))
 
 
 def get_collection(name: str) -> Collection:
-    """Return the collection of a name (``layout:xla:random``) or slug (``layout-xla-random``).
-
-    Raises:
-        SettingsError: There is no collection of this name.
-    """
+    """Return the collection of a name (``layout:xla:random``) or slug; SettingsError where there is none."""
     for collection in COLLECTIONS:
         if name in (collection.name, collection.slug):
             return collection
@@ -93,20 +65,14 @@ def get_collection(name: str) -> Collection:
 
 TRAIN_ON = ("collection", "source", "layout")
 """Which collections' train graphs a model learns from, from few to many."""
-_SHARED = {
-    "collection": 3,
-    "source": 2,
-    "layout": 1,
-}  # leading parts of the name that these collections share
+_SHARED = dict(zip(TRAIN_ON, (3, 2, 1), strict=True))  # leading parts of the name that they share
 
 
 def trained_together(own: Collection, train_on: str) -> list[Collection]:
     """Return the other collections whose train graphs are trained on together with a collection's own.
 
-    Args:
-        own: The collection that is predicted.
-        train_on: ``collection`` (none), ``source`` (the other search of xla or nlp), or ``layout`` (every
-            other layout collection). For tile there is none.
+    Those are none (``collection``), the other search of xla or nlp (``source``), or every other layout
+    collection (``layout``). For tile there is none.
     """
     same = own.name.split(":")[: _SHARED[train_on]]
     return [c for c in COLLECTIONS if c != own and c.name.split(":")[: len(same)] == same]
@@ -115,16 +81,7 @@ def trained_together(own: Collection, train_on: str) -> list[Collection]:
 def training_groups(kind: str, train_on: str) -> dict[str, list[Collection]]:
     """Group the collections of a kind into those that one network learns from together and predicts.
 
-    Args:
-        kind: ``layout``, or ``tile``, which has one collection only.
-        train_on: ``collection``, ``source`` or ``layout``, as for :func:`trained_together`.
-
-    Returns:
-        Collections by the part of their names that they share, fit for folder names: ``layout``,
-        ``layout-xla`` or ``layout-xla-random``.
-
-    Raises:
-        SettingsError: ``train_on`` is none of these.
+    Keys are the shared part of their names: ``layout``, ``layout-xla`` or ``layout-xla-random``.
     """
     if train_on not in TRAIN_ON:
         raise SettingsError(f"train_on: {train_on!r} is not one of {', '.join(TRAIN_ON)}")
@@ -138,13 +95,7 @@ def training_groups(kind: str, train_on: str) -> dict[str, list[Collection]]:
 
 @dataclass(frozen=True)
 class Program:
-    """One npz file: a program (layout) or a kernel (tile) with its configurations.
-
-    Args:
-        collection: The collection it belongs to.
-        split: ``train``, ``valid`` or ``test``.
-        path: The npz file.
-    """
+    """One npz file: a program (layout) or a kernel (tile) with its configurations."""
 
     collection: Collection
     split: str
@@ -162,12 +113,7 @@ class Program:
 
 
 def list_programs(root: Path, collection: Collection, split: str) -> list[Program]:
-    """List the programs of one split, sorted by file name.
-
-    Args:
-        root: Data root, the folder that holds ``npz_all/``.
-        collection: Collection of the programs.
-        split: ``train``, ``valid`` or ``test``.
+    """List the programs of one split, sorted by file name; ``root`` is the folder that holds ``npz_all/``.
 
     Raises:
         DataError: The folder contains no npz file, or is missing and not optional.
@@ -175,9 +121,8 @@ def list_programs(root: Path, collection: Collection, split: str) -> list[Progra
     folder = collection.folder(root, split)
     paths = sorted(folder.glob("[!.]*.npz")) if folder.is_dir() else []
     if not paths and not (split in _OPTIONAL_SPLITS and not folder.exists()):
-        raise DataError(
-            folder, "no npz files", "Run `make data` for the real competition, or check the data root"
-        )
+        remedy = "Run `make data` for the real competition, or check the data root"
+        raise DataError(folder, "no npz files", remedy)
     for path in paths:
         if any("\ud800" <= letter <= "\udfff" for letter in path.name):
             problem = "its name is not UTF-8, which tables and submissions are written in"

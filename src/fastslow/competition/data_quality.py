@@ -21,36 +21,22 @@ _DRAWS, _RESAMPLES, _NEAREST, _BLOCKS, _BLOCK_ROWS = 16, 200, 50, 50, 20
 
 @dataclass(frozen=True)
 class Quality:
-    """The labels of one graph. What needs repeated configurations is NaN where too few are repeated.
+    """The labels of one graph. What needs repeated configurations is NaN where too few are repeated."""
 
-    Args:
-        configs: Rows of the file.
-        distinct: Distinct configurations.
-        repeated: Distinct configurations that occur more than once.
-        noise: Standard deviation of log runtime between runs of an equal configuration: a relative error.
-        spread: Median over repeated configurations of largest over smallest runtime, minus 1.
-        repeat_tau: Kendall's tau between two runs of the repeated configurations, -1 to 1.
-        repeat_low: Lower end of its 95 % interval, by resampling the configurations.
-        repeat_high: Upper end.
-        ceiling: Kendall's tau that a perfect predictor would reach on all rows.
-        close_pairs: Share of pairs of rows that differ by less than the noise of a difference, 0 to 1.
-        drift: Kendall's tau of runtime and row number: far from 0 where the machine changed meanwhile.
-        jumps: Share of the variance of the ranks of runtimes that lies between blocks of rows, beyond chance,
-            0 to 1: far from 0 where blocks of rows were measured under other conditions.
-    """
-
-    configs: int
-    distinct: int
-    repeated: int
-    noise: float
-    spread: float
-    repeat_tau: float
-    repeat_low: float
+    configs: int  # rows of the file
+    distinct: int  # distinct configurations
+    repeated: int  # those that occur more than once
+    noise: float  # standard deviation of log runtime between runs of an equal configuration: a relative error
+    spread: float  # median over repeated configurations of largest over smallest runtime, minus 1
+    repeat_tau: float  # Kendall's tau between two runs of the repeated configurations, -1 to 1
+    repeat_low: float  # its 95 % interval, by resampling the configurations
     repeat_high: float
-    ceiling: float
-    close_pairs: float
-    drift: float
+    ceiling: float  # Kendall's tau that a perfect predictor would reach on all rows
+    close_pairs: float  # share of pairs of rows that differ by less than the noise of a difference, 0 to 1
+    drift: float  # Kendall's tau of runtime and row number: far from 0 where the machine changed meanwhile
     jumps: float
+    """Share of the variance of the ranks of runtimes that lies between blocks of rows, beyond chance, 0 to 1:
+    far from 0 where blocks of rows were measured under other conditions."""
 
     @property
     def doubts(self) -> str:
@@ -66,22 +52,14 @@ class Quality:
 
 
 def measure_quality(file: CompetitionFile, seed: int = 0) -> Quality:
-    """Measure the labels of a file.
-
-    Args:
-        file: A labelled file.
-        seed: Seed of the resampling and of the simulated noise.
-    """
+    """Measure the labels of a file, see :func:`quality_of`."""
     return quality_of(*config_groups(file), seed)
 
 
 def quality_of(runtime: np.ndarray, group: np.ndarray, seed: int = 0) -> Quality:
-    """Measure labels.
+    """Measure ``(C,)`` runtimes above 0, in the order of the rows, by the number of their configuration.
 
-    Args:
-        runtime: ``(C,)`` runtimes above 0, in the order of the rows.
-        group: ``(C,)`` number of each row's configuration, from 0; equal for equal configurations.
-        seed: Seed of the resampling and of the simulated noise.
+    The seed draws the resampling and the simulated noise.
     """
     values, rng = np.log(np.asarray(runtime, np.float64)), np.random.default_rng(seed)
     counts = np.bincount(group)
@@ -90,8 +68,7 @@ def quality_of(runtime: np.ndarray, group: np.ndarray, seed: int = 0) -> Quality
     np.minimum.at(smallest, group, values)
     means = np.clip(np.bincount(group, values) / counts, smallest, largest)  # no rounding where all are equal
     repeated = np.flatnonzero(counts > 1)
-    noise = spread = ceiling = close = np.nan
-    tau, low, high = np.nan, np.nan, np.nan
+    noise = spread = tau = low = high = ceiling = close = np.nan
     if len(repeated) >= MIN_REPEATED:
         own = counts[group] > 1
         squares = np.square(values - means[group])[own].sum()
@@ -119,13 +96,9 @@ def share_of_close_pairs(values: np.ndarray, distance: float) -> float:
 def two_runs(
     values: np.ndarray, group: np.ndarray, repeated: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """Return the values ``(2, R)`` of two random rows of each repeated configuration.
+    """Return the values ``(2, R)`` of two random rows of each of the ``(R,)`` repeated configurations.
 
-    Args:
-        values: ``(C,)``, a value of each row.
-        group: ``(C,)`` number of each row's configuration.
-        repeated: ``(R,)`` numbers of configurations that have two rows or more.
-        rng: What draws the rows.
+    Rows have a value ``(C,)`` and the number ``(C,)`` of their configuration.
     """
     shuffled = rng.permutation(len(values))
     order = shuffled[np.argsort(group[shuffled], kind="stable")]
@@ -140,10 +113,8 @@ def _repeat_tau(
     draws = [two_runs(values, group, repeated, rng) for _ in range(_DRAWS)]
     tau = float(np.mean([kendall_tau(*runs) for runs in draws]))
     count = len(repeated)
-    resampled = [
-        kendall_tau(*draws[n % _DRAWS][:, rng.integers(count, size=count)]) for n in range(_RESAMPLES)
-    ]
-    low, high = np.quantile(resampled, [0.025, 0.975])
+    draw = (draws[n % _DRAWS][:, rng.integers(count, size=count)] for n in range(_RESAMPLES))
+    low, high = np.quantile([kendall_tau(*runs) for runs in draw], [0.025, 0.975])
     return tau, float(low), float(high)
 
 

@@ -2,6 +2,10 @@
 
 A model returns a *prediction* per configuration, lower = predicted faster, like a runtime; only the order
 of the predictions of one graph counts. A *score* is better when higher.
+
+The metrics of one graph take ``(C,)`` runtimes, for tile ``config_runtime / config_runtime_normalizers``, and
+``(C,)`` predictions. They raise ValueError where the lengths differ, there is no configuration, or a value is
+not finite.
 """
 
 import math
@@ -19,7 +23,7 @@ TOP_K = 5  # configurations per kernel that the tile metric looks at
 
 
 def _paired(runtime: ArrayLike, prediction: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Both as 1-D arrays of one length of at least 1, without NaN or infinity."""
+    """Return both as arrays; ValueError unless they are 1-D, of one length of at least 1, and finite."""
     runtime, prediction = np.asarray(runtime), np.asarray(prediction)
     if runtime.ndim != 1 or runtime.shape != prediction.shape or runtime.size == 0:
         raise ValueError(
@@ -38,20 +42,12 @@ def kendall_tau(runtime: ArrayLike, prediction: ArrayLike) -> float:
 
     with P concordant and Q discordant pairs, :math:`n_0 = C(C-1)/2`, and :math:`n_1, n_2` the pairs tied in
     runtime and in prediction (Kendall, "The treatment of ties in ranking problems", Biometrika 1945; the
-    metric of TpuGraphs, arXiv 2308.13490). ``scipy.stats.kendalltau``, O(C log C), computes it; this function
-    adds two things. Values are replaced by their dense ranks first, since SciPy may pass through float64,
-    which merges int64 runtimes beyond 2**53. And where tau is undefined (all runtimes equal, all predictions
-    equal, or a single configuration) it returns 0, where SciPy returns NaN.
-
-    Args:
-        runtime: (C,) runtimes, any unit. Integers are compared exactly, also above 2**24 and 2**53.
-        prediction: (C,) predictions, lower = predicted faster.
+    metric of TpuGraphs, arXiv 2308.13490). SciPy computes it, O(C log C), on dense ranks: it may pass through
+    float64, which merges int64 runtimes beyond 2**53.
 
     Returns:
-        Between -1 (every pair is in the wrong order) and 1 (every pair is in the right order).
-
-    Raises:
-        ValueError: The lengths differ, there is no configuration, or a value is not finite.
+        Between -1 and 1 (every pair is in the right order); 0 where tau is undefined: all runtimes equal, all
+        predictions equal, or a single configuration.
 
     Examples:
         >>> kendall_tau([30, 10, 20], [0.3, 0.1, 0.2])
@@ -71,14 +67,8 @@ def kendall_tau(runtime: ArrayLike, prediction: ArrayLike) -> float:
 def kendall_taus(runtime: ArrayLike, predictions: ArrayLike) -> np.ndarray:
     """Compute :func:`kendall_tau` of many predictions of one graph at once, O(C^2 V) in time and memory.
 
-    For a few hundred configurations that is many times faster than one call per prediction.
-
-    Args:
-        runtime: (C,) runtimes, any unit.
-        predictions: (C, V), one prediction per column, lower = predicted faster.
-
-    Returns:
-        (V,) float64 between -1 and 1.
+    For the few hundred configurations of a graph that is many times faster than one call per column of the
+    predictions ``(C, V)``. Returns ``(V,)`` float64.
 
     Examples:
         >>> kendall_taus([30, 10, 20], [[0.3, 5], [0.1, 5], [0.2, 5]])
@@ -98,26 +88,14 @@ def kendall_taus(runtime: ArrayLike, predictions: ArrayLike) -> np.ndarray:
 def ordered_pair_accuracy(runtime: ArrayLike, prediction: ArrayLike, ties: str = "half") -> float:
     r"""Compute the ordered pair accuracy (OPA): the share of pairs of different runtime in the right order.
 
-    A pair tied in prediction counts one half, so a constant prediction has 0.5; or it counts as wrong, as in
-    TensorFlow Ranking's OPAMetric, by which the baselines of TpuGraphs (arXiv 2308.13490) are validated: a
-    constant prediction then has 0. Neither SciPy nor scikit-learn has it; it is computed in
-    O(C log C) from tau-b: with the symbols of :func:`kendall_tau`,
+    Neither SciPy nor scikit-learn has it; with the symbols of :func:`kendall_tau`,
 
-    .. math:: \mathrm{OPA} = \frac{1}{2} + \frac{P - Q}{2 (n_0 - n_1)}
-              = \frac{1}{2} + \frac{\tau_b}{2} \sqrt{\frac{n_0 - n_2}{n_0 - n_1}}
+    .. math:: \mathrm{OPA} = \frac{1}{2} + \frac{\tau_b}{2} \sqrt{\frac{n_0 - n_2}{n_0 - n_1}}
 
-    minus half the share of the pairs tied in prediction alone where these are wrong.
+    minus half the share of the pairs tied only in prediction where these are wrong.
 
-    Args:
-        runtime: (C,) runtimes, any unit.
-        prediction: (C,) predictions, lower = predicted faster.
-        ties: What a pair tied in prediction counts: ``half`` or ``wrong`` (nothing).
-
-    Returns:
-        Between 0 and 1; 0.5 where no two runtimes differ.
-
-    Raises:
-        ValueError: As for :func:`kendall_tau`, or ``ties`` is neither.
+    A pair tied in prediction counts ``half`` or, as in TensorFlow Ranking's OPAMetric, by which the baselines
+    of TpuGraphs (arXiv 2308.13490) are validated, as ``wrong``. Returns 0.5 where no two runtimes differ.
 
     Examples:
         >>> ordered_pair_accuracy([10, 20, 30, 30], [1, 2, 4, 3])
@@ -142,7 +120,6 @@ def ordered_pair_accuracy(runtime: ArrayLike, prediction: ArrayLike, ties: str =
 
 
 def _different_pairs(values: np.ndarray) -> int:
-    """Number of unordered pairs of different values."""
     counts = np.unique(values, return_counts=True)[1].astype(np.int64)
     return int(values.size**2 - (counts**2).sum()) // 2
 
@@ -150,19 +127,12 @@ def _different_pairs(values: np.ndarray) -> int:
 def slowdown(runtime: ArrayLike, prediction: ArrayLike, k: int = TOP_K) -> float:
     """Compute how much slower the best of the ``k`` configurations ranked first is than the best of all.
 
-    ``min(runtime of the k lowest predictions) / min(runtime) - 1`` (TpuGraphs, arXiv 2308.13490). Equal
-    predictions are taken in the order of the configurations; of fewer than ``k`` configurations, all.
-
-    Args:
-        runtime: (C,) runtimes above 0; for tile ``config_runtime / config_runtime_normalizers``.
-        prediction: (C,) predictions, lower = predicted faster.
-        k: Number of configurations that may be tried, at least 1.
-
-    Returns:
-        0 (the fastest is among them) or more; 0.1 = 10 % slower.
+    ``min(runtime of the k lowest predictions) / min(runtime) - 1`` (TpuGraphs, arXiv 2308.13490): 0 (the
+    fastest is among them) or more; 0.1 = 10 % slower. Equal predictions rank in the order of configurations;
+    of fewer than ``k`` all are tried.
 
     Raises:
-        ValueError: As for :func:`kendall_tau`, or a runtime is not above 0, or ``k`` is below 1.
+        ValueError: A runtime is not above 0, or ``k`` is below 1.
 
     Examples:
         >>> slowdown([40, 10, 20, 30], [1, 4, 3, 2], k=2)
@@ -178,18 +148,7 @@ def slowdown(runtime: ArrayLike, prediction: ArrayLike, k: int = TOP_K) -> float
 
 
 def tile_score(runtime: ArrayLike, prediction: ArrayLike, k: int = TOP_K) -> float:
-    """Compute the tile collection's metric of one graph: ``1 - slowdown``, that is ``2 - ratio of runtimes``.
-
-    Args:
-        runtime: (C,) runtimes above 0, divided by their normalizers.
-        prediction: (C,) predictions, lower = predicted faster.
-        k: Number of configurations that may be tried; by default the competition's 5.
-
-    Returns:
-        1 where the fastest configuration is among the first ``k``, less otherwise, without a lower bound.
-
-    Raises:
-        ValueError: As for :func:`slowdown`.
+    """Compute the tile collection's metric of one graph, ``1 - slowdown``: at most 1, without a lower bound.
 
     Examples:
         >>> tile_score([40, 10, 20, 30], [1, 4, 3, 2], k=3)
@@ -201,26 +160,18 @@ def tile_score(runtime: ArrayLike, prediction: ArrayLike, k: int = TOP_K) -> flo
 
 
 _METRICS = {"layout": kendall_tau, "tile": tile_score}
-TOP_ERRORS = (1, 5, 10, 100)
 ALL_METRICS: dict[str, Callable[[ArrayLike, ArrayLike], float]] = {
     "tau": kendall_tau,
     "opa": ordered_pair_accuracy,
     "opa_ties_wrong": partial(ordered_pair_accuracy, ties="wrong"),
-    **{f"top_{k}_error": partial(slowdown, k=k) for k in TOP_ERRORS},
+    **{f"top_{k}_error": partial(slowdown, k=k) for k in (1, 5, 10, 100)},
 }
 """Every metric of one graph by name. ``top_K_error`` is the slowdown@K of TpuGraphs: lower is better, 0 best;
 the others are better when higher."""
 
 
 def mean_metrics(runtimes: Mapping[str, ArrayLike], predictions: Mapping[str, ArrayLike]) -> dict[str, float]:
-    """Compute every metric of :data:`ALL_METRICS`, each the mean over graphs.
-
-    Args:
-        runtimes: (C,) runtimes above 0 per graph; for tile divided by their normalizers.
-        predictions: (C,) predictions of at least these graphs, lower = predicted faster.
-
-    Raises:
-        ValueError: As for :func:`slowdown`.
+    """Compute the mean of every metric of :data:`ALL_METRICS` over graphs, all of which have predictions.
 
     Examples:
         >>> mean_metrics({"a": [1, 2], "b": [1, 2]}, {"a": [1, 2], "b": [2, 1]})["top_1_error"]
@@ -239,16 +190,16 @@ def collection_score(
 
     Args:
         kind: ``layout`` or ``tile``, the kind of the collection.
-        runtimes: (C,) runtimes above 0 per graph; for tile divided by their normalizers.
-        predictions: (C,) predictions per graph, lower = predicted faster; exactly the graphs of ``runtimes``.
+        runtimes: Runtimes above 0 per graph.
+        predictions: Predictions per graph; exactly the graphs of ``runtimes``.
 
     Returns:
         ``mean`` over graphs, and ``per_graph``: the metric per graph, in the order of ``runtimes``.
 
     Raises:
         SettingsError: ``kind`` is neither.
-        DataError: A graph's predictions are missing, foreign, of the wrong length or not finite, a runtime
-            is not above 0 (test files carry zeros, not labels), or there is no graph; the graph is named.
+        DataError: A graph's predictions are missing, foreign or unusable, a runtime is not above 0, or there
+            is no graph; the graph is named.
 
     Examples:
         >>> collection_score("layout", {"a": [1, 2, 3], "b": [1, 2]}, {"a": [1, 2, 3], "b": [2, 1]})
@@ -264,25 +215,22 @@ def collection_score(
     for graph in predictions:
         if graph not in runtimes:
             raise DataError(graph, "predictions for a graph without runtimes", "Take those of this split")
-    per_graph = {graph: _graph_score(kind, graph, runtimes[graph], predictions[graph]) for graph in runtimes}
+    per_graph = {}
+    for graph, own in runtimes.items():
+        try:
+            runtime, prediction = _paired(own, predictions[graph])
+        except ValueError as error:
+            remedy = "Predict this graph again from the labelled file"
+            raise DataError(graph, str(error), remedy) from None
+        if not (runtime > 0).all():
+            remedy = "Test files carry no labels: score train or valid"
+            raise DataError(graph, "a runtime is not above 0", remedy)
+        per_graph[graph] = _METRICS[kind](runtime, prediction)
     return {"mean": float(np.mean(list(per_graph.values()))), "per_graph": per_graph}
 
 
-def _graph_score(kind: str, graph: str, runtime: ArrayLike, prediction: ArrayLike) -> float:
-    try:
-        runtime, prediction = _paired(runtime, prediction)
-    except ValueError as error:
-        raise DataError(graph, str(error), "Predict this graph again from the labelled file") from None
-    if not (runtime > 0).all():
-        raise DataError(graph, "a runtime is not above 0", "Test files carry no labels: score train or valid")
-    return _METRICS[kind](runtime, prediction)
-
-
 def competition_score(means: Mapping[str, float]) -> float:
-    """Compute the competition's final score: the plain mean of the five collections' scores.
-
-    Args:
-        means: Score per collection name, all five.
+    """Compute the competition's final score: the plain mean of the scores of all five collections, by name.
 
     Raises:
         ValueError: A collection is missing or unknown.

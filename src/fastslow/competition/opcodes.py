@@ -4,6 +4,10 @@ Source: the order of TpuGraphs' feature extractor. ``trace`` and ``tuple-select`
 their numbers.
 """
 
+from collections.abc import Iterable
+
+import numpy as np
+
 _TABLE = """
 abs add add-dependency after-all all-reduce all-to-all atan2 batch-norm-grad batch-norm-inference
 batch-norm-training bitcast bitcast-convert broadcast call ceil cholesky clamp collective-permute
@@ -32,3 +36,17 @@ RESHAPE = OPCODES["reshape"]
 def opcode_name(opcode: int) -> str:
     """Return the HLO name of an opcode id; ``unknown`` for 0 and for ids beyond the table."""
     return _NAMES[opcode - 1] if 1 <= opcode <= len(_NAMES) else "unknown"
+
+
+def opcode_shares(opcodes: Iterable[np.ndarray]) -> np.ndarray:
+    """Return the share of each opcode among a graph's nodes, ``(graphs, 256)``, from its ``node_opcode``."""
+    size = np.iinfo(np.uint8).max + 1
+    return np.array([np.bincount(own, minlength=size) / len(own) for own in opcodes]).reshape(-1, size)
+
+
+def distance(shares: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Return the total variation ``(n, m)`` of opcode shares ``(n, 256)`` and ``(m, 256)``, 0 to 1.
+
+    It is the share of nodes that would need another opcode.
+    """
+    return np.array([np.abs(others - own).sum(1) / 2 for own in shares]).reshape(len(shares), len(others))

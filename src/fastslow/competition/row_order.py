@@ -23,15 +23,10 @@ order, and none that of the launch. ``unknown``: none of the known files is ther
 
 
 class RowOrder(NamedTuple):
-    """What identifies the rows of a layout file.
+    """What identifies the rows of a layout file: two digests of 16 hexadecimal digits."""
 
-    Args:
-        order: Digest of the rows in their order, 16 hexadecimal digits.
-        rows: Digest of the same rows in any order.
-    """
-
-    order: str
-    rows: str
+    order: str  # of the rows in their order
+    rows: str  # of the same rows in any order
 
 
 LAUNCH: Mapping[str, RowOrder] = {
@@ -44,11 +39,7 @@ LAUNCH: Mapping[str, RowOrder] = {
 
 
 def row_order(path: Path) -> RowOrder:
-    """Return the digests of a layout file's configurations; what type they are stored as does not count.
-
-    Raises:
-        DataError: The file is missing or broken.
-    """
+    """Return the digests of a layout file's configurations; what type they are stored as does not count."""
     whole, rows = hashlib.sha256(), []
     for chunk in stream_rows(path, "node_config_feat"):
         values = np.ascontiguousarray(chunk.reshape(len(chunk), -1), np.int8)
@@ -58,13 +49,8 @@ def row_order(path: Path) -> RowOrder:
 
 
 def read_row_orders(root: Path) -> dict[str, RowOrder]:
-    """Return the row order of every layout test file under a data root, by the file's ID.
-
-    Raises:
-        DataError: A file is missing or broken.
-    """
-    layouts = [collection for collection in COLLECTIONS if collection.kind == "layout"]
-    there = [collection for collection in layouts if collection.folder(root, TEST).is_dir()]
+    """Return the row order of every layout test file under a data root, by the file's ID."""
+    there = [c for c in COLLECTIONS if c.kind == "layout" and c.folder(root, TEST).is_dir()]
     programs = [program for collection in there for program in list_programs(root, collection, TEST)]
     few = len(programs) < 10  # a fifth of a second each
     bar = progress(programs, desc="row order of the test files", unit="file", disable=few)
@@ -81,6 +67,8 @@ def release_of(orders: Mapping[str, RowOrder]) -> Release:
 
 def digest_of_orders(orders: Mapping[str, RowOrder]) -> dict[str, str]:
     """Return one digest of the row orders of each layout collection, by its name."""
-    names = [collection.name for collection in COLLECTIONS]
-    own = {name: {key: o.order for key, o in orders.items() if key.startswith(f"{name}:")} for name in names}
-    return {name: digest(sorted(found.items())) for name, found in own.items() if found}
+    own = {
+        c.name: [(key, o.order) for key, o in sorted(orders.items()) if key.startswith(f"{c.name}:")]
+        for c in COLLECTIONS
+    }
+    return {name: digest(found) for name, found in own.items() if found}

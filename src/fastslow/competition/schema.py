@@ -23,6 +23,7 @@ _DTYPES = {  # kinds accepted: in words, and a type to save such an array in
 }
 REMEDY = "Correct the file; if it is a published one, delete it and run `make data` again"
 Schema = dict[str, tuple[str, tuple[str | int, ...] | None]]
+_LAYOUTS = len(ROLES) * LAYOUT_WIDTH
 # key: (numpy kinds accepted, shape with the project's letters; a number is an exact size)
 _SHARED: Schema = {
     "node_feat": (FLOAT, ("N", NODE_FEATURES)),
@@ -34,8 +35,7 @@ SCHEMA: dict[str, Schema] = {
     "layout": {
         **_SHARED,
         "node_config_ids": (INTEGER, ("K",)),
-        # whole numbers from -1 to 5, which any type holds
-        "node_config_feat": (FLOAT + INTEGER, ("C", "K", len(ROLES) * LAYOUT_WIDTH)),
+        "node_config_feat": (FLOAT + INTEGER, ("C", "K", _LAYOUTS)),  # whole numbers, which any type holds
         "node_splits": (INTEGER, None),
     },
     "tile": {
@@ -47,10 +47,7 @@ SCHEMA: dict[str, Schema] = {
 """Accepted numpy kinds and shape of every key, by kind of collection."""
 DEFAULTS = "node_config_default"
 """Key that a layout file may have, published ones do not: the compiler's own layouts, as a configuration."""
-_OPTIONAL: dict[str, Schema] = {
-    "layout": {DEFAULTS: (FLOAT + INTEGER, ("K", len(ROLES) * LAYOUT_WIDTH))},
-    "tile": {},
-}
+_OPTIONAL: dict[str, Schema] = {"layout": {DEFAULTS: (FLOAT + INTEGER, ("K", _LAYOUTS))}, "tile": {}}
 GRAPH = ("node_feat", "node_opcode", "edge_index")
 """Keys of the program itself, without its configurations."""
 LARGEST = {
@@ -78,7 +75,7 @@ def check_schema(
     Args:
         path: The file, for messages.
         kind: ``layout`` or ``tile``.
-        headers: Type and shape of each array, from :func:`fastslow.core.npz_io.read_headers`.
+        headers: From :func:`fastslow.core.npz_io.read_headers`.
         keys: The only keys that are wanted; by default all of the kind.
 
     Returns:
@@ -112,20 +109,15 @@ def check_schema(
         if not fits:
             wanted = ", ".join(f"{s}={sizes[s]}" if s in sizes else str(s) for s in shape)
             raise DataError(path, f"{key} has shape {header.shape}, ({wanted}) wanted", REMEDY)
-    _check_sizes(path, sizes)
-    whole = [headers[key] for key in keys or whole_keys(kind)]
-    needed = _COPIES * sum(prod(header.shape) * header.dtype.itemsize for header in whole)
-    if needed > (memory := machine_memory()):
-        problem = f"needs {needed / 1e9:.1f} GB of memory to be read, this machine has {memory / 1e9:.1f} GB"
-        raise DataError(path, problem, "Read it on a machine with more memory")
-    return sizes
-
-
-def _check_sizes(path: Path, sizes: dict[str, int]) -> None:
-    """Refuse a file without nodes, configurations or configurable nodes, or with absurdly many."""
     for letter, count in sizes.items():
         what, largest = LARGEST[letter]
         if not count and letter != "E":  # kernels of one node have no edge
             raise DataError(path, f"has no {what}", REMEDY)
         if count > largest:
             raise DataError(path, f"declares {count:,} {what}, at most {largest:,} are read", REMEDY)
+    whole = [headers[key] for key in keys or whole_keys(kind)]
+    needed = _COPIES * sum(prod(header.shape) * header.dtype.itemsize for header in whole)
+    if needed > (memory := machine_memory()):
+        problem = f"needs {needed / 1e9:.1f} GB of memory to be read, this machine has {memory / 1e9:.1f} GB"
+        raise DataError(path, problem, "Read it on a machine with more memory")
+    return sizes

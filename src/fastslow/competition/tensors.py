@@ -12,27 +12,15 @@ LEFT_TO_COMPILER = "compiler"
 
 
 def num_elements(dims: np.ndarray) -> np.ndarray:
-    """Return the number of elements of tensors, at least 1.
-
-    Args:
-        dims: (..., 6) sizes, 0-padded; all 0 for a scalar and where there is no tensor.
-
-    Returns:
-        (...) of the type of ``dims``; 1 for a scalar and where there is no tensor.
-    """
+    """Return the number of elements ``(...)`` of tensors of sizes (..., 6); 1 where all sizes are 0."""
     count: np.ndarray = np.where(dims > 0, dims, 1).prod(-1)
     return count
 
 
 def tensor_bytes(dims: np.ndarray, element_bytes: np.ndarray) -> np.ndarray:
-    """Return the bytes of tensors, without padding to the TPU's tiles.
+    """Return the bytes ``(...)`` of tensors of sizes (..., 6), without padding to the TPU's tiles.
 
-    Args:
-        dims: (..., 6) sizes, 0-padded.
-        element_bytes: (...) bytes per element.
-
-    Returns:
-        (...) bytes; 0 for a scalar, which has no layout to choose, and where there is no tensor.
+    A scalar, which has no layout to choose, and no tensor have 0.
     """
     size: np.ndarray = num_elements(dims) * (dims[..., 0] > 0) * element_bytes
     return size
@@ -42,8 +30,8 @@ def minor_dimension(dims: np.ndarray, layouts: np.ndarray) -> np.ndarray:
     """Return the minor-most dimension of tensors under layouts.
 
     Args:
-        dims: (..., 6) sizes, 0-padded.
-        layouts: (..., 6) minor-to-major, -1 padded; all -1 (left to the compiler) counts as row-major.
+        dims: (..., 6) sizes.
+        layouts: (..., 6) layouts; all -1 (left to the compiler) counts as row-major.
 
     Returns:
         (...) dimension, 0 to 5, of the broadcast leading shape; -1 for a scalar left to the compiler.
@@ -52,10 +40,6 @@ def minor_dimension(dims: np.ndarray, layouts: np.ndarray) -> np.ndarray:
 
 
 def format_layout(layout: Iterable[int]) -> str:
-    """Return a layout as HLO text has it, ``{1,0}``; :data:`LEFT_TO_COMPILER` where it names no axis.
-
-    Args:
-        layout: Axes minor to major, -1 padded or not.
-    """
+    """Return a layout as HLO text has it, ``{1,0}``; :data:`LEFT_TO_COMPILER` where it names no axis."""
     named = ",".join(str(axis) for axis in layout if axis >= 0)
     return f"{{{named}}}" if named else LEFT_TO_COMPILER

@@ -23,8 +23,6 @@ CHECKSUM = "checksum"
 """Key of a manifest: digest of all its other keys."""
 LARGE_BYTES = 16 << 20
 """A file from this size on is not read again where size and time of change are those recorded."""
-
-
 _AGAIN = "Delete it and run the step that makes it again"
 _CHANGED = "changed after it was written"
 
@@ -40,9 +38,9 @@ class _Manifest(Record):
 
 def commit() -> str:
     """Return the git commit of this code, with ``+`` if the tree differs from it; ``unknown`` outside git."""
-    here = Path(__file__).parent
+    describe = ("describe", "--always", "--abbrev=12", "--exclude=*", "--dirty=+")
+    command = ["git", "-C", str(Path(__file__).parent), *describe]
     try:
-        command = ["git", "-C", str(here), "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty=+"]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
@@ -55,11 +53,7 @@ def write_manifest(folder: Path, facts: Mapping[str, Any]) -> None:
 
 
 def read_manifest(folder: Path, remedy: str = "Run the step that makes it") -> dict[str, Any]:
-    """Read the manifest of a finished artifact.
-
-    Args:
-        folder: The folder.
-        remedy: How to make it, for the message.
+    """Read the manifest of a finished artifact; the remedy says how to make it.
 
     Raises:
         DataError: The folder is missing or was never finished, or its manifest lacks a key or was edited.
@@ -86,13 +80,8 @@ def _altered(manifest: Mapping[str, Any]) -> str:
 def finished_file(folder: Path, name: str, remedy: str, manifest: Mapping[str, Any] | None = None) -> Path:
     """Return a file of a finished folder, once it is as its step wrote it.
 
-    Weights and trees are read by libraries that trust them; an edited ``model.txt`` ends LightGBM.
-
-    Args:
-        folder: The folder.
-        name: One of the files that its manifest lists.
-        remedy: What to do where it is not, for the message.
-        manifest: Its manifest, where it was read already.
+    Weights and trees are read by libraries that trust them; an edited ``model.txt`` ends LightGBM. Give the
+    manifest where it was read already.
 
     Raises:
         DataError: The folder is not finished, or the file is lost, not listed, or was changed.
@@ -111,25 +100,17 @@ class Artifact:
 
     Its manifest is the last file written, so a folder without one never counts as done. It holds a checksum
     of every file made and of itself: what is lost or was changed afterwards is made again.
-
-    Args:
-        folder: The folder.
-        settings: The settings that change its bytes.
-        inputs: Fingerprint of each input by name.
-        entry: Function that makes the content, as ``package.module:function``; the content depends on its
-            source, see :mod:`fastslow.core.source`. Empty for what no code of this package makes.
-        products: Files that the step writes elsewhere; without them it is not current.
-        records: Files beside them that later steps add to: they must be there, with whatever content.
-        parts: Artifacts that the step writes as well, each finished by itself before this one.
     """
 
     folder: Path
-    settings: Mapping[str, Any]
-    inputs: Mapping[str, str]
+    settings: Mapping[str, Any]  # those that change its bytes
+    inputs: Mapping[str, str]  # fingerprint of each input by name
     entry: str = ""
-    products: tuple[Path, ...] = ()
-    records: tuple[Path, ...] = ()
-    parts: tuple["Artifact", ...] = ()
+    """Function that makes the content, as ``package.module:function``, whose source counts too, see
+    :mod:`fastslow.core.source`. Empty for what no code of this package makes."""
+    products: tuple[Path, ...] = ()  # files that the step writes elsewhere; without them it is not current
+    records: tuple[Path, ...] = ()  # files beside them that later steps add to: there, with whatever content
+    parts: tuple["Artifact", ...] = ()  # written by the step as well, each finished before this one
 
     @property
     def fingerprint(self) -> str:
@@ -142,12 +123,9 @@ class Artifact:
         return source_digests(self.entry) if self.entry else {}
 
     def is_current(self) -> bool:
-        """Whether the folder and each of its parts were finished with these settings, inputs and code.
-
-        That includes that every file is there as it was written.
-        """
+        """Whether it and its parts were finished with these settings, inputs and code, files undamaged."""
         manifest = self._stored()
-        own = manifest is not None and manifest.get("fingerprint") == self.fingerprint
+        own = manifest is not None and manifest["fingerprint"] == self.fingerprint
         own = own and all(path.is_file() for path in (*self.products, *self.records))
         return own and not self.damaged() and all(part.is_current() for part in self.parts)
 
@@ -167,21 +145,19 @@ class Artifact:
         manifest = self._stored()
         if manifest is None:
             return []
-        stored = {key: manifest.get(key) for key in ("settings", "inputs", "code")}
-        before = {key: had if isinstance(had, dict) else {} for key, had in stored.items()}
-        own = [
-            f"{key}: {had.get(key)!r} -> {wanted.get(key)!r}"
-            for had, wanted in ((before["settings"], self.settings), (before["inputs"], self.inputs))
-            for key in sorted({*had, *wanted})
-            if had.get(key) != wanted.get(key)
-        ]
-        had = before["code"]
-        changed = [name for name in sorted({*had, *self.code}) if had.get(name) != self.code.get(name)]
-        own += [f"code of {', '.join(changed)} changed"] if changed else []
+
+        def differing(key: str, now: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
+            before = had if isinstance(had := manifest.get(key), dict) else {}
+            both = ((name, before.get(name), now.get(name)) for name in sorted({*before, *now}))
+            return [(name, then, wanted) for name, then, wanted in both if then != wanted]
+
+        settings = differing("settings", self.settings) + differing("inputs", self.inputs)
+        own = [f"{name}: {then!r} -> {wanted!r}" for name, then, wanted in settings]
+        if code := ", ".join(name for name, *_ in differing("code", self.code)):
+            own.append(f"code of {code} changed")
         own += [f"{name}: {problem}" for name, problem in self.damaged().items()]
         # what changed for all parts is in the list already
-        parts = (f"{part.folder.name}: {change}" for part in self.parts for change in part.changes())
-        return own or list(parts)
+        return own or [f"{part.folder.name}: {change}" for part in self.parts for change in part.changes()]
 
     def _stored(self) -> dict[str, Any] | None:
         """Return the manifest as it is there, edited or not; None where there is none or it lacks a key."""
@@ -194,13 +170,10 @@ class Artifact:
 
     @contextlib.contextmanager
     def building(self) -> Iterator[bool]:
-        """Lock the folder for writing and yield whether its content must be made.
+        """Lock the folder for writing and yield whether its content must be made; :meth:`finish` comes last.
 
         Where it is out of date its manifest goes first, and those of its parts, and what is damaged in it.
-        The caller's last act is :meth:`finish`. Temporary files of killed runs are removed.
-
-        Yields:
-            False where the folder is current.
+        Temporary files of killed runs are removed.
         """
         folders = [self.folder, *sorted(part.folder for part in self.parts)]  # always in the same order
         with contextlib.ExitStack() as locks:
@@ -224,12 +197,7 @@ class Artifact:
                 (artifact.folder / MANIFEST).unlink(missing_ok=True)
 
     def finish(self, outputs: Iterable[str | Path] = (), **facts: Any) -> None:
-        """Write the manifest: what the folder was made from, by which code, and further facts.
-
-        Args:
-            outputs: Files of the folder that belong to the result, absolute or relative to it.
-            **facts: Further entries.
-        """
+        """Write the manifest: what the folder was made from, by which code, outputs, and further facts."""
         files = [self.folder / output for output in outputs] + list(self.products)
         manifest = {
             "fingerprint": self.fingerprint,
@@ -241,15 +209,16 @@ class Artifact:
             "versions": {name: version(name) for name in ("numpy", "torch", "lightgbm")},
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
             **facts,
-            "outputs": {os.path.relpath(path, self.folder): _facts(path) for path in files},
+            "outputs": {
+                os.path.relpath(path, self.folder): {
+                    "sha256": file_digest(path),
+                    "bytes": path.stat().st_size,
+                    "changed_ns": path.stat().st_mtime_ns,
+                }
+                for path in files
+            },
         }
         write_manifest(self.folder, manifest)
-
-
-def _facts(path: Path) -> dict[str, Any]:
-    """Return what a manifest records of a file."""
-    state = path.stat()
-    return {"sha256": file_digest(path), "bytes": state.st_size, "changed_ns": state.st_mtime_ns}
 
 
 def _compare(path: Path, facts: Mapping[str, Any]) -> str:

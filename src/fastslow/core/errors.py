@@ -35,21 +35,23 @@ class DataError(FastslowError, ValueError):
 _RESUME = "then type the same command: it resumes"
 _LARGER = f"Free space, or set FASTSLOW_HOME to a folder on a larger disk; {_RESUME}"
 _WRITABLE = f"Make it writable for you, or set FASTSLOW_HOME to a folder that is; {_RESUME}"
+_OWNER = f"Change its owner or mode, or that of its folder; {_RESUME}"
 _DRIVE = f"Check the (network) drive and mount it again; {_RESUME}"
+_LOCAL = "Set FASTSLOW_HOME to a folder on a local disk"
 _OPEN_FILES = f"Raise the limit (ulimit -n 65536) or run fewer notebooks at a time (JOBS=1); {_RESUME}"
 _REMEDIES = {
     errno.ENOSPC: ("the disk is full", _LARGER),
     errno.EDQUOT: ("the disk quota is used up", _LARGER),
     errno.EFBIG: ("the file would be larger than the file system or `ulimit -f` allows", _LARGER),
     errno.EROFS: ("the file system is read-only", _WRITABLE),
-    errno.EACCES: ("permission denied", f"Change its owner or mode, or that of its folder; {_RESUME}"),
-    errno.EPERM: ("operation not permitted", f"Change its owner or mode, or that of its folder; {_RESUME}"),
+    errno.EACCES: ("permission denied", _OWNER),
+    errno.EPERM: ("operation not permitted", _OWNER),
     errno.ESTALE: ("the network drive lost this file (stale file handle)", _DRIVE),
     errno.EIO: ("the drive reports an input/output error", _DRIVE),
     errno.ENOTCONN: ("the network drive is not connected", _DRIVE),
     errno.ETIMEDOUT: ("the network drive does not answer", _DRIVE),
-    errno.ENOLCK: ("the file system has no locks", "Set FASTSLOW_HOME to a folder on a local disk"),
-    errno.ENOTSUP: ("the file system has no locks", "Set FASTSLOW_HOME to a folder on a local disk"),
+    errno.ENOLCK: ("the file system has no locks", _LOCAL),
+    errno.ENOTSUP: ("the file system has no locks", _LOCAL),
     errno.EMFILE: ("too many open files in this process", _OPEN_FILES),
     errno.ENFILE: ("too many open files on this machine", _OPEN_FILES),
     errno.ENOTDIR: ("a file is in the place of a folder", "Rename or delete that file"),
@@ -63,41 +65,29 @@ class StorageError(DataError):
 
 
 def storage_error(error: OSError, path: str | Path = "") -> StorageError | None:
-    """Return an operating system's error with its remedy.
+    """Return an operating system's error with its remedy; None for one that is no refusal (a missing file).
 
-    Args:
-        error: The error.
-        path: The file or folder, where the error does not name it (a full disk does not).
-
-    Returns:
-        The error to raise; None where the operating system refused nothing, such as a missing file.
+    ``path`` is the file or folder where the error does not name it (a full disk does not).
     """
     if error.errno not in _REMEDIES:
         return None
-    problem, remedy = _REMEDIES[error.errno]
-    return StorageError(error.filename or path, problem, remedy)
+    return StorageError(error.filename or path, *_REMEDIES[error.errno])
 
 
 @contextlib.contextmanager
 def explain_storage(path: str | Path) -> Iterator[None]:
-    """Raise :class:`StorageError` for what the operating system refuses in a block about a file.
-
-    Args:
-        path: The file or folder, for the message.
-    """
+    """Raise :class:`StorageError` for what the operating system refuses in a block about this file."""
     try:
         yield
     except OSError as error:
-        explained = storage_error(error, path)
-        if explained is None:
-            raise
-        raise explained from error
+        if explained := storage_error(error, path):
+            raise explained from error
+        raise
 
 
 def describe(error: OSError) -> str:
     """Return an operating system's error in one line: what, and the remedy where there is one."""
-    explained = storage_error(error)
-    if explained:
+    if explained := storage_error(error):
         return str(explained)
     reason = error.strerror or (os.strerror(error.errno) if error.errno else str(error))
     return f"{error.filename}: {reason}" if error.filename else reason or type(error).__name__

@@ -13,11 +13,7 @@ if TYPE_CHECKING:
 def save_figure(figure: "Figure", path: Path, dpi: int = 120, colours: int | None = None) -> None:
     """Write a figure as PNG, atomically; one version of matplotlib always writes the same bytes.
 
-    Args:
-        figure: The figure.
-        path: The PNG file.
-        dpi: Pixels per inch.
-        colours: Maximum number of colours, at most 256: a third of the size; all colours by default.
+    With ``colours``, 256 or fewer, the file has a third of the size.
     """
     from PIL import Image
 

@@ -23,8 +23,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
     """Give a temporary path beside ``path`` that is renamed to it when the block ends without an error.
 
     A reader sees the old file or the whole new one, never a part, also after a power failure. The temporary
-    file is locked as long as its owner lives, see :func:`remove_abandoned`; the block writes into it and must
-    not put another file in its place.
+    file is locked while its owner lives, see :func:`remove_abandoned`; the block writes into this very file.
 
     Raises:
         StorageError: The operating system refuses the file: disk full, read-only, no permission.
@@ -35,7 +34,8 @@ def atomic_path(path: Path) -> Iterator[Path]:
         temporary, owner = _own_temporary(path)
         try:
             yield temporary
-            _flush(temporary)  # or a power failure could leave the new name with an empty file
+            with open(temporary, "rb") as written:
+                os.fsync(written)  # or a power failure could leave the new name with an empty file
             os.replace(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
@@ -43,7 +43,6 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 
 def _make_folder(folder: Path) -> None:
-    """Make a folder and those above it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except FileNotFoundError:  # of a file system such as /proc
@@ -76,15 +75,6 @@ def _is_at(path: Path, descriptor: int) -> bool:
     return False
 
 
-def _flush(path: Path) -> None:
-    """Wait until a file's content is on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def remove_abandoned(folder: Path) -> None:
     """Remove temporary files that :func:`atomic_path` made below a folder and whose owner has ended.
 
@@ -110,11 +100,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file.
-
-    Raises:
-        DataError: The file is missing or is not JSON.
-    """
+    """Read a JSON file; DataError where it is missing or not JSON."""
     check_regular(path, MAX_TEXT_BYTES)
     try:
         return json.loads(Path(path).read_text())
@@ -140,7 +126,7 @@ def file_digest(path: Path) -> str:
 def writer_lock(folder: Path) -> Iterator[None]:
     """Let one process at a time write a folder; a second one prints a line and waits.
 
-    The lock is the operating system's: it goes when its holder ends, however it ends.
+    The operating system releases the lock when its holder ends, even after a crash.
 
     Raises:
         StorageError: The folder cannot be written, or its file system has no locks.

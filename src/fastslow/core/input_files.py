@@ -22,9 +22,7 @@ MAX_TEXT_BYTES = 1 << 28
 def check_regular(path: Path, max_bytes: int | None = None) -> None:
     """Refuse what is no regular file, before it is opened; links are followed.
 
-    Args:
-        path: The file; one that is missing passes, as opening it raises the error.
-        max_bytes: Maximum size, for a file that is read whole; by default any.
+    A missing file passes, as opening it raises the error. A file that is read whole has ``max_bytes``.
 
     Raises:
         DataError: It is a folder, a pipe, a socket or a device, or larger than allowed; no file can have
@@ -50,10 +48,6 @@ def check_regular(path: Path, max_bytes: int | None = None) -> None:
 
 def is_there(path: Path, max_bytes: int | None = None) -> bool:
     """Return whether an optional file is there: only a name that is not taken counts as absent.
-
-    Args:
-        path: The file.
-        max_bytes: As for :func:`check_regular`.
 
     Raises:
         DataError: As for :func:`check_regular`, or it is a link that leads nowhere.

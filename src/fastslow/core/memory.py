@@ -34,16 +34,19 @@ def machine_cores() -> int:
     return len(allowed(0)) if allowed else os.cpu_count() or 1
 
 
+def _planned(name: str) -> int:
+    planned = os.environ.get(name, "")
+    return int(planned) if planned.isdigit() else 0
+
+
 def step_cores() -> int:
     """Return the cores that a step may keep busy: as planned, else all."""
-    planned = os.environ.get(STEP_CORES, "")
-    return int(planned) if planned.isdigit() and int(planned) else machine_cores()
+    return _planned(STEP_CORES) or machine_cores()
 
 
 def step_memory() -> int:
     """Return the bytes that a step may hold: as planned, else half of the machine's."""
-    planned = os.environ.get(STEP_MEMORY, "")
-    return int(planned) if planned.isdigit() and int(planned) else machine_memory() // 2
+    return _planned(STEP_MEMORY) or machine_memory() // 2
 
 
 def resident_bytes() -> int:
@@ -53,10 +56,7 @@ def resident_bytes() -> int:
 
 
 def held_bytes(value: object) -> int:
-    """Return the bytes of all arrays and tensors in an object of dataclasses, sequences and mappings.
-
-    A tensor or array that occurs twice is counted twice; rows that stay on disk do not count.
-    """
+    """Return the bytes of all arrays and tensors in an object; one that occurs twice is counted twice."""
     if hasattr(value, "untyped_storage"):  # a torch tensor, also on a GPU
         return int(value.untyped_storage().nbytes())
     if isinstance(value, np.ndarray):
@@ -73,10 +73,8 @@ class FreedMemory:
 
     glibc keeps freed blocks, and where every step has other sizes it finds few of them again: a training
     that uses some MB grows to GB. Returned blocks cost page faults when they are asked for again, up to half
-    of the time of a step, so they are returned rarely. Elsewhere (macOS, musl) nothing is done.
-
-    After a step the process holds at most ``slack`` more than right after the last return, which does not
-    grow with the number of steps.
+    of the time of a step. So after a step the process holds at most ``slack`` more than right after the last
+    return. Elsewhere (macOS, musl) nothing is done.
 
     Args:
         slack: Bytes above what was held after the last return; by default 512 MB or, where steps take more,

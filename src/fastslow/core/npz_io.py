@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +50,7 @@ class Inflated:
         self._packed.close()
 
     def read(self, size: int) -> bytes:
-        """Return the next ``size`` bytes, fewer at the end alone.
+        """Return the next ``size`` bytes, fewer only at the end.
 
         Raises:
             EOFError: The member ends before the size that the directory gives.
@@ -79,19 +79,8 @@ _MAX_HEADER_BYTES = 16_384  # numpy's own limit of a header's text is 10,000 cha
 _MAX_RATIO = 1032  # of deflate, https://www.zlib.net/zlib_tech.html
 # what zipfile, its decompressors and numpy raise when they meet bytes that nobody wrote
 _UNREADABLE: tuple[Any, ...] = (
-    OSError,
-    EOFError,
-    ValueError,
-    KeyError,
-    TypeError,
-    RuntimeError,
-    OverflowError,
-    SyntaxError,
-    tokenize.TokenError,
-    struct.error,
-    zlib.error,
-    zipfile.BadZipFile,
-    isal_zlib.error,
+    *(OSError, EOFError, ValueError, KeyError, TypeError, RuntimeError, OverflowError, SyntaxError),
+    *(tokenize.TokenError, struct.error, zlib.error, zipfile.BadZipFile, isal_zlib.error),
 )
 
 Member = zipfile.ZipExtFile | Inflated
@@ -100,13 +89,7 @@ Member = zipfile.ZipExtFile | Inflated
 
 @dataclass(frozen=True)
 class Header:
-    """Shape and type of one array in an npz file.
-
-    Args:
-        shape: Array shape.
-        dtype: Array type.
-        fortran_order: Whether the bytes run column by column.
-    """
+    """Shape and type of one array in an npz file, and whether its bytes run column by column."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -115,12 +98,7 @@ class Header:
 
 @contextmanager
 def readable(path: Path, remedy: str) -> Iterator[None]:
-    """Turn any error that a broken array file can cause into a DataError.
-
-    Args:
-        path: The file, for the message.
-        remedy: What to do about it, for the message, unless the operating system refuses the file.
-    """
+    """Turn any error that a broken array file can cause into a DataError with this remedy."""
     try:
         with explain_storage(path):
             yield
@@ -135,16 +113,12 @@ def readable(path: Path, remedy: str) -> Iterator[None]:
         raise DataError(path, f"cannot be read ({type(error).__name__}: {said})", remedy) from error
 
 
-def _again(path: Path) -> str:
-    published = "npz_all" in Path(path).absolute().parts
-    again = "delete it and run `make data` again" if published else "write or copy it again"
-    return f"The file is truncated or corrupt: {again}"
-
-
 @contextmanager
 def _opened(path: Path, remedy: str) -> Iterator[zipfile.ZipFile]:
     check_regular(path)
-    remedy = remedy or _again(path)
+    published = "npz_all" in Path(path).absolute().parts
+    again = "delete it and run `make data` again" if published else "write or copy it again"
+    remedy = remedy or f"The file is truncated or corrupt: {again}"
     with readable(path, remedy), zipfile.ZipFile(path) as archive:
         name, times = Counter(archive.namelist()).most_common(1)[0] if archive.namelist() else ("", 1)
         if times > 1:
@@ -165,10 +139,9 @@ def _member(archive: zipfile.ZipFile, key: str) -> Iterator[tuple[Member, Header
         raise ValueError(f"{key} is compressed otherwise than numpy does it")
     if info.file_size > ratios[info.compress_type] * info.compress_size:
         raise ValueError(f"{key} claims {info.file_size} bytes, packed into {info.compress_size}")
-    opened: Callable[..., Any] = (
-        archive.open if info.compress_type == zipfile.ZIP_STORED else partial(Inflated, archive)
-    )
-    with opened(info) as member:
+    stored = info.compress_type == zipfile.ZIP_STORED
+    opened: Any = archive.open(info) if stored else Inflated(archive, info)
+    with opened as member:
         header, header_bytes = _read_header(member)
         if not header.dtype.itemsize or min(header.shape, default=0) < 0:
             raise ValueError(f"{key} has by its header type {header.dtype} and shape {header.shape}")
@@ -201,9 +174,7 @@ def _parse_header(read: Callable[..., Any], text: bytes) -> Header:
 def read_headers(path: Path, remedy: str = "") -> dict[str, Header]:
     """Return shape and type of every array in an npz file, without reading the arrays.
 
-    Args:
-        path: The npz file.
-        remedy: What to do about a broken file, for the message; by default it depends on the folder.
+    In all functions ``remedy`` says what to do about a broken file; by default it depends on the folder.
 
     Raises:
         DataError: The file is missing or not an npz.
@@ -218,29 +189,16 @@ def read_headers(path: Path, remedy: str = "") -> dict[str, Header]:
 
 
 def read_checksums(path: Path, remedy: str = "") -> list[tuple[str, int, int]]:
-    """Return name, size in bytes and CRC-32 of every member, from the zip directory alone.
-
-    Args:
-        path: The npz file.
-        remedy: What to do about a broken file, for the message; by default it depends on the folder.
-
-    Raises:
-        DataError: The file is missing or not an npz.
-    """
+    """Return name, size in bytes and CRC-32 of every member, from the zip directory; errors as above."""
     with _opened(path, remedy) as archive:
         return [(info.filename, info.file_size, info.CRC) for info in archive.infolist()]
 
 
 def read_arrays(path: Path, keys: Iterable[str] | None = None, remedy: str = "") -> dict[str, np.ndarray]:
-    """Read whole arrays of an npz file.
-
-    Args:
-        path: The npz file.
-        keys: Names of the arrays; all of them if not given.
-        remedy: What to do about a broken file, for the message; by default it depends on the folder.
+    """Read whole arrays of an npz file, all of them by default.
 
     Raises:
-        DataError: The file is missing or broken, or lacks one of the keys.
+        DataError: The file is missing or broken, or lacks one of the keys, or an array is too large.
     """
     arrays = {}
     with _opened(path, remedy) as archive:
@@ -280,7 +238,7 @@ def stream_rows(
         path: The npz file.
         key: Array name; its bytes must be in C order.
         chunk_bytes: Upper end of a chunk's size (at least one row is read).
-        remedy: What to do about a broken file, for the message; by default it depends on the folder.
+        remedy: As for :func:`read_headers`.
 
     Raises:
         DataError: The file is missing or broken, lacks the key, or holds it column by column.

@@ -16,14 +16,18 @@ _LOOPBACK, _LOOPBACK_SECONDS = "127.0.0.1", 5.0
 
 
 def end_with_parent(parent: int) -> None:
-    """End this process as soon as its parent has ended, however it ended, whatever runs here.
+    """End this process as soon as its parent, of this number, has ended, whatever runs here.
 
-    A killed process takes nobody along: its workers would hold their memory, and write, beside the next run.
-
-    Args:
-        parent: Process number of the parent, of which this process must be a child.
+    Workers of a killed process would hold their memory, and write, beside the next run.
     """
-    threading.Thread(target=_watch, args=(parent,), daemon=True).start()
+
+    def watch() -> None:
+        # an orphan gets another parent, at once and not always number 1
+        while os.getppid() == parent:
+            time.sleep(_PAUSE_SECONDS)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def check_loopback() -> None:
@@ -36,16 +40,9 @@ def check_loopback() -> None:
         raise RuntimeError(f"{problem}; bring it up: ip link set lo up") from None
 
 
-def _watch(parent: int) -> None:
-    # an orphan gets another parent, at once and not always number 1; a pipe would need the launcher's help
-    while os.getppid() == parent:
-        time.sleep(_PAUSE_SECONDS)
-    os._exit(1)
-
-
 @contextlib.contextmanager
 def ended_by_interrupt(pool: Pool) -> Iterator[Pool]:
-    """Give an executor and shut it down; after Ctrl-C calls that run are not waited for."""
+    """Shut the pool down on exit; on KeyboardInterrupt do not wait for running calls."""
     wait_for_them = True
     try:
         yield pool

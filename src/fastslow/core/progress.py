@@ -13,12 +13,7 @@ LOG_SECONDS = 10.0  # a file gets a line this often, a terminal four times a sec
 
 
 def progress(iterable: Iterable[Any] | None = None, **options: Any) -> tqdm:
-    """Return a tqdm bar that does not flood a log.
-
-    Args:
-        iterable: What to go through, if any.
-        **options: As ``tqdm``: ``total``, ``desc``, ``unit``, ``initial``.
-    """
+    """Return a tqdm bar with the options of ``tqdm`` that does not flood a log."""
     interval = 0.25 if sys.stderr.isatty() else LOG_SECONDS
     return tqdm(iterable, mininterval=interval, maxinterval=interval, dynamic_ncols=True, **options)
 

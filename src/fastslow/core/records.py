@@ -47,13 +47,7 @@ def is_valid(wanted: Any, value: Any) -> bool:
 
 
 def check_record(path: Path, value: Any, wanted: type[Record], remedy: str) -> dict[str, Any]:
-    """Return a JSON value, once it is an object with the keys that are wanted.
-
-    Args:
-        path: The file, for the message.
-        value: What the file holds.
-        wanted: The keys, with their types.
-        remedy: What to do about it, for the message.
+    """Return the JSON value of a file, once it is an object with the keys that are wanted.
 
     Raises:
         DataError: It is no object, lacks a key, or a value is of another type or out of range.
@@ -72,7 +66,7 @@ def check_record(path: Path, value: Any, wanted: type[Record], remedy: str) -> d
 
 
 def read_record(path: Path, wanted: type[Record], remedy: str) -> dict[str, Any]:
-    """Read a JSON object from a file and check its keys; arguments and errors as :func:`check_record`."""
+    """Read a JSON object from a file and check its keys, see :func:`check_record`."""
     return check_record(path, read_json(path), wanted, remedy)
 
 

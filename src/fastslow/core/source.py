@@ -28,18 +28,11 @@ fingerprint itself, which holds the value of every setting."""
 
 
 class _Module(NamedTuple):
-    """The top level of one module, parsed.
+    """The top level of one module, parsed."""
 
-    Args:
-        definitions: Statements that define each name.
-        imported: For each imported name of this package, its module and its name there (``None``: the module
-            itself).
-        bare: Statements that define no name and run at import.
-    """
-
-    definitions: dict[str, list[ast.stmt]]
-    imported: dict[str, tuple[str, str | None]]
-    bare: list[ast.stmt]
+    definitions: dict[str, list[ast.stmt]]  # of each name
+    imported: dict[str, tuple[str, str | None]]  # module of each name, and its name there unless a module
+    bare: list[ast.stmt]  # statements that define no name and run at import
 
 
 @cache
@@ -148,7 +141,7 @@ def _uses(module: str, name: str, folder: Path | None) -> Iterator[tuple[str, st
 
 
 def _digest(module: str, names: set[str], folder: Path | None) -> str:
-    """Hash definitions and bare statements of a module, without docstrings, comments and formatting."""
+    """Hash definitions and bare statements of a module."""
     parsed = _parse(module, folder)
     statements = [s for name in sorted(names) for s in parsed.definitions.get(name, [])] + parsed.bare
     text = "\n".join(map(ast.dump, statements))
@@ -159,13 +152,9 @@ def _without_docstrings(tree: ast.Module) -> ast.Module:
     """Remove the strings that stand alone in a body: docstrings and fields' sentences."""
     for node in ast.walk(tree):
         if isinstance(node, (ast.Module, ast.FunctionDef, ast.ClassDef)):
-            node.body = [s for s in node.body if not _is_docstring(s)]
+            node.body = [s for s in node.body if not (isinstance(s, ast.Expr) and _is_text(s.value))]
     return tree
 
 
-def _is_docstring(statement: ast.stmt) -> bool:
-    return (
-        isinstance(statement, ast.Expr)
-        and isinstance(statement.value, ast.Constant)
-        and isinstance(statement.value.value, str)
-    )
+def _is_text(value: ast.expr) -> bool:
+    return isinstance(value, ast.Constant) and isinstance(value.value, str)

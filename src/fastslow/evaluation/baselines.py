@@ -40,7 +40,7 @@ _FOLDS = 5
 
 
 class Baseline(Protocol):
-    """A rule that predicts from ``config_feat`` alone."""
+    """A rule that predicts from ``config_feat``."""
 
     def predict(self, config_feat: np.ndarray) -> np.ndarray:
         """Return predictions ``(C,)`` from the features ``(C, V)`` of a graph's distinct configurations."""
@@ -51,18 +51,13 @@ class Baseline(Protocol):
 
 @dataclass(frozen=True)
 class Columns:
-    """The sum of some columns.
-
-    Args:
-        positions: Positions of the columns.
-        sign: 1 where low values are predicted faster, -1 where high ones are.
-    """
+    """The sum of some columns."""
 
     positions: tuple[int, ...]
-    sign: int
+    sign: int  # 1 where low values are predicted faster, -1 where high ones are
 
     def predict(self, config_feat: np.ndarray) -> np.ndarray:
-        """Return predictions ``(C,)`` from features ``(C, V)``."""
+        """See :class:`Baseline`."""
         return self.sign * np.asarray(config_feat[:, self.positions], np.float64).sum(1)
 
     def describe(self, columns: Sequence[str]) -> str:
@@ -73,18 +68,13 @@ class Columns:
 
 @dataclass(frozen=True)
 class Linear:
-    """A linear function of the columns, standardised over the configurations of a graph.
+    """A linear function of the columns, standardised over the configurations of a graph."""
 
-    Args:
-        coefficients: ``(V,)``.
-        alpha: The penalty with which they were fitted.
-    """
-
-    coefficients: np.ndarray
-    alpha: float
+    coefficients: np.ndarray  # (V,)
+    alpha: float  # the penalty with which they were fitted
 
     def predict(self, config_feat: np.ndarray) -> np.ndarray:
-        """Return predictions ``(C,)`` from features ``(C, V)``."""
+        """See :class:`Baseline`."""
         return standardise(config_feat) @ self.coefficients
 
     def describe(self, columns: Sequence[str]) -> str:
@@ -93,15 +83,10 @@ class Linear:
 
 
 class Example(NamedTuple):
-    """Some configurations of one labelled graph.
+    """Some configurations of one labelled graph."""
 
-    Args:
-        values: ``(n, V)`` float64, ``config_feat`` standardised over all configurations of the graph.
-        runtime: ``(n,)``.
-    """
-
-    values: np.ndarray
-    runtime: np.ndarray
+    values: np.ndarray  # (n, V) float64, config_feat standardised over all configurations of the graph
+    runtime: np.ndarray  # (n,)
 
 
 def read_examples(features: Features) -> list[Example]:
@@ -161,24 +146,16 @@ def fit_ridge(examples: Sequence[Example], labels: Callable[[np.ndarray], np.nda
 def choose_bounds(features: Features) -> Columns:
     """Choose whether small or large tiles are predicted faster, by the mean Kendall's tau on train."""
     positions = tuple(features.config_columns.index(name) for name in BOUND_PRODUCTS)
-    ascending = Columns(positions, 1)
+    ascending, source = Columns(positions, 1), {"": features}
+    drawn = draw_graphs(source, TRAIN, trainable(source), MAX_CONFIGS, seed=0)
     taus = [
-        kendall_tau(runtime, ascending.predict(graph.config_feat[rows]))
-        for graph, rows, runtime in draw_graphs(
-            {"": features}, TRAIN, trainable({"": features}), MAX_CONFIGS, seed=0
-        )
+        kendall_tau(runtime, ascending.predict(graph.config_feat[rows])) for graph, rows, runtime in drawn
     ]
     return ascending if np.mean(taus) >= 0 else Columns(positions, -1)
 
 
 def fit_baselines(features: Features) -> dict[str, Baseline]:
-    """Choose every baseline of a collection on its train and valid graphs.
-
-    Args:
-        features: Features of the collection.
-
-    Returns:
-        The baselines by name, in the order of ``BASELINES``.
+    """Choose every baseline of a collection on its train and valid graphs, in the order of ``BASELINES``.
 
     Raises:
         DataError: No train graph carries a ranking signal.

@@ -103,13 +103,7 @@ def compare_table(settings: CompareSettings) -> pd.DataFrame:
 
 
 def plot_comparison(table: pd.DataFrame, names: tuple[str, str], title: str) -> Figure:
-    """Plot both scores of each graph, joined by a line, and the mean difference.
-
-    Args:
-        table: As returned by :func:`compare_table`.
-        names: Names of the two runs.
-        title: Title of the figure.
-    """
+    """Plot both scores of each graph of :func:`compare_table`, joined by a line."""
     figure = Figure(figsize=(8, 1.8 + 0.22 * min(len(table), _MAX_LABELS)), layout="constrained")
     axes = figure.subplots()
     places = np.arange(len(table))
@@ -125,23 +119,19 @@ def plot_comparison(table: pd.DataFrame, names: tuple[str, str], title: str) -> 
 
 
 def compare_runs(settings: CompareSettings) -> pd.DataFrame:
-    """Print the scores of two runs per graph and their mean difference, and write a plot of it.
-
-    Returns:
-        The table of :func:`compare_table`.
-    """
+    """Print and return :func:`compare_table` with the mean difference, and write a plot of it."""
     table = compare_table(settings)
     names = Path(settings.one).name, Path(settings.other).name
     facts = paired_difference(table)
+    difference = f"{facts['mean']:+.4f} ± {facts['standard_error']:.4f}"
     summary = (
         f"{settings.metric}, {settings.split}: {names[0]} {table['one'].mean():.3f}, {names[1]}"
-        f" {table['other'].mean():.3f}, difference {facts['mean']:+.4f} ± {facts['standard_error']:.4f}"
+        f" {table['other'].mean():.3f}, difference {difference}"
         f" (standard error over {len(table)} graphs; higher on {facts['higher']}, equal on {facts['equal']},"
         f" lower on {facts['lower']})"
     )
     path = resolve(settings.plot or f"runs/comparisons/{names[0]}--{names[1]}.png")
     path.parent.mkdir(parents=True, exist_ok=True)
-    difference = f"{facts['mean']:+.4f} ± {facts['standard_error']:.4f}"
     save_figure(plot_comparison(table, names, f"{settings.split}: {difference}"), path)
     print(table.to_markdown(floatfmt=".3f"))
     print(f"\n{summary}\nplot: {path}")

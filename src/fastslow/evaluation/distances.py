@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from fastslow.competition.catalog import TRAIN
-from fastslow.competition.structure import distance, opcode_shares
+from fastslow.competition.opcodes import distance, opcode_shares
 from fastslow.core.npz_io import read_arrays
 from fastslow.evaluation.score_tables import PARTS
 from fastslow.features.store import Features, files_of
@@ -22,7 +22,7 @@ def nearest_train(stores: Sequence[Features], split: str) -> dict[str, dict[str,
         split: ``valid`` or ``test``.
 
     Returns:
-        Distance by graph of each collection, see :func:`fastslow.competition.structure.distance`.
+        Distance by graph of each collection, see :func:`fastslow.competition.opcodes.distance`.
 
     Raises:
         DataError: A graph's file is missing or broken.

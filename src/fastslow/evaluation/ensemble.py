@@ -93,24 +93,14 @@ class EnsembleSettings(Settings):
 
 
 class Inputs(NamedTuple):
-    """What an ensemble is built from, read once.
-
-    Args:
-        features: Features of the collection.
-        manifests: Manifest of each member by name.
-    """
+    """What an ensemble is built from, read once."""
 
     features: Features
-    manifests: Mapping[str, dict]
+    manifests: Mapping[str, dict]  # of each member by name
 
 
 def read_member(folder: Path, manifest: Mapping, features: Features) -> Predictions:
-    """Read the predictions of one run and refuse those of another collection or of other data.
-
-    Args:
-        folder: The run folder.
-        manifest: Its manifest.
-        features: Features of the collection.
+    """Read the predictions of one run, by its folder and manifest, for an ensemble on these features.
 
     Raises:
         DataError: The run is of another collection or of other data, or its predictions are incomplete.
@@ -127,10 +117,7 @@ def read_member(folder: Path, manifest: Mapping, features: Features) -> Predicti
 
 
 def models_of(manifests: Mapping[str, dict]) -> dict[str, list[str]]:
-    """Group runs that differ only in their seed: they are one model.
-
-    Args:
-        manifests: Manifest by run.
+    """Group runs, given the manifest of each, that differ only in their seed: they are one model.
 
     Returns:
         Runs by name of the model: that of its first run without collection and seed (``gnn`` for
@@ -156,9 +143,6 @@ def build_ensemble(settings: EnsembleSettings) -> dict:
     """Choose weights, combine the members' predictions and write them as a run folder.
 
     The baselines that it must beat are written beside it, into the folder ``baselines``.
-
-    Args:
-        settings: Settings.
 
     Returns:
         The manifest: ``valid`` (mean and per graph), ``members`` (valid score, weight, folder and model of

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from fastslow.competition.catalog import TEST, VALID
-from fastslow.competition.metrics import ALL_METRICS, mean_metrics
+from fastslow.competition.metrics import mean_metrics
 from fastslow.core.input_files import is_there
 from fastslow.core.settings import resolve
 from fastslow.evaluation.predictions import read_predictions
@@ -35,37 +35,19 @@ def true_runtimes(features: Features, data_root: Path) -> dict[str, Truth]:
     return truth
 
 
-def graph_metrics(truth: Truth, predictions: Mapping[str, np.ndarray]) -> pd.DataFrame:
-    """Return every metric of every graph.
-
-    Args:
-        truth: Runtimes per graph.
-        predictions: Predictions of the same graphs, lower = predicted faster.
-
-    Returns:
-        One row per graph, one column per name of :data:`fastslow.competition.metrics.ALL_METRICS`.
-    """
-    rows = {
-        graph: {name: metric(runtime, predictions[graph]) for name, metric in ALL_METRICS.items()}
-        for graph, runtime in truth.items()
-    }
-    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("graph")
-
-
 def metric_table(settings: SubmissionSettings) -> pd.DataFrame:
     """Compute every metric of every baseline, member and ensemble of a submission.
-
-    Args:
-        settings: Settings of the submission.
 
     Returns:
         One row per collection, model and split: each metric, mean over graphs and then over seeds.
     """
-    rows = []
+    tables = []
     for folder, ensemble in zip(settings.features, settings.ensembles, strict=True):
         features = Features(resolve(folder))
-        rows += _rows(features, resolve(ensemble), true_runtimes(features, resolve(settings.data_root)))
-    return _mean_over_seeds(rows, ["collection", "model", "split"])
+        table = _metrics(resolve(ensemble), features, true_runtimes(features, resolve(settings.data_root)))
+        tables.append(table.assign(collection=features.collection.name))
+    whole = pd.concat(tables, ignore_index=True)
+    return whole[["collection", *whole.columns.drop("collection")]]
 
 
 def valid_metrics(features: str, ensemble: str) -> pd.DataFrame:
@@ -79,23 +61,17 @@ def valid_metrics(features: str, ensemble: str) -> pd.DataFrame:
         One row per model: each metric, mean over graphs and then over seeds.
     """
     source = Features(resolve(features))
-    rows = _rows(source, resolve(ensemble), {VALID: source.labels(VALID)})
-    return _mean_over_seeds(rows, ["model"])
+    return _metrics(resolve(ensemble), source, {VALID: source.labels(VALID)}).drop(columns="split")
 
 
-def _rows(features: Features, ensemble: Path, truth: Mapping[str, Truth]) -> list[dict]:
-    """Return every metric of each run of an ensemble and split, mean over graphs."""
+def _metrics(ensemble: Path, features: Features, truth: Mapping[str, Truth]) -> pd.DataFrame:
+    """Return a row per model and split of an ensemble: each metric, mean over graphs and then over seeds."""
     rows = []
     for model, _, _, run in list_runs(ensemble):
-        predictions = read_predictions(run)
-        name = {"collection": features.collection.name, "model": short_name(model, features.collection)}
+        predictions, name = read_predictions(run), short_name(model, features.collection)
         for split, runtimes in truth.items():
-            rows.append({**name, "split": split, **mean_metrics(runtimes, predictions[split])})
-    return rows
-
-
-def _mean_over_seeds(rows: list[dict], keys: list[str]) -> pd.DataFrame:
-    return pd.DataFrame(rows).groupby(keys, sort=False).mean(numeric_only=True).reset_index()
+            rows.append({"model": name, "split": split, **mean_metrics(runtimes, predictions[split])})
+    return pd.DataFrame(rows).groupby(["model", "split"], sort=False).mean().reset_index()
 
 
 def format_metrics(table: pd.DataFrame) -> str:

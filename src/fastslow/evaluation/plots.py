@@ -1,5 +1,6 @@
 """Plots of trainings, scores and weights for notebooks and reports; each function returns a figure."""
 
+import itertools
 from collections.abc import Mapping
 
 import numpy as np
@@ -30,15 +31,15 @@ def plot_training(history: pd.DataFrame, title: str) -> Figure:
             :data:`ALL_METRICS` are not drawn.
         title: Name of the run.
     """
-    if "objective" in history:
-        figure = Figure(figsize=(7, 3.5), layout="constrained")
+    ranker = "objective" in history
+    figure = Figure(figsize=(7 if ranker else 9, 3.5), layout="constrained")
+    if ranker:
         axes = figure.subplots()
         for objective, rows in history.groupby("objective", sort=False):
             axes.plot(rows["round"], rows["valid"], label=objective, **_MARKS)
         axes.set(title=title, xlabel="boosting round", ylabel="valid score")
         axes.legend()
         return figure
-    figure = Figure(figsize=(9, 3.5), layout="constrained")
     left, right = figure.subplots(1, 2)
     left.plot(history["epoch"], history["loss"], **_MARKS)
     left.set(title=f"{title}: loss", xlabel="epoch", ylabel="train loss")
@@ -46,10 +47,10 @@ def plot_training(history: pd.DataFrame, title: str) -> Figure:
     for collection in history.columns.drop(["epoch", "loss", "valid", *ALL_METRICS], errors="ignore"):
         dashed = {"linewidth": 1, "linestyle": "--", **_MARKS}
         right.plot(history["epoch"], history[collection], label=collection, **dashed)
-    for axes in (left, right):
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     right.legend(fontsize="small")
     right.set(title="score on valid", xlabel="epoch", ylabel="Kendall tau or 1 - slowdown")
+    for axes in (left, right):
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     return figure
 
 
@@ -100,17 +101,17 @@ def plot_weights(members: Mapping[str, Mapping], baselines: Mapping[str, Mapping
 
 def _bar_centre(table: pd.DataFrame, models: list[str], collection: str, model: str, width: float) -> float:
     """Return the position of a model's bar: those of a collection are side by side around its number."""
-    collections = list(dict.fromkeys(table["collection"]))
     own = set(table.loc[table["collection"] == collection, "model"])
     shown = [name for name in models if name in own]
-    return collections.index(collection) + (shown.index(model) - (len(shown) - 1) / 2) * width
+    number = list(table["collection"].unique()).index(collection)
+    return number + (shown.index(model) - (len(shown) - 1) / 2) * width
 
 
 def _model_colours(models: list[str]) -> dict[str, str]:
     """Return a colour by model: greys for the baselines and the ensemble, the others apart."""
     grey = {**dict(zip(BASELINES, _BASELINES, strict=True)), "ensemble": _ENSEMBLE}
     others = [model for model in models if model not in grey]
-    colours = {model: _COLOURS[number % len(_COLOURS)] for number, model in enumerate(others)}
+    colours = dict(zip(others, itertools.cycle(_COLOURS), strict=False))
     return {model: grey.get(model) or colours[model] for model in models}
 
 

@@ -1,15 +1,14 @@
 """Predictions of a model: what every run folder holds and the ensemble reads, whatever framework made it.
 
-A run folder needs two files.
+A run folder has two files; :func:`write_run` writes both, with checksums. One that was edited, or written by
+hand, is refused.
 
 ``predictions.npz``: one array per graph, named ``valid/<graph>`` or ``test/<graph>`` (the graph's file name
-without ``.npz``), ``(C,)`` float64, one value per configuration in the order of the competition file, lower =
-predicted faster. Every graph of both splits must be there, and every value finite. Only the order within a
-graph counts in a submission; an ensemble also uses the relative distances. Configurations of equal prediction
-are ranked in the order of the competition file.
+without ``.npz``), ``(C_file,)`` float64, finite, one value per configuration in the order of the competition
+file, lower = predicted faster. Every graph of both splits is there. Only the order within a graph counts in a
+submission, equal predictions in the order of the file; an ensemble also uses the distances.
 
-``manifest.json``, written last, with at least these keys, and with checksums of both files. Write it with
-:func:`write_run`: a manifest or a prediction that was edited, or written by hand, is refused.
+``manifest.json``, written last, with at least these keys:
 
 =====================  ==============================  ====================================================
 key                    value                           read by
@@ -28,7 +27,7 @@ key                    value                           read by
 ``baselines``          object, optional                table of results: folder of each baseline
 =====================  ==============================  ====================================================
 
-:func:`write_run` writes both for a model of any framework, with the valid score computed from the labels::
+For a model of any framework::
 
     features = Features(resolve("features/sample/layout-xla-random"))
     predictions = {split: {} for split in PREDICTED_SPLITS}
@@ -38,8 +37,7 @@ key                    value                           read by
             predictions[split][name] = graph.expand(my_model(graph))
     write_run("runs/mine-layout-xla-random-s0", features, predictions, model="mine", seed=0)
 
-Name the folder in the ``runs`` of the ensemble's settings, and it takes part. Runs whose manifests differ in
-``seed`` alone are seeds of one model: they share a weight, and a row in the table of results.
+Name the folder in the ``runs`` of the ensemble's settings, and it takes part.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -47,8 +45,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from annotated_types import Ge, Le, Len
-from pydantic import AfterValidator
+from annotated_types import Len
 
 from fastslow.competition.catalog import COLLECTIONS, PREDICTED_SPLITS, VALID
 from fastslow.competition.metrics import collection_score
@@ -56,13 +53,12 @@ from fastslow.core.artifacts import MANIFEST, Artifact, finished_file, read_mani
 from fastslow.core.errors import DataError
 from fastslow.core.files import digest, file_digest
 from fastslow.core.npz_io import read_arrays, write_arrays
-from fastslow.core.records import FileName, Record, check_record
+from fastslow.core.records import Record, check_record
 from fastslow.core.settings import Settings, resolve
 from fastslow.features.store import Features
 
 PREDICTIONS = "predictions.npz"
 RUN_FILES = (MANIFEST, PREDICTIONS)
-_ROUNDING = 1e-6  # of weights that add up to 1
 _AGAIN = "Train this model again"
 _MAKE = "Make it with `make ensemble` or the notebook that writes it (its `folder`), or name another folder"
 _REWRITE = "Train this model again, or write the run with fastslow.evaluation.predictions.write_run"
@@ -87,32 +83,13 @@ class _Valid(Record):
     per_graph: Annotated[dict[str, float], Len(1)]
 
 
-class _Baseline(Record):
-    folder: FileName
-
-
-class _Member(_Baseline):
-    weight: Annotated[float, Ge(0), Le(1)]
-    model: str
-
-
-def _add_up(members: dict[str, _Member]) -> dict[str, _Member]:
-    total = sum(member.weight for member in members.values())
-    if abs(total - 1) > _ROUNDING:
-        raise ValueError(f"the weights add up to {total:.6g}, not to 1")
-    return members
-
-
 class _Manifest(Record):
-    """Keys that a run's manifest must have; it may have more."""
+    """Keys that every run's manifest has, whatever model wrote it."""
 
     fingerprint: str
     settings: _Settings
     inputs: _Inputs
     valid: _Valid
-    members: Annotated[dict[str, _Member], Len(1), AfterValidator(_add_up)] = {}
-    baselines: dict[str, _Baseline] = {}
-    normalisation: Literal["min_max", "rank", "raw"] = "raw"
 
 
 def run_artifact(
@@ -183,7 +160,7 @@ def write_predictions(folder: Path, predictions: Mapping[str, Mapping[str, np.nd
     """Write the predictions of the valid and the test split into a run folder.
 
     Returns:
-        Warnings for the manifest, see :func:`warn_of_constant`.
+        Warnings for the manifest, where a graph has one prediction for all its configurations.
 
     Raises:
         DataError: A prediction is not finite; nothing is written.
@@ -198,16 +175,13 @@ def write_predictions(folder: Path, predictions: Mapping[str, Mapping[str, np.nd
             remedy = "Train it again with other settings, for a network a lower learning_rate"
             raise DataError(folder, f"the model's predictions of {name} are not finite", remedy)
     write_arrays(Path(folder) / PREDICTIONS, arrays)
-    return warn_of_constant(arrays)
+    return _warn_of_constant(arrays)
 
 
-def warn_of_constant(predictions: Mapping[str, np.ndarray]) -> list[str]:
-    """Return a warning where a model gives all configurations of a graph the same prediction.
+def _warn_of_constant(predictions: Mapping[str, np.ndarray]) -> list[str]:
+    """Return a warning where all configurations of a graph, 2 or more, have one prediction.
 
     It is a valid model, and ranks such a graph by the order of its file.
-
-    Args:
-        predictions: ``(C,)`` per graph; those of a single configuration do not count.
     """
     several = {name: values for name, values in predictions.items() if values.size > 1}
     constant = [name for name, values in several.items() if values.min() == values.max()]
@@ -223,17 +197,11 @@ def read_predictions(folder: Path) -> Predictions:
     """Read a run folder's predictions.
 
     Raises:
-        DataError: The run is not finished, the file is missing or was changed since, an array's name is not
-            ``<split>/<graph>``, or it does not hold real numbers.
+        DataError: The run is not finished, or the file is lost or was changed since it was written.
     """
-    path = finished_file(folder, PREDICTIONS, _REWRITE)
     predictions: Predictions = {split: {} for split in PREDICTED_SPLITS}
-    for key, prediction in read_arrays(path, remedy=_AGAIN).items():
+    for key, prediction in read_arrays(finished_file(folder, PREDICTIONS, _REWRITE), remedy=_AGAIN).items():
         split, _, name = key.partition("/")
-        if split not in predictions or not name:
-            raise DataError(path, f"{key} names no graph of {' or '.join(PREDICTED_SPLITS)}", _AGAIN)
-        if prediction.dtype.kind not in "fiu":
-            raise DataError(path, f"{key} has type {prediction.dtype}, real numbers wanted", _AGAIN)
         predictions[split][name] = prediction
     return predictions
 
@@ -255,13 +223,14 @@ def check_predictions(
     for split in PREDICTED_SPLITS:
         wanted = features.num_configs(split)
         for name in sorted({*wanted, *predictions[split]}):
-            if name not in predictions[split]:
-                raise DataError(source, f"no predictions for {split} graph {name}", remedy)
-            if name not in wanted:
-                raise DataError(source, f"predictions for {name}, which is no {split} graph here", remedy)
-            prediction, graph = predictions[split][name], f"{split} graph {name}"
-            if prediction.shape != (wanted[name],):
-                problem = f"{graph} has predictions of shape {prediction.shape}, ({wanted[name]},) wanted"
+            found, graph, problem = predictions[split].get(name), f"{split} graph {name}", ""
+            if found is None:
+                problem = f"no predictions for {graph}"
+            elif name not in wanted:
+                problem = f"predictions for {name}, which is no {split} graph here"
+            elif found.shape != (wanted[name],):
+                problem = f"{graph} has predictions of shape {found.shape}, ({wanted[name]},) wanted"
+            elif not np.isfinite(found).all():
+                problem = f"{graph} has a prediction that is not finite"
+            if problem:
                 raise DataError(source, problem, remedy)
-            if not np.isfinite(prediction).all():
-                raise DataError(source, f"{graph} has a prediction that is not finite", remedy)

@@ -13,9 +13,8 @@ from nbconvert import HTMLExporter
 from fastslow.core.artifacts import MANIFEST, read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path
-from fastslow.core.input_files import MAX_TEXT_BYTES, check_regular, is_there
+from fastslow.core.input_files import MAX_TEXT_BYTES, is_there
 from fastslow.core.progress import progress
-from fastslow.core.records import FileName, Record, check_record
 from fastslow.core.settings import Settings, resolve
 from fastslow.evaluation.score_tables import DISTANCES, readable_distances, readable_table
 from fastslow.kaggle.ledger import read_record
@@ -40,14 +39,6 @@ ul { columns: 2; list-style: none; padding: 0 } img { width: 100%; max-width: 80
 """
 
 
-class _Settings(Record):
-    csv: FileName
-
-
-class _Made(Record):
-    settings: _Settings
-
-
 class ReportSettings(Settings):
     """Settings of the HTML report of a run."""
 
@@ -66,19 +57,12 @@ class ReportSettings(Settings):
 
 
 class Page(NamedTuple):
-    """One executed notebook and the page that it becomes.
+    """One executed notebook and the page that it becomes."""
 
-    Args:
-        stage: ``features``, ``training``, ``ensemble`` or ``submission``.
-        title: Name of the folder that the notebook wrote.
-        notebook: The executed notebook.
-        target: The HTML file.
-    """
-
-    stage: str
-    title: str
+    stage: str  # features, training, ensemble or submission
+    title: str  # name of the folder that the notebook wrote
     notebook: Path
-    target: Path
+    target: Path  # the HTML file
 
 
 def render_report(settings: ReportSettings) -> Path:
@@ -86,23 +70,19 @@ def render_report(settings: ReportSettings) -> Path:
 
     Pages newer than their notebook are kept. Everything is written to ``runs/NAME/report``.
 
-    Args:
-        settings: Settings.
-
     Returns:
         The index page.
 
     Raises:
         DataError: The run is missing or has no finished submission.
     """
-    if not (settings.run / "submission" / MANIFEST).is_file():
-        raise DataError(settings.run, "no finished submission there", "Run `make submit` first")
     made = settings.run / "submission"
-    csv = resolve(check_record(made / MANIFEST, read_manifest(made), _Made, _AGAIN)["settings"]["csv"])
-    pages = list_pages(settings)
+    if not (made / MANIFEST).is_file():
+        raise DataError(settings.run, "no finished submission there", "Run `make submit` first")
+    csv, pages = resolve(read_manifest(made)["settings"]["csv"]), list_pages(settings)
     exporter = HTMLExporter(raw_template=_TEMPLATE)
     for page in progress(pages, desc="report", unit="page"):
-        if not _is_current(page):
+        if not page.target.is_file() or page.target.stat().st_mtime_ns <= page.notebook.stat().st_mtime_ns:
             _render(page, exporter)
     index = settings.run / "report" / INDEX
     with atomic_path(index) as temporary:
@@ -133,10 +113,6 @@ def _stage(folder: Path) -> str:
     return "submission" if "csv" in settings else "training"
 
 
-def _is_current(page: Page) -> bool:
-    return page.target.is_file() and page.target.stat().st_mtime_ns > page.notebook.stat().st_mtime_ns
-
-
 def _render(page: Page, exporter: HTMLExporter) -> None:
     try:
         notebook = nbformat.read(page.notebook, nbformat.NO_CONVERT)  # any mapping becomes one of version 4
@@ -149,20 +125,14 @@ def _render(page: Page, exporter: HTMLExporter) -> None:
         temporary.write_text(body, encoding="utf-8")
 
 
-def _read_plot(path: Path) -> bytes:
-    check_regular(path, MAX_TEXT_BYTES)
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        raise DataError(path, "no such file", _AGAIN) from None
-
-
 def _index(name: str, csv: Path, pages: list[Page], folder: Path) -> str:
     """Return the index page: commit, score table, plot of the scores, links grouped by stage."""
     record = read_record(csv, "table", "distances")
     distances = readable_distances(record["distances"])
     table = readable_table(pd.DataFrame(record["table"])).replace({r"\*\*": ""}, regex=True)
-    plot = base64.b64encode(_read_plot(csv.with_suffix(".png"))).decode()
+    if not is_there(csv.with_suffix(".png"), MAX_TEXT_BYTES):
+        raise DataError(csv.with_suffix(".png"), "no such file", _AGAIN)
+    plot = base64.b64encode(csv.with_suffix(".png").read_bytes()).decode()
     links: dict[str, list[str]] = {}
     for page in pages:
         target = html.escape(os.path.relpath(page.target, folder))

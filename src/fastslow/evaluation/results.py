@@ -44,7 +44,11 @@ def score_table(pairs: list[tuple[Features, Path]], solution: dict | None) -> pd
                 known = split == VALID and read_run_manifest(path)["valid"]
                 row |= _spread(split, known or collection_score(collection.kind, own, places))
             if collection.kind == "tile":
-                row |= {f"{split}_top1": _top_1(own, predictions[split]) for split, own in truth.items()}
+                for split, own in truth.items():
+                    top = [
+                        tile_score(runtime, predictions[split][graph], 1) for graph, runtime in own.items()
+                    ]
+                    row[f"{split}_top1"] = float(np.mean(top))
             rows.append(row)
     return pd.DataFrame(rows)
 
@@ -66,10 +70,7 @@ def list_runs(folder: Path) -> Iterator[tuple[str, str, float | None, Path]]:
 
 
 def compare_graphs(ensemble: Path) -> pd.DataFrame:
-    """Compare an ensemble with its baselines and each of its models on every valid graph.
-
-    Args:
-        ensemble: The ensemble's folder.
+    """Compare an ensemble, given its folder, with its baselines and each of its models on every valid graph.
 
     Returns:
         One row per graph, worst for the ensemble first: its score and that of each other, seeds averaged.
@@ -80,11 +81,6 @@ def compare_graphs(ensemble: Path) -> pd.DataFrame:
     table = pd.DataFrame({model: pd.DataFrame(own).mean() for model, own in scores.items()})
     own = table.columns[-1]
     return table[[own, *table.columns[:-1]]].sort_values(own).rename_axis("graph")
-
-
-def _top_1(truth: dict[str, np.ndarray], predictions: dict[str, np.ndarray]) -> float:
-    """Return the mean of 1 - slowdown of the configuration that is predicted fastest."""
-    return float(np.mean([tile_score(runtime, predictions[graph], 1) for graph, runtime in truth.items()]))
 
 
 def as_submitted(predictions: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

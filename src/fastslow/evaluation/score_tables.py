@@ -86,11 +86,7 @@ def format_table(table: pd.DataFrame) -> str:
 
 
 def format_overview(table: pd.DataFrame) -> str:
-    """Format the scores on test, or on valid where test is not known, as Markdown with a row per model.
-
-    Args:
-        table: As returned by :func:`fastslow.evaluation.results.score_table`.
-    """
+    """Format the scores of ``results.score_table`` on test, or valid, as Markdown with a row per model."""
     split, shown = _scored_splits(table)[-1], readable_table(table)
     scope = shown["collection"].str.strip("*").str.removeprefix("layout:")
     score = shown[split].str.strip("*").str.replace(", top 1.*", "", regex=True)
@@ -102,11 +98,7 @@ def format_overview(table: pd.DataFrame) -> str:
 
 
 def readable_distances(rows: list[dict]) -> pd.DataFrame:
-    """Put scores by distance into words: one row per collection, one column per part.
-
-    Args:
-        rows: As returned by :func:`fastslow.evaluation.distances.score_by_distance`.
-    """
+    """Put the rows of ``distances.score_by_distance`` into words: a row per collection, a column per part."""
     lines: dict[tuple, dict] = {}
     for row in rows:
         ends = f"{row['smallest']:.3f} to {row['largest']:.3f}"

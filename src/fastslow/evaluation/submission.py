@@ -63,9 +63,6 @@ def make_submission(settings: SubmissionSettings) -> pd.DataFrame:
 
     ``<name>.json`` (members, weights, scores, checksum) and ``<name>.png`` are written beside ``<name>.csv``.
 
-    Args:
-        settings: Settings.
-
     Returns:
         The table of :func:`score_table`: one row per collection and run.
 

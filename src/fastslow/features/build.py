@@ -8,6 +8,7 @@ import joblib
 import numpy as np
 import pandas as pd
 
+from fastslow.choices.layouts import LAYOUT_WIDTH
 from fastslow.choices.tied_choices import distinct_rows, no_choices
 from fastslow.competition.catalog import LABELLED_SPLITS, TEST, TRAIN, Program, get_collection
 from fastslow.competition.reader import CompetitionFile, read_competition_file
@@ -25,8 +26,8 @@ from fastslow.features.configs.tile_bounds import tile_features
 from fastslow.features.configs.violation import violation_features
 from fastslow.features.nodes.list_padding import pad
 from fastslow.features.nodes.node_encodings import node_extras
-from fastslow.features.nodes.protobuf import ExactGraph, read_exact_graph
-from fastslow.features.nodes.pruning import prune
+from fastslow.features.nodes.protobuf import read_exact_graph
+from fastslow.features.nodes.pruning import WHOLE_GRAPH, prune
 from fastslow.features.scaling import NODE_BLOCKS, ScalerFit, write_scalers
 from fastslow.features.settings import ENTRY, FeatureSettings
 from fastslow.features.store import (
@@ -47,17 +48,11 @@ WORKER_BYTES = 1 << 29  # of a process that builds graphs, at its peak
 
 
 def merge_duplicates(graph: Graph) -> Graph:
-    """Merge identical configurations: keep the first of each, with the mean runtime.
+    """Merge identical configurations of a graph: keep the first of each, with the mean runtime.
 
-    How often a configuration occurs in a file is a trace of the search that made the data. Statistics over a
-    graph's configurations (normalisation, cross-config attention) would weigh by it.
-
-    Args:
-        graph: A graph whose rows are the configurations of the file.
-
-    Returns:
-        The graph with one row for each distinct configuration, in order of first occurrence. Identical means
-        equal choices (layout) or equal features (tile).
+    Identical means equal choices (layout) or equal features (tile). How often a configuration occurs in a
+    file is a trace of the search that made the data. Statistics over a graph's configurations (normalisation,
+    cross-config attention) would weigh by it.
     """
     columns = graph.choices.values.T
     if not len(graph.config_index):
@@ -73,88 +68,8 @@ def merge_duplicates(graph: Graph) -> Graph:
     )
 
 
-def _layout_graph(
-    program: Program, file: CompetitionFile, exact: ExactGraph | None, settings: FeatureSettings
-) -> tuple[Graph, list[str]]:
-    ids = file.node_config_ids
-    operands = exact and exact.operands
-    tensors = config_tensors(file.node_feat, file.node_opcode, file.edge_index, ids, operands)
-    kinds = file.node_opcode[ids]
-    choices = file.choices
-    defaults = find_default_layouts(program, file) if settings.compiler_defaults else None
-    violation, names = violation_features(
-        tensors, kinds, file.layouts, choices, settings.default_layout, defaults
-    )
-    pairs = copy_pairs(
-        file.node_feat, file.node_opcode, file.edge_index, ids, tensors, settings.copies_through
-    )
-    copies, copy_names = copy_features(pairs, file.layouts, choices)
-    kept = prune(file.edge_index, len(file.node_opcode), ids, settings.hops, settings.direction)
-    graph = Graph(
-        name=program.name,
-        node_feat=_padded(file, exact, settings)[kept.node_ids],
-        node_extra=_extras(file, exact)[kept.node_ids],
-        node_opcode=file.node_opcode[kept.node_ids],
-        edge_index=kept.edge_index.astype(np.int32),
-        config_index=kept.config_index.astype(np.int32),
-        tensor_sizes=tensors.dims.astype(np.int32),
-        tensor_bytes=tensors.element_bytes.astype(np.uint8),
-        pairs=np.stack([pairs.producer_index, pairs.consumer_index, pairs.consumer_role], 1).astype(np.int32),
-        pair_axes=pairs.axes.astype(np.int8),
-        layouts=file.layouts,
-        default_layouts=np.full(tensors.dims.shape, -1, np.int8) if defaults is None else defaults,
-        choices=choices,
-        config_feat=np.concatenate([violation, copies], 1),
-        runtime=file.runtime.astype(np.float64),
-        config_row=np.arange(len(file.runtime), dtype=np.int32),
-        file_runtime=file.runtime.astype(np.float64),
-    )
-    return graph, names + copy_names
-
-
-def _tile_graph(
-    program: Program, file: CompetitionFile, exact: ExactGraph | None, settings: FeatureSettings
-) -> tuple[Graph, list[str]]:
-    operands = exact and exact.operands
-    values, names = tile_features(
-        file.node_feat, file.node_opcode, file.edge_index, file.config_feat, operands
-    )
-    runtime = file.runtime / file.normalizers
-    num_configs = len(runtime)
-    graph = Graph(
-        name=program.name,
-        node_feat=_padded(file, exact, settings),
-        node_extra=_extras(file, exact),
-        node_opcode=file.node_opcode,
-        edge_index=file.edge_index.astype(np.int32),
-        config_index=np.zeros(0, np.int32),
-        tensor_sizes=np.zeros((0, 3, 6), np.int32),
-        tensor_bytes=np.zeros((0, 3), np.uint8),
-        pairs=np.zeros((0, 3), np.int32),
-        pair_axes=np.zeros((0, 6), np.int8),
-        layouts=np.full((1, 6), -1, np.int8),
-        default_layouts=np.zeros((0, 3, 6), np.int8),
-        choices=no_choices(num_configs),
-        config_feat=values,
-        runtime=runtime,
-        config_row=np.arange(num_configs, dtype=np.int32),
-        file_runtime=runtime,
-    )
-    return graph, names
-
-
-def _extras(file: CompetitionFile, exact: ExactGraph | None) -> np.ndarray:
-    return node_extras(file.edge_index, len(file.node_opcode), exact and exact.node_extra)
-
-
-def _padded(file: CompetitionFile, exact: ExactGraph | None, settings: FeatureSettings) -> np.ndarray:
-    if not settings.padding:
-        return file.node_feat
-    return exact.node_feat if exact else pad(file.node_feat, file.node_opcode, file.edge_index)
-
-
 def build_graph(program: Program, settings: FeatureSettings) -> tuple[Graph, list[str]]:
-    """Build the features of one program.
+    """Build the features of one program from its file.
 
     Args:
         program: The program; its file is read.
@@ -173,11 +88,53 @@ def build_graph(program: Program, settings: FeatureSettings) -> tuple[Graph, lis
 def build_graph_of(
     program: Program, file: CompetitionFile, settings: FeatureSettings
 ) -> tuple[Graph, list[str]]:
-    """Build the features of one program from its file, already read, see :func:`build_graph`."""
-    build = _layout_graph if program.collection.kind == "layout" else _tile_graph
-    protobuf = settings.protobuf(program)
+    """Build the features of one program from its file, already read, see :func:`build_graph`.
+
+    A tile kernel is built as a layout program without configurable nodes that is kept whole.
+    """
+    is_layout, protobuf = program.collection.kind == "layout", settings.protobuf(program)
     exact = read_exact_graph(protobuf, file) if protobuf else None
-    graph, names = build(program, file, exact, settings)
+    operands, arrays = exact and exact.operands, (file.node_feat, file.node_opcode, file.edge_index)
+    ids = file.node_config_ids if is_layout else np.zeros(0, np.int64)
+    choices = file.choices if is_layout else no_choices(len(file.runtime))
+    layouts = file.layouts if is_layout else np.full((1, LAYOUT_WIDTH), -1, np.int8)
+    runtime = (file.runtime if is_layout else file.runtime / file.normalizers).astype(np.float64)
+    tensors = config_tensors(*arrays, ids, operands)
+    pairs = copy_pairs(*arrays, ids, tensors, settings.copies_through)
+    defaults = np.full(tensors.dims.shape, -1, np.int8)
+    if is_layout:
+        if settings.compiler_defaults:
+            defaults = find_default_layouts(program, file)
+        kinds, whole = file.node_opcode[ids], (layouts, choices, settings.default_layout, defaults)
+        values, names = violation_features(tensors, kinds, *whole)
+        copies, copy_names = copy_features(pairs, layouts, choices)
+        values, names = np.concatenate([values, copies], 1), names + copy_names
+    else:
+        values, names = tile_features(*arrays, file.config_feat, operands)
+    num_nodes, node_feat = len(file.node_opcode), file.node_feat
+    if settings.padding:
+        node_feat = exact.node_feat if exact else pad(*arrays)
+    hops = settings.hops if is_layout else WHOLE_GRAPH
+    kept = prune(file.edge_index, num_nodes, ids, hops, settings.direction)
+    graph = Graph(
+        name=program.name,
+        node_feat=node_feat[kept.node_ids],
+        node_extra=node_extras(file.edge_index, num_nodes, exact and exact.node_extra)[kept.node_ids],
+        node_opcode=file.node_opcode[kept.node_ids],
+        edge_index=kept.edge_index.astype(np.int32),
+        config_index=kept.config_index.astype(np.int32),
+        tensor_sizes=tensors.dims.astype(np.int32),
+        tensor_bytes=tensors.element_bytes.astype(np.uint8),
+        pairs=np.stack([pairs.producer_index, pairs.consumer_index, pairs.consumer_role], 1).astype(np.int32),
+        pair_axes=pairs.axes.astype(np.int8),
+        layouts=layouts,
+        default_layouts=defaults,
+        choices=choices,
+        config_feat=values,
+        runtime=runtime,
+        config_row=np.arange(len(runtime), dtype=np.int32),
+        file_runtime=runtime,
+    )
     return merge_duplicates(graph) if settings.merge_duplicates else graph, names
 
 
@@ -194,9 +151,6 @@ def _build_one(program: Program, settings: FeatureSettings) -> list[str] | None:
 
 def build_features(settings: FeatureSettings) -> pd.DataFrame:
     """Build the features of one collection: those that are missing or out of date.
-
-    Args:
-        settings: Settings.
 
     Returns:
         One row per graph: ``split``, ``name``, ``nodes`` and ``edges`` after pruning, ``configurable``
@@ -229,16 +183,11 @@ def _build_all(programs: list[Program], settings: FeatureSettings) -> list[str]:
     else:
         jobs = [joblib.delayed(_build_one)(program, settings) for program in programs]
         leash = {"initializer": end_with_parent, "initargs": (os.getpid(),)}
-        workers = settings.workers or _planned_workers()
+        workers = settings.workers or max(1, min(step_cores(), step_memory() // WORKER_BYTES))
         results = joblib.Parallel(n_jobs=workers, return_as="generator", **leash)(jobs)
     bar = progress(results, total=len(programs), desc=settings.collection, unit="graph")
     built = [names for names in bar if names]
     return built[0] if built else build_graph(programs[0], settings)[1]
-
-
-def _planned_workers() -> int:
-    """Return the number of processes that the step's cores and memory suffice for."""
-    return max(1, min(step_cores(), step_memory() // WORKER_BYTES))
 
 
 def _drop_foreign_graphs(folder: Path, programs: list[Program]) -> None:

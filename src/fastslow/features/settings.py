@@ -1,15 +1,16 @@
 """Settings of feature building."""
 
+import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Le
 
-from fastslow.competition.catalog import SPLITS, Program, get_collection, list_programs
+from fastslow.competition.catalog import SPLITS, VALID, Program, get_collection, list_programs
 from fastslow.competition.reader import file_fingerprint
 from fastslow.core.artifacts import Artifact
 from fastslow.core.files import digest, file_digest
-from fastslow.core.settings import NonNegative, Settings, Threads, Unread, resolve, unkeyed
+from fastslow.core.settings import Names, NonNegative, Settings, Threads, Unread, resolve, unkeyed
 from fastslow.features.configs.default_layouts import default_file
 from fastslow.features.configs.violation import DEFAULT_LAYOUTS
 from fastslow.features.nodes.protobuf import find_protobuf, require_protobufs
@@ -63,6 +64,9 @@ class FeatureSettings(KindSettings):
     hlo_folder: str = unkeyed("")
     """Folder of TpuGraphs' ``.pb`` files, flat or in TpuGraphs' tree; empty for none. A graph whose
     ``<name>.pb`` is found gets its exact padding and the exact order of its operands."""
+    skip_valid: Names = unkeyed([])
+    """Valid programs that are left out, so that no model is selected on them: patterns of their IDs
+    (``layout:xla:default:*unet*``; ``*`` any letters), separated by commas."""
     merge_duplicates: bool = True
     """Merge identical configurations of a graph, in every split; a label is their mean."""
     hops: Annotated[int, Ge(WHOLE_GRAPH)] = 2
@@ -92,9 +96,22 @@ class FeatureSettings(KindSettings):
         return get_collection(self.collection).kind
 
     def programs(self) -> list[Program]:
-        """Return the programs of all splits."""
+        """Return the programs of all splits, without those of ``skip_valid``."""
         collection = get_collection(self.collection)
-        return [p for split in SPLITS for p in list_programs(resolve(self.data_root), collection, split)]
+        every = [p for split in SPLITS for p in list_programs(resolve(self.data_root), collection, split)]
+        found = [program for program in every if not self._skips(program)]
+        kept = any(program.split == VALID for program in found)
+        self.require(kept, "skip_valid", f"patterns that leave a valid program of {self.collection}")
+        return found
+
+    def skipped(self) -> list[Program]:
+        """Return the valid programs that ``skip_valid`` leaves out."""
+        collection = get_collection(self.collection)
+        return [p for p in list_programs(resolve(self.data_root), collection, VALID) if self._skips(p)]
+
+    def _skips(self, program: Program) -> bool:
+        patterns = self.skip_valid if program.split == VALID else []
+        return any(fnmatch.fnmatchcase(program.id, pattern) for pattern in patterns)
 
     def artifact(self) -> Artifact:
         """Return the features folder; it depends on the content of every data file and protobuf used."""

@@ -1,28 +1,36 @@
 """The store of built features, which training and inference read.
 
 A graph is one ``<name>.npz`` of small arrays beside two plain ``.npy`` files, choices and packed features of
-the configurations, whose rows are read when they are asked for and which are never kept open. The store
-has one row per *distinct* configuration; models compute these, and :meth:`Graph.expand` repeats their
-predictions for every configuration of the competition file.
+the configurations, whose rows are read when they are indexed and which are never kept open. The store has one
+row per *distinct* configuration; models compute these, and :meth:`Graph.expand` repeats their predictions for
+every configuration of the competition file. The manifest has a checksum of every file: one that was damaged
+or edited is refused, never computed with.
 """
 
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pandas as pd
 
 from fastslow.choices.tied_choices import Choices
-from fastslow.competition.catalog import LABELLED_SPLITS, SPLITS, TRAIN, Collection, get_collection
+from fastslow.competition.catalog import (
+    COLLECTIONS,
+    LABELLED_SPLITS,
+    SPLITS,
+    TRAIN,
+    Collection,
+    get_collection,
+)
 from fastslow.core.artifacts import MANIFEST, finished_file, read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path
-from fastslow.core.input_files import MAX_TEXT_BYTES, check_regular
+from fastslow.core.input_files import check_regular
 from fastslow.core.npz_io import read_arrays, readable, write_arrays
-from fastslow.features import store_checks
-from fastslow.features.packed_columns import PackedColumns
+from fastslow.core.records import Record, check_record
 from fastslow.features.scaling import EXPANDED_NODE_FEATURES, Scaler, expand_node_features, read_scaler
-from fastslow.features.stored_rows import StoredRows
+from fastslow.features.stored_rows import PackedColumns, StoredRows
 
 INDEX = "graphs.csv"
 SCALERS = "scalers.npz"
@@ -35,56 +43,29 @@ _MAKE = "Make it with `make features`, or notebooks/10_features.ipynb (its `fold
 
 @dataclass(frozen=True)
 class Graph:
-    """One program with its distinct configurations, ready for a model.
+    """One program with its distinct configurations, ready for a model; see ``features/README.md``.
 
-    Letters in shapes: N nodes, E edges, K configurable nodes, P pairs, L distinct layouts, C distinct
-    configurations, C_file configurations of the competition file, V configuration features.
-
-    Args:
-        name: File stem of the competition file.
-        node_feat: ``(N, 140)`` float32, pruned and padded, not scaled.
-        node_extra: ``(N, Y)`` float32, columns ``node_encodings.EXTRA_COLUMNS``: degrees, depths and random
-            walks of the whole graph, and attributes that only a protobuf has.
-        node_opcode: ``(N,)`` uint8.
-        edge_index: ``(E, 2)`` int32; row ``(u, v)``: u consumes v's output.
-        config_index: ``(K,)`` int32, node number of each configurable node (tile: none).
-        tensor_sizes: ``(K, 3, 6)`` int32, dimension sizes of each configurable node's output, input and
-            kernel, 0-padded, all 0 where there is no such tensor or it is unknown (tile: none).
-        tensor_bytes: ``(K, 3)`` uint8, bytes per element of these tensors (tile: none).
-        pairs: ``(P, 3)`` int32, pairs of configurable tensors that hold the same values: position in
-            ``config_index`` of the producer, of the consumer, and the consumer's role, 1 input or 2 kernel
-            (tile: none).
-        pair_axes: ``(P, 6)`` int8, the producer's axis that each axis of the consumer's tensor is (tile:
-            none).
-        layouts: ``(L, 6)`` int8, distinct minor-to-major layouts, row 0 all -1 (tile: that row only).
-        default_layouts: ``(K, 3, 6)`` int8, the compiler's own layouts, -1 where not known (tile: none).
-        choices: The configurations as tied choices: each tensor's position in ``layouts``.
-        config_feat: ``(C, V)`` float32, features of a configuration as a whole; see ``features/README.md``.
-            Of a graph that was read from the store, rows are unpacked when they are indexed.
-        runtime: ``(C,)`` float64, the training label: nanoseconds (layout; cycles in the sample competition)
-            or runtime over normalizer (tile), the mean over identical configurations; 0 in test.
-        config_row: ``(C_file,)`` int32, row, 0 to C - 1, of each configuration of the competition file,
-            in file order. Rows are numbered by first occurrence.
-        file_runtime: ``(C_file,)`` float64, runtime of each configuration of the file, unit as ``runtime``.
+    Letters in shapes: N nodes, E edges, K configurable nodes (tile: none), P pairs, L distinct layouts, C
+    distinct configurations, C_file configurations of the competition file, V configuration features.
     """
 
-    name: str
-    node_feat: np.ndarray
-    node_extra: np.ndarray
-    node_opcode: np.ndarray
-    edge_index: np.ndarray
-    config_index: np.ndarray
-    tensor_sizes: np.ndarray
-    tensor_bytes: np.ndarray
-    pairs: np.ndarray
-    pair_axes: np.ndarray
-    layouts: np.ndarray
-    default_layouts: np.ndarray
-    choices: Choices
-    config_feat: np.ndarray | PackedColumns
-    runtime: np.ndarray
-    config_row: np.ndarray
-    file_runtime: np.ndarray
+    name: str  # stem of the competition file
+    node_feat: np.ndarray  # (N, 140) float32, pruned and padded, not scaled
+    node_extra: np.ndarray  # (N, Y) float32, columns node_encodings.EXTRA_COLUMNS
+    node_opcode: np.ndarray  # (N,) uint8
+    edge_index: np.ndarray  # (E, 2) int32; row (u, v): u consumes v's output
+    config_index: np.ndarray  # (K,) int32, node number of each configurable node
+    tensor_sizes: np.ndarray  # (K, 3, 6) int32, sizes of output, input and kernel; 0 beyond the rank
+    tensor_bytes: np.ndarray  # (K, 3) uint8, bytes per element of these tensors
+    pairs: np.ndarray  # (P, 3) int32: producer and consumer of one tensor in config_index, consumer's role
+    pair_axes: np.ndarray  # (P, 6) int8, the producer's axis that each axis of the consumer's tensor is
+    layouts: np.ndarray  # (L, 6) int8, minor to major, -1 padded; row 0 all -1 (tile: that row only)
+    default_layouts: np.ndarray  # (K, 3, 6) int8, the compiler's own layouts, -1 where not known
+    choices: Choices  # the C configurations as tied choices: each tensor's position in layouts
+    config_feat: np.ndarray | PackedColumns  # (C, V) float32; from the store, rows are unpacked when indexed
+    runtime: np.ndarray  # (C,) float64 label: ns (sample: cycles), tile: over normalizer; a mean; 0 in test
+    config_row: np.ndarray  # (C_file,) int32, row of each configuration of the file, numbered as they occur
+    file_runtime: np.ndarray  # (C_file,) float64, runtime of each configuration of the file
 
     @property
     def num_nodes(self) -> int:
@@ -117,13 +98,12 @@ class Graph:
             rows: Positions of rows, in any order, repeats allowed.
         """
         runtime = self.runtime[rows]
-        own_row = np.arange(len(runtime), dtype=np.int32)
         return replace(
             self,
             choices=self.choices.take(rows),
             config_feat=self.config_feat[rows],
             runtime=runtime,
-            config_row=own_row,
+            config_row=np.arange(len(runtime), dtype=np.int32),
             file_runtime=runtime,
         )
 
@@ -183,7 +163,9 @@ def is_written(folder: Path, split: str, name: str, fingerprint: str) -> bool:
 
 
 def read_graph(folder: Path, split: str, name: str) -> Graph:
-    """Read one graph; rows of ``choices.values`` and ``config_feat`` are read when they are indexed.
+    """Read one graph as :func:`write_graph` wrote it, also from a folder that is not finished.
+
+    Rows of ``choices.values`` and ``config_feat`` are read when they are indexed.
 
     Args:
         folder: Features folder of a collection.
@@ -191,19 +173,45 @@ def read_graph(folder: Path, split: str, name: str) -> Graph:
         name: Name of the graph.
 
     Raises:
-        DataError: A file is missing, the files do not belong together, or an array has a value out of range.
+        DataError: A file is missing or cannot be read, or the files are not of one graph.
     """
-    path, *rows = files_of(folder, split, name)
+    path, *files = files_of(folder, split, name)
     arrays = read_arrays(path, [*_SMALL, *_TABLES], _AGAIN)
-    for array, file in zip(_ROWS, rows, strict=True):
+    rows = []
+    for file in files:
         check_regular(file)
         with readable(file, _AGAIN):
-            arrays[array] = StoredRows(file)
-    store_checks.check_stored(path, arrays, split in LABELLED_SPLITS, _AGAIN)
+            rows.append(StoredRows(file))
+        if len(rows[-1]) != len(arrays["runtime"]):
+            problem = f"{len(rows[-1])} rows, the graph has {len(arrays['runtime'])} configurations"
+            raise DataError(file, problem, _AGAIN)
     tables = [arrays.pop(key) for key in _TABLES]
-    arrays["choices"] = Choices(arrays["choices"], *tables[: len(_CHOICES)])
-    arrays["config_feat"] = PackedColumns(arrays["config_feat"], *tables[len(_CHOICES) :])
-    return Graph(name=name, **arrays)
+    choices = Choices(rows[0], *tables[: len(_CHOICES)])
+    return Graph(
+        name, choices=choices, config_feat=PackedColumns(rows[1], *tables[len(_CHOICES) :]), **arrays
+    )
+
+
+class _Settings(Record):
+    collection: Literal[*(collection.name for collection in COLLECTIONS)]
+
+
+class _Inputs(Record):
+    data: str
+
+
+class _Manifest(Record):
+    """Keys that only the manifest of a features folder has."""
+
+    fingerprint: str
+    settings: _Settings
+    inputs: _Inputs
+    config_columns: list[str]
+
+
+def check_features_manifest(path: Path, manifest: dict, remedy: str) -> None:
+    """Refuse a manifest of another kind of folder; errors as of ``core.records.check_record``."""
+    check_record(path, manifest, _Manifest, remedy)
 
 
 class Features:
@@ -218,17 +226,16 @@ class Features:
 
     def __init__(self, folder: Path):
         self.folder, self.manifest = Path(folder), read_manifest(folder, _MAKE)
-        store_checks.check_features_manifest(self.folder / MANIFEST, self.manifest, _AGAIN)
-        path = self._file(INDEX)
-        check_regular(path, MAX_TEXT_BYTES)
+        check_features_manifest(self.folder / MANIFEST, self.manifest, _AGAIN)
+        path = self._finished(self.folder / INDEX)
         with readable(path, _AGAIN):
             # a program may be called "nan"; only an unknown spread is an empty cell
             kinds = {"dtype": {"name": str}, "keep_default_na": False, "na_values": {"spread": [""]}}
             self.index = pd.read_csv(path, **kinds)
-        self._counts = store_checks.check_index(path, self.index, _AGAIN)
 
-    def _file(self, name: str) -> Path:
-        return finished_file(self.folder, name, _AGAIN, self.manifest)
+    def _finished(self, path: Path) -> Path:
+        """Return a file of the folder, once it is as it was written."""
+        return finished_file(self.folder, path.relative_to(self.folder).as_posix(), _AGAIN, self.manifest)
 
     @property
     def collection(self) -> Collection:
@@ -248,9 +255,8 @@ class Features:
     @property
     def row_order(self) -> dict[str, str]:
         """Digest of the order of the configurations in each layout test file, by the file's ID."""
-        return {
-            f"{self.collection.name}:{name}": own for name, own in self.manifest.get("row_order", {}).items()
-        }
+        orders = self.manifest.get("row_order", {})
+        return {f"{self.collection.name}:{name}": own for name, own in orders.items()}
 
     @property
     def recipe(self) -> dict:
@@ -272,16 +278,19 @@ class Features:
         return dict(zip(rows["name"], (rows["configs"] + rows["merged"]).astype(int), strict=True))
 
     def graph(self, split: str, name: str) -> Graph:
-        """Read one graph, see :func:`read_graph`."""
-        graph = read_graph(self.folder, split, name)
-        listed, columns = self._counts.get((split, name)), self.manifest["config_columns"]
-        store_checks.check_listed(self.folder, split, graph, listed, columns, _AGAIN)
-        return graph
+        """Read one graph, see :func:`read_graph`.
+
+        Raises:
+            DataError: A file of it is lost or was changed since the folder was finished.
+        """
+        for path in files_of(self.folder, split, name):
+            self._finished(path)
+        return read_graph(self.folder, split, name)
 
     def scaler(self, name: str) -> Scaler:
         """Read the ``node`` or the ``config`` scaler, fitted on train."""
         length = EXPANDED_NODE_FEATURES if name == "node" else len(self.config_columns)
-        return read_scaler(self._file(SCALERS), name, length)
+        return read_scaler(self._finished(self.folder / SCALERS), name, length)
 
     def labels(self, split: str) -> dict[str, np.ndarray]:
         """Return the runtimes of each graph, float64: what a model is trained on or scored against.
@@ -302,6 +311,4 @@ class Features:
     def read_labels(self, split: str, name: str, array: str) -> np.ndarray:
         """Read the array ``runtime`` or ``file_runtime`` of a labelled graph alone."""
         path, *_ = files_of(self.folder, split, name)
-        labels = read_arrays(path, [array], _AGAIN)[array]
-        store_checks.check_labels(path, array, labels, _AGAIN)
-        return labels
+        return read_arrays(self._finished(path), [array], _AGAIN)[array]

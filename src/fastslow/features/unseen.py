@@ -11,8 +11,7 @@ from fastslow.core.artifacts import MANIFEST, read_manifest
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.features.build import build_graph_of
 from fastslow.features.settings import FeatureSettings
-from fastslow.features.store import RECIPE, Features, Graph
-from fastslow.features.store_checks import check_features_manifest
+from fastslow.features.store import RECIPE, Features, Graph, check_features_manifest
 
 _AGAIN = "Train this model again"
 
@@ -46,13 +45,7 @@ class UnseenGraphs(Features):
 
 
 def read_recipe(folder: Path) -> dict:
-    """Read how the features of a run, or of a features folder, are built.
-
-    Args:
-        folder: A run folder or a features folder.
-
-    Returns:
-        The keys :data:`fastslow.features.store.RECIPE` of the features' manifest.
+    """Return how the features of a run, or of a features folder, are built: the keys ``store.RECIPE``.
 
     Raises:
         DataError: The folder is not finished, or is of a run that does not keep them.
@@ -61,13 +54,7 @@ def read_recipe(folder: Path) -> dict:
     recipe = own.get("features", own)
     if not isinstance(recipe, dict) or not all(key in recipe for key in RECIPE):
         raise DataError(folder, "does not keep how its features were built", _AGAIN)
-    path = Path(folder) / MANIFEST
-    check_features_manifest(path, recipe, _AGAIN)
-    predicted, built = (each["settings"].get("collection") for each in (own, recipe))
-    if predicted not in (None, built):
-        raise DataError(path, f"predicts {predicted}, but its features are of {built}", _AGAIN)
-    if unread := recipe["settings"].keys() - FeatureSettings().identity().keys() - {"collection"}:
-        raise DataError(path, f"features.settings.{min(unread)} is no setting of features", _AGAIN)
+    check_features_manifest(Path(folder) / MANIFEST, recipe, _AGAIN)
     return recipe
 
 

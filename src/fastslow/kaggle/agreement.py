@@ -15,8 +15,8 @@ from fastslow.kaggle.submission import collection_of, read_any_submission
 CHANCE = 0.1
 """Mean tau of two rankings of 1,000 configurations that have nothing in common: within 0 and this."""
 TWO_RELEASES = (
-    "The tile rows agree, the layout rows no more than chance: the two submissions were made from two"
-    " releases, whose layout files hold the configurations in different orders (data/README.md)."
+    "Other rows agree, those of {} no more than chance: the two submissions were made from two releases, whose"
+    " layout files hold the configurations in different orders (data/README.md)."
 )
 
 
@@ -40,10 +40,6 @@ class AgreementSettings(Settings):
 def agreement(one: Path, other: Path) -> pd.DataFrame:
     """Compare two submissions row by row.
 
-    Args:
-        one: A submission.
-        other: Another.
-
     Returns:
         For each ID that both have: ``id``, ``collection``, ``configs`` (that ``one`` lists), ``tau``
         (Kendall's tau of the two rankings, -1 to 1; NaN for a tile row, and where one lists other
@@ -63,42 +59,33 @@ def agreement(one: Path, other: Path) -> pd.DataFrame:
         name = collection_of(key).name
         found.append({"id": key, "collection": name, "configs": len(a), "tau": tau, "top_5": top})
     if not found:
-        raise DataError(
-            other, f"has no row in common with {one}", "Compare two submissions of one competition"
-        )
+        remedy = "Compare two submissions of one competition"
+        raise DataError(other, f"has no row in common with {one}", remedy)
     return pd.DataFrame(found)
 
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the mean agreement by collection.
+    """Return the mean of the rows of :func:`agreement` by collection.
 
-    Args:
-        rows: As returned by :func:`agreement`.
-
-    Returns:
-        A row per collection: ``rows`` (in common), ``tau`` and its extremes, ``top_5``, and ``chance``, the
-        share of the first five that two random rankings have in common (NaN for tile, whose rows list five).
+    Columns are ``rows`` (in common), ``tau`` and its extremes, ``top_5``, and ``chance``, the share of the
+    first five that two random rankings have in common (NaN for tile, whose rows list five).
     """
-    groups = rows.groupby("collection", sort=False)
-    table = groups.agg(
-        rows=("id", "size"),
-        tau=("tau", "mean"),
-        lowest=("tau", "min"),
-        highest=("tau", "max"),
-        top_5=("top_5", "mean"),
-    )
+    tau = {"tau": ("tau", "mean"), "lowest": ("tau", "min"), "highest": ("tau", "max")}
+    table = rows.groupby("collection").agg(rows=("id", "size"), **tau, top_5=("top_5", "mean"))
     layout = rows[rows["collection"].str.startswith("layout")]
     table["chance"] = (TOP_K / layout["configs"].clip(lower=TOP_K)).groupby(layout["collection"]).mean()
     return table.reindex([c.name for c in COLLECTIONS if c.name in table.index])
 
 
-def are_two_releases(table: pd.DataFrame) -> bool:
-    """Return whether the agreement by collection is that of two releases of the layout files."""
-    layout = table[table.index.str.startswith("layout")]
-    tile = table[~table.index.str.startswith("layout")]
-    if not len(layout) or not len(tile):
-        return False
-    return bool((layout["tau"].abs() < CHANCE).all() and tile["top_5"].min() > 3 * CHANCE)
+def in_two_orders(table: pd.DataFrame) -> list[str]:
+    """Return the layout collections that agree no more than chance, where another collection does agree.
+
+    Args:
+        table: As returned by :func:`summary`.
+    """
+    layout = table.index.str.startswith("layout")
+    agrees = table["tau"].where(layout, table["top_5"]) > 3 * CHANCE
+    return [*table.index[layout & (table["tau"].abs() < CHANCE)]] if agrees.any() else []
 
 
 def compare_submissions(settings: AgreementSettings) -> None:
@@ -106,8 +93,8 @@ def compare_submissions(settings: AgreementSettings) -> None:
     rows = agreement(resolve(settings.one), resolve(settings.other))
     table = summary(rows)
     print(table.round(3).astype(object).fillna("").to_markdown(disable_numparse=True))
-    if are_two_releases(table):
-        print(f"\n{TWO_RELEASES}")
+    if reordered := in_two_orders(table):
+        print(f"\n{TWO_RELEASES.format(', '.join(reordered))}")
     if settings.rows:
         with atomic_path(resolve(settings.rows)) as temporary:
             rows.to_csv(temporary, index=False)

@@ -15,6 +15,8 @@ from fastslow.core.errors import FastslowError
 from fastslow.core.progress import LOG_SECONDS
 from fastslow.kaggle.credentials import credentials, scrub
 
+COMPETITION = "predict-ai-model-runtime"
+PAGE = f"https://www.kaggle.com/competitions/{COMPETITION}"
 HOW_TO_AUTHENTICATE = (
     "Make a token at https://www.kaggle.com/settings/api and type `export KAGGLE_API_TOKEN=<token>`,"
     " or save it as ~/.kaggle/access_token, or run `kaggle auth login`"
@@ -23,7 +25,7 @@ _SCRIPT = Path(__file__).with_name("api_call.py")
 _IDLE_S = 600.0  # kaggle itself repeats a lost upload for six minutes without printing anything
 _NOISY = ("VERBOSE", "VERBOSE_OUTPUT")  # they make kaggle print its requests, credentials included
 MEANINGS = {  # by kind of failure: the problem and the remedy
-    "credentials": ("Kaggle refused the credentials of {credentials}", HOW_TO_AUTHENTICATE),
+    "credentials": ("Kaggle refused the credentials of {}", HOW_TO_AUTHENTICATE),
     "limit": ("the submission limit is reached", "It is reset at midnight UTC"),
     "upload": ("the upload failed, nothing was submitted", "Run it again"),
     "file": (
@@ -32,30 +34,24 @@ MEANINGS = {  # by kind of failure: the problem and the remedy
     ),
     "network": (
         "Kaggle could not be reached or did not answer in full",
-        "Check the network and proxy and run it again; before a second upload look at {address}/submissions",
+        f"Check the network and proxy and run it again; before a second upload look at {PAGE}/submissions",
     ),
     "access": (
-        "Kaggle gives no access to the competition {competition!r}",
-        "Accept the rules at {address}/rules as the owner of the credentials, and check the name",
+        f"Kaggle gives no access to the competition {COMPETITION!r}",
+        f"Accept the rules at {PAGE}/rules as the owner of the credentials, and check the name",
     ),
     "request": (
         "Kaggle refused the request",
-        "Join the competition at {address} and upload the file there: the page says what is wrong with it",
+        f"Join the competition at {PAGE} and upload the file there: the page says what is wrong with it",
     ),
-    "unconfirmed": ("Kaggle did not confirm the submission", "See {address}/submissions"),
+    "unconfirmed": ("Kaggle did not confirm the submission", f"See {PAGE}/submissions"),
     "package": ("the kaggle package is missing or too old", "Run `pip install 'kaggle>=2.2.4,<3'`"),
-    "other": ("the kaggle package failed", "See {address}/submissions"),
+    "other": ("the kaggle package failed", f"See {PAGE}/submissions"),
 }
 
 
 class KaggleError(FastslowError):
-    """Kaggle did not do what was asked; the message names the reason and the remedy.
-
-    Args:
-        problem: What happened.
-        remedy: What to do about it.
-        transient: Whether the same call may work in a moment (network, overload).
-    """
+    """Kaggle did not do what was asked; ``transient`` where the same call may work in a moment."""
 
     def __init__(self, problem: str, remedy: str, transient: bool = False):
         super().__init__(f"{problem}. {remedy}")
@@ -63,35 +59,20 @@ class KaggleError(FastslowError):
 
 
 class CallError(KaggleError):
-    """A call of the kaggle package failed; the message holds no credentials.
+    """A call of the kaggle package failed, with a kind of :data:`MEANINGS`; what it said is scrubbed."""
 
-    Args:
-        kind: Kind of failure, a key of :data:`MEANINGS`.
-        said: What the service or the package said.
-        competition: The competition's slug.
-    """
-
-    def __init__(self, kind: str, said: str, competition: str):
-        names = {"competition": competition, "address": address(competition), "credentials": credentials()}
-        problem, remedy = (text.format(**names) for text in MEANINGS[kind])
-        super().__init__(f"{problem} ({scrub(said).rstrip('.')})", remedy, kind == "network")
+    def __init__(self, kind: str, said: str):
+        problem, remedy = MEANINGS[kind]
+        problem = f"{problem.format(credentials())} ({scrub(said).rstrip('.')})"
+        super().__init__(problem, remedy, transient=kind == "network")
         self.kind, self.said = kind, said
 
 
-def address(competition: str) -> str:
-    """Return the address of a competition's page."""
-    return f"https://www.kaggle.com/competitions/{competition}"
-
-
 def call(method: str, echo: bool = False, **arguments: Any) -> Any:
-    """Call a method of ``kaggle.api.kaggle_api_extended.KaggleApi`` and return its result.
+    """Call a method of ``kaggle.api.kaggle_api_extended.KaggleApi``, such as ``competition_submissions``.
 
-    A call that prints nothing for ten minutes is stopped.
-
-    Args:
-        method: Name of the method, such as ``competition_submissions``.
-        echo: Pass what kaggle prints (a progress bar) on to stderr, without credentials.
-        **arguments: Keyword arguments of the method, the competition's slug among them.
+    A call that prints nothing for ten minutes is stopped. With ``echo``, what kaggle prints (a progress bar)
+    goes to stderr, without credentials.
 
     Returns:
         The result as JSON values; an object of kaggle's as a dict with the service's own keys.
@@ -100,7 +81,6 @@ def call(method: str, echo: bool = False, **arguments: Any) -> Any:
         CallError: The method raised an exception, the process was stopped, or it ended without an answer.
     """
     command = [sys.executable, "-P", str(_SCRIPT), json.dumps([method, arguments])]
-    competition = arguments.get("competition") or arguments.get("competition_name") or ""
     environment = {name: value for name, value in os.environ.items() if name not in _NOISY}
     environment |= {"PYTHONIOENCODING": "utf-8", "PYTHONUNBUFFERED": "1"}
     if not sys.stderr.isatty():  # kaggle's own bar would flood a log
@@ -119,18 +99,17 @@ def call(method: str, echo: bool = False, **arguments: Any) -> Any:
                     print(scrub(piece), end="", file=sys.stderr, flush=True)
             process.wait()
         except TimeoutError as error:
-            raise CallError("network", str(error), competition) from None
+            raise CallError("network", str(error)) from None
         finally:
             process.kill()  # does nothing once it has ended
         answer.seek(0)
         text = answer.read()
     if not text:
         said = " / ".join(printed.strip().split("\n")[-5:])
-        raise CallError("other", f"status {process.returncode}: {said or 'it printed nothing'}", competition)
+        raise CallError("other", f"status {process.returncode}: {said or 'it printed nothing'}")
     value = json.loads(text)
     if "failure" in value:
-        kind, said = value["failure"]
-        raise CallError(kind, said, competition)
+        raise CallError(*value["failure"])
     return value["result"]
 
 

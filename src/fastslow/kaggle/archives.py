@@ -29,24 +29,24 @@ _TRANSIENT = (408, 425, 429, 500, 502, 503, 504)  # HTTP statuses that a later r
 BYTES = {"unit": "B", "unit_scale": True}  # of a progress bar
 
 
-def require_space(folder: Path, size: int, purpose: str) -> None:
-    """Check that a disk has room, before anything is written.
+class _Known(Record):
+    """Which version of the remote file a part belongs to: its size, and its ETag or date."""
 
-    Args:
-        folder: A folder on that disk.
-        size: Bytes needed.
-        purpose: What they are needed for, for the message.
+    size: NonNegativeInt
+    validator: Annotated[str, StringConstraints(pattern=r"^([!-~][ -~]*)?$")]
+
+
+def require_space(folder: Path, size: int, purpose: str) -> None:
+    """Check that a disk has room for ``size`` bytes and 2 %, before anything is written.
 
     Raises:
-        DataError: Less than ``size`` bytes and 2 % are free.
+        DataError: Less is free; the message names the folder and the purpose.
     """
     free = shutil.disk_usage(folder).free
     if free < 1.02 * size:
-        raise DataError(
-            folder,
-            f"{purpose} needs {tqdm.format_sizeof(size, 'B')}, {tqdm.format_sizeof(free, 'B')} are free",
-            "Free some space, choose another root, or fewer collections or splits",
-        )
+        problem = f"needs {tqdm.format_sizeof(size, 'B')}, {tqdm.format_sizeof(free, 'B')} are free"
+        remedy = "Free some space, choose another root, or fewer collections or splits"
+        raise DataError(folder, f"{purpose} {problem}", remedy)
 
 
 def remote_size(url: str) -> int:
@@ -83,39 +83,31 @@ def download(url: str, target: Path) -> None:
 
 
 def _request(method: str, url: str, headers: dict[str, str]) -> requests.Response:
-    """Send a request for a file as it is stored; an error status raises ``requests.HTTPError``."""
+    """Send a request for a file as it is stored; an error status but 416 raises ``requests.HTTPError``."""
     headers = {"Accept-Encoding": "identity", **headers}
-    answer = requests.request(
-        method, url, headers=headers, stream=True, timeout=_TIMEOUT_S, allow_redirects=True
-    )
-    answer.raise_for_status()
+    options = {"headers": headers, "stream": True, "timeout": _TIMEOUT_S, "allow_redirects": True}
+    answer = requests.request(method, url, **options)
+    if answer.status_code != 416:  # the part is longer than the file
+        answer.raise_for_status()
     return answer
 
 
 def _receive(url: str, part: Path, bar: tqdm) -> None:
     """Send one request: append to the part, or rewrite it where the server has another file."""
-    known = _known(part)
-    headers, start = {}, 0
+    known, headers, start = _known(part), {}, 0
     if known:
         # of a part that is already whole, the last byte is requested again, which confirms it
         start = max(min(_size(part), known["size"] - 1), 0)
-        headers["Range"] = f"bytes={start}-"
-        if known["validator"]:
-            headers["If-Range"] = known["validator"]
-    try:
-        answer = _request("GET", url, headers)
-    except requests.HTTPError as error:
-        if error.response.status_code == 416:
-            raise _changed(part) from error
-        raise
-    with answer:
+        headers = {"Range": f"bytes={start}-"}
+        headers |= {"If-Range": known["validator"]} if known["validator"] else {}
+    with _request("GET", url, headers) as answer:
+        if answer.status_code == 416 or (answer.status_code == 206 and not _continues(answer, known, start)):
+            _stamp(part).unlink(missing_ok=True)  # so that the next request starts at the beginning
+            raise ConnectionError("the file on the server has changed")
         if answer.status_code != 206:
-            known = {"size": _length(url, answer), "validator": _validator(answer)}
-            start = 0
+            known, start = {"size": _length(url, answer), "validator": _validator(answer)}, 0
             part.unlink(missing_ok=True)
             write_json(_stamp(part), known)
-        elif not _same(answer, known, start):
-            raise _changed(part)
         bar.total, bar.initial, bar.n = known["size"], start, start
         with open(part, "ab") as sink:
             sink.truncate(start)
@@ -124,13 +116,6 @@ def _receive(url: str, part: Path, bar: tqdm) -> None:
                 bar.update(len(chunk))
     if _size(part) != known["size"]:
         raise ConnectionError(f"closed after {_size(part):,} of {known['size']:,} bytes")
-
-
-class _Known(Record):
-    """Which version of the remote file a part belongs to."""
-
-    size: NonNegativeInt
-    validator: Annotated[str, StringConstraints(pattern=r"^([!-~][ -~]*)?$")]
 
 
 def _known(part: Path) -> dict | None:
@@ -144,20 +129,11 @@ def _known(part: Path) -> dict | None:
         return None
 
 
-def _changed(part: Path) -> ConnectionError:
-    """Forget which file a part belongs to, so that the next request starts at its beginning."""
-    _stamp(part).unlink(missing_ok=True)
-    return ConnectionError("the file on the server has changed")
-
-
-def _same(answer: requests.Response, known: dict, start: int) -> bool:
+def _continues(answer: requests.Response, known: dict, start: int) -> bool:
     """Return whether a partial answer continues the part: its place, the whole size, the file's identity."""
     span = re.fullmatch(r"bytes (\d+)-\d+/(\d+)", answer.headers.get("Content-Range", ""))
-    return (
-        span is not None
-        and (int(span[1]), int(span[2])) == (start, known["size"])
-        and _validator(answer) == known["validator"]
-    )
+    same = span is not None and (int(span[1]), int(span[2])) == (start, known["size"])
+    return same and _validator(answer) == known["validator"]
 
 
 def _validator(answer: requests.Response) -> str:
@@ -169,9 +145,8 @@ def _validator(answer: requests.Response) -> str:
 def _length(url: str, answer: requests.Response) -> int:
     length = answer.headers.get("Content-Length", "")
     if not length.isdigit():
-        raise DataError(
-            shown(url), "the server does not send its size", "Check the address, or a proxy in between"
-        )
+        remedy = "Check the address, or a proxy in between"
+        raise DataError(_shown(url), "the server does not send its size", remedy)
     return int(length)
 
 
@@ -187,28 +162,24 @@ def _persist(url: str, attempt: Callable[[], T], received: Callable[[], int]) ->
             return attempt()
         except (requests.RequestException, urllib3.exceptions.HTTPError, ConnectionError) as error:
             answer = getattr(error, "response", None)
+            # requests' messages quote the path, which may be a key
+            said = scrub(str(error).replace(url, _shown(url)).replace(urlsplit(url).path, "/..."))
             if answer is not None and answer.status_code not in _TRANSIENT:
-                problem = f"the server answers {answer.status_code} {answer.reason}"
-                raise DataError(shown(url), problem, "Check the address") from None
+                said = f"the server answers {answer.status_code} {answer.reason}"
+                raise DataError(_shown(url), said, "Check the address") from None
             if isinstance(error, ValueError):  # requests' errors for a malformed address
-                raise DataError(shown(url), _said(error, url), "Check the address") from None
+                raise DataError(_shown(url), said, "Check the address") from None
             failures = 1 if received() > before else failures + 1
             if failures == _TRIES:
-                problem = f"failed {failures} times in a row without a new byte ({_said(error, url)})"
-                raise DataError(shown(url), problem, "Run it again: it resumes where it stopped") from None
+                problem = f"failed {failures} times in a row without a new byte ({said})"
+                raise DataError(_shown(url), problem, "Run it again: it resumes where it stopped") from None
             time.sleep(min(2.0 ** (failures - 1), 60.0))
 
 
-def shown(url: str) -> str:
+def _shown(url: str) -> str:
     """Return an address without what may hold a secret: only scheme, host and the name of the file."""
     parts = urlsplit(url)
-    host = parts.netloc.rpartition("@")[2]
-    return f"{parts.scheme}://{host}/.../{parts.path.rpartition('/')[2]}"
-
-
-def _said(error: Exception, url: str) -> str:
-    """Return what an error says, without the address's path, which requests quotes."""
-    return scrub(str(error).replace(url, shown(url)).replace(urlsplit(url).path, "/..."))
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/.../{parts.path.rpartition('/')[2]}"
 
 
 def _part(target: Path) -> Path:
@@ -216,7 +187,6 @@ def _part(target: Path) -> Path:
 
 
 def _stamp(part: Path) -> Path:
-    """Return the file beside a part that says which version of the remote file it belongs to."""
     return part.with_name(f"{part.name}.json")
 
 

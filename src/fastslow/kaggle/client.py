@@ -1,24 +1,22 @@
 """Submit to Kaggle, wait for the score, download the competition: through the kaggle package.
 
-Each request runs in a process of its own (:mod:`fastslow.kaggle.api_process`). It was tested with the
-unmodified package against a loopback stub of Kaggle's API (``tests/helpers/kaggle_stub.py``); how the real
-service words a refusal is known from public reports only, so its own words are always shown.
+Tested with the unmodified package against a loopback stub of Kaggle's API (``tests/helpers/kaggle_stub.py``).
+How the real service words a refusal is known from public reports only, so its own words are always shown.
 """
 
-import re
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Literal, Self
 
-from fastslow.core.errors import DataError, SettingsError
+from fastslow.core.errors import DataError
 from fastslow.core.input_files import MAX_TEXT_BYTES, is_there
-from fastslow.kaggle.api_process import HOW_TO_AUTHENTICATE, CallError, KaggleError, address, call
+from fastslow.core.records import Record
+from fastslow.kaggle.api_process import COMPETITION, HOW_TO_AUTHENTICATE, PAGE, CallError, KaggleError, call
 from fastslow.kaggle.credentials import credentials
 
-COMPETITION = "predict-ai-model-runtime"
 SUCCESS = "Successfully submitted"
 _UPLOAD_FAILED = "Could not submit to competition"  # an answer of kaggle's, not an exception
 _LONGEST_POLL_S = 30.0
@@ -27,68 +25,43 @@ _PAUSES_S = (2.0, 8.0, 30.0, 60.0, 60.0)  # before each further attempt at a dow
 
 @dataclass(frozen=True)
 class Submission:
-    """A row of Kaggle's list of submissions.
+    """A row of Kaggle's list of submissions."""
 
-    Args:
-        ref: Kaggle's number for it.
-        file_name: Name of the uploaded file, without folders.
-        message: The description it was submitted with.
-        status: ``pending``, ``complete`` or ``error``.
-        public_score: Score on the public leaderboard, None before it is scored.
-        private_score: Score on the private leaderboard, None while it is hidden.
-        error: Why Kaggle could not score it; empty where it does not say.
-    """
-
-    ref: int
+    ref: int  # Kaggle's number for it
     file_name: str
     message: str
-    status: str
-    public_score: float | None
-    private_score: float | None
-    error: str = ""
+    status: str  # pending, complete or error
+    public_score: float | None  # None before it is scored
+    private_score: float | None  # None while it is hidden
+    error: str = ""  # why Kaggle could not score it, if it says so
 
 
-@dataclass(frozen=True)
-class SubmissionResult:
-    """An upload that Kaggle has accepted; :func:`wait_for_score` returns its score.
+class SubmissionResult(Record):
+    """An upload that Kaggle has accepted, as the submission's record holds it."""
 
-    Args:
-        competition: The competition's slug.
-        file_name: Name of the uploaded file, without folders.
-        message: The description it was submitted with.
-        earlier_refs: Submissions listed before this one, to distinguish a second upload of the same name.
-        remaining_today: How many more submissions Kaggle allows today, None if unknown.
-    """
-
-    competition: str
-    file_name: str
+    competition: Literal[COMPETITION] = COMPETITION
+    file_name: str  # without folders
     message: str
-    earlier_refs: frozenset[int]
-    remaining_today: int | None
+    earlier_refs: list[int]  # submissions listed before, to distinguish a second upload of the same name
 
     @classmethod
     def from_record(cls, record: Mapping) -> Self:
         """Return what :meth:`as_record` gave."""
-        facts = {field.name: record[field.name] for field in fields(cls)}
-        return cls(**{**facts, "earlier_refs": frozenset(facts["earlier_refs"])})
+        return cls(**record)
 
-    def as_record(self) -> dict:
+    def as_record(self) -> dict[str, Any]:
         """Return plain values, for a JSON file."""
-        return {**asdict(self), "earlier_refs": sorted(self.earlier_refs)}
+        return self.model_dump()
 
 
 def submit(
-    csv: Path,
-    message: str,
-    competition: str = COMPETITION,
-    begin: Callable[[SubmissionResult], None] = lambda _: None,
+    csv: Path, message: str, begin: Callable[[SubmissionResult], None] = lambda _: None
 ) -> SubmissionResult:
     """Upload a submission file.
 
     Args:
-        csv: The file; check it before with :func:`fastslow.kaggle.submission.check_submission`.
+        csv: The file, checked by :func:`fastslow.kaggle.submission.check_submission`.
         message: Description that Kaggle shows beside the submission.
-        competition: The competition's slug, the last part of its address.
         begin: Called just before the upload with what finds it again, should this process be killed.
 
     Raises:
@@ -99,50 +72,46 @@ def submit(
     csv = Path(csv)
     if not is_there(csv, MAX_TEXT_BYTES) or not csv.stat().st_size:
         raise DataError(csv, "no such file, or an empty one", "Run `make submission` first")
-    earlier = frozenset(row.ref for row in submissions(competition))
-    target = {"file_name": str(csv.absolute()), "message": message}
-    result = SubmissionResult(competition, csv.name, message, earlier, None)
+    earlier = sorted(row.ref for row in submissions())
+    result = SubmissionResult(file_name=csv.name, message=message, earlier_refs=earlier)
     begin(result)
+    target = {"file_name": str(csv.absolute()), "message": message, "competition": COMPETITION}
     try:
-        answer = call("competition_submit", competition=competition, quiet=False, **target)["message"] or ""
+        answer = call("competition_submit", quiet=False, **target)["message"] or ""
     except CallError as error:
-        if error.kind == "request" and _is_limit(error.said, competition):
-            raise CallError("limit", error.said, competition) from error
+        if error.kind == "request" and _is_limit(error.said):
+            raise CallError("limit", error.said) from error
         raise
     if SUCCESS not in answer:
-        raise CallError("upload" if answer == _UPLOAD_FAILED else "unconfirmed", answer, competition)
-    return replace(result, remaining_today=_remaining_today(competition))
+        raise CallError("upload" if answer == _UPLOAD_FAILED else "unconfirmed", answer)
+    return result
 
 
-def submissions(competition: str = COMPETITION) -> list[Submission]:
+def submissions() -> list[Submission]:
     """Return the latest submissions of your team, newest first; errors as :func:`submit`."""
-    _require(competition)
+    _require_credentials()
     return [
         Submission(
             ref=row["ref"],
             file_name=row["fileName"] or "",
             message=row["description"] or "",
             status=row["status"].lower(),
-            public_score=_number(row["publicScore"]),
-            private_score=_number(row["privateScore"]),
+            public_score=float(row["publicScore"]) if row["publicScore"] else None,
+            private_score=float(row["privateScore"]) if row["privateScore"] else None,
             error=row.get("errorDescription") or "",
         )
-        for row in call("competition_submissions", competition=competition) or ()
+        for row in call("competition_submissions", competition=COMPETITION) or ()
     ]
 
 
 def find_submission(result: SubmissionResult) -> Submission | None:
-    """Return our submission: the newest of its name and message that was not listed before the upload.
+    """Return our submission, the newest of its name and message that was not listed before the upload.
 
-    Returns:
-        None where Kaggle does not list it (yet).
-
-    Raises:
-        KaggleError: As :func:`submit`.
+    None where Kaggle does not list it (yet). Errors as :func:`submit`.
     """
     ours = [
         row
-        for row in submissions(result.competition)
+        for row in submissions()
         if row.ref not in result.earlier_refs
         and row.file_name == result.file_name
         and row.message.split() == result.message.split()
@@ -168,7 +137,7 @@ def wait_for_score(
         KaggleError: Kaggle could not score the file, does not list it, or is not ready in time.
     """
     began, ours, state = time.monotonic(), None, "not listed yet"
-    page = f"{address(result.competition)}/submissions"
+    page = f"{PAGE}/submissions"
     while True:
         try:
             ours = find_submission(result)
@@ -196,21 +165,17 @@ def wait_for_score(
     raise KaggleError(f"no score after {timeout_s:.0f} s (last: {state})", f"It will appear at {page}", True)
 
 
-def download(folder: Path, competition: str = COMPETITION) -> Path:
-    """Download the competition's data as one zip and return its path; errors as :func:`submit`.
+def download(folder: Path) -> Path:
+    """Download the competition's data as one zip into a folder; errors as :func:`submit`.
 
     The kaggle package resumes a part that is there, from this run or an earlier one.
-
-    Args:
-        folder: Folder for the zip, which is named after the competition's slug.
-        competition: The competition's slug.
     """
-    _require(competition)
-    archive = Path(folder).resolve() / f"{competition}.zip"
+    _require_credentials()
+    archive = Path(folder).resolve() / f"{COMPETITION}.zip"
+    target = {"competition": COMPETITION, "path": str(archive.parent)}
     for pause_s in (*_PAUSES_S, None):
         try:
-            path = str(archive.parent)
-            call("competition_download_files", echo=True, competition=competition, path=path, quiet=False)
+            call("competition_download_files", echo=True, quiet=False, **target)
             break
         except KaggleError as error:
             if pause_s is None or not error.transient:
@@ -218,29 +183,21 @@ def download(folder: Path, competition: str = COMPETITION) -> Path:
             print(f"{error}. Trying again in {pause_s:.0f} s", file=sys.stderr, flush=True)
         time.sleep(pause_s)
     if not archive.is_file():
-        raise CallError("other", f"{archive} was not written", competition)
+        raise CallError("other", f"{archive} was not written")
     return archive
 
 
-def _require(competition: str) -> None:
-    if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", competition):
-        raise SettingsError(f"competition: {competition!r} is not a slug such as {COMPETITION!r}")
+def _require_credentials() -> None:
     if credentials() is None:
         raise KaggleError("no Kaggle credentials found", HOW_TO_AUTHENTICATE)
 
 
-def _number(text: str | None) -> float | None:
-    return float(text) if text else None
-
-
-def _remaining_today(competition: str) -> int | None:
-    """Return how many submissions are left today, None where Kaggle does not answer."""
-    try:
-        return call("competition_get_submission_limits", competition_name=competition)["numAllowedNow"]
-    except CallError:
-        return None
-
-
-def _is_limit(said: str, competition: str) -> bool:
+def _is_limit(said: str) -> bool:
     """Return whether a refusal (400) means the submission limit; the service may give no reason."""
-    return "allowance" in said.lower() or _remaining_today(competition) == 0
+    if "allowance" in said.lower():
+        return True
+    try:
+        limits = call("competition_get_submission_limits", competition_name=COMPETITION)
+    except CallError:
+        return False
+    return limits["numAllowedNow"] == 0

@@ -6,7 +6,6 @@ import re
 import sys
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterator
-from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,12 +47,13 @@ def _without(text: str, secrets: list[str]) -> str:
     """Return a text without secrets and without their parts of the shortest length or more."""
     length = _SHORTEST_SECRET
     parts = {own[start : start + length] for own in secrets for start in range(len(own) - length + 1)}
-    hidden = [False] * len(text)
+    hidden = bytearray(len(text))  # 1 for a character of a secret
     for start in range(len(text) - length + 1):
         if text[start : start + length] in parts:
-            hidden[start : start + length] = [True] * length
-    runs = groupby(zip(hidden, text, strict=True), key=lambda pair: pair[0])
-    return "".join("[secret]" if is_secret else "".join(c for _, c in run) for is_secret, run in runs)
+            hidden[start : start + length] = b"\1" * length
+    for run in reversed([*re.finditer(b"\1+", hidden)]):
+        text = f"{text[: run.start()]}[secret]{text[run.end() :]}"
+    return text
 
 
 def _places() -> Iterator[_Place]:

@@ -1,9 +1,8 @@
 """Download, check and unpack the real competition's data; what is complete is left alone.
 
 Two sources: Kaggle through its package (one zip with everything, needs credentials) and Google's public tar
-files (one per split, no account). The machine this was written on has no network: both were tested against a
-loopback server only. Not tested: the two real hosts, their speed, their true sizes, and the folders inside
-Kaggle's zip, which is why a member is identified by the ``npz/...`` part of its path.
+files (one per split, no account). Both were tested against a loopback server only; the folders inside
+Kaggle's zip are not known, which is why a member is identified by the ``npz/...`` part of its path.
 """
 
 import os
@@ -21,15 +20,7 @@ from fastslow.core.errors import DataError, SettingsError, explain_storage
 from fastslow.core.files import writer_lock
 from fastslow.core.settings import Names, Settings, resolve
 from fastslow.kaggle import archives, client
-from fastslow.kaggle.provenance import (
-    GOOGLE,
-    KAGGLE,
-    LAUNCH_RELEASE,
-    PROVENANCE,
-    UNPROVEN,
-    record_provenance,
-    sources_of,
-)
+from fastslow.kaggle.provenance import GOOGLE, KAGGLE, PROVENANCE, record_provenance, warn_of_release
 from fastslow.kaggle.submission import SAMPLE
 from fastslow.kaggle.unpacking import unpack
 
@@ -94,7 +85,7 @@ class Split(NamedTuple):
 
     @property
     def count(self) -> int:
-        """Number of its npz files."""
+        """Number of npz files that the competition has of it."""
         return FILE_COUNTS[self.collection.name][SPLITS.index(self.name)]
 
     @property
@@ -122,9 +113,6 @@ def download(settings: DownloadSettings) -> list[Path]:
     A split is complete when its folder holds as many npz files as the competition has; folders appear
     whole, after every check. An interrupted run is resumed by the next one.
 
-    Args:
-        settings: What to download, from where and to where.
-
     Returns:
         The new folders, in the order of collections; empty where everything was there.
 
@@ -139,39 +127,30 @@ def download(settings: DownloadSettings) -> list[Path]:
         for left_over in root.glob(f"{_SCRATCH}*"):
             shutil.rmtree(left_over)
         missing = [split for split in selected if _is_missing(root, split)]
-        from_kaggle = settings.source == "kaggle" or (settings.source == "auto" and _has_kaggle(root))
+        kaggle = _kaggle_zip(root).exists() or client.credentials() is not None
+        from_kaggle = settings.source == "kaggle" or (settings.source == "auto" and kaggle)
         if missing and from_kaggle:
             _from_kaggle(root, missing, settings.keep_archives)
         elif missing:
             _from_google(root, missing, settings.keep_archives, settings.base_url)
         if missing or not (root / PROVENANCE).exists():
-            release = record_provenance(root, KAGGLE if from_kaggle else GOOGLE, map(str, missing))
-            if release == "launch":
-                print(f"warning: {LAUNCH_RELEASE}; an upload is refused", flush=True)
-            elif any(source != KAGGLE for source in sources_of(root)):
-                print(f"warning: {UNPROVEN}; an upload has to say SET=unproven_order=True", flush=True)
+            record_provenance(root, KAGGLE if from_kaggle else GOOGLE, map(str, missing))
+            if doubt := warn_of_release(root):
+                print(f"warning: {doubt}", flush=True)
     new = [split.folder(root) for split in missing]
     print("\n".join(f"new: {folder}" for folder in new) or f"{root}: the data is complete", flush=True)
     return new
 
 
 def _is_missing(root: Path, split: Split) -> bool:
-    if split.present(root) > split.count:
-        raise DataError(
-            split.folder(root),
-            f"holds {split.present(root)} npz files, the competition has {split.count}",
-            "Move the folder away and run it again",
-        )
-    return split.present(root) < split.count
+    if (present := split.present(root)) > split.count:
+        problem = f"holds {present} npz files, the competition has {split.count}"
+        raise DataError(split.folder(root), problem, "Move the folder away and run it again")
+    return present < split.count
 
 
 def _kaggle_zip(root: Path) -> Path:
     return root / "archives" / f"{client.COMPETITION}.zip"
-
-
-def _has_kaggle(root: Path) -> bool:
-    """Return whether Kaggle's zip is there or can be requested."""
-    return _kaggle_zip(root).exists() or client.credentials() is not None
 
 
 def _from_kaggle(root: Path, missing: list[Split], keep: bool) -> None:
@@ -181,38 +160,28 @@ def _from_kaggle(root: Path, missing: list[Split], keep: bool) -> None:
         part = archive.parent / "part"  # kaggle gives a zip its name before it is whole
         os.replace(client.download(part), archive)
         part.rmdir()
-    _install(archive, root, missing)
-    _discard(archive, keep)
+    _install(archive, root, missing, keep)
 
 
 def _from_google(root: Path, missing: list[Split], keep: bool, base_url: str) -> None:
     urls = {split: f"{base_url.rstrip('/')}/{split.archive}" for split in missing}
     targets = {split: root / "archives" / split.archive for split in missing}
-    sizes = [_size(urls[split], targets[split]) for split in missing]
+    sizes = [
+        target.stat().st_size if target.exists() else archives.remote_size(urls[split])
+        for split, target in targets.items()
+    ]
     here, total = sum(map(archives.local_size, targets.values())), sum(sizes)
     print(f"From Google: {len(missing)} tar files, {total - here:,} bytes to download", flush=True)
     # a tar's content is as large as the tar, which is deleted before the next download, or kept
     archives.require_space(root, total + (total if keep else max(sizes)) - here, "the data")
-    for split in missing:
-        if not targets[split].exists():
-            archives.download(urls[split], targets[split])
-        _install(targets[split], root, [split])
-        _discard(targets[split], keep)
+    for split, target in targets.items():
+        if not target.exists():
+            archives.download(urls[split], target)
+        _install(target, root, [split], keep)
 
 
-def _size(url: str, target: Path) -> int:
-    return target.stat().st_size if target.exists() else archives.remote_size(url)
-
-
-def _discard(archive: Path, keep: bool) -> None:
-    if not keep:
-        archive.unlink()
-        if not any(archive.parent.iterdir()):
-            archive.parent.rmdir()
-
-
-def _install(archive: Path, root: Path, splits: list[Split]) -> None:
-    """Unpack into a scratch folder beside the data, check, then rename."""
+def _install(archive: Path, root: Path, splits: list[Split], keep: bool) -> None:
+    """Unpack into a scratch folder beside the data, check, rename; delete the archive unless it is kept."""
     with tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=root) as name:
         scratch = Path(name)
         unpack(archive, scratch, partial(_place, {split.path for split in splits}))
@@ -224,6 +193,10 @@ def _install(archive: Path, root: Path, splits: list[Split]) -> None:
             os.replace(scratch / SAMPLE, root / SAMPLE)
     for split in splits:
         _is_missing(root, split)  # refuses a folder that already held files of other names
+    if not keep:
+        archive.unlink()
+        if not any(archive.parent.iterdir()):
+            archive.parent.rmdir()
 
 
 def _place(paths: set[str], member: str) -> str | None:
@@ -235,19 +208,17 @@ def _place(paths: set[str], member: str) -> str | None:
 
 
 def _check(archive: Path, scratch: Path, split: Split) -> None:
-    if split.present(scratch) != split.count:
-        problem = f"holds {split.present(scratch)} npz files of {split}, the competition has {split.count}"
+    """Check the number of a split's files, and that each is an npz of the competition."""
+    if (present := split.present(scratch)) != split.count:
+        problem = f"holds {present} npz files of {split}, the competition has {split.count}"
         raise DataError(archive, problem, "Delete it and run it again")
     for path in split.folder(scratch).glob("*.npz"):
         try:
             with zipfile.ZipFile(path) as opened:
-                readable = "config_runtime.npy" in opened.namelist()
-        except (zipfile.BadZipFile, struct.error, RuntimeError):
-            readable = False
-        if not readable:
-            raise DataError(
-                archive, f"{split}/{path.name} in it is not readable", "Delete it and run it again"
-            )
+                opened.getinfo("config_runtime.npy")
+        except (zipfile.BadZipFile, struct.error, RuntimeError, KeyError):
+            problem = f"{split}/{path.name} in it is not readable"
+            raise DataError(archive, problem, "Delete it and run it again") from None
 
 
 def _move(source: Path, target: Path) -> None:

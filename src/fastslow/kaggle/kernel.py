@@ -16,8 +16,7 @@ import nbformat
 from fastslow.core.errors import SettingsError
 from fastslow.core.files import atomic_path, write_json
 from fastslow.core.settings import PROJECT, Count, Settings, resolve
-from fastslow.kaggle.api_process import CallError, KaggleError, call
-from fastslow.kaggle.client import COMPETITION
+from fastslow.kaggle.api_process import COMPETITION, CallError, KaggleError, call
 from fastslow.kaggle.credentials import credentials, scrub
 
 METADATA = "kernel-metadata.json"
@@ -92,13 +91,16 @@ def make_kernel(settings: KernelSettings) -> None:
         KaggleError: Kaggle refused the notebook or could not be reached.
     """
     folder, known = resolve(settings.folder), credentials() is not None
-    user = settings.user or (known and settings.push and _user()) or NOBODY
+    pushes, user = known and settings.push, settings.user
+    if pushes and not user and not (user := _call("get_config_value", name="username")):
+        raise SettingsError("user: the Kaggle credentials do not say whose they are; give user=NAME")
+    user = user or NOBODY
     with atomic_path(folder / NOTEBOOK) as temporary:
         nbformat.write(kernel_notebook(settings), temporary)
     write_json(folder / METADATA, kernel_metadata(settings, user))
     size = (folder / NOTEBOOK).stat().st_size / 1e6
     print(f"{folder}: the notebook ({size:.2f} MB, with this code in it) and {METADATA}")
-    if not (known and settings.push):
+    if not pushes:
         why = "no Kaggle credentials" if not known else "push=False"
         todo = "" if user != NOBODY else f" write your Kaggle name for {NOBODY} in {METADATA},\nthen"
         print(f"not pushed: {why}. Once you have them (kaggle.com > Settings > API),{todo} type")
@@ -145,28 +147,18 @@ def kernel_notebook(settings: KernelSettings) -> nbformat.NotebookNode:
 def pack_code() -> bytes:
     """Return a tar.gz of the code and the notebooks, the same bytes for the same files."""
     packed = io.BytesIO()
-    with (
-        gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as zipped,
-        tarfile.open(fileobj=zipped, mode="w") as archive,
-    ):
+    with tarfile.open(fileobj=packed, mode="w") as archive:
         for path in sorted(path for pattern in _PACKED for path in PROJECT.glob(pattern)):
-            content = path.read_bytes()
             entry = tarfile.TarInfo(str(path.relative_to(PROJECT)))
-            entry.size = len(content)
-            archive.addfile(entry, io.BytesIO(content))
-    return packed.getvalue()
+            entry.size = path.stat().st_size
+            with open(path, "rb") as content:
+                archive.addfile(entry, content)
+    return gzip.compress(packed.getvalue(), mtime=0)
 
 
 def _slug(title: str) -> str:
     """Return the last part of the address that Kaggle gives to a title of plain words."""
     return "-".join("".join(c if c.isascii() and c.isalnum() else " " for c in title.lower()).split())
-
-
-def _user() -> str:
-    name = _call("get_config_value", name="username")
-    if not name:
-        raise SettingsError("user: the Kaggle credentials do not say whose they are; give user=NAME")
-    return name
 
 
 def _push(folder: Path) -> dict:

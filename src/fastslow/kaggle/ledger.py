@@ -15,6 +15,7 @@ from fastslow.core.artifacts import commit
 from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path, digest, file_digest, read_json, write_json
 from fastslow.core.records import Record, check_record
+from fastslow.kaggle.client import SubmissionResult
 
 LEDGER = "ledger.md"
 _FACTS = ("name", "created", "commit", "members", "row order")
@@ -26,22 +27,23 @@ def write_record(
 ) -> dict:
     """Write the record of a submission, a JSON file beside it, and update the ledger.
 
+    Where the same CSV was uploaded before, its ``upload`` and ``kaggle`` are kept.
+
     Args:
         path: The CSV, written and checked; the record is ``<name of the CSV>.json``.
         members: Names of the runs in the ensemble.
         weights: Their weights, as the ensemble stores them.
         scores: Validation score by collection name: Kendall's tau (layout) or 1 - slowdown (tile).
         **extra: Further entries of the record.
-
-    Returns:
-        The record, with ``name``, ``created`` (UTC), ``commit`` and the ``sha256`` of the CSV added. Where
-        the same CSV was uploaded before, its ``upload`` and ``kaggle`` are kept.
-
-    Raises:
-        SettingsError: A key of ``scores`` is not the name of a collection.
     """
     path = Path(path)
-    sha256 = file_digest(path)
+    sha256, before = file_digest(path), {}
+    if path.with_suffix(".json").is_file():
+        try:
+            before = read_record(path)
+        except DataError as error:  # the new record is sound; only what Kaggle answered is lost
+            print(f"replaced, and with it any upload that it recorded: {error}", file=sys.stderr)
+    kept = ("attempt", "upload", "kaggle") if before.get("sha256") == sha256 else ()
     record = {
         "name": path.stem,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -51,27 +53,14 @@ def write_record(
         "weights": dict(weights),
         "scores": {get_collection(name).name: float(score) for name, score in scores.items()},
         **extra,
-        **_uploaded(path, sha256),
+        **{key: before[key] for key in kept if key in before},
     }
     write_json(path.with_suffix(".json"), record)
     write_ledger(path.parent)
     return record
 
 
-def _uploaded(path: Path, sha256: str) -> dict:
-    """Return the upload of the same CSV and its scores, from the record that is replaced."""
-    if not path.with_suffix(".json").is_file():
-        return {}
-    try:
-        before = read_record(path)
-    except DataError as error:  # the new record is sound; only what Kaggle answered is lost
-        print(f"replaced, and with it any upload that it recorded: {error}", file=sys.stderr)
-        return {}
-    return {
-        key: before[key]
-        for key in ("attempt", "upload", "kaggle")
-        if key in before and before["sha256"] == sha256
-    }
+_Name = Literal[*(collection.name for collection in COLLECTIONS)]
 
 
 class _Kaggle(Record):
@@ -80,9 +69,9 @@ class _Kaggle(Record):
 
 
 class _Row(Record):
-    """A row of the table of scores; it has further columns, numbers all of them."""
+    """A row of the table of scores; it may have further columns."""
 
-    collection: Literal[*(collection.name for collection in COLLECTIONS)]
+    collection: _Name
     model: str
     run: str
     weight: float | None = None
@@ -100,7 +89,7 @@ class _Distance(Record):
     """Scores of the graphs at like distances from the nearest train graph."""
 
     split: Literal[VALID, TEST]
-    collection: Literal[*(collection.name for collection in COLLECTIONS)]
+    collection: _Name
     part: str
     graphs: Annotated[int, Ge(1)]
     smallest: float
@@ -114,14 +103,6 @@ def _has_a_model(table: list[_Row]) -> list[_Row]:
     return table
 
 
-class _Upload(Record):
-    competition: str
-    file_name: str
-    message: str
-    earlier_refs: list[int]
-    remaining_today: int | None
-
-
 class _Submission(Record):
     """Keys that a submission's record must have; it may have more."""
 
@@ -130,27 +111,19 @@ class _Submission(Record):
     commit: str
     sha256: str
     members: list[str]
-    scores: dict[Literal[*(collection.name for collection in COLLECTIONS)], float]
+    scores: dict[_Name, float]
     kaggle: _Kaggle = _Kaggle()
     row_order: dict[str, str] = {}
     table: Annotated[list[_Row], Len(1), AfterValidator(_has_a_model)] = []
     distances: list[_Distance] = []
-    upload: _Upload | None = None
-    attempt: _Upload | None = None
+    upload: SubmissionResult | None = None
+    attempt: SubmissionResult | None = None
     valid_mean: float = 0.0
     test_mean: float | None = None
 
 
 def read_record(path: Path, *needed: str) -> dict:
-    """Read the record of a submission.
-
-    Args:
-        path: The CSV.
-        *needed: Further entries that it must have.
-
-    Raises:
-        DataError: There is no record beside it, or the JSON file there is not a record.
-    """
+    """Read the record beside a submission; DataError where there is none, or it lacks one of ``needed``."""
     path = Path(path).with_suffix(".json")
     remedy = "Rename or delete it: it is no submission's record; then make the submission again"
     record = check_record(path, read_json(path), _Submission, remedy)
@@ -161,14 +134,7 @@ def read_record(path: Path, *needed: str) -> dict:
 
 
 def update_record(path: Path, **facts) -> dict:
-    """Add entries to a submission's record and update the ledger, for example with Kaggle's scores.
-
-    Args:
-        path: The CSV.
-        **facts: Entries to add or replace; the ledger shows ``kaggle={"public": ..., "private": ...}``.
-
-    Returns:
-        The updated record.
+    """Add or replace entries of a submission's record, such as Kaggle's scores, and update the ledger.
 
     Raises:
         DataError: There is no record, or the CSV has changed since it was written.
@@ -184,17 +150,11 @@ def update_record(path: Path, **facts) -> dict:
 
 
 def write_ledger(folder: Path) -> Path:
-    """Write ``ledger.md``, a table with one row per submission in a folder, oldest first.
+    """Write ``ledger.md``, a table with one row per submission in a folder, oldest first; return its path.
 
     It is always rebuilt from the records: nothing is lost where two submissions are written at once, and a
     submission that is written again has one row. Unknown scores are blank; the mean needs all five
     collections. A JSON file beside a CSV that is no record is left out with a message.
-
-    Args:
-        folder: The folder of the CSVs and their records.
-
-    Returns:
-        Path of the ledger.
     """
     folder = Path(folder)
     records = []
@@ -203,11 +163,12 @@ def write_ledger(folder: Path) -> Path:
             records += [read_record(path)] if path.with_suffix(".json").is_file() else []
         except DataError as error:  # another CSV's: it must not keep this submission from its row
             print(f"left out of the {LEDGER}: {error}", file=sys.stderr)
-    records.sort(key=lambda record: record["created"])
     columns = [*_FACTS, *_SCORES]
-    table = [columns, ["---"] * len(columns), *(_cells(record) for record in records)]
+    rows = [_cells(record) for record in sorted(records, key=lambda record: record["created"])]
     with atomic_path(folder / LEDGER) as temporary:
-        temporary.write_text("".join(f"| {' | '.join(row)} |\n" for row in table))
+        temporary.write_text(
+            "".join(f"| {' | '.join(row)} |\n" for row in [columns, ["---"] * len(columns), *rows])
+        )
     return folder / LEDGER
 
 
@@ -218,11 +179,12 @@ def _cells(record: Mapping) -> list[str]:
         scores["mean"] = competition_score(scores)
     scores |= record.get("kaggle", {})
     numbers = [scores.get(column) for column in _SCORES]
+    order = record.get("row_order")
     return [
         record["name"],
         record["created"][:10],
         record["commit"],
         str(len(record["members"])),
-        digest(sorted(record["row_order"].items()))[:8] if record.get("row_order") else "",
+        digest(sorted(order.items()))[:8] if order else "",
         *("" if number is None else f"{number:.4f}" for number in numbers),
     ]

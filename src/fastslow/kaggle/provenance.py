@@ -5,13 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from fastslow.competition.catalog import COLLECTIONS, TEST
-from fastslow.competition.row_order import (
-    Release,
-    RowOrder,
-    digest_of_orders,
-    read_row_orders,
-    release_of,
-)
+from fastslow.competition.row_order import Release, digest_of_orders, read_row_orders, release_of
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.files import write_json
 from fastslow.core.records import Record, read_record
@@ -19,15 +13,16 @@ from fastslow.core.records import Record, read_record
 PROVENANCE = "provenance.json"
 """Record beside the data: the source of each split, and the row order of each layout test file."""
 KAGGLE, GOOGLE = "kaggle", "google"
-LAUNCH_RELEASE = (
+_LAUNCH = (
     "its layout test files have the row order of the launch release (August 2023); since October 2023 Kaggle"
     " scores another order, so every layout row of a submission made from them is noise"
 )
-UNPROVEN = (
+_UNPROVEN = (
     "nobody has shown that these layout test files have the row order that Kaggle scores: they are not"
     " recorded as downloaded from Kaggle"
 )
 _ALLOW = "Run `make data` with Kaggle credentials, or add SET=unproven_order=True to upload all the same"
+_AGAIN = "Delete it and run `make data` again: it is written anew"
 
 
 class _Source(Record):
@@ -56,12 +51,9 @@ def record_provenance(root: Path, source: str, splits: Iterable[str]) -> Release
 
     Returns:
         The release, as far as the files tell.
-
-    Raises:
-        DataError: A file is broken, or the record is none.
     """
     path, now = root / PROVENANCE, datetime.now(UTC).isoformat(timespec="seconds")
-    sources = read_sources(root) | {split: {"source": source, "downloaded": now} for split in splits}
+    sources = _read_sources(root) | {split: {"source": source, "downloaded": now} for split in splits}
     orders = read_row_orders(root)
     release = release_of(orders)
     facts = {key: value._asdict() for key, value in sorted(orders.items())}
@@ -69,34 +61,25 @@ def record_provenance(root: Path, source: str, splits: Iterable[str]) -> Release
     return release
 
 
-def read_sources(root: Path) -> dict[str, dict[str, str]]:
-    """Return the recorded source of each split under a data root; empty without a record.
-
-    Raises:
-        DataError: The record is none.
-    """
+def _read_sources(root: Path) -> dict[str, dict[str, str]]:
+    """Return the recorded source of each split under a data root; empty without a record."""
     path = root / PROVENANCE
-    if not path.exists():
-        return {}
-    sources: dict[str, dict[str, str]] = read_record(
-        path, _Provenance, "Delete it and run `make data` again: it is written anew"
-    )["sources"]
-    return sources
+    return read_record(path, _Provenance, _AGAIN)["sources"] if path.exists() else {}
 
 
-def sources_of(root: Path) -> list[str]:
-    """Return the distinct sources of the layout test files: ``kaggle``, ``google`` or ``unknown``."""
-    recorded = read_sources(root)
-    layouts = [collection for collection in COLLECTIONS if collection.kind == "layout"]
-    splits = [f"{c.name} {TEST}" for c in layouts if c.folder(root, TEST).is_dir()]
-    return sorted({recorded.get(split, {}).get("source", "unknown") for split in splits})
+def _all_from_kaggle(root: Path) -> bool:
+    """Return whether all layout test files are recorded as downloaded from Kaggle."""
+    recorded = _read_sources(root)
+    there = [c for c in COLLECTIONS if c.kind == "layout" and c.folder(root, TEST).is_dir()]
+    sources = [recorded.get(f"{collection.name} {TEST}", {}).get("source") for collection in there]
+    return set(sources) <= {KAGGLE}
 
 
 def warn_of_release(root: Path) -> str:
     """Return what speaks against an upload of a submission made from these data, empty if nothing does."""
     if release_of(read_row_orders(root)) == "launch":
-        return f"{root}: {LAUNCH_RELEASE}"
-    return "" if sources_of(root) == [KAGGLE] else f"{root}: {UNPROVEN}"
+        return f"{root}: {_LAUNCH}"
+    return "" if _all_from_kaggle(root) else f"{root}: {_UNPROVEN}. {_ALLOW}"
 
 
 def check_release(csv: Path, record: Mapping, root: Path, unproven_order: bool) -> None:
@@ -112,12 +95,12 @@ def check_release(csv: Path, record: Mapping, root: Path, unproven_order: bool) 
         DataError: The data are of the launch release, or of another one than the submission.
         SettingsError: The order is unproven, and nobody said that it is accepted.
     """
-    orders: dict[str, RowOrder] = read_row_orders(root)
+    orders = read_row_orders(root)
     if release_of(orders) == "launch":
         remedy = "Move the data away, run `make data` with Kaggle credentials, then `make submit DATA=kaggle`"
-        raise DataError(root, LAUNCH_RELEASE, remedy)
+        raise DataError(root, _LAUNCH, remedy)
     if record.get("row_order") != digest_of_orders(orders):
         problem = f"was made from layout test files of another row order than those in {root}"
         raise DataError(csv, problem, "Make the submission again from these data")
-    if sources_of(root) != [KAGGLE] and not unproven_order:
-        raise SettingsError(f"unproven_order: {UNPROVEN}. {_ALLOW}")
+    if not (unproven_order or _all_from_kaggle(root)):
+        raise SettingsError(f"unproven_order: {_UNPROVEN}. {_ALLOW}")

@@ -18,8 +18,7 @@ _ROW = re.compile(r"([^,]+),(0|[1-9][0-9]{0,8}),([1-9][0-9]{0,17})")
 def read_solution(path: Path) -> dict[str, np.ndarray]:
     """Read the true runtimes of test graphs from ``solution.csv``.
 
-    Args:
-        path: A CSV with the columns ID, config_index and runtime, a graph's configurations in order.
+    Its columns are ID, config_index and runtime, a graph's configurations in order.
 
     Returns:
         (C,) int64 runtimes by ID, in the file's order; unit as in the file (sample: estimated cycles).
@@ -56,16 +55,13 @@ def runtimes_of(solution: Mapping[str, np.ndarray], collection: Collection) -> d
 def score_submission(
     path: Path, solution: Mapping[str, np.ndarray], partial: bool = False
 ) -> dict[str, dict]:
-    """Score a submission as the competition does (TpuGraphs, arXiv 2308.13490), from its rows alone.
+    """Score a submission as the competition does (TpuGraphs, arXiv 2308.13490), from its rows.
 
-    The score of a layout row is Kendall's tau between runtime and place in the list; that of a tile row is
-    1 - slowdown of the best of its five configurations. Tile runtimes are not normalised: a graph whose
-    normalizers are all equal, as in the sample, has the same score with and without them.
+    A layout row's score is Kendall's tau between runtime and place in the list, a tile row's 1 - slowdown of
+    the best of its five configurations. Tile runtimes are not normalised, which changes nothing where all
+    normalizers of a graph are equal, as in the sample.
 
-    Args:
-        path: The CSV.
-        solution: (C,) true runtimes by ID, as :func:`read_solution` returns them.
-        partial: Score only the graphs that have a row; by default a missing ID is refused.
+    With ``partial`` only the graphs that have a row are scored; by default a missing ID is refused.
 
     Returns:
         For each collection name that has rows: ``mean``, and ``per_graph`` by ID; higher = better.
@@ -76,16 +72,12 @@ def score_submission(
     rankings = read_submission(path, {row_id: runtime.size for row_id, runtime in solution.items()}, partial)
     result = {}
     for collection in COLLECTIONS:
-        own = [row_id for row_id in rankings if collection_of(row_id) == collection]
-        if own:
-            runtimes = {row_id: solution[row_id] for row_id in own}
-            places = {row_id: _places(rankings[row_id], solution[row_id].size) for row_id in own}
+        runtimes, places = {}, {}
+        for row_id, order in rankings.items():
+            if collection_of(row_id) == collection:
+                runtimes[row_id] = solution[row_id]
+                places[row_id] = np.full(solution[row_id].size, order.size)  # of those that are not listed
+                places[row_id][order] = np.arange(order.size)
+        if runtimes:
             result[collection.name] = collection_score(collection.kind, runtimes, places)
     return result
-
-
-def _places(ranking: np.ndarray, count: int) -> np.ndarray:
-    """Return each configuration's (C,) place in the list; those not listed share the place after the last."""
-    places = np.full(count, ranking.size, dtype=np.int64)
-    places[ranking] = np.arange(ranking.size)
-    return places

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fastslow.competition.catalog import COLLECTIONS, TEST, Collection, list_programs
+from fastslow.competition.catalog import COLLECTIONS, TEST, Collection, Program, list_programs
 from fastslow.competition.metrics import TOP_K
 from fastslow.competition.schema import check_schema
 from fastslow.core.errors import DataError, SettingsError
@@ -22,14 +22,11 @@ _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
 def ranking(prediction: ArrayLike, kind: str) -> np.ndarray:
-    """Return the configurations that a submission lists, fastest first.
+    """Return the configurations that a submission lists, int64, fastest first.
 
     Args:
         prediction: (C,) lower = predicted faster. Equal predictions keep the order of the configurations.
         kind: ``tile`` (the first 5, or all if there are fewer) or ``layout`` (all).
-
-    Returns:
-        (C,) or (min(C, 5),) int64 configuration indices.
 
     Raises:
         SettingsError: ``kind`` is neither.
@@ -39,9 +36,8 @@ def ranking(prediction: ArrayLike, kind: str) -> np.ndarray:
         raise SettingsError(f"kind: {kind!r} is none of tile, layout")
     prediction = np.asarray(prediction)
     if prediction.ndim != 1 or prediction.size == 0 or not np.isfinite(prediction).all():
-        raise ValueError(
-            f"prediction of shape {prediction.shape} is not a 1-D array of at least one finite number"
-        )
+        shape = prediction.shape
+        raise ValueError(f"prediction of shape {shape} is not a 1-D array of at least one finite number")
     order = np.argsort(prediction, kind="stable")
     return order[:TOP_K] if kind == "tile" else order
 
@@ -65,7 +61,7 @@ def format_submission(
     Raises:
         DataError: An ID belongs to no collection, or a graph's prediction is not 1-D and finite.
     """
-    place = {row_id: n for n, row_id in enumerate(_sample_ids(data_root) or ())} if data_root else {}
+    place = _sample_lines(data_root) if data_root else {}
     lines = {}
     for row_id, prediction in predictions.items():
         collection = collection_of(row_id)
@@ -75,17 +71,13 @@ def format_submission(
             order = ranking(prediction, collection.kind)
         except ValueError as error:
             raise DataError(path, f"{row_id}: {error}", "Predict this graph again") from None
-        key = (place.get(row_id, len(place)), COLLECTIONS.index(collection), row_id)
+        key = (place.get(row_id, np.inf), COLLECTIONS.index(collection), row_id)
         lines[key] = f"{row_id},{';'.join(map(str, order.tolist()))}"
     return "".join(f"{line}\n" for line in [HEADER, *(lines[key] for key in sorted(lines))]).encode()
 
 
 def read_lines(path: Path) -> list[str]:
-    """Read the lines of a UTF-8 text file, without line ends.
-
-    Raises:
-        DataError: The file is missing, empty, not UTF-8, or starts with a byte-order mark.
-    """
+    """Read the lines of a text file, without line ends; DataError where it is not plain UTF-8, or empty."""
     check_regular(path, MAX_TEXT_BYTES)
     try:
         data = Path(path).read_bytes()
@@ -123,86 +115,75 @@ def _read_rows(path: Path) -> dict[str, tuple[int, str]]:
     return rows
 
 
-def _sample_ids(data_root: Path) -> list[str] | None:
-    """Read the IDs of the competition's sample submission, None where there is no such file."""
-    lines = _sample_lines(data_root)
-    return None if lines is None else list(lines)
-
-
-def _sample_lines(data_root: Path) -> dict[str, int] | None:
-    """Read the line of each ID of the sample submission, None where there is no such file."""
+def _sample_lines(data_root: Path) -> dict[str, int]:
+    """Read the line of each ID of the competition's sample submission; none where there is no such file."""
     path = Path(data_root) / SAMPLE
     if not is_there(path, MAX_TEXT_BYTES):
-        return None
-    rows = _read_rows(path)
-    for row_id, (number, _) in rows.items():
-        if collection_of(row_id) is None:
-            problem = f"line {number}: {row_id!r} belongs to no collection"
-            raise DataError(path, problem, "Take the file of the competition predict-ai-model-runtime")
-    return {row_id: number for row_id, (number, _) in rows.items()}
+        return {}
+    lines = {row_id: number for row_id, (number, _) in _read_rows(path).items()}
+    foreign = [row_id for row_id in lines if collection_of(row_id) is None]
+    if foreign or not lines:
+        problem = "no rows"
+        if foreign:
+            problem = f"line {lines[foreign[0]]}: {foreign[0]!r} belongs to no collection"
+        raise DataError(path, problem, "Take the file of the competition predict-ai-model-runtime")
+    return lines
+
+
+def _test_programs(data_root: Path, collection: Collection, sample: Mapping[str, int]) -> list[Program]:
+    """List a collection's test programs; one that is not in the sample submission is refused."""
+    programs = list_programs(data_root, collection, TEST)
+    for program in programs:
+        if sample and program.id not in sample:
+            raise DataError(program.path, f"not in {SAMPLE}", "Use the files of one competition")
+    return programs
 
 
 def check_ids(data_root: Path, collections: Iterable[Collection] = COLLECTIONS) -> None:
-    """Check the IDs that a submission of these data will have, before anything is trained.
-
-    Args:
-        data_root: The folder with ``npz_all/``.
-        collections: The collections that will be predicted.
+    """Check the IDs that a submission of these collections will have, before anything is trained.
 
     Raises:
         DataError: A test file's name would break its row of the CSV, ``sample_submission.csv`` is broken, or
             it lists a graph without a test file, or a test file is not in it.
     """
-    sample = _sample_lines(data_root) or {}
+    sample = _sample_lines(data_root)
     for collection in collections:
-        programs = list_programs(data_root, collection, TEST)
+        programs = _test_programs(data_root, collection, sample)
         here = {program.id for program in programs}
         for row_id, number in sample.items():
             if collection_of(row_id) == collection and row_id not in here:
-                lost = (
-                    collection.folder(data_root, TEST) / f"{row_id.removeprefix(collection.name + ':')}.npz"
-                )
+                name = row_id.removeprefix(f"{collection.name}:")
+                lost = collection.folder(data_root, TEST) / f"{name}.npz"
                 problem = f"line {number} lists {row_id}, but there is no {lost}"
                 remedy = "Put the file back: `make data` downloads what is missing of the competition"
                 raise DataError(Path(data_root) / SAMPLE, problem, remedy)
         for program in programs:
             if not (_ROW.fullmatch(f"{program.id},0") and program.id.isprintable()):
-                problem = (
-                    f"{program.path.name!r} cannot be an ID: it has a comma, a quote or a control character"
-                )
-                raise DataError(program.path, problem, "Rename the file")
-            if sample and program.id not in sample:
-                raise DataError(program.path, f"not in {SAMPLE}", "Use the files of one competition")
+                problem = "cannot be an ID: it has a comma, a quote or a control character"
+                raise DataError(program.path, f"{program.path.name!r} {problem}", "Rename the file")
 
 
 def expected_counts(data_root: Path, partial: bool = False) -> dict[str, int | None]:
     """Return the IDs that a submission must have, with each graph's number of configurations.
 
     The IDs come from ``sample_submission.csv`` where it exists, else from the test npz of all five
-    collections. The number of configurations comes from the npz; it is None where the npz is absent, since
-    the indices in ``sample_submission.csv`` are placeholders.
+    collections. The number is None where the npz is absent: the indices in the sample are placeholders.
 
-    Args:
-        data_root: The folder with ``npz_all/`` or ``sample_submission.csv`` or both.
-        partial: Allow that, without ``sample_submission.csv``, a collection has no test folder.
+    With ``partial`` a collection may lack its test folder.
 
     Raises:
         DataError: Neither exists, an npz is broken, or an npz is not in ``sample_submission.csv``.
     """
-    sample = _sample_ids(data_root)
-    counts = dict.fromkeys(sample or ())
+    sample = _sample_lines(data_root)
+    counts = dict.fromkeys(sample)
     for collection in COLLECTIONS:
-        folder = collection.folder(data_root, TEST)
-        if not folder.is_dir() and (sample or partial):
+        if not collection.folder(data_root, TEST).is_dir() and (sample or partial):
             continue
-        for program in list_programs(data_root, collection, TEST):
-            if sample is not None and program.id not in counts:
-                raise DataError(program.path, f"not in {SAMPLE}", "Use the files of one competition")
+        for program in _test_programs(data_root, collection, sample):
             counts[program.id] = check_schema(program.path, collection.kind, read_headers(program.path))["C"]
     if not counts:
-        raise DataError(
-            data_root, f"neither test npz nor {SAMPLE}", "Check the data root, or run `make data`"
-        )
+        remedy = "Check the data root, or run `make data`"
+        raise DataError(data_root, f"neither test npz nor {SAMPLE}", remedy)
     return counts
 
 
@@ -210,9 +191,6 @@ def read_submission(
     path: Path, counts: Mapping[str, int | None], partial: bool = False
 ) -> dict[str, np.ndarray]:
     """Read a submission and check that it ranks exactly these graphs.
-
-    Kaggle would refuse a missing ID; but a repeated index, an index out of range or a sixth tile index could
-    be accepted there and silently lower the score.
 
     Args:
         path: The CSV.
@@ -246,11 +224,7 @@ def read_submission(
 
 
 def read_any_submission(path: Path) -> dict[str, np.ndarray]:
-    """Read a submission of which nothing else is known; see :func:`read_submission`.
-
-    Raises:
-        DataError: The CSV is wrong, or an ID is of no collection.
-    """
+    """Read a submission of which nothing else is known; see :func:`read_submission`."""
     known = {row_id: None for row_id in _read_rows(path) if collection_of(row_id)}
     return read_submission(path, known or {"layout:xla:random:NAME": None}, partial=True)
 
@@ -286,11 +260,10 @@ def check_submission(path: Path, data_root: Path, partial: bool = False) -> dict
     Returns:
         ``rows``: number of rows by collection; ``without_npz``: number of rows whose number of
         configurations could not be checked for lack of an npz; ``file_order``: number of layout rows in the
-        order of the file, which is what a constant prediction gives (valid, but suspicious).
+        order of the file, as a constant prediction gives them.
 
     Raises:
-        DataError: The CSV is wrong (line, ID and reason are named), or ``data_root`` has nothing to check
-            it against.
+        DataError: As for :func:`expected_counts` and :func:`read_submission`.
     """
     counts = expected_counts(data_root, partial)
     rankings = read_submission(path, counts, partial)

@@ -58,26 +58,18 @@ class Cluster(Executor):
         return list(self._client.scheduler_info(n_workers=-1)["workers"].values())
 
     def offered(self, name: str, beside: Sequence[str] = ()) -> float:
-        """Return how much of a resource the best worker has, 0 where none declares it.
-
-        Args:
-            name: Name of the resource.
-            beside: Other resources; only workers that declare them count.
-        """
+        """Return how much of a resource the best worker has, of those that declare all of ``beside`` too."""
         own = [worker["resources"] for worker in self.workers()]
         return max((r.get(name, 0) for r in own if all(r.get(other) for other in beside)), default=0)
 
     def submit(self, function: Callable, /, *args: Any, **options: Any) -> Future:
-        """Run a function on a worker; its module must be importable there.
+        """Run a function of a module on a worker; the future is running once a worker has started it.
 
         Args:
-            function: Any function of a module, without keyword arguments.
+            function: Any function, without keyword arguments.
             *args: Its arguments, which can be pickled.
             **options: ``label``, a name for messages; ``resources``, Dask resources that it needs;
                 ``waits``, whether it gives its place to the calls that it makes itself.
-
-        Returns:
-            A future; it counts as running once a worker has started it.
         """
         label, resources = options.get("label") or function.__name__, options.get("resources") or {}
         slots: dict[str, int] = {}
@@ -161,7 +153,10 @@ def open_cluster(address: str, jobs: int = 8) -> Iterator[Cluster]:
         SettingsError: Nothing is installed for it, no scheduler answers, or the configuration is incomplete.
     """
     with _client(address, jobs) as client:
-        _first_worker(client)
+        if not client.scheduler_info(n_workers=-1)["workers"]:
+            known = client.scheduler.address
+            print(f"waiting for a first worker of {known} (`.venv/bin/dask worker {known}`)", file=sys.stderr)
+            client.wait_for_workers(1)
         with ended_by_interrupt(Cluster(client)) as cluster:
             yield cluster
 
@@ -221,10 +216,3 @@ def map_on_cluster(address: str, function: Callable, items: Sequence, *args: Any
 
 def _map(function: Callable, items: Sequence, args: tuple) -> list:
     return [function(item, *args) for item in items]
-
-
-def _first_worker(client: Any) -> None:
-    if not client.scheduler_info(n_workers=-1)["workers"]:
-        address = client.scheduler.address
-        print(f"waiting for a first worker of {address} (`.venv/bin/dask worker {address}`)", file=sys.stderr)
-        client.wait_for_workers(1)

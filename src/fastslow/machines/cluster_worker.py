@@ -24,10 +24,8 @@ from fastslow.core.memory import STEP_CORES, STEP_MEMORY
 from fastslow.core.processes import end_with_parent
 from fastslow.core.settings import PROJECT
 
-GPU = "GPU"
-"""Name of the Dask resource that stands for a GPU."""
-MEMORY = "MEMORY"
-"""Name of the Dask resource that stands for bytes of memory."""
+GPU, MEMORY = "GPU", "MEMORY"
+"""Names of the Dask resources for a GPU and for bytes of memory."""
 _USABLE = 0.9  # share of a worker's memory that its calls together may plan with
 _PACKAGES = ("numpy", "torch", "lightgbm", "dask", "distributed")
 _LOOK_SECONDS = 0.2  # between two looks at whether a call has ended or was cancelled
@@ -40,31 +38,18 @@ class ClusterError(FastslowError):
 
 
 class Call(NamedTuple):
-    """What a worker needs to run a call as the machine that sent it would.
+    """What a worker needs to run a call as the machine that sent it would."""
 
-    Args:
-        pickled: The function and its arguments; unpickled only after the code was compared.
-        label: Name of the call in messages.
-        identity: What :func:`code_identity` must return on the worker.
-        home: Folder of data, features and runs.
-        witness: A file of the sender in it, to notice a folder that is not shared.
-        topic: Dask's topic on which the worker says that the call has started.
-        gpu: Whether it may use the worker's GPU.
-        memory: Bytes that it asked for, 0 where it asked for none.
-        slots: Number of calls that run in parallel by host, of all workers there.
-        waits: Whether it mostly waits for other calls, which get its slot.
-    """
-
-    pickled: bytes
-    label: str
-    identity: dict[str, str]
-    home: str
-    witness: str
-    topic: str
-    gpu: bool
-    memory: int
-    slots: dict[str, int]
-    waits: bool
+    pickled: bytes  # the function and its arguments; unpickled only after the code was compared
+    label: str  # name of the call in messages
+    identity: dict[str, str]  # what code_identity() must return on the worker
+    home: str  # folder of data, features and runs
+    witness: str  # a file of the sender in it, to notice a folder that is not shared
+    topic: str  # Dask's topic on which the worker says that the call has started
+    gpu: bool  # whether it may use the worker's GPU
+    memory: int  # bytes that it asked for, 0 where it asked for none
+    slots: dict[str, int]  # number of calls that run in parallel by host, of all workers there
+    waits: bool  # whether it mostly waits for other calls, which get its slot
 
 
 def code_identity() -> dict[str, str]:

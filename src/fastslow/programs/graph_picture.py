@@ -1,25 +1,22 @@
 """Draw the graph of a program: operands before their users, configurable nodes in colour.
 
-Nodes of a small graph are boxes; those of a large one are dots in lines that are read like text, and the
-neighbourhood of one node can be drawn as boxes. The arrays of a competition file are all that is needed.
+Nodes of a small graph and of the neighbourhood of one node are boxes; those of a large graph are dots. The
+arrays of a competition file are all that is needed.
 """
 
 from collections.abc import Mapping
+from graphlib import TopologicalSorter
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import FancyBboxPatch, PathPatch
-from matplotlib.path import Path as Curve
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from fastslow.competition import node_columns
 from fastslow.competition.opcodes import CONVOLUTION, DOT, OPCODES, RESHAPE, opcode_name
 from fastslow.features.nodes.pruning import WHOLE_GRAPH, hop_distance
-from fastslow.programs.layered_drawing import assign_layers, place, split_long_edges
 
 MAX_BOXES = 60  # nodes up to which a graph is drawn as boxes: the text is legible at the width of a page
 MAX_NEIGHBOURS = 30  # nodes of a drawn neighbourhood
@@ -27,12 +24,10 @@ MAX_NEIGHBOURS = 30  # nodes of a drawn neighbourhood
 SMALL_COMPUTATION = 16
 # colours that remain distinguishable with colour blindness
 COLOURS = {CONVOLUTION: "#e69f00", DOT: "#56b4e9", RESHAPE: "#2fb892"}
-_CONSTANTS = [OPCODES["constant"], OPCODES["iota"]]
-_INPUTS = [OPCODES["parameter"], *_CONSTANTS]
-_CHARACTER, _BOX, _LAYER, _GAP, _BEND = 0.066, 0.32, 0.6, 0.12, 0.1  # inches
+_INPUTS = [OPCODES["parameter"], OPCODES["constant"], OPCODES["iota"]]
+_CHARACTER, _GAP, _LAYER = 0.066, 0.25, 0.6  # inches: of a label, between boxes, between layers
 _MIN_WIDTH, _DOTS_WIDTH, _DOTS_HEIGHT = 5.0, 12.0, 6.0  # inches
-_SHORT = 3  # columns that an edge may span before it is drawn fainter
-_DOTS_COLUMN = 24  # dots in a column; a layer with more takes several columns
+_SWEEPS = 8
 
 
 def plot_graph(arrays: Mapping[str, np.ndarray], title: str) -> Figure:
@@ -53,7 +48,7 @@ def plot_graph(arrays: Mapping[str, np.ndarray], title: str) -> Figure:
         title += f"; {left_out:,} of small called computations are not drawn"
     if len(nodes) <= MAX_BOXES:
         return _draw_boxes(arrays, nodes, title)
-    return _draw_dots(arrays, nodes, f"{title}\nread like text: operands before their users")
+    return _draw_dots(arrays, nodes, f"{title}\noperands left of their users")
 
 
 def plot_surroundings(arrays: Mapping[str, np.ndarray], node: int | None = None) -> Figure:
@@ -77,6 +72,57 @@ def plot_surroundings(arrays: Mapping[str, np.ndarray], node: int | None = None)
     shown = nearest[distance[nearest] <= hops][:MAX_NEIGHBOURS]
     title = f"around {opcode_name(int(arrays['node_opcode'][node]))} #{node}, {hops} hops"
     return _draw_boxes(arrays, np.sort(shown), title, node)
+
+
+def assign_layers(edge_index: np.ndarray, num_nodes: int) -> np.ndarray:
+    """Assign nodes to layers: each right before the first of its users, as far as edges allow.
+
+    Args:
+        edge_index: ``(E, 2)``; row ``(u, v)``: u consumes v's output.
+        num_nodes: N.
+
+    Returns:
+        ``(N,)`` int64, 0 the first layer.
+
+    Raises:
+        graphlib.CycleError: The graph has a cycle.
+    """
+    users: list[list[int]] = [[] for _ in range(num_nodes)]
+    for user, operand in np.asarray(edge_index).tolist():
+        users[operand].append(user)
+    layer = np.zeros(num_nodes, np.int64)
+    for node in TopologicalSorter(dict(enumerate(users))).static_order():
+        layer[node] = min((layer[user] for user in users[node]), default=0) - 1
+    return layer - layer.min(initial=0)
+
+
+def place(edge_index: np.ndarray, layer: np.ndarray, width: np.ndarray) -> np.ndarray:
+    """Place nodes within their layers: in the order of the mean of their neighbours, side by side.
+
+    Sweeps over the layers alternate between the two directions (Sugiyama, Tagawa and Toda 1981).
+
+    Args:
+        edge_index: ``(E, 2)``; row ``(u, v)``: u consumes v's output.
+        layer: ``(N,)`` layer of each node.
+        width: ``(N,)`` width that each node needs.
+
+    Returns:
+        ``(N,)`` float64 centre of each node.
+    """
+    size = len(layer)
+    one_way = sparse.coo_array((np.ones(len(edge_index)), tuple(edge_index.T)), shape=(size, size))
+    both = (one_way + one_way.T + sparse.eye_array(size) * 1e-6).tocsr()  # a node alone stays where it is
+    mean = sparse.diags_array(1 / both.sum(1)) @ both
+    rows = np.split(np.argsort(layer, kind="stable"), np.cumsum(np.bincount(layer))[:-1])
+    blocks = [mean[row] for row in rows]
+    x = np.zeros(size)
+    for sweep in range(_SWEEPS):
+        for row, block in list(zip(rows, blocks, strict=True))[:: 1 if sweep % 2 else -1]:
+            wanted = block @ x
+            order = np.argsort(wanted, kind="stable")
+            centres = np.cumsum(width[row[order]]) - width[row[order]] / 2
+            x[row[order]] = centres - centres.mean() + wanted.mean()
+    return x
 
 
 def _without_small_computations(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -112,11 +158,6 @@ def _edges_between(arrays: Mapping[str, np.ndarray], nodes: np.ndarray) -> np.nd
     return edges[(edges >= 0).all(1)]
 
 
-def _layers(arrays: Mapping[str, np.ndarray], nodes: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    constants = np.flatnonzero(np.isin(arrays["node_opcode"][nodes], _CONSTANTS))
-    return assign_layers(edges, len(nodes), constants)
-
-
 def _label(row: np.ndarray, opcode: int, node: int) -> str:
     """Return a label of two lines: opcode and node number, element type and shape."""
     kind = node_columns.ELEMENT_TYPES[np.argmax(row[node_columns.ELEMENT_TYPE])]
@@ -127,40 +168,31 @@ def _label(row: np.ndarray, opcode: int, node: int) -> str:
     return f"{opcode_name(opcode)} #{node}\n{kind}"
 
 
-def _canvas(size: tuple[float, float], title: str) -> tuple[Figure, Axes]:
-    """Create a figure with axes of that width and height in inches, with room for title and legend."""
-    width, height = size
-    margin, head, foot = 0.15, 0.5, 0.4
-    whole = (width + 2 * margin, height + head + foot)
-    figure = Figure(figsize=whole)
-    axes = figure.add_axes(
-        (margin / whole[0], foot / whole[1], width / whole[0], height / whole[1]), frameon=False
-    )
+def _colours(arrays: Mapping[str, np.ndarray], nodes: np.ndarray, other: str) -> np.ndarray:
+    """Return the colour of each node, (N,) str; ``other`` where it is not configurable."""
+    configurable = np.isin(nodes, arrays["node_config_ids"])
+    opcodes = np.where(configurable, arrays["node_opcode"][nodes], -1)
+    return np.array([COLOURS.get(int(opcode), other) for opcode in opcodes])
+
+
+def _canvas(arrays, nodes: np.ndarray, size: tuple[float, float], title: str, calls: bool = False):
+    """Return a figure and its axes of that width and height in inches, with title and legend around them."""
+    figure = Figure(figsize=(size[0], size[1] + 0.9))
+    axes = figure.add_axes((0, 0.4 / (size[1] + 0.9), 1, size[1] / (size[1] + 0.9)), frameon=False)
     axes.set(xticks=[], yticks=[])
     axes.set_title(title, fontsize=10)
-    return figure, axes
-
-
-def _add_legend(axes: Axes, arrays: Mapping[str, np.ndarray], nodes: np.ndarray, calls: bool) -> None:
-    configurable = np.intersect1d(nodes, arrays["node_config_ids"])
-    opcode = arrays["node_opcode"][configurable]
+    opcode = arrays["node_opcode"][np.intersect1d(nodes, arrays["node_config_ids"])]
     box = {"linestyle": "", "marker": "s", "markersize": 9, "markeredgecolor": "0.4"}
     handles = [
-        Line2D(
-            [],
-            [],
-            color=colour,
-            label=f"{opcode_name(kind)}, configurable: {(opcode == kind).sum():,}",
-            **box,
-        )
+        Line2D([], [], color=colour, label=f"{opcode_name(kind)}, configurable: {count:,}", **box)
         for kind, colour in COLOURS.items()
-        if (opcode == kind).any()
+        if (count := (opcode == kind).sum())
     ]
     if calls:
         handles.append(Line2D([], [], color="0.55", linestyle="--", label="call"))
-    axes.legend(
-        handles=handles, loc="upper center", bbox_to_anchor=(0.5, 0), ncols=4, fontsize=8, frameon=False
-    )
+    place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0), "ncols": 4}
+    axes.legend(handles=handles, fontsize=8, frameon=False, **place)
+    return figure, axes
 
 
 def _draw_boxes(
@@ -169,93 +201,42 @@ def _draw_boxes(
     """Draw every node as a box, layers from top to bottom."""
     opcodes = arrays["node_opcode"][nodes].tolist()
     labels = [_label(arrays["node_feat"][n], opcode, n) for n, opcode in zip(nodes, opcodes, strict=True)]
-    box = np.array([_CHARACTER * max(map(len, label.split("\n"))) + 0.1 for label in labels])
+    width = np.array([_CHARACTER * max(map(len, label.split("\n"))) + _GAP for label in labels])
     edges = _edges_between(arrays, nodes)
-    steps, layer, routes = split_long_edges(edges, _layers(arrays, nodes, edges))
-    bends = len(layer) - len(nodes)
-    width = np.append(box + _GAP, np.full(bends, _BEND))
-    x = place(steps, layer, width, np.repeat([1.0, 4.0], [len(nodes), bends]))
-    y = -_LAYER * layer
+    layer = assign_layers(edges, len(nodes))
+    x, y = place(edges, layer, width), -_LAYER * layer
     left, right = (x - width / 2).min(), (x + width / 2).max()
-    room = max(0, _MIN_WIDTH - (right - left)) / 2
-    figure, axes = _canvas((right - left + 2 * room, _LAYER * (layer.max() + 1)), title)
-    axes.set(xlim=(left - room, right + room), ylim=(y.min() - _LAYER / 2, _LAYER / 2))
+    room = max(0.1, (_MIN_WIDTH - (right - left)) / 2)
     calls = _calls(arrays, nodes[edges])
-    for route, call in zip(routes, calls, strict=True):
-        line = {"edgecolor": "0.55", "linewidth": 0.8, "linestyle": "--" if call else "-"}
-        axes.add_patch(PathPatch(_curve(x[route[::-1]], y[route[::-1]]), fill=False, **line))
-    configurable = np.isin(nodes, arrays["node_config_ids"])
-    for i, opcode in enumerate(opcodes):
-        grey = "0.5" if opcode in _INPUTS else "0.0"
-        corner = (x[i] - box[i] / 2, y[i] - _BOX / 2)
-        colour = COLOURS.get(opcode, "white") if configurable[i] else "white"
+    size = right - left + 2 * room, _LAYER * (layer.max() + 1)
+    figure, axes = _canvas(arrays, nodes, size, title, calls.any())
+    axes.set(xlim=(left - room, right + room), ylim=(y.min() - _LAYER / 2, _LAYER / 2))
+    lines = np.stack([x[edges], y[edges]], -1)
+    styles = np.where(calls, "--", "-").tolist()
+    axes.add_collection(LineCollection(lines, colors="0.55", linewidths=0.8, linestyles=styles, zorder=1))
+    for i, colour in enumerate(_colours(arrays, nodes, "white")):
+        grey = "0.5" if opcodes[i] in _INPUTS else "0.0"
         thick = 2.2 if nodes[i] == marked else 0.7
-        shape = {"boxstyle": "round,pad=0,rounding_size=0.06", "facecolor": colour, "edgecolor": grey}
-        axes.add_patch(FancyBboxPatch(corner, box[i], _BOX, linewidth=thick, zorder=2, **shape))
+        box = {"boxstyle": "round,pad=0.3", "facecolor": colour, "edgecolor": grey, "linewidth": thick}
         text = {"ha": "center", "va": "center", "fontsize": 7, "linespacing": 1.15, "color": grey}
-        axes.text(x[i], y[i], labels[i], zorder=3, **text)
-    _add_legend(axes, arrays, nodes, calls.any())
+        axes.text(x[i], y[i], labels[i], bbox=box, zorder=3, **text)
     return figure
-
-
-def _curve(x: np.ndarray, y: np.ndarray) -> Curve:
-    """Return a smooth line from an operand through the bends of an edge to its user."""
-    half = _BOX / 2
-    points, codes = [(x[0], y[0] - half)], [Curve.MOVETO]
-    for i in range(1, len(x)):
-        top, bottom = y[i - 1] - half, y[i] + half
-        points += [(x[i - 1], (top + bottom) / 2), (x[i], (top + bottom) / 2), (x[i], bottom)]
-        codes += [Curve.CURVE4] * 3
-        if i < len(x) - 1:
-            points.append((x[i], y[i] - half))
-            codes.append(Curve.LINETO)
-    return Curve(points, codes)
 
 
 def _draw_dots(arrays: Mapping[str, np.ndarray], nodes: np.ndarray, title: str) -> Figure:
-    """Draw every node as a dot, layers from left to right, in as many lines as fill the picture."""
+    """Draw every node as a dot, layers from left to right."""
     edges = _edges_between(arrays, nodes)
-    layer = _layers(arrays, nodes, edges)
-    wanted = place(edges, layer, np.ones(len(nodes)), np.ones(len(nodes)))
-    at, line = _lines(layer, wanted)
-    figure, axes = _canvas((_DOTS_WIDTH, _DOTS_HEIGHT), title)
-    shown = at[edges[np.equal(*line[edges].T)]]  # edges between lines are not drawn
-    length = np.abs(np.subtract(*shown[..., 0].T))
-    faint = np.clip(_SHORT / np.maximum(length, 1), 0.02, 0.7)  # many long edges would hide everything else
-    axes.add_collection(LineCollection(shown, colors="0.5", linewidths=0.4, alpha=faint, zorder=1))
-    opcode = arrays["node_opcode"][nodes].astype(int)
-    opcode[~np.isin(nodes, arrays["node_config_ids"])] = -1
+    layer = assign_layers(edges, len(nodes))
+    at = np.stack([layer, place(edges, layer, np.ones(len(nodes)))], -1)
+    figure, axes = _canvas(arrays, nodes, (_DOTS_WIDTH, _DOTS_HEIGHT), title)
+    faint = np.clip(3 / np.ptp(layer[edges], axis=1), 0.02, 0.7)  # many long edges would hide everything else
+    axes.add_collection(LineCollection(at[edges], colors="0.5", linewidths=0.4, alpha=faint, zorder=1))
     size = float(np.clip(20_000 / len(nodes), 1.5, 30))
-    for kind, colour in {-1: "0.65", **COLOURS}.items():
-        dots = at[opcode == kind].T
+    colours = _colours(arrays, nodes, "0.65")
+    for plain in (True, False):
+        dots = (colours == "0.65") == plain
         axes.scatter(
-            *dots, s=size if kind < 0 else 4 * size, color=colour, linewidths=0, zorder=2 + (kind >= 0)
+            *at[dots].T, s=size if plain else 4 * size, c=colours[dots], linewidths=0, zorder=3 - plain
         )
     axes.margins(0.02)
-    _add_legend(axes, arrays, nodes, calls=False)
     return figure
-
-
-def _lines(layer: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return positions (N, 2) and lines (N,) of dots: layers are one or several columns, broken into lines.
-
-    The number of lines is chosen such that the aspect ratio is closest to that of the picture.
-    """
-    order = np.lexsort((wanted, layer))
-    sizes = np.unique(layer, return_counts=True)[1]
-    heights = np.concatenate([np.diff([*range(0, size, _DOTS_COLUMN), size]) for size in sizes])
-    column, row = np.empty(len(layer), np.int64), np.empty(len(layer))
-    column[order] = np.repeat(np.arange(len(heights)), heights)
-    row[order] = np.concatenate([np.arange(height) - (height - 1) / 2 for height in heights])
-
-    def shape(length: int) -> np.ndarray:
-        """Return the height of each line for lines of that many columns."""
-        return np.maximum.reduceat(heights, np.arange(0, len(heights), length)) + 2
-
-    lengths = {-(-len(heights) // lines) for lines in range(1, min(40, len(heights)) + 1)}
-    length = min(
-        lengths, key=lambda length: abs(np.log(length / shape(length).sum() * _DOTS_HEIGHT / _DOTS_WIDTH))
-    )
-    line = column // length
-    middle = shape(length) / 2 - np.cumsum(shape(length))
-    return np.stack([column % length, middle[line] - row], -1), line

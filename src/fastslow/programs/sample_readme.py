@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, TEST, TRAIN, VALID
-from fastslow.competition.structure import distance, opcode_shares
+from fastslow.competition.opcodes import distance, opcode_shares
 from fastslow.programs.layout_search import BATCH, CROSSOVER, ELITE, MUTATION_RATES
 from fastslow.programs.sample_files import (
     MAX_CANDIDATES,

@@ -9,7 +9,6 @@ import numpy as np
 from fastslow.competition.catalog import TRAIN, VALID
 from fastslow.core.errors import DataError
 from fastslow.core.progress import Report
-from fastslow.core.settings import resolve
 from fastslow.features.store import Features
 from fastslow.features.train_graphs import trainable
 from fastslow.rankers.boosting import History, boost, kept_trees, predict_trees
@@ -41,27 +40,24 @@ class Training:
 def read_training(settings: RankerSettings) -> Training:
     """Read the tables that the settings name; with several machines, each takes every n-th train graph.
 
+    The tables, and so the trees, are the same whichever of the collections that ``train_on`` joins is named.
+
     Raises:
         DataError: No train graph can be learned from, or there are fewer of them than machines.
     """
-    features, also = Features(resolve(settings.features)), settings.also()
-    names = trainable({"": features, **also})
+    sources = settings.sources()
+    names = trainable(sources)
     machines = settings.machines.count(",") + 1
     if len(names) < machines:
         problem = f"{len(names)} train graphs with different runtimes for {machines} machines"
-        raise DataError(features.folder, problem, "Train on other programs, or on fewer machines")
-    options = {"also": also, "seed": settings.seed, "largest_nodes": settings.largest_nodes}
+        raise DataError(settings.features, problem, "Train on other programs, or on fewer machines")
     own = names[settings.machine :: machines]
     bin_rows = min(settings.configs_per_graph, max(2, BIN_ROWS // len(names)))
-    largest_nodes, valid_configs = settings.largest_nodes, settings.valid_configs
     samples = [(own, settings.configs_per_graph), (names, bin_rows)]
-    train, bins = read_tables(features, TRAIN, samples, **options)
-    return Training(
-        kind=features.collection.kind,
-        train=train,
-        bins=bins,
-        valid=read_table(features, VALID, max_configs=valid_configs, largest_nodes=largest_nodes),
-    )
+    largest = {"largest_nodes": settings.largest_nodes}
+    train, bins = read_tables(sources, TRAIN, samples, settings.seed, **largest)
+    valid = read_table(sources, VALID, max_configs=settings.valid_configs, **largest)
+    return Training(next(iter(sources.values())).collection.kind, train, bins, valid)
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,11 @@
 """Settings of the ranker of boosted trees; the names are LightGBM's where it has one."""
 
+from dataclasses import replace
 from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Le
 
-from fastslow.competition.catalog import TRAIN_ON, trained_together
+from fastslow.competition.catalog import COLLECTIONS, TRAIN_ON, trained_together
 from fastslow.core.artifacts import MANIFEST, Artifact
 from fastslow.core.errors import DataError
 from fastslow.core.settings import (
@@ -54,14 +55,17 @@ class RankerSettings(Settings):
     """Features folder of the collection to learn from and to predict."""
     folder: str = unkeyed("runs/play/ranker")
     """Run folder to write."""
+    runs: list[str] = unkeyed([])
+    """Run folders of the other collections that ``train_on`` names, to be written from the same trees, in the
+    order xla:default, xla:random, nlp:default, nlp:random; if empty, ``folder`` alone is written."""
     num_threads: Threads = unkeyed(0)
     """Threads of LightGBM; 0 takes OMP_NUM_THREADS or, where that is not set, every core."""
     seed: NonNegative = 0
     """Seed of the sampled rows, columns, configurations and pairs."""
     train_on: Literal[*TRAIN_ON] = "source"
     """Collections whose train graphs are learned from: the ``collection`` alone, both searches of its
-    ``source`` (xla or nlp), or every ``layout`` collection. The features folders of the others are expected
-    beside its own; layout only."""
+    ``source`` (xla or nlp), or every ``layout`` collection. The trees are the same whichever of them is
+    predicted. The features folders of the others are expected beside its own; layout only."""
     num_iterations: Annotated[Positive, Le(100_000)] = 150
     """Maximum number of boosting iterations."""
     early_stopping_rounds: NonNegative = 0
@@ -147,31 +151,43 @@ class RankerSettings(Settings):
             self.require_defaults({name: (f"for {kind}", remedy.format(name)) for name in _LAYOUT_ONLY})
 
     def artifact(self) -> Artifact:
-        """Return the run folder; it depends on the features.
+        """Return the run folder, with those of ``runs`` as its parts; each depends on the features.
 
         Raises:
             SettingsError: A setting is not read for collections of this kind, and has another value than its
-                default.
+                default; or ``runs`` are not one for each other collection.
         """
-        self.require_kind(Features(resolve(self.features)).collection.kind)
-        own = Features(resolve(self.features))
-        return run_artifact("ranker", ENTRY, self, self.folder, own, self.also().values())
+        own = Features(resolve(self.features)).collection
+        self.require_kind(own.kind)
+        sources = self.sources()
+        others = [slug for slug in sources if slug != own.slug]
+        fits = len(self.runs) in (0, len(others)) and len({self.folder, *self.runs}) == 1 + len(self.runs)
+        self.require(fits, "runs", f"empty, or {len(others)} folders, of {', '.join(others) or 'no other'}")
+        folders = {own.slug: self.folder, **dict(zip(others, self.runs, strict=False))}
+        artifacts = {slug: self._run(folder, slug, sources) for slug, folder in folders.items()}
+        return replace(artifacts.pop(own.slug), parts=tuple(artifacts.values()))
 
-    def also(self) -> dict[str, Features]:
-        """Return the features of the other collections to learn from, by folder name.
+    def _run(self, folder: str, slug: str, sources: dict[str, Features]) -> Artifact:
+        also = [source for other, source in sources.items() if other != slug]
+        return run_artifact("ranker", ENTRY, self, folder, sources[slug], also)
+
+    def sources(self) -> dict[str, Features]:
+        """Return the features of every collection to learn from, by slug, in the order of the collections.
 
         Raises:
             DataError: One of them was not built.
         """
         folder = resolve(self.features)
-        others = trained_together(Features(folder).collection, self.train_on)
-        also = {other.slug: folder.parent / other.slug for other in others}
-        for path in also.values():
+        own = Features(folder).collection
+        others = trained_together(own, self.train_on)
+        paths = {c.slug: folder if c == own else folder.parent / c.slug for c in COLLECTIONS}
+        paths = {c.slug: paths[c.slug] for c in COLLECTIONS if c == own or c in others}
+        for path in paths.values():
             if not (path / MANIFEST).is_file():
                 problem = f"no finished features there, which train_on={self.train_on} also learns from"
                 remedy = "Build them (`make features`), or set train_on='collection' to do without them"
                 raise DataError(path, problem, remedy)
-        return {slug: Features(path) for slug, path in also.items()}
+        return {slug: Features(path) for slug, path in paths.items()}
 
     def network_parameters(self) -> dict:
         """Return LightGBM's parameters of the machines that train together; none for a single one."""

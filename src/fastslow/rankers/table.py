@@ -10,23 +10,7 @@ from fastslow.features.train_graphs import draw_rows
 from fastslow.rankers.table_features import CONTEXT, LARGEST_NODES, tabulate
 
 
-class PerGraph:
-    """Configurations of several graphs; a subclass has their ``names``, ``sizes`` and ``runtimes``."""
-
-    names: list[str]
-    sizes: Sequence[int]
-    runtimes: list[np.ndarray]
-
-    def per_graph(self, values: np.ndarray) -> dict[str, np.ndarray]:
-        """Split values ``(C,)`` of all configurations per graph."""
-        return dict(zip(self.names, np.split(values, np.cumsum(self.sizes)[:-1]), strict=True))
-
-    def labels(self) -> dict[str, np.ndarray]:
-        """Return the runtimes ``(C,)`` per graph."""
-        return dict(zip(self.names, self.runtimes, strict=True))
-
-
-class Table(PerGraph):
+class Table:
     """Features and runtimes of the configurations of some graphs.
 
     Args:
@@ -51,6 +35,10 @@ class Table(PerGraph):
         """Number of configurations of each graph."""
         return [len(rows) for rows in self.rows]
 
+    def labels(self) -> dict[str, np.ndarray]:
+        """Return the runtimes ``(C,)`` per graph."""
+        return dict(zip(self.names, self.runtimes, strict=True))
+
     @property
     def shared(self) -> np.ndarray:
         """Positions of the columns that describe the graph, equal for all of its configurations."""
@@ -65,10 +53,9 @@ class Table(PerGraph):
 
 
 def read_table(
-    features: Features,
+    features: Features | Mapping[str, Features],
     split: str,
     names: Sequence[str] | None = None,
-    also: Mapping[str, Features] | None = None,
     max_configs: int | None = None,
     seed: int = 0,
     largest_nodes: int = LARGEST_NODES,
@@ -76,10 +63,9 @@ def read_table(
     """Read the table of a split.
 
     Args:
-        features: A finished features folder.
+        features: A finished features folder, or several by the prefix of their graphs' names.
         split: ``train``, ``valid`` or ``test``.
-        names: Graphs to read, ``<name>/<graph>`` for those of ``also``; by default all of ``features``.
-        also: Features of other collections, by name.
+        names: Graphs to read, ``<prefix>/<graph>`` where ``features`` are several; by default all.
         max_configs: Maximum configurations of a graph; of more, that many are sampled. The min-subtracted
             columns are computed from all of them.
         seed: Seed of the samples.
@@ -88,37 +74,38 @@ def read_table(
     Raises:
         DataError: The folders have different columns.
     """
-    names = features.names(split) if names is None else list(names)
-    return read_tables(features, split, [(names, max_configs)], also, seed, largest_nodes)[0]
+    if names is None:
+        names = [
+            f"{prefix}/{name}" if prefix else name
+            for prefix, source in _by_prefix(features).items()
+            for name in source.names(split)
+        ]
+    return read_tables(features, split, [(names, max_configs)], seed, largest_nodes)[0]
+
+
+def _by_prefix(features: Features | Mapping[str, Features]) -> Mapping[str, Features]:
+    return features if isinstance(features, Mapping) else {"": features}
 
 
 def read_tables(
-    features: Features,
+    features: Features | Mapping[str, Features],
     split: str,
     samples: Sequence[tuple[Sequence[str], int | None]],
-    also: Mapping[str, Features] | None = None,
     seed: int = 0,
     largest_nodes: int = LARGEST_NODES,
 ) -> list[Table]:
     """Read several samples of a split, each as :func:`read_table` does; a graph is tabulated once for all.
 
-    Args:
-        features: A finished features folder.
-        split: ``train``, ``valid`` or ``test``.
-        samples: Names of the graphs of each sample, and the maximum number of configurations of one.
-        also: Features of other collections, by name.
-        seed: Seed of the samples.
-        largest_nodes: As for :func:`fastslow.rankers.table_features.tabulate`.
-
-    Raises:
-        DataError: The folders have different columns.
+    ``samples`` are the names of the graphs of each sample, and the maximum number of configurations of one.
+    Arguments and errors else as for :func:`read_table`.
     """
-    sources = {"": features, **(also or {})}
+    sources = _by_prefix(features)
+    first = next(iter(sources.values()))
     for source in sources.values():
-        if source.config_columns != features.config_columns:
-            problem = f"columns other than those of {features.folder.name}"
+        if source.config_columns != first.config_columns:
+            problem = f"columns other than those of {first.folder.name}"
             raise DataError(source.folder, problem, "Build both with the same settings")
-    kind, columns = features.collection.kind, features.config_columns
+    kind, columns = first.collection.kind, first.config_columns
     found: list[dict[str, tuple[np.ndarray, np.ndarray]]] = [{} for _ in samples]
     members, table_columns = [set(names) for names, _ in samples], []
     for name in dict.fromkeys(name for names, _ in samples for name in names):

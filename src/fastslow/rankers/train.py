@@ -1,4 +1,4 @@
-"""Train the LightGBM ranker of one collection, layout or tile, and write or read its run folder."""
+"""Train the LightGBM ranker of a collection, or of those that ``train_on`` joins; read and write its runs."""
 
 import json
 from collections.abc import Mapping
@@ -10,19 +10,18 @@ import lightgbm
 import pandas as pd
 from annotated_types import Le
 
-from fastslow.competition.catalog import PREDICTED_SPLITS, VALID
+from fastslow.competition.catalog import PREDICTED_SPLITS, VALID, get_collection
 from fastslow.competition.metrics import collection_score, mean_metrics
-from fastslow.core.artifacts import MANIFEST, finished_file, read_manifest
+from fastslow.core.artifacts import MANIFEST, Artifact, finished_file, read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path
 from fastslow.core.progress import boosting_progress
 from fastslow.core.records import Record, check_record
-from fastslow.core.settings import NonNegative, resolve
+from fastslow.core.settings import NonNegative
 from fastslow.evaluation.plots import plot_training
 from fastslow.evaluation.predictions import PREDICTIONS, Predictor, write_predictions
 from fastslow.evaluation.training_files import IMPORTANCE, METRICS
-from fastslow.features.store import Features
 from fastslow.rankers.fit import Fitted, Training, fit, predict_split, read_training
 from fastslow.rankers.model_text import read_booster_text
 from fastslow.rankers.objectives import BEST, OBJECTIVES
@@ -48,11 +47,12 @@ class _Manifest(Record):
 
 
 def train_ranker(settings: RankerSettings) -> dict:
-    """Train the ranker of one collection and write its run folder.
+    """Train the ranker of one collection and write its run folder, and those of ``runs`` from the same trees.
 
-    The folder gets ``metrics.jsonl``, ``training.png``, ``model.txt``, ``importance.csv``,
-    ``predictions.npz`` and, last, ``manifest.json``. Training takes seconds to minutes; an interrupted run
-    starts again. Of several machines each ends with the same model and writes it into its own folder.
+    The folder, and each of ``runs``, gets ``metrics.jsonl``, ``training.png``, ``model.txt``,
+    ``importance.csv``, ``predictions.npz`` and, last, ``manifest.json``. Training takes seconds to minutes;
+    an interrupted run starts again. Of several machines each ends with the same model and writes it into its
+    own folder.
 
     Args:
         settings: Settings.
@@ -63,7 +63,7 @@ def train_ranker(settings: RankerSettings) -> dict:
     artifact = settings.artifact()
     with artifact.building() as needed:
         if needed:
-            artifact.finish(OUTPUTS, **_train(settings, artifact.folder))
+            _train(settings, artifact)
     return read_manifest(artifact.folder)
 
 
@@ -77,28 +77,37 @@ def fit_objectives(settings: RankerSettings, training: Training, title: str) -> 
     return fits
 
 
-def _train(settings: RankerSettings, folder: Path) -> dict:
-    """Fit, write all but the manifest, and return the facts for it."""
-    features = Features(resolve(settings.features))
-    kind, labels = features.collection.kind, features.labels(VALID)
-    fits = fit_objectives(settings, read_training(settings), folder.name)
-    predictions = predict_split(fits, features, VALID, settings.largest_nodes)
-    valid = {objective: collection_score(kind, labels, own) for objective, own in predictions.items()}
-    best = max(fits, key=lambda objective: valid[objective]["mean"])
-    fitted = fits[best]
-    others = [split for split in PREDICTED_SPLITS if split != VALID]
-    stored = {split: fitted.predict_split(features, split, settings.largest_nodes) for split in others}
-    metrics = {objective: mean_metrics(labels, own) for objective, own in predictions.items()}
-    write_trees(folder, fits, metrics, best)
-    warnings = write_predictions(folder, {VALID: predictions[best], **stored})
-    return {
-        "valid": {**valid[best], "weights": f"{best}, {fitted.num_trees} rounds"},
-        "objectives": {objective: valid[objective]["mean"] for objective in fits},
-        "objective": best,
-        "features": features.recipe,
-        "warnings": warnings,
-        "trees": fitted.num_trees,  # LightGBM's file holds a constant tree where none is kept
+def _train(settings: RankerSettings, artifact: Artifact) -> None:
+    """Fit, keep the objective with the best mean over the collections, and write a run for each of them."""
+    fits = fit_objectives(settings, read_training(settings), artifact.folder.name)
+    nodes, sources = settings.largest_nodes, settings.sources()
+    valid = {slug: predict_split(fits, source, VALID, nodes) for slug, source in sources.items()}
+    scores: dict[str, dict[str, dict]] = {
+        slug: {
+            objective: collection_score(source.collection.kind, source.labels(VALID), own)
+            for objective, own in valid[slug].items()
+        }
+        for slug, source in sources.items()
     }
+    best = max(fits, key=lambda objective: sum(own[objective]["mean"] for own in scores.values()))
+    fitted, others = fits[best], [split for split in PREDICTED_SPLITS if split != VALID]
+    for run in (*artifact.parts, artifact):  # the folder that stands for all comes last
+        slug = get_collection(run.settings["collection"]).slug
+        source, own = sources[slug], scores[slug]
+        stored = {split: fitted.predict_split(source, split, nodes) for split in others}
+        labels = source.labels(VALID)
+        metrics = {objective: mean_metrics(labels, values) for objective, values in valid[slug].items()}
+        write_trees(run.folder, fits, metrics, best)
+        warnings = write_predictions(run.folder, {VALID: valid[slug][best], **stored})
+        run.finish(
+            OUTPUTS,
+            valid={**own[best], "weights": f"{best}, {fitted.num_trees} rounds"},
+            objectives={objective: own[objective]["mean"] for objective in fits},
+            objective=best,
+            features=source.recipe,
+            warnings=warnings,
+            trees=fitted.num_trees,  # LightGBM's file holds a constant tree where none is kept
+        )
 
 
 def write_trees(

@@ -1,4 +1,4 @@
-"""Show competition files: a program, a configuration in words, choices, runtimes, repeated configurations."""
+"""What notebook 00 shows of competition files: sizes, a program, choices, runtimes, quality of labels."""
 
 from dataclasses import asdict
 from typing import Annotated, Literal
@@ -6,31 +6,45 @@ from typing import Annotated, Literal
 import numpy as np
 import pandas as pd
 from annotated_types import Le
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fastslow.choices.layouts import ROLES
 from fastslow.competition import node_columns
-from fastslow.competition.catalog import COLLECTIONS, TRAIN, VALID, Program, get_collection, list_programs
-from fastslow.competition.data_quality import measure_quality
+from fastslow.competition.catalog import (
+    COLLECTIONS,
+    SPLITS,
+    TRAIN,
+    VALID,
+    Program,
+    get_collection,
+    list_programs,
+)
+from fastslow.competition.data_quality import measure_quality, two_runs
 from fastslow.competition.opcodes import opcode_name
-from fastslow.competition.reader import CompetitionFile, read_competition_file
+from fastslow.competition.reader import CompetitionFile, config_groups, read_competition_file
+from fastslow.competition.schema import check_schema
 from fastslow.competition.tensors import LEFT_TO_COMPILER, format_layout
 from fastslow.core.npz_io import read_headers
 from fastslow.core.progress import progress
-from fastslow.core.settings import NonNegative, Positive, resolve
+from fastslow.core.settings import NonNegative, Positive, Settings, resolve
 from fastslow.features.configs.config_tensors import config_tensors
+from fastslow.features.scaling import unit_ranks
 from fastslow.views.choice_statistics import real_statistics, survey_choices
-from fastslow.views.survey import SurveySettings
 
 _LAYOUT_COLLECTIONS = tuple(c.name for c in COLLECTIONS if c.kind == "layout")
 _REAL, _HERE = "TpuGraphs", "this data, medians"
 _CHOICE_COLUMNS = (["nodes", "columns", "groups", "largest_1", "layouts"], ["left", "commonest", "hamming"])
 _REPEATED, _DISTINCT, _RANGE = "#e69f00", "#0072b2", "0.6"
+_SHOWN = 5_000  # points of a panel
+_BLOCKS, _BLOCK_ROWS = 50, 20
 
 
-class DataReportSettings(SurveySettings):
+class DataReportSettings(Settings):
     """Settings of the notebook that looks at the data."""
 
+    data_root: str = "data/sample"
+    """Folder that holds ``npz_all/``."""
     collection: Literal[*_LAYOUT_COLLECTIONS] = "layout:xla:random"
     """Layout collection whose programs are shown."""
     split: Literal[TRAIN, VALID] = TRAIN
@@ -44,15 +58,58 @@ class DataReportSettings(SurveySettings):
     of each layout collection whose choices are."""
 
 
+def survey(settings: DataReportSettings) -> pd.DataFrame:
+    """Read the sizes of every competition file of a data root.
+
+    Returns:
+        One row per file: ``collection``, ``split``, ``name``, ``nodes``, ``edges``, ``configurable`` (nodes),
+        ``configs`` (configurations, repeated ones included) and ``config_mb``, the size of the configuration
+        features as float32 in MB, which a naive reader would hold.
+
+    Raises:
+        DataError: A file is missing, or its keys, types or shapes are not the competition's.
+    """
+    root, rows = resolve(settings.data_root), []
+    programs = [p for c in COLLECTIONS for split in SPLITS for p in list_programs(root, c, split)]
+    for program in progress(programs, desc="survey", unit="file"):
+        headers = read_headers(program.path)
+        sizes = check_schema(program.path, program.collection.kind, headers)
+        features = headers["node_config_feat" if program.collection.kind == "layout" else "config_feat"]
+        rows.append(
+            {
+                "collection": program.collection.name,
+                "split": program.split,
+                "name": program.name,
+                "nodes": sizes["N"],
+                "edges": sizes["E"],
+                "configurable": sizes.get("K", 0),
+                "configs": sizes["C"],
+                "config_mb": float(np.prod(features.shape)) * 4 / 1e6,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def summarise(files: pd.DataFrame) -> pd.DataFrame:
+    """Return counts, medians and maxima of :func:`survey`, one row per collection and split."""
+    groups = files.groupby(["collection", "split"], sort=False)
+    return groups.agg(
+        files=("name", "size"),
+        median_nodes=("nodes", "median"),
+        max_nodes=("nodes", "max"),
+        median_configs=("configs", "median"),
+        max_configs=("configs", "max"),
+        max_configurable=("configurable", "max"),
+        max_config_mb=("config_mb", "max"),
+    ).round(1)
+
+
 def _programs(settings: DataReportSettings) -> list[Program]:
     return list_programs(resolve(settings.data_root), get_collection(settings.collection), settings.split)
 
 
 def read_program(settings: DataReportSettings) -> CompetitionFile:
     """Read the program that is shown in detail.
-
-    Args:
-        settings: Settings.
 
     Raises:
         SettingsError: No program has that name, or it has no such configuration.
@@ -116,9 +173,6 @@ def _in_words(order: list[int], sizes: np.ndarray) -> str:
 def compare_programs(settings: DataReportSettings) -> pd.DataFrame:
     """Read runtimes and configurations of the programs of a split.
 
-    Args:
-        settings: Settings.
-
     Returns:
         One row per program, widest spread first: ``name``, ``nodes``, ``configs``, ``distinct`` (different
         configurations), ``repeated`` (the others), ``runtimes`` (different ones), ``median`` and ``slowest``
@@ -147,9 +201,6 @@ def compare_programs(settings: DataReportSettings) -> pd.DataFrame:
 def compare_labels(settings: DataReportSettings) -> pd.DataFrame:
     """Measure the labels of the programs of a split.
 
-    Args:
-        settings: Settings.
-
     Returns:
         One row per program, the lowest ceiling first: ``name`` and the fields of
         :class:`fastslow.competition.data_quality.Quality`, with its ``doubts``.
@@ -164,12 +215,9 @@ def compare_labels(settings: DataReportSettings) -> pd.DataFrame:
 def compare_choices(settings: DataReportSettings) -> pd.DataFrame:
     """Compare how configurations are drawn in the real files and in this data.
 
-    Args:
-        settings: Settings.
-
     Returns:
-        One row per real file, as recorded, and one with the medians of each layout collection; columns as
-        the attributes of :class:`fastslow.views.choice_statistics.ChoiceStatistics`.
+        One row per real file, as recorded, and one with the medians of each layout collection; columns of
+        :func:`fastslow.views.choice_statistics.choice_statistics`.
     """
     here = survey_choices(settings.data_root, settings.max_programs)
     medians = here.groupby("collection", sort=False).median()
@@ -186,9 +234,8 @@ def plot_choices(choices: pd.DataFrame) -> Figure:
     figure = Figure(figsize=(10, 3.2), layout="constrained")
     for axes, columns in zip(figure.subplots(1, 2), _CHOICE_COLUMNS, strict=True):
         position = np.arange(len(columns))
-        axes.vlines(
-            position, real[columns].min(), real[columns].max(), color="0.85", linewidth=28, label=_REAL
-        )
+        ends = real[columns].min(), real[columns].max()
+        axes.vlines(position, *ends, color="0.85", linewidth=28, label=_REAL)
         for place, (name, row) in enumerate(here[columns].iterrows()):
             shift = 0.1 * (place - (len(here) - 1) / 2)
             axes.plot(position + shift, row.to_numpy(float), "o", markersize=5, label=name)
@@ -204,24 +251,16 @@ def plot_survey(files: pd.DataFrame) -> Figure:
     """Plot nodes against configurations of every file, one colour per collection.
 
     Args:
-        files: As returned by :func:`fastslow.views.survey.survey`.
+        files: As returned by :func:`survey`.
     """
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     axes = figure.subplots()
     for collection, rows in files.groupby("collection", sort=False):
         ring = collection.endswith("default")  # both searches hold the same programs: a ring around a dot
         colour = f"C{len(axes.collections)}"
-        fill = "none" if ring else colour
+        ink = {"facecolors": "none" if ring else colour, "edgecolors": colour, "alpha": 0.6}
         size = {"s": 45, "linewidths": 0.8} if ring else {"s": 12, "linewidths": 0}
-        axes.scatter(
-            rows["nodes"],
-            rows["configs"],
-            alpha=0.6,
-            facecolors=fill,
-            edgecolors=colour,
-            label=collection,
-            **size,
-        )
+        axes.scatter(rows["nodes"], rows["configs"], label=collection, **ink, **size)
     axes.set(xscale="log", yscale="log", xlabel="nodes", ylabel="configurations", title="one dot per file")
     axes.legend()
     return figure
@@ -237,9 +276,8 @@ def plot_runtimes(program: CompetitionFile) -> Figure:
     figure = Figure(figsize=(8, 3.2), layout="constrained")
     axes = figure.subplots()
     axes.hist(relative, bins=60, color=_DISTINCT)
-    axes.axvline(
-        np.median(relative), color="black", linestyle="--", label=f"median {np.median(relative):.2f}"
-    )
+    median = np.median(relative)
+    axes.axvline(median, color="black", linestyle="--", label=f"median {median:.2f}")
     sizes = f"{len(relative):,} configurations, slowest / fastest {relative.max():.2f}"
     axes.set(
         title=f"{program.path.stem}: {sizes}",
@@ -267,8 +305,46 @@ def plot_programs(programs: pd.DataFrame) -> Figure:
     right.hlines(rows["name"], 1, rows["slowest"], color=_RANGE, linewidth=3, label="fastest to slowest")
     right.plot(rows["median"], rows["name"], "|", color="black", markersize=9, label="median")
     right.set(title="spread of runtimes", xlabel="runtime / fastest")
+    below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.1), "ncols": 3}
     for axes in (left, right):
-        axes.legend(
-            loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=3, fontsize="small", facecolor="0.85"
-        )
+        axes.legend(**below, fontsize="small", facecolor="0.85")
     return figure
+
+
+def plot_quality(file: CompetitionFile) -> Figure:
+    """Plot the ranks of a file's runtimes over its rows, and of two runs of each repeated configuration.
+
+    Blocks of rows that are slower than their neighbours, or a slope, are a machine that changed. Points far
+    from the diagonal are configurations whose order is noise.
+
+    Args:
+        file: A labelled file.
+    """
+    figure = Figure(figsize=(10, 3.4), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=[2, 1])
+    runtime, group = config_groups(file)
+    draw_rows(left, runtime, file.path.stem)
+    counts = np.bincount(group)
+    repeated = np.flatnonzero(counts > 1)
+    right.set(
+        title=f"{len(repeated):,} repeated configurations", xlabel="rank of one run", ylabel="rank of another"
+    )
+    if len(repeated):
+        one, other = two_runs(unit_ranks(runtime), group, repeated, np.random.default_rng(0))
+        right.plot([0, 1], [0, 1], color="0.7", linewidth=1)
+        right.plot(one[:_SHOWN], other[:_SHOWN], ".", markersize=3, color=_REPEATED)
+    return figure
+
+
+def draw_rows(axes: Axes, runtime: np.ndarray, title: str) -> None:
+    """Draw the ranks of runtimes ``(C,)`` over the rows, of many rows every n-th, and their mean by blocks.
+
+    Runtimes themselves hide small jumps below a few slow configurations. Sound labels give a level line.
+    """
+    ranks = unit_ranks(runtime)
+    rows = np.arange(0, len(ranks), max(1, len(ranks) // _SHOWN))
+    axes.plot(rows, ranks[rows], ".", markersize=2, color=_DISTINCT, alpha=0.4)
+    blocks = np.array_split(np.arange(len(ranks)), min(_BLOCKS, max(1, len(ranks) // _BLOCK_ROWS)))
+    middle, mean = [block.mean() for block in blocks], [ranks[block].mean() for block in blocks]
+    axes.step(middle, mean, where="mid", color=_REPEATED, linewidth=2)
+    axes.set(title=title, xlabel="row of the file", ylabel="rank of runtime")

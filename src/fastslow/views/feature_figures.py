@@ -1,21 +1,24 @@
-"""Figures of a features folder: pruning, the configurations of one graph, and features against runtime."""
+"""What notebooks 10 and 12 show of a features folder: pruning, configurations, features against runtime."""
+
+from typing import Annotated, Literal
 
 import numpy as np
 import pandas as pd
+from annotated_types import Le
 from matplotlib.axes import Axes
 from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from fastslow.choices.layouts import ROLES
-from fastslow.competition.catalog import TRAIN
+from fastslow.competition.catalog import TRAIN, VALID
 from fastslow.competition.metrics import kendall_tau
 from fastslow.competition.opcodes import opcode_name
 from fastslow.competition.schema import check_schema
 from fastslow.competition.tensors import format_layout
 from fastslow.core.errors import SettingsError
 from fastslow.core.npz_io import read_headers
-from fastslow.core.settings import resolve
+from fastslow.core.settings import Positive, Settings, resolve, unkeyed
 from fastslow.features.settings import FeatureSettings
 from fastslow.features.store import Features, Graph
 
@@ -171,15 +174,89 @@ def plot_columns(settings: FeatureSettings, graph: str = "", panels: int = 6) ->
     values, runtime = np.asarray(shown.config_feat[drawn]), shown.runtime[drawn]
     taus = np.array([kendall_tau(runtime, column) for column in values.T])
     strongest = np.argsort(-abs(taus), kind="stable")[:panels]
-    rows = -(-len(strongest) // 3)
-    figure = Figure(figsize=(11, 3 * rows), layout="constrained")
-    cells = figure.subplots(rows, 3, sharey=True, squeeze=False).ravel()
+    figure, cells = _panels(len(strongest), sharey=True)
     for axes, column in zip(cells, strongest, strict=False):
         axes.scatter(values[:, column], runtime / shown.runtime.min(), s=8, alpha=0.4)
         axes.set_title(f"tau {taus[column]:+.2f}", fontsize=9)
         axes.set_xlabel(features.config_columns[column], fontsize=8)
-    for axes in cells[len(strongest) :]:
-        axes.set_axis_off()
     figure.suptitle(shown.name)
     figure.supylabel("runtime / fastest")
+    return figure
+
+
+def _panels(count: int, **options) -> tuple[Figure, list[Axes]]:
+    """Return a figure with some panels, three a row."""
+    columns = min(3, count)
+    rows = -(-count // columns)
+    figure = Figure(figsize=(4 * columns, 3 * rows), layout="constrained")
+    cells = figure.subplots(rows, columns, squeeze=False, **options).ravel()
+    for axes in cells[count:]:
+        axes.set_axis_off()
+    return figure, cells[:count].tolist()
+
+
+class ViolationSettings(Settings):
+    """Settings of the notebook that shows the violation ratio."""
+
+    features: str = unkeyed("features/sample/layout-xla-random")
+    """Features folder of a layout collection."""
+    split: Literal[TRAIN, VALID] = TRAIN
+    """``train`` or ``valid``; test has no runtimes."""
+    column: str = "violation_ratio"
+    """Column of ``config_feat`` to plot against runtime."""
+    panels: Annotated[Positive, Le(100)] = 12
+    """Maximum number of graphs plotted."""
+
+    def position(self, names: list[str]) -> int:
+        """Return the position of the column among those of the features.
+
+        Raises:
+            SettingsError: The features have no such column.
+        """
+        self.require(self.column in names, "column", f"one of {', '.join(names)}")
+        return names.index(self.column)
+
+
+def correlate(settings: ViolationSettings) -> pd.DataFrame:
+    """Compute Kendall's tau-b between every configuration feature and the runtime, within each graph.
+
+    Args:
+        settings: Settings; ``column`` and ``panels`` are not used.
+
+    Returns:
+        A row per graph, a column per feature; -1 to 1, and 0 where the feature does not vary in the graph.
+
+    Raises:
+        DataError: The features folder is missing or not finished.
+    """
+    features = Features(resolve(settings.features))
+    names = features.config_columns
+    rows = {}
+    for name in features.names(settings.split):
+        graph = features.graph(settings.split, name)
+        values = np.asarray(graph.config_feat)
+        rows[name] = {column: kendall_tau(graph.runtime, values[:, i]) for i, column in enumerate(names)}
+    return pd.DataFrame(rows).T
+
+
+def plot_violation(settings: ViolationSettings) -> Figure:
+    """Plot a configuration feature against runtime, one panel per graph, with Kendall's tau of the two.
+
+    Returns:
+        The figure; runtimes are over that of the graph's fastest configuration.
+
+    Raises:
+        SettingsError: The features have no such column.
+        DataError: The features folder is missing or not finished.
+    """
+    features = Features(resolve(settings.features))
+    names = features.names(settings.split)[: settings.panels]
+    position = settings.position(features.config_columns)
+    figure, cells = _panels(len(names))
+    for axes, name in zip(cells, names, strict=True):
+        graph = features.graph(settings.split, name)
+        values, runtime = np.asarray(graph.config_feat[:, position]), graph.runtime
+        axes.scatter(values, runtime / runtime.min(), s=8, alpha=0.5)
+        axes.set_title(f"{name[:28]}\ntau {kendall_tau(runtime, values):+.2f}", fontsize=9)
+        axes.set(xlabel=settings.column.replace("_", " "), ylabel="runtime / fastest")
     return figure

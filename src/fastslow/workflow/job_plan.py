@@ -149,8 +149,8 @@ def _network_bytes(settings: TrainSettings) -> int:
 
 
 def _ranker_bytes(settings: RankerSettings) -> int:
-    sources = [Features(resolve(settings.features)), *settings.also().values()]
-    configs = [source.index.loc[source.index["split"] == TRAIN, "configs"] for source in sources]
+    indices = [source.index for source in settings.sources().values()]
+    configs = [index.loc[index["split"] == TRAIN, "configs"] for index in indices]
     rows = sum(int(own.clip(upper=settings.configs_per_graph).sum()) for own in configs)
     pairs = settings.objective in (BEST, "pairwise")
     each = settings.pairs_per_config * (1 + settings.own_features) if pairs else 0

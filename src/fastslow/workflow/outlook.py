@@ -57,7 +57,8 @@ def _reasons(step: Step, outdated: dict[str, str]) -> list[str]:
 
 
 def _outputs(step: Step) -> list[str]:
-    return [step.settings.folder, *(step.settings.runs if isinstance(step.settings, TrainSettings) else [])]
+    trains = isinstance(step.settings, TrainSettings | RankerSettings)
+    return [step.settings.folder, *(step.settings.runs if trains else [])]
 
 
 def _inputs(step: Step) -> Iterator[str]:

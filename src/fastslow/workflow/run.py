@@ -23,10 +23,11 @@ from fastslow.evaluation.metric_table import format_metrics, metric_table
 from fastslow.evaluation.run_record import record_run
 from fastslow.evaluation.score_tables import format_distances, format_overview, format_table
 from fastslow.evaluation.training_files import METRICS
+from fastslow.features.settings import FeatureSettings
 from fastslow.kaggle.client import SubmissionResult, find_submission, submit, wait_for_score
 from fastslow.kaggle.credentials import credentials
 from fastslow.kaggle.ledger import read_record, update_record
-from fastslow.kaggle.provenance import check_release, warn_of_release
+from fastslow.kaggle.provenance import LAUNCH_RELEASE, check_release, warn_of_release
 from fastslow.kaggle.submission import check_ids, check_submission
 from fastslow.workflow.job_plan import PlannedKernel, PlannedPool
 from fastslow.workflow.outlook import NOTEBOOK, look, print_outlook, replaces
@@ -220,6 +221,14 @@ def report(plan: Plan) -> None:
     print(f"{plan.csv}: {rows} rows, read back and checked; table and plot are beside it")
     if checked["file_order"]:
         print(f"warning: {checked['file_order']} layout rows rank as the file does: a constant prediction")
+    print_skipped(plan.steps("features"))
+
+
+def print_skipped(steps: list[Step]) -> None:
+    """Name the valid programs on which no model is selected, if there are any."""
+    features = [step.settings for step in steps if isinstance(step.settings, FeatureSettings)]
+    if names := [program.id for settings in features for program in settings.skipped()]:
+        print(f"left out of model selection (features.skip_valid): {', '.join(names)}")
 
 
 def run(settings: RunSettings) -> None:
@@ -243,8 +252,10 @@ def run(settings: RunSettings) -> None:
         remove_abandoned(resolve(folder))
     last = steps[-1].stage
     check_ids(resolve(plan.data_root), plan.collections)  # hours of training must not end at a broken CSV
-    if plan.data == "kaggle" and (doubt := warn_of_release(resolve(plan.data_root))):
+    doubt = warn_of_release(resolve(plan.data_root)) if plan.data != "sample" else ""
+    if doubt and (plan.data == "kaggle" or LAUNCH_RELEASE in doubt):
         print(f"warning: {doubt}", file=sys.stderr)  # before hours of training
+    print_skipped(steps)
     record_run(resolve(f"runs/{plan.name}"), plan.data_root, plan.preset)
     run_steps(steps, plan.jobs, settings.cluster)
     if last == "submission":

@@ -16,10 +16,12 @@ from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.rankers.settings import RankerSettings
 from fastslow.workflow.presets import (
     MODELS,
+    SCOPES,
     NetworkSection,
     network_settings,
     preset_seeds,
     preset_settings,
+    sections_of,
     trained_models,
 )
 
@@ -93,32 +95,33 @@ class Plan:
         """The CSV to submit."""
         return f"submissions/{self.name}.csv"
 
-    def _step(self, stage: str, section: str, kind: str, /, **fixed) -> Step:
+    def _step(self, stage: str, section: str, scope: str, /, **fixed) -> Step:
         settings, notebook = SECTIONS[section]
-        with self._naming(section, kind):
+        with self._naming(section, scope):
             if section == "gnn":
-                given, _ = network_settings(self.preset, self.overrides, kind)
+                given, _ = network_settings(self.preset, self.overrides, scope)
             else:
-                given = preset_settings(self.preset, self.overrides, section, kind)
+                given = preset_settings(self.preset, self.overrides, section, scope)
             for name in given:
                 if name in fixed:
                     problem = "is set by the workflow; run the notebook alone to choose it"
                     raise SettingsError(f"{name}: {problem}")
             step = Step(stage, PROJECT / "notebooks" / f"{notebook}.ipynb", settings(**{**given, **fixed}))
             if isinstance(step.settings, RankerSettings):
-                step.settings.require_kind(kind)
+                step.settings.require_kind(scope.partition("-")[0])
         return step
 
     @contextlib.contextmanager
-    def _naming(self, section: str, kind: str) -> Iterator[None]:
+    def _naming(self, section: str, scope: str) -> Iterator[None]:
         """Name a setting that is refused by the path that was typed for it."""
         try:
             yield
         except SettingsError as error:
             name, _, problem = str(error).partition(": ")
-            typed = [path for path in (section, f"{section}.{kind}") if name in self.overrides.get(path, {})]
-            path = f"{typed[-1] if typed else f'{section}.{kind}'}.{name}"
+            paths = sections_of(section, scope)
+            typed = [path for path in paths if name in self.overrides.get(path, {})]
             of = f" of {SECTIONS[section][0].__name__}"
+            path = f"{typed[-1] if typed else paths[1]}.{name}"
             raise SettingsError(f"{path}: {problem.replace(of, '', 1)}") from None
 
     def steps(self, last: str = "") -> list[Step]:
@@ -137,13 +140,7 @@ class Plan:
         steps = [self._feature_step(c) for c in collections]
         # the networks take longest, so they start first
         steps += [step for kind, own in models.items() if "gnn" in own for step in self._networks(kind)]
-        steps += [
-            self._ranker(model, c, seed)
-            for model in MODELS["layout"]
-            for c in collections
-            if model != "gnn" and model in models[c.kind]
-            for seed in self._seeds(c.kind)
-        ]
+        steps += [step for kind, own in models.items() if "ranker" in own for step in self._rankers(kind)]
         steps += [self._ensemble_step(c, models[c.kind]) for c in collections]
         if models.keys() == MODELS.keys():
             steps.append(self._submission())
@@ -155,16 +152,38 @@ class Plan:
 
     def _feature_step(self, c: Collection) -> Step:
         folders = {"data_root": self.data_root, "folder": self._features(c)}
-        return self._step("features", "features", c.kind, collection=c.name, **folders)
+        return self._step("features", "features", c.slug, collection=c.name, **folders)
 
-    def _ranker(self, model: str, c: Collection, seed: int) -> Step:
-        folders = {"features": self._features(c), "folder": self._run(model, c, seed)}
-        return self._step("train", model, c.kind, seed=seed, **folders)
+    def _groups(self, model: str, kind: str) -> dict[str, list[Collection]]:
+        """Return the collections that one model learns from together, by the name that they share."""
+        with self._naming(model, kind):
+            if model == "gnn":
+                _, train_on = network_settings(self.preset, self.overrides, kind)
+            else:
+                given = preset_settings(self.preset, self.overrides, model, kind)
+                train_on = RankerSettings(**given).train_on
+            return training_groups(kind, train_on)
+
+    def _rankers(self, kind: str) -> list[Step]:
+        """Return the trainings of rankers: each learns from a group of collections and predicts for all."""
+        return [
+            self._step(
+                "train",
+                "ranker",
+                _scope(name, group),
+                features=self._features(group[0]),
+                folder=self._run("ranker", group[0], seed),
+                runs=[self._run("ranker", c, seed) for c in group[1:]],
+                seed=seed,
+            )
+            for name, group in self._groups("ranker", kind).items()
+            for seed in self._seeds(kind)
+        ]
 
     def _ensemble_step(self, c: Collection, models: tuple[str, ...]) -> Step:
         runs = [self._run(model, c, seed) for model in models for seed in self._seeds(c.kind)]
         folders = {"features": self._features(c), "folder": self._ensemble(c)}
-        return self._step("ensemble", "ensemble", c.kind, runs=runs, **folders)
+        return self._step("ensemble", "ensemble", c.slug, runs=runs, **folders)
 
     def _submission(self) -> Step:
         submission = SubmissionSettings(
@@ -177,31 +196,38 @@ class Plan:
         return Step("submission", PROJECT / "notebooks" / "40_submission.ipynb", submission)
 
     def _check_overrides(self, models: dict[str, tuple[str, ...]]) -> None:
-        """Refuse settings of models and kinds that are not trained."""
-        for section in self.overrides:
-            step, _, kind = section.partition(".")
+        """Refuse settings of what is not trained, or of a part of what is trained together."""
+        for section, given in self.overrides.items():
+            step, _, scope = section.partition(".")
+            kind = scope.partition("-")[0]
             known = [own for own in models if kind in ("", own)]
             if not known or (step in MODELS["layout"] and not any(step in models[own] for own in known)):
                 trained = " and ".join(f"{', '.join(own)} of {kind}" for kind, own in models.items())
                 what = "this choice of models" if self.models else f"preset {self.preset}"
                 raise SettingsError(f"{section}: {what} has no such step; it trains {trained} (see models)")
+            if step not in MODELS["layout"] or scope in ("", kind):
+                continue
+            if "train_on" in given:
+                raise SettingsError(f"{section}.train_on: is chosen for a kind: {step}.{kind}.train_on")
+            groups = self._groups(step, kind)
+            if not any(f"{_scope(*group)}-".startswith(f"{scope}-") for group in groups.items()):
+                remedy = f"set {step}.{kind}.train_on='collection', or give the setting for {step}.{kind}"
+                raise SettingsError(f"{section}: is trained together with other collections; {remedy}")
 
     def _networks(self, kind: str) -> list[Step]:
         """Return the trainings of networks: each learns from a group of collections and predicts for all."""
-        with self._naming("gnn", kind):
-            _, train_on = network_settings(self.preset, self.overrides, kind)
         return [
             self._step(
                 "train",
                 "gnn",
-                kind,
+                _scope(name, group),
                 kind=kind,
                 features=[self._features(c) for c in group],
                 runs=[self._run("gnn", c, seed) for c in group],
                 folder=f"runs/{self.name}/training-{name}-s{seed}",
                 seed=seed,
             )
-            for name, group in training_groups(kind, train_on).items()
+            for name, group in self._groups("gnn", kind).items()
             for seed in self._seeds(kind)
         ]
 
@@ -218,13 +244,18 @@ class Plan:
         return f"runs/{self.name}/ensemble-{collection.slug}"
 
 
+def _scope(name: str, group: list[Collection]) -> str:
+    """Return the scope of a group of collections: the one collection, or the part of the name they share."""
+    return group[0].slug if len(group) == 1 else name
+
+
 def sections() -> dict[str, type[Settings]]:
     """Return the settings class of every section that the command line takes settings for."""
     return {section: settings for section, (settings, _) in SECTIONS.items()} | {"gnn": NetworkSection}
 
 
 def parse_overrides(texts: list[str]) -> dict[str, dict]:
-    """Return settings by section, parsed from ``section.setting=value`` or ``section.kind.setting=value``.
+    """Return settings by section, parsed from ``section.setting=value`` or ``section.scope.setting=value``.
 
     Raises:
         SettingsError: The text is not of that form, or there is no such section.
@@ -233,12 +264,12 @@ def parse_overrides(texts: list[str]) -> dict[str, dict]:
     for text in texts:
         path, equals, value = text.partition("=")
         section, dot, name = path.rpartition(".")
-        step, _, kind = section.partition(".")
-        if not (equals and dot and name) or step not in SECTIONS or (kind and kind not in MODELS):
+        step, _, scope = section.partition(".")
+        if not (equals and dot and name) or step not in SECTIONS or (scope and scope not in SCOPES):
             known = ", ".join(SECTIONS)
             raise SettingsError(
-                f"{text!r}: a setting is given as SECTION.NAME=VALUE or SECTION.KIND.NAME=VALUE, with"
-                f" a section of {known} and a kind of layout, tile (for example gnn.layout.epochs=20)"
+                f"{text!r}: a setting is given as SECTION.NAME=VALUE or SECTION.SCOPE.NAME=VALUE, with a"
+                f" section of {known} and a scope of {', '.join(SCOPES)} (for example gnn.layout.epochs=20)"
             )
         overrides.setdefault(section, {})[name] = parse_value(value)
     return overrides

@@ -12,8 +12,7 @@ from itertools import chain
 import numpy as np
 
 from fastslow.competition import node_columns
-from fastslow.competition.list_columns import LISTS
-from fastslow.competition.node_columns import COLUMN_NAMES, ELEMENT_TYPES
+from fastslow.competition.node_columns import COLUMN_NAMES, ELEMENT_TYPES, LISTS
 from fastslow.competition.opcodes import OPCODES
 from fastslow.competition.schema import NODE_FEATURES
 from fastslow.xla.messages import PRIMITIVE_TYPES, Instruction, Module

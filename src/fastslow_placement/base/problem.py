@@ -1,6 +1,7 @@
-"""What every decision problem over a graph offers to the policy, the baselines and the environment."""
+"""What every decision problem over a graph offers to the policy and the searches."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +10,7 @@ INVALID_REWARD = -10.0
 NODE_FEATURES = 16
 OPTION_FEATURES = 8
 FEEDBACK_FEATURES = 4
-CERTAIN = 0.9  # probability of a decision that the policy starts from
+_CERTAIN = 0.9  # probability of a decision that the policy starts from
 
 
 class Outcome(NamedTuple):
@@ -41,13 +42,14 @@ class Problem(ABC):
 
     Attributes:
         name: Name of the instance.
-        task: ``placement``, ``scheduling``, ``fusion``, ``partition`` or ``sharding``.
+        task: ``placement``, ``scheduling``, ``fusion``, ``partition``, ``sharding`` or ``joint``.
         choices: (U,) int64 number of options of each unit.
         kinds: (U,) int64 opcode number, 0 where there is none.
         features: (U, 16) float32, about 0 to 1.
         edges: (M, 2) int64 distinct pairs of units (producer, consumer).
         default: (U,) int64 the decision whose cost rewards are relative to; a valid one.
         tried: Number of decisions that were evaluated to choose the default, itself included.
+        bound: A lower bound of the cost; 0 if none is known.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Problem(ABC):
     features: np.ndarray
     edges: np.ndarray
     default: np.ndarray
+    bound: float
     tried: int = 1
     _baseline: float | None = None
 
@@ -73,16 +76,15 @@ class Problem(ABC):
         """
 
     def feedback(self, decision: np.ndarray) -> np.ndarray:
-        """Return what the outcome of a decision (U,) says of every option: (sum of choices, 4) float32.
+        """Return how the outcome of a decision (U,) rates every option: (sum of choices, 4) float32.
 
         Columns are about -1 to 1, larger where the option promises more; zeros where nothing is known.
         """
         return np.zeros((int(self.choices.sum()), FEEDBACK_FEATURES), np.float32)
 
-    @property
-    @abstractmethod
-    def bound(self) -> float:
-        """A lower bound of the cost; 0 if none is known."""
+    def unit_names(self) -> list[str]:
+        """Return a name for each unit."""
+        return [f"unit {unit}" for unit in range(len(self.choices))]
 
     @property
     def baseline(self) -> float:
@@ -108,9 +110,17 @@ class Problem(ABC):
 
     def chances(self, decision: np.ndarray) -> np.ndarray:
         """Return probabilities of options that take a decision (U,) for nearly certain: (sum of choices,)."""
-        rest = np.repeat((1 - CERTAIN) / self.choices, self.choices)
-        rest[np.cumsum(self.choices) - self.choices + np.asarray(decision)] += CERTAIN
+        rest = np.repeat((1 - _CERTAIN) / self.choices, self.choices)
+        rest[np.cumsum(self.choices) - self.choices + np.asarray(decision)] += _CERTAIN
         return rest
+
+    def space(self, more: Callable[[], bool] | None = None) -> "Problem":
+        """Return the problem as the policy decides it; its :meth:`decode` gives decisions of this one.
+
+        Args:
+            more: Whether there is time to decode a decision at length; by default as the problem knows.
+        """
+        return self
 
     def decode(self, decision: np.ndarray) -> np.ndarray:
         """Return what a decision (U,) means; itself but where a decoder stands between policy and problem."""
@@ -121,23 +131,22 @@ class Problem(ABC):
         ratio = np.where(outcome.valid, outcome.cost, 0) / max(self.baseline, 1e-300)
         return np.where(outcome.valid, -np.sqrt(ratio), INVALID_REWARD)
 
-    def guide(self, decisions: np.ndarray) -> np.ndarray:
-        """Return what a local search lowers: (B,); the cost, infinite where invalid."""
-        return self.evaluate(decisions).order
-
     def draw(self, count: int, rng: np.random.Generator) -> np.ndarray:
         """Return random decisions: (count, U) int64."""
         return (rng.random((count, len(self.choices))) * self.choices).astype(np.int64)
 
 
-def contiguous(work: np.ndarray, parts: int) -> np.ndarray:
-    """Return a split of a sequence into runs of about equal work, as a layer-wise split by hand: int64.
+def contiguous(order: np.ndarray, work: np.ndarray, parts: int) -> np.ndarray:
+    """Return the split of an order of units into runs of about equal work, as by hand: (U,) int64.
 
     Args:
-        work: Work of each element in order.
+        order: (U,) units.
+        work: (U,) work of each unit.
         parts: Number of runs.
     """
-    return np.minimum((midpoints(work) * parts).astype(np.int64), parts - 1)
+    split = np.empty(len(order), np.int64)
+    split[order] = np.minimum((midpoints(work[order]) * parts).astype(np.int64), parts - 1)
+    return split
 
 
 def midpoints(work: np.ndarray) -> np.ndarray:
@@ -151,6 +160,18 @@ def scaled(values: np.ndarray) -> np.ndarray:
     positive = values[values > 0]
     mean = positive.mean() if len(positive) else 1.0
     return np.log1p(values / mean) / 4
+
+
+def unit_pairs(pairs: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distinct pairs of different units, (M, 2), and their summed weight, (M,).
+
+    Args:
+        pairs: (P, 2) units that an edge joins.
+        weight: (P,) weight of each.
+    """
+    outside = pairs[:, 0] != pairs[:, 1]
+    distinct, which = np.unique(pairs[outside], axis=0, return_inverse=True)
+    return distinct.reshape(-1, 2), np.bincount(which.ravel(), weight[outside], len(distinct))
 
 
 def unit_columns(edges: np.ndarray, count: int, **columns: np.ndarray) -> np.ndarray:
@@ -178,21 +199,21 @@ def device_options(
 ) -> np.ndarray:
     """Return option features where every unit chooses one of k devices or levels: (U * k, 8) float32.
 
-    Signed and squared distance of the unit's position from the option's slot of k equal slots, the share of
-    the
-    unit's neighbours there by weight, the work there relative to the mean, the previous probability, the
-    work times
-    the unit's own, and distance and neighbours times the unit's slack.
+    Signed and squared distance of the unit's position from the option's slot of k equal slots; the share of
+    the unit's neighbours there by weight; the work there relative to the mean; the previous probability; the
+    relative work times the unit's own; distance and neighbours times the unit's slack.
 
     Args:
-        probabilities: (U, k) of the previous decision.
+        probabilities: (U * k,) of the previous decision.
         position: (U,) 0 to 1.
         work: (U,) work of each unit.
         pairs: (M, 2) neighbours.
         weight: (M,) weight of each pair.
         slack: (U,) share of the longest path by which a unit may be late, 0 to 1.
     """
-    units, k = probabilities.shape
+    units = len(work)
+    probabilities = probabilities.reshape(units, -1)
+    k = probabilities.shape[1]
     distance = position[:, None] * k - (np.arange(k) + 0.5)
     affinity, total = np.zeros((units, k)), np.full(units, 1e-12)
     for one, other in ((0, 1), (1, 0)):

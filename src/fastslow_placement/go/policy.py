@@ -6,36 +6,39 @@ before (Transformer-XL, arXiv:1901.02860, without positional encoding), the inpu
 states, and the decision is made in several passes, each of which sees the one before. Each task has a
 recurrent attention layer of its own with a residual connection and sees the actions of the tasks before it.
 
-What differs from the paper: options have features of their own (such as the share of a unit's neighbours
-that the previous pass put there), so one set of weights serves any number of devices or strategies; what is
-fed back are the probabilities of the previous pass, so that one forward pass serves all samples, and what the
-outcome of the decision that is changed says of the options (:meth:`Problem.feedback`). The weights that turn
-option features into logits start at values set by hand (``_PRIOR``): placement 10 for what fits the schedule,
-4 for where the neighbours are, -1 for the squared distance from the slot; sharding -4 and 3; all other tasks
--1 for the slot. So an untrained policy already decides by a rule, and training changes little of it.
+Options have features of their own (such as the share of a unit's neighbours that the previous pass put
+there), so one set of weights serves any number of devices or strategies. Probabilities of the previous pass
+are fed back instead of samples, so one forward pass serves all samples, beside the outcome of the decision
+that is changed (:meth:`Problem.feedback`). The package README lists all departures from the paper.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import torch
+from annotated_types import Ge, Le
+from pydantic.dataclasses import dataclass
 from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from fastslow.competition.opcodes import OPCODES
+from fastslow.core.errors import DataError
+from fastslow.networks.machine.stored_weights import read_tensors
 from fastslow_placement.base.problem import FEEDBACK_FEATURES, NODE_FEATURES, OPTION_FEATURES, Problem
 
 TASKS = ("fusion", "placement", "scheduling", "partition", "sharding")
-_PRIOR = {  # option features and weights that the first decision follows
+Size = Annotated[int, Ge(1), Le(4096)]
+Layers = Annotated[int, Ge(1), Le(64)]
+_PRIOR = {  # features of options and the weights at which they start, so that the first decision is a rule
     "sharding": {0: -4.0, 4: 3.0},
     "placement": {1: -1.0, 2: 4.0, 8: 10.0},  # the slot, where the neighbours are, what fits the schedule
 }
-LARGEST_SIZE, MOST_LAYERS = 4096, 64  # of the policy
+_SLOT = {1: -1.0}  # elsewhere: the squared distance from the slot of a contiguous split
 _KEPT = 16  # segments whose intermediate states are kept for the gradient; those of more are computed again
-_SLOT = {1: -1.0}  # by default the squared distance from the slot of a contiguous split
 
 
 @dataclass(frozen=True)
@@ -52,38 +55,19 @@ class Shape:
         attention: Whether there is attention.
         modulation: Whether the input features modulate the states.
         pooling: Whether neighbours are pooled by maximum; by mean if not.
-        feedback: Whether the policy sees what the outcome of the decision that is changed says of the
-            options.
+        feedback: Whether the policy sees how the outcome of the decision that is changed rates the options.
     """
 
-    hidden: int = 32
-    sage_layers: int = 2
-    attention_layers: int = 1
-    heads: int = 4
-    segment: int = 128
-    passes: int = 2
+    hidden: Size = 32
+    sage_layers: Layers = 2
+    attention_layers: Annotated[int, Ge(0), Le(64)] = 1
+    heads: Size = 4
+    segment: Size = 128
+    passes: Layers = 2
     attention: bool = True
     modulation: bool = True
     pooling: bool = True
     feedback: bool = True
-
-    def checked(self) -> "Shape":
-        """Return the shape.
-
-        Raises:
-            ValueError: A size is out of the range that the settings allow.
-        """
-        sizes = (self.hidden, self.sage_layers, self.heads, self.segment, self.passes)
-        if not all(type(size) is int and 1 <= size <= LARGEST_SIZE for size in sizes):
-            raise ValueError(f"sizes {sizes} are not all 1 to {LARGEST_SIZE}")
-        if type(self.attention_layers) is not int or not 0 <= self.attention_layers <= LARGEST_SIZE:
-            raise ValueError(f"attention_layers is {self.attention_layers!r}")
-        if (
-            self.hidden % self.heads
-            or max(self.sage_layers, self.attention_layers, self.passes) > MOST_LAYERS
-        ):
-            raise ValueError("hidden is no multiple of heads, or there are too many layers or passes")
-        return self
 
 
 class Inputs:
@@ -116,7 +100,7 @@ class Inputs:
         return list(torch.cat([features, feedback], 1).split([len(owners) for owners in self.owners]))
 
     def feedback(self, decision: np.ndarray) -> torch.Tensor:
-        """Return the feedback on a decision (U,); that on the last one is kept, for several passes see it."""
+        """Return the feedback on a decision (U,); the last one is kept."""
         if self._last is None or not np.array_equal(self._last[0], decision):
             self._last = np.array(decision), torch.from_numpy(self.problem.feedback(decision))
         return self._last[1]
@@ -159,9 +143,7 @@ class RecurrentAttention(nn.Module):
 
 
 class Sage(nn.Module):
-    """One GraphSAGE layer: the maximum (or mean) over neighbours of relu(W h + b), joined with the own
-    state.
-    """
+    """GraphSAGE: the maximum (or mean) over neighbours of relu(W h + b), joined with the own state."""
 
     def __init__(self, hidden: int, pooling: bool):
         super().__init__()
@@ -181,11 +163,16 @@ class Policy(nn.Module):
 
     Args:
         shape: Sizes and parts.
+
+    Raises:
+        ValueError: The width is no multiple of the heads.
     """
 
     def __init__(self, shape: Shape):
         super().__init__()
         self.shape, hidden = shape, shape.hidden
+        if hidden % shape.heads:
+            raise ValueError(f"hidden={hidden} is no multiple of heads={shape.heads}")
         self.kind = nn.Embedding(max(OPCODES.values()) + 2, hidden)
         self.node = nn.Linear(NODE_FEATURES, hidden)
         self.sage = nn.ModuleList(Sage(hidden, shape.pooling) for _ in range(shape.sage_layers))
@@ -265,6 +252,23 @@ class Policy(nn.Module):
 def _expected(options: torch.Tensor, owners: torch.Tensor, chances: torch.Tensor, count: int) -> torch.Tensor:
     """Return the mean of each unit's option embeddings under probabilities: (count, H)."""
     return torch.zeros(count, options.shape[1]).index_add(0, owners, options * chances[:, None])
+
+
+def load_policy(path: Path) -> Policy:
+    """Return the policy of a checkpoint.
+
+    Raises:
+        DataError: The file is missing, is no checkpoint of this version, or has weights that are not finite.
+    """
+    state = read_tensors(path, "Delete it and train again")
+    try:
+        policy = Policy(Shape(**state["shape"]))
+        policy.load_state_dict(state["policy"])
+    except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+        raise DataError(path, f"is of another version ({type(error).__name__})", "Train again") from None
+    if not all(value.isfinite().all() for value in policy.parameters()):
+        raise DataError(path, "has weights that are not finite", "Delete it and train again")
+    return policy
 
 
 @contextmanager

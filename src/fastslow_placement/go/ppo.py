@@ -1,16 +1,15 @@
 """Training of the policy with PPO (arXiv:1707.06347) against the cost of its decisions, with exact resume.
 
-The reward is that of GO, -sqrt(cost / baseline) or -10. First come the problem's starts and the decisions
-of the policy as it is, so that training ends with nothing worse. From the best of them on, every sample
-changes a few units of the current decision, which the first pass of the update saw as the previous one, and
-takes its place if it is better, or by the rule of simulated annealing. What is learned is which units are
-drawn to change, and to what: their probability among all units, which cannot vanish for all of them, unlike
-the probability of any change at all, since most changes are for the worse. The ratio is exact: it scores each
-draw with the mixture that made it, half the policy's options and half the neighbours', and of a region the
-first unit and the option (``proposals.log_chance``); the region grows at random. The
-advantage is the gain over what was changed, less its running mean, relative to its usual size. ``whole`` is
-the paper's rule instead: all units are drawn, and the gain is the reward. The ratio is clipped per unit: the
-ratio of a whole graph, a product over all units, would always be out of bounds.
+The reward is GO's, -sqrt(cost / baseline) or -10. First come the problem's starts and the decisions of the
+policy as it is (:func:`zero_shot`), so training ends with nothing worse. From the best of them on, every
+sample changes a few units of the current decision, which the first pass of the update saw as the previous
+one, and takes its place if it is better, or by the rule of simulated annealing. The policy learns which units
+to change and to what. Their probability among all units cannot vanish for all of them, unlike the probability
+of any change at all, since most changes are for the worse. The ratio is exact: it scores each draw with the
+mixture that made it (:func:`log_chance`). The advantage is the gain over the changed decision, less its
+running mean, relative to its usual size. ``whole`` is the paper's rule instead: all units are drawn, and the
+gain is the reward. The ratio is clipped per unit: the ratio of a whole graph, a product over all units, would
+always be out of bounds.
 """
 
 from collections.abc import Callable
@@ -21,19 +20,48 @@ import numpy as np
 import torch
 
 from fastslow.core.errors import DataError
-from fastslow.core.files import atomic_path
-from fastslow_placement.base.budget import unlimited
-from fastslow_placement.base.local_search import Found
+from fastslow.core.files import digest
+from fastslow.networks.machine.stored_weights import read_checkpoint, write_tensors
 from fastslow_placement.base.problem import INVALID_REWARD, Outcome, Problem
+from fastslow_placement.base.search import Found, unlimited
 from fastslow_placement.go.policy import Inputs, Policy
-from fastslow_placement.go.policy_file import check_finite, check_numbers, read_checkpoint
 from fastslow_placement.go.proposals import Change, Changes, draw, log_chance, log_probability
-from fastslow_placement.go.zero_shot import zero_shot
 
-_FORMAT = 5  # of checkpoints
+_FORMAT = 6  # of checkpoints
 _MEMORY = 0.9  # of the running mean of gains
 _WORST = -2.0  # gains below, of invalid decisions, count as this
 _HOT, _COOLING = 0.05, 1e-3  # first temperature over the mean loss of the first changes; last over first
+
+
+@torch.no_grad()
+def zero_shot(
+    policy: Policy,
+    problem: Problem,
+    samples: int = 8,
+    seed: int = 0,
+    more: Callable[[], bool] = unlimited,
+) -> Found:
+    """Return the best of the problem's starts and of the policy's decisions from the best of them on.
+
+    These are its most probable decision, and samples. Each counts as an evaluation.
+
+    Args:
+        policy: The policy.
+        problem: The problem.
+        samples: Number of samples.
+        seed: Seed of the samples.
+        more: Whether there is time for another decision; the starts are evaluated in any case.
+    """
+    found = Found(problem.default.copy(), np.inf, problem.tried - 1, [])
+    found.see(problem.starts, problem.evaluate(problem.starts).order)
+    last = policy.passes(Inputs(problem), start=found.decision)[-1]
+    likely = torch.cat([one.argmax(1) for one in last])[None]
+    drawn = draw(last, samples, torch.Generator().manual_seed(seed))
+    for decision in torch.cat([likely, drawn]).numpy()[:, None]:
+        if not more():
+            break
+        found.see(decision, problem.evaluate(decision).order)
+    return found
 
 
 @dataclass(frozen=True)
@@ -62,11 +90,10 @@ class Schedule:
     imitation: float = 0.0
 
 
-@dataclass
 class _Standing:
     """What the trainer knows of one problem.
 
-    Args:
+    Attributes:
         inputs: The problem.
         changes: What draws changes of its decisions.
         found: Best decision so far.
@@ -77,19 +104,26 @@ class _Standing:
         spread: Running size of advantages.
     """
 
-    inputs: Inputs
-    changes: Changes
-    found: Found
-    current: np.ndarray
-    reward: float = INVALID_REWARD
-    heat: float = 0.0
-    mean: float = 0.0
-    spread: float = 0.0
+    _NUMBERS = ("reward", "heat", "mean", "spread")
 
-    @classmethod
-    def of(cls, problem: Problem) -> "_Standing":
-        nothing = Found(problem.default.copy(), np.inf, 0, [])
-        return cls(Inputs(problem), Changes(problem), nothing, problem.default.copy())
+    def __init__(self, problem: Problem):
+        self.inputs, self.changes, self.current = Inputs(problem), Changes(problem), problem.default.copy()
+        self.found = Found(problem.default.copy(), np.inf, 0, [])
+        self.reward, self.heat, self.mean, self.spread = INVALID_REWARD, 0.0, 0.0, 0.0
+
+    def state(self) -> dict:
+        """Return what changes, as lists and numbers."""
+        lists = {"current": self.current.tolist(), "decision": self.found.decision.tolist()}
+        numbers = {name: float(getattr(self, name)) for name in self._NUMBERS}
+        found = {name: getattr(self.found, name) for name in ("cost", "evaluations", "history")}
+        return lists | numbers | {"found": found}
+
+    def restore(self, state: dict) -> None:
+        """Take over a :meth:`state`."""
+        self.current = np.array(state["current"], np.int64)
+        self.found = Found(np.array(state["decision"], np.int64), **state["found"])
+        for name in self._NUMBERS:
+            setattr(self, name, state[name])
 
 
 @dataclass
@@ -112,7 +146,7 @@ class Trainer:
         self.optimizer = torch.optim.Adam(self.policy.parameters(), lr=self.schedule.lr)
         self.generator = torch.Generator().manual_seed(self.seed)
         self.update = 0
-        self.standings = [_Standing.of(problem) for problem in self.problems]
+        self.standings = [_Standing(problem) for problem in self.problems]
 
     def run(
         self,
@@ -154,12 +188,11 @@ class Trainer:
         over = torch.tensor([gain for part in tried for _, gain in part])
         gains = self._advantages(standing, over, fresh).split([*map(len, tried)])
         drawn = [[change for change, _ in part] for part in tried]
-        gains = [
-            torch.cat([gain.expand(len(change.units)) for gain, change in zip(*pair, strict=True)])
-            for pair in zip(gains, drawn, strict=True)
+        gains = [  # one for each draw
+            gain.repeat_interleave(torch.tensor([len(change.units) for change in changes]))
+            for gain, changes in zip(gains, drawn, strict=True)
         ]
         old = [self._chance(standing, *pair) for pair in zip(before, drawn, strict=True)]
-        entropy = plan.entropy * self._left()
         for _ in range(plan.epochs):
             now = self.policy.passes(inputs, start=start)
             loss = torch.zeros(())
@@ -167,7 +200,7 @@ class Trainer:
                 ratio = (self._chance(standing, logs, changes) - was).exp()
                 bounded = ratio.clamp(1 - plan.clip, 1 + plan.clip)
                 loss = loss - torch.minimum(ratio * gain, bounded * gain).mean()
-                loss = loss - entropy * sum(_entropy(one) for one in logs)
+                loss = loss - plan.entropy * self._left() * sum(_entropy(one) for one in logs)
                 if np.isfinite(standing.found.cost) and plan.imitation:
                     best = torch.from_numpy(standing.found.decision)[None]
                     loss = loss - plan.imitation * log_probability(logs, best).mean()
@@ -182,42 +215,38 @@ class Trainer:
         return max(0.0, 1 - self.update / max(self.schedule.updates * len(self.standings), 1))
 
     def _begin(self, standing: _Standing, more: Callable[[], bool]) -> None:
-        """Go on from the best of the starts and of what the policy decides without learning."""
+        """Go on from the best of the starts and of the policy's decisions without learning."""
         problem = standing.inputs.problem
         standing.found = found = zero_shot(self.policy, problem, self.schedule.samples, self.seed, more)
         standing.reward = float(problem.rewards(Outcome(np.array([found.cost]), np.zeros(1)))[0])
         standing.current = found.decision.copy()
 
-    def _reward(self, standing: _Standing, decisions: np.ndarray) -> float:
-        """Evaluate decisions (B, U) and return the best reward."""
-        outcome = standing.inputs.problem.evaluate(decisions)
-        standing.found.see(decisions, outcome.order)
-        return float(standing.inputs.problem.rewards(outcome).max())
-
     def _chance(self, standing: _Standing, logs: list[torch.Tensor], changes: list[Change]) -> torch.Tensor:
         """Return the log-probability of each draw of all changes, one after the other."""
         if self.schedule.whole:
-            return log_probability(
-                logs, torch.from_numpy(np.stack([one.decision for one in changes]))
-            ).flatten()
+            decisions = torch.from_numpy(np.stack([one.decision for one in changes]))
+            return log_probability(logs, decisions).flatten()
         return torch.cat([log_chance(logs, change, standing.changes.movable) for change in changes])
 
     def _try(self, standing: _Standing, logs: list[torch.Tensor]) -> tuple[Change, float]:
         """Draw and evaluate a change; return it and the gain."""
-        origin = standing.current
         if self.schedule.whole:
             decision = draw(logs, 1, self.generator)[0].numpy()
             nothing = torch.zeros(len(decision))
-            whole = Change(origin, decision, torch.arange(len(decision)), nothing, nothing)
-            return whole, self._reward(standing, decision[None])
-        change = standing.changes.draw(logs, origin, self.generator)
-        decision = change.decision
-        reward = self._reward(standing, decision[None])
+            change = Change(standing.current, decision, torch.arange(len(decision)), nothing, nothing)
+        else:
+            change = standing.changes.draw(logs, standing.current, self.generator)
+        problem, decisions = standing.inputs.problem, change.decision[None]
+        outcome = problem.evaluate(decisions)
+        standing.found.see(decisions, outcome.order)
+        reward = float(problem.rewards(outcome)[0])
+        if self.schedule.whole:
+            return change, reward
         gain = reward - standing.reward
         heat = standing.heat * _COOLING ** (1 - self._left())
         chance = float(torch.rand(1, generator=self.generator))
         if reward > INVALID_REWARD and (gain >= 0 or chance < np.exp(gain / max(heat, 1e-300))):
-            standing.current, standing.reward = decision, reward
+            standing.current, standing.reward = change.decision, reward
         return change, gain
 
     def _advantages(self, standing: _Standing, over: torch.Tensor, fresh: bool) -> torch.Tensor:
@@ -231,65 +260,41 @@ class Trainer:
         standing.spread = keep * standing.spread + (1 - keep) * float(over.square().mean().sqrt())
         return (over / max(standing.spread, 1e-6)).clamp(-1, 3)
 
+    @property
+    def _mark(self) -> str:
+        names = [problem.name for problem in self.problems]
+        return digest([_FORMAT, asdict(self.policy.shape), asdict(self.schedule), names])
+
     def save(self, path: Path) -> None:
-        """Write everything that the next update depends on, atomically."""
+        """Write everything that the next update depends on, atomically and with a checksum."""
         state = {
-            "format": _FORMAT,
+            "mark": self._mark,
             "shape": asdict(self.policy.shape),
             "policy": self.policy.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "generator": self.generator.get_state(),
             "update": self.update,
-            "schedule": asdict(self.schedule),
-            "standings": [
-                {
-                    "name": s.inputs.problem.name,
-                    "decision": torch.from_numpy(s.found.decision),
-                    "cost": s.found.cost,
-                    "evaluations": s.found.evaluations,
-                    "history": s.found.history,
-                    "current": torch.from_numpy(s.current),
-                    "reward": float(s.reward),
-                    "heat": float(s.heat),
-                    "mean": float(s.mean),
-                    "spread": float(s.spread),
-                }
-                for s in self.standings
-            ],
+            "standings": [standing.state() for standing in self.standings],
         }
-        with atomic_path(path) as temporary:
-            torch.save(state, temporary)
+        write_tensors(path, state, sealed=True)
 
     def resume(self, path: Path) -> None:
-        """Continue where :meth:`save` was called.
+        """Continue where :meth:`save` was called; from the beginning if there is no file or it is damaged.
 
         Raises:
-            DataError: The file is missing or broken, or is of another policy, schedule or other problems.
+            DataError: The file is of another policy, schedule or other problems.
         """
-        state = read_checkpoint(path)
-        try:
-            self._restore(path, state)
-        except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
-            remedy = "Delete it and train again"
-            raise DataError(path, f"is no checkpoint ({type(error).__name__}: {error})", remedy) from None
-
-    def _restore(self, path: Path, state: dict) -> None:
-        names = [standing.inputs.problem.name for standing in self.standings]
-        settings = {"format": _FORMAT, "shape": asdict(self.policy.shape), "schedule": asdict(self.schedule)}
-        same = settings.items() <= state.items()
-        if not same or [s["name"] for s in state["standings"]] != names:
-            raise DataError(path, "is of another training", "Delete it, or choose another folder")
-        check_numbers([standing.inputs.problem for standing in self.standings], state)
+        state = read_checkpoint(path, self._mark)
+        if state is None:
+            if path.exists():
+                raise DataError(path, "is of another training", "Delete it, or choose another folder")
+            return
         self.policy.load_state_dict(state["policy"])
-        check_finite(path, self.policy)
         self.optimizer.load_state_dict(state["optimizer"])
         self.generator.set_state(state["generator"])
         self.update = state["update"]
         for standing, kept in zip(self.standings, state["standings"], strict=True):
-            history = [(int(count), float(cost)) for count, cost in kept["history"]]
-            standing.found = Found(kept["decision"].numpy(), kept["cost"], kept["evaluations"], history)
-            standing.current, standing.reward = kept["current"].numpy(), kept["reward"]
-            standing.heat, standing.mean, standing.spread = kept["heat"], kept["mean"], kept["spread"]
+            standing.restore(kept)
 
 
 def _entropy(logs: torch.Tensor) -> torch.Tensor:

@@ -2,7 +2,7 @@
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -11,11 +11,8 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from fastslow.core.errors import DataError
-from fastslow.core.files import atomic_path
-from fastslow.core.npz_io import read_arrays
 
-_ARRAYS = ("shapes", "edges", "seconds", "flops", "output_bytes", "parameter_bytes", "read_bytes", "groups")
-RANK = 6  # dimensions of a shape that are kept, as in the competition's node features
+_RANK = 6  # dimensions of a shape that are kept, as in the competition's node features
 
 
 @dataclass(frozen=True)
@@ -93,10 +90,6 @@ class CostGraph:
         """Seconds of the longest path."""
         return float(self.upward_rank.max())
 
-    def renamed(self, name: str) -> "CostGraph":
-        """Return the graph under another name."""
-        return replace(self, name=name)
-
 
 def neighbours(edges: np.ndarray, count: int) -> list[list[int]]:
     """Return for each node the second entries of its edges, ascending.
@@ -117,7 +110,7 @@ def topological_order(edges: np.ndarray, count: int, source: str | Path, names: 
     """Return the node numbers in topological order, the lowest free number first: (N,) int64.
 
     Args:
-        edges: (E, 2) rows (producer, consumer).
+        edges: (E, 2) distinct rows (producer, consumer).
         count: Number of nodes N.
         source: Where the graph is from, for the message.
         names: Name of each node, for the message.
@@ -125,35 +118,20 @@ def topological_order(edges: np.ndarray, count: int, source: str | Path, names: 
     Raises:
         DataError: The graph has a cycle; the message names a node on it.
     """
-    order = topological_by(np.arange(count), edges)
-    if len(order) < count:
-        node = _on_a_cycle(neighbours(edges[:, ::-1], count), {*range(count)} - {*order.tolist()})
-        raise DataError(source, f"its edges form a cycle through {names[node]!r}", "A program is acyclic")
-    return order
-
-
-def topological_by(rank: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """Return the topological order that always takes the free node of the lowest rank.
-
-    Args:
-        rank: (N,).
-        edges: (E, 2) rows (producer, consumer).
-
-    Returns:
-        (N,) int64; shorter where there are cycles: what is on or behind one is left out.
-    """
-    consumers, rank = neighbours(edges, len(rank)), rank.tolist()
-    waiting = np.bincount(edges[:, 1], minlength=len(rank)).tolist()
-    ready = [(rank[node], node) for node, count in enumerate(waiting) if not count]
-    heapq.heapify(ready)
+    consumers = neighbours(edges, count)
+    waiting = np.bincount(edges[:, 1], minlength=count).tolist()
+    ready = [node for node, inputs in enumerate(waiting) if not inputs]  # sorted, so a heap
     order = []
     while ready:
-        _, node = heapq.heappop(ready)
+        node = heapq.heappop(ready)
         order.append(node)
         for consumer in consumers[node]:
             waiting[consumer] -= 1
             if not waiting[consumer]:
-                heapq.heappush(ready, (rank[consumer], consumer))
+                heapq.heappush(ready, consumer)
+    if len(order) < count:
+        node = _on_a_cycle(neighbours(edges[:, ::-1], count), {*range(count)} - {*order})
+        raise DataError(source, f"its edges form a cycle through {names[node]!r}", "A program is acyclic")
     return np.array(order, np.int64)
 
 
@@ -231,9 +209,9 @@ def build(
     order = topological_order(edges, count, source, labels)
     number = np.empty(count, np.int64)
     number[order] = np.arange(count)
-    dimensions = np.zeros((count, RANK), np.int64)
+    dimensions = np.zeros((count, _RANK), np.int64)
     for node, shape in enumerate(shapes):
-        kept = list(shape)[:RANK]
+        kept = list(shape)[:_RANK]
         dimensions[node, : len(kept)] = kept
     return CostGraph(
         name,
@@ -243,25 +221,3 @@ def build(
         groups=np.unique(groups[order], return_inverse=True)[1],
         **{key: value[order] for key, value in values.items()},
     )
-
-
-def write_graph(path: Path, graph: CostGraph) -> None:
-    """Write a graph as npz, atomically: integers and float32, opcodes as text."""
-    arrays = {key: getattr(graph, key) for key in _ARRAYS}
-    compact = {k: v.astype(np.float32 if v.dtype.kind == "f" else np.int32) for k, v in arrays.items()}
-    with atomic_path(path) as temporary:
-        np.savez_compressed(temporary, opcodes=np.array(graph.opcodes), **compact)
-
-
-def read_graph_npz(path: Path) -> CostGraph:
-    """Read a graph that :func:`write_graph` wrote.
-
-    Raises:
-        DataError: The file is missing, broken, or not such a graph.
-    """
-    arrays = read_arrays(
-        path, ("opcodes", *_ARRAYS), "Make the file again with fastslow_placement.programs.zoo_graphs"
-    )
-    opcodes = [str(opcode) for opcode in arrays.pop("opcodes")]
-    shapes = [row[row > 0] if row.any() else () for row in arrays.pop("shapes")]
-    return build(path, Path(path).stem, opcodes, shapes, arrays.pop("edges"), **arrays)

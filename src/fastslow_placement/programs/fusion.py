@@ -43,19 +43,17 @@ class Clusters:
         self._output, self._read = graph.output_bytes.tolist(), graph.read_bytes.tolist()
         self._flops = graph.flops.tolist()
 
-    def visit(self, node: int) -> bool:
-        """Merge the node's cluster with the neighbour that saves most time; whether one was merged."""
+    def visit(self, node: int) -> None:
+        """Merge the node's cluster with the neighbour that saves most time and closes no cycle."""
         own = self.of[node]
         around = [*self.graph.producers[node], *self.graph.consumers[node]]
-        candidates = dict.fromkeys(self.of[other] for other in around if self.of[other] != own)
-        best, saved = None, 1e-12
-        for other in candidates:
+        best, saved, behind = None, 1e-12, set()
+        for other in dict.fromkeys(self.of[other] for other in around if self.of[other] != own):
             gain = self.saving(own, other)
-            if gain > saved and not self._makes_cycle(own, other):
-                best, saved = other, gain
+            if gain > saved and (found := self._behind(own, other)) is not None:
+                best, saved, behind = other, gain, found
         if best is not None:
-            self._merge(own, best)
-        return best is not None
+            self._merge(own, best, behind)
 
     def saving(self, first: int, second: int) -> float:
         """Return the seconds that merging two clusters saves; -inf where their kinds or sizes forbid it."""
@@ -76,18 +74,12 @@ class Clusters:
                 moved += self._output[node]
         return self.device.seconds(sum(self._flops[node] for node in nodes), moved)
 
-    def _makes_cycle(self, first: int, second: int) -> bool:
-        """Return whether a path between the two clusters leads through a third one."""
-        return self._behind(*self._in_order(first, second)) is None
+    def _behind(self, own: int, other: int) -> set[int] | None:
+        """Return the clusters between two in the order that the first of them leads to, itself included.
 
-    def _in_order(self, first: int, second: int) -> tuple[int, int]:
-        return (first, second) if self._position[first] < self._position[second] else (second, first)
-
-    def _behind(self, first: int, second: int) -> set[int] | None:
-        """Return the clusters before ``second`` that can be reached from ``first``; None if they lead to it.
-
-        The first step may go from one to the other, which is no cycle.
+        None if a path between the two leads through a third one.
         """
+        first, second = sorted((own, other), key=self._position.__getitem__)
         end, seen, stack = self._position[second], {first}, [first]
         while stack:
             cluster = stack.pop()
@@ -101,21 +93,19 @@ class Clusters:
                         stack.append(after)
         return seen
 
-    def _merge(self, own: int, other: int) -> None:
+    def _merge(self, own: int, other: int, behind: set[int]) -> None:
         """Merge two clusters and keep the order of clusters topological (as Pearce and Kelly 2006)."""
-        first, second = self._in_order(own, other)
-        behind = self._behind(first, second)
-        begin, end = self._position[first], self._position[second]
-        region = self._order[begin : end + 1]
-        before = [cluster for cluster in region if cluster not in behind and cluster != second]
-        after = [cluster for cluster in region if cluster in behind and cluster != first]
-        nodes = self.members.pop(other)
-        self.members[own] = sorted(self.members[own] + nodes)
-        for node in nodes:
-            self.of[node] = own
+        begin, end = sorted((self._position[own], self._position[other]))
+        region = [cluster for cluster in self._order[begin : end + 1] if cluster not in (own, other)]
+        before = [cluster for cluster in region if cluster not in behind]
+        after = [cluster for cluster in region if cluster in behind]
         self._order[begin : end + 1] = [*before, own, *after, other]  # the last is empty from now on
         for place in range(begin, end + 1):
             self._position[self._order[place]] = place
+        nodes = self.members.pop(other)
+        for node in nodes:
+            self.of[node] = own
+        self.members[own] = sorted(self.members[own] + nodes)
         del self.seconds[other]
         self.seconds[own] = self.cluster_seconds(self.members[own])
 
@@ -130,8 +120,7 @@ def fuse(graph: CostGraph, priorities: np.ndarray, device: Device) -> Clusters:
     Args:
         graph: The operators.
         priorities: (N,) integers; nodes of a higher one are visited first, ties in topological order, and
-        those
-            of priority 0 never.
+            those of priority 0 never.
         device: Whose roofline gives the time of a cluster.
     """
     clusters = Clusters(graph, device)
@@ -143,9 +132,7 @@ def fuse(graph: CostGraph, priorities: np.ndarray, device: Device) -> Clusters:
 
 
 def ordered_clusters(graph: CostGraph, of: np.ndarray) -> np.ndarray:
-    """Return the clusters renumbered in topological order, as :func:`contract` numbers its nodes: (N,)
-    int64.
-    """
+    """Return the clusters in topological order, as :func:`contract` numbers its nodes: (N,) int64."""
     of = np.unique(of, return_inverse=True)[1]
     names = [f"cluster {number}" for number in range(int(of.max()) + 1)]
     edges = np.unique(of[graph.edges].reshape(-1, 2), axis=0)
@@ -153,17 +140,18 @@ def ordered_clusters(graph: CostGraph, of: np.ndarray) -> np.ndarray:
     return np.argsort(order)[of]
 
 
-def contract(graph: CostGraph, of: np.ndarray, device: Device) -> CostGraph:
+def contract(graph: CostGraph, device: Device, of: np.ndarray | None = None) -> CostGraph:
     """Return the graph whose nodes are clusters; those of one operator keep its time.
 
     A cluster brings the co-location groups of its operators together.
 
     Args:
         graph: The operators.
-        of: (N,) cluster of each operator; between clusters there is no cycle.
         device: Whose roofline gives the time of a cluster.
+        of: (N,) cluster of each operator; between clusters there is no cycle. By default
+            :func:`single_consumer_clusters`.
     """
-    of = ordered_clusters(graph, of)
+    of = ordered_clusters(graph, single_consumer_clusters(graph) if of is None else of)
     count = int(of.max()) + 1
     members: list[list[int]] = [[] for _ in range(count)]
     for node, cluster in enumerate(of.tolist()):

@@ -3,11 +3,11 @@
 import numpy as np
 
 from fastslow_placement.base.problem import Outcome, Problem
-from fastslow_placement.programs.compiler_problems import FusionProblem, PlacementProblem, SchedulingProblem
 from fastslow_placement.programs.cost_graph import CostGraph
 from fastslow_placement.programs.fusion import contract, fuse, ordered_clusters
+from fastslow_placement.programs.problems import FusionProblem, PlacementProblem, SchedulingProblem
 from fastslow_placement.programs.roofline import Device
-from fastslow_placement.programs.schedule import Scheduler, peak_memory, refined
+from fastslow_placement.programs.schedule import Scheduler, excess_memory, refined
 
 
 class JointProblem(Problem):
@@ -54,7 +54,7 @@ class JointProblem(Problem):
 
     def _one(self, fusion: np.ndarray, placement: np.ndarray, priority: np.ndarray) -> tuple[float, float]:
         of = ordered_clusters(self.graph, np.array(fuse(self.graph, fusion, self.device).of))
-        fused = contract(self.graph, of, self.device)
+        fused = contract(self.graph, self.device, of)
         first = np.full(len(fused), len(self.graph))
         np.minimum.at(first, of, np.arange(len(self.graph)))
         leader = np.full(int(fused.groups.max()) + 1, len(self.graph))
@@ -63,31 +63,23 @@ class JointProblem(Problem):
         highest = np.zeros(len(fused), np.int64)
         np.maximum.at(highest, of, priority)
         timeline = Scheduler(fused, self.devices, self.device).run(chosen, refined(fused, highest))
-        over = np.maximum(peak_memory(fused, timeline) - self.memory, 0).sum() if self._tight(fused) else 0.0
-        return timeline.seconds, float(over)
+        return timeline.seconds, excess_memory(fused, timeline, self.memory)
 
-    def _tight(self, fused: CostGraph) -> bool:
-        """Return whether all tensors together, a copy on each device, exceed the limit."""
-        return float((fused.output_bytes + fused.parameter_bytes).sum()) > self.memory
+    def unit_names(self) -> list[str]:
+        """Return opcode and number of each operator, once for each task."""
+        return self._fusion.unit_names() * 3
 
     def options(self, probabilities: np.ndarray) -> np.ndarray:
         """Return features of every option of the three tasks."""
-        count = len(self.graph)
-        sizes = [count * len(p) for p in (range(int(self.choices[0])), range(self.devices))]
-        fusion, placement, schedule = np.split(probabilities, np.cumsum(sizes))
-        place = self._placement
-        table = placement.reshape(count, -1)
+        count, place = len(self.graph), self._placement
+        first = int(self._fusion.choices.sum())
+        fusion, placement, schedule = np.split(probabilities, [first, first + count * self.devices])
         groups = np.zeros((len(place.choices), self.devices))
-        np.add.at(groups, place.units, table)
+        np.add.at(groups, place.units, placement.reshape(count, -1))
         groups /= np.bincount(place.units)[:, None]
-        of_groups = place.options(groups.ravel()).reshape(len(place.choices), self.devices, -1)
-        return np.concatenate(
-            [
-                self._fusion.options(fusion),
-                of_groups[place.units].reshape(count * self.devices, -1),
-                self._schedule.options(schedule),
-            ]
-        )
+        of_groups = place.options(groups).reshape(len(place.choices), self.devices, -1)
+        of_operators = of_groups[place.units].reshape(count * self.devices, -1)
+        return np.concatenate([self._fusion.options(fusion), of_operators, self._schedule.options(schedule)])
 
     @property
     def bound(self) -> float:

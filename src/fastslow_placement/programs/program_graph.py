@@ -1,6 +1,5 @@
 """Cost graphs from the competition's npz files, and from any file that holds a program."""
 
-import hashlib
 from pathlib import Path
 
 import numpy as np
@@ -99,18 +98,3 @@ def read_cost_graph(
     if path.suffix == ".npz":
         return graph_of_arrays(_read_arrays(path), path, path.stem, device)
     return graph_of_module(read_program(path).module, path, path.stem, device, unroll, allow_unknown)
-
-
-def graph_digest(graph: CostGraph) -> str:
-    """Return 16 hexadecimal digits of SHA-256 over a graph's opcodes, edges and costs."""
-    content = hashlib.sha256(" ".join(graph.opcodes).encode())
-    for array in (
-        graph.edges,
-        graph.shapes,
-        graph.seconds,
-        graph.output_bytes,
-        graph.parameter_bytes,
-        graph.groups,
-    ):
-        content.update(np.ascontiguousarray(array).tobytes())
-    return content.hexdigest()[:16]

@@ -3,14 +3,26 @@
 Sources of the constants: NVIDIA's white papers of P100 (WP-08019) and V100 (WP-08608); TPU v3 from Jouppi et
 al., "A domain-specific supercomputer for training deep neural networks" (CACM 2020), per core. Latencies of
 launches and links are assumptions; that of the TPU is the smallest estimate of its compiler, 260 cycles.
+``cpu`` is one core of a server with AVX-512, and shared memory as its link; all its numbers are assumptions.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod, sqrt
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+from pydantic import ConfigDict, Field, ValidationError
+from pydantic.dataclasses import dataclass
+
+from fastslow.core.errors import DataError, SettingsError
+from fastslow.core.files import read_json
+
+_Rate = Annotated[float, Field(gt=0, le=1e30)]
+_Seconds = Annotated[float, Field(ge=0, le=1e6)]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=ConfigDict(strict=True, allow_inf_nan=False, extra="forbid"))
 class Device:
     """Constants of one device and of a link between two.
 
@@ -26,18 +38,18 @@ class Device:
     """
 
     name: str
-    flops_per_second: float
-    bytes_per_second: float
-    memory: float
-    launch_seconds: float
-    link_bytes_per_second: float
-    link_seconds: float
-    clock: float
+    flops_per_second: _Rate
+    bytes_per_second: _Rate
+    memory: _Rate
+    launch_seconds: _Seconds
+    link_bytes_per_second: _Rate
+    link_seconds: _Seconds
+    clock: _Rate = 1e9
 
     def seconds(self, flops, moved_bytes):
         """Return the roofline time of operators with these FLOPs and bytes read and written."""
-        bound = flops / self.flops_per_second, moved_bytes / self.bytes_per_second
-        return _maximum(*bound) + self.launch_seconds
+        bound = np.maximum(flops / self.flops_per_second, moved_bytes / self.bytes_per_second)
+        return bound + self.launch_seconds
 
     def transfer_seconds(self, size):
         """Return the time to send this many bytes to another device."""
@@ -49,17 +61,34 @@ def names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-def _maximum(first, second):
-    """Return the element-wise maximum of two scalars or arrays."""
-    larger = first > second
-    return first * larger + second * (1 - larger)
-
-
 DEVICES = {
     "p100": Device("p100", 10.6e12, 732e9, 16e9, 5e-6, 20e9, 10e-6, 1.48e9),
     "v100": Device("v100", 15.7e12, 900e9, 16e9, 5e-6, 25e9, 10e-6, 1.53e9),
     "tpu-v3": Device("tpu-v3", 61.5e12, 450e9, 16e9, 260 / 0.94e9, 82e9, 1e-6, 0.94e9),
+    "cpu": Device("cpu", 0.1e12, 12e9, 8e9, 1e-6, 10e9, 1e-6, 2.5e9),
 }
+"""GPUs that NVLink joins, a core of a TPU v3 pod slice, a core of a CPU."""
+
+
+def read_device(name: str) -> Device:
+    """Return a device by its name, or from a JSON file of the fields of :class:`Device`.
+
+    Raises:
+        SettingsError: There is no such device, and the name is not that of a JSON file.
+        DataError: The file is missing, or a field is missing, unknown, of another type or out of range.
+    """
+    if name in DEVICES:
+        return DEVICES[name]
+    if not name.endswith(".json"):
+        raise SettingsError(f"device: {name!r} is none of {', '.join(DEVICES)}, nor the name of a JSON file")
+    fields, example = read_json(Path(name)), "Give name, flops_per_second, ...: help(Device) lists the fields"
+    try:
+        return Device(**fields)
+    except (TypeError, ValidationError) as error:
+        first = error.errors()[0] if isinstance(error, ValidationError) else {"loc": (), "msg": str(error)}
+        problem = f"is no device: {' '.join([*map(str, first['loc']), first['msg']])}"
+        raise DataError(name, problem, example) from None
+
 
 FREE = names(
     "parameter constant tuple get-tuple-element bitcast after-all opt-barrier domain partition-id replica-id "

@@ -171,6 +171,16 @@ def peak_memory(graph: CostGraph, timeline: Timeline) -> np.ndarray:
     return np.array([sizes.max() for _, sizes in memory_profile(graph, timeline)])
 
 
+def excess_memory(graph: CostGraph, timeline: Timeline, limit: float) -> float:
+    """Return the bytes over the limit of a device, summed over the devices' peaks."""
+    held = np.bincount(timeline.placement, graph.parameter_bytes + graph.output_bytes, timeline.devices)
+    for transfer in timeline.transfers:
+        held[transfer.target] += graph.output_bytes[transfer.producer]
+    if (held <= limit).all():  # all that is ever there, held all the time
+        return 0.0
+    return float(np.maximum(peak_memory(graph, timeline) - limit, 0).sum())
+
+
 def lower_bound(graph: CostGraph, devices: int) -> float:
     """Return a lower bound of the runtime: the longest path, and all work spread evenly over the devices."""
     return max(graph.critical_path, float(graph.seconds.sum()) / devices)

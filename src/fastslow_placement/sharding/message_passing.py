@@ -1,29 +1,31 @@
 """Sequential tree-reweighted message passing (TRW-S, Kolmogorov 2006) for sharding problems.
 
-Messages along the edges approximate what the rest of the graph costs, given a group's option. They give a
-lower
-bound, and a decision that sees far more of the graph than a local move: on graphs that are close to trees it
-is
-close to the optimum. Memory enters through prices, as in :mod:`fastslow_placement.sharding.sharding_search`.
+Messages along the edges approximate the cost of the rest of the graph, given a group's option. They give a
+lower bound, and a decision that sees far more of the graph than a local move: on graphs that are close to
+trees it is close to the optimum. Memory enters through prices, as in
+:mod:`fastslow_placement.sharding.forest_search`.
 """
 
 import numpy as np
 
 from fastslow_placement.sharding.tied_strategies import TiedStrategies
 
-CEILING = 1e14  # forbidden pairs count as this, which double precision can still add up
+_CEILING = 1e14  # forbidden pairs count as this, which double precision can still add up
 
 
 class MessagePassing:
     """Messages between the groups of one problem.
+
+    Attributes:
+        to: For each group the messages to it by sender: the cost of its options there, up to a constant.
 
     Args:
         groups: The groups.
     """
 
     def __init__(self, groups: TiedStrategies):
-        self._links = groups.tables(CEILING)
-        self._messages = [
+        self._links = groups.tables(_CEILING)
+        self.to = [
             {other: np.zeros(count) for other in link}
             for count, link in zip(groups.choices.tolist(), groups.links, strict=True)
         ]
@@ -38,40 +40,26 @@ class MessagePassing:
         Args:
             own: Costs of each group's options.
         """
-        own = [np.minimum(cost, CEILING) for cost in own]
-        self._forward(own)
-        bound = self._backward(own)
+        own = [np.minimum(cost, _CEILING) for cost in own]
+        nodes = range(len(own))
+        self._pass(own, nodes, lambda node, other: other > node)
+        bound = self._pass(own, reversed(nodes), lambda node, other: other < node)
         return self._decide(own), bound
 
-    def to(self, group: int) -> dict[int, np.ndarray]:
-        """Return the messages to a group by sender: what its options cost there, up to a constant."""
-        return self._messages[group]
-
-    def _forward(self, own: list[np.ndarray]) -> None:
-        for node in range(len(own)):
-            total = own[node] + sum(self._messages[node].values())
-            for other, table in self._links[node].items():
-                if other > node:
-                    self._send(node, other, total, table)
-
-    def _backward(self, own: list[np.ndarray]) -> float:
+    def _pass(self, own: list[np.ndarray], nodes, ahead) -> float:
+        """Send messages from each node to those ahead of it; return the sum of all that was taken off."""
         bound = 0.0
-        for node in range(len(own) - 1, -1, -1):
-            total = own[node] + sum(self._messages[node].values())
+        for node in nodes:
+            total = own[node] + sum(self.to[node].values())
             smallest = total.min()
             bound += smallest
-            total = total - smallest
             for other, table in self._links[node].items():
-                if other < node:
-                    bound += self._send(node, other, total, table)
+                if ahead(node, other):
+                    sent = (table + (self._weight[node] * (total - smallest) - self.to[node][other])).min(1)
+                    least = sent.min()
+                    self.to[other][node] = sent - least
+                    bound += least
         return float(bound)
-
-    def _send(self, node: int, other: int, total: np.ndarray, table: np.ndarray) -> float:
-        """Set the message to a neighbour and return what was taken off it."""
-        message = (table + (self._weight[node] * total - self._messages[node][other])).min(1)
-        smallest = message.min()
-        self._messages[other][node] = message - smallest
-        return float(smallest)
 
     def _decide(self, own: list[np.ndarray]) -> np.ndarray:
         """Choose in order: exact costs to the nodes that have chosen, messages from those that have not."""
@@ -79,6 +67,6 @@ class MessagePassing:
         for node in range(len(own)):
             cost = own[node]
             for other, table in self._links[node].items():
-                cost = cost + (table[decision[other]] if other < node else self._messages[node][other])
+                cost = cost + (table[decision[other]] if other < node else self.to[node][other])
             decision[node] = cost.argmin()
         return decision

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from fastslow_placement.sharding.sharding import packed
 from fastslow_placement.sharding.tied_strategies import TiedStrategies
 
 
@@ -21,12 +22,10 @@ class Recombination:
 
     def __init__(self, groups: TiedStrategies):
         self.groups, self.problem = groups, groups.problem
-        links = [(g, o, table) for g, link in enumerate(groups.links) for o, table in link.items() if g < o]
-        self._pairs = np.array([(g, o) for g, o, _ in links], np.int64).reshape(-1, 2)
-        self._width = np.array([table.shape[1] for *_, table in links], np.int64)
-        sizes = np.array([table.size for *_, table in links], np.int64)
-        self._start = np.cumsum(sizes) - sizes
-        self._tables = np.concatenate([table.ravel() for *_, table in links] or [np.zeros(0)])
+        self._pairs = np.array(
+            [(g, o) for g, link in enumerate(groups.links) for o in link if g < o], np.int64
+        ).reshape(-1, 2)
+        self._tables, self._start, self._width = packed([groups.links[g][o] for g, o in self._pairs.tolist()])
         self._costs = np.concatenate(groups.costs)
 
     def best_of(self, base: np.ndarray, other: np.ndarray) -> np.ndarray:

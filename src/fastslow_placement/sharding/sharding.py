@@ -11,17 +11,41 @@ import zlib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
+from pydantic import Field
 
 from fastslow.core.errors import DataError
 from fastslow.core.input_files import check_regular
-from fastslow_placement.base.public_schema import ShardingFile, checked
-from fastslow_placement.programs.cost_graph import check_sizes
+from fastslow.core.records import Record, check_record
 
 FORBIDDEN = 1e18  # the contest's mark of pairs and strategies that must not be used
 _MAX_BYTES = 1 << 30
 _FORMAT = "The format is that of github.com/google/iopddl"
+_Whole = Annotated[int, Field(ge=-(2**53), le=2**53)]
+_Cost = Annotated[float, Field(ge=0, le=1e30)]
+
+
+class _Nodes(Record):
+    intervals: list[Annotated[list[_Whole], Field(max_length=2)] | None]  # empty: never alive
+    costs: Annotated[list[Annotated[list[_Cost], Field(min_length=1)]], Field(min_length=1)]
+    usages: list[list[_Cost]]
+
+
+class _Edges(Record):
+    nodes: list[Annotated[list[_Whole], Field(min_length=2, max_length=2)]]
+    costs: list[list[_Cost]]
+
+
+class _Problem(Record):
+    nodes: _Nodes
+    edges: _Edges
+    usage_limit: _Cost | None = None
+
+
+class _File(Record):
+    problem: _Problem
 
 
 @dataclass(frozen=True)
@@ -58,20 +82,12 @@ class Sharding:
 
     @cached_property
     def _packed(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """All matrices in one array, where each starts, and how long its rows are."""
-        sizes = [matrix.size for matrix in self.matrices]
-        starts = (
-            np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64) if sizes else np.zeros(0, np.int64)
-        )
-        flat = np.concatenate([m.ravel() for m in self.matrices]) if sizes else np.zeros(0)
-        return flat, starts, np.array([matrix.shape[1] for matrix in self.matrices], np.int64)
+        return packed(self.matrices)
 
     def cost(self, decisions: np.ndarray) -> np.ndarray:
         """Return the cost of each decision, 1e18 or more where a forbidden pair is used: (B,), for (B, N)."""
         flat, starts, width = self._packed
         own = self.costs[self.first[:-1] + decisions].sum(1)
-        if not len(self.edges):
-            return own
         entry = starts + decisions[:, self.edges[:, 0]] * width + decisions[:, self.edges[:, 1]]
         return own + flat[entry].sum(1)
 
@@ -95,11 +111,23 @@ class Sharding:
         np.add.at(change, (rows, self.spans[:, 1]), -used)
         return change.cumsum(1)[:, :-1]
 
+    def tolls(self, price: np.ndarray) -> np.ndarray:
+        """Return the sum of a price per byte, from each of :attr:`times` on, over each lifetime: (N,)."""
+        total = np.concatenate([[0.0], np.cumsum(price)])
+        return total[self.spans[:, 1]] - total[self.spans[:, 0]]
+
     def excess(self, decisions: np.ndarray) -> np.ndarray:
         """Return by how much the peak memory exceeds the limit: (B,), for (B, N)."""
         if not len(self.times):
             return np.zeros(len(decisions))
         return np.maximum(self.usage(decisions).max(1) - self.limit, 0)
+
+
+def packed(tables: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return tables in one array, and (count,) each where they start in it and how long their rows are."""
+    sizes, widths = np.array([(table.size, table.shape[1]) for table in tables], np.int64).reshape(-1, 2).T
+    flat = np.concatenate([np.zeros(0), *(table.ravel() for table in tables)])
+    return flat, np.cumsum(sizes) - sizes, widths
 
 
 def read_problem_file(path: Path) -> object:
@@ -131,59 +159,41 @@ def read_sharding(path: Path, data: object = None) -> Sharding:
         data: What it holds, where that was read before.
 
     Raises:
-        DataError: The file is missing, not JSON or lacks a field; or lists disagree in length, a cost or
-        usage
-            is negative, an edge names no node, or a node has no strategy.
+        DataError: The file is missing, not JSON or lacks a field; lists disagree in length, a cost or usage
+            is negative, an edge names no node, a node has no strategy, or no decision keeps to the limit.
     """
     path = Path(path)
     data = read_problem_file(path) if data is None else data
-    problem = checked(path, data, ShardingFile, "problem", _FORMAT).problem
-    nodes, edges = problem.nodes, problem.edges
-    counts = [len(costs) for costs in nodes.costs]
-    if counts != [len(own) for own in nodes.usages] or len(edges.nodes) != len(edges.costs):
+    fields = check_record(path, data, _File, _FORMAT)["problem"]
+    nodes, edges, limit = fields["nodes"], fields["edges"], fields.get("usage_limit")
+    counts = [len(costs) for costs in nodes["costs"]]
+    lengths = len(edges["nodes"]) == len(edges["costs"]) and len(nodes["intervals"]) == len(counts)
+    if not lengths or counts != [len(own) for own in nodes["usages"]]:
         raise DataError(path, "its lists disagree in length", _FORMAT)
-    intervals = _intervals(path, nodes.intervals, len(counts))
-    costs = np.array([cost for row in nodes.costs for cost in row], float)
-    usages = np.array([usage for row in nodes.usages for usage in row], float)
-    pairs = np.array(edges.nodes, np.int64).reshape(-1, 2)
-    flat, limit = [np.array(matrix, float) for matrix in edges.costs], problem.usage_limit
-    if len(pairs) and not (pairs.min() >= 0 and pairs.max() < len(counts)):
-        bad = int(((pairs < 0) | (pairs >= len(counts))).any(1).argmax())
-        raise DataError(path, f"edge {bad} names no node", _FORMAT)
-    owners = np.repeat(np.arange(len(counts)), counts)
-    check_sizes(path, [f"a strategy of node {node}" for node in owners], cost=costs, usage=usages)
-    matrices = []
-    for number, ((u, v), matrix) in enumerate(zip(pairs.tolist(), flat, strict=True)):
-        if matrix.size != counts[u] * counts[v] or not (matrix >= 0).all():
-            problem = (
-                f"edge {number} has {matrix.size} costs or a negative one, {counts[u]} x {counts[v]} wanted"
-            )
-            raise DataError(path, problem, _FORMAT)
-        matrices.append(matrix.reshape(counts[u], counts[v]))
-    name = path.name.removesuffix(".gz").removesuffix(".json").rpartition("-")[2]
-    first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    ceiling = np.inf if limit is None else float(limit)
-    sharding = Sharding(name, first, costs, usages, intervals, pairs, matrices, ceiling)
-    _check_limit(path, sharding)
-    return sharding
-
-
-def _intervals(path: Path, intervals: list, count: int) -> np.ndarray:
-    """Return the lifetimes, (count, 2); an empty one is (0, 0)."""
-    if len(intervals) != count:
-        raise DataError(path, "its lists disagree in length", _FORMAT)
-    for node, interval in enumerate(intervals):
+    for node, interval in enumerate(nodes["intervals"]):
         if interval and (len(interval) != 2 or interval[0] > interval[1]):
             problem = f"the interval of node {node} is {interval}"
             raise DataError(path, problem, "An interval is [begin, end], or empty")
-    return np.array([interval or (0, 0) for interval in intervals], np.int64).reshape(-1, 2)
-
-
-def _check_limit(path: Path, sharding: Sharding) -> None:
-    """Refuse a limit that even the strategies of least memory exceed."""
-    groups = np.split(sharding.usages, sharding.first[1:-1])
-    least = np.array([int(own.argmin()) for own in groups])
-    excess = float(sharding.excess(least[None])[0])
-    if excess > 0:
+    matrices = []
+    for number, ((u, v), costs) in enumerate(zip(edges["nodes"], edges["costs"], strict=True)):
+        if not (0 <= u < len(counts) and 0 <= v < len(counts)):
+            raise DataError(path, f"edge {number} names no node", _FORMAT)
+        if len(costs) != counts[u] * counts[v]:
+            problem = f"edge {number} has {len(costs)} costs, {counts[u]} x {counts[v]} wanted"
+            raise DataError(path, problem, _FORMAT)
+        matrices.append(np.array(costs, float).reshape(counts[u], counts[v]))
+    sharding = Sharding(
+        path.name.removesuffix(".gz").removesuffix(".json").rpartition("-")[2],
+        np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        np.array([cost for row in nodes["costs"] for cost in row], float),
+        np.array([usage for row in nodes["usages"] for usage in row], float),
+        np.array([interval or (0, 0) for interval in nodes["intervals"]], np.int64),
+        np.array(edges["nodes"], np.int64).reshape(-1, 2),
+        matrices,
+        np.inf if limit is None else float(limit),
+    )
+    least = np.array([own.argmin() for own in np.split(sharding.usages, sharding.first[1:-1])])
+    if (excess := float(sharding.excess(least[None])[0])) > 0:
         problem = f"has no valid decision: at least {sharding.limit + excess:g} is in use at some time,"
         raise DataError(path, f"{problem} usage_limit is {sharding.limit:g}", "Raise usage_limit in the file")
+    return sharding

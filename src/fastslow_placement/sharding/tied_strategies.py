@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fastslow.core.errors import SettingsError
-from fastslow_placement.base.budget import unlimited
+from fastslow_placement.base.search import unlimited
 from fastslow_placement.sharding.sharding import FORBIDDEN, Sharding
 
 

@@ -24,24 +24,16 @@ _OPERANDS = {CONVOLUTION: 2, DOT: 2, RESHAPE: 1}
 class ConfigTensors:
     """Output, input and kernel tensor (axis 1, in the order of ``schema.ROLES``) of K configurable nodes.
 
-    Args:
-        dims: (K, 3, 6) int64 sizes in the program's order, 0 beyond the rank and where ``known`` is False.
-        rank: (K, 3) int64 number of dimensions, 0 to 6.
-        element_bytes: (K, 3) int64 bytes per element, 0 to 16.
-        source_ids: (K, 3) int64 node that produces the tensor: the node itself for the output, an operand
-            for the others; -1 where there is none or it is unknown.
-        known: (K, 3) bool; False for a kernel of a reshape, a tuple, a tensor without elements or of more
-            than six dimensions, and for operands that fit the node in neither order.
-        ambiguous: (K,) bool; both orders of the operands fit the shapes, and a heuristic decided (see
-            :func:`config_tensors`). Where both operands have one shape, only ``source_ids`` depends on it.
+    A tensor is not known where it is the kernel of a reshape, a tuple, without elements or of more than six
+    dimensions, or an operand that fits the node in neither order.
     """
 
-    dims: np.ndarray
-    rank: np.ndarray
-    element_bytes: np.ndarray
-    source_ids: np.ndarray
-    known: np.ndarray
-    ambiguous: np.ndarray
+    dims: np.ndarray  # (K, 3, 6) int64 sizes in the program's order, 0 beyond the rank and where not known
+    rank: np.ndarray  # (K, 3) int64 number of dimensions, 0 to 6
+    element_bytes: np.ndarray  # (K, 3) int64 bytes per element, 0 to 16
+    source_ids: np.ndarray  # (K, 3) int64 node that produces it, of the output the node itself; -1: none
+    known: np.ndarray  # (K, 3) bool
+    ambiguous: np.ndarray  # (K,) bool; the operands fit in both orders, and a heuristic decided
 
 
 def config_tensors(
@@ -117,11 +109,9 @@ def _find_operands(node_feat, edge_index, nodes, kinds, dims, rank, sized) -> tu
 
 
 def _node_shapes(node_feat: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Shape of every node's own output.
+    """Return the shape of every node's output: (N, 6) sizes, (N,) rank, and (N,) whether they are complete.
 
-    Returns:
-        (N, 6) int64 sizes, 0 beyond the rank; (N,) int64 rank; and (N,) bool, True for a tensor with at least
-        one element and at most six dimensions, which sizes and rank describe completely.
+    They are for a tensor with at least one element and at most six dimensions.
     """
     shape = np.asarray(node_feat)[:, node_columns.SHAPE]
     dims = shape.astype(np.int64)
@@ -151,7 +141,7 @@ def _operands(edge_index: np.ndarray, nodes: np.ndarray) -> tuple[np.ndarray, np
 
 
 def _fit(node_feat, dims, rank, kinds, triples) -> np.ndarray:
-    """How well (output, input, kernel) node triples (n, 3) fit: 0 not, 1 yes, 2 also in the usual form."""
+    """Return how well (output, input, kernel) node triples (n, 3) fit, as :func:`dot_fit`."""
     fit = np.zeros(len(triples), dtype=np.int64)
     convolution = kinds == CONVOLUTION
     fit[convolution] = _convolution_fits(node_feat, dims, rank, triples[convolution])
@@ -198,11 +188,6 @@ def dot_fit(output: list[int], lhs: list[int], rhs: list[int]) -> int:
 
     ``node_feat`` does not contain which axes are batch and which are contracting: any choice is accepted.
 
-    Args:
-        output: Sizes of the dot's output.
-        lhs: Sizes of its first operand.
-        rhs: Sizes of its second operand.
-
     Returns:
         0: no choice of axes gives the output; 1: one does; 2: one does in which lhs contracts its last axes
         and rhs's free axes are its last.
@@ -239,8 +224,8 @@ def config_chunks(configs: int, config_bytes: int, chunk_bytes: int) -> Iterator
 
     Args:
         configs: Number of configurations C.
-        config_bytes: Working memory that one configuration needs, in bytes.
-        chunk_bytes: Maximum working memory of a slice, in bytes.
+        config_bytes: Working memory that one configuration needs.
+        chunk_bytes: Maximum working memory of a slice.
     """
     step = max(1, chunk_bytes // max(1, config_bytes))
     for start in range(0, configs, step):

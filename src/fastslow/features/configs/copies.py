@@ -29,36 +29,20 @@ tan tanh xor
 ELEMENT_WISE = tuple(OPCODES[name] for name in _ELEMENT_WISE.split())
 """Opcode ids of operations whose output and equally shaped operands share a layout without a copy."""
 
-COPY_NAMES = (
-    "copies",
-    "log_copied_elements",
-    "log_copied_bytes",
-    "copy_share",
-    "half_default_pairs",
-)
+COPY_NAMES = ("copies", "log_copied_elements", "log_copied_bytes", "copy_share", "half_default_pairs")
 """Column names of :func:`copy_features`, the same for every program."""
 
 
 @dataclass(frozen=True)
 class CopyPairs:
-    """P pairs of configurable tensors that hold the same values in the program.
+    """P pairs of configurable tensors that hold the same values in the program."""
 
-    Args:
-        producer_index: (P,) position in ``node_config_ids`` of the node whose output it is.
-        consumer_index: (P,) position of the node that reads it.
-        consumer_role: (P,) 1 input, 2 kernel.
-        elements: (P,) int64 elements of the tensor.
-        element_bytes: (P,) int64 bytes per element, as the consumer reads it.
-        axes: (P, 6) the producer's axis that each axis of the consumer's tensor is; 0 to 5 in order unless
-            there is a transpose between them.
-    """
-
-    producer_index: np.ndarray
-    consumer_index: np.ndarray
-    consumer_role: np.ndarray
-    elements: np.ndarray
-    element_bytes: np.ndarray
-    axes: np.ndarray
+    producer_index: np.ndarray  # (P,) position in node_config_ids of the node whose output it is
+    consumer_index: np.ndarray  # (P,) position of the node that reads it
+    consumer_role: np.ndarray  # (P,) 1 input, 2 kernel
+    elements: np.ndarray  # (P,) int64 elements of the tensor
+    element_bytes: np.ndarray  # (P,) int64 bytes per element, as the consumer reads it
+    axes: np.ndarray  # (P, 6) the producer's axis that each axis of the consumer's tensor is
 
     @cached_property
     def weights(self) -> np.ndarray:
@@ -113,16 +97,10 @@ def copy_pairs(
 
 
 def _walk(source_ids, steps, num_nodes: int, through: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Follow tensors back to every node whose output they are, directly or through further nodes.
-
-    Args:
-        source_ids: (T,) node that produces each tensor.
-        steps: The result of :func:`_same_tensor_steps`.
-        num_nodes: N.
-        through: Maximum number of steps.
+    """Follow tensors (T,) back from the nodes that produce them, by at most ``through`` of the steps.
 
     Returns:
-        (R,) tensors; (R,) nodes, each pair once; (R, 6) the node's axis that each axis of the tensor is.
+        (R,) tensors; (R,) nodes whose output they are, each pair once; (R, 6) the node's axis of each axis.
     """
     user, operand, step_axes = steps
     first = np.searchsorted(user, np.arange(num_nodes + 1))
@@ -147,11 +125,7 @@ def _walk(source_ids, steps, num_nodes: int, through: int) -> tuple[np.ndarray, 
 
 
 def _same_tensor_steps(node_feat, node_opcode, edge_index) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Steps from a node to an operand that holds the same tensor, sorted by node.
-
-    Returns:
-        (M,) nodes; (M,) operands; (M, 6) the operand's axis that each axis of the node's output is.
-    """
+    """Return (M,) nodes, sorted, (M,) operands that hold the same tensor, and (M, 6) the axes that agree."""
     node_feat, node_opcode = np.asarray(node_feat), np.asarray(node_opcode)
     edges = np.asarray(edge_index, dtype=np.int64).reshape(-1, 2)
     user, operand = edges[np.lexsort((edges[:, 1], edges[:, 0]))].T
@@ -186,10 +160,7 @@ def disagreements(layouts: np.ndarray, axes: np.ndarray) -> np.ndarray:
 
 
 def copy_features(pairs: CopyPairs, layouts: np.ndarray, choices: Choices) -> tuple[np.ndarray, list[str]]:
-    """Compute the features of every configuration's copies.
-
-    A pair needs a copy where both layouts are given and differ in an entry that both name (a layout may name
-    only its minor-most axes). A side left to the compiler counts as no copy: the compiler may adapt it.
+    """Compute the features of every configuration's copies: of the pairs that :func:`disagreements` names.
 
     Args:
         pairs: The P pairs of a program.

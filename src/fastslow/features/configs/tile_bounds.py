@@ -21,15 +21,10 @@ _UNITS = (LANES, SUBLANES)  # of the minor-most dimension and the next
 
 
 def output_node(node_feat: np.ndarray, node_opcode: np.ndarray, edge_index: np.ndarray) -> int:
-    """Return the node whose output is divided by the output bounds.
+    """Return the node whose output is divided by the output bounds; arguments as :func:`tile_features`.
 
     It is the last convolution or dot of the kernel. Where there is none it is the last root (called
     computations come first); of a tuple the largest element, and of a reduction the largest operand.
-
-    Args:
-        node_feat: ``(N, 140)``, as published.
-        node_opcode: ``(N,)`` opcode ids.
-        edge_index: ``(E, 2)``; row ``(u, v)``: u consumes v's output.
     """
     products = np.flatnonzero(np.isin(node_opcode, (CONVOLUTION, DOT)))
     if len(products):
@@ -69,13 +64,7 @@ def tensor_extents(
     edge_index: np.ndarray,
     operands: Sequence[Sequence[int]] | None = None,
 ) -> dict[str, np.ndarray]:
-    """Return the extents of the tensors that the bounds divide.
-
-    Args:
-        node_feat: ``(N, 140)``, as published.
-        node_opcode: ``(N,)`` opcode ids.
-        edge_index: ``(E, 2)``; row ``(u, v)``: u consumes v's output.
-        operands: As for :func:`fastslow.features.configs.config_tensors.config_tensors`.
+    """Return the extents of the tensors that the bounds divide; arguments as :func:`tile_features`.
 
     Returns:
         For each of ``schema.ROLES`` ``(6,)`` int64, see :func:`extents`; 0 where there is no such tensor.
@@ -93,13 +82,9 @@ def tile_features(
     config_feat: np.ndarray,
     operands: Sequence[Sequence[int]] | None = None,
 ) -> tuple[np.ndarray, list[str]]:
-    """Compute the features of every tile configuration of one kernel.
+    """Compute the features of every tile configuration of one kernel; ``features/README.md`` lists them.
 
-    For each of kernel, output and input bounds: the six bounds and their sum as log(1 + x); the log of
-    the product over given bounds (the published product is 0 for an empty list); each bound over the
-    tensor's extent in that dimension; the log of the number of tiles in that dimension, and of all tiles; the
-    volume of a tile over the tensor's; the share of the tiles' volume that is outside the tensor. Features
-    that need an unknown extent are 0.
+    Features that need an unknown extent are 0.
 
     Args:
         node_feat: ``(N, 140)``, as published.
@@ -135,12 +120,9 @@ def _group_features(part: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray
         "bound_{}_over_size": over_size,
         "tiles_{}_log": np.log(tiles),
     }
+    each = {name.format(d): v[:, d] for name, v in by_dimension.items() for d in range(TILE_DIMENSIONS)}
     return {
-        **{
-            name.format(d): block[:, d]
-            for name, block in by_dimension.items()
-            for d in range(TILE_DIMENSIONS)
-        },
+        **each,
         "bound_sum_log": signed_log1p(part[:, TILE_DIMENSIONS]),
         "bound_product_log": np.log(np.where(bounds > 0, bounds, 1)).sum(1),
         "tiles_log": np.log(tiles).sum(1),

@@ -16,29 +16,17 @@ SUBLANES = 8  # and the second-minor one to a multiple of this
 
 
 class Tiling(NamedTuple):
-    """Tensors under layouts; each array has the broadcast leading shape of sizes and layouts.
+    """Tensors under layouts; each array has the broadcast leading shape of sizes and layouts."""
 
-    Args:
-        is_left: The layout is left to the compiler.
-        fits: The tensor has every axis that the layout names, and its two minor-most axes differ.
-        minor_size: Size of the minor-most dimension, 1 or more.
-        second_size: Size of the second-minor dimension; 1 for a tensor of one dimension.
-        second_padded: ``second_size`` rounded up to a multiple of 8; 1 for a tensor of one dimension.
-        volume: Number of elements.
-        padded_volume: Number of elements after padding to whole tiles.
-        violates: The largest dimension is larger than the minor-most one.
-        minor_axis: The minor-most axis, from 0; the last one where the layout is left to the compiler.
-    """
-
-    is_left: np.ndarray
-    fits: np.ndarray
-    minor_size: np.ndarray
-    second_size: np.ndarray
-    second_padded: np.ndarray
-    volume: np.ndarray
-    padded_volume: np.ndarray
-    violates: np.ndarray
-    minor_axis: np.ndarray
+    is_left: np.ndarray  # the layout is left to the compiler
+    fits: np.ndarray  # the tensor has every axis that the layout names, and its two minor-most axes differ
+    minor_size: np.ndarray  # size of the minor-most dimension, 1 or more
+    second_size: np.ndarray  # size of the second-minor dimension; 1 for a tensor of one dimension
+    second_padded: np.ndarray  # second_size rounded up to a multiple of 8; 1 for a tensor of one dimension
+    volume: np.ndarray  # number of elements
+    padded_volume: np.ndarray  # number of elements after padding to whole tiles
+    violates: np.ndarray  # the largest dimension is larger than the minor-most one
+    minor_axis: np.ndarray  # the minor-most axis, from 0; the last one where left to the compiler
 
 
 def tile(dims: np.ndarray, layouts: np.ndarray) -> Tiling:

@@ -17,8 +17,6 @@ A tensor is *off default* where it is given another layout than the compiler wou
 have to be moved (:mod:`fastslow.features.configs.default_layouts` says how that is known).
 """
 
-import functools
-
 import numpy as np
 
 from fastslow.choices.layouts import ROLES
@@ -113,24 +111,27 @@ def violation_features(
         raise SettingsError(f"default_layout: {default_layout!r} is none of {', '.join(DEFAULT_LAYOUTS)}")
     if defaults is None:
         defaults = np.full(tensors.dims.shape, -1)
-    sums, of_role = [], [shape_rows(tensors, role, defaults) for role in range(len(ROLES))]
+    sums, of_role = [], [_shape_rows(tensors, role, defaults) for role in range(len(ROLES))]
     for _, opcode, role in CELLS:
         nodes = np.flatnonzero(
             (np.asarray(kinds) == opcode) & tensors.known[:, role] & (tensors.rank[:, role] > 0)
         )
         # One row of terms per distinct (shape, layout), shared by the many tensors of one shape.
         shapes, shape_index = np.unique(of_role[role][nodes], axis=0, return_inverse=True)
-        table = terms_of_shapes(shapes, np.asarray(layouts, np.int64), default_layout)
-        terms = functools.partial(_look_up, table, shape_index.ravel())
+        table = _terms_of_shapes(shapes, np.asarray(layouts, np.int64), default_layout)
+
+        def terms(items, codes, table=table, shape_index=shape_index):
+            return table[shape_index.ravel()[items], codes[:, 0]]
+
         sums.append(choice_sums(choices, nodes[:, None], np.full((len(nodes), 1), role), terms))
-    return features_of_sums(sums), list(VIOLATION_NAMES)
+    return _features_of_sums(sums), list(VIOLATION_NAMES)
 
 
-def shape_rows(tensors: ConfigTensors, role: int, defaults: np.ndarray) -> np.ndarray:
-    """Return what the terms of each node's tensor depend on: six sizes, bytes per element, the compiler's own
-    layout, and of an output the weights of its node.
+def _shape_rows(tensors: ConfigTensors, role: int, defaults: np.ndarray) -> np.ndarray:
+    """Return what the terms of each node's tensor depend on.
 
-    The weights are the bytes of the node's tensors, and its work: the square root of the product of their
+    It is six sizes, bytes per element, the compiler's own layout, and the weights of an output's node. The
+    weights are the bytes of the node's tensors, and its work: the square root of the product of their
     elements, which for the ``m x k`` and ``k x n`` operands of a dot is its ``m n k`` multiplications, and
     for a convolution, also one that gives a small filter's gradient, grows with its own.
 
@@ -141,27 +142,16 @@ def shape_rows(tensors: ConfigTensors, role: int, defaults: np.ndarray) -> np.nd
     if role:
         return rows
     elements = np.where(tensors.known, num_elements(tensors.dims.astype(np.float64)), 0.0)
-    weights = np.stack([(elements * tensors.element_bytes).sum(1), _work(elements)], 1)
+    work = np.where(
+        (elements > 0).all(1), np.sqrt(elements.prod(1)), elements[:, 0]
+    )  # an operand may be unknown
+    weights = np.stack([(elements * tensors.element_bytes).sum(1), work], 1)
     shares = np.ceil(weights / np.maximum(weights.max(0, initial=0), 1) * 2**36)
     return np.column_stack([rows, shares.astype(np.int64)])
 
 
-def _work(elements: np.ndarray) -> np.ndarray:
-    """Square root of the product of three tensors' elements (K, 3); the output's where one is unknown."""
-    return np.where((elements > 0).all(1), np.sqrt(elements.prod(1)), elements[:, 0])
-
-
-def terms_of_shapes(shapes: np.ndarray, layouts: np.ndarray, default_layout: str) -> np.ndarray:
-    """Return the terms of a tensor of each shape under each layout.
-
-    Args:
-        shapes: ``(S, 13)`` or ``(S, 15)`` distinct rows of :func:`shape_rows`.
-        layouts: ``(L, 6)`` as for :func:`violation_features`.
-        default_layout: As there.
-
-    Returns:
-        ``(S, L, terms)`` float64, whole numbers; what a configuration's columns are made of, once summed.
-    """
+def _terms_of_shapes(shapes: np.ndarray, layouts: np.ndarray, default_layout: str) -> np.ndarray:
+    """Return the terms ``(S, L, terms)``, whole numbers, of a tensor of each shape under each layout."""
     dims, element_bytes, default, weights = np.split(shapes, [6, 7, 13], 1)
     tiling = tile(dims[:, None], layouts[None])
     counted = tiling.fits & ~(tiling.is_left & (default_layout == "leave_out"))
@@ -187,17 +177,8 @@ def terms_of_shapes(shapes: np.ndarray, layouts: np.ndarray, default_layout: str
     return np.stack(found, axis=2).astype(np.float64)
 
 
-def _look_up(table, shape_index, items, codes) -> np.ndarray:
-    """Terms of tensors (R,) under layouts (R, 1), from the terms of their shapes: (R, terms)."""
-    return table[shape_index[items], codes[:, 0]]
-
-
-def features_of_sums(cell_sums: list[np.ndarray]) -> np.ndarray:
-    """Return the columns of ``VIOLATION_NAMES`` ``(C, V)`` float32 from the sums of each cell.
-
-    Args:
-        cell_sums: For each cell ``(C, terms)`` of :func:`terms_of_shapes`, summed over its tensors.
-    """
+def _features_of_sums(cell_sums: list[np.ndarray]) -> np.ndarray:
+    """Return the columns ``(C, V)`` float32 from the sums of terms ``(C, terms)`` of each cell."""
     total: np.ndarray = sum(sums[:, : len(_TERMS)] for sums in cell_sums)
     outputs = sum(sums for (_, _, role), sums in zip(CELLS, cell_sums, strict=True) if role == 0)
     columns = [_ratio(total, name) for name in _RATIOS]

@@ -44,7 +44,7 @@ overwritten.
 import numpy as np
 
 from fastslow.competition import node_columns
-from fastslow.competition.list_columns import LISTS
+from fastslow.competition.node_columns import LISTS
 from fastslow.competition.opcodes import OPCODES
 
 PADDING = -1.0

@@ -32,15 +32,10 @@ def node_extras(edge_index: np.ndarray, num_nodes: int, attributes: np.ndarray |
 
 
 def depth_encodings(edge_index: np.ndarray, num_nodes: int) -> np.ndarray:
-    """Return degrees and depths of nodes.
+    """Return degrees and depths of nodes, ``(N, 4)`` float32, columns :data:`DEPTH_NAMES`.
 
-    Args:
-        edge_index: ``(E, 2)``; row ``(u, v)``: u consumes v's output.
-        num_nodes: N.
-
-    Returns:
-        ``(N, 4)`` float32, see :data:`DEPTH_NAMES`: number of operands and of users, hops from the nearest
-        node that nothing uses and from the nearest that uses nothing (-1 where there is none, in a cycle).
+    They are the numbers of operands and of users, hops from the nearest node that nothing uses and from the
+    nearest that uses nothing (-1 where there is none, in a cycle).
     """
     operands, users = (np.bincount(column, minlength=num_nodes) for column in edge_index.T)
     outputs, inputs = np.flatnonzero(users == 0), np.flatnonzero(operands == 0)

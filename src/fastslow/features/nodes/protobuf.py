@@ -18,41 +18,22 @@ _REMEDY = "Take TpuGraphs' .pb of the same name and collection, or leave it out:
 
 @dataclass(frozen=True)
 class ExactGraph:
-    """Node features and operands of a graph as its protobuf gives them.
+    """A graph as its protobuf gives it."""
 
-    Args:
-        node_feat: (N, 140) float32, -1 after the end of a list.
-        operands: For each of the N nodes, its operands in order.
-        node_extra: (N, X) float32 with columns ``graph_arrays.EXTRA_NAMES``: dimension numbers of dots and
-            gathers, sizes of slices, shapes of operands; -1 where a node has none.
-    """
-
-    node_feat: np.ndarray
-    operands: list[list[int]]
-    node_extra: np.ndarray
+    node_feat: np.ndarray  # (N, 140) float32, -1 after the end of a list
+    operands: list[list[int]]  # for each of the N nodes, its operands in order
+    node_extra: np.ndarray  # (N, X) float32, columns graph_arrays.EXTRA_NAMES, -1 where a node has none
 
 
 def find_protobuf(folder: Path, program: Program) -> Path | None:
-    """Find the protobuf of a program: in TpuGraphs' own tree, or as ``<name>.pb`` in the folder.
-
-    Args:
-        folder: Contains ``<name>.pb``, or ``layout/xla/random/train/<name>.pb`` and so on.
-        program: The program.
-
-    Returns:
-        The file, or None if there is none.
-    """
+    """Return the protobuf of a program, or None: ``layout/xla/random/train/<name>.pb`` or ``<name>.pb``."""
     name = f"{program.name}.pb"
     tree = folder / program.collection.name.replace(":", "/") / program.split / name
     return next((path for path in (tree, folder / name) if path.is_file()), None)
 
 
 def require_protobufs(folder: Path) -> None:
-    """Check that a folder contains a protobuf at all.
-
-    Raises:
-        DataError: It contains none.
-    """
+    """Refuse a folder without any protobuf with a DataError."""
     if next(folder.rglob("*.pb"), None) is None:
         remedy = "Set hlo_folder to a folder of TpuGraphs' .pb files, or leave it empty"
         raise DataError(folder, "contains no .pb file", remedy)
@@ -76,10 +57,8 @@ def read_exact_graph(path: Path, file: CompetitionFile) -> ExactGraph:
     edges = np.unique(file.edge_index, axis=0)
     wanted = {"node_opcode": file.node_opcode, "edge_index": edges, "node_feat": file.node_feat}
     if file.node_config_ids is not None and "node_config_ids" in program.runs:
-        wanted["node_config_ids"], arrays["node_config_ids"] = (
-            file.node_config_ids,
-            program.runs["node_config_ids"],
-        )
+        wanted["node_config_ids"] = file.node_config_ids
+        arrays["node_config_ids"] = program.runs["node_config_ids"]
     for key, published in wanted.items():
         if not np.array_equal(arrays[key], published):
             problem = f"is not the program of {file.path}: {_difference(key, arrays[key], published)}"

@@ -1,6 +1,6 @@
 """Pruning of a layout graph to its configurable nodes and their neighbourhood."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -8,22 +8,12 @@ WHOLE_GRAPH = -1
 DIRECTIONS = ("both", "operands", "users")
 
 
-@dataclass(frozen=True)
-class Pruned:
-    """A subgraph with its own node numbers 0..N'-1, in the order of the old ones.
+class Pruned(NamedTuple):
+    """A subgraph with its own node numbers 0..N'-1, in the order of the old ones."""
 
-    Args:
-        node_ids: ``(N',)`` int64, old number of each kept node, increasing.
-        edge_index: ``(E', 2)`` int64, every edge between kept nodes, new numbers, order kept.
-        config_index: ``(K,)`` int64, new number of each configurable node, in the order given.
-        distance: ``(N',)`` int64, hops to the nearest configurable node along the chosen direction;
-            -1 where there is no path (whole graph only).
-    """
-
-    node_ids: np.ndarray
-    edge_index: np.ndarray
-    config_index: np.ndarray
-    distance: np.ndarray
+    node_ids: np.ndarray  # (N',) int64, old number of each kept node, increasing
+    edge_index: np.ndarray  # (E', 2) int64, every edge between kept nodes, new numbers, order kept
+    config_index: np.ndarray  # (K,) int64, new number of each configurable node, in the order given
 
 
 def hop_distance(
@@ -83,9 +73,4 @@ def prune(
     kept = np.ones(num_nodes, bool) if hops == WHOLE_GRAPH else distance >= 0
     number = np.cumsum(kept) - 1
     inside = kept[edge_index].all(1)
-    return Pruned(
-        node_ids=np.flatnonzero(kept),
-        edge_index=number[edge_index[inside]],
-        config_index=number[node_config_ids],
-        distance=distance[kept],
-    )
+    return Pruned(np.flatnonzero(kept), number[edge_index[inside]], number[node_config_ids])

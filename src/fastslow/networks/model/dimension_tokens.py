@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from fastslow.choices.layouts import LAYOUT_WIDTH, ROLES
 from fastslow.competition import node_columns
-from fastslow.competition.list_columns import LISTS
+from fastslow.competition.node_columns import LISTS
 from fastslow.features.scaling import TILES
 
 AXES = np.arange(LAYOUT_WIDTH)

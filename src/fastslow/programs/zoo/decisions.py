@@ -1,11 +1,50 @@
-"""Networks that decide, rank or represent: games, recommendation, scenes, points and graphs."""
+"""Networks on vectors, tables, graphs, points and boards: they decide, rank or represent."""
 
 import jax
 import jax.numpy as jnp
 
-from fastslow.programs.zoo.layers import conv, dense, embed, frozen_norm, layer_norm, shared, softmax
+from fastslow.programs.zoo.layers import (
+    conv,
+    dense,
+    embed,
+    frozen_norm,
+    layer_norm,
+    mlp,
+    shared,
+    softmax,
+)
 
 relu = jax.nn.relu
+
+
+def perceptron(p, x, *, width, depth):
+    """Residual multi-layer perceptron on vectors."""
+    x = dense(p, x, width)
+    for _ in range(2 * depth):
+        x = x + mlp(p, layer_norm(p, x), 3 * width)
+    return dense(p, x, 40)
+
+
+def recommender(p, x, categories, *, width, depth):
+    """DLRM: dense features and category embeddings with their pairwise products (arXiv:1906.00091)."""
+    for _ in range(depth):
+        x = relu(dense(p, x, 2 * width))
+    x = dense(p, x, width)
+    rows, _ = embed(p, categories, width)
+    vectors = jnp.concatenate([x[:, None], rows], 1)
+    products = jnp.einsum("bif,bjf->bij", vectors, vectors).reshape(len(x), -1)
+    x = jnp.concatenate([x, products], -1)
+    for _ in range(depth):
+        x = relu(dense(p, x, 2 * width))
+    return dense(p, x, 1)
+
+
+def graph_network(p, x, adjacency, *, width, depth):
+    """Graph convolutional network (GCN) on dense adjacency matrices (arXiv:1609.02907)."""
+    for _ in range(depth + 1):
+        x = relu(adjacency @ dense(p, x, width) + dense(p, x, width))
+    pairs = jnp.einsum("bif,bjf->bij", x, x)
+    return pairs, dense(p, x.mean(1), 12)
 
 
 def policy_and_value(p, x, *, width, depth):

@@ -1,6 +1,9 @@
 """Table of the families of the zoo: networks, inputs, variants and splits."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
+from importlib import import_module
 
 from fastslow.competition.catalog import TEST, TRAIN, VALID
 
@@ -14,7 +17,7 @@ class Variant:
         width: Features of the (first) layer, a multiple of the number of attention heads.
         depth: Number of layers or blocks as the network counts them, from 1.
         batch: Batch size.
-        dtype: Type of weights and float inputs.
+        dtype: Type of weights and float inputs, ``bfloat16`` or ``float32``.
     """
 
     step: str
@@ -26,8 +29,11 @@ class Variant:
     @property
     def label(self) -> str:
         """Suffix of the program's name: ``train_w32_d1_b8``, followed by ``_f32`` for float32."""
-        suffix = {"bfloat16": "", "float32": "_f32"}[self.dtype]
+        suffix = "_f32" if self.dtype == "float32" else ""
         return f"{self.step}_w{self.width}_d{self.depth}_b{self.batch}{suffix}"
+
+
+forward, train, adam = (partial(Variant, step) for step in ("forward", "train", "adam"))
 
 
 @dataclass(frozen=True)
@@ -38,7 +44,7 @@ class Family:
         source: ``xla`` or ``nlp``.
         name: Unique name.
         network: Module of this package and function in it, joined by a dot.
-        small: Variants of the committed sample; none where depth repeats no layer of the same shapes.
+        small: Variants of the committed sample.
         widths: The two widths of the additional variants of the large sample.
         floats: Shapes of the float inputs, without the batch dimension.
         tokens: Lengths of the inputs that are token sequences; they follow the float inputs.
@@ -65,20 +71,18 @@ class Family:
             train(wide, 2, 4),
         )
 
+    def build(self, variant: Variant) -> tuple[Callable, tuple]:
+        """Return a function and the tuple of its argument shapes, for ``jax.jit(function).trace(*shapes)``.
 
-def forward(width: int, depth: int, batch: int, dtype: str = "bfloat16") -> Variant:
-    """Return a variant for inference."""
-    return Variant("forward", width, depth, batch, dtype)
+        Arguments are trees of ``jax.ShapeDtypeStruct``.
+        """
+        from fastslow.programs.zoo.layers import STEPS, argument_shapes
 
-
-def train(width: int, depth: int, batch: int, dtype: str = "bfloat16") -> Variant:
-    """Return a variant for a step of gradient descent."""
-    return Variant("train", width, depth, batch, dtype)
-
-
-def adam(width: int, depth: int, batch: int, dtype: str = "bfloat16") -> Variant:
-    """Return a variant for a training step with Adam."""
-    return Variant("adam", width, depth, batch, dtype)
+        module, function = self.network.split(".")
+        network = getattr(import_module(f"fastslow.programs.zoo.{module}"), function)
+        network = partial(network, width=variant.width, depth=variant.depth, **self.settings)
+        inputs = argument_shapes(variant.batch, self.floats, self.tokens, variant.dtype)
+        return STEPS[variant.step](network, inputs, variant.dtype)
 
 
 IMAGE = ((16, 16, 3),)
@@ -101,51 +105,46 @@ def _table(network, *small) -> Family:
     return _xla(network, *small, floats=((13,),), tokens=(12,))
 
 
-def _blocks(block, *small, **settings) -> Family:
-    return _xla("blocks.staged", *small, name=block, block=block, **settings)
+def _blocks(block, *small, name="", **settings) -> Family:
+    return _xla("classifiers.staged", *small, name=name or block, block=block, **settings)
 
 
 def _attention(kind, *small, **settings) -> Family:
-    return _nlp("attention.transformer", *small, name=kind, kind=kind, **settings)
+    return _nlp("language.transformer", *small, name=kind, kind=kind, **settings)
 
 
 # small programs have at least 22 (xla) or 38 (nlp) configurable nodes in layers that repeat, as TpuGraphs has
 # them, and compile in about a second of one core
 FAMILIES = (
-    _xla("convolutional.resnet_basic", forward(32, 6, 8), train(24, 2, 4, "float32")),
-    _xla(
-        "convolutional.resnet_basic", forward(48, 3, 8), train(32, 1, 4), name="squeeze_excite", excite=True
-    ),
-    _xla("convolutional.resnet_bottleneck", train(32, 1, 8)),
-    _xla("convolutional.mobilenet", forward(32, 5, 8), train(40, 2, 8, "float32")),
-    _xla("convolutional.shufflenet", forward(48, 5, 4)),
-    _xla("convolutional.convnext", train(48, 2, 4)),
-    _xla("convolutional.densenet", train(16, 2, 8), widths=(16, 40)),
-    _xla("convolutional.vgg", forward(16, 8, 8), train(16, 3, 2, "float32"), widths=(24, 64)),
-    _xla("convolutional.squeezenet", train(48, 2, 8)),
-    _xla("convolutional.inception", train(24, 2, 4)),
-    _xla("convolutional.factorised_inception", train(40, 2, 8)),
+    _xla("classifiers.resnet_basic", forward(32, 6, 8), train(24, 2, 4, "float32")),
+    _xla("classifiers.resnet_basic", forward(48, 3, 8), train(32, 1, 4), name="squeeze_excite", excite=True),
+    _xla("classifiers.resnet_bottleneck", train(32, 1, 8)),
+    _xla("classifiers.mobilenet", forward(32, 5, 8), train(40, 2, 8, "float32")),
+    _xla("classifiers.shufflenet", forward(48, 5, 4)),
+    _xla("classifiers.convnext", train(48, 2, 4)),
+    _xla("classifiers.densenet", train(16, 2, 8), widths=(16, 40)),
+    _xla("classifiers.vgg", forward(16, 8, 8), train(16, 3, 2, "float32"), widths=(24, 64)),
+    _xla("classifiers.squeezenet", train(48, 2, 8)),
+    _xla("classifiers.inception", train(24, 2, 4)),
+    _xla("classifiers.factorised_inception", train(40, 2, 8)),
     _xla("images.unet", train(16, 2, 2), widths=(24, 48)),
-    _xla("images.autoencoder", widths=(24, 48)),
-    _xla("images.generator", floats=((40,),), widths=(24, 48)),
     _xla("images.super_resolution", train(16, 3, 4), widths=(16, 40)),
     _xla("images.detector", train(24, 1, 4)),
     _xla("images.segmenter", train(32, 3, 8)),
     _xla("images.style_transfer", forward(24, 10, 4)),
     _xla("images.hourglass", forward(48, 5, 8, "float32"), train(32, 2, 8)),
     _xla("images.non_local", forward(64, 4, 4), train(48, 1, 4)),
-    _xla("dense.perceptron", train(96, 2, 48), adam(64, 3, 16), floats=((200,),), widths=(72, 192)),
-    _xla("dense.mixer", train(64, 2, 8), floats=PATCHED_IMAGE),
-    _xla("dense.vision_transformer", forward(96, 3, 8), train(64, 1, 4), floats=PATCHED_IMAGE),
-    _xla("dense.window_transformer", forward(64, 3, 8), train(64, 1, 4)),
-    _xla("dense.capsules"),
-    _table("dense.recommender", train(48, 2, 32), adam(80, 3, 16, "float32")),
-    _xla("dense.graph_network", train(40, 3, 8, "float32"), floats=((40, 24), (40, 40))),
+    _xla("decisions.perceptron", train(96, 2, 48), adam(64, 3, 16), floats=((200,),), widths=(72, 192)),
+    _xla("classifiers.mixer", train(64, 2, 8), floats=PATCHED_IMAGE),
+    _xla("classifiers.vision_transformer", forward(96, 3, 8), train(64, 1, 4), floats=PATCHED_IMAGE),
+    _xla("classifiers.window_transformer", forward(64, 3, 8), train(64, 1, 4)),
+    _table("decisions.recommender", train(48, 2, 32), adam(80, 3, 16, "float32")),
+    _xla("decisions.graph_network", train(40, 3, 8, "float32"), floats=((40, 24), (40, 40))),
     _xla("sequences.lstm", train(64, 2, 16), floats=((16, 40),)),
     _xla("sequences.gru", train(40, 2, 16), floats=((16, 40),)),
     _xla("sequences.conv_lstm", train(24, 2, 4), floats=((6, 16, 16, 8),), widths=(16, 40)),
     _blocks("resnet_v2", forward(32, 6, 8), train(48, 2, 4, "float32")),
-    _blocks("wide_resnet", train(16, 2, 4), widen=4),
+    _blocks("resnet_v2", train(16, 2, 4), name="wide_resnet", widen=4),
     _blocks("resnext", forward(32, 2, 2)),
     _blocks("regnet", forward(32, 2, 4, "float32")),
     _blocks("efficientnet", forward(24, 3, 8), adam(32, 1, 4)),
@@ -164,13 +163,13 @@ FAMILIES = (
     _blocks("botnet", forward(32, 3, 8)),
     _blocks("coatnet", train(32, 1, 4), forward(48, 2, 8)),
     _blocks("conv_mixer", forward(96, 7, 8, "float32")),
-    _xla("convolutional.alexnet", train(16, 2, 8, "float32"), train(16, 3, 4), floats=PATCHED_IMAGE),
-    _xla("pyramids.single_shot", train(24, 1, 2), forward(32, 4, 8)),
-    _xla("pyramids.yolo", train(24, 1, 4), forward(32, 4, 8)),
-    _xla("pyramids.region_heads", train(48, 2, 2, "float32")),
-    _xla("pyramids.parallel_resolutions", train(24, 1, 4)),
-    _xla("pyramids.optical_flow", train(32, 1, 2), floats=IMAGE * 2),
-    _xla("pyramids.denoiser", train(24, 1, 2), floats=(*IMAGE, (32,))),
+    _xla("classifiers.alexnet", train(16, 2, 8, "float32"), train(16, 3, 4), floats=PATCHED_IMAGE),
+    _xla("images.single_shot", train(24, 1, 2), forward(32, 4, 8)),
+    _xla("images.yolo", train(24, 1, 4), forward(32, 4, 8)),
+    _xla("images.region_heads", train(48, 2, 2, "float32")),
+    _xla("images.parallel_resolutions", train(24, 1, 4)),
+    _xla("images.optical_flow", train(32, 1, 2), floats=IMAGE * 2),
+    _xla("images.denoiser", train(24, 1, 2), floats=(*IMAGE, (32,))),
     _xla("images.pixel_cnn", train(32, 2, 4)),
     _xla("images.variational_autoencoder", train(16, 1, 2), floats=(*IMAGE, (24,))),
     _xla("images.residual_generator", forward(32, 3, 4), floats=((40,),)),
@@ -199,12 +198,19 @@ FAMILIES = (
         floats=((24, 16), (24, 24, 8)),
     ),
     _xla("decisions.contrastive", train(96, 2, 32), adam(64, 2, 16), floats=((120,), (120,))),
-    _xla("volumes.volume_unet", train(16, 1, 8), floats=VOLUME, widths=(24, 48)),
-    _xla("volumes.residual_volumes", train(16, 1, 8), floats=VOLUME, widths=(24, 48)),
-    _xla("volumes.plain_video", train(24, 2, 8, "float32"), floats=VOLUME, widths=(24, 48)),
-    _xla("volumes.factorised_video", train(24, 1, 8), floats=VOLUME),
-    _xla("volumes.inflated_inception", train(32, 1, 8), floats=VOLUME),
-    _xla("volumes.two_rates", train(32, 1, 8), floats=VOLUME),
+    _xla("images.volume_unet", train(16, 1, 8), floats=VOLUME, widths=(24, 48)),
+    _xla("images.residual_volumes", train(16, 1, 8), floats=VOLUME, widths=(24, 48)),
+    _xla("images.plain_video", train(24, 2, 8, "float32"), floats=VOLUME, widths=(24, 48)),
+    _xla("images.factorised_video", train(24, 1, 8), floats=VOLUME),
+    _xla(
+        "classifiers.inception",
+        train(32, 1, 8),
+        name="inflated_inception",  # I3D: with 3-D convolutions and pooling (arXiv:1705.07750)
+        floats=VOLUME,
+        stride=(1, 2, 2),
+        largest=3,
+    ),
+    _xla("images.two_rates", train(32, 1, 8), floats=VOLUME),
     _nlp("language.bert", forward(128, 4, 8), train(64, 2, 4, "float32")),
     _nlp("language.gpt", forward(96, 5, 8), train(64, 2, 4)),
     _nlp("language.llama", forward(128, 4, 8), train(64, 2, 4)),
@@ -229,32 +235,32 @@ FAMILIES = (
     _attention("random_features", forward(96, 5, 8)),
     _attention("landmarks", forward(96, 3, 8), train(64, 1, 4)),
     _attention("state_space", train(64, 2, 4, "float32")),
-    _nlp("encoders.electra", forward(96, 2, 8)),
-    _nlp("encoders.multi_task", train(72, 1, 4, "float32"), forward(128, 4, 4)),
-    _nlp("encoders.reward_model", train(64, 1, 2, "float32"), forward(96, 2, 8), tokens=(32, 32)),
-    _nlp("encoders.two_towers", train(64, 1, 4, "float32"), forward(96, 2, 8), tokens=(16, 48)),
-    _nlp("encoders.low_rank_tuning", train(128, 1, 4), forward(96, 3, 8)),
-    _nlp("encoders.adapters", train(96, 1, 4, "float32"), forward(96, 4, 8)),
-    _nlp("encoders.funnel", forward(96, 2, 8)),
-    _nlp("encoders.hierarchical", forward(96, 2, 8), tokens=(64,)),
-    _nlp("encoders.speech_recogniser", forward(96, 2, 4), floats=((48, 20),), tokens=(24,)),
-    _nlp("encoders.question_answering", forward(96, 2, 8), tokens=(16, 48)),
-    _nlp("decoders.t5", train(64, 1, 2), forward(96, 2, 8), tokens=(32, 24)),
-    _nlp("decoders.bart", forward(96, 2, 8, "float32"), tokens=(32, 24)),
-    _nlp("decoders.parallel_decoder", train(96, 2, 4), forward(128, 5, 8)),
-    _nlp("decoders.switch", train(64, 1, 4), forward(96, 3, 8)),
-    _nlp("decoders.rwkv", train(96, 2, 4), forward(128, 5, 8)),
-    _nlp("decoders.bytenet", train(64, 3, 4), train(96, 3, 2, "float32"), tokens=(32, 32)),
-    _nlp("decoders.cached_decoder", forward(96, 4, 16), forward(128, 5, 4, "float32"), tokens=(2,)),
-    _nlp("decoders.speculative", forward(128, 2, 4), forward(96, 2, 8, "float32")),
-    _nlp("decoders.memory_network", train(72, 3, 8), forward(128, 8, 8), tokens=(40, 8)),
-    _nlp("attention.perceiver", train(64, 1, 8), tokens=(48,)),
-    _nlp("attention.sentence_pair", train(72, 2, 8), tokens=(32, 24)),
+    _nlp("language.electra", forward(96, 2, 8)),
+    _nlp("language.multi_task", train(72, 1, 4, "float32"), forward(128, 4, 4)),
+    _nlp("language.reward_model", train(64, 1, 2, "float32"), forward(96, 2, 8), tokens=(32, 32)),
+    _nlp("language.two_towers", train(64, 1, 4, "float32"), forward(96, 2, 8), tokens=(16, 48)),
+    _nlp("language.low_rank_tuning", train(128, 1, 4), forward(96, 3, 8)),
+    _nlp("language.adapters", train(96, 1, 4, "float32"), forward(96, 4, 8)),
+    _nlp("language.funnel", forward(96, 2, 8)),
+    _nlp("language.hierarchical", forward(96, 2, 8), tokens=(64,)),
+    _nlp("language.speech_recogniser", forward(96, 2, 4), floats=((48, 20),), tokens=(24,)),
+    _nlp("language.question_answering", forward(96, 2, 8), tokens=(16, 48)),
+    _nlp("language.t5", train(64, 1, 2), forward(96, 2, 8), tokens=(32, 24)),
+    _nlp("language.bart", forward(96, 2, 8, "float32"), tokens=(32, 24)),
+    _nlp("language.parallel_decoder", train(96, 2, 4), forward(128, 5, 8)),
+    _nlp("language.switch", train(64, 1, 4), forward(96, 3, 8)),
+    _nlp("language.rwkv", train(96, 2, 4), forward(128, 5, 8)),
+    _nlp("language.bytenet", train(64, 3, 4), train(96, 3, 2, "float32"), tokens=(32, 32)),
+    _nlp("language.cached_decoder", forward(96, 4, 16), forward(128, 5, 4, "float32"), tokens=(2,)),
+    _nlp("language.speculative", forward(128, 2, 4), forward(96, 2, 8, "float32")),
+    _nlp("language.memory_network", train(72, 3, 8), forward(128, 8, 8), tokens=(40, 8)),
+    _nlp("language.perceiver", train(64, 1, 8), tokens=(48,)),
+    _nlp("language.sentence_pair", train(72, 2, 8), tokens=(32, 24)),
 )
 
 HELD_OUT = {
     VALID: (
-        *("squeeze_excite", "squeezenet", "generator", "segmenter", "window_transformer", "gru"),
+        *("squeeze_excite", "squeezenet", "segmenter", "window_transformer", "gru"),
         *("vovnet", "ghostnet", "coatnet", "single_shot", "variational_autoencoder", "temporal_network"),
         *("cross_network", "graph_attention", "sine_network", "inflated_inception"),
         *("albert", "reward_model", "translator", "tagger", "rwkv"),
@@ -276,7 +282,7 @@ Additional programs of the large sample follow their family.
 """
 
 APART = 0.05
-"""Smallest distance of two programs of different splits, see :mod:`fastslow.competition.structure`.
+"""Smallest distance of two programs of different splits, see :mod:`fastslow.competition.opcodes`.
 
 Of the pairs of one family and one kind of step, a third are closer: they differ in width and depth.
 """

@@ -6,6 +6,8 @@ from jax import lax
 
 from fastslow.programs.zoo.layers import DIMENSIONS, conv, dense, embed, frozen_norm, softmax
 
+relu = jax.nn.relu
+
 
 def lstm_cell(cell, gates):
     """Return the new hidden state and cell of an LSTM, given the old cell and the inputs of the gates."""
@@ -95,9 +97,6 @@ def translator(p, source, target, *, width, depth):
     weights = softmax(jnp.einsum("btd,bsd->bts", y @ p(width, width), x))
     context = jnp.einsum("bts,bsd->btd", weights, x)
     return jnp.tanh(dense(p, jnp.concatenate([y, context], -1), width)) @ table.T
-
-
-relu = jax.nn.relu
 
 
 def causal_conv(p, x, features, kernel=2, dilation=1):

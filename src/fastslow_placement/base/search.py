@@ -1,15 +1,42 @@
-"""Simulated annealing and local search over any problem, both counted in evaluations."""
+"""Searches over any problem, counted in evaluations, and the limit of time that several stages share."""
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from fastslow_placement.base.budget import unlimited
 from fastslow_placement.base.problem import Problem
 
 _COOLING = 1e-3  # last temperature over the first
 _BATCH = 32
+
+
+def unlimited() -> bool:
+    """Return that there is time for more."""
+    return True
+
+
+class Budget:
+    """Seconds from now on; each stage gets a share of what is left when it begins.
+
+    Args:
+        seconds: The limit; infinite for none.
+        clock: What gives the time in seconds; by default the CPU time of this process.
+    """
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.process_time):
+        self._clock, self._end = clock, clock() + seconds
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left, 0 or more."""
+        return max(self._end - self._clock(), 0.0)
+
+    def share(self, part: float = 1.0) -> Callable[[], bool]:
+        """Return a function that is true while a part, 0 to 1, of the seconds left now is still left."""
+        end = self._clock() + part * self.left
+        return lambda: self._clock() < end
 
 
 @dataclass
@@ -43,6 +70,23 @@ class Found:
             self.history.append((self.evaluations, self.cost))
 
 
+def best_random(
+    problem: Problem, evaluations: int, seed: int = 0, more: Callable[[], bool] = unlimited
+) -> Found:
+    """Return the best of random decisions, one or more; the first where none is valid.
+
+    The arguments are those of :func:`anneal`.
+    """
+    rng, found = np.random.default_rng(seed), None
+    for begin in range(0, evaluations, _BATCH):
+        decisions = problem.draw(min(_BATCH, evaluations - begin), rng)
+        found = found or Found(decisions[0].copy(), np.inf, 0, [])
+        found.see(decisions, problem.evaluate(decisions).order)
+        if not more():
+            break
+    return found
+
+
 def anneal(
     problem: Problem,
     evaluations: int,
@@ -52,9 +96,8 @@ def anneal(
 ) -> Found:
     """Return the best decision of simulated annealing (Kirkpatrick et al. 1983).
 
-    A move gives one unit another option. The first temperature is the mean step uphill of the first moves,
-    then
-    it falls geometrically to a thousandth.
+    A move gives one unit another option. The first temperature is the mean step uphill of the first moves. It
+    falls geometrically to a thousandth.
 
     Args:
         problem: The problem.
@@ -73,11 +116,9 @@ def anneal(
     costs = problem.evaluate(tries).order
     found.see(tries, costs)
     uphill = costs[np.isfinite(costs) & (costs > cost)] - cost
-    first = (
-        float(uphill.mean()) if len(uphill) and np.isfinite(cost) else 1e-3 * max(problem.baseline, 1e-300)
-    )
+    first = float(uphill.mean()) if len(uphill) and np.isfinite(cost) else 1e-3 * problem.baseline
     while found.evaluations < evaluations and more():
-        temperature = first * _COOLING ** (found.evaluations / evaluations)
+        temperature = max(first, 1e-300) * _COOLING ** (found.evaluations / evaluations)
         candidate = _neighbours(problem, current, movable, 1, rng)
         new = float(problem.evaluate(candidate).order[0])
         found.see(candidate, np.array([new]))
@@ -92,61 +133,4 @@ def _neighbours(problem: Problem, decision: np.ndarray, movable: np.ndarray, cou
     units = rng.choice(movable, count)
     shift = 1 + (rng.random(count) * (problem.choices[units] - 1)).astype(np.int64)
     copies[np.arange(count), units] = (decision[units] + shift) % problem.choices[units]
-    return copies
-
-
-def improve(problem: Problem, start: np.ndarray, evaluations: int, seed: int = 0) -> Found:
-    """Return the best decision of a local search from a start.
-
-    Batches of moves: one unit takes another option, a run of neighbouring units follows the unit beside it,
-    or
-    two units exchange options. The best of a batch is taken if it is no worse by the problem's guide.
-
-    Args:
-        problem: The problem.
-        start: (U,) first decision.
-        evaluations: Budget.
-        seed: Seed of the moves.
-    """
-    rng = np.random.default_rng(seed)
-    found = Found.of(problem, start)
-    movable = np.flatnonzero(problem.choices > 1)
-    if not len(movable):
-        return found
-    current = found.decision.copy()
-    value = problem.guide(current[None])[0]
-    while found.evaluations < evaluations:
-        count = min(_BATCH, evaluations - found.evaluations)
-        third = count // 3
-        moves = [_neighbours(problem, current, movable, count - 2 * third, rng)]
-        if third:
-            moves += [_runs(problem, current, third, rng), _exchanges(problem, current, third, rng)]
-        candidates = np.concatenate(moves)
-        found.see(candidates, problem.evaluate(candidates).order)
-        values = problem.guide(candidates)
-        best = int(values.argmin())
-        if values[best] <= value:
-            current, value = candidates[best], values[best]
-    return found
-
-
-def _runs(problem: Problem, decision: np.ndarray, count: int, rng) -> np.ndarray:
-    """Return copies in which a run of units takes the option of the unit before or after it."""
-    copies, units = np.repeat(decision[None], count, 0), len(decision)
-    for copy in copies:
-        length = int(rng.integers(1, max(2, min(12, units // 4 + 1))))
-        begin = int(rng.integers(0, max(units - length, 1)))
-        beside = begin - 1 if rng.random() < 0.5 else begin + length
-        run = slice(begin, begin + length)
-        copy[run] = np.minimum(decision[int(np.clip(beside, 0, units - 1))], problem.choices[run] - 1)
-    return copies
-
-
-def _exchanges(problem: Problem, decision: np.ndarray, count: int, rng) -> np.ndarray:
-    """Return copies in which two units have exchanged their options."""
-    copies = np.repeat(decision[None], count, 0)
-    pairs = rng.integers(0, len(decision), (count, 2))
-    for copy, (one, other) in zip(copies, pairs, strict=True):
-        copy[one] = min(decision[other], problem.choices[one] - 1)
-        copy[other] = min(decision[one], problem.choices[other] - 1)
     return copies

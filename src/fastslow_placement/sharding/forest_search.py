@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fastslow_placement.base.budget import Budget, unlimited
-from fastslow_placement.sharding.memory_repair import MemoryRepair
+from fastslow_placement.base.search import Budget, unlimited
+from fastslow_placement.sharding.memory_repair import repaired
 from fastslow_placement.sharding.message_passing import MessagePassing
 from fastslow_placement.sharding.recombination import Recombination
 from fastslow_placement.sharding.sharding import FORBIDDEN, Sharding
@@ -24,6 +24,7 @@ _PATIENCE = 200  # rounds of pricing after which a start may be without valid de
 _LAST = 1.0  # seconds that are not divided further
 _LARGEST = 1000  # groups that a move frees while it improves
 _LEVELS = (4.0, 2.0, 1.4)  # factors of the prices' level from try to try
+_TEMPERATURE = 2e-3  # share of its cost by which a decision may be worse than the one before
 
 
 class ForestSearch:
@@ -31,7 +32,7 @@ class ForestSearch:
 
     Decisions are of the groups of :class:`TiedStrategies`, (G,). ``best`` and ``best_cost`` are the best
     valid decision of all nodes, (N,), and its cost, ``bound`` a lower bound of every valid decision's cost,
-    ``evaluations`` and ``history`` as in :class:`fastslow_placement.base.local_search.Found`.
+    ``evaluations`` and ``history`` as in :class:`fastslow_placement.base.search.Found`.
 
     Args:
         problem: The problem.
@@ -47,23 +48,18 @@ class ForestSearch:
         start: np.ndarray | None = None,
         more: Callable[[], bool] = unlimited,
     ):
-        self.problem, self.rng = problem, np.random.default_rng(seed)
+        self.problem = problem
         self.groups = TiedStrategies(problem, more)
-        self.repair, self.recombination = MemoryRepair(self.groups), Recombination(self.groups)
+        self.recombination, self.messages = Recombination(self.groups), MessagePassing(self.groups)
         self._links = self.groups.tables()
-        self.price = np.zeros(len(problem.times))  # per byte, from each time on
-        self.bound, self._step, self._since = -np.inf, 1.0, 0
-        self.best_price = self.price
-        self._messages = MessagePassing(self.groups)
+        self.price = self.best_price = np.zeros(len(problem.times))  # per byte, from each time on
+        self.bound, self._step, self._since, self.rounds = -np.inf, 1.0, 0, 0
         self.best, self.best_cost, self._best = None, np.inf, None
-        self.evaluations, self.history, self.rounds = 0, [], 0
         if start is None:
             life = problem.spans[:, 1] - problem.spans[:, 0]
             parts = zip(self.groups.nodes, self.groups.memory, strict=True)
-            self.decision = np.array([(life[nodes] @ memory).argmin() for nodes, memory in parts])
-        else:
-            self.decision = self.groups.compress(np.asarray(start))
-        self.record(self.decision)
+            start = self.groups.expand(np.array([(life[nodes] @ memory).argmin() for nodes, memory in parts]))
+        self.again(seed, start)
 
     def again(self, seed: int, start: np.ndarray) -> None:
         """Begin anew at a decision (N,), with other random sets; prices, messages and the best one stay."""
@@ -84,8 +80,7 @@ class ForestSearch:
             self._keep(decision.copy(), cost)
         elif self._best is not None:
             merged = self.recombination.best_of(self._best, decision)
-            if merged is not self._best:
-                self._keep(merged, self.judge(merged)[0])
+            self._keep(merged, self.judge(merged)[0])
         return cost, excess
 
     def judge(self, decision: np.ndarray) -> tuple[float, float]:
@@ -124,16 +119,6 @@ class ForestSearch:
                         stack.append((other, node))
         return order, parent
 
-    def move(self, decision: np.ndarray, size: int, toll: np.ndarray) -> np.ndarray:
-        """Return the decision with a random forest of groups chosen best under prices.
-
-        Args:
-            decision: (G,) the decision to start from; not changed.
-            size: Maximum number of groups to free.
-            toll: (N,) price of a byte over each node's lifetime, see :meth:`tolls`.
-        """
-        return self.solve(decision, self.freed(decision, *self.forest(size)), toll)
-
     def freed(self, decision: np.ndarray, order: list[int], parent: dict[int, int]) -> tuple:
         """Return a forest, its parents, and the costs of its options without tolls, all others as decided."""
         costs = []
@@ -146,7 +131,13 @@ class ForestSearch:
         return order, parent, costs
 
     def solve(self, decision: np.ndarray, forest: tuple, toll: np.ndarray) -> np.ndarray:
-        """Return the decision with the groups of a forest chosen best under prices."""
+        """Return the decision with the groups of a forest chosen best under prices.
+
+        Args:
+            decision: (G,) the decision to start from; not changed.
+            forest: From :meth:`freed`.
+            toll: (N,) price of a byte over each node's lifetime.
+        """
         order, parent, costs = forest
         nodes, memory, chosen = self.groups.nodes, self.groups.memory, {}
         total = {g: cost + toll[nodes[g]] @ memory[g] for g, cost in zip(order, costs, strict=True)}
@@ -162,36 +153,21 @@ class ForestSearch:
             result[group] = total[group].argmin() if above < 0 else chosen[group][result[above]]
         return result
 
-    def messages_to(self, group: int) -> np.ndarray:
-        """Return what message passing says that the rest costs, given each option of a group."""
-        return sum(self._messages.to(group).values(), np.zeros(self.groups.choices[group]))
-
-    def tolls(self, price: np.ndarray) -> np.ndarray:
-        """Return the price of a byte over each node's lifetime: (N,)."""
-        total = np.concatenate([[0.0], np.cumsum(price)])
-        return total[self.problem.spans[:, 1]] - total[self.problem.spans[:, 0]]
-
-    def find_prices(self, more: Callable[[], bool], within: Callable[[], bool] | None = None) -> None:
-        """Alternate message passing, forest moves and changes of the prices until ``more()`` is false.
-
-        Args:
-            more: Whether to begin another round.
-            within: Whether there is time for moves and repair inside a round; by default as ``more``.
-        """
-        within = within or more
-        limit = self.problem.limit if np.isfinite(self.problem.limit) else 0.0
+    def find_prices(self, more: Callable[[], bool]) -> None:
+        """Alternate message passing, forest moves and changes of the prices until ``more()`` is false."""
         while more():
-            toll = self.tolls(self.price)
-            found, bound = self._messages.sweep(self.groups.priced(toll))
-            self.record(found)
-            excess = self.judge(found)[1]
+            toll = self.problem.tolls(self.price)
+            found, bound = self.messages.sweep(self.groups.priced(toll))
+            excess = self.record(found)[1]
             for _ in range(2):
-                if within():
-                    found = self.move(found, len(self.groups), toll)
-                    _, excess = self.record(found)
+                if more():
+                    forest = self.freed(found, *self.forest(len(self.groups)))
+                    found = self.solve(found, forest, toll)
+                    excess = self.record(found)[1]
             if excess > 0:
-                self.record(self.repair.repaired(found, within))
+                self.record(repaired(self.groups, found, more))
             self.decision, self.rounds = found, self.rounds + 1
+            limit = self.problem.limit if np.isfinite(self.problem.limit) else 0.0
             self._reprice(bound - float(self.price.sum()) * limit)
 
     def begin(self, rounds: int, more: Callable[[], bool]) -> None:
@@ -206,13 +182,12 @@ class ForestSearch:
             last = rounds if self.best is not None else _PATIENCE
             return self.rounds < last and (not self.rounds or more())
 
-        self.find_prices(another, more)
+        self.find_prices(another)
 
     def _reprice(self, bound: float) -> None:
         """Raise prices where the limit is exceeded, lower them elsewhere.
 
-        Without progress of the bound for 15 rounds, return to the prices of the best bound with half the
-        step.
+        After 15 rounds without a better bound, return to the prices of the best bound with half the step.
         """
         self._since += 1
         if bound > self.bound:
@@ -226,24 +201,24 @@ class ForestSearch:
         scale = 2 * max(self.bound, 1.0) / self.problem.limit
         self.price = np.maximum(self.price + self._step * scale * over, 0)
 
-    def improve(self, more: Callable[[], bool], temperature: float = 2e-3) -> None:
-        """Improve the best valid decision until ``more()`` is false: moves under perturbed prices,
-        in turn the same factor for all nodes and one for each.
+    def improve(self, more: Callable[[], bool]) -> None:
+        """Improve the best valid decision until ``more()`` is false, by moves under perturbed prices.
 
         For each forest the level of the prices is bisected: lower while the result fits in memory, higher
-        while it does not. The cheapest that fits is kept if it is not much worse (simulated annealing).
+        while it does not. The cheapest that fits is kept if it is not much worse (simulated annealing). The
+        prices are perturbed by one factor for all nodes and by one for each, in turn.
         """
         if self.best is None:
             return
         current, cost = self._best.copy(), self.best_cost
         rounds, count = 0, len(self.problem)
-        toll = self.tolls(self.best_price) + 1e-3 * cost / max(self.problem.usages.sum(), 1)
+        toll = self.problem.tolls(self.best_price) + 1e-3 * cost / max(self.problem.usages.sum(), 1)
         while more():
             size = int(min(len(self.groups), _LARGEST) * self.rng.random() ** 3) + 2
             forest = self.freed(current, *self.forest(size))
             noisy = toll * np.exp(self.rng.normal(0.1, 0.5, 1 if rounds % 2 else count))
             candidate, found, merged = self._bisected(current, forest, noisy)
-            slack = cost * temperature * self.rng.exponential() / (1 + rounds / 100)
+            slack = cost * _TEMPERATURE * self.rng.exponential() / (1 + rounds / 100)
             if found <= cost + slack:
                 current, cost = candidate, found
             elif merged is not current:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastslow.competition.structure import distance, opcode_shares
+from fastslow.competition.opcodes import distance, opcode_shares
 
 graphs = st.lists(
     st.lists(st.sampled_from([0, 7, 63, 120, 255]), min_size=1, max_size=9), min_size=1, max_size=4

@@ -1,12 +1,11 @@
-"""Sharding as the policy decides it: the groups where cycles meet; the trees between them follow exactly.
+"""Sharding as a decision problem, and as the policy decides it: hubs first, the trees between them exactly.
 
-Nodes tied by forbidden pairs choose together (``sharding.tied_strategies``), so that no draw is
-forbidden. Of these groups all but a tenth induce a forest. The policy chooses for the others, the *hubs* (a
-feedback vertex set), whose choices shape all the rest; given them, the best options of the trees beside those
-that changed are found by dynamic programming, under prices of memory, at the lowest level of prices where the
-decision fits. Of what results, the parts that are cheaper than the rule's and fit are kept, so that one bad
-choice does not hide a good one elsewhere in a large graph. Prices and messages come from the rule, some
-rounds of message passing; the first pass sees its decision as the previous one.
+Nodes tied by forbidden pairs choose together (``tied_strategies``), so that no draw is forbidden. Of these
+groups all but a tenth induce a forest. The policy chooses for the others, the *hubs* (a feedback vertex set).
+Given these, dynamic programming finds the best options of the trees beside those that changed, under prices
+of memory, at the lowest level of prices where the decision fits. Of the result, the parts that are cheaper
+than the rule's and fit are kept, so that one bad choice does not hide a good one elsewhere in a large graph.
+Prices and messages come from the rule, some rounds of message passing.
 """
 
 from collections.abc import Callable
@@ -14,10 +13,86 @@ from collections.abc import Callable
 import numpy as np
 
 from fastslow_placement.base.problem import OPTION_FEATURES, Outcome, Problem, scaled, unit_columns
-from fastslow_placement.public.public_problems import ShardingProblem
+from fastslow_placement.base.search import Budget, Found
+from fastslow_placement.sharding.forest_search import ForestSearch, search
+from fastslow_placement.sharding.memory_repair import repaired
+from fastslow_placement.sharding.sharding import FORBIDDEN, Sharding
 from fastslow_placement.sharding.tied_strategies import TiedStrategies
 
+_FEW_ROUNDS = 10  # of pricing, for the default
+_ROUNDS = 60  # of pricing before the policy decides
+_PRICED_SHARE = 0.35  # of a budget goes to them
 _LEVELS = (0.0, 0.2, 0.5, 0.75, 1.0, 1.5, 2.5, 5.0)  # of the prices, tried until the decision fits
+
+
+class ShardingProblem(Problem):
+    """Which strategy each node of a sharding problem takes; the policy decides it as :class:`HubSharding`.
+
+    Args:
+        sharding: The instance.
+        default: (N,) a valid decision to be better than; by default that of a few rounds of pricing.
+        budget: What is left of it limits tying, pricing and repair; without it only their own ends do.
+
+    Attributes:
+        more: Whether there is time left of the budget.
+    """
+
+    task = "sharding"
+    _state: ForestSearch | None = None
+
+    def __init__(self, sharding: Sharding, default: np.ndarray | None = None, budget: Budget | None = None):
+        self.sharding, self.name, self.choices = sharding, sharding.name, sharding.choices
+        self.kinds = np.zeros(len(sharding), np.int64)
+        self.edges = np.unique(sharding.edges, axis=0).reshape(-1, 2)
+        self.features = unit_columns(self.edges, len(sharding), choices=np.log1p(self.choices) / 5)
+        budget = budget or Budget(np.inf)
+        self.more = budget.share()
+        if default is None:
+            self._state = ForestSearch(sharding, more=self.more)
+        self._more = budget.share(_PRICED_SHARE)
+        self.default = self.priced(_FEW_ROUNDS).decided if default is None else np.asarray(default)
+
+    def priced(self, rounds: int = _ROUNDS) -> ForestSearch:
+        """Return the search of this problem after some rounds of pricing in all, fewer where time ends."""
+        if self._state is None:
+            self._state = ForestSearch(self.sharding, more=self.more)
+        if rounds:
+            self._state.begin(rounds, self._more)
+        return self._state
+
+    def space(self, more: Callable[[], bool] | None = None) -> "HubSharding":
+        """Return the problem as the policy decides it; without time a decision that does not fit stays."""
+        return HubSharding(self, more)
+
+    def searched(self, start: np.ndarray, budget: Budget, seed: int) -> Found:
+        """Return the best decision of a search (:func:`search`) from a start, in the time of a budget."""
+        state = search(self.sharding, budget, seed, start, self.priced(0))
+        if state.best is None:
+            return Found.of(self, start)
+        return Found(state.best, state.best_cost, state.evaluations, state.history)
+
+    def evaluate(self, decisions: np.ndarray) -> Outcome:
+        """Return the contest's cost, and bytes over the limit; a forbidden pair makes the cost infinite."""
+        cost = self.sharding.cost(decisions)
+        return Outcome(np.where(cost >= FORBIDDEN, np.inf, cost), self.sharding.excess(decisions))
+
+    def options(self, probabilities: np.ndarray) -> np.ndarray:
+        """Return the previous probability as the only feature."""
+        features = np.zeros((len(probabilities), OPTION_FEATURES), np.float32)
+        features[:, 4] = probabilities
+        return features
+
+    def unit_names(self) -> list[str]:
+        """Return the number of each node."""
+        return [f"node {node}" for node in range(len(self.choices))]
+
+    @property
+    def bound(self) -> float:
+        """Every node and every edge at its own cheapest, or that of message passing if it is higher."""
+        problem = self.sharding
+        cheapest = np.minimum.reduceat(problem.costs, problem.first[:-1]).sum()
+        cheapest += sum(matrix.min() for matrix in problem.matrices)
+        return max(float(cheapest), self._state.bound if self._state else 0.0)
 
 
 class HubSharding(Problem):
@@ -45,7 +120,7 @@ class HubSharding(Problem):
         self.first = np.concatenate([[0], np.cumsum(self.choices)]).astype(np.int64)
         self._number = {hub: number for number, hub in enumerate(self.hubs.tolist())}
         self.edges = self._pairs()
-        self._toll = self._state.tolls(self._state.best_price)
+        self._toll = problem.sharding.tolls(self._state.best_price)
         self._valid = self._state.best is not None
         self.rule = self._state.best if self._valid else problem.default
         self._given = groups.compress(self.rule)
@@ -120,7 +195,7 @@ class HubSharding(Problem):
                 best = state.recombination.best_of(best, found)
             if fits:
                 return best if self._valid else found
-        return best if self._valid else state.repair.repaired(found, self._more)
+        return best if self._valid else repaired(self.groups, found, self._more)
 
     def evaluate(self, decisions: np.ndarray) -> Outcome:
         """Return cost and excess of the decoded decisions; equal ones are decoded once."""
@@ -135,8 +210,8 @@ class HubSharding(Problem):
     def options(self, probabilities: np.ndarray) -> np.ndarray:
         """Return features of every option.
 
-        What message passing says that the whole graph costs with it, memory priced; its cost with what
-        neighbouring hubs did before; both over the cheapest of the hub, relative to the rule's mean cost of a
+        The cost of the whole graph with it by message passing, memory priced; its cost with the previous
+        options of neighbouring hubs; both over the cheapest of the hub, relative to the rule's mean cost of a
         group; its memory; its previous probability.
         """
         groups, chances = self.groups, np.split(probabilities, self.first[1:-1])
@@ -144,7 +219,7 @@ class HubSharding(Problem):
         for hub in self.hubs.tolist():
             nodes = groups.nodes[hub]
             cost = groups.costs[hub] + self._toll[nodes] @ groups.memory[hub]
-            whole.append(cost + self._state.messages_to(hub))
+            whole.append(cost + sum(self._state.messages.to[hub].values()))
             for other, table in groups.links[hub].items():
                 if other in self._number:
                     cost = cost + table @ chances[self._number[other]]

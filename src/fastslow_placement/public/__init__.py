@@ -1,1 +1,0 @@
-"""The public problem sets, and the decoders between them and the policy."""
