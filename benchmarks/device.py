@@ -27,7 +27,10 @@ from fastslow.xla.layout_constraints import is_imposed
 from fastslow.xla.layout_space import configurable_nodes
 
 TABLE = {"hours": 0.4, "needs": ("jax",), "sample": False}
-RELIABLE, ENOUGH = 0.5, 10  # replicate tau, and programs that reach it, that would make labels worth their time
+RELIABLE, ENOUGH = (
+    0.5,
+    10,
+)  # replicate tau, and programs that reach it, that would make labels worth their time
 SLOWEST = 0.05  # seconds; slower programs are left out
 SECONDS = 120.0  # time limit of a configuration
 
@@ -105,7 +108,10 @@ def configurations(program: LocalProgram, count: int, rng: np.random.Generator) 
         drawn.add(tuple(codes))
         if len(drawn) > count:
             break
-    return [bind_differences(program.module, layouts_of(c, tied), nodes) for c in sorted(drawn - {default})[:count]]
+    return [
+        bind_differences(program.module, layouts_of(c, tied), nodes)
+        for c in sorted(drawn - {default})[:count]
+    ]
 
 
 def measure(name: str, program: LocalProgram, configs: int, rounds: int) -> dict | None:

@@ -30,9 +30,7 @@ jax = pytest.importorskip("jax")
 def predict(image, weights):
     """A convolution, a reshape and a dot; arguments and results are trees."""
     numbers = ("NHWC", "HWIO", "NHWC")
-    hidden = jax.lax.conv_general_dilated(
-        image, weights["kernel"], (1, 1), "SAME", dimension_numbers=numbers
-    )
+    hidden = jax.lax.conv_general_dilated(image, weights["kernel"], (1, 1), "SAME", dimension_numbers=numbers)
     return {"scores": jax.nn.relu(hidden).reshape(len(image), -1) @ weights["dense"], "sum": hidden.sum()}
 
 
@@ -61,7 +59,9 @@ def other_layouts(program):
 
 def constraints(module):
     """The number of constraints of a module."""
-    return sum(i.custom_call_target == "LayoutConstraint" for c in module.computations for i in c.instructions)
+    return sum(
+        i.custom_call_target == "LayoutConstraint" for c in module.computations for i in c.instructions
+    )
 
 
 def test_only_what_differs_from_the_default_is_bound(program):
@@ -82,7 +82,10 @@ def test_a_measured_program_a_refused_one_and_the_verdict(program):
 
 def test_a_program_that_does_not_run_here_is_refused(program):
     empty = type(program)(type(program.module)(), (), {})
-    with Bench(empty, rounds=1, seconds=60).running() as times, pytest.raises(SettingsError, match="does not run"):
+    with (
+        Bench(empty, rounds=1, seconds=60).running() as times,
+        pytest.raises(SettingsError, match="does not run"),
+    ):
         times([program.module])
 
 

@@ -145,7 +145,9 @@ class Encoder:
         away = hot - self._hot_mean
         own = [columns, away / self._hot_own, members, total[:, None]]
         scaled = columns / max(1, columns.shape[1]) ** 0.5
-        return Inputs(total, members, scaled, away / self._hot_unit, hot, self._choices, np.concatenate(own, 1))
+        return Inputs(
+            total, members, scaled, away / self._hot_unit, hot, self._choices, np.concatenate(own, 1)
+        )
 
 
 class _Scores:
@@ -378,7 +380,11 @@ class SingleRules:
         slopes = (of_xy - of_x * of_y / count + _PULL * self._expected) / pull
         squares = of_yy - of_y**2 / count + _PULL * self._expected**2 - pull * slopes**2
         residual = np.maximum(squares, 0) + _DEGREES * _SQUARE
-        evidence = _TRUST * np.abs(self._expected) - 0.5 * np.log(pull / _PULL) - 0.5 * (count - 1 + _DEGREES) * np.log(residual)
+        evidence = (
+            _TRUST * np.abs(self._expected)
+            - 0.5 * np.log(pull / _PULL)
+            - 0.5 * (count - 1 + _DEGREES) * np.log(residual)
+        )
         weights = np.exp(evidence - evidence.max(-1, keepdims=True))
         return slopes, weights / weights.sum(-1, keepdims=True), of_x / count, of_y / count
 

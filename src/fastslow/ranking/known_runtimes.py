@@ -252,7 +252,9 @@ def score(config: np.ndarray, runtime: np.ndarray) -> tuple[Scale, np.ndarray, K
     count = np.bincount(own, minlength=len(distinct)).astype(float)
     means = np.bincount(own, logs, len(distinct)) / count
     scale = Scale(means)
-    scores = scale(logs).round(9)  # so that the unit of runtimes does not decide between equal splits of trees
+    scores = scale(logs).round(
+        9
+    )  # so that the unit of runtimes does not decide between equal splits of trees
     of_config = (np.bincount(own, scores, len(distinct)) / count).round(9)
     squares = float(((scores - of_config[own]) ** 2).sum())
     fastest = np.argsort(means, kind="stable")

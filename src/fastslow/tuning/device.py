@@ -62,6 +62,14 @@ def require_jax() -> None:
         raise SettingsError("jax is not installed, but evaluator=device needs it: pip install -e '.[device]'")
 
 
+def device_name() -> str:
+    """Return the kind of the first device of this machine, such as ``cpu`` or ``NVIDIA H100``."""
+    require_jax()
+    import jax
+
+    return jax.local_devices()[0].device_kind
+
+
 def lower_function(function: Callable, arguments: Sequence, seed: int = 0) -> LocalProgram:
     """Lower a JAX function for the devices of this machine.
 
@@ -372,7 +380,9 @@ class Verdict:
         return f"The default is best{what}." + (noisy if self.noise > NOISY else "")
 
 
-def decide(times: Callable[[Sequence[Module]], Times], contenders: Sequence[Module], chunks: int = CHUNKS) -> Verdict:
+def decide(
+    times: Callable[[Sequence[Module]], Times], contenders: Sequence[Module], chunks: int = CHUNKS
+) -> Verdict:
     """Measure contenders again until one is faster than the default, or none is likely to be.
 
     Successive halving: after each chunk of rounds a contender whose interval lies above the best one's
