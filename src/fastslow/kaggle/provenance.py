@@ -13,7 +13,7 @@ from fastslow.core.records import Record, read_record
 PROVENANCE = "provenance.json"
 """Record beside the data: the source of each split, and the row order of each layout test file."""
 KAGGLE, GOOGLE = "kaggle", "google"
-_LAUNCH = (
+LAUNCH_RELEASE = (
     "its layout test files have the row order of the launch release (August 2023); since October 2023 Kaggle"
     " scores another order, so every layout row of a submission made from them is noise"
 )
@@ -78,7 +78,7 @@ def _all_from_kaggle(root: Path) -> bool:
 def warn_of_release(root: Path) -> str:
     """Return what speaks against an upload of a submission made from these data, empty if nothing does."""
     if release_of(read_row_orders(root)) == "launch":
-        return f"{root}: {_LAUNCH}"
+        return f"{root}: {LAUNCH_RELEASE}"
     return "" if _all_from_kaggle(root) else f"{root}: {_UNPROVEN}. {_ALLOW}"
 
 
@@ -98,7 +98,7 @@ def check_release(csv: Path, record: Mapping, root: Path, unproven_order: bool) 
     orders = read_row_orders(root)
     if release_of(orders) == "launch":
         remedy = "Move the data away, run `make data` with Kaggle credentials, then `make submit DATA=kaggle`"
-        raise DataError(root, _LAUNCH, remedy)
+        raise DataError(root, LAUNCH_RELEASE, remedy)
     if record.get("row_order") != digest_of_orders(orders):
         problem = f"was made from layout test files of another row order than those in {root}"
         raise DataError(csv, problem, "Make the submission again from these data")
