@@ -1,4 +1,4 @@
-"""Is there anything to gain from layouts on this machine's CPU: runtimes of small programs under configurations.
+"""Runtimes of small programs under layout configurations on this machine: is there anything to gain?
 
 ``python benchmarks/device.py [--quick] [--programs N] [--configs N] [--rounds N]``. Programs are those of the
 zoo in float32, and programs of transposes, batched dots and reshapes. Each configuration binds the outputs
@@ -156,7 +156,8 @@ def page(rows: list[dict]) -> str:
     return "\n\n".join(
         [
             report.table(shown),
-            f"{reliable} of {len(rows)} programs have a replicate tau of {RELIABLE} or more; {ENOUGH} are wanted: {verdict}.",
+            f"{reliable} of {len(rows)} programs have a replicate tau of {RELIABLE} or more;"
+            f" {ENOUGH} are wanted: {verdict}.",
             f"Faster than the default with 95 % confidence: {len(gained)} of {len(rows)}"
             + (f" ({', '.join(gained)})." if gained else "."),
         ]

@@ -1,4 +1,4 @@
-"""Measure configurations on this machine: its own XLA compiles and runs them, on a CPU, GPU or TPU through JAX.
+"""Measure configurations on this machine: its own XLA compiles and runs them, on CPU, GPU or TPU through JAX.
 
 A round runs the unconstrained program twice and every candidate once, in random order. A candidate's value
 is the median over rounds of its time over the unconstrained program's time in the same round, so that a
@@ -33,12 +33,11 @@ TUNED, SIGNATURE = "best.hlo.pb", "signature.json"
 LONG_ENOUGH = 0.002  # seconds; shorter programs run several times for one time
 CONFIDENCE = 0.95
 CONTENDERS = 4  # configurations that the verdict measures again
-CHUNKS = 20  # the verdict takes at most this many times the rounds of an evaluation
+LOOKS = (1, 1, 2, 4, 8)  # measurements between two looks of the verdict at all rounds so far
 NOISY = 0.1  # two equal programs that differ by more make a machine too noisy
 TOLERANCE = {"float64": 1e-9, "float32": 1e-4, "bfloat16": 3e-2, "float16": 1e-2}
 """Largest difference of an output, as a fraction of its largest absolute value; other types must be equal."""
 _SHOWN = 300  # characters of a message that are kept
-_RESAMPLES = 1000
 
 
 @dataclass(frozen=True)
@@ -127,7 +126,7 @@ def _dtype(element_type: int) -> np.dtype:
 
 
 def bind_differences(module: Module, layouts: Layouts, nodes: list[ConfigurableNode]) -> Module:
-    """Return a copy of a module in which the outputs that differ from the default have a ``LayoutConstraint``.
+    """Return a copy of a module with a ``LayoutConstraint`` on each output that differs from the default.
 
     The rule of the TPU labels (:func:`fastslow.xla.layout_constraints.constrain`) puts barriers around what
     it binds; here these only hinder fusion.
@@ -183,13 +182,16 @@ class Times:
         return np.abs(one - other) / np.minimum(one, other)
 
 
-def interval(ratios: np.ndarray, confidence: float = CONFIDENCE, seed: int = 0) -> tuple[float, float]:
-    """Return the bootstrap interval of the median of ``(rounds,)`` ratios."""
-    rng = np.random.default_rng(seed)
-    medians = np.median(rng.choice(ratios, (_RESAMPLES, len(ratios))), axis=1)
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(medians, [tail, 1 - tail])
-    return float(low), float(high)
+def interval(ratios: np.ndarray, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """Return the interval of the median of ``(rounds,)`` ratios by order statistics (the sign test).
+
+    It holds for every distribution and, unlike a bootstrap, for few rounds. Too few give 0 to infinity.
+    """
+    from scipy.stats import binom
+
+    below = int(binom.ppf((1 - confidence) / 2, len(ratios), 0.5))
+    ordered = np.sort(ratios)
+    return (float(ordered[below - 1]), float(ordered[-below])) if below else (0.0, np.inf)
 
 
 class Bench:
@@ -381,31 +383,32 @@ class Verdict:
 
 
 def decide(
-    times: Callable[[Sequence[Module]], Times], contenders: Sequence[Module], chunks: int = CHUNKS
+    times: Callable[[Sequence[Module]], Times], contenders: Sequence[Module], looks: Sequence[int] = LOOKS
 ) -> Verdict:
     """Measure contenders again until one is faster than the default, or none is likely to be.
 
-    Successive halving: after each chunk of rounds a contender whose interval lies above the best one's
-    median is dropped. Only these new measurements count, so the choice of the contenders biases nothing.
+    Successive halving: at each look a contender whose interval lies above the best one's median is dropped.
+    Only these new measurements count, so the choice of the contenders biases nothing; all looks at all
+    contenders share an error of 5 %.
 
     Args:
         times: Times modules, see :meth:`Bench.running`.
         contenders: Constrained programs.
-        chunks: Maximum number of measurements.
+        looks: Measurements before each look.
     """
     left = list(range(len(contenders)))
     ratios = {place: np.zeros(0) for place in left}
     noise, found = np.zeros(0), Verdict(None, 1.0, 1.0, 1.0, 0.0, 0)
-    for _ in range(chunks if left else 0):
-        measured = times([contenders[place] for place in left])
-        for column, place in enumerate(left):
-            ratios[place] = np.concatenate([ratios[place], measured.ratios[:, column]])
+    for measurements in looks if left else ():
+        for _ in range(measurements):
+            measured = times([contenders[place] for place in left])
+            noise = np.concatenate([noise, measured.noise])
+            for column, place in enumerate(left):
+                ratios[place] = np.concatenate([ratios[place], measured.ratios[:, column]])
         left = [place for place in left if np.isfinite(ratios[place]).all()]
         if not left:
             break
-        noise = np.concatenate([noise, measured.noise])
-        # as many intervals as contenders are read: each gets its share of the error
-        level = 1 - (1 - CONFIDENCE) / len(contenders)
+        level = 1 - (1 - CONFIDENCE) / len(contenders) / len(looks)
         bounds = {place: interval(ratios[place], level) for place in left}
         best = min(left, key=lambda place: np.median(ratios[place]))
         ratio = float(np.median(ratios[best]))

@@ -58,7 +58,7 @@ class SearchSettings(Settings):
     the constrained HLO; the last line of its output is the value, lower is faster."""
     rounds: Annotated[Positive, Le(10_000)] = 15
     """Evaluator ``device`` only. Times that each configuration of a batch runs, in random order with the
-    unconstrained program; the verdict runs the best ones up to 20 times as often."""
+    unconstrained program; the verdict runs the best ones up to 16 times as often."""
     seconds: PositiveFloat = unkeyed(600.0)
     """Time limit of one evaluation in seconds; what takes longer counts as failed."""
     attempts: Annotated[Positive, Le(100)] = unkeyed(2)

@@ -231,7 +231,8 @@ def read_local(source: Source, seed: int) -> LocalProgram:
     """
     require_jax()
     if source.function:
-        return lower_function(*source.function_and_arguments(), seed)
+        function, arguments = source.function_and_arguments()
+        return lower_function(function, arguments, seed)
     module = read_program(source.path, source.kernel).module
     return LocalProgram(module, draw_inputs(module, seed), {})
 
