@@ -98,7 +98,7 @@ class Source:
             raise SettingsError(
                 "jax is not installed, but a JAX function needs it: pip install -e '.[compiler]'"
             )
-        record = self._before_layout(lower(*self._function_and_arguments()), labeller)
+        record = self._before_layout(lower(*self.function_and_arguments()), labeller)
         return HloProgram(Module.FromString(base64.b64decode(record["module"])), {}, record["layouts"])
 
     def _before_layout(self, program: bytes, labeller: Labeller) -> dict:
@@ -108,7 +108,12 @@ class Source:
         refuse_failure(self.path, record)
         return record
 
-    def _function_and_arguments(self) -> tuple:
+    def function_and_arguments(self) -> tuple:
+        """Return the JAX function and its arguments.
+
+        Raises:
+            DataError: The function is missing or does not return (function, arguments).
+        """
         make = getattr(_run_file(self.path), self.function, None)
         if not callable(make):
             raise DataError(self.path, f"has no function {self.function}", _WANTED)

@@ -1,4 +1,4 @@
-"""What gives a configuration its value: the TPU compiler, a file's labels, or a command of the user's.
+"""What gives a configuration its value: the TPU compiler, a file's labels, this machine, or a user's command.
 
 An evaluator is a context: within it, ``evaluate`` takes configurations and yields outcomes as they come.
 To add one, write a class as :class:`Evaluator` says and name it in :data:`EVALUATORS`.
@@ -23,6 +23,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 
 from fastslow.core.errors import SettingsError
+from fastslow.tuning.device import Bench, LocalProgram, Verdict, decide, device_name, require_jax
 from fastslow.tuning.history import Outcome, Proposal
 from fastslow.xla.compile_pool import Labeller
 from fastslow.xla.messages import HloProto, Module
@@ -41,6 +42,7 @@ class Limits(Protocol):
     seconds: float
     attempts: int
     processes: int
+    rounds: int
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ class Request:
         labeller: The compiler: isolated workers with limits, and the cache of their results.
         labels: Value by configuration, of a labelled file.
         source: Name of that file.
+        local: The program as it is lowered for this machine, where it is measured here.
     """
 
     settings: Limits
@@ -62,6 +65,7 @@ class Request:
     labeller: Labeller | None = None
     labels: Mapping[tuple[int, ...], float] | None = None
     source: str = ""
+    local: LocalProgram | None = None
 
 
 class Evaluator(Protocol):
@@ -85,6 +89,10 @@ class Evaluator(Protocol):
 
     def running(self) -> contextlib.AbstractContextManager[Evaluate]:
         """Give a function of proposals that yields positions and outcomes, in the order of completion."""
+
+    def confirm(self, contenders: Sequence[tuple[int, ...]]) -> Verdict | None:
+        """Measure the best configurations again and decide; None where values are exact or not ours."""
+        return None
 
 
 class Replay(Evaluator):
@@ -255,7 +263,66 @@ class Command(Evaluator):
         return _number(said[0])
 
 
-EVALUATORS: dict[str, type[Evaluator]] = {"compiler": Compiled, "replay": Replay, "command": Command}
+@dataclass(frozen=True)
+class Device(Evaluator):
+    """Measures the constrained program on this machine, see :mod:`fastslow.tuning.device`.
+
+    A value is the time over the unconstrained program's.
+    """
+
+    module_of: Callable[[tuple[int, ...]], Module]
+    local: LocalProgram
+    rounds: int
+    seconds: float
+
+    @classmethod
+    def of(cls, request: Request) -> "Device":
+        """See :class:`Evaluator`."""
+        return cls(request.module_of, request.local, request.settings.rounds, request.settings.seconds)
+
+    def __post_init__(self):
+        require_jax()
+
+    @property
+    def name(self) -> str:
+        """What the value is."""
+        return f"time over the unconstrained program's, measured on {device_name()}"
+
+    @property
+    def identity(self) -> str:
+        """The device, and the rounds of a measurement."""
+        return f"device {device_name()}, {self.rounds} rounds"
+
+    def _bench(self) -> Bench:
+        return Bench(self.local, self.rounds, self.seconds)
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[Evaluate]:
+        """See :class:`Evaluator`."""
+        with self._bench().running() as times:
+
+            def evaluate(proposals: Sequence[Proposal]) -> Iterator[tuple[int, Outcome]]:
+                began = time.monotonic()
+                found = times([self.module_of(proposal.codes) for proposal in proposals])
+                each = round((time.monotonic() - began) / max(1, len(proposals)), 3)
+                for place, failure in enumerate(found.failures):
+                    value = None if failure else float(np.median(found.ratios[:, place]))
+                    yield place, Outcome(value, failure, each)
+
+            yield evaluate
+
+    def confirm(self, contenders: Sequence[tuple[int, ...]]) -> Verdict:
+        """See :class:`Evaluator`."""
+        with self._bench().running() as times:
+            return decide(times, [self.module_of(codes) for codes in contenders])
+
+
+EVALUATORS: dict[str, type[Evaluator]] = {
+    "compiler": Compiled,
+    "replay": Replay,
+    "command": Command,
+    "device": Device,
+}
 """Evaluators by the name that the setting ``evaluator`` gives."""
 
 

@@ -11,11 +11,13 @@ from fastslow.core.artifacts import MANIFEST, commit
 from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path, write_json
 from fastslow.core.settings import resolve
+from fastslow.tuning.device import TUNED as PROGRAM
+from fastslow.tuning.device import write_signature
 from fastslow.tuning.evaluators import serialised, top_k_error
 from fastslow.tuning.tune import Study
 
 BEST, EVALUATIONS, CURVE = "best.json", "evaluations.csv", "curve.png"
-PROGRAM, DEFAULT_PROGRAM = "best.hlo.pb", "default.hlo.pb"
+DEFAULT_PROGRAM = "default.hlo.pb"
 TOP_K = (1, 5, 10, 100)
 
 
@@ -43,6 +45,8 @@ def summarise(study: Study) -> pd.Series:
         facts["best"] = f"{best[1]:.6g}, after {int((history.curve > best[1]).sum()) + 1} evaluations"
         facts["proposed by"] = best[0].by
         facts["configuration"] = target.space.in_words(best[0].codes)
+    if study.verdict:
+        facts["verdict"] = str(study.verdict)
     if best and default:
         facts["best over default"] = f"{best[1] / default:.4f}"
     if study.guide:
@@ -154,9 +158,10 @@ def write_result(study: Study) -> Path:
         list_evaluations(study).to_csv(temporary, index=False)
     save_figure(plot_curve(study), folder / CURVE)
     if history.best:
-        proposal, value = history.best
+        proposal = study.winner
         facts = {
-            "value": value,
+            "value": history.value_of(proposal.codes) or study.default,
+            "verdict": str(study.verdict or ""),
             "default": study.default,
             "default_is": target.default_is,
             "evaluator": target.evaluator.name,
@@ -166,6 +171,8 @@ def write_result(study: Study) -> Path:
             for name, codes in ((PROGRAM, proposal.codes), (DEFAULT_PROGRAM, target.space.default.tolist())):
                 with atomic_path(folder / name) as temporary:
                     temporary.write_bytes(serialised(target.module_of(tuple(codes))))
+        if target.local:
+            write_signature(folder, target.local)
     summary = {name: str(value) for name, value in summarise(study).items()}
     write_json(
         folder / MANIFEST, {"settings": study.settings.asdict(), "commit": commit(), "summary": summary}

@@ -34,8 +34,8 @@ class SearchSettings(Settings):
 
     evaluator: Literal["", *EVALUATORS] = ""
     """What gives a configuration its value: the TPU ``compiler``'s estimated cycles, ``replay`` of the
-    labels of an npz or a measured ``.pb``, or a ``command`` of yours; if empty, replay for an npz or a tile
-    ``.pb``, otherwise the compiler."""
+    labels of an npz or a measured ``.pb``, this machine's own ``device`` (CPU, GPU or TPU through JAX), or a
+    ``command`` of yours; if empty, replay for an npz or a tile ``.pb``, otherwise the compiler."""
     strategy: Literal[*STRATEGIES] = "guided evolutionary"
     """What proposes configurations; a guided one scores thousands with a model that learns from every
     evaluation, the others are the unguided searches to compare with."""
@@ -57,6 +57,9 @@ class SearchSettings(Settings):
     command: str = ""
     """Evaluator ``command`` only. Command line to which two paths are appended, the configuration as JSON and
     the constrained HLO; the last line of its output is the value, lower is faster."""
+    rounds: Annotated[Positive, Le(10_000)] = 15
+    """Evaluator ``device`` only. Times that each configuration of a batch runs, in random order with the
+    unconstrained program; the verdict runs the best ones up to 16 times as often."""
     seconds: PositiveFloat = unkeyed(600.0)
     """Time limit of one evaluation in seconds; what takes longer counts as failed."""
     attempts: Annotated[Positive, Le(100)] = unkeyed(2)
@@ -80,6 +83,10 @@ class SearchSettings(Settings):
         given = bool(self.command)
         self.require(given or self.evaluator != "command", "command", "given, as evaluator=command needs it")
         self.require(not given or self.evaluator == "command", "command", "read: set evaluator=command")
+        default = type(self).model_fields["rounds"].default
+        self.require(
+            self.rounds == default or self.evaluator == "device", "rounds", "read: set evaluator=device"
+        )
 
 
 class TuneSettings(SearchSettings):

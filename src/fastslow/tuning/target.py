@@ -22,9 +22,11 @@ from fastslow.features.configs.default_layouts import (
 from fastslow.features.scaling import standardise
 from fastslow.features.unseen import build_unseen
 from fastslow.programs.convert import check_module, convert
+from fastslow.programs.user_program import Source
 from fastslow.ranking.inference import FinishedRun
 from fastslow.ranking.named_choices import name_choices
-from fastslow.tuning.evaluators import EVALUATORS, Evaluator, Request
+from fastslow.tuning.device import LocalProgram, bind_differences, draw_inputs, lower_function, require_jax
+from fastslow.tuning.evaluators import EVALUATORS, Device, Evaluator, Request
 from fastslow.tuning.history import History
 from fastslow.tuning.search.guided import Pretrained
 from fastslow.tuning.search.space import CODE, Choice, Space
@@ -36,6 +38,7 @@ from fastslow.xla.layout_constraints import constrain, is_imposed
 from fastslow.xla.layout_space import ConfigurableNode, Layout, configurable_nodes
 from fastslow.xla.libtpu import require_compiler
 from fastslow.xla.messages import Module
+from fastslow.xla.reader import HloProgram, read_program
 
 _ANCHORS = 64  # configurations that every batch is predicted with, so that batches have one scale
 
@@ -56,6 +59,7 @@ class Target:
             otherwise that of the space's default counts, once it is evaluated.
         default_is: Which default is meant, in words.
         tied: Number of the program's choices, those included that cannot be imposed; 0 for a file.
+        local: The program as it is lowered for this machine, where it is measured here.
     """
 
     name: str
@@ -68,6 +72,7 @@ class Target:
     default_value: float | None = None
     default_is: str = "the compiler's own layouts"
     tied: int = 0
+    local: LocalProgram | None = None
 
     def value_of_default(self, history: History) -> float | None:
         """Return the value of the default, None where it is not known."""
@@ -186,7 +191,9 @@ def _of_program(settings: TuneSettings, run: FinishedRun | None) -> Target:
     )
     if kind.compiles:
         require_compiler()
-    program = source.read(labeller, ask_compiler=kind.compiles)
+    local = read_local(source, settings.seed) if kind is Device else None
+    program = HloProgram(local.module, {}) if local else source.read(labeller, ask_compiler=kind.compiles)
+    impose = bind_differences if local else constrain
     check_module(source.path, program.module, allow_unknown=True)
     nodes = configurable_nodes(program.module, program.layouts)
     tied = tie(nodes)
@@ -202,14 +209,32 @@ def _of_program(settings: TuneSettings, run: FinishedRun | None) -> Target:
     def module_of(codes: tuple[int, ...]) -> Module:
         whole = base.copy()
         whole[free] = codes
-        return constrain(program.module, layouts_of(tuple(whole.tolist()), tied), nodes)
+        return impose(program.module, layouts_of(tuple(whole.tolist()), tied), nodes)
 
     code = program.module.SerializeToString(deterministic=True)
     own = digest([code.hex(), [list(map(list, node.default)) for node in nodes]])
     pretrained = _pretrained_of_program(run, program.module, nodes, tied, free, space) if run else None
     every = sum(len(choice.options) > 1 for choice in tied)
-    target = Target(settings.program, own, space, None, pretrained, module_of, tied=every)
-    return replace(target, evaluator=kind.of(Request(settings, module_of, target.as_json, labeller)))
+    target = Target(settings.program, own, space, None, pretrained, module_of, tied=every, local=local)
+    if local:
+        target = replace(target, default_value=1.0, default_is="the unconstrained program")
+    request = Request(settings, module_of, target.as_json, labeller, local=local)
+    return replace(target, evaluator=kind.of(request))
+
+
+def read_local(source: Source, seed: int) -> LocalProgram:
+    """Read a program as it is lowered for this machine; inputs that are not given are drawn.
+
+    Raises:
+        SettingsError: JAX is not installed.
+        DataError: The source is no program, see :meth:`fastslow.programs.user_program.Source.read`.
+    """
+    require_jax()
+    if source.function:
+        function, arguments = source.function_and_arguments()
+        return lower_function(function, arguments, seed)
+    module = read_program(source.path, source.kernel).module
+    return LocalProgram(module, draw_inputs(module, seed), {})
 
 
 def _choice(tied: TiedChoice, names: list[str]) -> Choice:

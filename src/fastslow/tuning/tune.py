@@ -12,6 +12,7 @@ import numpy as np
 
 from fastslow.core.errors import DataError
 from fastslow.core.progress import progress
+from fastslow.tuning.device import CONTENDERS, Verdict
 from fastslow.tuning.evaluators import Evaluate
 from fastslow.tuning.history import History, Outcome, Proposal
 from fastslow.tuning.ledger import INTERRUPTED, Ledger
@@ -36,6 +37,8 @@ class Study:
         guide: The model's inputs, None for an unguided strategy.
         exhausted: Whether no configuration was left to propose.
         cut: What was cut off a torn journal, in words.
+        verdict: What measuring the best ones again decided, where the evaluator measures.
+        winner: The configuration to use, None where nothing has a value.
     """
 
     settings: TuneSettings
@@ -44,6 +47,8 @@ class Study:
     guide: Guide | None
     exhausted: bool = False
     cut: str = ""
+    verdict: Verdict | None = None
+    winner: Proposal | None = None
 
     @property
     def default(self) -> float | None:
@@ -119,8 +124,22 @@ def tune(settings: TuneSettings) -> Study:
                         break
     study.history = ledger.read()
     _refuse_without_value(ledger, settings, study.history)
+    _choose(study)
     study.exhausted = len(study.history) < settings.evaluations and len(study.history) >= target.space.size
     return study
+
+
+def _choose(study: Study) -> None:
+    """Choose the winner: the best value, or what measuring the best ones again decided."""
+    history, evaluator = study.history, study.target.evaluator
+    if not history.best:
+        return
+    default = Proposal(tuple(map(int, history.space.default)), DEFAULT)
+    valued = [(proposal, o.value) for proposal, o in history.done if o.value is not None]
+    best = [p for p, _ in sorted(valued, key=lambda pair: pair[1]) if p.codes != default.codes][:CONTENDERS]
+    study.verdict, study.winner = evaluator.confirm([p.codes for p in best]), history.best[0]
+    if study.verdict:
+        study.winner = default if study.verdict.best is None else best[study.verdict.best]
 
 
 Started = list[tuple[int, Proposal]]
