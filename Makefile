@@ -16,7 +16,7 @@ SIZE   = small
 DEVICES =
 
 # a misspelt variable must not be ignored: make submit SEED=5
-KNOWN := PYTHON DATA PRESET NAME SEEDS JOBS CLUSTER SET SRC OUT RUN FLEET SIZE VENV PY READY TESTED COMPILER TUNING PLACER DEVICES
+KNOWN := PYTHON DATA PRESET NAME SEEDS JOBS CLUSTER SET SRC OUT RUN FLEET SIZE VENV PY READY TESTED COMPILER TUNING DEVICE PLACER DEVICES
 GIVEN := $(foreach v,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $v))),$v))
 UNKNOWN := $(filter-out $(KNOWN),$(GIVEN))
 ifneq ($(strip $(UNKNOWN)),)
@@ -33,8 +33,9 @@ READY  := $(VENV)/.ready
 TESTED := $(VENV)/.ready-test
 COMPILER := $(VENV)/.ready-compiler
 TUNING := $(VENV)/.ready-tune
+DEVICE := $(VENV)/.ready-device
 PLACER := $(VENV)/.ready-placement
-$(call as_typed,PY READY TESTED COMPILER TUNING PLACER)
+$(call as_typed,PY READY TESTED COMPILER TUNING DEVICE PLACER)
 # a JAX function needs JAX and the TPU compiler, a file does not
 CALLER = $(if $(findstring .py:,$(SRC)),$(COMPILER),$(READY))
 FASTSLOW = set -f; "$$PY" -m fastslow
@@ -92,7 +93,7 @@ else
 	@$(FASTSLOW) rank "$$SRC" $${RUN:+"run=$$RUN"} $${OUT:+"data_root=$$OUT"} $$SET
 endif
 
-tune: $(if $(SRC)$(FLEET),$(TUNING) $(CALLER)) ## Search for the fastest configuration of a program of yours: SRC=, or of many: FLEET=list.csv
+tune: $(if $(SRC)$(FLEET),$(TUNING) $(if $(findstring evaluator=device,$(SET)),$(DEVICE),$(CALLER))) ## Search for the fastest configuration of a program of yours: SRC=, or of many: FLEET=list.csv
 ifneq ($(FLEET),)
 	@$(FASTSLOW) fleet "$$FLEET" $${RUN:+"run=$$RUN"} $${OUT:+"data_root=$$OUT"} $$SET
 else ifneq ($(SRC),)
@@ -104,6 +105,7 @@ else
 	@echo "make tune FLEET=list.csv           many programs, one budget: a CSV with the columns program, weight"
 	@echo "             RUN=runs/sample       a run of make submit that guides; default: the newest complete; RUN=none"
 	@echo "             OUT=FOLDER            a folder of your own instead of data/converted"
+	@echo "             SET=evaluator=device  measure on this machine: CPU, GPU or TPU through JAX"
 	@echo "             SET='evaluations=200 evaluator=command command=./measure.sh'"
 	@exit 2
 endif
@@ -163,6 +165,10 @@ $(COMPILER): $(READY)
 
 $(TUNING): $(READY)
 	$(call install,-e .[tune])
+	@touch "$@"
+
+$(DEVICE): $(READY)
+	$(call install,-e .[device])
 	@touch "$@"
 
 $(PLACER): $(READY)

@@ -1,8 +1,8 @@
 """Spoil a made-up competition as the real one is: repeats, damage in blocks of rows, another row order.
 
-The numbers are those of genuine files: a tenth of the graphs jumps in blocks (the 2nd place shows such graphs,
-``magenta_dynamic`` first), in extreme graphs 99 % of the rows are repeats, and the layout test files of August
-2023 hold the configurations in another order than those scored later.
+The numbers are those of genuine files: a tenth of the graphs jumps in blocks (the 2nd place shows such
+graphs, ``magenta_dynamic`` first), in extreme graphs 99 % of the rows are repeats, and the layout test files
+of August 2023 hold the configurations in another order than those scored later.
 """
 
 from collections.abc import Mapping

@@ -1,16 +1,17 @@
 """Rank the compiler configurations of an XLA program from fastest to slowest without running them.
 
-``fastslow.rank``, ``fastslow.tune``, ``fastslow.convert`` and ``fastslow.load_models`` are the Python
-interface (:mod:`fastslow.api`); its libraries are imported when one of them is first used.
+``fastslow.rank``, ``fastslow.tune``, ``fastslow.convert``, ``fastslow.load_models`` and
+``fastslow.load_tuned`` are the Python interface (:mod:`fastslow.api`); its libraries are imported when one
+of them is first used.
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fastslow.api import convert, load_models, rank, tune
+    from fastslow.api import convert, load_models, load_tuned, rank, tune
 
 __version__ = "0.1.0"
-__all__ = ["convert", "load_models", "rank", "tune"]
+__all__ = ["convert", "load_models", "load_tuned", "rank", "tune"]
 
 
 def __getattr__(name: str) -> Any:

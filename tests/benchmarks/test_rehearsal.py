@@ -1,4 +1,4 @@
-"""A rehearsal of the real run: noise, repeats, damage and another row order, down to the CSV and its report."""
+"""A rehearsal of the real run: noise, repeats, damage, another row order, down to the CSV and its report."""
 
 import numpy as np
 import pytest
