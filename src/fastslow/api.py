@@ -23,7 +23,7 @@ from fastslow.ranking.rank import rank as rank_program
 from fastslow.ranking.rank import write_ranking
 from fastslow.ranking.result import Ranking
 from fastslow.ranking.settings import RankSettings
-from fastslow.tuning.device import load_tuned
+from fastslow.tuning.device import load_tuned as load_tuned  # of the interface
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
