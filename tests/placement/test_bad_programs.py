@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.xla.messages import Module
 from fastslow_placement.programs.program_graph import read_cost_graph
+from fastslow_placement.programs.roofline import read_device
 from fastslow_placement.settings import PlaceSettings
 from fastslow_placement.sharding import sharding
 from fastslow_placement.sharding.sharding import read_problem_file
-from helpers.bad_files import ANY_FILE, BINARY, absurd_members
+from helpers.bad_files import ANY_FILE
 from helpers.cases import cases
 from helpers.competition_files import layout_arrays, write_npz
 from helpers.cost_graphs import DEVICE
@@ -33,35 +34,12 @@ def calling(opcode, *called, operands=(1,)):
     return module
 
 
-def mutual():
-    """Two computations that call each other."""
-    module = calling("call", 2)
-    other = module.computations[1]
-    other.root_id = add(other, "call", (8, 4), 1, called_computation_ids=[1])
-    return module
-
-
-def changed(name, **fields):
-    """The small module with other fields of its first operator of that name."""
-    module = small_module(1)
-    inst = next(inst for inst in module.computations[0].instructions if inst.opcode == name)
-    for field, value in fields.items():
-        getattr(inst, field)[:] = value
-    return module
-
-
 MODULES = {
     "a call of itself": (calling("call", 1), "recursive|calls itself"),
-    "two that call each other": (mutual(), "recursive|calls itself"),
-    "a fusion of itself": (calling("fusion", 1), "recursive|calls itself"),
     "a call of nothing": (calling("call"), "call.* names 0 computations, it needs 1"),
-    "a call of what is not there": (calling("call", 9), "computation that call .* calls is missing"),
     "a loop without a condition": (calling("while", 2), "while.* names 1 computations, it needs 2"),
     "a branch without branches": (calling("conditional"), "conditional.* names 0 computations"),
     "a fusion of nothing": (calling("fusion"), "fusion.* names 0 computations"),
-    "a dot without operands": (changed("dot", operand_ids=[]), "dot.* has 0 operands"),
-    "a dot of one": (changed("dot", operand_ids=[1]), "dot.* has 1 operands"),
-    "a reshape of nothing": (changed("reshape", operand_ids=[]), "reshape.* has 0 operands"),
 }
 
 
@@ -105,13 +83,8 @@ def put(key, position, value):
     return lambda arrays: arrays[key].__setitem__(position, value)
 
 
-def renew(key, make):
-    return lambda arrays: arrays.update({key: make(arrays[key])})
-
-
 ARRAYS = {
     "a negative size": (put("node_feat", (1, 21), -8), r"node_feat\[1, 21\] is -8"),
-    "half a size": (put("node_feat", (1, 21), 0.5), r"node_feat\[1, 21\] is 0.5"),
     "a product beyond any memory": (
         put("node_feat", (1, 28), 1e30),
         r"\[1, 28\] is 1e\+30, 0 to 1e\+15 wanted",
@@ -120,19 +93,6 @@ ARRAYS = {
         put("node_feat", (1, 28), -64),
         r"\[1, 28\] is -64, 0 to 1e\+15 wanted",
     ),
-    "NaN": (put("node_feat", (1, 9), np.nan), r"node_feat\[1, 9\] is nan"),
-    "opcode 255": (put("node_opcode", 1, 255), r"node_opcode\[1\] is 255, 0 to 120 wanted"),
-    "opcode -1": (renew("node_opcode", lambda a: a.astype(np.int64) - 200), r"node_opcode\[0\] is -"),
-    "opcodes of halves": (renew("node_opcode", lambda a: a + 0.5), "node_opcode has type float64"),
-    "an edge to nowhere": (put("edge_index", (0, 0), 99), r"edge_index\[0, 0\] is 99"),
-    "an edge from -1": (put("edge_index", (0, 0), -1), r"edge_index\[0, 0\] is -1"),
-    "a node of itself": (put("edge_index", 0, 1), "a node other than its operand"),
-    "edges of three": (renew("edge_index", lambda a: np.hstack([a, a[:, :1]])), r"edge_index has shape"),
-    "a row of features less": (renew("node_feat", lambda a: a[1:]), "node_opcode has shape"),
-    "a column less": (renew("node_feat", lambda a: a[:, 1:]), "node_feat has shape"),
-    "features in one row": (renew("node_feat", np.ravel), "node_feat has shape"),
-    "text": (renew("node_feat", lambda a: a.astype("U3")), "node_feat has type"),
-    "no node": (lambda arrays: arrays.update({key: arrays[key][:0] for key in arrays}), "has no nodes"),
     "no edges key": (lambda arrays: arrays.__delitem__("edge_index"), "key edge_index is missing"),
 }
 
@@ -150,43 +110,6 @@ def test_an_npz_of_other_shapes_types_or_ranges_is_refused(npz, name):
     change_arrays(npz, change)
     with pytest.raises(DataError, match=rf"x\.npz: .*({said})"):
         read_cost_graph(npz, DEVICE)
-
-
-FILES = {**BINARY, **absurd_members("node_opcode")}
-
-
-@cases("name", FILES, npz=npz)
-def test_an_npz_that_is_none_is_refused(npz, tmp_path, monkeypatch, name):
-    monkeypatch.chdir(tmp_path)
-    FILES[name](npz)
-    with pytest.raises(DataError, match=r"x\.npz: "):
-        read_cost_graph(npz, DEVICE)
-    assert not (tmp_path / "executed").exists()
-
-
-ENDS = {
-    "devices": (1, 256),
-    "threads": (0, 256),
-    "updates": (0, 1_000_000),
-    "samples": (1, 10_000),
-    "epochs": (0, 1000),
-    "sage_layers": (1, 64),
-    "attention_layers": (0, 64),
-    "passes": (1, 64),
-    "segment": (1, 4096),
-    "unroll": (0, 10_000),
-}
-
-
-@cases("name", ENDS)
-def test_a_setting_has_two_ends(name):
-    low, high = ENDS[name]
-    policy = {"policy": "x.pt"} if name == "updates" else {}  # 0 updates need one
-    for value in (low, high):
-        assert getattr(PlaceSettings(**policy, **{name: value}), name) == value
-    for value in (low - 1, high + 1, 10**6 + high, 2**63, -(2**63)):
-        with pytest.raises(SettingsError, match=name):
-            PlaceSettings(**policy, **{name: value})
 
 
 @cases("filler", [b" ", b"\0", b"["])
@@ -210,3 +133,27 @@ def test_a_problem_that_is_no_file_or_no_json_is_refused(tmp_path, name):
     ANY_FILE[name](path)
     with pytest.raises(DataError, match=r"x\.json: "):
         read_problem_file(path)
+
+
+GOOD = {"name": "mine", "flops_per_second": 1e12, "bytes_per_second": 1e11, "memory": 1e9}
+GOOD |= {"launch_seconds": 1e-6, "link_bytes_per_second": 1e10, "link_seconds": 0}
+
+
+@cases(
+    "changed, said",
+    [
+        ({"memory": 0}, "memory Input should be greater than 0"),
+        ({"memory": None}, "memory Input should be a valid number"),
+        ({"launch_seconds": float("nan")}, "launch_seconds"),
+        ({"flops": 1}, "flops"),
+    ],
+)
+def test_a_device_is_read_from_a_file_and_its_faults_named(tmp_path, changed, said):
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps(GOOD))
+    assert PlaceSettings(device=str(path)).machine.transfer_seconds(1e10) == 1.0
+    path.write_text(json.dumps(GOOD | changed))
+    with pytest.raises(DataError, match=rf"mine\.json: is no device: {said}"):
+        read_device(str(path))
+    with pytest.raises(SettingsError, match="device: 'h100' is not one of p100"):
+        PlaceSettings(device="h100")

@@ -104,9 +104,7 @@ def test_the_exact_partition_is_the_best_of_all(seed):
 @cases("seed", range(6))
 def test_the_exact_sharding_is_the_best_of_all(seed):
     sharding = random_sharding(seed)
-    outcome = ShardingProblem(sharding, default=np.zeros(len(sharding), int)).evaluate(
-        np.array([*product(*map(range, sharding.choices))])
-    )
+    outcome = ShardingProblem(sharding).evaluate(np.array([*product(*map(range, sharding.choices))]))
     assert sharding_optimum(sharding).cost == pytest.approx(outcome.order.min())
 
 

@@ -62,7 +62,7 @@ def test_a_segment_sees_itself_and_the_one_before_and_passes_no_gradient_back():
 
 
 def test_probabilities_are_of_the_options_that_a_unit_has():
-    problem = ShardingProblem(random_sharding(1), default=np.zeros(5, int))
+    problem = ShardingProblem(random_sharding(1))
     for logs in seeded().passes(Inputs(problem)):
         chances = logs[0].exp()
         assert torch.allclose(chances.sum(1), torch.ones(5))

@@ -95,7 +95,7 @@ SHARDED = {
 }
 
 
-@cases("value", [[1], {}, "x", True, 10**400, float("nan"), -1.0, None])
+@cases("value", [[1], True, 10**400, float("nan"), -1.0])
 @cases(
     "field", ["fpgaLatency", "size", "id", "supportedOnFpga", "maxFPGAs", "maxCPUs", "maxSizePerFPGA", "cost"]
 )
@@ -138,9 +138,9 @@ def test_a_pipe_is_not_waited_for(tmp_path):
         load_policy(tmp_path / "x.json")
 
 
-@cases("nodes, edges", [(1, ()), (2, ()), (3, ())])
-def test_an_instance_without_edges_has_a_split(tmp_path, nodes, edges):
-    workload = read_workload(written(tmp_path / "x.json", instance(nodes, edges)))
+@cases("nodes", [1, 3])
+def test_an_instance_without_edges_has_a_split(tmp_path, nodes):
+    workload = read_workload(written(tmp_path / "x.json", instance(nodes, ())))
     problem = PartitionProblem(workload)
     assert problem.evaluate(problem.default[None]).valid[0]
 
@@ -248,7 +248,7 @@ def test_a_sharding_problem_is_read_and_its_faults_named(tmp_path):
     problem = read_sharding(path)
     assert problem.name == "Z" and problem.cost(np.array([[0, 0], [1, 0]])).tolist() == [11, FORBIDDEN]
     assert problem.excess(np.array([[0, 0], [1, 0]])).tolist() == [1, 0]
-    outcome = ShardingProblem(problem, default=[0, 0]).evaluate(np.array([[0, 0], [1, 0]]))
+    outcome = ShardingProblem(problem).evaluate(np.array([[0, 0], [1, 0]]))
     assert not outcome.valid.any()
     for change, said in (
         (

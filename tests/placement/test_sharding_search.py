@@ -180,7 +180,7 @@ def test_every_stage_stops_when_its_time_is_over(seconds):
     problem = ShardingProblem(random_sharding(3, count=8), budget=budget)
     space = problem.space()
     assert space.evaluate(space.default[None]).valid[0]
-    state = search(problem.sharding, budget, 0, space.decode(space.default), problem.priced(0))
+    state = search(problem.sharding, budget, 0, space.decode(space.default), problem.priced())
     assert problem.sharding.excess(state.best[None])[0] == 0
     assert clock.now <= seconds + 20
     assert state.rounds >= 1

@@ -5,6 +5,7 @@ or a connected region of units that have one option and take another one togethe
 what :meth:`Changes.draw` draws.
 """
 
+from bisect import bisect
 from typing import NamedTuple
 
 import numpy as np
@@ -103,11 +104,11 @@ class Changes:
         self.movable = torch.from_numpy(problem.choices > 1)
         self.most = max(len(self.choices) * _SHARE, 3.0)
         self.begins = [units.start for _, units in problem.parts]
-        both = np.concatenate([problem.edges, problem.edges[:, ::-1]])
-        both = both[np.argsort(both[:, 0], kind="stable")]
-        self._nodes = both[:, 1]
-        units = max(units.stop - units.start for _, units in problem.parts)
-        self._first = np.searchsorted(both[:, 0], np.arange(units + 1))
+        self._near: list[list[int]] = [[] for _ in self.choices]
+        both = np.concatenate([problem.edges, problem.edges[:, ::-1]]).tolist()
+        for begin in self.begins:
+            for one, other in both:
+                self._near[begin + one].append(begin + other)
 
     def draw(self, logs: list[torch.Tensor], start: np.ndarray, generator: torch.Generator) -> Change:
         """Return a decision that changes some units of a start.
@@ -136,44 +137,33 @@ class Changes:
         decision[changed] = targets
         return Change(start, decision, units, torch.tensor(shares), torch.tensor(follow))
 
-    def _part(self, unit: int) -> int:
-        """Return the part of a unit."""
-        return int(np.searchsorted(self.begins, unit, "right")) - 1
-
-    def _around(self, unit: int, begin: int) -> list[int]:
-        """Return the neighbours of a unit, in a part whose first unit is given."""
-        node = unit - begin
-        return (self._nodes[self._first[node] : self._first[node + 1]] + begin).tolist()
-
     def _target(self, logs, start: np.ndarray, unit: int, generator) -> tuple[int, float, float]:
         """Draw another option for a unit: a neighbour's or the policy's.
 
         Returns:
             The option, the share of the neighbours that have it, and the chance of following a neighbour.
         """
-        part = self._part(unit)
-        begin, own = self.begins[part], int(start[unit])
-        there = [int(start[other]) for other in self._around(unit, begin)]
+        part, own = bisect(self.begins, unit) - 1, int(start[unit])
+        there = [int(start[other]) for other in self._near[unit]]
         there = [option for option in there if option != own and option < self.choices[unit]]
         follow = _FOLLOW if there else 0.0
         if float(torch.rand(1, generator=generator)) < follow:
             option = there[int(torch.randint(len(there), (1,), generator=generator))]
         else:
-            row = logs[part][unit - begin].clone()
+            row = logs[part][unit - self.begins[part]].clone()
             row[own] = -torch.inf
             option = int(torch.multinomial(row.softmax(0), 1, generator=generator))
         return option, there.count(option) / max(len(there), 1), follow
 
     def _region(self, start: np.ndarray, seed: int, target: int, size: int, generator) -> list[int]:
         """Return a connected set of at most this many units with the seed's option that may take another."""
-        begin, own = self.begins[self._part(seed)], start[seed]
-        inside, rim = {seed}, []
+        own, inside, rim = start[seed], {seed}, []
         picks = iter(torch.rand(size, generator=generator).tolist())
         newest = seed
         while len(inside) < size:
             rim += [
                 other
-                for other in self._around(newest, begin)
+                for other in self._near[newest]
                 if other not in inside and start[other] == own and target < self.choices[other]
             ]
             rim = [unit for unit in rim if unit != newest]

@@ -163,22 +163,6 @@ def joined(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return components(pairs, int(max(count, second.max() + 1)))[first]
 
 
-def check_sizes(source: str | Path, names: Sequence[str], **columns: np.ndarray) -> None:
-    """Raise :class:`DataError` that names the first node with a negative or infinite entry.
-
-    Args:
-        source: Where the values are from, for the message.
-        names: Name of each node.
-        **columns: (N,) values by what they are.
-    """
-    for what, values in columns.items():
-        wrong = ~(np.isfinite(values) & (values >= 0))
-        if wrong.any():
-            node = int(wrong.argmax())
-            problem = f"{what} of {names[node]!r} is {values[node]}"
-            raise DataError(source, problem, "Times and sizes are finite and 0 or more")
-
-
 def build(
     source: str | Path, name: str, opcodes: Sequence[str], shapes: Sequence, edges, **columns
 ) -> CostGraph:
@@ -205,7 +189,10 @@ def build(
     groups = np.asarray(columns.pop("groups", np.arange(count)), np.int64)
     values = {key: np.asarray(value, float) for key, value in columns.items()}
     labels = [f"{opcode} {node}" for node, opcode in enumerate(opcodes)]
-    check_sizes(source, labels, **values)
+    for what, column in values.items():
+        if (wrong := ~(np.isfinite(column) & (column >= 0))).any():
+            problem = f"{what} of {labels[wrong.argmax()]!r} is {column[wrong][0]}"
+            raise DataError(source, problem, "Times and sizes are finite and 0 or more")
     order = topological_order(edges, count, source, labels)
     number = np.empty(count, np.int64)
     number[order] = np.arange(count)

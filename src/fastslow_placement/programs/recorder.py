@@ -1,7 +1,7 @@
 """Records the operators of a program. Nodes or a parameter make a value, or it is a tuple of values."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,7 @@ from fastslow.core.errors import DataError
 from fastslow_placement.programs.cost_graph import CostGraph, build, components
 from fastslow_placement.programs.roofline import Device, names
 
-SHARED = 16_384  # bytes of a parameter from which on all its readers must be on one device
+_SHARED = 16_384  # bytes of a parameter from which on all its readers must be on one device
 PASS = names("bitcast opt-barrier domain copy-done add-dependency")
 """Opcodes whose value is that of their first operand."""
 LEAVES = names("constant iota after-all partition-id replica-id rng-get-and-update-state")
@@ -38,23 +38,18 @@ class Recorder:
     source: str | Path
     device: Device
     allow_unknown: bool = False
-    opcodes: list[str] = field(default_factory=list)
-    shapes: list[Sequence[int]] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
-    flops: list[float] = field(default_factory=list)
-    output_bytes: list[float] = field(default_factory=list)
-    parameter_bytes: list[float] = field(default_factory=list)
-    read_bytes: list[float] = field(default_factory=list)
-    edges: set[tuple[int, int]] = field(default_factory=set)
-    leaf_bytes: list[float] = field(default_factory=list)
-    readers: list[list[int]] = field(default_factory=list)
-    _used: set[int] = field(default_factory=set)
+
+    def __post_init__(self):
+        self._nodes: list[tuple] = []  # opcode, shape, seconds, flops, bytes written, resident, read
+        self._edges: set[tuple[int, int]] = set()
+        self._leaf_bytes: list[float] = []
+        self._readers: list[list[int]] = []  # operators that read each leaf
 
     def leaf(self, size: float) -> frozenset:
         """Return the value of a new parameter or constant of this many bytes."""
-        self.leaf_bytes.append(size)
-        self.readers.append([])
-        return frozenset([len(self.leaf_bytes) - 1])
+        self._leaf_bytes.append(size)
+        self._readers.append([])
+        return frozenset([len(self._leaf_bytes) - 1])
 
     def known(self, opcode: str, name: str) -> None:
         """Raise :class:`DataError` if an opcode is not one of HLO's that the competition numbers."""
@@ -73,37 +68,30 @@ class Recorder:
             flops: Floating-point operations.
             seconds: Its time, if known; by default the roofline's.
         """
-        node = len(self.opcodes)
-        nodes, leaves = set(), set()
+        node, producers, leaves = len(self._nodes), set(), set()
         for value in values:
-            _flatten(value, nodes, leaves)
-        self.edges.update((producer, node) for producer in nodes)
-        read = sum(self.leaf_bytes[leaf] for leaf in leaves)
+            _flatten(value, producers, leaves)
+        self._edges.update((producer, node) for producer in producers)
+        read = sum(self._leaf_bytes[leaf] for leaf in leaves)
         if seconds is None:
-            moved = read + sum(self.output_bytes[producer] for producer in nodes)
+            moved = read + sum(self._nodes[producer][4] for producer in producers)
             seconds = self.device.seconds(flops, size + (min(moved, size) if opcode in SPARSE else moved))
-        self.opcodes.append(opcode)
-        self.shapes.append(tuple(shape))
-        self.seconds.append(seconds)
-        self.flops.append(flops)
-        self.output_bytes.append(size)
-        self.parameter_bytes.append(sum(self.leaf_bytes[leaf] for leaf in leaves - self._used))
-        self.read_bytes.append(read)
-        self._used |= leaves
+        resident = sum(self._leaf_bytes[leaf] for leaf in leaves if not self._readers[leaf])
+        self._nodes.append((opcode, tuple(shape), seconds, flops, size, resident, read))
         for leaf in leaves:
-            self.readers[leaf].append(node)
+            self._readers[leaf].append(node)
         return node
 
     def graph(self, name: str) -> CostGraph:
         """Return what was recorded; operators that read the same weights are one co-location group."""
+        opcodes, shapes, *values = zip(*self._nodes, strict=True) if self._nodes else [()] * 7
         columns = ("seconds", "flops", "output_bytes", "parameter_bytes", "read_bytes")
-        values = {column: getattr(self, column) for column in columns}
-        shared = [
-            readers for size, readers in zip(self.leaf_bytes, self.readers, strict=True) if size >= SHARED
-        ]
+        leaves = zip(self._leaf_bytes, self._readers, strict=True)
+        shared = [readers for size, readers in leaves if size >= _SHARED]
         together = [(readers[0], other) for readers in shared for other in readers[1:]]
-        groups = components(np.array(together, np.int64).reshape(-1, 2), len(self.opcodes))
-        return build(self.source, name, self.opcodes, self.shapes, self.edges, groups=groups, **values)
+        groups = components(np.array(together, np.int64).reshape(-1, 2), len(opcodes))
+        values = dict(zip(columns, values, strict=True))
+        return build(self.source, name, opcodes, shapes, self._edges, groups=groups, **values)
 
 
 def _flatten(value: Value, nodes: set[int], leaves: set[int]) -> None:

@@ -26,11 +26,10 @@ _LEVELS = (0.0, 0.2, 0.5, 0.75, 1.0, 1.5, 2.5, 5.0)  # of the prices, tried unti
 
 
 class ShardingProblem(Problem):
-    """Which strategy each node of a sharding problem takes; the policy decides it as :class:`HubSharding`.
+    """Which strategy each node takes; by default as after a few rounds of pricing.
 
     Args:
         sharding: The instance.
-        default: (N,) a valid decision to be better than; by default that of a few rounds of pricing.
         budget: What is left of it limits tying, pricing and repair; without it only their own ends do.
 
     Attributes:
@@ -38,26 +37,21 @@ class ShardingProblem(Problem):
     """
 
     task = "sharding"
-    _state: ForestSearch | None = None
 
-    def __init__(self, sharding: Sharding, default: np.ndarray | None = None, budget: Budget | None = None):
+    def __init__(self, sharding: Sharding, budget: Budget | None = None):
         self.sharding, self.name, self.choices = sharding, sharding.name, sharding.choices
         self.kinds = np.zeros(len(sharding), np.int64)
         self.edges = np.unique(sharding.edges, axis=0).reshape(-1, 2)
         self.features = unit_columns(self.edges, len(sharding), choices=np.log1p(self.choices) / 5)
         budget = budget or Budget(np.inf)
         self.more = budget.share()
-        if default is None:
-            self._state = ForestSearch(sharding, more=self.more)
+        self._state = ForestSearch(sharding, more=self.more)
         self._more = budget.share(_PRICED_SHARE)
-        self.default = self.priced(_FEW_ROUNDS).decided if default is None else np.asarray(default)
+        self.default = self.priced(_FEW_ROUNDS).decided
 
     def priced(self, rounds: int = _ROUNDS) -> ForestSearch:
         """Return the search of this problem after some rounds of pricing in all, fewer where time ends."""
-        if self._state is None:
-            self._state = ForestSearch(self.sharding, more=self.more)
-        if rounds:
-            self._state.begin(rounds, self._more)
+        self._state.begin(rounds, self._more)
         return self._state
 
     def space(self, more: Callable[[], bool] | None = None) -> "HubSharding":
@@ -66,7 +60,7 @@ class ShardingProblem(Problem):
 
     def searched(self, start: np.ndarray, budget: Budget, seed: int) -> Found:
         """Return the best decision of a search (:func:`search`) from a start, in the time of a budget."""
-        state = search(self.sharding, budget, seed, start, self.priced(0))
+        state = search(self.sharding, budget, seed, start, self._state)
         if state.best is None:
             return Found.of(self, start)
         return Found(state.best, state.best_cost, state.evaluations, state.history)
@@ -92,7 +86,7 @@ class ShardingProblem(Problem):
         problem = self.sharding
         cheapest = np.minimum.reduceat(problem.costs, problem.first[:-1]).sum()
         cheapest += sum(matrix.min() for matrix in problem.matrices)
-        return max(float(cheapest), self._state.bound if self._state else 0.0)
+        return max(float(cheapest), self._state.bound)
 
 
 class HubSharding(Problem):
