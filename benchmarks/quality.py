@@ -56,19 +56,11 @@ def parse_arguments(arguments: list[str]) -> Namespace:
     parser.add_argument(
         "--seeds", type=int, default=3, help="trainings of each contender (default 3, quick 1)"
     )
-    parser.add_argument("--first-seed", type=int, default=0, help="the first of them (default 0)")
     parser.add_argument(
         "--collections",
         nargs="+",
         default=[c.slug for c in LAYOUTS],
         help="slugs (default all four layouts)",
-    )
-    parser.add_argument(
-        "--contenders",
-        nargs="+",
-        choices=CONTENDERS,
-        default=CONTENDERS,
-        help="which to train (default all); equal steps takes longest and does not need an idle machine",
     )
     options = parser.parse_args(arguments)
     if options.quick:
@@ -120,10 +112,9 @@ class Comparison:
         found = self._cached("ours", group, seed, {}, lambda: self._train_ours(group, seed))
         seconds, steps = (found[0][what] / len(group) for what in ("seconds", "steps"))
         for name, limit in ((EQUAL_TIME, {"seconds": seconds}), (EQUAL_STEPS, {"steps": round(steps)})):
-            if name in self.options.contenders:
-                for own in group:
-                    train_it = partial(self._train_winner, own, seed, limit)
-                    found += self._cached(name, [own], seed, limit, train_it)
+            for own in group:
+                train_it = partial(self._train_winner, own, seed, limit)
+                found += self._cached(name, [own], seed, limit, train_it)
         return found
 
     def _our_settings(self, group: list[Collection], seed: int, place: Path) -> TrainSettings:
@@ -239,7 +230,7 @@ def compare(options: Namespace, place: Path) -> None:
     """Run all collections and seeds, then print the tables and the JSON object."""
     comparison = Comparison(options, place)
     runs = []
-    for seed in range(options.first_seed, options.first_seed + options.seeds):
+    for seed in range(options.seeds):
         for group in comparison.groups():
             for run in comparison.run(group, seed):
                 tau = ", ".join(f"{split} {run[split]['mean']:.3f}" for split in EVALUATED if split in run)

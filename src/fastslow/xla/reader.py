@@ -39,7 +39,6 @@ _PARSER_BYTES = 8 << 30  # a text of 100 MB takes 2 GB
 _PARSER_SECONDS = 300.0
 _OPCODE = re.compile(r"[a-z][a-z0-9-]*")
 _LISTED = 20  # names of kernels in a message
-_FIRST_TAG = b"\x0a"  # field 1, length-delimited: every kind of HLO protobuf starts with it
 
 
 @dataclass(frozen=True)
@@ -116,8 +115,7 @@ def read_programs(path: Path) -> list[HloProgram]:
     text = _as_text(data)
     found = _parse(data) if text is None else [ModuleTuningData(module=_parse_text(path, text))]
     if not found:
-        cut = _is_cut_short(data)
-        raise DataError(path, "is truncated" if cut else "is not HLO", _WRITE_AGAIN if cut else _KINDS)
+        raise DataError(path, "is not HLO, or is truncated", _KINDS)
     for tuned in found:
         check_module(path, tuned.module)
     return [HloProgram(tuned.module, _runs(path, tuned)) for tuned in found]
@@ -187,33 +185,6 @@ def _is_module(module: Module) -> bool:
         part.instructions and all(_OPCODE.fullmatch(inst.opcode) for inst in part.instructions)
         for part in module.computations
     )
-
-
-def _is_cut_short(data: bytes) -> bool:
-    """Return whether a file starts like an HLO protobuf and its last field ends beyond the file."""
-    position = 0
-    while data.startswith(_FIRST_TAG) and position < len(data):
-        tag, position = _varint(data, position)
-        if tag & 7 == 0:
-            _, position = _varint(data, position)
-        elif tag & 7 == 2:
-            length, position = _varint(data, position)
-            position += length
-        else:
-            return False
-    return position > len(data)
-
-
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """Decode a varint; return it and the position after it, which is beyond truncated data."""
-    value, shift = 0, 0
-    while position < len(data):
-        byte = data[position]
-        value |= (byte & 127) << shift
-        position, shift = position + 1, shift + 7
-        if byte < 128:
-            return value, position
-    return value, len(data) + 1
 
 
 def _runs(path: Path, tuned: ModuleTuningData) -> dict[str, np.ndarray]:
