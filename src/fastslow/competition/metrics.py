@@ -216,16 +216,15 @@ def collection_score(
         if graph not in runtimes:
             raise DataError(graph, "predictions for a graph without runtimes", "Take those of this split")
     per_graph = {}
-    for graph, own in runtimes.items():
+    for graph, runtime in runtimes.items():
+        if not (np.asarray(runtime) > 0).all():
+            remedy = "Test files carry no labels: score train or valid"
+            raise DataError(graph, "a runtime is not above 0", remedy)
         try:
-            runtime, prediction = _paired(own, predictions[graph])
+            per_graph[graph] = _METRICS[kind](runtime, predictions[graph])
         except ValueError as error:
             remedy = "Predict this graph again from the labelled file"
             raise DataError(graph, str(error), remedy) from None
-        if not (runtime > 0).all():
-            remedy = "Test files carry no labels: score train or valid"
-            raise DataError(graph, "a runtime is not above 0", remedy)
-        per_graph[graph] = _METRICS[kind](runtime, prediction)
     return {"mean": float(np.mean(list(per_graph.values()))), "per_graph": per_graph}
 
 

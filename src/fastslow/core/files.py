@@ -34,8 +34,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
         temporary, owner = _own_temporary(path)
         try:
             yield temporary
-            with open(temporary, "rb") as written:
-                os.fsync(written)  # or a power failure could leave the new name with an empty file
+            os.fsync(owner)  # or a power failure could leave the new name with an empty file
             os.replace(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)

@@ -8,6 +8,7 @@ import contextlib
 import pickle
 import sys
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, as_completed
 from typing import Any
@@ -72,9 +73,9 @@ class Cluster(Executor):
                 ``waits``, whether it gives its place to the calls that it makes itself.
         """
         label, resources = options.get("label") or function.__name__, options.get("resources") or {}
-        slots: dict[str, int] = {}
+        slots = Counter()
         for worker in self.workers():
-            slots[worker["host"]] = slots.get(worker["host"], 0) + worker["nthreads"]
+            slots[worker["host"]] += worker["nthreads"]
         call = Call(
             pickled=pickle.dumps((function, args)),
             label=label,
