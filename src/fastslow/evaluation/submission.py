@@ -126,10 +126,6 @@ def _submission(settings: SubmissionSettings, root: Path, csv: Path) -> None:
 def preview_submission(settings: SubmissionSettings, rows: int = 2) -> pd.DataFrame:
     """Return the first rows of each collection in the CSV, readable.
 
-    Args:
-        settings: Settings.
-        rows: Number of rows per collection.
-
     Returns:
         ``collection``, ``program``, ``listed`` (number of configurations in the row) and ``fastest first``
         (the first five of them).
