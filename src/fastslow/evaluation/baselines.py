@@ -166,11 +166,7 @@ def fit_baselines(features: Features) -> dict[str, Baseline]:
 
 
 def write_baselines(features: Features, folder: str) -> dict[str, dict]:
-    """Write a run folder for each baseline.
-
-    Args:
-        features: Features of the collection.
-        folder: Folder that gets one folder per baseline; a relative path starts where those of settings do.
+    """Write a run folder for each baseline, in a folder that is named as in the settings.
 
     Returns:
         By name ``valid`` (mean score), ``folder`` and ``chosen`` (in words).

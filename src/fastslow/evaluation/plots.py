@@ -55,12 +55,7 @@ def plot_training(history: pd.DataFrame, title: str) -> Figure:
 
 
 def plot_per_graph(per_graph: Mapping[str, float], title: str) -> Figure:
-    """Plot the score of each graph, worst first, and the mean of all; of many graphs only the worst 40.
-
-    Args:
-        per_graph: Score per graph, higher is better.
-        title: Title of the figure.
-    """
+    """Plot the score of each graph, worst first, and the mean of all; of many graphs only the worst 40."""
     names = sorted(per_graph, key=per_graph.get)
     shown, mean = names[:_MAX_LABELS], np.mean(list(per_graph.values()))
     if len(shown) < len(names):
@@ -155,13 +150,7 @@ def plot_results(table: pd.DataFrame) -> Figure:
 
 
 def plot_importance(importance: pd.DataFrame, title: str, top: int = 20) -> Figure:
-    """Plot the gain of the columns that a ranker used most.
-
-    Args:
-        importance: ``column`` and ``gain``, largest gain first.
-        title: Name of the run.
-        top: Number of columns shown.
-    """
+    """Plot the gain of the columns that a ranker used most; ``importance`` as of ``read_importance``."""
     rows = importance.head(top)[::-1]
     figure = Figure(figsize=(8, 1 + 0.25 * len(rows)), layout="constrained")
     axes = figure.subplots()

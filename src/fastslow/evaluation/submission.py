@@ -142,10 +142,6 @@ def doubtful_labels(features: Features) -> dict[str, str]:
 def preview_submission(settings: SubmissionSettings, rows: int = 2) -> pd.DataFrame:
     """Return the first rows of each collection in the CSV, readable.
 
-    Args:
-        settings: Settings.
-        rows: Number of rows per collection.
-
     Returns:
         ``collection``, ``program``, ``listed`` (number of configurations in the row) and ``fastest first``
         (the first five of them).

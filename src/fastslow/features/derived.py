@@ -15,10 +15,7 @@ def derived(graph: Graph, key: Hashable, make: Callable[[], Value]) -> Value:
     :class:`~fastslow.features.unseen.UnseenGraphs`. Values last as long as the graph; they are not in copies
     of it (``dataclasses.replace``).
 
-    Args:
-        graph: The graph.
-        key: Names the value, with every setting that it depends on.
-        make: Computes it; nobody may change it afterwards.
+    The key names the value, with every setting that it depends on. Nobody may change the value afterwards.
     """
     kept = vars(graph).setdefault("derived", {})
     if key not in kept:

@@ -167,11 +167,6 @@ def read_graph(folder: Path, split: str, name: str) -> Graph:
 
     Rows of ``choices.values`` and ``config_feat`` are read when they are indexed.
 
-    Args:
-        folder: Features folder of a collection.
-        split: ``train``, ``valid`` or ``test``.
-        name: Name of the graph.
-
     Raises:
         DataError: A file is missing or cannot be read, or the files are not of one graph.
     """

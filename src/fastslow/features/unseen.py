@@ -17,13 +17,10 @@ _AGAIN = "Train this model again"
 
 
 class UnseenGraphs(Features):
-    """Graphs as the test split of the features that a run learned from; those are not needed.
+    """Graphs, each with its own name, as the test split of the features that a run learned from.
 
-    Whatever predicts a test split predicts these graphs, exactly as if they had been among the features.
-
-    Args:
-        folder: A run folder, whose manifest keeps how its features were built, or the features folder itself.
-        graphs: The graphs, each with its own name.
+    Whatever predicts a test split predicts these graphs, exactly as if they had been among the features. The
+    folder is that of the run, whose manifest keeps how its features were built, or of the features.
 
     Raises:
         DataError: The folder is not finished, or does not keep how features are built.

@@ -103,17 +103,11 @@ def _mean(values: np.ndarray, none: float = _NONE) -> float:
 
 
 def survey_choices(data_root: str, max_programs: int | None = None) -> pd.DataFrame:
-    """Read the statistics of the layout files of a data root.
+    """Read the statistics of the layout files of a data root: ``collection`` and :data:`COLUMNS` of each.
 
     Args:
         data_root: Folder that holds ``npz_all/``.
         max_programs: Maximum number of programs per collection, train first; None for all.
-
-    Returns:
-        One row per file: ``collection`` and :data:`COLUMNS`.
-
-    Raises:
-        DataError: A file is missing or broken.
     """
     programs = []
     for collection in [collection for collection in COLLECTIONS if collection.kind == "layout"]:
@@ -126,10 +120,6 @@ def survey_choices(data_root: str, max_programs: int | None = None) -> pd.DataFr
 
 
 def read_file(path: Path) -> tuple[Choices, np.ndarray]:
-    """Read the configurations of a layout file, and the opcodes ``(K,)`` of its configurable nodes.
-
-    Raises:
-        DataError: The file is missing or broken.
-    """
+    """Read the configurations of a layout file, and the opcodes ``(K,)`` of its configurable nodes."""
     arrays = read_checked(path, "layout", ["node_opcode", "node_config_ids"])
     return read_choices(path)[1], arrays["node_opcode"][arrays["node_config_ids"]]

@@ -150,16 +150,7 @@ def _draw_values(axes: Axes, graph: Graph, order: np.ndarray, columns: list[str]
 
 
 def plot_columns(settings: FeatureSettings, graph: str = "", panels: int = 6) -> Figure:
-    """Draw the configuration features of one train graph that order its runtimes best, against runtime.
-
-    Args:
-        settings: Settings of finished features.
-        graph: Name of a train graph; empty for the one with the most configurations.
-        panels: Maximum number of features, those of the largest absolute Kendall's tau.
-
-    Raises:
-        SettingsError: There is no such train graph.
-    """
+    """Draw the features of the largest absolute Kendall's tau in one train graph against its runtimes."""
     features, shown = _read(settings, graph)
     drawn = np.linspace(0, shown.num_configs - 1, min(_DOTS, shown.num_configs)).astype(int)
     values, runtime = np.asarray(shown.config_feat[drawn]), shown.runtime[drawn]
@@ -199,11 +190,7 @@ class ViolationSettings(Settings):
     """Maximum number of graphs plotted."""
 
     def position(self, names: list[str]) -> int:
-        """Return the position of the column among those of the features.
-
-        Raises:
-            SettingsError: The features have no such column.
-        """
+        """Return the position of the column among those of the features; one that is not there is refused."""
         self.require(self.column in names, "column", f"one of {', '.join(names)}")
         return names.index(self.column)
 
@@ -211,14 +198,8 @@ class ViolationSettings(Settings):
 def correlate(settings: ViolationSettings) -> pd.DataFrame:
     """Compute Kendall's tau-b between every configuration feature and the runtime, within each graph.
 
-    Args:
-        settings: Settings; ``column`` and ``panels`` are not used.
-
     Returns:
         A row per graph, a column per feature; -1 to 1, and 0 where the feature does not vary in the graph.
-
-    Raises:
-        DataError: The features folder is missing or not finished.
     """
     features = Features(resolve(settings.features))
     names = features.config_columns

@@ -16,15 +16,12 @@ EXTRA_COLUMNS = (*DEPTH_NAMES, *EXTRA_NAMES)
 
 
 def node_extras(edge_index: np.ndarray, num_nodes: int, attributes: np.ndarray | None) -> np.ndarray:
-    """Return every column of :data:`EXTRA_COLUMNS` for the nodes of a whole graph.
+    """Return every column of :data:`EXTRA_COLUMNS` for the nodes of a whole graph, ``(N, Y)`` float32.
 
     Args:
         edge_index: ``(E, 2)``; row ``(u, v)``: u consumes v's output.
         num_nodes: N.
         attributes: ``(N, X)`` attributes of a protobuf, see ``xla.graph_arrays.EXTRA_NAMES``; None: -1.
-
-    Returns:
-        ``(N, Y)`` float32.
     """
     if attributes is None:
         attributes = np.full((num_nodes, len(EXTRA_NAMES)), PADDING, np.float32)

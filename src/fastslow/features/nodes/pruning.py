@@ -54,17 +54,11 @@ def hop_distance(
 def prune(
     edge_index: np.ndarray, num_nodes: int, node_config_ids: np.ndarray, hops: int, direction: str = "both"
 ) -> Pruned:
-    """Prune a graph to the configurable nodes and every node within ``hops`` of one.
+    """Prune a graph to the configurable nodes ``(K,)`` and every node within ``hops`` of one.
 
-    The 1st place of the competition used one hop (13,502 nodes became 2,143 on average), the 16th
-    three, the 6th five.
-
-    Args:
-        edge_index: ``(E, 2)``; row ``(u, v)``: u consumes v's output.
-        num_nodes: N.
-        node_config_ids: ``(K,)`` configurable nodes.
-        hops: 0 keeps the configurable nodes alone; -1 (``WHOLE_GRAPH``) keeps everything.
-        direction: ``both``, ``operands`` or ``users``.
+    The 1st place of the competition used one hop (13,502 nodes became 2,143 on average), the 16th three, the
+    6th five. 0 hops keep only the configurable nodes, -1 (``WHOLE_GRAPH``) keeps everything. Other arguments
+    as for :func:`hop_distance`.
 
     Returns:
         The induced subgraph with exact renumbering.
