@@ -6,8 +6,8 @@ trivial rules of its sample. Only small models on a program's own runtimes are t
 
 Zero-shot: no runtime of the program is known. The score is the competition's, over every configuration of the
 file. Beside it stands the noise ceiling, the tau of a perfect predictor on labels of this noise
-(``competition/data_quality.py``). Models are means over seeds. The single feature and the ridge regression are chosen on the sample's
-train and valid. In hindsight: the feature is chosen on the runtimes that are scored.
+(``competition/data_quality.py``). Models are means over seeds. The single feature and ridge regression are
+chosen on the sample's train and valid. In hindsight: the feature is chosen on the runtimes that are scored.
 
 Few-shot: the runtimes of n distinct configurations, drawn at random, are known, and the other distinct
 configurations are scored. Ridge regression and boosted trees are fitted to the ranks of the known runtimes,

@@ -1,4 +1,4 @@
-"""A rehearsal of the real run: noise, repeats, damage and another row order, down to the CSV and its report."""
+"""A rehearsal of the real run: noise, repeats, damage and another row order, down to the CSV and report."""
 
 import numpy as np
 import pytest
@@ -65,7 +65,7 @@ def test_a_csv_of_the_other_order_is_told_from_one_of_this(tmp_path, rng):
 
 
 def test_what_is_spoiled_is_what_is_said(tmp_path):
-    root = write_real_size(tmp_path / "data", Size(kernels=1e-9, programs=1e-9, sizes=0.02))
+    root = write_real_size(tmp_path / "data", Size(kernels=1e-9, programs=1e-9, sizes=0.055))
     before = {path: dict(np.load(path)) for path in root.rglob("*.npz")}
     spoiled = spoil(root)
     changed = set()

@@ -15,8 +15,8 @@ from fastslow.kaggle.submission import collection_of, read_any_submission
 CHANCE = 0.1
 """Mean tau of two rankings of 1,000 configurations that have nothing in common: within 0 and this."""
 TWO_RELEASES = (
-    "Other rows agree, those of {} no more than chance: the two submissions were made from two releases, whose"
-    " layout files hold the configurations in different orders (data/README.md)."
+    "Other rows agree, those of {} no more than chance: the two submissions were made from two releases,"
+    " whose layout files hold the configurations in different orders (data/README.md)."
 )
 
 
