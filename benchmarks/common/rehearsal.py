@@ -41,9 +41,10 @@ def spoil(root: Path, seed: int = 0) -> Spoiled:
     """Rewrite some files of a made-up competition under ``root``, each whole or not at all; once only."""
     rng = np.random.default_rng(seed)
     layouts = [collection for collection in COLLECTIONS if collection.kind == "layout"]
-    labelled = [p for c in layouts for split in LABELLED_SPLITS for p in list_programs(root, c, split)]
+    every = [p for c in layouts for split in LABELLED_SPLITS for p in list_programs(root, c, split)]
+    labelled = [program for program in every if _rows(program) >= ENOUGH_ROWS]
     first = next(program for program in labelled if program.split == TRAIN)
-    others = [program for program in labelled if program != first and _rows(program) >= ENOUGH_ROWS]
+    others = [program for program in labelled if program != first]
     chosen = rng.permutation(len(others))[: max(1, round(DAMAGED * len(labelled)))]
     _rewrite(first, _repeat, rng)
     for place in chosen:

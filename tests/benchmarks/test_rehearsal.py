@@ -7,6 +7,7 @@ from common.real_size import Size, write_real_size
 from common.rehearsal import REORDERED, spoil
 from common.whole_run import FUNCTIONS
 from fastslow.competition import row_order
+from fastslow.competition.catalog import get_collection
 from fastslow.core.errors import DataError
 from fastslow.core.settings import resolve
 from fastslow.features.store import Features
@@ -42,10 +43,10 @@ def test_a_spoiled_competition_ends_with_a_csv_and_a_report_of_what_is_wrong(tmp
     named = said.partition("doubtful labels")[2].splitlines()
     for name in spoiled.damaged:
         assert any(f"{name}: " in line and "blocks of rows differ" in line for line in named), name
-    graph = Features(resolve("features/r/layout-xla-default")).graph("train", "train-0000")
-    assert graph.num_configs <= 0.02 * len(graph.config_row) and spoiled.repeated.endswith(
-        "train-0000 (train)"
-    )
+    name, _, split = spoiled.repeated.partition(" ")
+    collection, _, stem = name.rpartition(":")
+    graph = Features(resolve("features/r") / get_collection(collection).slug).graph(split[1:-1], stem)
+    assert graph.num_configs <= 0.02 * len(graph.config_row)
     monkeypatch.setattr(row_order, "LAUNCH", spoiled.launch)
     assert LAUNCH_RELEASE in warn_of_release(root)
     with pytest.raises(DataError, match="launch release"):
