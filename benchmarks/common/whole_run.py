@@ -102,7 +102,7 @@ class WholeRun:
             write_json(self.folder / "spoiled.json", spoil(self.folder / "data")._asdict())
 
     def found(self) -> dict[str, bool]:
-        """Return, for a rehearsal, which damaged graphs the record names, and whether the wrong order."""
+        """Return, for a rehearsal, whether the record names each damaged graph, and the wrong order."""
         spoiled = read_json(self.folder / "spoiled.json")
         record = read_record(resolve(make_plan(self.settings()).csv))
         named = {name: name in record["doubtful"] for name in spoiled["damaged"]}

@@ -1,4 +1,4 @@
-"""A rehearsal of the real run: noise, repeats, damage, another row order, down to the CSV and its report."""
+"""A rehearsal of the real run: noise, repeats, damage and another row order, down to the CSV and report."""
 
 import numpy as np
 import pytest
@@ -7,6 +7,7 @@ from common.real_size import Size, write_real_size
 from common.rehearsal import REORDERED, spoil
 from common.whole_run import FUNCTIONS
 from fastslow.competition import row_order
+from fastslow.competition.catalog import get_collection
 from fastslow.core.errors import DataError
 from fastslow.core.settings import resolve
 from fastslow.features.store import Features
@@ -42,10 +43,10 @@ def test_a_spoiled_competition_ends_with_a_csv_and_a_report_of_what_is_wrong(tmp
     named = said.partition("doubtful labels")[2].splitlines()
     for name in spoiled.damaged:
         assert any(f"{name}: " in line and "blocks of rows differ" in line for line in named), name
-    graph = Features(resolve("features/r/layout-xla-default")).graph("train", "train-0000")
-    assert graph.num_configs <= 0.02 * len(graph.config_row) and spoiled.repeated.endswith(
-        "train-0000 (train)"
-    )
+    name, _, split = spoiled.repeated.partition(" ")
+    collection, _, stem = name.rpartition(":")
+    graph = Features(resolve("features/r") / get_collection(collection).slug).graph(split[1:-1], stem)
+    assert graph.num_configs <= 0.02 * len(graph.config_row)
     monkeypatch.setattr(row_order, "LAUNCH", spoiled.launch)
     assert LAUNCH_RELEASE in warn_of_release(root)
     with pytest.raises(DataError, match="launch release"):
@@ -65,7 +66,7 @@ def test_a_csv_of_the_other_order_is_told_from_one_of_this(tmp_path, rng):
 
 
 def test_what_is_spoiled_is_what_is_said(tmp_path):
-    root = write_real_size(tmp_path / "data", Size(kernels=1e-9, programs=1e-9, sizes=0.02))
+    root = write_real_size(tmp_path / "data", Size(kernels=1e-9, programs=1e-9, sizes=0.055))
     before = {path: dict(np.load(path)) for path in root.rglob("*.npz")}
     spoiled = spoil(root)
     changed = set()

@@ -31,10 +31,9 @@ def features(request, tmp_path_factory):
 def test_rows_of_a_sample_are_those_of_the_whole_table(features):
     kind = features.collection.kind
     graph = features.graph("train", "b")
-    nodes = 2 if kind == "layout" else 0
-    whole, names = tabulate(graph, kind, features.config_columns, nodes)
+    whole, names = tabulate(graph, kind, features.config_columns)
     rows = np.array([3, 0, 3])
-    part, part_names = tabulate(graph, kind, features.config_columns, nodes, rows)
+    part, part_names = tabulate(graph, kind, features.config_columns, rows)
     np.testing.assert_array_equal(part, whole[rows])
     assert part_names == names
 

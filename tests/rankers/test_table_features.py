@@ -17,7 +17,7 @@ from fastslow.competition.opcodes import CONVOLUTION, DOT, OPCODES, RESHAPE
 from fastslow.core.settings import PROJECT
 from fastslow.features.build import FeatureSettings, build_graph
 from fastslow.rankers import table_features
-from fastslow.rankers.table_features import LARGEST_NODES, largest_node_features, physical_sums, tabulate
+from fastslow.rankers.table_features import physical_sums, tabulate
 from helpers import ranker_pandas
 from helpers.cases import cases
 from helpers.random_graphs import make_graph, structures
@@ -115,28 +115,14 @@ def test_the_root_gives_the_sizes_of_the_output():
     np.testing.assert_allclose(sizes, [math.log(8), math.log(4), 0, 0, 0, 0], rtol=1e-6)
 
 
-def test_the_largest_nodes_tell_their_layouts():
-    graph, _ = sample_graph(SAMPLE[0])
-    values, names = largest_node_features(graph, 3)
-    assert values.shape == (graph.num_configs, 27) and LARGEST_NODES == 0
-    sizes = np.where(graph.tensor_sizes > 0, graph.tensor_sizes, 1).astype(float).prod(2)
-    sizes = (sizes * (graph.tensor_sizes[..., 0] > 0) * graph.tensor_bytes).sum(1)
-    node = int(np.argmax(sizes))
-    layouts = graph.layouts[graph.choices.layout_codes()[:, node, 0]]
-    np.testing.assert_array_equal(values[:, names.index("node_0_output_minor_axis")], layouts[:, 0])
-    np.testing.assert_array_equal(values[:, names.index("node_0_output_second_minor_axis")], layouts[:, 1])
-    many, _ = largest_node_features(graph, 500)
-    assert not many[:, 9 * len(graph.config_index) :].any()
-
-
 @given(data=st.data())
 @settings(max_examples=10)
 def test_a_row_knows_neither_order_nor_frequency_of_the_others(data):
     graph, config_columns = sample_graph(SAMPLE[0])
-    table, _ = tabulate(graph, "layout", config_columns, largest_nodes=4)
+    table, _ = tabulate(graph, "layout", config_columns)
     rows = st.lists(st.integers(0, graph.num_configs - 1), max_size=12)
     drawn = np.array(data.draw(st.permutations([*range(graph.num_configs), *data.draw(rows)])))
-    again, _ = tabulate(few_configs(graph, drawn), "layout", config_columns, largest_nodes=4)
+    again, _ = tabulate(few_configs(graph, drawn), "layout", config_columns)
     np.testing.assert_array_equal(again, table[drawn])
 
 

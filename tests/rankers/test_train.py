@@ -277,7 +277,7 @@ def test_every_setting_of_some_objectives_is_declared():
     assert readers()["relevance_levels"] == ["lambdarank", "rank_xendcg"]
 
 
-@cases("name, value", [("train_on", "collection"), ("largest_nodes", 3)])
+@cases("name, value", [("train_on", "collection")])
 def test_a_setting_of_layout_is_refused_for_tile(name, value, tmp_path):
     root = write_data_root(tmp_path, "tile:xla")
     where = {"data_root": str(root), "folder": str(tmp_path / "tile")}
@@ -294,7 +294,7 @@ def test_a_setting_of_layout_is_refused_for_tile(name, value, tmp_path):
 @cases("kind", ["layout", "tile"])
 def test_presets_set_nothing_that_is_not_read(preset, kind, tmp_path):
     settings = preset_settings(preset, {}, "ranker", kind)
-    assert not (kind == "tile" and {"train_on", "largest_nodes"} & set(settings))
+    assert not (kind == "tile" and "train_on" in settings)
     RankerSettings(**settings)
 
 

@@ -311,11 +311,10 @@ def test_a_setting_of_no_section_is_refused(text):
             "ranker.layout.num_threads=1000000",
             "^ranker.layout.num_threads: 1000000 is not 0 or more, at most",
         ),
-        ("ranker.layout.largest_nodes=1000000", "^ranker.layout.largest_nodes: 1000000 is not 0 or more, at"),
         ("features.workers=1000000", "^features.workers: 1000000 is not 0 or more, at most"),
         (
-            "ranker.tile.largest_nodes=3",
-            "^ranker.tile.largest_nodes: 3 has no effect for tile; leave it at 0",
+            "ranker.tile.train_on=layout",
+            "^ranker.tile.train_on: 'layout' has no effect for tile; leave it at",
         ),
         ("ranker.evaluate_every=3", "^ranker.evaluate_every: 3 has no effect with early_stopping_rounds=0"),
         ("features.collection=tile:xla", "features.collection: is set by the workflow"),

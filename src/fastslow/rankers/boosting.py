@@ -1,13 +1,16 @@
 """The boosting loop: grow a tree, evaluate on valid, stop early where that is wanted."""
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
-import lightgbm
 import numpy as np
 
 from fastslow.competition.metrics import collection_score
 from fastslow.core.progress import Report
 from fastslow.rankers.settings import RankerSettings
+
+if TYPE_CHECKING:
+    import lightgbm
 
 History = list[tuple[int, float]]
 """(iteration, valid score) of every evaluation."""
@@ -62,7 +65,7 @@ def kept_trees(settings: RankerSettings, history: History) -> int:
 
 
 def predict_trees(
-    booster: lightgbm.Booster, rows: np.ndarray, start_iteration: int, num_iteration: int
+    booster: "lightgbm.Booster", rows: np.ndarray, start_iteration: int, num_iteration: int
 ) -> np.ndarray:
     """Return the raw output ``(n,)`` of some of the trees for rows ``(n, F)``.
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import lightgbm
 import numpy as np
 
 from fastslow.competition.catalog import TRAIN, VALID
@@ -16,6 +16,9 @@ from fastslow.rankers.objectives import OBJECTIVES, OWN, make_dataset, predict_t
 from fastslow.rankers.settings import RankerSettings
 from fastslow.rankers.table import Table, read_table, read_tables
 from fastslow.rankers.table_features import ABOVE_LEAST
+
+if TYPE_CHECKING:
+    import lightgbm
 
 BIN_ROWS = 50_000  # rows of all graphs together from which LightGBM's feature bins are made
 
@@ -54,9 +57,8 @@ def read_training(settings: RankerSettings) -> Training:
     own = names[settings.machine :: machines]
     bin_rows = min(settings.configs_per_graph, max(2, BIN_ROWS // len(names)))
     samples = [(own, settings.configs_per_graph), (names, bin_rows)]
-    largest = {"largest_nodes": settings.largest_nodes}
-    train, bins = read_tables(sources, TRAIN, samples, settings.seed, **largest)
-    valid = read_table(sources, VALID, max_configs=settings.valid_configs, **largest)
+    train, bins = read_tables(sources, TRAIN, samples, settings.seed)
+    valid = read_table(sources, VALID, max_configs=settings.valid_configs)
     return Training(next(iter(sources.values())).collection.kind, train, bins, valid)
 
 
@@ -73,7 +75,7 @@ class Fitted:
     """
 
     objective: str
-    booster: lightgbm.Booster
+    booster: "lightgbm.Booster"
     num_trees: int
     history: History
     opponents: int
@@ -82,9 +84,9 @@ class Fitted:
         """Return predictions ``(C,)`` float64 per graph, lower = predicted faster."""
         return booster_predictions(self.objective, self.booster, table, self.opponents, 0, self.num_trees)
 
-    def predict_split(self, features: Features, split: str, largest_nodes: int) -> dict[str, np.ndarray]:
+    def predict_split(self, features: Features, split: str) -> dict[str, np.ndarray]:
         """Predict a split, see :func:`predict_split`."""
-        return predict_split({"": self}, features, split, largest_nodes)[""]
+        return predict_split({"": self}, features, split)[""]
 
     @property
     def columns(self) -> list[str]:
@@ -110,7 +112,7 @@ class Fitted:
 
 
 def predict_split(
-    fits: Mapping[str, Fitted], features: Features, split: str, largest_nodes: int
+    fits: Mapping[str, Fitted], features: Features, split: str
 ) -> dict[str, dict[str, np.ndarray]]:
     """Predict every configuration of a split with several rankers, holding the table of one graph at a time.
 
@@ -119,7 +121,7 @@ def predict_split(
     """
     predictions: dict[str, dict[str, np.ndarray]] = {each: {} for each in fits}
     for name in features.names(split):
-        table = read_table(features, split, [name], largest_nodes=largest_nodes)
+        table = read_table(features, split, [name])
         for each, fitted in fits.items():
             predictions[each] |= fitted.predict(table)
     return predictions
@@ -127,7 +129,7 @@ def predict_split(
 
 def booster_predictions(
     objective: str,
-    booster: lightgbm.Booster,
+    booster: "lightgbm.Booster",
     table: Table,
     opponents: int,
     start_iteration: int,
@@ -143,7 +145,7 @@ def booster_predictions(
     return predict_table(objective, table.select(columns), raw_output, opponents, own_features)
 
 
-def table_columns(booster: lightgbm.Booster) -> list[str]:
+def table_columns(booster: "lightgbm.Booster") -> list[str]:
     """Return the columns of the table that trees read, without those that repeat one as ``own_features``."""
     return [name for name in booster.feature_name() if not name.endswith(OWN)]
 
@@ -167,6 +169,8 @@ def fit(settings: RankerSettings, objective: str, training: Training, report: Re
         training: Rows to fit, and rows to evaluate on.
         report: Called with the iteration and the latest valid score after every iteration.
     """
+    import lightgbm  # with scikit-learn a second
+
     columns = columns_for(objective, training.train.columns)
     train, bins, valid = (t.select(columns) for t in (training.train, training.bins, training.valid))
     options = {

@@ -9,9 +9,12 @@ checked: objective and parameters, which only a training needs, are left out.
 import math
 import re
 import sys
+from typing import TYPE_CHECKING
 
-import lightgbm
 import numpy as np
+
+if TYPE_CHECKING:
+    import lightgbm
 
 _HEADER = (
     r"tree\nversion=v\d\nnum_class=1\nnum_tree_per_iteration=1\nlabel_index=0\nmax_feature_idx=(\d{1,7})\n"
@@ -30,7 +33,7 @@ _MOST_LEAVES = 1 << 17
 _END = "end of trees\n\nfeature_importances:\n\nparameters:\n\nend of parameters\n\npandas_categorical:null\n"
 
 
-def read_booster_text(text: str) -> lightgbm.Booster:
+def read_booster_text(text: str) -> "lightgbm.Booster":
     """Return the trees of a model text.
 
     Args:
@@ -39,6 +42,8 @@ def read_booster_text(text: str) -> lightgbm.Booster:
     Raises:
         ValueError: The text is not such a model; the tree and the key are named.
     """
+    import lightgbm  # with scikit-learn a second
+
     try:
         return lightgbm.Booster(model_str=_checked(text))
     except lightgbm.basic.LightGBMError as error:

@@ -25,7 +25,6 @@ from fastslow.features.store import Features
 from fastslow.rankers.objectives import BEST, OBJECTIVES, readers
 
 ENTRY = "fastslow.rankers.train:train_ranker"
-_LAYOUT_ONLY = ("train_on", "largest_nodes")
 
 
 class RankerSettings(Settings):
@@ -37,7 +36,7 @@ class RankerSettings(Settings):
 
     main: ClassVar[tuple[str, ...]] = (
         *("features", "folder", "num_threads", "seed", "objective", "num_iterations"),
-        *("early_stopping_rounds", "learning_rate", "num_leaves", "min_data_in_leaf", "largest_nodes"),
+        *("early_stopping_rounds", "learning_rate", "num_leaves", "min_data_in_leaf"),
     )
 
     renamed: ClassVar[dict[str, str]] = {
@@ -105,9 +104,6 @@ class RankerSettings(Settings):
     ``rank_xendcg``, ``pairwise`` (which of two configurations is slower, from the difference of their
     features: the best on the sample and the 11th place's), or ``best``: train all and keep the one with the
     best valid score."""
-    largest_nodes: Annotated[NonNegative, Le(1000)] = 0
-    """Configurable nodes, the largest first, whose layouts become columns of their own; layout only. Raise it
-    where the graphs to predict are among those learned from; across programs it rather hurts."""
     pairs_per_config: Annotated[Positive, Le(1000)] = 16
     """Configurations that each train configuration is compared with (``pairwise``)."""
     opponents: Annotated[Positive, Le(1000)] = 16
@@ -147,8 +143,8 @@ class RankerSettings(Settings):
             SettingsError: A setting is for layout only, and has another value than its default.
         """
         if kind != "layout":
-            remedy = "set it for layout only (ranker.layout.{}=...)"
-            self.require_defaults({name: (f"for {kind}", remedy.format(name)) for name in _LAYOUT_ONLY})
+            remedy = "set it for layout only (ranker.layout.train_on=...)"
+            self.require_defaults({"train_on": (f"for {kind}", remedy)})
 
     def artifact(self) -> Artifact:
         """Return the run folder, with those of ``runs`` as its parts; each depends on the features.

@@ -7,7 +7,7 @@ import numpy as np
 from fastslow.core.errors import DataError
 from fastslow.features.store import Features
 from fastslow.features.train_graphs import draw_rows
-from fastslow.rankers.table_features import CONTEXT, LARGEST_NODES, tabulate
+from fastslow.rankers.table_features import CONTEXT, tabulate
 
 
 class Table:
@@ -58,7 +58,6 @@ def read_table(
     names: Sequence[str] | None = None,
     max_configs: int | None = None,
     seed: int = 0,
-    largest_nodes: int = LARGEST_NODES,
 ) -> Table:
     """Read the table of a split.
 
@@ -69,7 +68,6 @@ def read_table(
         max_configs: Maximum configurations of a graph; of more, that many are sampled. The min-subtracted
             columns are computed from all of them.
         seed: Seed of the samples.
-        largest_nodes: As for :func:`fastslow.rankers.table_features.tabulate`.
 
     Raises:
         DataError: The folders have different columns.
@@ -80,7 +78,7 @@ def read_table(
             for prefix, source in _by_prefix(features).items()
             for name in source.names(split)
         ]
-    return read_tables(features, split, [(names, max_configs)], seed, largest_nodes)[0]
+    return read_tables(features, split, [(names, max_configs)], seed)[0]
 
 
 def _by_prefix(features: Features | Mapping[str, Features]) -> Mapping[str, Features]:
@@ -92,7 +90,6 @@ def read_tables(
     split: str,
     samples: Sequence[tuple[Sequence[str], int | None]],
     seed: int = 0,
-    largest_nodes: int = LARGEST_NODES,
 ) -> list[Table]:
     """Read several samples of a split, each as :func:`read_table` does; a graph is tabulated once for all.
 
@@ -115,7 +112,7 @@ def read_tables(
         drawn = [draw_rows(graph, split, name, samples[place][1], seed) for place in wanted]
         all_rows = np.arange(graph.num_configs)
         rows = [all_rows[chosen] for chosen, _ in drawn]
-        table, table_columns = tabulate(graph, kind, columns, largest_nodes, np.concatenate(rows))
+        table, table_columns = tabulate(graph, kind, columns, np.concatenate(rows))
         parts = np.split(table, np.cumsum([len(own) for own in rows])[:-1])
         for place, part, (_, runtime) in zip(wanted, parts, drawn, strict=True):
             found[place][name] = part, runtime

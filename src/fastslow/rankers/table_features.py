@@ -18,12 +18,10 @@ from fastslow.features.store import Graph
 from fastslow.rankers.node_costs import KINDS, node_flops, roles_of, state_terms, tensor_bytes
 from fastslow.rankers.node_layouts import LayoutStates, node_tensors, tensor_positions
 
-LARGEST_NODES = 0
 ABOVE_LEAST = "_above_least"
 """Suffix of the min-subtracted columns."""
 CONTEXT = "graph_"
 """Prefix of the columns that are equal for all configurations of a graph."""
-NODE_TERMS = ("minor_axis", "second_minor_axis", "log_padded_over_volume")
 COPY_GROUPS = tuple(
     (f"{producer}_to_{consumer}_{role}", KINDS[producer], KINDS[consumer], ROLES.index(role))
     for producer in KINDS
@@ -37,7 +35,6 @@ def tabulate(
     graph: Graph,
     kind: str,
     config_columns: list[str],
-    largest_nodes: int = LARGEST_NODES,
     rows: np.ndarray | slice = slice(None),
 ) -> tuple[np.ndarray, list[str]]:
     """Compute one row of features for configurations of a graph.
@@ -46,13 +43,12 @@ def tabulate(
         graph: The graph.
         kind: ``layout`` or ``tile``, the kind of its collection.
         config_columns: Names of its ``config_feat`` columns.
-        largest_nodes: Configurable nodes, the largest first, whose layouts are columns of their own.
         rows: Positions of the configurations; by default all of them. The rest counts in the minima alone.
 
     Returns:
         ``(rows, F)`` float32 and the F names, described in ``features/README.md``: ``config_feat`` and, for
         layout, sums over states and copies; each of these minus its minimum over the graph's configurations,
-        so that programs of different size compare; the largest nodes; the graph's context.
+        so that programs of different size compare; the graph's context.
     """
     blocks, names = [np.asarray(graph.config_feat)], list(config_columns)
     context, context_names = context_features(graph)
@@ -64,17 +60,12 @@ def tabulate(
         context, context_names = np.concatenate([context, totals]), context_names + total_names
     least = np.concatenate([block.min(0) for block in blocks])
     blocks = [block[rows] for block in blocks]
-    num_rows, width = len(blocks[0]), len(names)
-    nodes, node_names = np.zeros((num_rows, 0), np.float32), []
-    if kind == "layout":
-        nodes, node_names = largest_node_features(graph, largest_nodes, rows)
-
-    table = np.empty((num_rows, 2 * width + nodes.shape[1] + len(context)), np.float32)
+    width = len(names)
+    table = np.empty((len(blocks[0]), 2 * width + len(context)), np.float32)
     np.concatenate(blocks, 1, out=table[:, :width])
     np.subtract(table[:, :width], least, out=table[:, width : 2 * width])
-    table[:, 2 * width : 2 * width + nodes.shape[1]] = nodes
-    table[:, 2 * width + nodes.shape[1] :] = context
-    return table, [*names, *(name + ABOVE_LEAST for name in names), *node_names, *context_names]
+    table[:, 2 * width :] = context
+    return table, [*names, *(name + ABOVE_LEAST for name in names), *context_names]
 
 
 def physical_sums(graph: Graph, chunk_bytes: int = 1 << 22) -> tuple[np.ndarray, list[str]]:
@@ -160,34 +151,6 @@ def _copy_terms(graph: Graph) -> tuple[LayoutStates, np.ndarray, list[str]]:
     terms = np.concatenate([groups[states.item] * weight[:, None] for weight in each], 1)
     units = ("copies", "copied_bytes", "copied_padded_bytes")
     return states, terms, [f"{name}_{unit}" for unit in units for name, *_ in COPY_GROUPS]
-
-
-def largest_node_features(
-    graph: Graph, count: int, rows: np.ndarray | slice = slice(None)
-) -> tuple[np.ndarray, list[str]]:
-    """Compute columns of the layouts of single nodes, the largest configurable ones.
-
-    These are the nodes whose tensors have the most bytes in total; ties go to more FLOPs, then to the lower
-    node number.
-
-    Returns:
-        ``(rows, 9 count)`` float32 and the names: for each node and tensor the minor-most and the
-        second-minor axis of its layout (-1: left to the compiler, or not named) and log(padded over plain
-        elements); 0 beyond the graph's nodes and where there is no tensor.
-    """
-    dims = graph.tensor_sizes.astype(np.int64)
-    largest = np.lexsort((graph.config_index, -node_flops(graph), -tensor_bytes(graph).sum(1)))[:count]
-    choices, layouts = graph.choices.take(rows), graph.layouts.astype(np.int64)
-    values = np.zeros((len(choices), count, len(ROLES), len(NODE_TERMS)), np.float32)
-    for place, node in enumerate(largest):
-        for role in range(len(ROLES)):
-            option = layouts[choices.codes[node, role]]
-            tiling = tile(dims[node, role], option)
-            padding = np.log(tiling.padded_volume / tiling.volume) * tiling.fits
-            table = np.column_stack([option[:, :2], padding]) * (dims[node, role, 0] > 0)
-            values[:, place, role] = table[choices.values[:, choices.group[node, role]]]
-    names = [f"node_{place}_{role}_{term}" for place in range(count) for role in ROLES for term in NODE_TERMS]
-    return values.reshape(len(choices), -1), names
 
 
 def context_features(graph: Graph) -> tuple[np.ndarray, list[str]]:

@@ -2,11 +2,9 @@
 
 import json
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import lightgbm
 import pandas as pd
 from annotated_types import Le
 
@@ -27,6 +25,9 @@ from fastslow.rankers.model_text import read_booster_text
 from fastslow.rankers.objectives import BEST, OBJECTIVES
 from fastslow.rankers.settings import RankerSettings
 
+if TYPE_CHECKING:
+    import lightgbm
+
 MODEL = "model.txt"
 _AGAIN = "Train this model again"
 PLOT = "training.png"
@@ -35,7 +36,7 @@ OUTPUTS = (METRICS, PLOT, MODEL, IMPORTANCE, PREDICTIONS)
 
 class _Settings(Record):
     opponents: Annotated[NonNegative, Le(1000)] = 0
-    largest_nodes: Annotated[NonNegative, Le(1000)] = 0
+    largest_nodes: Literal[0] = 0  # columns that former versions had
 
 
 class _Manifest(Record):
@@ -80,8 +81,8 @@ def fit_objectives(settings: RankerSettings, training: Training, title: str) -> 
 def _train(settings: RankerSettings, artifact: Artifact) -> None:
     """Fit, keep the objective with the best mean over the collections, and write a run for each of them."""
     fits = fit_objectives(settings, read_training(settings), artifact.folder.name)
-    nodes, sources = settings.largest_nodes, settings.sources()
-    valid = {slug: predict_split(fits, source, VALID, nodes) for slug, source in sources.items()}
+    sources = settings.sources()
+    valid = {slug: predict_split(fits, source, VALID) for slug, source in sources.items()}
     scores: dict[str, dict[str, dict]] = {
         slug: {
             objective: collection_score(source.collection.kind, source.labels(VALID), own)
@@ -94,7 +95,7 @@ def _train(settings: RankerSettings, artifact: Artifact) -> None:
     for run in (*artifact.parts, artifact):  # the folder that stands for all comes last
         slug = get_collection(run.settings["collection"]).slug
         source, own = sources[slug], scores[slug]
-        stored = {split: fitted.predict_split(source, split, nodes) for split in others}
+        stored = {split: fitted.predict_split(source, split) for split in others}
         labels = source.labels(VALID)
         metrics = {objective: mean_metrics(labels, values) for objective, values in valid[slug].items()}
         write_trees(run.folder, fits, metrics, best)
@@ -137,7 +138,7 @@ def write_trees(
         importance(booster, num_trees).to_csv(temporary, index=False)
 
 
-def read_booster(folder: Path) -> lightgbm.Booster:
+def read_booster(folder: Path) -> "lightgbm.Booster":
     """Read the trees of a finished run.
 
     Raises:
@@ -169,11 +170,10 @@ def read_ranker(folder: Path) -> Fitted:
 
 def read_ranker_predictor(folder: Path) -> Predictor:
     """Read a finished ranker as a function that predicts; errors as for :func:`read_ranker`."""
-    ranker, settings = read_ranker(folder), read_manifest(folder)["settings"]
-    return partial(ranker.predict_split, largest_nodes=settings["largest_nodes"])
+    return read_ranker(folder).predict_split
 
 
-def importance(booster: lightgbm.Booster, num_iteration: int) -> pd.DataFrame:
+def importance(booster: "lightgbm.Booster", num_iteration: int) -> pd.DataFrame:
     """Return the total gain of the first trees' splits per column, largest first: ``column``, ``gain``."""
     gain = booster.feature_importance("gain", iteration=num_iteration)
     table = pd.DataFrame({"column": booster.feature_name(), "gain": gain})

@@ -16,7 +16,6 @@ from fastslow.competition.metrics import collection_score
 from fastslow.competition.opcodes import opcode_name
 from fastslow.competition.tensors import format_layout
 from fastslow.core.settings import AtLeastTwo, Positive, Settings, resolve, unkeyed
-from fastslow.evaluation.predictions import read_run_manifest
 from fastslow.features.store import Features, Graph
 from fastslow.features.train_graphs import draw_configs
 from fastslow.rankers.fit import Fitted
@@ -55,10 +54,8 @@ class Explanation:
     def __init__(self, settings: ExplainSettings):
         self.settings = settings
         self.features = Features(resolve(settings.features))
-        manifest = read_run_manifest(resolve(settings.run))
         self.fitted: Fitted = read_ranker(resolve(settings.run))
-        nodes = manifest["settings"]["largest_nodes"]
-        table = read_table(self.features, VALID, max_configs=settings.configs, largest_nodes=nodes)
+        table = read_table(self.features, VALID, max_configs=settings.configs)
         self.table: Table = table.select(self.fitted.columns)
         known = self.features.names(VALID)
         self.name = settings.graph or known[0]
