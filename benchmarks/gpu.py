@@ -52,7 +52,7 @@ def training(path: Path, device: torch.device, **given) -> Training:
     runtime = 1.0 + np.random.default_rng(0).permutation(graph.num_configs)
     features = OneGraph(program, replace(graph, runtime=runtime))
     settings = TrainSettings(**{"dropout": 0.0, "epochs": STEPS, **given})
-    dataset = GraphDataset([features], settings.num_layers, device, settings.pair_edges)
+    dataset = GraphDataset([features], settings.num_layers, device, pair_edges=settings.pair_edges)
     return Training(settings, dataset)
 
 

@@ -57,7 +57,9 @@ def _network(path: Path, folder: Path):
         TrainSettings(**network_settings("kaggle", {}, "layout")[0], device="cpu"),
     )
     source = OneGraph(program, read_graph(folder, "test", program.name), split="test")
-    dataset = GraphDataset([source], settings.num_layers, torch.device("cpu"), settings.joins_pairs())
+    dataset = GraphDataset(
+        [source], settings.num_layers, torch.device("cpu"), pair_edges=settings.joins_pairs()
+    )
     return settings, dataset, make_network(settings, dataset), f"{program.collection.slug}/{program.name}"
 
 

@@ -7,7 +7,7 @@ from fastslow.competition.node_columns import COLUMN_NAMES
 from fastslow.core.errors import SettingsError
 from fastslow.features.nodes.node_encodings import EXTRA_COLUMNS
 from fastslow.features.scaling import EXPANDED_NODE_FEATURES, Scaler
-from fastslow.networks.settings.node_inputs import PICKED, input_columns, require_inputs
+from fastslow.networks.settings.inputs import PICKED, input_columns, require_inputs
 from fastslow.networks.settings.train_settings import TrainSettings
 from helpers.cases import cases
 

@@ -7,7 +7,8 @@ memory does not run out, nothing is different.
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
 from typing import Generic, TypeVar
@@ -15,11 +16,27 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from fastslow.networks.machine.out_of_memory import Shrinking, ran_out_of_memory
-from fastslow.networks.machine.prefetch import prefetch
 
 Drawn = tuple[str, np.ndarray, int | None]
 Example = TypeVar("Example")
+Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+
+def prefetch(items: Iterable[Item]) -> Iterator[Item]:
+    """Yield items in order, each drawn in a thread while the caller has the one before.
+
+    A process would have its own copy of what the items are made of.
+
+    Args:
+        items: Drawn one at a time; an exception is raised at its item's turn.
+    """
+    items, end = iter(items), object()
+    with ThreadPoolExecutor(1) as worker:
+        coming = worker.submit(next, items, end)
+        while (item := coming.result()) is not end:
+            coming = worker.submit(next, items, end)
+            yield item
 
 
 class StepExamples(Generic[Example]):

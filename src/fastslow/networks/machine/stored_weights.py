@@ -10,7 +10,7 @@ import io
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,25 +21,6 @@ from fastslow.core.input_files import check_regular
 
 SET_ASIDE = ".damaged"
 _DIGEST_BYTES = hashlib.sha256().digest_size
-
-
-class _Hashed(io.RawIOBase):
-    """A file to write to, the SHA-256 of what was written, and the system's error where it refused."""
-
-    def __init__(self, file: BinaryIO):
-        self._file, self.sha256 = file, hashlib.sha256()
-        self.refused: OSError | None = None
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        self.sha256.update(data)
-        try:
-            return self._file.write(data)
-        except OSError as error:
-            self.refused = error
-            raise
 
 
 def write_tensors(path: Path, value: Any, sealed: bool = False) -> None:
@@ -53,29 +34,20 @@ def write_tensors(path: Path, value: Any, sealed: bool = False) -> None:
     Raises:
         StorageError: The operating system refuses the file, such as on a full disk.
     """
-    # torch gets an open file: given a path, it writes the name into the file
-    with atomic_path(path) as temporary, open(temporary, "wb") as file:
-        hashed = _Hashed(file)
-        try:
-            torch.save(value, hashed)
-        except RuntimeError:  # torch closes its archive after a refused write, and complains of that
-            if hashed.refused:
-                raise hashed.refused from None
-            raise
-        if sealed:
-            file.write(hashed.sha256.digest())
+    buffer = io.BytesIO()  # given a path, torch would write its name into the file
+    torch.save(value, buffer)
+    content = buffer.getvalue()
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(content + hashlib.sha256(content).digest() * sealed)
 
 
 def _check_seal(path: Path) -> None:
     """Refuse a file that is not as :func:`write_tensors` wrote and sealed it."""
     check_regular(path)
-    with explain_storage(path), open(path, "rb") as file:
-        left, sha256 = os.fstat(file.fileno()).st_size - _DIGEST_BYTES, hashlib.sha256()
-        while left > 0 and (block := file.read(min(left, 1 << 20))):
-            sha256.update(block)
-            left -= len(block)
-        if sha256.digest() != file.read():
-            raise DataError(path, "its bytes do not fit the checksum at its end", "Delete it")
+    with explain_storage(path):
+        content = path.read_bytes()
+    if hashlib.sha256(content[:-_DIGEST_BYTES]).digest() != content[-_DIGEST_BYTES:]:
+        raise DataError(path, "its bytes do not fit the checksum at its end", "Delete it")
 
 
 def read_tensors(path: Path, remedy: str) -> Any:

@@ -5,7 +5,7 @@ length, so there is no padding. Configurations of equal runtime carry no order: 
 :class:`Loss` adds up losses by name, in the form of the setting ``loss``.
 """
 
-import inspect
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -14,13 +14,14 @@ from torch.nn import functional
 from fastslow.networks.settings.terms import Term, parse_terms
 
 
-def _ordered_pairs(
-    prediction: Tensor, runtime: Tensor, noise: Tensor | None
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return ``(C, C)`` differences s_i - s_j, the weight of the pair where y_i > y_j, else 0, and |P|."""
+def _pair_costs(
+    cost: Callable[[Tensor], Tensor], prediction: Tensor, runtime: Tensor, noise: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Return the sum of the costs of s_i - s_j over the pairs with y_i > y_j, and their number."""
     ordered = runtime[:, None] > runtime[None, :]
     weight = ordered if noise is None else ordered * certainty(runtime, noise)
-    return prediction[:, None] - prediction[None, :], weight.to(prediction.dtype), ordered.sum()
+    costs = cost(prediction[:, None] - prediction[None, :])
+    return (costs * weight.to(prediction.dtype)).sum(), ordered.sum()
 
 
 def certainty(runtime: Tensor, noise: Tensor) -> Tensor:
@@ -28,18 +29,16 @@ def certainty(runtime: Tensor, noise: Tensor) -> Tensor:
 
     .. math:: 2 \Phi\Big( \frac{|\log y_i - \log y_j|}{\sqrt{\sigma_i^2 + \sigma_j^2}} \Big) - 1
 
-    for normal noise of log runtime, and no knowledge of the runtimes before they were measured. This is the
-    expected Kendall's tau of the pair, 0 for equal labels.
+    for normal noise and no knowledge of the runtimes before they were measured: the expected tau of the pair.
 
     Args:
         runtime: ``(C,)`` labels y above 0.
-        noise: ``(C,)`` their standard deviations :math:`\sigma` as logarithms, above 0.
+        noise: ``(C,)`` standard deviations :math:`\sigma` of their logarithms, above 0.
 
     Returns:
-        ``(C, C)``, 0 to 1.
+        ``(C, C)``, 0 to 1; 0 for equal labels.
     """
-    values = runtime.log()
-    distance = (values[:, None] - values[None, :]).abs()
+    distance = (runtime.log()[:, None] - runtime.log()[None, :]).abs()
     return torch.erf(distance / (2 * (noise[:, None].square() + noise[None, :].square())).sqrt())
 
 
@@ -54,14 +53,13 @@ def pairwise_hinge(
         prediction: ``(C,)`` predictions s, of any real value.
         runtime: ``(C,)`` runtimes y in any unit; a pair of equal runtime is left out.
         margin: m, the difference in prediction from which a pair costs nothing.
-        noise: ``(C,)`` noise of the labels; where given, a pair counts by its :func:`certainty`.
+        noise: ``(C,)`` noise of the labels; where given, a pair weighs its :func:`certainty`.
 
     Returns:
         A scalar; 0 where no two runtimes differ.
     """
-    difference, weight, pairs = _ordered_pairs(prediction, runtime, noise)
-    hinge = functional.relu(margin - difference)
-    return (hinge * weight).sum() / pairs.clamp(min=1)
+    total, pairs = _pair_costs(lambda gap: functional.relu(margin - gap), prediction, runtime, noise)
+    return total / pairs.clamp(min=1)
 
 
 def pairwise_logistic(
@@ -71,17 +69,12 @@ def pairwise_logistic(
 
     .. math:: \frac{1}{|P|} \sum_{(i,j) \in P} \log(1 + e^{-(s_i - s_j) / T}), \quad P = \{(i,j): y_i > y_j\}
 
-    Args:
-        prediction: ``(C,)`` predictions s.
-        runtime: ``(C,)`` runtimes y in any unit; a pair of equal runtime is left out.
-        temperature: T.
-        noise: As for :func:`pairwise_hinge`.
-
-    Returns:
-        A scalar; 0 where no two runtimes differ.
+    The arguments are those of :func:`pairwise_hinge`, with the temperature T.
     """
-    difference, weight, pairs = _ordered_pairs(prediction, runtime, noise)
-    return (functional.softplus(-difference / temperature) * weight).sum() / pairs.clamp(min=1)
+    total, pairs = _pair_costs(
+        lambda gap: functional.softplus(-gap / temperature), prediction, runtime, noise
+    )
+    return total / pairs.clamp(min=1)
 
 
 def difference_matrix(
@@ -92,22 +85,14 @@ def difference_matrix(
     .. math:: \frac{2}{C (C - 1)} \sum_{i < j, y_i \ne y_j}
               \max(0, m - (s_i - s_j) \operatorname{sign}(y_i - y_j))
 
-    The hinge with a small margin, as a mean over all pairs: a pair of equal runtime adds 0. So small a
-    margin makes equal predictions nearly free. On the sample a network with the readout ``sum`` ended there;
-    it learns with the readout ``mean`` or ``difference_matrix@0.1`` (``benchmarks/models.py``).
-
-    Args:
-        prediction: ``(C,)`` predictions s.
-        runtime: ``(C,)`` runtimes y in any unit.
-        margin: m.
-        noise: As for :func:`pairwise_hinge`.
-
-    Returns:
-        A scalar; 0 where no two runtimes differ.
+    This is :func:`pairwise_hinge`, with its arguments, as a mean over all pairs. So small a margin makes
+    equal predictions nearly free: there a network with the readout ``sum`` ended (``benchmarks/models.py``).
     """
-    difference, weight, _ = _ordered_pairs(prediction, runtime, noise)
-    count = len(prediction)
-    return (functional.relu(margin - difference) * weight).sum() * 2 / max(1, count * (count - 1))
+    hinge, pairs = (
+        pairwise_hinge(prediction, runtime, margin, noise=noise),
+        (runtime[:, None] > runtime).sum(),
+    )
+    return hinge * pairs * 2 / max(1, len(runtime) * (len(runtime) - 1))
 
 
 def list_mle(prediction: Tensor, runtime: Tensor, temperature: float = 1.0) -> Tensor:
@@ -123,9 +108,6 @@ def list_mle(prediction: Tensor, runtime: Tensor, temperature: float = 1.0) -> T
         prediction: ``(C,)`` predictions s.
         runtime: ``(C,)`` runtimes y in any unit.
         temperature: T; the baselines take 10 for tile, 1 for layout.
-
-    Returns:
-        A scalar, 0 or more; 0 where no two runtimes differ.
     """
     order = torch.argsort(runtime, descending=True, stable=True)
     score, ordered = prediction[order] / temperature, runtime[order]
@@ -141,12 +123,7 @@ def mse_log(prediction: Tensor, runtime: Tensor) -> Tensor:
 
     .. math:: \frac{1}{C} \sum_i (s_i - \log y_i)^2
 
-    Args:
-        prediction: ``(C,)`` predictions s.
-        runtime: ``(C,)`` runtimes y above 0; their unit shifts the logarithm.
-
-    Returns:
-        A scalar, 0 or more.
+    The unit of the runtimes y shifts the logarithm.
     """
     return (prediction - runtime.log().to(prediction.dtype)).square().mean()
 
@@ -159,7 +136,7 @@ LOSSES = {
 
 def reads_noise(name: str) -> bool:
     """Return whether a loss weighs pairs by the noise of the labels."""
-    return "noise" in inspect.signature(LOSSES[name]).parameters
+    return "noise" in (LOSSES[name].__kwdefaults__ or {})
 
 
 def loss_terms(text: str) -> list[Term]:
@@ -168,11 +145,7 @@ def loss_terms(text: str) -> list[Term]:
     Raises:
         SettingsError: The text is refused.
     """
-    arguments = {name: list(inspect.signature(loss).parameters.values()) for name, loss in LOSSES.items()}
-    known = {
-        name: next((own.default for own in every[2:] if own.kind is not own.KEYWORD_ONLY), None)
-        for name, every in arguments.items()
-    }
+    known = {name: (loss.__defaults__ or (None,))[0] for name, loss in LOSSES.items()}
     return parse_terms("loss", text, known)
 
 
@@ -190,13 +163,7 @@ class Loss:
         self.terms = loss_terms(text)
 
     def __call__(self, prediction: Tensor, runtime: Tensor, noise: Tensor | None = None) -> Tensor:
-        """Return the loss of a graph.
-
-        Args:
-            prediction: ``(C,)`` predictions.
-            runtime: ``(C,)`` runtimes.
-            noise: ``(C,)`` noise of the runtimes, for the losses over pairs; None: they are exact.
-        """
+        """Return the loss of a graph from ``(C,)`` predictions, runtimes and, unless exact, their noise."""
         total: Tensor = 0.0
         for name, parameter, weight in self.terms:
             more = () if parameter is None else (parameter,)

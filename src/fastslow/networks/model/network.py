@@ -13,11 +13,7 @@ from fastslow.networks.model.convolutions import make_convolution
 from fastslow.networks.model.dimension_tokens import TOKEN_COLUMNS, DimensionTokens
 from fastslow.networks.model.graph_batch import Batch, LevelTensors
 from fastslow.networks.model.head import Head
-from fastslow.networks.model.layers import (
-    ChannelAttention,
-    CrossConfigAttention,
-    WeightedInstanceNorm,
-)
+from fastslow.networks.model.layers import ChannelAttention, CrossConfigAttention, WeightedInstanceNorm
 from fastslow.networks.settings.architecture import OPCODE_ROWS, Architecture
 from fastslow.networks.states.set_statistics import Complete, as_is
 

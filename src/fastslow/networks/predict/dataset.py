@@ -20,8 +20,7 @@ from fastslow.networks.model.graph_batch import Batch, PreparedGraph
 from fastslow.networks.model.network import RankingNetwork
 from fastslow.networks.predict.chunked_prediction import predict_chunks
 from fastslow.networks.predict.node_blocks import computes_by_nodes, predict_by_nodes
-from fastslow.networks.settings.config_inputs import config_columns
-from fastslow.networks.settings.node_inputs import input_columns, require_inputs
+from fastslow.networks.settings.inputs import config_columns, input_columns, require_inputs
 from fastslow.networks.settings.train_settings import TrainSettings
 
 _PAIRS = 1 << 20  # (node, configuration) pairs of a graph from which node by node is faster than one batch
@@ -36,13 +35,10 @@ class GraphDataset:
         sources: Finished features folders, each of a different collection.
         num_levels: Levels of states above level 0, see ``Architecture.num_levels``.
         device: Device of the batches.
-        pair_edges: Whether configurable nodes that share a tensor are joined by an edge.
-        whole_graph: Whether a layer of the network lets each node see the whole graph.
         scalers: Scalers of nodes and of configurations; by default those of the sources, pooled.
-        node_inputs: Columns of a node, see :func:`~fastslow.networks.settings.node_inputs.input_columns`.
-        config_inputs: Columns of a configuration, see ``config_inputs.py``.
-        joins_nodes: Whether these join on every node.
-        dimension_tokens: Whether nodes are also embedded by their dimensions.
+        node_inputs: Columns of a node, see :func:`~fastslow.networks.settings.inputs.input_columns`.
+        config_inputs: Columns of a configuration, see ``settings/inputs.py``.
+        graph_options: Options of each :class:`PreparedGraph`.
 
     Raises:
         DataError: The folders were built with different settings, so their columns differ.
@@ -54,23 +50,15 @@ class GraphDataset:
         sources: Sequence[Features],
         num_levels: int,
         device: torch.device,
-        pair_edges: bool = True,
-        whole_graph: bool = False,
         scalers: tuple[Scaler, Scaler] | None = None,
         node_inputs: str = "numeric+tiles",
         config_inputs: str = "all",
-        joins_nodes: bool = False,
-        dimension_tokens: bool = False,
+        **graph_options: bool,
     ):
         self.sources = {source.collection.slug: source for source in sources}
         self.num_levels = num_levels
         self.device = device
-        self._graph_options = {
-            "pair_edges": pair_edges,
-            "whole_graph": whole_graph,
-            "joins_nodes": joins_nodes,
-            "dimension_tokens": dimension_tokens,
-        }
+        self._graph_options = graph_options
         for other in sources[1:]:
             if other.config_columns != sources[0].config_columns:
                 problem = f"columns other than those of {sources[0].folder.name}"
@@ -141,11 +129,18 @@ def make_dataset(
     sources = settings.sources() if sources is None else sources
     architecture = settings.architecture()
     device = own_device(pick_device(settings.device))
-    graphs = {"pair_edges": settings.joins_pairs(), "whole_graph": architecture.whole_graph}
-    inputs = {"node_inputs": settings.node_inputs, "config_inputs": settings.config_inputs}
-    reads = {"joins_nodes": architecture.joins_nodes, "dimension_tokens": architecture.dimension_tokens}
-    options = {"scalers": scalers, **graphs, **inputs, **reads}
-    return GraphDataset(sources, architecture.num_levels, device, **options)
+    return GraphDataset(
+        sources,
+        architecture.num_levels,
+        device,
+        scalers,
+        settings.node_inputs,
+        settings.config_inputs,
+        pair_edges=settings.joins_pairs(),
+        whole_graph=architecture.whole_graph,
+        joins_nodes=architecture.joins_nodes,
+        dimension_tokens=architecture.dimension_tokens,
+    )
 
 
 @torch.no_grad()

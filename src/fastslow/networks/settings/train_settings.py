@@ -1,6 +1,7 @@
 """Settings of the network notebook."""
 
 import re
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -25,15 +26,9 @@ from fastslow.core.settings import (
 from fastslow.evaluation.predictions import run_artifact
 from fastslow.features.settings import KindSettings
 from fastslow.features.store import Features
-from fastslow.networks.settings import block_settings, segment_settings
-from fastslow.networks.settings.architecture import (
-    BLOCKS,
-    GAT_HEADS,
-    NODE_ATTENTIONS,
-    Architecture,
-)
-from fastslow.networks.settings.config_inputs import CONFIG_INPUTS
-from fastslow.networks.settings.node_inputs import input_columns
+from fastslow.networks.settings import architecture, segment_settings
+from fastslow.networks.settings.architecture import BLOCKS, GAT_HEADS, NODE_ATTENTIONS, Architecture
+from fastslow.networks.settings.inputs import CONFIG_INPUTS, input_columns
 from fastslow.networks.settings.terms import parse_readout
 
 ENTRY = "fastslow.networks.training.train:train"
@@ -243,7 +238,7 @@ class TrainSettings(MachineSettings, SegmentSettings, LoopSettings, Architecture
         fits = self.convolution != "gat" or self.hidden_channels % GAT_HEADS == 0
         self.require(fits, "hidden_channels", f"a multiple of {GAT_HEADS}, the heads of gat")
         self.require_shares(self.processes)
-        block_settings.check(self)
+        architecture.check(self)
         segment_settings.check(self)
 
     def _check_registered(self) -> None:
@@ -285,7 +280,7 @@ class TrainSettings(MachineSettings, SegmentSettings, LoopSettings, Architecture
 
     def unread(self) -> Unread:
         """Return the fields that the kind, the variant of segments or a network without blocks ignores."""
-        return {**segment_settings.unread(self), **block_settings.unread(self), **super().unread()}
+        return {**segment_settings.unread(self), **architecture.unread(self), **super().unread()}
 
     def run_folders(self) -> list[str]:
         """Return the run folder of each of ``features``."""
@@ -321,19 +316,8 @@ class TrainSettings(MachineSettings, SegmentSettings, LoopSettings, Architecture
 
     def architecture(self) -> Architecture:
         """Return the settings of the layers."""
-        return Architecture(
-            hidden_channels=self.hidden_channels,
-            num_layers=self.num_layers,
-            cross_config=self.cross_config and self.kind == "layout",
-            dropout=self.dropout,
-            convolution=self.convolution,
-            node_attention=self.node_attention,
-            readout=self.readout,
-            block=self.block,
-            input_attention=self.input_attention,
-            joins_nodes=self.joins_nodes,
-            dimension_tokens=self.dimension_tokens,
-        )
+        own = {field.name: getattr(self, field.name) for field in fields(Architecture)}
+        return Architecture(**own | {"cross_config": self.cross_config and self.kind == "layout"})
 
     def joins_pairs(self) -> bool:
         """Return whether configurable nodes that share a tensor are joined by an edge."""

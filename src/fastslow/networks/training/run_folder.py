@@ -56,6 +56,7 @@ def write_runs(artifact: Artifact, training: Any) -> None:
         save_figure(figure, artifact.folder / PLOT)
         facts = {"valid": pool_scores(valid), "epochs": training.epoch, "warnings": warnings}
         artifact.finish((METRICS, PLOT, *(training.segments.files if training.segments else ())), **facts)
+        (artifact.folder / CHECKPOINT).unlink(missing_ok=True)
 
 
 def save_checkpoint(training: Any, folder: Path, mark: str) -> None:

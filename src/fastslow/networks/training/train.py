@@ -29,7 +29,7 @@ from fastslow.networks.predict.dataset import GraphDataset, make_dataset
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.states.sparse import move
 from fastslow.networks.training.divergence import Diverged, LossWatch, check_weights, stop
-from fastslow.networks.training.run_folder import CHECKPOINT, load_checkpoint, save_checkpoint, write_runs
+from fastslow.networks.training.run_folder import load_checkpoint, save_checkpoint, write_runs
 from fastslow.networks.training.schedule import scheduled
 from fastslow.networks.training.validation import Validation
 
@@ -229,16 +229,10 @@ def train(settings: TrainSettings) -> dict:
         distributed.launch(settings)
         return read_manifest(settings.artifact().folder)
     with distributed.joined(settings), explain_memory():
-        return _train(settings)
-
-
-def _train(settings: TrainSettings) -> dict:
-    artifact = settings.artifact()
-    with distributed.building(artifact) as needed:
-        if needed:
-            training = Training(settings, make_dataset(settings))
-            training.run(artifact.folder, artifact.fingerprint)
-            write_runs(artifact, training)
-            if distributed.rank() == 0:
-                (artifact.folder / CHECKPOINT).unlink(missing_ok=True)
-        return distributed.from_first(lambda: read_manifest(artifact.folder))
+        artifact = settings.artifact()
+        with distributed.building(artifact) as needed:
+            if needed:
+                training = Training(settings, make_dataset(settings))
+                training.run(artifact.folder, artifact.fingerprint)
+                write_runs(artifact, training)
+            return distributed.from_first(lambda: read_manifest(artifact.folder))

@@ -1,6 +1,9 @@
-"""Which of the expanded node features a network reads: groups of columns, by name."""
+"""Which columns of a node, and which features of a configuration as a whole, a network reads, by name."""
+
+from collections.abc import Sequence
 
 from fastslow.competition.node_columns import COLUMN_NAMES
+from fastslow.competition.schema import TILE_DIMENSIONS, TILE_ROLES
 from fastslow.core.errors import SettingsError
 from fastslow.features.scaling import ATTRIBUTES, DEPTHS, NUMERIC, TILES, Scaler
 
@@ -21,6 +24,18 @@ PICKED = {
     "dynamic_slice_size_product": "elements that a slice reads",
 }
 """30 of the 140 columns, each with a reason: a choice of this project, as the Harvard report lists none."""
+CONFIG_INPUTS = ("all", "published", "violation", "none")
+VIOLATION = "violation_ratio"
+PUBLISHED = tuple(
+    f"{role}_{name}"
+    for role in TILE_ROLES
+    for name in (
+        *(f"bound_{d}_log" for d in range(TILE_DIMENSIONS)),
+        "bound_sum_log",
+        "bound_product_log",
+    )
+)
+"""The 24 columns of a tile file's ``config_feat``, as logarithms."""
 _SLICES = {"numeric": NUMERIC, "tiles": TILES, "depths": DEPTHS, "attributes": ATTRIBUTES}
 _GROUPS = {name: [*range(part.start, part.stop)] for name, part in _SLICES.items()}
 _GROUPS["picked"] = [COLUMN_NAMES.index(name) for name in PICKED]
@@ -62,3 +77,14 @@ def require_inputs(text: str, scaler: Scaler) -> None:
             raise SettingsError(
                 f"node_inputs: the features have no {name}; build them with {_REMEDIES[name]}"
             )
+
+
+def config_columns(text: str, names: Sequence[str]) -> list[int]:
+    """Return the positions of the columns of ``config_feat`` that a network reads.
+
+    Args:
+        text: One of :data:`CONFIG_INPUTS`.
+        names: Names of the columns.
+    """
+    wanted = {"all": names, "published": PUBLISHED, "violation": (VIOLATION,), "none": ()}[text]
+    return [names.index(name) for name in wanted]
