@@ -70,12 +70,14 @@ class Evaluator(Protocol):
     Attributes:
         reads_labels: Whether it reads the labels of a competition file; the others need the program's HLO.
         compiles: Whether it needs the TPU compiler.
+        noisy: Whether two evaluations of a configuration differ, so that contenders are measured again.
         name: What the value is, in words, with its unit.
         identity: What a study must agree in to share values.
     """
 
     reads_labels: ClassVar[bool] = False
     compiles: ClassVar[bool] = False
+    noisy: ClassVar[bool] = False
     name: str
     identity: str
 
@@ -167,6 +169,7 @@ class Command(Evaluator):
         SettingsError: The command line cannot be read, or its program does not exist.
     """
 
+    noisy: ClassVar[bool] = True
     command: str
     module_of: Callable[[tuple[int, ...]], Module]
     describe: Callable[[tuple[int, ...]], dict]
