@@ -9,9 +9,7 @@ from fastslow.core.errors import DataError, SettingsError
 from fastslow.tuning.device import (
     TUNED,
     Bench,
-    Times,
     bind_differences,
-    decide,
     difference,
     draw_inputs,
     interval,
@@ -70,14 +68,12 @@ def test_only_what_differs_from_the_default_is_bound(program):
     assert constraints(other) == 3
 
 
-def test_a_measured_program_a_refused_one_and_the_verdict(program):
+def test_a_measured_program_and_a_refused_one(program):
     other, broken = other_layouts(program)[1], type(program.module)()
     with Bench(program, rounds=3, seconds=60).running() as times:
         found = times([other, broken])
         assert found.failures[0] == "" and found.failures[1].startswith("refused")
         assert np.isfinite(found.ratios[:, 0]).all() and np.isnan(found.ratios[:, 1]).all()
-        assert decide(times, [broken], [1]).best is None
-        assert 0 < decide(times, [other], [1]).ratio < 100
 
 
 def test_a_program_that_does_not_run_here_is_refused(program):
@@ -135,40 +131,6 @@ ONES = np.ones(3, np.float32)
 )
 def test_outputs_are_compared_by_type(one, other, agrees):
     assert (difference([one], [other]) == "") is agrees
-
-
-class Simulated:
-    """Times programs that are numbers: a program's true time over the default's, times noise."""
-
-    def __init__(self, seed, noise):
-        self.rng, self.noise = np.random.default_rng(seed), noise
-
-    def __call__(self, programs):
-        """One measurement of ten rounds."""
-        true = np.array([1.0, 1.0, *programs])
-        drift = self.rng.lognormal(0, 1, (10, 1))  # a round is as slow as it likes
-        return Times(true * drift * self.rng.lognormal(0, self.noise, (10, len(true))), [""] * len(programs))
-
-
-def test_equal_programs_are_seldom_called_faster():
-    """All looks at all contenders together are wrong at most 5 % of the time."""
-    wrong = [decide(Simulated(seed, 0.05), [1.0] * 4).best is not None for seed in range(200)]
-    assert np.mean(wrong) <= 0.05
-
-
-@cases("seed", range(5))
-def test_the_fastest_program_wins_whatever_the_drift(seed):
-    verdict = decide(Simulated(seed, 0.03), [1.1, 0.8, 0.95, 1.3])
-    assert verdict.best == 1
-    assert verdict.low < 0.8 < verdict.high or verdict.ratio == pytest.approx(0.8, rel=0.05)
-    assert "times as fast as the default" in str(verdict)
-
-
-def test_nothing_to_gain_is_said():
-    verdict = decide(Simulated(0, 0.5), [1.2, 1.4])
-    assert verdict.best is None
-    assert str(verdict).startswith("The default is best") and "too noisy" in str(verdict)
-    assert str(decide(Simulated(0, 0.1), [])) == "The default is best."
 
 
 @given(st.integers(0, 2**32 - 1), st.floats(0.5, 2.0))

@@ -31,9 +31,6 @@ from fastslow.xla.reader import read_program
 
 TUNED, SIGNATURE = "best.hlo.pb", "signature.json"
 LONG_ENOUGH = 0.002  # seconds; shorter programs run several times for one time
-CONFIDENCE = 0.95
-CONTENDERS = 4  # configurations that the verdict measures again
-LOOKS = (1, 1, 2, 4, 8)  # measurements between two looks of the verdict at all rounds so far
 NOISY = 0.1  # two equal programs that differ by more make a machine too noisy
 TOLERANCE = {"float64": 1e-9, "float32": 1e-4, "bfloat16": 3e-2, "float16": 1e-2}
 """Largest difference of an output, as a fraction of its largest absolute value; other types must be equal."""
@@ -182,7 +179,7 @@ class Times:
         return np.abs(one - other) / np.minimum(one, other)
 
 
-def interval(ratios: np.ndarray, confidence: float = CONFIDENCE) -> tuple[float, float]:
+def interval(ratios: np.ndarray, confidence: float = 0.95) -> tuple[float, float]:
     """Return the interval of the median of ``(rounds,)`` ratios by order statistics (the sign test).
 
     It holds for every distribution and, unlike a bootstrap, for few rounds. Too few give 0 to infinity.
@@ -348,78 +345,6 @@ def difference(wanted: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> str
         if not equal:
             return f"wrong: output {number} differs from the unconstrained program's"
     return ""
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What the measurement of the best configurations again decided.
-
-    Args:
-        best: Position of the winner among the contenders; None if the default is best.
-        ratio: Its time over the unconstrained program's, with its interval ``low`` to ``high``; of the
-            fastest contender where the default is best, 1 where there was none.
-        noise: Median of :attr:`Times.noise`.
-        rounds: Rounds that it took.
-    """
-
-    best: int | None
-    ratio: float
-    low: float
-    high: float
-    noise: float
-    rounds: int
-
-    def __str__(self) -> str:
-        """Return the verdict in a sentence."""
-        noisy = f" This machine is too noisy: two runs of one program differ by {self.noise:.0%}."
-        found = (
-            f"{1 / self.ratio:.3f} times as fast as the default ({CONFIDENCE:.0%} interval "
-            f"{1 / self.high:.3f} to {1 / self.low:.3f}, {self.rounds} rounds)"
-        )
-        if self.best is not None:
-            return f"{found}."
-        what = f": the best other configuration is {found}" if self.rounds else ""
-        return f"The default is best{what}." + (noisy if self.noise > NOISY else "")
-
-
-def decide(
-    times: Callable[[Sequence[Module]], Times], contenders: Sequence[Module], looks: Sequence[int] = LOOKS
-) -> Verdict:
-    """Measure contenders again until one is faster than the default, or none is likely to be.
-
-    Successive halving: at each look a contender whose interval lies above the best one's median is dropped.
-    Only these new measurements count, so the choice of the contenders biases nothing; all looks at all
-    contenders share an error of 5 %.
-
-    Args:
-        times: Times modules, see :meth:`Bench.running`.
-        contenders: Constrained programs.
-        looks: Measurements before each look.
-    """
-    left = list(range(len(contenders)))
-    ratios = {place: np.zeros(0) for place in left}
-    noise, found = np.zeros(0), Verdict(None, 1.0, 1.0, 1.0, 0.0, 0)
-    for measurements in looks if left else ():
-        for _ in range(measurements):
-            measured = times([contenders[place] for place in left])
-            noise = np.concatenate([noise, measured.noise])
-            for column, place in enumerate(left):
-                ratios[place] = np.concatenate([ratios[place], measured.ratios[:, column]])
-        left = [place for place in left if np.isfinite(ratios[place]).all()]
-        if not left:
-            break
-        level = 1 - (1 - CONFIDENCE) / len(contenders) / len(looks)
-        bounds = {place: interval(ratios[place], level) for place in left}
-        best = min(left, key=lambda place: np.median(ratios[place]))
-        ratio = float(np.median(ratios[best]))
-        low, high = bounds[best]
-        found = Verdict(
-            best if high < 1 else None, ratio, low, high, float(np.median(noise)), len(ratios[best])
-        )
-        left = [place for place in left if bounds[place][0] <= ratio and bounds[place][0] < 1]
-        if not left or (high < 1 and left == [best]):
-            break
-    return found
 
 
 def write_signature(folder: Path, program: LocalProgram) -> None:

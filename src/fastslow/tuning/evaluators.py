@@ -16,14 +16,14 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Protocol
 
 import numpy as np
 
 from fastslow.core.errors import SettingsError
-from fastslow.tuning.device import Bench, LocalProgram, Verdict, decide, device_name, require_jax
+from fastslow.tuning.device import NOISY, Bench, LocalProgram, device_name, require_jax
 from fastslow.tuning.history import Outcome, Proposal
 from fastslow.xla.compile_pool import Labeller
 from fastslow.xla.messages import HloProto, Module
@@ -74,12 +74,16 @@ class Evaluator(Protocol):
     Attributes:
         reads_labels: Whether it reads the labels of a competition file; the others need the program's HLO.
         compiles: Whether it needs the TPU compiler.
+        noisy: Whether two evaluations of a configuration differ, so that contenders are measured again.
         name: What the value is, in words, with its unit.
         identity: What a study must agree in to share values.
+        remark: What a user should know of the measurements, empty where there is nothing.
     """
 
     reads_labels: ClassVar[bool] = False
     compiles: ClassVar[bool] = False
+    noisy: ClassVar[bool] = False
+    remark = ""
     name: str
     identity: str
 
@@ -89,10 +93,6 @@ class Evaluator(Protocol):
 
     def running(self) -> contextlib.AbstractContextManager[Evaluate]:
         """Give a function of proposals that yields positions and outcomes, in the order of completion."""
-
-    def confirm(self, contenders: Sequence[tuple[int, ...]]) -> Verdict | None:
-        """Measure the best configurations again and decide; None where values are exact or not ours."""
-        return None
 
 
 class Replay(Evaluator):
@@ -175,6 +175,7 @@ class Command(Evaluator):
         SettingsError: The command line cannot be read, or its program does not exist.
     """
 
+    noisy: ClassVar[bool] = True
     command: str
     module_of: Callable[[tuple[int, ...]], Module]
     describe: Callable[[tuple[int, ...]], dict]
@@ -270,10 +271,12 @@ class Device(Evaluator):
     A value is the time over the unconstrained program's.
     """
 
+    noisy: ClassVar[bool] = True
     module_of: Callable[[tuple[int, ...]], Module]
     local: LocalProgram
     rounds: int
     seconds: float
+    _noise: list[np.ndarray] = field(default_factory=list)
 
     @classmethod
     def of(cls, request: Request) -> "Device":
@@ -293,28 +296,27 @@ class Device(Evaluator):
         """The device, and the rounds of a measurement."""
         return f"device {device_name()}, {self.rounds} rounds"
 
-    def _bench(self) -> Bench:
-        return Bench(self.local, self.rounds, self.seconds)
+    @property
+    def remark(self) -> str:
+        """Whether the machine is too noisy, by what was measured since the evaluator was made."""
+        noise = float(np.median(np.concatenate(self._noise))) if self._noise else 0.0
+        return f"too noisy: two runs of one program differ by {noise:.0%}" if noise > NOISY else ""
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Evaluate]:
         """See :class:`Evaluator`."""
-        with self._bench().running() as times:
+        with Bench(self.local, self.rounds, self.seconds).running() as times:
 
             def evaluate(proposals: Sequence[Proposal]) -> Iterator[tuple[int, Outcome]]:
                 began = time.monotonic()
                 found = times([self.module_of(proposal.codes) for proposal in proposals])
+                self._noise.append(found.noise)
                 each = round((time.monotonic() - began) / max(1, len(proposals)), 3)
                 for place, failure in enumerate(found.failures):
                     value = None if failure else float(np.median(found.ratios[:, place]))
                     yield place, Outcome(value, failure, each)
 
             yield evaluate
-
-    def confirm(self, contenders: Sequence[tuple[int, ...]]) -> Verdict:
-        """See :class:`Evaluator`."""
-        with self._bench().running() as times:
-            return decide(times, [self.module_of(codes) for codes in contenders])
 
 
 EVALUATORS: dict[str, type[Evaluator]] = {

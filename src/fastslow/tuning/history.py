@@ -94,13 +94,29 @@ class History:
         own = [(p, o.value) for p, o in self.done if o.value is not None]
         return min(own, key=lambda pair: pair[1], default=None)
 
+    def means(self) -> dict[tuple[int, ...], float]:
+        """Return the mean log value of each configuration that has a value."""
+        logs: dict[tuple[int, ...], list[float]] = {}
+        for proposal, outcome in self.done:
+            if outcome.value is not None:
+                logs.setdefault(proposal.codes, []).append(np.log(outcome.value))
+        return {codes: float(np.mean(own)) for codes, own in logs.items()}
+
     @property
     def curve(self) -> np.ndarray:
         """``(len,)`` best value after each evaluation, infinite before the first value."""
         values = [np.inf if o.value is None else o.value for _, o in self.done]
         return np.minimum.accumulate(np.array(values))
 
-    def value_of(self, codes) -> float | None:
-        """Return the value of a configuration; None where it was not evaluated, or failed."""
+    def evaluation_of(self, codes) -> tuple[Proposal, float] | None:
+        """Return a configuration and the mean of its values; None where it was not evaluated, or failed."""
         wanted = tuple(int(c) for c in codes)
-        return next((o.value for p, o in self.done if p.codes == wanted), None)
+        own = [(p, o.value) for p, o in self.done if p.codes == wanted and o.value is not None]
+        return (
+            (own[0][0], float(np.exp(self.means()[wanted])) if len(own) > 1 else own[0][1]) if own else None
+        )
+
+    def value_of(self, codes) -> float | None:
+        """Return the value of a configuration, as :meth:`evaluation_of`."""
+        found = self.evaluation_of(codes)
+        return found[1] if found else None

@@ -24,7 +24,7 @@ TOP_K = (1, 5, 10, 100)
 def summarise(study: Study) -> pd.Series:
     """Return what the study found, one value per fact."""
     history, target = study.history, study.target
-    best, default = history.best, study.default
+    best, default = study.best, study.default
     facts = {
         "value": target.evaluator.name,
         "evaluations": f"{len(history)}, {len(history.failures)} of them failed",
@@ -42,13 +42,17 @@ def summarise(study: Study) -> pd.Series:
     if default:
         facts["default"] = f"{default:.6g}, {target.default_is}"
     if best:
-        facts["best"] = f"{best[1]:.6g}, after {int((history.curve > best[1]).sum()) + 1} evaluations"
+        facts["best"] = f"{best[1]:.6g}"
+        if not study.reserved:
+            facts["best"] += f", after {int((history.curve > best[1]).sum()) + 1} evaluations"
         facts["proposed by"] = best[0].by
         facts["configuration"] = target.space.in_words(best[0].codes)
-    if study.verdict:
-        facts["verdict"] = str(study.verdict)
     if best and default:
         facts["best over default"] = f"{best[1] / default:.4f}"
+    if study.verdict:
+        facts["verdict"] = study.verdict.in_words
+    if target.evaluator.remark:
+        facts["machine"] = target.evaluator.remark
     if study.guide:
         facts["candidates scored"] = study.guide.scored
     return pd.Series(facts, name=target.name)
@@ -153,15 +157,14 @@ def write_result(study: Study) -> Path:
     Returns:
         The study's folder.
     """
-    folder, target, history = resolve(study.settings.folder), study.target, study.history
+    folder, target = resolve(study.settings.folder), study.target
     with atomic_path(folder / EVALUATIONS) as temporary:
         list_evaluations(study).to_csv(temporary, index=False)
     save_figure(plot_curve(study), folder / CURVE)
-    if history.best:
-        proposal = study.winner
+    if study.best:
+        proposal, value = study.best
         facts = {
-            "value": history.value_of(proposal.codes) or study.default,
-            "verdict": str(study.verdict or ""),
+            "value": value,
             "default": study.default,
             "default_is": target.default_is,
             "evaluator": target.evaluator.name,

@@ -59,7 +59,7 @@ class SearchSettings(Settings):
     the constrained HLO; the last line of its output is the value, lower is faster."""
     rounds: Annotated[Positive, Le(10_000)] = 15
     """Evaluator ``device`` only. Times that each configuration of a batch runs, in random order with the
-    unconstrained program; the verdict runs the best ones up to 16 times as often."""
+    unconstrained program."""
     seconds: PositiveFloat = unkeyed(600.0)
     """Time limit of one evaluation in seconds; what takes longer counts as failed."""
     attempts: Annotated[Positive, Le(100)] = unkeyed(2)
@@ -104,6 +104,9 @@ class TuneSettings(SearchSettings):
     name: str = ""
     """Name of the study, whose folder it is; that of the source if empty. Another name starts another
     study of the same program."""
+    confirm: FractionBelowOne = 0.4
+    """Evaluators ``command`` and ``device`` only. Share of the evaluations that measures the fastest configurations and the
+    default again, as its values are noisy; 0 to believe single measurements."""
     default: Annotated[int, Ge(-1)] = -1
     """Replay only. Configuration that the others are compared with, as its position in the npz; -1 for the
     compiler's own: of a tile the file's normaliser, of a layout the configuration nearest to the compiler's

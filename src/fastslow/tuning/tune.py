@@ -7,12 +7,13 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from fastslow.core.errors import DataError
 from fastslow.core.progress import progress
-from fastslow.tuning.device import CONTENDERS, Verdict
+from fastslow.tuning.confirmation import Confirming, Verdict, verdict
 from fastslow.tuning.evaluators import Evaluate
 from fastslow.tuning.history import History, Outcome, Proposal
 from fastslow.tuning.ledger import INTERRUPTED, Ledger
@@ -37,8 +38,6 @@ class Study:
         guide: The model's inputs, None for an unguided strategy.
         exhausted: Whether no configuration was left to propose.
         cut: What was cut off a torn journal, in words.
-        verdict: What measuring the best ones again decided, where the evaluator measures.
-        winner: The configuration to use, None where nothing has a value.
     """
 
     settings: TuneSettings
@@ -47,13 +46,35 @@ class Study:
     guide: Guide | None
     exhausted: bool = False
     cut: str = ""
-    verdict: Verdict | None = None
-    winner: Proposal | None = None
 
     @property
     def default(self) -> float | None:
         """Value of the default: as the file states it, or as it was evaluated; None where it is not known."""
         return self.target.value_of_default(self.history)
+
+    @property
+    def reserved(self) -> int:
+        """Evaluations that are kept to measure contenders and the default again."""
+        return int(self.settings.evaluations * self.settings.confirm) if self.target.evaluator.noisy else 0
+
+    @cached_property
+    def verdict(self) -> Verdict | None:
+        """How the fastest compares with the default by repeated measurements; None without any."""
+        return verdict(self.history, self.reserved) if self.reserved else None
+
+    @property
+    def best(self) -> tuple[Proposal, float] | None:
+        """What to use and its value: the default where nothing is faster, with noise by 95 % confidence.
+
+        None where nothing has a value.
+        """
+        found, default = self.history.best, self.default
+        if self.reserved and default is not None:
+            if self.verdict and self.verdict.is_faster:
+                return self.verdict.proposal, self.verdict.value
+        elif not found or default is None or found[1] < default:
+            return found
+        return self.history.evaluation_of(self.target.space.default) or found
 
 
 def make_strategy(settings, target: Target) -> tuple[Strategy, Guide | None]:
@@ -113,33 +134,26 @@ def tune(settings: TuneSettings) -> Study:
             bar.set_postfix_str(best_so_far(study), refresh=False)
             bar.update(0)
 
+        def advance(proposer: Strategy, count: int = 0) -> bool:
+            """Evaluate what is proposed next within the budget; return whether there was anything."""
+            if 0 < settings.budget_seconds <= time.monotonic() - began:
+                return False
+            study.history, started = start(ledger, proposer, settings, count, study.reserved)
+            evaluate_started(ledger, study.history, evaluate, started, show)
+            hopeless = not len(study.history.values) and len(study.history) >= HOPELESS
+            return bool(started) and not hopeless
+
         if before < settings.evaluations:
             with target.evaluator.running() as evaluate:
-                while not 0 < settings.budget_seconds <= time.monotonic() - began:
-                    study.history, started = start(ledger, strategy, settings)
-                    if not started:
-                        break
-                    evaluate_started(ledger, study.history, evaluate, started, show)
-                    if not len(study.history.values) and len(study.history) >= HOPELESS:
-                        break
+                while advance(strategy):
+                    pass
+                confirming = Confirming(study.reserved)
+                while study.reserved and advance(confirming, settings.evaluations - len(study.history)):
+                    pass
     study.history = ledger.read()
     _refuse_without_value(ledger, settings, study.history)
-    _choose(study)
     study.exhausted = len(study.history) < settings.evaluations and len(study.history) >= target.space.size
     return study
-
-
-def _choose(study: Study) -> None:
-    """Choose the winner: the best value, or what measuring the best ones again decided."""
-    history, evaluator = study.history, study.target.evaluator
-    if not history.best:
-        return
-    default = Proposal(tuple(map(int, history.space.default)), DEFAULT)
-    valued = [(proposal, o.value) for proposal, o in history.done if o.value is not None]
-    best = [p for p, _ in sorted(valued, key=lambda pair: pair[1]) if p.codes != default.codes][:CONTENDERS]
-    study.verdict, study.winner = evaluator.confirm([p.codes for p in best]), history.best[0]
-    if study.verdict:
-        study.winner = default if study.verdict.best is None else best[study.verdict.best]
 
 
 Started = list[tuple[int, Proposal]]
@@ -161,7 +175,7 @@ def propose(history: History, strategy: Strategy, count: int, seed: int) -> list
 
 
 def start(
-    ledger: Ledger, strategy: Strategy, settings: SearchSettings, count: int = 0
+    ledger: Ledger, strategy: Strategy, settings: SearchSettings, count: int = 0, reserved: int = 0
 ) -> tuple[History, Started]:
     """Propose the next batch and note that it is being evaluated.
 
@@ -172,12 +186,14 @@ def start(
         strategy: What proposes.
         settings: Settings.
         count: Number of proposals; by default the settings' batch, within their budget.
+        reserved: Evaluations of the budget that are kept for what is measured again.
 
     Returns:
         The history, and what was started: nothing where the budget is spent or the space exhausted.
     """
     with ledger.proposing() as history:
-        count = count or min(settings.batch, settings.evaluations - len(history) - history.running)
+        left = settings.evaluations - reserved - len(history) - history.running
+        count = count or min(settings.batch, left)
         if count <= 0:
             return history, []
         if history.pending:  # an interrupted batch is completed as if it had not been interrupted

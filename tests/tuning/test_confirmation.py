@@ -1,0 +1,86 @@
+"""Noisy values: contenders are measured again; only what is faster with confidence replaces the default."""
+
+import numpy as np
+import pytest
+
+from fastslow.tuning.confirmation import CONFIRMS, Confirming, sizes, verdict
+from fastslow.tuning.history import History, Outcome, Proposal
+from fastslow.tuning.search.space import Space
+from helpers.cases import cases
+from helpers.search_spaces import choices
+
+
+def searched(measure, rng, count=20):
+    """Return a history of the default and ``count`` others, each measured once."""
+    space = Space(choices(2, 2, 2, 2, 2))
+    history = History(space)
+    for codes in space.listed[::-1][: count + 1].tolist():
+        history.add(Proposal(tuple(codes), "search"), Outcome(measure(tuple(codes), rng)))
+    return history
+
+
+@cases("budget, expected", [(0, []), (9, []), (16, [2, 2]), (32, [4, 4, 2, 2]), (100, [8, 8, 4, 4, 2, 2])])
+def test_halving_costs_at_most_half(budget, expected):
+    assert sizes(budget) == expected
+    assert sum(expected) + len(expected) <= budget / 2
+
+
+def run(effect, seed, budget=40, noise=0.1):
+    """Search and confirm; one configuration's log value differs from all others by ``effect``."""
+    rng = np.random.default_rng(seed)
+    special = (1, 0, 1, 0, 1)
+
+    def measure(codes, rng):
+        return float(np.exp(noise * rng.normal() + effect * (codes == special)))
+
+    history, left = searched(measure, rng), budget
+    while batch := Confirming(budget).propose(history, left, rng):
+        left -= len(batch)
+        assert (1, 1, 1, 1, 1) in [proposal.codes for proposal in batch]
+        assert all(proposal.by == CONFIRMS for proposal in batch)
+        for proposal in batch:
+            history.add(proposal, Outcome(measure(proposal.codes, rng)))
+    return verdict(history, budget), special
+
+
+def test_nothing_is_called_faster_where_all_are_equal():
+    claims = [run(0.0, seed)[0].is_faster for seed in range(200)]
+    assert np.mean(claims) < 0.06  # 0.025, plus two standard errors
+
+
+def test_what_is_clearly_faster_is_found():
+    found = [run(-0.5, seed) for seed in range(40)]
+    right = [own.is_faster and own.proposal.codes == special for own, special in found]
+    assert np.mean(right) > 0.9
+    assert np.mean([own.low < np.exp(-0.5) < own.high for own, _ in found]) > 0.85
+    assert "faster than the default" in found[0][0].in_words
+
+
+def test_too_few_rounds_decide_nothing():
+    own, _ = run(-0.5, 0, budget=3)
+    assert own.rounds == 1 and not own.is_faster and "too few" in own.in_words
+    assert run(0.0, 0, budget=1)[0] is None
+
+
+def test_more_search_starts_the_rounds_again():
+    rng = np.random.default_rng(0)
+    history = searched(lambda codes, rng: 1.0 + sum(codes), rng, 8)
+    first = Confirming(100).propose(history, 100, rng)
+    for proposal in first:
+        history.add(proposal, Outcome(1.0))
+    assert Confirming(100).propose(history, 100, rng)[0].notes == {"round": 1}
+    history.add(Proposal((0, 0, 0, 0, 0), "search"), Outcome(0.1))
+    again = Confirming(100).propose(history, 100, rng)
+    assert again[0].notes == {"round": 0}
+    assert (0, 0, 0, 0, 0) in [proposal.codes for proposal in again]
+
+
+def test_failures_leave_the_pool():
+    rng = np.random.default_rng(0)
+    history = searched(lambda codes, rng: 1.0, rng, 0)
+    assert Confirming(10).propose(history, 10, rng) == [], "only the default has a value"
+    history.add(Proposal((0, 1, 1, 1, 1), "search"), Outcome(None, "failed"))
+    assert Confirming(10).propose(history, 10, rng) == []
+    assert history.value_of((0, 1, 1, 1, 1)) is None
+    history.add(Proposal((1, 1, 1, 1, 1), "search"), Outcome(4.0))
+    assert history.value_of((1, 1, 1, 1, 1)) == pytest.approx(2.0), "the geometric mean of its measurements"
