@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.tuning.device import (
@@ -12,7 +10,6 @@ from fastslow.tuning.device import (
     bind_differences,
     difference,
     draw_inputs,
-    interval,
     load_tuned,
     lower_function,
     write_signature,
@@ -131,19 +128,3 @@ ONES = np.ones(3, np.float32)
 )
 def test_outputs_are_compared_by_type(one, other, agrees):
     assert (difference([one], [other]) == "") is agrees
-
-
-@given(st.integers(0, 2**32 - 1), st.floats(0.5, 2.0))
-def test_an_interval_scales_with_the_ratios_and_holds_their_median(seed, factor):
-    ratios = np.random.default_rng(seed).lognormal(0, 0.3, 15)
-    low, high = interval(ratios)
-    assert low <= np.median(ratios) <= high
-    assert interval(ratios * factor) == pytest.approx((low * factor, high * factor))
-
-
-def test_an_interval_covers_the_true_median():
-    """By 2,000 draws of skewed ratios with median 1; the interval is conservative, as ranks are whole."""
-    draws = np.random.default_rng(0).lognormal(0, 0.5, (2000, 15))
-    covered = np.mean([low <= 1 <= high for low, high in map(interval, draws)])
-    assert 0.95 <= covered < 0.98
-    assert interval(draws[0, :3]) == (0, np.inf)

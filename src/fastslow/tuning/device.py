@@ -179,18 +179,6 @@ class Times:
         return np.abs(one - other) / np.minimum(one, other)
 
 
-def interval(ratios: np.ndarray, confidence: float = 0.95) -> tuple[float, float]:
-    """Return the interval of the median of ``(rounds,)`` ratios by order statistics (the sign test).
-
-    It holds for every distribution and, unlike a bootstrap, for few rounds. Too few give 0 to infinity.
-    """
-    from scipy.stats import binom
-
-    below = int(binom.ppf((1 - confidence) / 2, len(ratios), 0.5))
-    ordered = np.sort(ratios)
-    return (float(ordered[below - 1]), float(ordered[-below])) if below else (0.0, np.inf)
-
-
 class Bench:
     """A process that compiles and times programs.
 

@@ -105,8 +105,8 @@ class TuneSettings(SearchSettings):
     """Name of the study, whose folder it is; that of the source if empty. Another name starts another
     study of the same program."""
     confirm: FractionBelowOne = 0.4
-    """Evaluators ``command`` and ``device`` only. Share of the evaluations that measures the fastest configurations and the
-    default again, as its values are noisy; 0 to believe single measurements."""
+    """Evaluators ``command`` and ``device`` only. Share of the evaluations that measures the fastest
+    configurations and the default again, as values are noisy; 0 to believe single measurements."""
     default: Annotated[int, Ge(-1)] = -1
     """Replay only. Configuration that the others are compared with, as its position in the npz; -1 for the
     compiler's own: of a tile the file's normaliser, of a layout the configuration nearest to the compiler's
