@@ -50,10 +50,10 @@ from fastslow.features.store import Graph
 from fastslow.features.unseen import read_unseen
 from fastslow.kaggle.solution import read_solution
 from fastslow.rankers.table_features import tabulate
-from fastslow.ranking.runs import runs_folder
 from fastslow.ranking.known_models import Configurations, Scale
 from fastslow.ranking.known_runtimes import Posterior, posterior
 from fastslow.ranking.named_choices import name_choices
+from fastslow.ranking.runs import runs_folder
 
 TABLE = {
     "hours": 1.0,
