@@ -12,20 +12,21 @@ SRC    =
 FLEET  =
 OUT    =
 RUN    =
+KNOWN  =
 SIZE   = small
 DEVICES =
 
 # a misspelt variable must not be ignored: make submit SEED=5
-KNOWN := PYTHON DATA PRESET NAME SEEDS JOBS CLUSTER SET SRC OUT RUN FLEET SIZE VENV PY READY TESTED COMPILER TUNING DEVICE PLACER DEVICES
+VARIABLES := PYTHON DATA PRESET NAME SEEDS JOBS CLUSTER SET SRC OUT RUN KNOWN FLEET SIZE VENV PY READY TESTED COMPILER TUNING DEVICE PLACER DEVICES
 GIVEN := $(foreach v,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $v))),$v))
-UNKNOWN := $(filter-out $(KNOWN),$(GIVEN))
+UNKNOWN := $(filter-out $(VARIABLES),$(GIVEN))
 ifneq ($(strip $(UNKNOWN)),)
-$(error no such variable: $(UNKNOWN); known are $(KNOWN))
+$(error no such variable: $(UNKNOWN); known are $(VARIABLES))
 endif
 
 # Values are data: Make must not expand them, and recipes read them from the environment, where no shell does
 as_typed = $(foreach v,$(1),$(eval override $v := $$(value $v))$(eval export $v))
-$(call as_typed,PYTHON DATA PRESET NAME SEEDS JOBS CLUSTER SET SRC OUT RUN FLEET SIZE DEVICES)
+$(call as_typed,PYTHON DATA PRESET NAME SEEDS JOBS CLUSTER SET SRC OUT RUN KNOWN FLEET SIZE DEVICES)
 VENV   := .venv
 $(call as_typed,VENV)
 PY     := $(VENV)/bin/python
@@ -85,12 +86,13 @@ ifeq ($(SRC),)
 	@echo "make rank SRC=program.npz          a competition file with configurations (layout or tile)"
 	@echo "make rank SRC=program.hlo          an HLO file, as for make convert; configurations are drawn"
 	@echo "make rank SRC=model.py:make        a JAX function, as for make convert"
+	@echo "             KNOWN=measured.csv    runtimes that you measured: a CSV with the columns config, runtime"
 	@echo "             RUN=runs/sample       a run of make submit, or the folder of one model; default: the newest complete, else the models in the package"
 	@echo "             OUT=FOLDER            a folder of your own instead of data/converted"
 	@echo "             SET='configs=5000 collection=layout:nlp:random estimate=10'"
 	@exit 2
 else
-	@$(FASTSLOW) rank "$$SRC" $${RUN:+"run=$$RUN"} $${OUT:+"data_root=$$OUT"} $$SET
+	@$(FASTSLOW) rank "$$SRC" $${KNOWN:+"known=$$KNOWN"} $${RUN:+"run=$$RUN"} $${OUT:+"data_root=$$OUT"} $$SET
 endif
 
 tune: $(if $(SRC)$(FLEET),$(TUNING) $(if $(findstring evaluator=device,$(SET)),$(DEVICE),$(CALLER))) ## Search for the fastest configuration of a program of yours: SRC=, or of many: FLEET=list.csv

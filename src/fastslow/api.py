@@ -26,6 +26,7 @@ from fastslow.ranking.settings import RankSettings
 from fastslow.tuning.device import load_tuned as load_tuned  # of the interface
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.figure import Figure
 
     from fastslow.tuning.tune import Study
@@ -107,6 +108,7 @@ def load_models(path: str | Path | None = None) -> Models:
 def rank(
     source: Program,
     *arguments: Any,
+    known: "pd.DataFrame | str | Path | None" = None,
     models: Models | str | Path | None = None,
     out: str | Path | None = None,
     **settings: Any,
@@ -116,6 +118,8 @@ def rank(
     Args:
         source: A competition file (npz), an HLO file, ``model.py:make``, or a function for ``jax.jit``.
         *arguments: Arguments of the function: arrays or ``jax.ShapeDtypeStruct``; nothing is computed.
+        known: Runtimes that you measured: a table or a CSV file with the columns ``config`` (position, from
+            0) and ``runtime``; repeated rows are repeated measurements.
         models: What :func:`load_models` returned, or its path.
         out: Folder to write tables, figures and a page to; by default nothing is written.
         **settings: Settings of ``fastslow rank``, such as ``configs=5000``.
@@ -129,8 +133,13 @@ def rank(
         DataError: The source is missing or broken, or the models do not fit.
     """
     with _data_root(out) as data_root:
+        measured = None
+        if isinstance(known, str | Path):
+            settings["known"] = str(Path(known).expanduser().absolute())
+        else:
+            measured = known
         own = _settings(RankSettings, source, arguments, data_root=data_root, **settings)
-        ranking = rank_program(own, models if isinstance(models, Models) else load_models(models))
+        ranking = rank_program(own, models if isinstance(models, Models) else load_models(models), measured)
         if out:
             write_ranking(ranking, own)
     return ranking

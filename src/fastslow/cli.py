@@ -100,8 +100,8 @@ COMMANDS = {
         "fastslow.ranking.settings:RankSettings",
         "fastslow.commands.rank:rank_program",
         first="source",
-        main="source run configs collection estimate described default data_root name kernel generation seed",
-        examples=("program.hlo", "model.py:make configs=5000", "program.npz run=runs/mine"),
+        main="source known run configs collection estimate default data_root name kernel generation seed",
+        examples=("program.hlo", "model.py:make configs=5000", "program.npz known=measured.csv"),
     ),
     "compare": Command(
         "Compare two runs of a collection per graph, with the standard error of their difference",

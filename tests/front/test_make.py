@@ -156,6 +156,7 @@ CALLS = {  # what is typed, and what Python is called with
         *("-m", "fastslow", "convert", "x.pb", "data_root=/my data", "configs=200", "seed=1")
     ],
     ("rank", "SRC=a b.npz"): ["-m", "fastslow", "rank", "a b.npz"],
+    ("rank", "SRC=a.npz", "KNOWN=my runs.csv"): ["-m", "fastslow", "rank", "a.npz", "known=my runs.csv"],
     ("rank", "SRC=x.pb", "RUN=runs/my run", "OUT=/my data", "SET=configs=200 estimate=3"): [
         *(
             "-m",

@@ -210,3 +210,17 @@ def test_bad_input_is_refused_by_name(home, tmp_path, name, content, settings, e
     with pytest.raises(error, match=said):
         rank(RankSettings(source=str(path), **settings))
     assert not resolve("data/converted/rankings").exists()
+
+
+def test_known_runtimes_decide_the_order(home, dots, tmp_path):
+    """Runtimes that are the reverse of the prediction turn the ranking around."""
+    before = rank(RankSettings(source=dots, configs=40))
+    runtime = 41.0 - before.table["rank"]
+    known = pd.DataFrame({"config": before.table["config"], "runtime": runtime}).iloc[::2]
+    known.to_csv(tmp_path / "known.csv", index=False)
+    after = rank(RankSettings(source=dots, configs=40, known=str(tmp_path / "known.csv")))
+    truth = runtime.set_axis(before.table["config"])[after.table["config"]].to_numpy()
+    assert kendall_tau(truth, after.table["prediction"].to_numpy()) > 0.8
+    assert after.learnt.configs == len(known) == after.table["known"].notna().sum()
+    assert any(sentence.startswith("known runtimes: 20, of 20") for sentence in after.words())
+    pd.testing.assert_frame_equal(after.table, rank(RankSettings(source=dots, configs=40), known=known).table)

@@ -8,7 +8,7 @@ from fastslow.ranking.rank import EFFECTS, ENDS, IMPOSED, PAGE, TABLE, rank, wri
 from fastslow.ranking.runs import describe_run
 from fastslow.ranking.settings import RankSettings
 
-_SHOWN = ["rank", "config", "prediction", "runtime", "over_default", "estimated_cycles"]
+_SHOWN = ["rank", "config", "prediction", "known", "runtime", "over_default", "estimated_cycles"]
 _ROWS = 10
 
 
@@ -26,7 +26,7 @@ def rank_program(settings: RankSettings) -> Path:
         SettingsError: A setting is wrong, or the source is of no kind that can be ranked.
         DataError: The source does not exist, no run was trained, or the run is of another collection.
     """
-    settings = with_absolute_paths(settings, "source", "data_root", "hlo_folder", "run")
+    settings = with_absolute_paths(settings, "source", "data_root", "hlo_folder", "known", "run")
     Source.of(settings.source, settings.kernel)  # a missing source is refused before models are read
     print(f"models: {describe_run(settings.find_run())}", flush=True)
     ranking = rank(settings)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from fastslow.choices.layouts import LAYOUT_WIDTH, ROLES
 from fastslow.competition.catalog import TEST, Program
@@ -20,11 +21,14 @@ from fastslow.features.configs.default_layouts import knows_default_layouts
 from fastslow.features.unseen import UnseenGraphs, build_unseen, read_recipe
 from fastslow.kaggle.submission import ranking as fastest_first
 from fastslow.programs.convert import Conversion, convert, estimate_cycles
+from fastslow.rankers.table_features import tabulate
 from fastslow.ranking.effects import effects
 from fastslow.ranking.inference import FinishedRun
+from fastslow.ranking.known_models import Configurations
+from fastslow.ranking.known_runtimes import check_known, posterior, read_known
 from fastslow.ranking.models import Models, load_models
 from fastslow.ranking.named_choices import NamedChoice, name_choices
-from fastslow.ranking.result import Imposed, Ranking, make_table, rank_groups
+from fastslow.ranking.result import Imposed, Learnt, Ranking, make_table, rank_groups
 from fastslow.ranking.rules import best_rule
 from fastslow.ranking.runs import describe_run
 from fastslow.ranking.settings import RankSettings
@@ -41,12 +45,13 @@ PICTURES = "predictions.png", "effects.png"
 PAGE, FACTS = "ranking.html", "ranking.json"
 
 
-def rank(settings: RankSettings, models: Models | None = None) -> Ranking:
+def rank(settings: RankSettings, models: Models | None = None, known: pd.DataFrame | None = None) -> Ranking:
     """Rank a program; nothing is written but the competition file of a converted one.
 
     Args:
         settings: Settings.
         models: The models, where they were read already; by default those of the settings.
+        known: Measured runtimes, ``config`` and ``runtime``; by default those of the settings' file.
 
     Raises:
         SettingsError: The source cannot be ranked, or the compiler is needed and not installed.
@@ -71,6 +76,7 @@ def rank(settings: RankSettings, models: Models | None = None) -> Ranking:
             npz = conversion.npz
         file = read_competition_file(npz, collection.kind)
         default = _default(settings, conversion, len(file.runtime))
+        known = _check_known(settings, known, len(file.runtime))
         step("features")
         graphs = build_unseen(run.folder, [file], settings.hlo_folder)
         predictions = {}
@@ -78,7 +84,7 @@ def rank(settings: RankSettings, models: Models | None = None) -> Ranking:
             step(name)
             predictions[name] = member.predict(graphs)
         step("words")
-        ranking = _describe(settings, models, run, file, conversion, default, graphs, predictions)
+        ranking = _describe(settings, models, run, file, conversion, default, graphs, predictions, known)
         bar.update()
     return ranking
 
@@ -92,6 +98,7 @@ def _describe(
     default: int | None,
     graphs: UnseenGraphs,
     predictions: dict[str, dict[str, np.ndarray]],
+    known: pd.DataFrame | None,
 ) -> Ranking:
     name = file.path.stem
     members = {member: own[name] for member, own in predictions.items()}
@@ -99,18 +106,24 @@ def _describe(
     parts = conversion.module.computations if conversion else []
     names = [instruction.name for part in parts for instruction in part.instructions] or None
     choices = name_choices(file, default, names)
+    learnt = None
+    if known is not None:
+        prediction, learnt = _learn(run, graphs, choices, members, known, default)
     cycles, default_cycles = {}, None
     if settings.estimate:
         fastest = fastest_first(prediction, "layout")[: settings.estimate].tolist()
         default_cycles, *best = _estimate(settings, conversion, default, fastest)
         cycles = dict(zip(fastest, best, strict=True))
     weights = {name: member["weight"] for name, member in run.manifest.get("members", {}).items()}
-    experience = models.experience(run.collection.kind)
+    experience = models.experience(run.collection.kind) if known is None else None
+    table = make_table(prediction, members, file.runtime, cycles, file.normalizers)
+    if known is not None:
+        table["known"] = table["config"].map(known.groupby("config")["runtime"].mean())
     return Ranking(
         program=settings.program,
         run=f"{run.folder.parent.name}/{run.name}",
         models=describe_run(run.folder),
-        table=make_table(prediction, members, file.runtime, cycles, file.normalizers),
+        table=table,
         weights=weights or {run.name: 1.0},
         choices=choices,
         effects=effects(choices, prediction),
@@ -118,10 +131,40 @@ def _describe(
         default_cycles=default_cycles,
         defaults_remedy=_defaults_remedy(run, file, conversion),
         imposed=_imposed(conversion, choices, prediction) if default is not None and conversion else None,
+        learnt=learnt,
         rule=best_rule(run, graphs, name),
         trust=experience
         and experience.judge(run.collection, graphs.graph(TEST, name), list(members.values())),
     )
+
+
+def _check_known(settings: RankSettings, known: pd.DataFrame | None, configs: int) -> pd.DataFrame | None:
+    if known is not None:
+        return check_known(known, configs)
+    return read_known(resolve(settings.known), configs) if settings.known else None
+
+
+def _learn(
+    run: FinishedRun,
+    graphs: UnseenGraphs,
+    choices: Sequence[NamedChoice],
+    members: dict[str, np.ndarray],
+    known: pd.DataFrame,
+    default: int | None,
+) -> tuple[np.ndarray, Learnt]:
+    """Join the members' predictions with measured runtimes; equal configurations of a file share them."""
+    (name,) = graphs.names(TEST)
+    graph = graphs.graph(TEST, name)
+    first, row = graph.config_ids, graph.config_row
+    taken = [choice.values[first] for choice in choices]
+    options = np.stack(taken, 1) if taken else np.zeros((len(first), 0), np.int64)
+    rules, _ = tabulate(graph, run.collection.kind, graphs.config_columns)
+    given = Configurations(options, rules, np.stack([own[first] for own in members.values()], 1))
+    found = posterior(given, known.assign(config=row[known["config"]]))
+    best, sure = int(found.mean.argmin()), None
+    if default is not None and best != row[default]:
+        sure = float(found.probability_faster(np.array([best]), row[[default]])[0])
+    return graph.expand(found.mean), Learnt(len(known), known["config"].nunique(), found.advice, sure)
 
 
 def _imposed(

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -39,6 +39,28 @@ class Imposed:
     table: pd.DataFrame
 
 
+class Learnt(NamedTuple):
+    """What measured runtimes added to a ranking.
+
+    Args:
+        measurements: Their number.
+        configs: Number of configurations that were measured.
+        advice: Whether to measure more, in words.
+        faster: Probability that the fastest configuration is faster than the default; None where it is the
+            default, or the default is not known.
+    """
+
+    measurements: int
+    configs: int
+    advice: str
+    faster: float | None
+
+    def words(self) -> str:
+        """Return the same as a sentence."""
+        sure = "" if self.faster is None else f"; faster than the default with probability {self.faster:.2f}"
+        return f"known runtimes: {self.measurements}, of {self.configs} configurations{sure}; {self.advice}"
+
+
 @dataclass(frozen=True, repr=False)
 class Ranking(Shown):
     """The ranking of the configurations of a program.
@@ -59,6 +81,7 @@ class Ranking(Shown):
         defaults_remedy: What would tell the compiler's own layouts, where models read them and the program
             names none.
         imposed: The ranking of what can be imposed, None where configurations were not drawn.
+        learnt: What measured runtimes added, None without any.
         rule: What the best trivial rule says, None for a single model.
         trust: How far to trust the ranking, None where the run's features are not known.
     """
@@ -74,6 +97,7 @@ class Ranking(Shown):
     default_cycles: int | None = None
     defaults_remedy: str = ""
     imposed: Imposed | None = None
+    learnt: Learnt | None = None
     rule: Rule | None = None
     trust: Trust | None = None
 
@@ -84,6 +108,7 @@ class Ranking(Shown):
         found = [
             f"models: {self.models}",
             f"{start}; default: {facts['default']}" if "default" in facts else start,
+            *([self.learnt.words()] if self.learnt else []),
             *self._changes(),
             *self._largest_effects(),
         ]

@@ -43,6 +43,9 @@ class RankSettings(ProgramSettings):
     beside the prediction (seconds to a minute each; needs the program's HLO and the TPU compiler)."""
     described: Annotated[Positive, Le(1000)] = 10
     """Configurations of either end of the ranking that are described in words."""
+    known: str = ""
+    """CSV file of runtimes that you measured, columns ``config`` (position, from 0) and ``runtime``, repeated
+    rows for repeated measurements: the ranking learns from them."""
     hlo_folder: str = unkeyed("")
     """As the setting of the features: folder of TpuGraphs' ``.pb`` files, if the run learned from them."""
 

@@ -127,5 +127,5 @@ def verdict(history: History, budget: int) -> Verdict | None:
     half = np.inf
     if rounds > 1:
         half = float(t.ppf(0.975, rounds - 1) * np.std(differences, ddof=1) / np.sqrt(rounds))
-    ends = np.exp([mean, mean - half, mean + half]).tolist()
-    return Verdict(last, float(np.exp(history.means()[last.codes])), *ends, rounds)
+    ratio, low, high = np.exp([mean, mean - half, mean + half]).tolist()
+    return Verdict(last, float(np.exp(history.means()[last.codes])), ratio, low, high, rounds)

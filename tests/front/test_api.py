@@ -1,0 +1,96 @@
+"""The Python interface: its page, that it writes nothing unasked, and that its import is cheap."""
+
+import doctest
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+
+import fastslow
+from fastslow.core.errors import DataError, SettingsError
+from fastslow.programs.user_program import FunctionSource
+from fastslow.xla.reader import read_program
+from helpers.competition_files import ROOT
+from helpers.dot_module import small_module
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A working folder with the repository's data and a program, where no run was trained."""
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "data").symlink_to(ROOT / "data")
+    (tmp_path / "work" / "program.pb").write_bytes(small_module(3).SerializeToString())
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path / "home"))
+    return tmp_path / "work"
+
+
+def test_the_examples_of_its_page_hold_and_write_nothing(folder):
+    failed, tried = doctest.testfile(
+        str(ROOT / "docs" / "api.md"),
+        module_relative=False,
+        optionflags=doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL,
+    )
+    assert tried > 15 and not failed
+    assert {path.name for path in folder.iterdir()} == {"data", "program.pb"}
+    assert not (folder.parent / "home").exists()
+
+
+def test_a_folder_that_is_named_gets_what_the_command_writes(folder):
+    ranking = fastslow.rank("program.pb", out="mine", configs=20)
+    written = pd.read_csv(folder / "mine" / "rankings" / "program" / "ranking.csv")
+    pd.testing.assert_frame_equal(written, ranking.table)
+    fastslow.convert("program.pb", out="mine", configs=20)
+    assert (folder / "mine" / "programs" / "program" / "graph.png").is_file()
+    html = ranking._repr_html_()
+    assert html.count("data:image/png;base64,") == 2 and "<li>to change: " in html
+
+
+def test_a_function_in_memory_is_ranked_under_its_name(folder, monkeypatch):
+    asked = []
+
+    def read(self, labeller, ask_compiler=False):
+        asked.append(self.call)
+        return read_program(folder / "program.pb")
+
+    monkeypatch.setattr(FunctionSource, "read", read)
+
+    def step(x, y):
+        return x + y
+
+    ranking = fastslow.rank(step, 1.0, 2.0, configs=20)
+    assert ranking.program == "step" and asked == [(step, (1.0, 2.0))]
+    same = fastslow.rank("program.pb", configs=20)
+    pd.testing.assert_frame_equal(ranking.table, same.table)
+
+
+def test_wrong_arguments_are_refused(folder):
+    for call, error, said in (
+        (lambda: fastslow.rank("program.pb", 3), SettingsError, "arguments: 1 given, but program.pb is no"),
+        (lambda: fastslow.rank("nothing.pb"), DataError, r"nothing\.pb: no such file"),
+        (lambda: fastslow.load_models("nothing"), DataError, "nothing: no such folder"),
+        (lambda: fastslow.load_models("."), DataError, "holds no finished ensemble"),
+        (
+            lambda: fastslow.rank("program.pb", known=pd.DataFrame({"config": [10**6], "runtime": [1.0]})),
+            DataError,
+            "known: row 1 has config",
+        ),
+        (lambda: fastslow.rank("program.pb", known="none.csv"), DataError, r"none\.csv: no such file"),
+    ):
+        with pytest.raises(error, match=said):
+            call()
+    with pytest.raises(AttributeError, match="no attribute 'ranks'"):
+        _ = fastslow.ranks
+
+
+def test_the_import_waits_for_no_large_library():
+    code = """
+import sys
+import fastslow
+assert {"rank", "tune", "convert", "load_models"} <= set(dir(fastslow))
+large = {"torch", "lightgbm", "scipy", "pandas", "numpy", "matplotlib", "pydantic", "jax"}
+assert not large & sys.modules.keys(), large & sys.modules.keys()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
