@@ -4,7 +4,7 @@ Where the members of an ensemble disagree they are wrong more often. A line is f
 programs, which no model was trained on, over the agreement of the members; it gives the score to expect.
 ``benchmarks/trust.py`` compares it with the scores on test programs of architectures never seen, where a line
 over the distance to the nearest train program was no better than a constant. The distance of two programs is
-the share of nodes that would need another opcode (:func:`fastslow.competition.structure.distance`).
+the share of nodes that would need another opcode (:func:`fastslow.competition.opcodes.distance`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,8 +16,7 @@ import numpy as np
 
 from fastslow.competition.catalog import COLLECTIONS, TRAIN, VALID, Collection
 from fastslow.competition.metrics import kendall_tau
-from fastslow.competition.opcodes import opcode_name
-from fastslow.competition.structure import distance, opcode_shares
+from fastslow.competition.opcodes import distance, opcode_name, opcode_shares
 from fastslow.core.npz_io import read_arrays, write_arrays
 from fastslow.core.settings import resolve
 from fastslow.evaluation.distances import nearest_train
