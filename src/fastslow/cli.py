@@ -271,7 +271,7 @@ class _All(argparse._HelpAction):
     """The option that shows the help with every setting."""
 
     def __call__(self, parser: argparse.ArgumentParser, *rest: Any) -> None:
-        parser.everything = True
+        setattr(parser, "everything", True)  # noqa: B010
         super().__call__(parser, *rest)
 
 

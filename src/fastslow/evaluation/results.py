@@ -108,10 +108,17 @@ def _spread(split: str, score: dict) -> dict:
     return {split: score["mean"], f"{split}_min": min(values), f"{split}_max": max(values)}
 
 
-def _nearest_train(stores: Sequence[Features], split: str) -> dict[str, dict[str, float]]:
-    """Measure the ``structure.distance`` of every graph of a split to the nearest train graph, by collection.
+def nearest_train(stores: Sequence[Features], split: str) -> dict[str, dict[str, float]]:
+    """Measure the distance of every graph of a split to the nearest train graph.
 
     Train graphs of all collections of a kind count, since one network may learn from all layout collections.
+
+    Args:
+        stores: Features of some collections.
+        split: ``valid`` or ``test``.
+
+    Returns:
+        Distance by graph of each collection, see :func:`fastslow.competition.opcodes.distance`.
     """
     train: dict[str, list[np.ndarray]] = {}
     for features in stores:
@@ -146,7 +153,7 @@ def score_by_distance(
         and the mean ``score``.
     """
     rows = []
-    for collection, distances in _nearest_train(stores, split).items():
+    for collection, distances in nearest_train(stores, split).items():
         scores = {g.removeprefix(f"{collection}:"): s for g, s in scored[collection]["per_graph"].items()}
         order = sorted(distances, key=lambda graph: (distances[graph], graph))
         for part, own in zip(PARTS, np.array_split(order, len(PARTS)), strict=True):

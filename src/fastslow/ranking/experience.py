@@ -19,8 +19,8 @@ from fastslow.competition.metrics import kendall_tau
 from fastslow.competition.opcodes import distance, opcode_name, opcode_shares
 from fastslow.core.npz_io import read_arrays, write_arrays
 from fastslow.core.settings import resolve
-from fastslow.evaluation.distances import nearest_train
 from fastslow.evaluation.predictions import read_predictions, read_run_manifest
+from fastslow.evaluation.results import nearest_train
 from fastslow.features.store import Features, Graph
 from fastslow.ranking.runs import find_members
 
@@ -168,7 +168,7 @@ class Experience:
 
     def _unfamiliar(self, graph: Graph) -> list[str]:
         """Return in words what no train program has: opcodes, and sizes beyond the largest."""
-        known = self.shares.any(0)
+        known: np.ndarray = self.shares.any(0)
         unknown = np.unique(graph.node_opcode[~known[graph.node_opcode]])
         found = []
         if len(unknown):

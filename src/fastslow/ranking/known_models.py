@@ -310,10 +310,7 @@ class GaussianProcess:
     def covariance(self, one: Inputs, other: Inputs, dot: Dot = outer) -> np.ndarray:
         """Return the prior covariance of configurations, of all pairs or of equal positions."""
         parts = zip(np.exp(self._logs), one.kernels(other, self._weights, dot), strict=False)
-        total = _INTERCEPT
-        for variance, kernel in parts:
-            total = total + variance * kernel
-        return total
+        return _INTERCEPT + sum(variance * kernel for variance, kernel in parts)
 
     def predict(self, inputs: Inputs) -> tuple[np.ndarray, np.ndarray]:
         """Return the posterior mean ``(C,)``, and roots ``(C, n)`` whose products the evidence explains.

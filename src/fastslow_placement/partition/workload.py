@@ -89,7 +89,8 @@ class Workload:
     @cached_property
     def of_units(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(U,) time on an accelerator, time on a CPU and memory of each unit."""
-        return tuple(np.bincount(self.units, column) for column in (self.accelerator, self.cpu, self.size))
+        accelerator, cpu, size = (np.bincount(self.units, c) for c in (self.accelerator, self.cpu, self.size))
+        return accelerator, cpu, size
 
     @cached_property
     def touches(self) -> tuple[np.ndarray, np.ndarray]:

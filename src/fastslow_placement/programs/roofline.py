@@ -86,7 +86,7 @@ def read_device(name: str) -> Device:
         return Device(**fields)
     except (TypeError, ValidationError) as error:
         first = error.errors()[0] if isinstance(error, ValidationError) else {"loc": (), "msg": str(error)}
-        problem = f"is no device: {' '.join([*map(str, first['loc']), first['msg']])}"
+        problem = f"is no device: {' '.join(map(str, (*first['loc'], first['msg'])))}"
         raise DataError(name, problem, example) from None
 
 
