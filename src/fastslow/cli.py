@@ -270,8 +270,8 @@ class _Parser(argparse.ArgumentParser):
 class _All(argparse._HelpAction):
     """The option that shows the help with every setting."""
 
-    def __call__(self, parser: argparse.ArgumentParser, *rest: Any) -> None:
-        setattr(parser, "everything", True)  # noqa: B010
+    def __call__(self, parser: "_Parser", *rest: Any) -> None:
+        parser.everything = True
         super().__call__(parser, *rest)
 
 
