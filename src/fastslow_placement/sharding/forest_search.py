@@ -80,7 +80,8 @@ class ForestSearch:
             self._keep(decision.copy(), cost)
         elif self._best is not None:
             merged = self.recombination.best_of(self._best, decision)
-            self._keep(merged, self.judge(merged)[0])
+            if merged is not self._best:
+                self._keep(merged, self.judge(merged)[0])
         return cost, excess
 
     def judge(self, decision: np.ndarray) -> tuple[float, float]:
