@@ -141,7 +141,7 @@ COMMANDS = {
         "fastslow_placement.settings:PlaceSettings",
         "fastslow_placement.command:place_program",
         first="source",
-        main="source devices task objective device memory policy updates search seconds seed out",
+        main="source devices task device memory policy updates search seconds seed out",
         examples=("program.hlo devices=4", "zoo:transformer_2 task=joint"),
     ),
     "pack-models": Command(

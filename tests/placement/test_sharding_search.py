@@ -9,7 +9,7 @@ from fastslow_placement.base.search import Budget
 from fastslow_placement.place import NOT_DECIDED, POLICY, SEARCHED, UNTRAINED, compare, read_problem
 from fastslow_placement.settings import PlaceSettings
 from fastslow_placement.sharding.forest_search import ForestSearch, search
-from fastslow_placement.sharding.memory_repair import repaired
+from fastslow_placement.sharding.memory_repair import MemoryRepair
 from fastslow_placement.sharding.problems import ShardingProblem
 from fastslow_placement.sharding.recombination import Recombination
 from fastslow_placement.sharding.sharding import FORBIDDEN, Sharding
@@ -70,7 +70,7 @@ def test_repair_ends_where_the_slow_form_does(seed):
     for _ in range(5):
         chosen = (rng.random(len(groups)) * groups.choices).astype(np.int64)
         before = chosen.copy()
-        fast, slow = repaired(groups, chosen), slow_repair(groups, chosen)
+        fast, slow = MemoryRepair(groups).repaired(chosen), slow_repair(groups, chosen)
         assert np.array_equal(chosen, before)
         fast, slow = groups.expand(fast), groups.expand(slow)
         assert total(problem, fast) <= total(problem, groups.expand(chosen))

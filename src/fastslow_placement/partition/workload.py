@@ -87,7 +87,7 @@ class Workload:
         return len(self.ids)
 
     @cached_property
-    def of_units(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def of_units(self) -> tuple[np.ndarray, ...]:
         """(U,) time on an accelerator, time on a CPU and memory of each unit."""
         accelerator, cpu, size = (np.bincount(self.units, c) for c in (self.accelerator, self.cpu, self.size))
         return accelerator, cpu, size

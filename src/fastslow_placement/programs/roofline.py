@@ -81,13 +81,15 @@ def read_device(name: str) -> Device:
         return DEVICES[name]
     if not name.endswith(".json"):
         raise SettingsError(f"device: {name!r} is none of {', '.join(DEVICES)}, nor the name of a JSON file")
-    fields, example = read_json(Path(name)), "Give name, flops_per_second, ...: help(Device) lists the fields"
+    fields, remedy = read_json(Path(name)), "Give name, flops_per_second, ...: help(Device) lists the fields"
+    if not isinstance(fields, dict):
+        raise DataError(name, "is no device: an object is wanted", remedy)
     try:
         return Device(**fields)
-    except (TypeError, ValidationError) as error:
-        first = error.errors()[0] if isinstance(error, ValidationError) else {"loc": (), "msg": str(error)}
-        problem = f"is no device: {' '.join(map(str, (*first['loc'], first['msg'])))}"
-        raise DataError(name, problem, example) from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise DataError(name, f"is no device: {where} {first['msg']}", remedy) from None
 
 
 FREE = names(

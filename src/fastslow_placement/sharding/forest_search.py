@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fastslow_placement.base.search import Budget, unlimited
-from fastslow_placement.sharding.memory_repair import repaired
+from fastslow_placement.sharding.memory_repair import MemoryRepair
 from fastslow_placement.sharding.message_passing import MessagePassing
 from fastslow_placement.sharding.recombination import Recombination
 from fastslow_placement.sharding.sharding import FORBIDDEN, Sharding
@@ -51,6 +51,7 @@ class ForestSearch:
         self.problem = problem
         self.groups = TiedStrategies(problem, more)
         self.recombination, self.messages = Recombination(self.groups), MessagePassing(self.groups)
+        self.repair = MemoryRepair(self.groups)
         self._links = self.groups.tables()
         self.price = self.best_price = np.zeros(len(problem.times))  # per byte, from each time on
         self.bound, self._step, self._since, self.rounds = -np.inf, 1.0, 0, 0
@@ -80,7 +81,8 @@ class ForestSearch:
             self._keep(decision.copy(), cost)
         elif self._best is not None:
             merged = self.recombination.best_of(self._best, decision)
-            self._keep(merged, self.judge(merged)[0])
+            if merged is not self._best:
+                self._keep(merged, self.judge(merged)[0])
         return cost, excess
 
     def judge(self, decision: np.ndarray) -> tuple[float, float]:
@@ -165,7 +167,7 @@ class ForestSearch:
                     found = self.solve(found, forest, toll)
                     excess = self.record(found)[1]
             if excess > 0:
-                self.record(repaired(self.groups, found, more))
+                self.record(self.repair.repaired(found, more))
             self.decision, self.rounds = found, self.rounds + 1
             limit = self.problem.limit if np.isfinite(self.problem.limit) else 0.0
             self._reprice(bound - float(self.price.sum()) * limit)

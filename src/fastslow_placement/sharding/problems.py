@@ -15,7 +15,6 @@ import numpy as np
 from fastslow_placement.base.problem import OPTION_FEATURES, Outcome, Problem, scaled, unit_columns
 from fastslow_placement.base.search import Budget, Found
 from fastslow_placement.sharding.forest_search import ForestSearch, search
-from fastslow_placement.sharding.memory_repair import repaired
 from fastslow_placement.sharding.sharding import FORBIDDEN, Sharding
 from fastslow_placement.sharding.tied_strategies import TiedStrategies
 
@@ -189,7 +188,7 @@ class HubSharding(Problem):
                 best = state.recombination.best_of(best, found)
             if fits:
                 return best if self._valid else found
-        return best if self._valid else repaired(self.groups, found, self._more)
+        return best if self._valid else state.repair.repaired(found, self._more)
 
     def evaluate(self, decisions: np.ndarray) -> Outcome:
         """Return cost and excess of the decoded decisions; equal ones are decoded once."""
