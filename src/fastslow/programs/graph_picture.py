@@ -191,7 +191,7 @@ def _canvas(arrays, nodes: np.ndarray, size: tuple[float, float], title: str, ca
     if calls:
         handles.append(Line2D([], [], color="0.55", linestyle="--", label="call"))
     axes.legend(
-        handles=handles, fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, 0), ncols=4
+        handles=handles, loc="upper center", bbox_to_anchor=(0.5, 0), ncols=4, fontsize=8, frameon=False
     )
     return figure, axes
 
