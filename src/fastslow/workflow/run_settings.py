@@ -24,7 +24,8 @@ class RunSettings(Settings):
     """Name of the run: its features, runs and submission are stored under it; that of the data if empty, or
     of a published baseline. A finished run of other settings is replaced only where it is named."""
     seeds: Count = 0
-    """Seeds of each model; 0 for 3, but 1 for tile in the preset ``sample`` and for all in ``smoke``."""
+    """Seeds of each model; 0 for 3, but 1 for tile in the preset ``sample`` and for all in ``smoke``, and 5 in
+    ``kaggle-full``."""
     models: str = ""
     """Models to train, of ``gnn,ranker``; the preset's if empty."""
     jobs: Count = 0
