@@ -24,7 +24,8 @@ class RunSettings(Settings):
     """Name of the run: its features, runs and submission are stored under it; that of the data if empty, or
     of a published baseline. A finished run of other settings is replaced only where it is named."""
     seeds: Count = 0
-    """Seeds of each model; 0 for 3, but 1 for tile in the preset ``sample`` and for all in ``smoke``."""
+    """Seeds of each model; 0 for 3, but 1 for tile in the preset ``sample`` and for all in ``smoke``, 5 in
+    ``kaggle-full``."""
     models: str = ""
     """Models to train, of ``gnn,ranker``; the preset's if empty."""
     jobs: Count = 0
@@ -38,8 +39,8 @@ class RunSettings(Settings):
     """Upload although the layout test files are not known to have the row order that Kaggle scores
     (``data/README.md``)."""
     set: list[str] = []
-    """Settings of steps, each ``SECTION.NAME=VALUE`` or ``SECTION.KIND.NAME=VALUE``, such as
-    ``gnn.layout.epochs=20``."""
+    """Settings of steps, each ``SECTION.NAME=VALUE`` or ``SECTION.SCOPE.NAME=VALUE``, such as
+    ``gnn.layout.epochs=20``; a scope is a kind, a source (``layout-xla``) or a collection."""
     plan: bool = False
     """Print what would run and why, and run nothing."""
 
