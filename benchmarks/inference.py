@@ -71,7 +71,7 @@ class Contest:
 
     def _inputs(self, form: str, features: OneGraph) -> GraphDataset:
         inputs = GraphDataset if form == "ours" else DenseInputs
-        return inputs([features], self.settings.num_layers, self.device, self.settings.pair_edges)
+        return inputs([features], self.settings.num_layers, self.device, pair_edges=self.settings.pair_edges)
 
     def run(self, contender: str, num_configs: int) -> np.ndarray:
         """Predict the first configurations: ``(C,)`` float64."""

@@ -180,7 +180,13 @@ def parse_arguments(arguments: list[str]) -> Namespace:
     add = parser.add_argument
     add("--data-root", default="data/sample", help="the sample (default data/sample)")
     add("--seeds", type=int, default=3, help="seeds of noise and network (default 3)")
-    add("--arms", nargs="+", default=[*ARMS, EXACT], choices=[*ARMS, EXACT], help="default all")
+    add(
+        "--arms",
+        nargs="+",
+        default=[EQUAL, "certainty"],
+        choices=[*ARMS, EXACT],
+        help="default equal and certainty",
+    )
     options = parser.parse_args(arguments)
     options.preset, options.limit = "sample", None
     if options.quick:

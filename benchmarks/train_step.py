@@ -67,7 +67,9 @@ class Contest:
 
     def _training(self, name: str) -> Training:
         kind = GraphDataset if name == "ours" else DenseInputs
-        inputs = kind([self.features], self.settings.num_layers, self.device, self.settings.pair_edges)
+        inputs = kind(
+            [self.features], self.settings.num_layers, self.device, pair_edges=self.settings.pair_edges
+        )
         training = Training(self.settings, inputs)
         if name == "dense":
             make_dense(training.network)

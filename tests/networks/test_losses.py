@@ -195,8 +195,8 @@ def test_losses_without_pairs_do_not_read_the_noise():
     for name in ("list_mle", "mse_log"):
         assert Loss(name)(torch.zeros(3), runtime, noise) == Loss(name)(torch.zeros(3), runtime)
         with pytest.raises(SettingsError, match="^pair_weights"):
-            TrainSettings(loss=name, pair_weights="equal")
-    assert TrainSettings(loss="mse_log+pairwise_hinge", pair_weights="equal")
+            TrainSettings(loss=name, pair_weights="certainty")
+    assert TrainSettings(loss="mse_log+pairwise_hinge", pair_weights="certainty")
 
 
 def value_and_gradient(loss, prediction, *more):

@@ -579,7 +579,8 @@ def measured_again(noise):
 
 @pytest.mark.parametrize("noise", [0.0, 0.1])
 def test_exact_labels_train_the_same_network_whatever_the_weights_of_pairs(tmp_path, settings, noise):
-    settings = settings.replace(features=[str(build_layout(tmp_path / "noise", measured_again(noise)))])
+    features = str(build_layout(tmp_path / "noise", measured_again(noise)))
+    settings = settings.replace(features=[features], pair_weights="certainty")
     one, other = (make_training(settings.replace(pair_weights=own)) for own in ("certainty", "equal"))
     assert (one.run_epoch() == other.run_epoch()) == (noise == 0)
     parts = make_training(settings.replace(segment_training="gst", segment_nodes=50))

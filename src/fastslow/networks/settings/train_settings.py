@@ -104,10 +104,10 @@ class LoopSettings(Settings):
     ``pairwise_hinge``, ``difference_matrix`` (2nd place on the real data); with a temperature
     ``pairwise_logistic``, ``list_mle`` (10th and 16th place; slowest first); ``mse_log`` (absolute log
     runtime)."""
-    pair_weights: Literal["certainty", "equal"] = "certainty"
-    """Weight of a pair in losses over pairs: the ``certainty`` of its order, 2 p - 1 with p the probability
-    that noise did not turn it, or ``equal``. The noise of a graph is what its repeated configurations show;
-    without noise, or with fewer than 10 repeats, all pairs weigh the same."""
+    pair_weights: Literal["equal", "certainty"] = "equal"
+    """Weight of a pair in losses over pairs: ``equal``, or the ``certainty`` of its order, 2 p - 1 with p the
+    probability that noise did not turn it, by the noise of the graph's repeated configurations (10 repeats or
+    more). It showed no gain on the sample with noise (``benchmarks/noise.py``)."""
     min_ceiling: FractionBelowOne = 0.0
     """Graphs of which a perfect predictor would score a lower Kendall's tau, because of noise (``fastslow
     data-quality``), are left out of training and of the choice of epochs; 0 keeps all."""
@@ -248,7 +248,7 @@ class TrainSettings(MachineSettings, SegmentSettings, LoopSettings, Architecture
 
             weighs = any(reads_noise(term.name) for term in loss_terms(self.loss))
             self.require(
-                weighs or self.pair_weights != "equal", "pair_weights", "given for a loss over pairs"
+                weighs or self.pair_weights == "equal", "pair_weights", "given for a loss over pairs"
             )
         if self.convolution != ArchitectureSettings.model_fields["convolution"].default:
             from fastslow.networks.model.convolutions import CONVOLUTIONS
