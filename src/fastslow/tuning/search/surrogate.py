@@ -13,7 +13,15 @@ from fastslow.ranking.known_models import (
 )
 from fastslow.ranking.known_runtimes import score
 
+_SLOW = 0.3  # slope of log values above the median, whose order matters little to a search
 _MAX_FITTED = 512  # the work is cubic; of more, the fastest half and a sample of the others are fitted
+
+
+def _flattened(values: np.ndarray) -> np.ndarray:
+    """Return values whose logarithms rise less above the median: the slow ones must not set the scale."""
+    logs = np.log(values)
+    middle = np.median(logs)
+    return np.exp(np.minimum(logs, middle + _SLOW * np.maximum(logs - middle, 0)))
 
 
 class Program:
@@ -37,6 +45,9 @@ class Surrogate:
         configurations: The configurations, repeats allowed.
         numbers: ``(n,)`` which one each is: equal for repeated measurements.
         values: ``(n,)`` their values, positive, n at least 1.
+
+    Attributes:
+        unit: Difference of log values of a score of 1, below the best value.
     """
 
     def __init__(
@@ -49,13 +60,15 @@ class Surrogate:
             first = first[np.concatenate([fastest[: _MAX_FITTED // 2], rest[: _MAX_FITTED // 2]])]
         kept = np.isin(numbers, numbers[first])
         place = {number: row for row, number in zip(first, numbers[first], strict=True)}
-        self.scale, distinct, known = score(numbers[kept], values[kept])
+        scale, distinct, known = score(numbers[kept], _flattened(values[kept]))
         inputs = program.encode(configurations.take([place[number] for number in distinct]))
         weights = np.full(inputs.pool.shape[1], 1 / max(1, inputs.pool.shape[1]))
         if len(known) > 1 and len(weights):
             weights = SingleRules(inputs, known, program.expected).weights
         self.process = GaussianProcess(inputs, known, weights)
         self._encode, self._best = program.encode, float(known.mean.min())
+        below, best = scale.logs(np.array([self._best - 1, self._best]))
+        self.unit = float(best - below)
 
     def predict(self, configurations: Configurations) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and standard deviation ``(n,)`` of the scores, lower = faster."""
@@ -63,12 +76,6 @@ class Surrogate:
         mean, roots = self.process.predict(inputs)
         variance = self.process.covariance(inputs, inputs, paired) - (roots**2).sum(1)
         return mean, np.sqrt(np.maximum(variance, 1e-9))
-
-    @property
-    def unit(self) -> float:
-        """Difference of log values of a score of 1, below the best value."""
-        below, best = self.scale.logs(np.array([self._best - 1, self._best]))
-        return float(best - below)
 
     def improvement(self, configurations: Configurations) -> np.ndarray:
         """Return the expected improvement ``(n,)`` over the best value so far, as a difference of log values.
