@@ -49,9 +49,8 @@ from fastslow.core.source import source_digest
 from fastslow.features.store import Graph
 from fastslow.features.unseen import read_unseen
 from fastslow.kaggle.solution import read_solution
-from fastslow.rankers.table_features import tabulate
-from fastslow.ranking.known_models import Configurations, Scale
-from fastslow.ranking.known_runtimes import Posterior, posterior
+from fastslow.ranking.known_models import Scale
+from fastslow.ranking.known_runtimes import Posterior, configurations_of, posterior
 from fastslow.ranking.named_choices import name_choices
 from fastslow.ranking.runs import runs_folder
 
@@ -93,16 +92,17 @@ class Program:
         folder = pretrained.features.folder
         graph: Graph = read_unseen(folder, [case.path]).graph(TEST, case.path.stem)
         file = read_competition_file(case.path, case.collection.kind)
-        first = graph.config_ids
-        *members, ensemble = (own[first] for own in pretrained.predict(graph).values())
-        named = name_choices(file)
-        unvaried = np.zeros((len(file.runtime), 0), np.int64)
-        choices = np.concatenate([unvaried, *(choice.values[:, None] for choice in named)], 1)[first]
-        table, _ = tabulate(graph, case.collection.kind, pretrained.features.config_columns)
-        self.graph, self.ensemble = graph, ensemble
-        self.configurations = Configurations(choices, table, np.stack(members or [ensemble], 1))
+        predictions = pretrained.predict(graph)
+        self.graph, self.ensemble = graph, predictions.pop(pretrained.ensemble.name)[graph.config_ids]
+        columns = pretrained.features.config_columns
+        self.configurations = configurations_of(
+            graph, case.collection.kind, columns, name_choices(file), predictions
+        )
         self.rivals = Measured(
-            np.asarray(graph.config_feat), table, self.configurations.predictions, graph.runtime
+            np.asarray(graph.config_feat),
+            self.configurations.columns,
+            self.configurations.predictions,
+            graph.runtime,
         )
 
     def known(self, drawn: np.ndarray) -> pd.DataFrame:

@@ -22,6 +22,7 @@ _SLOPE = 0.75  # prior mean of the slope over the pre-trained prediction, of uni
 _SPREAD = 1.5  # prior standard deviation of the logarithm of a kernel's variance
 _INTERCEPT = 0.12  # variance of the intercept: a few known runtimes need not be of average speed
 _NOISE = 0.07  # prior variance of a measurement, in scores; its median
+_UNEXPLAINED = 3.0  # factor of the kernels' variances where no prediction explains a part
 _BOUNDS = (-12.0, 3.0)  # of the logarithm of a variance
 _LENGTH = 0.15  # share of other choices at which the kernel of all interactions has fallen to 1/e
 _JITTER = 1e-8
@@ -268,7 +269,8 @@ class GaussianProcess:
     def __init__(self, inputs: Inputs, known: Known, weights: np.ndarray):
         self._inputs, self._weights = inputs, weights
         self._own = list(inputs.kernels(inputs, weights)) if len(known) else []
-        self._prior = np.log(np.append(_VARIANCES, _NOISE))
+        unexplained = 1.0 if inputs.members.shape[1] else _UNEXPLAINED
+        self._prior = np.log(np.append(unexplained * _VARIANCES, _NOISE))
         self._rest = known.mean - _SLOPE * inputs.prediction
         self._known = known
         self._logs = self._prior

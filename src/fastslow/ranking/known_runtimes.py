@@ -12,6 +12,7 @@ Scores are on a scale of the program's own (:class:`fastslow.ranking.known_model
 runtime, with a standard deviation of about 1 over the known configurations.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +22,8 @@ import pandas as pd
 from scipy.special import ndtr, ndtri
 
 from fastslow.core.errors import DataError
+from fastslow.features.store import Graph
+from fastslow.rankers.table_features import tabulate
 from fastslow.ranking.known_models import (
     Average,
     Configurations,
@@ -30,6 +33,7 @@ from fastslow.ranking.known_models import (
     Scale,
     paired,
 )
+from fastslow.ranking.named_choices import NamedChoice
 
 COLUMNS = ("config", "runtime")
 _FORM = "Write a CSV file with the columns config (position, from 0) and runtime (above 0)"
@@ -237,6 +241,32 @@ def posterior(configurations: Configurations, known: pd.DataFrame | None = None)
     average = Average(inputs.take(distinct), evidence, expected)
     mean, roots = average.predict(inputs)
     return Posterior(mean, scale, distinct, average, inputs, roots)
+
+
+def configurations_of(
+    graph: Graph,
+    kind: str,
+    config_columns: list[str],
+    choices: Sequence[NamedChoice],
+    predictions: Mapping[str, np.ndarray],
+) -> Configurations:
+    """Return the C distinct configurations of a graph.
+
+    A configuration of the file is ``graph.config_row[config]`` among them, and ``graph.expand(found.mean)``
+    is the posterior's ranking of the file.
+
+    Args:
+        graph: The graph.
+        kind: ``layout`` or ``tile``.
+        config_columns: Names of its ``config_feat`` columns.
+        choices: The choices of its file, see :func:`fastslow.ranking.named_choices.name_choices`.
+        predictions: ``(C_file,)`` of each model, lower = predicted faster.
+    """
+    first = graph.config_ids
+    table, _ = tabulate(graph, kind, config_columns)
+    codes = np.array([choice.values[first] for choice in choices], np.int64).reshape(-1, len(first)).T
+    members = np.array([own[first] for own in predictions.values()]).reshape(-1, len(first)).T
+    return Configurations(codes, table, members)
 
 
 def score(config: np.ndarray, runtime: np.ndarray) -> tuple[Scale, np.ndarray, Known]:

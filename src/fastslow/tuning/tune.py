@@ -72,7 +72,7 @@ class Study:
         if self.reserved and default is not None:
             if self.verdict and self.verdict.is_faster:
                 return self.verdict.proposal, self.verdict.value
-        elif not found or default is None or found[1] < default:
+        elif not found or default is None or found[1] < default or self.target.default_value:
             return found
         return self.history.evaluation_of(self.target.space.default) or found
 

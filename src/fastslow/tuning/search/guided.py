@@ -6,19 +6,16 @@ candidates with the largest expected improvement, a share is random.
 """
 
 from collections.abc import Callable
-from functools import cached_property
 
 import numpy as np
 
-from fastslow.ranking.known_models import Configurations
 from fastslow.tuning.history import History, Proposal
 from fastslow.tuning.search.space import CODE, Space
 from fastslow.tuning.search.strategies import HOT, children, fastest, proposals
-from fastslow.tuning.search.surrogate import Program, Surrogate
+from fastslow.tuning.search.surrogate import Inputs, Surrogate
 
 GENERATIONS = 4  # of the search among candidates; Ansor's number
 FRESH = 0.3  # share of random candidates in the first generation
-_REFERENCE, _DRAWN = 4096, 512  # listed configurations that are the scale, otherwise how many random ones
 _COOLING = 0.3  # factor of the temperature per generation
 
 Pretrained = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -40,38 +37,27 @@ class Guide:
         self.space, self.pretrained, self.scored = space, pretrained, 0
         self._known: dict[bytes, tuple[float, np.ndarray]] = {}
 
-    def configurations(self, codes: np.ndarray) -> Configurations:
-        """Return configurations ``(n, G)`` with what the trained run says of them."""
-        nothing = np.zeros((len(codes), 0))
+    def inputs(self, codes: np.ndarray) -> Inputs:
+        """Return the model's inputs for configurations ``(n, G)``."""
+        hot, groups = self.space.one_hot(codes), len(self.space.choices)
         if self.pretrained is None:
-            return Configurations(codes, nothing, nothing)
+            return Inputs(hot, np.zeros((len(codes), 0)), None, groups)
         keys = self.space.keys(codes)
         new = {key: row for row, key in enumerate(keys) if key not in self._known}
         if new:
             prior, features = self.pretrained(codes[list(new.values())])
             self._known |= dict(zip(new, zip(prior.tolist(), features, strict=True), strict=True))
         prior, features = zip(*(self._known[key] for key in keys), strict=True)
-        return Configurations(codes, np.array(features), np.array(prior)[:, None])
-
-    @cached_property
-    def program(self) -> Program:
-        """The program's scale: of all listed configurations, or of many random ones."""
-        space, rng = self.space, np.random.default_rng(0)
-        if space.listed is not None and len(space.listed) <= _REFERENCE:
-            return Program(self.configurations(space.listed))
-        drawn = np.concatenate([space.default[None], space.draw(_DRAWN, rng)])
-        return Program(self.configurations(drawn))
+        return Inputs(hot, np.array(features), np.array(prior), groups)
 
     def fit(self, history: History) -> Surrogate:
         """Return the model fitted to a history with at least one value."""
-        codes = history.codes
-        numbers = np.unique(self.space.keys(codes), return_inverse=True)[1]
-        return Surrogate(self.program, self.configurations(codes), numbers, history.values)
+        return Surrogate(self.inputs(history.codes), history.values)
 
     def improvement(self, model: Surrogate, codes: np.ndarray) -> np.ndarray:
         """Return the expected improvement ``(n,)`` of configurations."""
         self.scored += len(codes)
-        return model.improvement(self.configurations(codes))
+        return model.improvement(self.inputs(codes))
 
 
 class Guided:
@@ -115,7 +101,7 @@ class Guided:
         elif self.guide.pretrained:
 
             def score(codes: np.ndarray) -> np.ndarray:
-                return -self.guide.configurations(codes).predictions[:, 0]
+                return -self.guide.inputs(codes).prior
         else:
             return np.zeros((0, len(space.choices)), CODE), np.zeros(0)
         codes, gain = self._search(history, score, rng)
