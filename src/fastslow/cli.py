@@ -270,7 +270,7 @@ class _Parser(argparse.ArgumentParser):
 class _All(argparse._HelpAction):
     """The option that shows the help with every setting."""
 
-    def __call__(self, parser: argparse.ArgumentParser, *rest: Any) -> None:
+    def __call__(self, parser: Any, *rest: Any) -> None:
         parser.everything = True
         super().__call__(parser, *rest)
 
