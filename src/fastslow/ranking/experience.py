@@ -168,7 +168,7 @@ class Experience:
 
     def _unfamiliar(self, graph: Graph) -> list[str]:
         """Return in words what no train program has: opcodes, and sizes beyond the largest."""
-        known: np.ndarray = self.shares.any(0)
+        known = (self.shares > 0).sum(0) > 0
         unknown = np.unique(graph.node_opcode[~known[graph.node_opcode]])
         found = []
         if len(unknown):

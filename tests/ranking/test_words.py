@@ -1,0 +1,51 @@
+"""The sentences of a ranking: changes are sure and imposable, effects are sorted, agreement is counted."""
+
+import numpy as np
+import pandas as pd
+
+from fastslow.ranking.effects import effects
+from fastslow.ranking.named_choices import NamedChoice
+from fastslow.ranking.result import Imposed, Ranking, make_table
+from fastslow.ranking.rules import Rule
+
+
+def ranking(imposed=("first: output", "second: output")):
+    """All combinations of three choices: the first decides, the second helps, the third does not."""
+    values = np.array([(a, b, c) for a in (0, 1) for b in (0, 1) for c in (0, 1)] * 20)
+    rng = np.random.default_rng(0)
+    prediction = -4.0 * values[:, 0] - 1.5 * values[:, 1] + rng.normal(0, 0.1, len(values))
+    choices = [
+        NamedChoice(name, 0, "output", ("{1,0}", "{0,1}"), values[:, place], 0)
+        for place, name in enumerate(("first", "second", "third"))
+    ]
+    members = {"gnn-x-s0": prediction, "ranker-x-s0": -prediction}
+    table = make_table(prediction, members, np.zeros(len(values)), {})
+    weights = {"gnn-x-s0": 0.5, "ranker-x-s0": 0.5}
+    bound = Imposed(3, len(imposed), frozenset(imposed), table)
+    rule = Rule("copies, ascending", 0.7, 0.8, prediction)
+    own = effects(choices, prediction)
+    return Ranking("p", "r", "m", table, weights, choices, own, 0, imposed=bound, rule=rule)
+
+
+def test_changes_are_the_sure_and_imposable_ones_fastest_first():
+    assert ranking().changes()["where"].tolist() == ["first: output", "second: output"]
+    assert ranking(["second: output"]).changes()["where"].tolist() == ["second: output"]
+    words = ranking().words()
+    change = [sentence for sentence in words if sentence.startswith("to change: ")]
+    assert change[0].startswith("to change: first: output {0,1} instead of {1,0}, 50 points faster")
+    assert [w for w in ranking([]).words() if w.startswith("to change")][0].startswith("to change: nothing")
+
+
+def test_members_and_the_rule_are_compared_with_the_ranking():
+    words = " ".join(ranking().words())
+    assert "two of the 2 members is -1.00 on average (-1.00 to -1.00); 1 of them have" in words
+    assert "copies, ascending (valid programs: 0.700, models 0.800) agrees" in words
+    assert "by Kendall's tau 1.00; its fastest configuration is in place 1 here" in words
+    strongest = [w for w in ranking().words() if w.startswith("effect: ")]
+    assert "first" in strongest[0] and "second" in strongest[1] and len(strongest) == 3
+
+
+def test_it_is_shown_in_a_notebook_with_words_rows_and_figures():
+    shown = ranking()._repr_html_()
+    assert shown.count("<li>") == len(ranking().words()) and shown.count("data:image/png") == 2
+    assert isinstance(ranking().table, pd.DataFrame) and str(ranking()).startswith("models: m\np: 160")
