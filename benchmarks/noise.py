@@ -45,7 +45,7 @@ EQUAL = "equal"
 ARMS = {
     EQUAL: {"pair_weights": "equal"},
     "certainty": {"pair_weights": "certainty"},
-    "certainty, ceiling 0.6": {"pair_weights": "certainty", "min_ceiling": 0.6},
+    "ceiling 0.6": {"min_ceiling": 0.6},
 }
 """Settings of the network, by the name that a table shows."""
 JOINED = {"mean": np.mean, "median": np.median, "minimum": np.min}
