@@ -196,8 +196,8 @@ def find_cases(options: argparse.Namespace, folder: Path) -> list[Case]:
         files = labelled_files(options.real)
         cases = [Case(f"{c.name}:{path.stem}", MEASURED, c, path) for c, path in files] + cases
     if options.quick:
-        by_group = {case.group: case for case in reversed(cases)}
-        cases = list(by_group.values())
+        first = {case.group: case for case in reversed(cases)}
+        cases = [case for case in cases if first[case.group] is case]
     return cases
 
 

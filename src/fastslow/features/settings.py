@@ -111,8 +111,10 @@ class FeatureSettings(KindSettings):
 
     def skipped(self) -> list[Program]:
         """Return the valid programs that ``skip_valid`` leaves out."""
-        collection = get_collection(self.collection)
-        return [p for p in list_programs(resolve(self.data_root), collection, VALID) if self._skips(p)]
+        if not self.skip_valid:
+            return []
+        programs = list_programs(resolve(self.data_root), get_collection(self.collection), VALID)
+        return [program for program in programs if self._skips(program)]
 
     def _skips(self, program: Program) -> bool:
         patterns = self.skip_valid if program.split == VALID else []
