@@ -329,7 +329,7 @@ def difference(wanted: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> str
             finite = np.isfinite(one)
             limit = tolerance * np.abs(one[finite]).max(initial=0.0)
             equal = np.array_equal(one[~finite], other[~finite], equal_nan=True)
-            equal = equal and bool((np.abs(one - other)[finite] <= limit).all())
+            equal = equal and bool((np.abs(one[finite] - other[finite]) <= limit).all())
         if not equal:
             return f"wrong: output {number} differs from the unconstrained program's"
     return ""
