@@ -182,7 +182,10 @@ def _client(address: str, jobs: int) -> Iterator[Any]:
             slurm.adapt(minimum_jobs=1, maximum_jobs=jobs, target_duration="10ms", wait_count=30)
             address = slurm.scheduler_address
         try:
-            client = Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
+            try:
+                client = Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
+            except AssertionError:  # its event loop did not start within 10 seconds: the machine is stalled
+                client = Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
         except (OSError, TimeoutError, ValueError) as error:
             problem = f"cluster: no Dask scheduler answers at {address!r} ({error})"
             raise SettingsError(f"{problem}; start one with `.venv/bin/dask scheduler`") from None
