@@ -256,39 +256,40 @@ def run_rounds(
         SettingsError: The unconstrained program cannot be compiled or run.
     """
     try:
-        base = Executable(codes[0], inputs)
-        wanted = base.outputs()
+        base, twin = Executable(codes[0]), Executable(codes[0])
+        buffers = base.put(inputs)  # of all programs: copies of their own would be colder in the caches
+        wanted = base.outputs(buffers)
     except Exception as error:
         raise SettingsError(f"the program does not run on this machine: {str(error)[:_SHOWN]}") from None
-    runs, failures = [base, base], []
+    runs, failures = [base, twin], []
     for code in codes[1:]:
         try:
-            own = Executable(code, inputs)
-            failures.append(difference(wanted, own.outputs()))
+            own = Executable(code)
+            failures.append(difference(wanted, own.outputs(buffers)))
         except Exception as error:  # of the compiler or the device
             failures.append(f"refused: {str(error)[:_SHOWN]}")
         runs.append(None if failures[-1] else own)
     began = time.perf_counter()
-    base.run()
+    base.run(buffers)
     repeats = max(1, int(LONG_ENOUGH / max(time.perf_counter() - began, 1e-9)))
     seconds, rng = np.full((rounds, len(runs)), np.nan), np.random.default_rng(seed)
     for times in seconds:
         for place in rng.permutation([n for n, run in enumerate(runs) if run]):
             began = time.perf_counter()
             for _ in range(repeats):
-                runs[place].run()
+                runs[place].run(buffers)
             times[place] = (time.perf_counter() - began) / repeats
     return seconds, failures
 
 
 class Executable:
-    """A program compiled for the first device of this machine, with its inputs on it.
+    """A program compiled for the first device of this machine.
 
     JAX has no public way to run an HLO module with layout constraints, so this uses the internal interface of
     the version that ``pyproject.toml`` pins.
     """
 
-    def __init__(self, code: bytes, inputs: Sequence[np.ndarray]):
+    def __init__(self, code: bytes):
         import jax
         from jaxlib import _hlo, _jax, xla_client
 
@@ -296,25 +297,25 @@ class Executable:
         program = _jax.mlir.xla_computation_to_mlir_module(_hlo.XlaComputation(code))
         devices, options = _jax.DeviceList((self.device,)), xla_client.CompileOptions()
         self._compiled = self.device.client.compile_and_load(program, devices, options)
-        self._inputs = [jax.device_put(value, self.device) for value in inputs]
 
-    def __call__(self, *inputs) -> list:
-        """Return the outputs for given inputs, in the order of the flattened results."""
+    def put(self, inputs: Sequence) -> list:
+        """Return inputs as arrays on the device."""
         import jax
 
-        return self._execute([jax.device_put(value, self.device) for value in inputs])
+        return [jax.device_put(value, self.device) for value in inputs]
 
-    def _execute(self, buffers: list) -> list:
+    def __call__(self, buffers: list) -> list:
+        """Return the outputs, in the order of the flattened results."""
         found = self._compiled.execute_sharded(buffers).disassemble_into_single_device_arrays()
         return [shards[0] for shards in found]
 
-    def outputs(self) -> list[np.ndarray]:
-        """Return the outputs for the own inputs."""
-        return [np.asarray(value) for value in self._execute(self._inputs)]
+    def outputs(self, buffers: list) -> list[np.ndarray]:
+        """Return the outputs as NumPy arrays."""
+        return [np.asarray(value) for value in self(buffers)]
 
-    def run(self) -> None:
+    def run(self, buffers: list) -> None:
         """Run to the end."""
-        for value in self._execute(self._inputs):
+        for value in self(buffers):
             value.block_until_ready()
 
 
@@ -364,7 +365,7 @@ def load_tuned(folder: str | Path) -> Callable:
     except (OSError, ValueError) as error:
         remedy = "Name the folder of a study of make tune with SET=evaluator=device"
         raise DataError(path, f"is not readable ({error})", remedy) from None
-    compiled = Executable(module.SerializeToString(), ())
+    compiled = Executable(module.SerializeToString())
     registry = jax.tree_util.default_registry
     trees = {
         name: jax.tree_util.PyTreeDef.deserialize_using_proto(registry, base64.b64decode(text))
@@ -376,7 +377,7 @@ def load_tuned(folder: str | Path) -> Callable:
         leaves, tree = jax.tree.flatten(arguments)
         if trees and tree != trees["arguments"]:
             raise TypeError(f"the arguments are {tree}, but {trees['arguments']} was tuned")
-        outputs = compiled(*leaves)
+        outputs = compiled(compiled.put(leaves))
         return jax.tree.unflatten(trees["results"], outputs) if trees else outputs
 
     return tuned
