@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from fastslow.core.errors import DataError, SettingsError
+from fastslow.programs.user_program import FunctionSource
 from fastslow.tuning.device import (
     TUNED,
     Bench,
@@ -15,6 +16,7 @@ from fastslow.tuning.device import (
     write_signature,
 )
 from fastslow.tuning.evaluators import serialised
+from fastslow.tuning.target import read_local
 from fastslow.xla.layout_choices import layouts_of, tie
 from fastslow.xla.layout_space import configurable_nodes
 from helpers.cases import cases
@@ -57,6 +59,14 @@ def constraints(module):
     return sum(
         i.custom_call_target == "LayoutConstraint" for c in module.computations for i in c.instructions
     )
+
+
+def test_a_function_in_memory_is_lowered_like_one_of_a_file(program):
+    found = read_local(FunctionSource.of_function(predict, example()), seed=0)
+    assert found.signature == program.signature
+    assert all(map(np.array_equal, found.inputs, program.inputs))
+    opcodes = [[i.opcode for c in p.module.computations for i in c.instructions] for p in (found, program)]
+    assert opcodes[0] == opcodes[1]
 
 
 def test_only_what_differs_from_the_default_is_bound(program):

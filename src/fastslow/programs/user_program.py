@@ -152,7 +152,8 @@ class FunctionSource(Source):
         """Name of the function."""
         return self.function
 
-    def _function_and_arguments(self) -> tuple:
+    def function_and_arguments(self) -> tuple:
+        """See :class:`Source`."""
         _refuse_dynamic(self.path, self.call[1])
         return self.call
 
