@@ -33,10 +33,9 @@ import torch
 
 from common import report
 from common.few_shot import PREDICTORS, Measured
-from common.graph_files import REAL
 from common.kept import Kept
 from common.needs import KERNEL
-from common.options import make_parser
+from common.options import add_measured_options, make_parser
 from common.pretrained import Pretrained, labelled_files
 from fastslow.competition.catalog import COLLECTIONS, TEST, VALID, Collection, get_collection, list_programs
 from fastslow.competition.data_quality import quality_of
@@ -291,10 +290,7 @@ def make_page(programs: list[dict], draws: tuple[int, int]) -> str:
 def parse_options(arguments: list[str]) -> argparse.Namespace:
     """Parse the command line."""
     parser = make_parser(__doc__.splitlines()[0])
-    parser.add_argument(
-        "--runs", type=Path, help="folder of a run of make submit, runs/NAME (default: newest)"
-    )
-    parser.add_argument("--real", type=Path, default=REAL, help="folder of labelled files: npz_all/ is in it")
+    add_measured_options(parser)
     parser.add_argument("--draws", type=int, default=DRAWS, help=f"of a measured program (default {DRAWS})")
     parser.add_argument("--split", choices=(TEST, VALID), default=TEST, help="of the sample (default test)")
     parser.add_argument("--keep", type=Path, help="file of finished parts, with which the next call resumes")

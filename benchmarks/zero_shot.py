@@ -20,8 +20,7 @@ import torch
 
 from common import report
 from common.few_shot import best_in_hindsight
-from common.graph_files import REAL
-from common.options import make_parser
+from common.options import add_measured_options, make_parser
 from common.pretrained import Pretrained, labelled_files
 from fastslow.competition.catalog import TEST
 from fastslow.competition.data_quality import measure_quality
@@ -119,10 +118,7 @@ def make_page(results: dict[str, dict], runs: Path, options: argparse.Namespace)
 def parse_options(arguments: list[str]) -> argparse.Namespace:
     """Parse the command line."""
     parser = make_parser(__doc__.splitlines()[0])
-    parser.add_argument(
-        "--runs", type=Path, help="folder of a run of make submit, runs/NAME (default: newest)"
-    )
-    parser.add_argument("--real", type=Path, default=REAL, help="folder of labelled files: npz_all/ is in it")
+    add_measured_options(parser)
     parser.add_argument(
         "--configs", type=int, default=0, help="maximum configurations of a file (default all)"
     )

@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from common.graph_files import REAL
 from fastslow.workflow.presets import network_settings, preset_settings
 from fastslow.workflow.steps import parse_overrides
 
@@ -44,6 +45,14 @@ def add_data_option(parser: argparse.ArgumentParser) -> None:
         default="data/sample",
         help="folder that has npz_all/ and, to score test, solution.csv (default data/sample)",
     )
+
+
+def add_measured_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of benchmarks that apply a finished run to measured files: ``--runs --real``."""
+    parser.add_argument(
+        "--runs", type=Path, help="folder of a run of make submit, runs/NAME (default: newest)"
+    )
+    parser.add_argument("--real", type=Path, default=REAL, help="folder of labelled files: npz_all/ is in it")
 
 
 def add_timing_options(parser: argparse.ArgumentParser) -> None:
