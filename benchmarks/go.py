@@ -1,6 +1,6 @@
 """GO (placement, scheduling, fusion) against rules, searches and HDP; the public problem sets.
 
-Sections: ``sharding`` (iopddl), ``partition`` (dnn-partitioning), ``zoo`` (the shape of GO's table), ``hdp``,
+Sections: ``best`` (long searches, kept as best known), ``unseen`` (the sample's test programs), ``sharding`` (iopddl), ``partition`` (dnn-partitioning), ``zoo`` (the shape of GO's table), ``hdp``,
 ``transfer``, ``tasks`` (multi-task against single tasks), ``ablation`` and ``large`` (50,000 nodes). The
 public instances are those of ``../shared/placement``. Runtimes and loads are of the models, not measured.
 With ``--keep FILE`` every row is kept as soon as it is there, and a second call goes on. The last line is one
@@ -18,16 +18,18 @@ import pandas as pd
 import torch
 
 from common.hierarchical import train_hierarchical
+from common.held_out_placement import best_known, held_out, long_search
 from common.kept import Kept, finite
 from common.large_graphs import large
 from common.public_placement import learn, partition, sharding
-from fastslow_placement.base.search import anneal, best_random
+from fastslow_placement.base.search import Found, anneal, best_random
 from fastslow_placement.baselines import PLACEMENT_RULES
 from fastslow_placement.go.policy import Policy, Shape
 from fastslow_placement.go.ppo import Schedule, Trainer, zero_shot
 from fastslow_placement.programs.fusion import contract
 from fastslow_placement.programs.joint import JointProblem
 from fastslow_placement.programs.problems import FusionProblem, PlacementProblem, SchedulingProblem
+from fastslow_placement.programs.region_search import anneal_regions
 from fastslow_placement.programs.roofline import DEVICES
 from fastslow_placement.programs.zoo_graphs import PROGRAMS, read_zoo_graph, zoo_placement
 
@@ -126,7 +128,7 @@ def _transfer(name: str, pool: list[str], options) -> dict:
         rows.append(
             {
                 "best start": float(problem.evaluate(problem.starts).order.min()),
-                "zero-shot": zero_shot(learned, problem, seed=seed).cost,
+                "zero-shot": zero_shot(learned, problem).cost,
                 "untrained": again(few, False, epochs=0),
                 "applied without learning": again(few, True, epochs=0),
                 "fine-tuned": again(few, True),
@@ -196,7 +198,54 @@ def _ablation(name: str, options) -> dict:
     return row | {variant: cost({}, plan) for variant, plan in plans.items()}
 
 
-SECTIONS = {f.__name__: f for f in (sharding, partition, zoo, hdp, transfer, tasks, ablation, large)}
+def best(options) -> list[dict]:
+    """Long searches of every held-out problem; what they find is kept in ``best_known.json``."""
+    found = held_out(options.programs)
+    costs = {problem.name: problem for problem in found[: 4 if options.quick else None]}
+    return options.kept.rows("best", [*costs], lambda name: _best(costs[name], options))
+
+
+def _best(problem: PlacementProblem, options) -> dict:
+    found = long_search(problem, options.search, options.seeds[0])
+    known, human = best_known(problem), problem.baseline
+    return {"program": problem.name, "units": len(problem.choices), "found": found / human, "best known": known / human}
+
+
+def unseen(options) -> list[dict]:
+    """The sample's test programs, each on a drawn machine: costs over the human split, means over the seeds."""
+    found = held_out([])
+    problems = {problem.name: problem for problem in found[: 2 if options.quick else None]}
+    return options.kept.rows("unseen", [*problems], lambda name: _unseen(problems[name], options))
+
+
+def _unseen(problem: PlacementProblem, options) -> dict:
+    starts, human = problem.evaluate(problem.starts).order, problem.baseline
+    row = {"program": problem.name, "units": len(problem.choices), "best known": best_known(problem) / human}
+    row |= {name: Found.of(problem, rule(problem)).cost / human for name, rule in PLACEMENT_RULES.items()}
+    row["best start"] = starts.min() / human
+
+    def mean(search) -> float:
+        return fmean(search(seed).cost for seed in options.seeds) / human
+
+    row["zero-shot"] = mean(lambda seed: zero_shot(_new(seed), problem, starts=False))
+    for count in (50, 200) if options.quick else (50, 200, 1500):
+        updates = max((count - len(starts) - 8) // 8, 1)
+        row[f"GO {count}"] = mean(lambda seed, updates=updates: learn(problem, updates, seed))
+        row[f"untrained {count}"] = mean(lambda seed, updates=updates: learn(problem, updates, seed, epochs=0))
+        row[f"regions {count}"] = mean(lambda seed, count=count: anneal_regions(problem, count, seed))
+        start = problem.starts[starts.argmin()]
+        row[f"SA {count}"] = mean(lambda seed, count=count: anneal(problem, count - len(starts), seed, start))
+    return row
+
+
+def _new(seed: int) -> Policy:
+    torch.manual_seed(seed)
+    return Policy(Shape())
+
+
+SECTIONS = {
+    f.__name__: f for f in (best, unseen, sharding, partition, zoo, hdp, transfer, tasks, ablation, large)
+}
 
 
 def main() -> None:

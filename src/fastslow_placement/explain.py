@@ -5,7 +5,6 @@ import pandas as pd
 
 from fastslow_placement.base.problem import Problem
 from fastslow_placement.programs.cost_graph import CostGraph
-from fastslow_placement.programs.criticality import latest_starts
 from fastslow_placement.programs.problems import PlacementProblem, SchedulingProblem
 from fastslow_placement.programs.schedule import Timeline, peak_memory
 
@@ -20,7 +19,7 @@ def decision_table(problem: Problem, decision: np.ndarray) -> pd.DataFrame:
     if not isinstance(problem, (PlacementProblem, SchedulingProblem)):
         return pd.DataFrame({"unit": problem.unit_names(), "option": decision})
     graph, timeline = problem.graph, problem.timeline(decision)
-    slack = latest_starts(graph, timeline)[0] - timeline.start
+    slack = timeline.latest[0] - timeline.start
     return pd.DataFrame(
         {
             "operator": [f"{opcode} {node}" for node, opcode in enumerate(graph.opcodes)],
@@ -47,7 +46,7 @@ def device_table(problem: PlacementProblem | SchedulingProblem, decision: np.nda
             "operators": np.bincount(place, minlength=count),
             "busy %": 100 * np.bincount(place, graph.seconds, count) / timeline.seconds,
             "weights MB": np.bincount(place, graph.parameter_bytes, count) / 1e6,
-            "peak MB": peak_memory(graph, timeline) / 1e6,
+            "peak MB": peak_memory(timeline) / 1e6,
             "limit MB": getattr(problem, "memory", problem.device.memory) / 1e6,
             "sent MB": sent / 1e6,
         }
@@ -56,9 +55,9 @@ def device_table(problem: PlacementProblem | SchedulingProblem, decision: np.nda
 
 def critical_path(graph: CostGraph, timeline: Timeline) -> tuple[list[int], list[int]]:
     """Return operators and transfers (positions in the timeline) of a chain that fills the runtime."""
-    latest, end = latest_starts(graph, timeline), timeline.seconds
-    begins = timeline.start, np.array([t.start for t in timeline.transfers])
-    ends = timeline.finish, np.array([t.finish for t in timeline.transfers])
+    latest, end = timeline.latest, timeline.seconds
+    begins = timeline.start, timeline.times[:, 0]
+    ends = timeline.finish, timeline.times[:, 1]
     chain: tuple[list[int], list[int]] = ([], [])
     items = [
         (float(ends[kind][i]), float(begins[kind][i]), kind, int(i))

@@ -74,7 +74,7 @@ def plot_memory(placed, method: str = "") -> Figure:
     figure = Figure(figsize=(9, 3.2), layout="constrained")
     axes = figure.add_subplot()
     if isinstance(problem, (PlacementProblem, SchedulingProblem)):
-        for device, (times, sizes) in enumerate(memory_profile(problem.graph, problem.timeline(decision))):
+        for device, (times, sizes) in enumerate(memory_profile(problem.timeline(decision))):
             axes.step(times * 1e3, sizes / 1e6, where="post", label=f"device {device}")
         axes.set(xlabel="ms", ylabel="MB")
         limit = getattr(problem, "memory", problem.device.memory)

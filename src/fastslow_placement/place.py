@@ -27,6 +27,7 @@ from fastslow_placement.programs.fusion import contract
 from fastslow_placement.programs.joint import JointProblem
 from fastslow_placement.programs.problems import FusionProblem, PlacementProblem, SchedulingProblem
 from fastslow_placement.programs.program_graph import read_cost_graph
+from fastslow_placement.programs.region_search import anneal_regions
 from fastslow_placement.programs.zoo_graphs import read_zoo_graph
 from fastslow_placement.settings import ZOO, PlaceSettings
 from fastslow_placement.sharding.problems import ShardingProblem
@@ -34,10 +35,11 @@ from fastslow_placement.sharding.sharding import read_problem_file, read_shardin
 
 TABLE, DECISION = "comparison.csv", "decision.json"
 PLACEMENT, DEVICE_TABLE, WORDS = "placement.csv", "devices.csv", "explanation.txt"
-POLICY, SEARCHED = "GO", "{}, then search"
+POLICY, SEARCHED, REGIONS = "GO", "{}, then search", "annealing of regions"
 UNTRAINED, NOT_DECIDED = "GO without an update", "decoded default (seconds too few for GO)"
 """The policy's row where the time sufficed for no update, or for no decision of the policy at all."""
 _COMPARED = 0.1  # of the time that is left goes to random decisions, and the second tenth to annealing
+_SLOWER = 20  # how many fewer evaluations the search makes where they are not compiled
 _LEARNED = 0.4  # of the time that is left, where it is limited; the search has the rest
 
 
@@ -124,11 +126,16 @@ def compare(settings: PlaceSettings, problem: Problem, budget: Budget | None = N
     evaluations, seed = max(learned.evaluations, 1), settings.seed
     keep("best random", lambda: best_random(problem, evaluations, seed, budget.share(_COMPARED)))
     keep("simulated annealing", lambda: anneal(problem, evaluations, seed, more=budget.share(_COMPARED)))
+    if isinstance(problem, PlacementProblem):
+        keep(REGIONS, lambda: anneal_regions(problem, evaluations, seed))
     searched = SEARCHED.format(policy)
     if settings.search and sharding:
         keep(searched, lambda: sharding.searched(found[policy].decision, budget, seed))
+    elif settings.search and isinstance(space, PlacementProblem):
+        keep(searched, lambda: anneal_regions(space, settings.search, seed, learned.decision))
     elif settings.search:
-        keep(searched, lambda: _decoded(space, anneal(space, settings.search, seed, learned.decision)))
+        count = max(settings.search // _SLOWER, 1)
+        keep(searched, lambda: _decoded(space, anneal(space, count, seed, learned.decision)))
     return Placed(problem, found, seconds)
 
 
@@ -145,7 +152,7 @@ def _learned(settings: PlaceSettings, space: Problem, more: Callable[[], bool]) 
         policy = Policy(settings)
     with torch_threads(settings.threads), progress(total=settings.updates, desc="GO", unit="update") as bar:
         if not settings.updates:
-            return POLICY, zero_shot(policy, space, settings.samples, settings.seed, more)
+            return POLICY, zero_shot(policy, space, settings.samples, more=more)
 
         def report(trainer: Trainer) -> None:
             bar.update()

@@ -5,7 +5,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastslow_placement.explain import critical_path
-from fastslow_placement.programs.criticality import latest_starts
 from fastslow_placement.programs.problems import PlacementProblem
 from fastslow_placement.programs.schedule import Scheduler
 from helpers.cases import cases
@@ -41,7 +40,7 @@ def test_the_latest_starts_are_those_of_all_constraints(case):
     timeline = Scheduler(graph, devices, DEVICE).run(rng.integers(0, devices, count))
     assert sorted(timeline.order) == list(range(count))
     assert (np.diff(timeline.start[timeline.order]) >= 0).all()
-    operators, transfers = latest_starts(graph, timeline)
+    operators, transfers = timeline.latest
     assert np.array_equal([*operators, *transfers], slow_latest(graph, timeline))
     slack = np.array([*operators - timeline.start, *transfers - [t.start for t in timeline.transfers]])
     assert slack.min() == 0, "something is critical, and nothing is late"
@@ -54,7 +53,7 @@ def slow_feedback(problem, decision):
     """What the docstring of device_feedback says, for one operator and device at a time."""
     graph, timeline, of = problem.graph, problem.timeline(decision), problem.units
     place, end = timeline.placement, timeline.seconds
-    latest, _ = latest_starts(graph, timeline)
+    latest, _ = timeline.latest
     sent = {(t.producer, t.target): t.finish for t in timeline.transfers}
     send = problem.device.transfer_seconds(graph.output_bytes)
     rows = np.full((len(problem.choices), problem.devices, 4), end)

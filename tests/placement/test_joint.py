@@ -60,5 +60,5 @@ def test_the_policy_learns_three_tasks_at_once():
     found = Trainer(
         Policy(Shape(hidden=8, heads=2, passes=2)), [problem], Schedule(samples=8, updates=5)
     ).run(5)[0]
-    assert found.evaluations == 50 and found.cost >= problem.bound
+    assert found.evaluations == 49 and found.cost >= problem.bound
     assert problem.evaluate(found.decision[None]).cost[0] == found.cost

@@ -30,7 +30,7 @@ def test_a_schedule_is_that_of_the_rules(case):
     assert timeline.start.tolist() == start and timeline.finish.tolist() == finish
     assert {(t.producer, t.target): (t.start, t.finish) for t in timeline.transfers} == sent
     slow = slow_peak(graph, placement, start, finish, sent, devices)
-    assert peak_memory(graph, timeline).tolist() == pytest.approx(slow)
+    assert peak_memory(timeline).tolist() == pytest.approx(slow)
 
 
 @settings(max_examples=40)
@@ -50,7 +50,7 @@ def test_a_schedule_obeys_devices_links_and_dependencies(case):
         assert all(a[1] <= b[0] for a, b in zip(own, own[1:], strict=False))
     assert timeline.seconds >= lower_bound(graph, devices)
     assert timeline.seconds >= graph.seconds.sum() / devices
-    assert np.all(peak_memory(graph, timeline) >= 0)
+    assert np.all(peak_memory(timeline) >= 0)
 
 
 @settings(max_examples=30)
@@ -82,7 +82,7 @@ def test_memory_over_the_limit_is_reported_with_its_excess(seed):
     decisions = np.array([*product(range(2), repeat=6)])
     outcome = problem.evaluate(decisions)
     for decision, excess in zip(decisions, outcome.excess, strict=True):
-        peak = peak_memory(graph, problem.timeline(decision))
+        peak = peak_memory(problem.timeline(decision))
         assert excess == pytest.approx(np.maximum(peak - limit, 0).sum())
     assert (problem.rewards(outcome)[~outcome.valid] == -10).all()
 

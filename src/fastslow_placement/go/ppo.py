@@ -40,31 +40,53 @@ _HOT, _COOLING = 0.05, 1e-3  # first temperature over the mean loss of the first
 def zero_shot(
     policy: Policy,
     problem: Problem,
-    samples: int = 8,
-    seed: int = 0,
+    samples: int = 10,
+    starts: bool = True,
     more: Callable[[], bool] = unlimited,
 ) -> Found:
-    """Return the best of the problem's starts and of the policy's decisions from the best of them on.
+    """Return the best decision after some steps of the policy, without search.
 
-    These are its most probable decision, and samples. Each counts as an evaluation.
+    In each step the policy sees the best decision so far, and the units change of which it is surest: at
+    first all that it would change, half as many after a step that did not gain, twice as many after one that
+    did. Each step counts as an evaluation, and so does each start.
 
     Args:
         policy: The policy.
         problem: The problem.
-        samples: Number of samples.
-        seed: Seed of the samples.
-        more: Whether there is time for another decision; the starts are evaluated in any case.
+        samples: Number of steps.
+        starts: Whether to step from the best of the problem's starts; else from its default.
+        more: Whether there is time for another step; the starts are evaluated in any case.
     """
+    inputs, share = Inputs(problem), 1.0
+    begins = problem.starts if starts else np.asarray(problem.default)[None]
     found = Found(problem.default.copy(), np.inf, problem.tried - 1, [])
-    found.see(problem.starts, problem.evaluate(problem.starts).order)
-    last = policy.passes(Inputs(problem), start=found.decision)[-1]
-    likely = torch.cat([one.argmax(1) for one in last])[None]
-    drawn = draw(last, samples, torch.Generator().manual_seed(seed))
-    for decision in torch.cat([likely, drawn]).numpy()[:, None]:
+    found.see(begins, problem.evaluate(begins).order)
+    for _ in range(samples):
         if not more():
             break
-        found.see(decision, problem.evaluate(decision).order)
+        likely, order = _surest(policy.passes(inputs, start=found.decision)[-1], found.decision)
+        decision, before = found.decision.copy(), found.cost
+        changed = order[: max(round(len(order) * share), 1)]
+        decision[changed] = likely[changed]
+        found.see(decision[None], problem.evaluate(decision[None]).order)
+        share = min(share * 2, 1.0) if found.cost < before else share / 2
     return found
+
+
+def _surest(logs: list[torch.Tensor], decision: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the most probable decision (U,), and the units that differ from it, the surest first.
+
+    Where none differs, the order of all units by the odds of their second option, which replaces the first.
+    """
+    own = torch.from_numpy(decision)[None]
+    likely = torch.cat([one.argmax(1) for one in logs])[None]
+    if torch.equal(likely, own):
+        parts = own.split([len(one) for one in logs], 1)
+        rest = [one.scatter(1, part.T, -torch.inf) for one, part in zip(logs, parts, strict=True)]
+        likely = torch.cat([one.argmax(1) for one in rest])[None]
+    sure = log_probability(logs, likely) - log_probability(logs, own)
+    sure = sure.masked_fill(likely == own, -torch.inf)[0]
+    return likely[0].numpy(), sure.argsort(descending=True)[: int((sure > -torch.inf).sum())].numpy()
 
 
 class Schedule(Settings):
@@ -217,7 +239,7 @@ class Trainer:
     def _begin(self, standing: _Standing, more: Callable[[], bool]) -> None:
         """Go on from the best of the starts and of the policy's decisions without learning."""
         problem = standing.inputs.problem
-        standing.found = found = zero_shot(self.policy, problem, self.schedule.samples, self.seed, more)
+        standing.found = found = zero_shot(self.policy, problem, self.schedule.samples, more=more)
         standing.reward = float(problem.rewards(Outcome(np.array([found.cost]), np.zeros(1)))[0])
         standing.current = found.decision.copy()
 

@@ -9,39 +9,6 @@ from fastslow_placement.programs.schedule import Timeline
 _SCALE = 0.1  # share of the runtime at which a slack counts as tanh(1)
 
 
-def latest_starts(graph: CostGraph, timeline: Timeline) -> tuple[np.ndarray, np.ndarray]:
-    """Return when operators (N,) and transfers (T,) must start at the latest, so that the end stays.
-
-    Devices and links keep their order. The difference to the start is the slack, 0 on critical paths
-    (Kelley and Walker 1959).
-
-    Args:
-        graph: The operators.
-        timeline: Their schedule.
-    """
-    place, end, seconds = timeline.placement.tolist(), timeline.seconds, graph.seconds.tolist()
-    sent: list[list[int]] = [[] for _ in place]
-    for number, transfer in enumerate(timeline.transfers):
-        sent[transfer.producer].append(number)
-    operators, transfers = [0.0] * len(place), [0.0] * len(timeline.transfers)
-    device_due, link_due = [end] * timeline.devices, {}
-    for node in reversed(timeline.order.tolist()):  # all that waits for a node starts after it
-        due, arrivals = device_due[place[node]], {}
-        for consumer in graph.consumers[node]:
-            where = place[consumer]
-            if where == place[node]:
-                due = min(due, operators[consumer])
-            else:
-                arrivals[where] = min(arrivals.get(where, end), operators[consumer])
-        for number in sent[node]:
-            _, source, target, start, finish = timeline.transfers[number]
-            by = min(arrivals[target], link_due.get((source, target), end)) - (finish - start)
-            transfers[number] = link_due[source, target] = by
-            due = min(due, by)
-        operators[node] = device_due[place[node]] = due - seconds[node]
-    return np.array(operators), np.array(transfers)
-
-
 def device_feedback(graph: CostGraph, timeline: Timeline, units: np.ndarray, send: np.ndarray) -> np.ndarray:
     """Return what the schedule of a placement says of every unit on every device: (U * k, 4) float32.
 
@@ -84,10 +51,9 @@ def _windows(
     Both (N, k). A transfer that is not in the schedule waits for no other; units move as a whole.
     """
     place, devices = timeline.placement, timeline.devices
-    starts, _ = latest_starts(graph, timeline)
+    starts, _ = timeline.latest
     arrival = np.repeat((timeline.finish + send)[:, None], devices, 1)
-    for transfer in timeline.transfers:
-        arrival[transfer.producer, transfer.target] = transfer.finish
+    arrival[timeline.routes[:, 0], timeline.routes[:, 2]] = timeline.times[:, 1]
     arrival[np.arange(len(place)), place] = timeline.finish
     producer, consumer = graph.edges[:, 0], graph.edges[:, 1]
     inside = units[producer] == units[consumer]

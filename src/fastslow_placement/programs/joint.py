@@ -7,7 +7,7 @@ from fastslow_placement.programs.cost_graph import CostGraph
 from fastslow_placement.programs.fusion import contract, fuse, ordered_clusters
 from fastslow_placement.programs.problems import FusionProblem, PlacementProblem, SchedulingProblem
 from fastslow_placement.programs.roofline import Device
-from fastslow_placement.programs.schedule import Scheduler, excess_memory, refined
+from fastslow_placement.programs.schedule import Scheduler, refined
 
 
 class JointProblem(Problem):
@@ -62,8 +62,9 @@ class JointProblem(Problem):
         chosen = placement[leader[fused.groups]]
         highest = np.zeros(len(fused), np.int64)
         np.maximum.at(highest, of, priority)
-        timeline = Scheduler(fused, self.devices, self.device).run(chosen, refined(fused, highest))
-        return timeline.seconds, excess_memory(fused, timeline, self.memory)
+        scheduler = Scheduler(fused, self.devices, self.device)
+        seconds, excess = scheduler.evaluate(chosen[None], self.memory, refined(fused, highest))
+        return float(seconds[0]), float(excess[0])
 
     def unit_names(self) -> list[str]:
         """Return opcode and number of each operator, once for each task."""

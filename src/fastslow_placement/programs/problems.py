@@ -23,7 +23,6 @@ from fastslow_placement.programs.roofline import Device
 from fastslow_placement.programs.schedule import (
     Scheduler,
     Timeline,
-    excess_memory,
     lower_bound,
     refined,
 )
@@ -170,9 +169,7 @@ class PlacementProblem(GraphProblem):
 
     def evaluate(self, decisions: np.ndarray) -> Outcome:
         """Return runtime in seconds and bytes over the limit, summed over devices."""
-        timelines = [self.timeline(decision) for decision in decisions]
-        excess = [excess_memory(self.graph, timeline, self.memory) for timeline in timelines]
-        return Outcome(np.array([timeline.seconds for timeline in timelines]), np.array(excess))
+        return Outcome(*self.scheduler.evaluate(np.asarray(decisions)[:, self.units], self.memory))
 
     def feedback(self, decision: np.ndarray) -> np.ndarray:
         """Return whether each group would fit into the schedule on each device."""

@@ -5,13 +5,13 @@ ties in topological order. An output is sent once to every other device that has
 link per ordered pair of devices, first come first served. Compute and transfers overlap.
 """
 
-import heapq
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from fastslow.core.errors import SettingsError
+from fastslow_placement.programs import simulation
 from fastslow_placement.programs.cost_graph import CostGraph
 from fastslow_placement.programs.roofline import Device
 
@@ -31,25 +31,46 @@ class Timeline:
     """When everything happens.
 
     Args:
+        arrays: The graph.
         placement: (N,) device of each operator.
+        devices: Number of devices.
         start: (N,) seconds.
         finish: (N,) seconds.
-        transfers: Transfers in order of their start.
-        devices: Number of devices.
         order: (N,) operators in the order in which they start.
+        routes: (T, 3) producer, source and target of each transfer, in the order in which they are queued.
+        times: (T, 2) start and finish of each transfer in seconds.
     """
 
+    arrays: simulation.Arrays
     placement: np.ndarray
+    devices: int
     start: np.ndarray
     finish: np.ndarray
-    transfers: list[Transfer]
-    devices: int
     order: np.ndarray
+    routes: np.ndarray
+    times: np.ndarray
+
+    @property
+    def transfers(self) -> list[Transfer]:
+        """The transfers in the order in which they are queued."""
+        rows = zip(self.routes.tolist(), self.times.tolist(), strict=True)
+        return [Transfer(*route, *times) for route, times in rows]
 
     @property
     def seconds(self) -> float:
         """Runtime: the end of the last operator."""
         return float(self.finish.max())
+
+    @property
+    def latest(self) -> tuple[np.ndarray, np.ndarray]:
+        """When operators (N,) and transfers (T,) must start at the latest, so that the end stays.
+
+        Devices and links keep their order. The difference to the start is the slack, 0 on critical paths
+        (Kelley and Walker 1959).
+        """
+        return simulation.latest(
+            *(self.arrays, self.placement, self.finish, self.order, self.routes, self.times, self.devices)
+        )
 
 
 class Scheduler:
@@ -64,10 +85,9 @@ class Scheduler:
     def __init__(self, graph: CostGraph, devices: int, device: Device):
         if devices < 1:
             raise SettingsError(f"devices: {devices} is not 1 or more")
-        self.graph, self.devices, self.device = graph, devices, device
-        self._seconds = graph.seconds.tolist()
-        self._transfer = np.asarray(device.transfer_seconds(graph.output_bytes), float).tolist()
-        self._inputs = [len(p) for p in graph.producers]
+        self.devices = devices
+        self.arrays = simulation.arrays_of(graph, device.transfer_seconds(graph.output_bytes))
+        self.rank = ranked(graph.upward_rank)
 
     def run(self, placement: np.ndarray, priority: np.ndarray | None = None) -> Timeline:
         """Return the timeline of a placement.
@@ -76,56 +96,30 @@ class Scheduler:
             placement: (N,) devices.
             priority: (N,) numbers; a higher one runs first. By default the longest path to the end.
         """
-        graph, count = self.graph, len(self.graph)
-        place = np.asarray(placement).tolist()
-        priority = graph.upward_rank if priority is None else np.asarray(priority)
-        rank = np.empty(count, np.int64)  # position by decreasing priority, ties in topological order
-        rank[np.lexsort((np.arange(count), -priority))] = np.arange(count)
-        order, rank = np.argsort(rank).tolist(), rank.tolist()
-        start, finish, begun = [0.0] * count, [0.0] * count, []
-        waiting = self._inputs.copy()
-        ready: list[list[int]] = [[] for _ in range(self.devices)]
-        for node in range(count):
-            if not waiting[node]:
-                heapq.heappush(ready[place[node]], rank[node])
-        idle, links, transfers = [True] * self.devices, {}, []
-        events: list[tuple[float, int, int, int]] = []  # time, kind, node, device; kind 0: done, 1: arrived
-        now, consumers, seconds = 0.0, graph.consumers, self._seconds
-        touched = set(range(self.devices))
-        while True:
-            for device in touched:
-                if idle[device] and ready[device]:
-                    node = order[heapq.heappop(ready[device])]
-                    idle[device] = False
-                    begun.append(node)
-                    start[node] = now
-                    finish[node] = now + seconds[node]
-                    heapq.heappush(events, (finish[node], 0, node, device))
-            if not events:
-                break
-            now, touched = events[0][0], set()
-            while events and events[0][0] == now:
-                _, kind, node, device = heapq.heappop(events)
-                touched.add(device)
-                if kind == 0:
-                    idle[device] = True
-                    self._send(node, device, now, place, links, transfers, events)
-                for consumer in consumers[node]:
-                    if place[consumer] == device:
-                        waiting[consumer] -= 1
-                        if not waiting[consumer]:
-                            heapq.heappush(ready[device], rank[consumer])
-        times = np.array(start), np.array(finish)
-        return Timeline(np.asarray(placement), *times, transfers, self.devices, np.array(begun, np.int64))
+        place = np.ascontiguousarray(placement, np.int64)
+        rank = self.rank if priority is None else ranked(priority)
+        return Timeline(self.arrays, place, self.devices, *simulation.simulate(self.arrays, place, rank, self.devices))
 
-    def _send(self, node, device, now, place, links, transfers, events) -> None:
-        """Queue the node's output on the links to the other devices of its consumers."""
-        targets = {place[consumer] for consumer in self.graph.consumers[node]}
-        for target in sorted(targets - {device}):
-            begin = max(now, links.get((device, target), 0.0))
-            end = links[device, target] = begin + self._transfer[node]
-            transfers.append(Transfer(node, device, target, begin, end))
-            heapq.heappush(events, (end, 1, node, target))
+    def evaluate(
+        self, placements: np.ndarray, limit: float, priority: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return runtimes in seconds (B,) and bytes over the limit of each device, summed (B,).
+
+        Args:
+            placements: (B, N) devices.
+            limit: Bytes that a device can hold.
+            priority: As for :meth:`run`.
+        """
+        places = np.ascontiguousarray(placements, np.int64)
+        rank = self.rank if priority is None else ranked(priority)
+        return simulation.evaluate(self.arrays, places, rank, self.devices, float(limit))
+
+
+def ranked(priority: np.ndarray) -> np.ndarray:
+    """Return positions by decreasing priority (N,), ties in topological order: (N,) int64."""
+    rank = np.empty(len(priority), np.int64)
+    rank[np.lexsort((np.arange(len(priority)), -np.asarray(priority)))] = np.arange(len(priority))
+    return rank
 
 
 def refined(graph: CostGraph, levels: np.ndarray) -> np.ndarray:
@@ -134,51 +128,29 @@ def refined(graph: CostGraph, levels: np.ndarray) -> np.ndarray:
     return np.asarray(levels) * len(graph) + path
 
 
-def memory_profile(graph: CostGraph, timeline: Timeline) -> list[tuple[np.ndarray, np.ndarray]]:
+def memory_profile(timeline: Timeline) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return the memory in use over time per device, as (seconds, bytes from then on).
 
-    Parameters are resident from the start. An output is held where it is produced from the start of its
-    operator to the end of its last local consumer and last transfer, and where it is sent from the start of
-    the transfer to the end of the last consumer there; an output without consumers stays to the end.
+    Parameters are resident from the start; :func:`simulation.occupancy` says when outputs are held.
     """
-    place, end = timeline.placement, timeline.seconds
-    last = {}  # (node, device): end of use
-    for node in range(len(graph)):
-        last[node, int(place[node])] = timeline.finish[node] if graph.consumers[node] else end
-    for producer, consumer in graph.edges.tolist():
-        key = producer, int(place[consumer])
-        last[key] = max(last.get(key, 0.0), timeline.finish[consumer])
-    begin = {(node, int(place[node])): timeline.start[node] for node in range(len(graph))}
-    for transfer in timeline.transfers:
-        key = transfer.producer, transfer.source
-        last[key] = max(last[key], transfer.finish)
-        begin[transfer.producer, transfer.target] = transfer.start
-    changes: list[list[tuple[float, float]]] = [[] for _ in range(timeline.devices)]
-    for (node, device), first in begin.items():
-        size = graph.output_bytes[node]
-        changes[device] += [(first, size), (last[node, device], -size)]
-    resident = np.bincount(place, graph.parameter_bytes, timeline.devices)
+    arrays, place, devices = timeline.arrays, timeline.placement, timeline.devices
+    first, last = simulation.occupancy(
+        arrays, place, timeline.start, timeline.finish, timeline.routes, timeline.times, devices
+    )
+    resident = np.bincount(place, arrays.parameters, devices)
     profiles = []
-    for device, events in enumerate(changes):
-        rows = np.array([(0.0, 0.0), *events]).reshape(-1, 2)
-        times, which = np.unique(rows[:, 0], return_inverse=True)
-        profiles.append((times, resident[device] + np.cumsum(np.bincount(which, rows[:, 1], len(times)))))
+    for device in range(devices):
+        here = np.flatnonzero(np.isfinite(first[:, device]))
+        when = np.concatenate([[0.0], first[here, device], last[here, device]])
+        sizes = np.concatenate([[0.0], arrays.output[here], -arrays.output[here]])
+        times, which = np.unique(when, return_inverse=True)
+        profiles.append((times, resident[device] + np.cumsum(np.bincount(which, sizes, len(times)))))
     return profiles
 
 
-def peak_memory(graph: CostGraph, timeline: Timeline) -> np.ndarray:
+def peak_memory(timeline: Timeline) -> np.ndarray:
     """Return the largest memory in use per device in bytes: (devices,) float64."""
-    return np.array([sizes.max() for _, sizes in memory_profile(graph, timeline)])
-
-
-def excess_memory(graph: CostGraph, timeline: Timeline, limit: float) -> float:
-    """Return the bytes over the limit of a device, summed over the devices' peaks."""
-    held = np.bincount(timeline.placement, graph.parameter_bytes + graph.output_bytes, timeline.devices)
-    for transfer in timeline.transfers:
-        held[transfer.target] += graph.output_bytes[transfer.producer]
-    if (held <= limit).all():  # all that is ever there, held all the time
-        return 0.0
-    return float(np.maximum(peak_memory(graph, timeline) - limit, 0).sum())
+    return np.array([sizes.max() for _, sizes in memory_profile(timeline)])
 
 
 def lower_bound(graph: CostGraph, devices: int) -> float:

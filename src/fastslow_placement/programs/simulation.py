@@ -1,0 +1,213 @@
+"""The compiled core of schedules: list scheduling, memory by liveness, and latest starts (numba).
+
+Placement evaluates tens of thousands of decisions of one graph. ``tests/helpers/cost_graphs.py`` has slow
+forms of the same rules. Arrays of a graph are those of :class:`Arrays`.
+"""
+
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from fastslow_placement.programs.cost_graph import CostGraph
+
+
+class Arrays(NamedTuple):
+    """A graph of N operators and E edges as arrays.
+
+    Args:
+        seconds: (N,) float64 time of each operator.
+        send: (N,) float64 time of a transfer of each output.
+        output: (N,) float64 bytes of each output.
+        parameters: (N,) float64 bytes resident with each operator.
+        begins: (N + 1,) int64 where the consumers of each operator begin.
+        consumers: (E,) int64 consumers of each operator, ascending.
+        inputs: (N,) int64 number of producers.
+    """
+
+    seconds: np.ndarray
+    send: np.ndarray
+    output: np.ndarray
+    parameters: np.ndarray
+    begins: np.ndarray
+    consumers: np.ndarray
+    inputs: np.ndarray
+
+
+def arrays_of(graph: CostGraph, send: np.ndarray) -> Arrays:
+    """Return the arrays of a graph, whose edges are sorted by producer."""
+    producer, consumer = graph.edges.astype(np.int64).reshape(-1, 2).T
+    sizes = np.bincount(producer, minlength=len(graph))
+    return Arrays(
+        *(np.ascontiguousarray(column, np.float64) for column in (graph.seconds, send)),
+        *(np.ascontiguousarray(column, np.float64) for column in (graph.output_bytes, graph.parameter_bytes)),
+        np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+        np.ascontiguousarray(consumer),
+        np.bincount(consumer, minlength=len(graph)).astype(np.int64),
+    )
+
+
+@njit(cache=True)
+def simulate(arrays, place, rank, devices):
+    """Return the list schedule of a placement.
+
+    Args:
+        arrays: The graph.
+        place: (N,) int64 device of each operator.
+        rank: (N,) int64 distinct numbers; of the ready operators of a device the lowest starts first.
+        devices: Number of devices.
+
+    Returns:
+        Start (N,), finish (N,), operators in the order of their starts (N,), and of the T transfers in the
+        order in which they are queued: producer, source, target (T, 3), start and finish (T, 2).
+    """
+    count = len(place)
+    start, finish, begun = np.zeros(count), np.zeros(count), np.empty(count, np.int64)
+    order = np.empty(count, np.int64)
+    for node in range(count):
+        order[rank[node]] = node
+    waiting, number, sent = arrays.inputs.copy(), 0, 0
+    most = min(len(arrays.consumers), count * (devices - 1))
+    routes, times = np.empty((most, 3), np.int64), np.empty((most, 2))
+    ready = [[np.int64(0) for _ in range(0)] for _ in range(devices)]
+    for node in range(count):
+        if waiting[node] == 0:
+            heappush(ready[place[node]], rank[node])
+    idle, links = np.ones(devices, np.bool_), np.zeros((devices, devices))
+    targets = np.zeros(devices, np.bool_)
+    events = [(0.0, np.int64(0), np.int64(0), np.int64(0)) for _ in range(0)]  # time, done or arrived, node, device
+    touched, now = np.ones(devices, np.bool_), 0.0
+    while True:
+        for device in range(devices):
+            if touched[device] and idle[device] and len(ready[device]):
+                node = order[heappop(ready[device])]
+                idle[device] = False
+                begun[number] = node
+                number += 1
+                start[node], finish[node] = now, now + arrays.seconds[node]
+                heappush(events, (finish[node], np.int64(0), node, np.int64(device)))
+        if len(events) == 0:
+            break
+        now = events[0][0]
+        touched[:] = False
+        while len(events) and events[0][0] == now:
+            _, kind, node, device = heappop(events)
+            touched[device] = True
+            after = arrays.consumers[arrays.begins[node] : arrays.begins[node + 1]]
+            if kind == 0:
+                idle[device] = True
+                targets[:] = False
+                for consumer in after:
+                    targets[place[consumer]] = True
+                targets[device] = False
+                for target in range(devices):
+                    if targets[target]:
+                        begin = max(now, links[device, target])
+                        end = begin + arrays.send[node]
+                        links[device, target] = end
+                        routes[sent, 0], routes[sent, 1], routes[sent, 2] = node, device, target
+                        times[sent, 0], times[sent, 1] = begin, end
+                        sent += 1
+                        heappush(events, (end, np.int64(1), node, np.int64(target)))
+            for consumer in after:
+                if place[consumer] == device:
+                    waiting[consumer] -= 1
+                    if waiting[consumer] == 0:
+                        heappush(ready[device], rank[consumer])
+    return start, finish, begun, routes[:sent], times[:sent]
+
+
+@njit(cache=True)
+def held_at_most(arrays, place, routes, devices):
+    """Return the bytes on each device if all that is ever there were held all the time: (devices,)."""
+    held = np.zeros(devices)
+    for node in range(len(place)):
+        held[place[node]] += arrays.parameters[node] + arrays.output[node]
+    for row in range(len(routes)):
+        held[routes[row, 2]] += arrays.output[routes[row, 0]]
+    return held
+
+
+@njit(cache=True)
+def occupancy(arrays, place, start, finish, routes, times, devices):
+    """Return when outputs come to a device and leave it: (N, devices) twice, infinite where they never do.
+
+    An output is held where it is produced from the start of its operator to the end of its last local
+    consumer and last transfer, and where it is sent from the start of the transfer to the end of the last
+    consumer there; an output without consumers stays to the end.
+    """
+    count, end = len(place), finish.max()
+    first, last = np.full((count, devices), np.inf), np.full((count, devices), -np.inf)
+    for node in range(count):
+        own, lonely = place[node], arrays.begins[node] == arrays.begins[node + 1]
+        first[node, own], last[node, own] = start[node], end if lonely else finish[node]
+        for consumer in arrays.consumers[arrays.begins[node] : arrays.begins[node + 1]]:
+            there = place[consumer]
+            last[node, there] = max(last[node, there], finish[consumer])
+    for row in range(len(routes)):
+        node, source, target = routes[row]
+        last[node, source] = max(last[node, source], times[row, 1])
+        first[node, target] = times[row, 0]
+    return first, last
+
+
+@njit(cache=True)
+def evaluate(arrays, places, rank, devices, limit):
+    """Return runtime (B,) and bytes over the limit, summed over the devices' peaks (B,), of placements (B, N)."""
+    seconds, excess = np.empty(len(places)), np.zeros(len(places))
+    for row in range(len(places)):
+        start, finish, _, routes, times = simulate(arrays, places[row], rank, devices)
+        seconds[row] = finish.max()
+        if (held_at_most(arrays, places[row], routes, devices) > limit).any():
+            first, last = occupancy(arrays, places[row], start, finish, routes, times, devices)
+            for device in range(devices):
+                peak = _peak(arrays, first[:, device], last[:, device])
+                for node in range(len(places[row])):
+                    if places[row, node] == device:
+                        peak += arrays.parameters[node]
+                excess[row] += max(peak - limit, 0.0)
+    return seconds, excess
+
+
+@njit(cache=True)
+def _peak(arrays, first, last):
+    """Return the most bytes of outputs that are held at once."""
+    here = np.flatnonzero(np.isfinite(first))
+    when = np.concatenate((last[here], first[here]))
+    sizes = np.concatenate((-arrays.output[here], arrays.output[here]))
+    held, most = 0.0, 0.0
+    order = np.argsort(when, kind="mergesort")
+    for step in range(len(order)):
+        held += sizes[order[step]]
+        if step + 1 == len(order) or when[order[step + 1]] != when[order[step]]:
+            most = max(most, held)
+    return most
+
+
+@njit(cache=True)
+def latest(arrays, place, finish, begun, routes, times, devices):
+    """Return when operators (N,) and transfers (T,) must start at the latest, so that the end stays."""
+    count, end = len(place), finish.max()
+    operators, transfers = np.zeros(count), np.zeros(len(routes))
+    device_due, link_due = np.full(devices, end), np.full((devices, devices), end)
+    by_producer = np.argsort(routes[:, 0], kind="mergesort")
+    sent = np.searchsorted(routes[:, 0][by_producer], np.arange(count + 1))
+    arrivals = np.empty(devices)
+    for step in range(count - 1, -1, -1):  # all that waits for a node starts after it
+        node = begun[step]
+        due = device_due[place[node]]
+        arrivals[:] = end
+        for consumer in arrays.consumers[arrays.begins[node] : arrays.begins[node + 1]]:
+            there = place[consumer]
+            if there == place[node]:
+                due = min(due, operators[consumer])
+            else:
+                arrivals[there] = min(arrivals[there], operators[consumer])
+        for number in by_producer[sent[node] : sent[node + 1]]:
+            source, target = routes[number, 1], routes[number, 2]
+            by = min(arrivals[target], link_due[source, target]) - (times[number, 1] - times[number, 0])
+            transfers[number] = link_due[source, target] = by
+            due = min(due, by)
+        operators[node] = device_due[place[node]] = due - arrays.seconds[node]
+    return operators, transfers
