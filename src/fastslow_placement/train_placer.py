@@ -59,7 +59,9 @@ def train_placer(settings: PolicySettings) -> Trained:
         trainer.resume(path)
         _run(trainer, settings.updates * len(problems), path)
         found = [standing.found for standing in trainer.standings]
-        table = _table(problems, found, held_out, zero_shot(trainer.policy, held_out, settings.samples, starts=False))
+        table = _table(
+            problems, found, held_out, zero_shot(trainer.policy, held_out, settings.samples, starts=False)
+        )
         trained = Trained(trainer.policy, problems, found, table)
         with atomic_path(artifact.folder / PROGRAM_TABLE) as temporary:
             table.to_csv(temporary, index=False)

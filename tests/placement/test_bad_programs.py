@@ -39,6 +39,7 @@ MODULES = {
     "a call of nothing": (calling("call"), "call.* names 0 computations, it needs 1"),
     "a loop without a condition": (calling("while", 2), "while.* names 1 computations, it needs 2"),
     "a branch without branches": (calling("conditional"), "conditional.* names 0 computations"),
+    "a bitcast of nothing": (calling("bitcast", operands=()), "bitcast.* has no operand"),
     "a fusion of nothing": (calling("fusion"), "fusion.* names 0 computations"),
 }
 

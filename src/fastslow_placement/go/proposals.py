@@ -73,29 +73,6 @@ def log_chance(logs: list[torch.Tensor], change: Change, movable: torch.Tensor) 
     return drawn - left + torch.where(change.follow > 0, target, own)
 
 
-def log_first(
-    logs: list[torch.Tensor], origin: np.ndarray, units, options, shares, follow, movable: torch.Tensor
-) -> torch.Tensor:
-    """Return the log-probability of each of M changes of one unit, or of one region by its first unit: (M,).
-
-    It is :func:`log_chance` of each, computed together, for problems of one part.
-
-    Args:
-        logs: Log-probabilities of the part.
-        origin: (U,) the decision that is changed.
-        units: (M,) int64 units.
-        options: (M,) int64 their new options.
-        shares: (M,) as in :class:`Change`.
-        follow: (M,) as in :class:`Change`.
-        movable: (U,) whether a unit has more than one option.
-    """
-    before = torch.from_numpy(origin)[None]
-    keys = _eagerness(logs, before)[0].masked_fill(~movable, _NEVER).log_softmax(0)
-    own = logs[0][units, options] - _log_change(logs, before)[0, units]
-    target = torch.log(follow * shares + (1 - follow) * own.exp())
-    return keys[units] + torch.where(follow > 0, target, own)
-
-
 def _eagerness(logs: list[torch.Tensor], origin: torch.Tensor) -> torch.Tensor:
     """Return the logits with which units are drawn to change in each of the origins: (count, U).
 
@@ -159,18 +136,6 @@ class Changes:
             changed = self._region(start, int(units[0]), targets[0], int(_LARGEST**extent), generator)
         decision[changed] = targets
         return Change(start, decision, units, torch.tensor(shares), torch.tensor(follow))
-
-    def known(self, start: np.ndarray, units: np.ndarray, options: np.ndarray) -> tuple[torch.Tensor, ...]:
-        """Return what :func:`log_first` needs beside these units and their new options: shares and follow.
-
-        Args:
-            start: (U,) the decision.
-            units: (M,) units that a change begins with.
-            options: (M,) their new options.
-        """
-        there = [self._others(start, unit) for unit in units.tolist()]
-        shares = [around.count(own) / max(len(around), 1) for around, own in zip(there, options, strict=True)]
-        return torch.tensor(shares), torch.tensor([_FOLLOW if around else 0.0 for around in there])
 
     def _others(self, start: np.ndarray, unit: int) -> list[int]:
         """Return the options of the neighbours that a unit could take and has not."""

@@ -19,6 +19,7 @@ from fastslow_placement.programs.cost_graph import CostGraph, topological_order
 from fastslow_placement.programs.recorder import LEAVES, OF_LEAVES, PASS, SPARSE, Recorder, Value
 from fastslow_placement.programs.roofline import Device, operator_flops
 
+_FED = PASS | {"get-tuple-element", "while"}  # opcodes that need an operand
 _CALLED = {"call": 1, "fusion": 1, "conditional": 1, "while": 2}  # computations that they need at least
 UNROLL = 32  # loops of more iterations are one operator
 _BYTES_OF = {number: ELEMENT_BYTES[name] for name, number in PRIMITIVE_TYPES.items()}
@@ -56,8 +57,10 @@ def graph_of_module(
 
 
 def _check_calls(module: Module, source: str | Path) -> None:
-    """Raise :class:`DataError` where an instruction calls fewer computations than its opcode needs."""
+    """Raise :class:`DataError` where an instruction lacks operands or called computations."""
     for inst in (inst for computation in module.computations for inst in computation.instructions):
+        if inst.opcode in _FED and not inst.operand_ids:
+            raise DataError(source, f"{inst.opcode} {inst.name!r} has no operand", "Write the file again")
         called, needed = len(inst.called_computation_ids), _CALLED.get(inst.opcode, 0)
         if called < needed:
             problem = f"{inst.opcode} {inst.name!r} names {called} computations, it needs {needed}"

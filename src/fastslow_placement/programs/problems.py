@@ -18,6 +18,7 @@ from fastslow_placement.base.problem import (
 )
 from fastslow_placement.programs.cost_graph import CostGraph
 from fastslow_placement.programs.criticality import device_feedback
+from fastslow_placement.programs.earliest_start import m_etf
 from fastslow_placement.programs.fusion import fuse
 from fastslow_placement.programs.roofline import Device
 from fastslow_placement.programs.schedule import (
@@ -155,9 +156,10 @@ class PlacementProblem(GraphProblem):
 
     @cached_property
     def starts(self) -> np.ndarray:
-        """The split by layers, and the orders of spectral bisection in runs of equal work: (13, U)."""
+        """The split by layers, orders of spectral bisection in runs of equal work, and m-ETF: (14, U)."""
         orders = spectral_orders(self.work, self.edges, self.weight)
-        return np.stack([self.default, *(contiguous(order, self.work, self.devices) for order in orders)])
+        runs = (contiguous(order, self.work, self.devices) for order in orders)
+        return np.stack([self.default, *runs, m_etf(self)])
 
     def place(self, decision: np.ndarray) -> np.ndarray:
         """Return the device of each operator: (N,)."""

@@ -98,7 +98,9 @@ class Scheduler:
         """
         place = np.ascontiguousarray(placement, np.int64)
         rank = self.rank if priority is None else ranked(priority)
-        return Timeline(self.arrays, place, self.devices, *simulation.simulate(self.arrays, place, rank, self.devices))
+        return Timeline(
+            self.arrays, place, self.devices, *simulation.simulate(self.arrays, place, rank, self.devices)
+        )
 
     def evaluate(
         self, placements: np.ndarray, limit: float, priority: np.ndarray | None = None

@@ -8,9 +8,14 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from fastslow.core.errors import SettingsError
 from fastslow_placement.programs.cost_graph import CostGraph
+
+try:
+    from numba import njit
+except ImportError:
+    raise SettingsError("numba is not installed: pip install -e '.[placement]'") from None
 
 
 class Arrays(NamedTuple):
@@ -38,13 +43,17 @@ class Arrays(NamedTuple):
 def arrays_of(graph: CostGraph, send: np.ndarray) -> Arrays:
     """Return the arrays of a graph, whose edges are sorted by producer."""
     producer, consumer = graph.edges.astype(np.int64).reshape(-1, 2).T
-    sizes = np.bincount(producer, minlength=len(graph))
+    sizes, count = np.bincount(producer, minlength=len(graph)), np.bincount(consumer, minlength=len(graph))
+    floats = (graph.seconds, send, graph.output_bytes, graph.parameter_bytes)
+    seconds, send, output, parameters = (np.ascontiguousarray(column, np.float64) for column in floats)
     return Arrays(
-        *(np.ascontiguousarray(column, np.float64) for column in (graph.seconds, send)),
-        *(np.ascontiguousarray(column, np.float64) for column in (graph.output_bytes, graph.parameter_bytes)),
-        np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
-        np.ascontiguousarray(consumer),
-        np.bincount(consumer, minlength=len(graph)).astype(np.int64),
+        seconds=seconds,
+        send=send,
+        output=output,
+        parameters=parameters,
+        begins=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+        consumers=np.ascontiguousarray(consumer),
+        inputs=count.astype(np.int64),
     )
 
 
@@ -76,7 +85,9 @@ def simulate(arrays, place, rank, devices):
             heappush(ready[place[node]], rank[node])
     idle, links = np.ones(devices, np.bool_), np.zeros((devices, devices))
     targets = np.zeros(devices, np.bool_)
-    events = [(0.0, np.int64(0), np.int64(0), np.int64(0)) for _ in range(0)]  # time, done or arrived, node, device
+    events = [
+        (0.0, np.int64(0), np.int64(0), np.int64(0)) for _ in range(0)
+    ]  # time, done or arrived, node, device
     touched, now = np.ones(devices, np.bool_), 0.0
     while True:
         for device in range(devices):
@@ -154,7 +165,7 @@ def occupancy(arrays, place, start, finish, routes, times, devices):
 
 @njit(cache=True)
 def evaluate(arrays, places, rank, devices, limit):
-    """Return runtime (B,) and bytes over the limit, summed over the devices' peaks (B,), of placements (B, N)."""
+    """Return runtimes (B,) and bytes over the limit, summed over devices (B,), of placements (B, N)."""
     seconds, excess = np.empty(len(places)), np.zeros(len(places))
     for row in range(len(places)):
         start, finish, _, routes, times = simulate(arrays, places[row], rank, devices)
