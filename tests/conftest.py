@@ -2,6 +2,7 @@
 
 import os
 import signal
+from pathlib import Path
 
 # two workers on two cores: threads beyond one each would spend their time waiting for one another
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -22,6 +23,26 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 settings.register_profile("fastslow", deadline=None)  # a test must not depend on the speed of the machine
 settings.load_profile("fastslow")
+
+
+FIRST = (
+    "workflow/test_run.py",  # it makes `finished`, for which others wait
+    "networks/test_distributed.py",
+    "networks/test_train.py",
+    "benchmarks/test_rehearsal.py",
+    "programs/test_zoo.py",
+    "workflow/test_step_pools.py",
+    "front/test_faults.py",
+    "front/test_notebooks.py",
+    "commands/test_network.py",
+)
+"""The files that take longest: the others fill the time that is left."""
+
+
+def pytest_collection_modifyitems(items):
+    """Let workers take the files of :data:`FIRST` first, in this order."""
+    place = {Path(__file__).parent / name: number for number, name in enumerate(FIRST)}
+    items.sort(key=lambda item: place.get(item.path, len(FIRST)))
 
 
 @pytest.fixture

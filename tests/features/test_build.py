@@ -202,7 +202,7 @@ def test_a_new_file_is_added_and_a_removed_one_disappears(settings):
     )
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(("settings", "workers"), [("layout", 2), ("tile", 1)], indirect=["settings"])
 def test_a_broken_file_leaves_no_finished_folder(settings, workers):
     build_features(settings)
     path = data_path(settings, "valid", "v")
@@ -229,6 +229,7 @@ def test_a_missing_split_is_refused(settings):
         build_features(settings)
 
 
+@pytest.mark.parametrize("settings", ["layout"], indirect=True)
 def test_two_builders_at_once_make_one_good_folder(settings):
     context = multiprocessing.get_context("spawn")
     builders = [context.Process(target=build_features, args=(settings,)) for _ in range(2)]

@@ -148,7 +148,7 @@ CALLS = {  # what is typed, and what Python is called with
     ("report",): ["-m", "fastslow", "report"],
     ("report", "NAME=my run"): ["-m", "fastslow", "report", "name=my run"],
     ("figures",): ["-m", "fastslow", "figures"],
-    ("test",): ["-m", "pytest", "-n", "3", "--dist", "loadfile"],
+    ("test",): ["-m", "pytest", "-n", "3", "--dist", "loadfile", "--no-loadscope-reorder"],
     ("guard",): ["benchmarks/guard.py"],
     ("guard", "SET=--record"): ["benchmarks/guard.py", "--record"],
     ("convert", "SRC=my model.py:make"): ["-m", "fastslow", "convert", "my model.py:make"],
