@@ -1,7 +1,4 @@
-"""Training of the layout and the tile network: one path, one loop, exact resume.
-
-:func:`train`, at the end, is the whole path. ``networks/README.md`` names the place of each change.
-"""
+"""Training of the layout and the tile network with exact resume: :func:`train`, at the end, is the path."""
 
 import math
 from collections.abc import Iterable
