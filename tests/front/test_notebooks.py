@@ -23,11 +23,11 @@ from helpers.notebook_parameters import (
     FOLDER,
     NOTEBOOKS,
     code_cells,
-    settings_class,
     python,
     read,
     render,
     rewrite,
+    settings_class,
 )
 from helpers.workspace import environment
 

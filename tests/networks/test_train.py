@@ -106,7 +106,7 @@ def kernels(tmp_path_factory):
     return folder / "features"
 
 
-def tile_config(kernels, **settings):
+def tile_settings(kernels, **settings):
     """A small run on the kernels; one run folder for the one features folder."""
     small = {"device": "cpu", "hidden_channels": 8, "num_layers": 1, "dropout": 0.1, "graphs_per_step": 4}
     return TrainSettings(kind="tile", features=[str(kernels)], runs=["runs/tile"], **{**small, **settings})
@@ -720,7 +720,7 @@ def test_the_learning_rate_runs_through_all_epochs(settings, monkeypatch):
 
 
 def test_tile_kernels_train(kernels, tmp_path):
-    settings = tile_config(kernels, epochs=3)
+    settings = tile_settings(kernels, epochs=3)
     train(into(settings, tmp_path / "run"))
     manifest = read_manifest(tmp_path / "run")
     check_predictions(tmp_path / "run", read_predictions(tmp_path / "run"), Features(kernels))
