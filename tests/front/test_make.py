@@ -36,7 +36,7 @@ def called(tmp_path):
     script.chmod(0o755)
 
     def call(*arguments, **variables):
-        ready = [f"{name}=" for name in ("READY", "TESTED", "COMPILER", "TUNING", "PLACER")]
+        ready = [f"{name}=" for name in ("READY", "TESTED", "COMPILER", "TUNING", "DEVICE", "PLACER")]
         done = make(*arguments, *ready, f"PY={script}", **variables)
         assert done.returncode == 0, done.stderr
         return json.loads(log.read_text())

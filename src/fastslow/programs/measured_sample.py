@@ -51,6 +51,7 @@ from fastslow.xla.device import (
     lower_function,
     run_rounds,
 )
+from fastslow.xla.graph_arrays import graph_arrays
 from fastslow.xla.layout_choices import Configuration, TiedChoice, encode_defaults, layouts_of, tie
 from fastslow.xla.layout_constraints import is_imposed
 from fastslow.xla.layout_space import ConfigurableNode, configurable_nodes
@@ -202,8 +203,7 @@ def measure_program(program: ZooProgram, settings: MeasuredSampleSettings) -> Me
     drawn = [configuration for configuration, _ in search.labels]
     if len(drawn) < min(FEWEST, wanted):
         return f"{len(drawn)} configurations"
-    modules = [bind_differences(local.module, layouts_of(c, search.choices), nodes) for c in drawn]
-    times = _measure(program, local, modules, settings)
+    times = _measure(program, local, search, nodes, settings)
     if times is None:
         return f"takes longer than {SLOWEST:g} s"
     default = float(np.median(times.seconds[:, :2]))
@@ -221,20 +221,22 @@ def measure_program(program: ZooProgram, settings: MeasuredSampleSettings) -> Me
 
 
 def _measure(
-    program: ZooProgram, local: LocalProgram, modules: list[Module], settings: MeasuredSampleSettings
+    program: ZooProgram,
+    local: LocalProgram,
+    search: Search,
+    nodes: list[ConfigurableNode],
+    settings: MeasuredSampleSettings,
 ) -> Times | None:
     """Return the times of configurations, measured or cached; None where the program is too slow."""
-    codes = [m.SerializeToString(deterministic=True).hex() for m in (local.module, *modules)]
-    versions = {name: importlib.metadata.version(name) for name in ("jax", "jaxlib", "numpy")}
-    key = digest([codes, device_name(), versions, settings.rounds, settings.seed])
-    path = resolve(settings.cache) / f"{program.name}-{key[:16]}.json"
+    path = resolve(settings.cache) / f"{program.name}-{_key(local.module, search, settings)}.json"
     if not path.is_file():
         record: dict = {}
         unconstrained = [local.module.SerializeToString(deterministic=True)]
         trial, _ = run_rounds(unconstrained, local.inputs, rounds=2, seed=0)
         if np.median(trial) <= SLOWEST:
+            drawn = [layouts_of(configuration, search.choices) for configuration, _ in search.labels]
             with Bench(local, settings.rounds, settings.seconds).running() as times:
-                found = times(modules)
+                found = times([bind_differences(local.module, own, nodes) for own in drawn])
             known = np.where(np.isfinite(found.seconds), found.seconds, -1.0)
             record = {"seconds": known.tolist(), "failures": found.failures}
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -245,6 +247,14 @@ def _measure(
         return Times(np.where(seconds < 0, np.nan, seconds), record["failures"]) if record else None
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(path, f"is not a measurement ({error})", "Delete it: it is measured again") from None
+
+
+def _key(module: Module, search: Search, settings: MeasuredSampleSettings) -> str:
+    """Return what a measurement depends on; a module's bytes differ by process, its graph does not."""
+    graph = [array.tolist() for _, array in sorted(graph_arrays(module).items())]
+    versions = {name: importlib.metadata.version(name) for name in ("jax", "jaxlib", "numpy")}
+    configurations = [configuration for configuration, _ in search.labels]
+    return digest([graph, configurations, device_name(), versions, settings.rounds, settings.seed])
 
 
 def measured_programs(settings: MeasuredSampleSettings) -> Iterator[tuple[str, MeasuredProgram | str]]:
