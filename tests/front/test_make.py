@@ -36,7 +36,7 @@ def called(tmp_path):
     script.chmod(0o755)
 
     def call(*arguments, **variables):
-        ready = [f"{name}=" for name in ("READY", "TESTED", "COMPILER", "TUNING", "PLACER")]
+        ready = [f"{name}=" for name in ("READY", "TESTED", "COMPILER", "TUNING", "DEVICE", "PLACER")]
         done = make(*arguments, *ready, f"PY={script}", **variables)
         assert done.returncode == 0, done.stderr
         return json.loads(log.read_text())
@@ -181,6 +181,7 @@ CALLS = {  # what is typed, and what Python is called with
     ("sample", "SIZE=large", "SET=processes=4 seed=1"): [
         *("-m", "fastslow", "sample", "size=large", "processes=4", "seed=1")
     ],
+    ("sample", "LABELS=device", "SET=hours=0.4"): ["-m", "fastslow", "measured-sample", "hours=0.4"],
     ("tune", "SRC=x.pb", "RUN=none", "OUT=/my data", "SET=evaluations=9"): [
         *("-m", "fastslow", "tune", "x.pb", "run=none", "data_root=/my data", "evaluations=9")
     ],

@@ -96,6 +96,10 @@ SEEDS = {
 """Seeds of each model by kind, where they are not three; the sample's tile models score alike, to 0.001."""
 
 
+HOURS = {"sample": 0.1, "kaggle": 22.0}
+"""Wall hours of a preset on two cores without a GPU: README, ``benchmarks/tables/scale.md``."""
+
+
 def preset_seeds(preset: str, kind: str) -> int:
     """Return how many seeds of each model of a kind a preset trains."""
     return SEEDS.get(preset, {}).get(kind, 3)
