@@ -177,7 +177,7 @@ def parse_arguments(arguments: list[str]) -> Namespace:
         nargs="+",
         default=[*ARMS],
         choices=[*ARMS],
-        help="by splits with noisy labels (default all)",
+        help="rows of the table (default all)",
     )
     options = parser.parse_args(arguments)
     options.preset, options.limit = "sample", None

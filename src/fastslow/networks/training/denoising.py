@@ -7,6 +7,7 @@ mixture of its measurement and of both, by how wrong each is (``benchmarks/noise
 """
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,11 +28,19 @@ _TREES = {
 }
 
 
+class _Measured(NamedTuple):
+    """The labels ``(C,)`` of a graph, in normal scores of the ranks of its runs."""
+
+    label: np.ndarray  # mean of the runs of each configuration
+    noise: np.ndarray  # variance of that mean; 0 where none is known
+    example: Example  # some configurations, for the regression
+
+
 def denoised_labels(sources: Mapping[str, Features], names: Sequence[str]) -> dict[str, np.ndarray]:
     r"""Return train labels with less noise, of the graphs that have noise.
 
-    On the scale of normal scores of the ranks, with the mean y of n runs of noise variance :math:`\sigma^2` and the predictions f,
-    a label becomes
+    On the scale of normal scores of ranks, with the mean y of n runs of noise variance :math:`\sigma^2` and
+    the prediction f, a label becomes
 
     .. math:: f + \frac{\tau^2}{\tau^2 + \sigma^2 / n} (y - f)
 
@@ -48,23 +57,20 @@ def denoised_labels(sources: Mapping[str, Features], names: Sequence[str]) -> di
     """
     stems = sorted({name.rpartition("/")[2] for name in names})
     fold = {name: stems.index(name.rpartition("/")[2]) % _FOLDS for name in names}
-    graphs = {name: _read(sources, name) for name in names}  # their rows are read when they are indexed
-    noise = {name: own for name, graph in graphs.items() if (own := _noise(graph)) is not None}
-    if not noise:
-        return {}
-    examples = {name: _example(graph, name) for name, graph in graphs.items()}
+    measured = {name: _measure(_read(sources, name), name) for name in names}
     fitted = {}
-    for n in sorted(set(fold.values())):
-        others = [example for name, example in examples.items() if fold[name] != n]
-        rule = fit_ridge(others, _centred) if others else None
-        fitted |= {name: _predicted(graphs[name], rule) for name in noise if fold[name] == n}
-    residual = {name: _label(graphs[name]) - fitted[name] for name in noise}
-    wrong = {name: np.square(residual[name]) - noise[name] for name in noise}
-    typical = _TYPICAL * np.mean([own.mean() for own in wrong.values()])
+    for n in range(_FOLDS):
+        noisy = [name for name, own in measured.items() if fold[name] == n and own.noise.any()]
+        others = [own.example for name, own in measured.items() if fold[name] != n]
+        rule = fit_ridge(others, _centred) if noisy and others else None
+        fitted |= {name: _predict(_read(sources, name), measured[name].label, rule) for name in noisy}
+    residual = {name: measured[name].label - own for name, own in fitted.items()}
+    wrong = {name: np.square(own) - measured[name].noise for name, own in residual.items()}
+    typical = np.mean([own.mean() for own in wrong.values()]) if wrong else 0.0
     labels = {}
     for name, own in wrong.items():
-        error = max(0.0, (own.sum() + typical) / (len(own) + _TYPICAL))
-        labels[name] = np.exp(fitted[name] + error / (error + noise[name]) * residual[name])
+        error = max(0.0, (own.sum() + _TYPICAL * typical) / (len(own) + _TYPICAL))
+        labels[name] = np.exp(fitted[name] + error / (error + measured[name].noise) * residual[name])
     return labels
 
 
@@ -73,33 +79,26 @@ def _read(sources: Mapping[str, Features], name: str) -> Graph:
     return sources[prefix].graph(TRAIN, stem)
 
 
-def _label(graph: Graph) -> np.ndarray:
-    """Return the mean score ``(C,)`` of the runs of each configuration."""
-    return np.bincount(graph.config_row, normal_scores(graph.file_runtime)) / graph.count
-
-
 def _centred(label: np.ndarray) -> np.ndarray:
     return label - label.mean()
 
 
-def _noise(graph: Graph) -> np.ndarray | None:
-    """Return the variance ``(C,)`` of :func:`_label` between repetitions; None where there is none."""
-    if not label_noise(graph.file_runtime, graph.config_row) > 0:
-        return None
-    deviation = normal_scores(graph.file_runtime) - _label(graph)[graph.config_row]
-    return np.square(deviation).sum() / (len(deviation) - graph.num_configs) / graph.count
-
-
-def _example(graph: Graph, name: str) -> Example:
+def _measure(graph: Graph, name: str) -> _Measured:
+    scores, counts = normal_scores(graph.file_runtime), graph.count
+    label = np.bincount(graph.config_row, scores) / counts
+    noise = np.zeros(len(label))
+    if label_noise(graph.file_runtime, graph.config_row) > 0:
+        squares = np.square(scores - label[graph.config_row]).sum()
+        noise = squares / (len(scores) - len(counts)) / counts
     rows = draw_configs(graph.num_configs, MAX_CONFIGS, 0, name)
-    return Example(standardise(np.asarray(graph.config_feat))[rows], _label(graph)[rows])
+    values = standardise(np.asarray(graph.config_feat))[rows]
+    return _Measured(label, noise, Example(values, label[rows]))
 
 
-def _predicted(graph: Graph, rule: Linear | None) -> np.ndarray:
-    """Return what the regression and then trees say of the labels ``(C,)`` without having seen them."""
-    label = _label(graph)
+def _predict(graph: Graph, label: np.ndarray, rule: Linear | None) -> np.ndarray:
+    """Return what the regression, and then trees, say of the labels ``(C,)`` without having seen them."""
     fitted = np.full(len(label), label.mean())
-    if rule is not None:
+    if rule:
         fitted += _centred(rule.predict(np.asarray(graph.config_feat)))
     if len(label) >= _ENOUGH:
         fitted += _out_of_fold(graph.choices.values[:][:, graph.choices.varying], label - fitted, graph.count)
