@@ -4,15 +4,17 @@
 get noise, repeated configurations and blocks of rows that jump (``common/noisy_sample.py``). For each seed,
 noise and network are drawn anew. One network learns from all four collections with the settings of ``make
 submit``. Weights are selected on the valid labels of the arm; scores are on the exact labels of test.
-The first table compares labels of repeated configurations on genuine files: Kendall's tau between three runs,
-joined in one way, and the mean of the others. Finished trainings are kept in ``benchmarks/results/noise``:
-an interrupted call resumes.
+The first table is of genuine files: a run of each repeated configuration is held out, and labels are made
+from the other runs and the exact labels of the sample's train programs. Finished trainings are kept in
+``benchmarks/results/noise``: an interrupted call resumes.
 """
 
 import sys
 import time
 from argparse import Namespace
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import torch
@@ -22,9 +24,8 @@ from common.graph_files import REAL
 from common.kept import Kept
 from common.noisy_sample import write_noisy
 from common.options import make_parser
-from fastslow.competition.catalog import COLLECTIONS, TEST, TRAIN, VALID
+from fastslow.competition.catalog import COLLECTIONS, TEST, TRAIN, VALID, get_collection, list_programs
 from fastslow.competition.metrics import kendall_tau
-from fastslow.competition.reader import config_groups, read_competition_file
 from fastslow.core.artifacts import commit
 from fastslow.core.files import digest
 from fastslow.core.settings import resolve
@@ -32,10 +33,11 @@ from fastslow.core.source import source_digest
 from fastslow.evaluation.baselines import SINGLE, fit_baselines, predict_configs
 from fastslow.evaluation.metric_table import true_runtimes
 from fastslow.evaluation.predictions import read_predictions
-from fastslow.features.build import build_features
+from fastslow.features.build import build_features, build_graph
 from fastslow.features.settings import FeatureSettings
-from fastslow.features.store import Features
+from fastslow.features.store import Features, Graph
 from fastslow.networks.settings.train_settings import ENTRY, TrainSettings
+from fastslow.networks.training.denoising import denoised_labels
 from fastslow.networks.training.train import train
 from fastslow.workflow.presets import network_settings
 
@@ -49,7 +51,6 @@ ARMS: dict[str, tuple[tuple[str, ...], dict]] = {
     "none": ((), {}),
 }
 """Splits with noisy labels and settings of the network, by the name that a table shows."""
-JOINED = {"mean": np.mean, "median": np.median, "minimum": np.min}
 
 
 def build(options: Namespace, place: Path, arm: str, seed: int) -> list[Features]:
@@ -108,26 +109,38 @@ def rules(options: Namespace, place: Path, seed: int) -> dict[str, float]:
     return scores(sources, predictions, resolve(options.data_root))
 
 
-def label_rules(draws: int = 40) -> list[dict]:
-    """Return a row for each genuine file: how well three runs of a configuration order the other runs."""
-    rows = []
-    for path in sorted(REAL.glob("npz_all/npz/layout/xla/default/[tv][ra]*/*.npz")):
-        runtime, group = config_groups(read_competition_file(path, "layout"))
-        runs = [
-            own
-            for own in np.split(
-                np.log(runtime)[np.argsort(group, kind="stable")], np.cumsum(np.bincount(group))[:-1]
+def held_out(graph: Graph, seed: int) -> tuple[Graph, np.ndarray, np.ndarray]:
+    """Return a graph without a run of each repeated configuration: which these are, and these runs."""
+    order = np.random.default_rng(seed).permutation(len(graph.config_row))
+    order = order[np.argsort(graph.config_row[order], kind="stable")]
+    repeated = np.flatnonzero(graph.count > 1)
+    out = order[np.searchsorted(graph.config_row[order], repeated)]
+    row, runtime = np.delete(graph.config_row, out), np.delete(graph.file_runtime, out)
+    label = np.bincount(row, runtime) / np.bincount(row)
+    rest = replace(graph, runtime=label, config_row=row, file_runtime=runtime)
+    return rest, repeated, graph.file_runtime[out]
+
+
+def genuine(exact: list[Features], draws: int = 5) -> list[dict]:
+    """Return a row for each genuine file: how well labels of repeated configurations order another run."""
+    collection, rows = get_collection("layout:xla:default"), []
+    programs = [p for split in (TRAIN, VALID) for p in list_programs(REAL, collection, split)]
+    settings = FeatureSettings(collection=collection.name, data_root=str(REAL))
+    sample = {source.collection.slug: source for source in exact}
+    names = [f"{slug}/{name}" for slug, source in sample.items() for name in source.names(TRAIN)]
+    for program in programs:
+        graph, taus = build_graph(program, settings)[0], []
+        for seed in range(draws):
+            rest, repeated, runs = held_out(graph, seed)
+            own = SimpleNamespace(graph=lambda split, name, rest=rest: rest)
+            label = denoised_labels({**sample, "": own}, [*names, program.name]).get(
+                program.name, rest.runtime
             )
-            if len(own) > 3
-        ]
-        rng, taus = np.random.default_rng(0), {name: [] for name in JOINED}
-        for _ in range(draws):
-            drawn = [rng.permutation(own) for own in runs]
-            rest = [own[3:].mean() for own in drawn]
-            for name, join in JOINED.items():
-                taus[name].append(kendall_tau(rest, [join(own[:3]) for own in drawn]))
-        means = {name: f"{np.mean(own):.3f}" for name, own in taus.items()}
-        rows.append({"file": path.stem, "configurations": len(runs), **means})
+            taus.append([kendall_tau(runs, values[repeated]) for values in (rest.runtime, label)])
+        means = dict(zip(("mean of the other runs", "denoise"), np.mean(taus, 0), strict=True))
+        rows.append(
+            {"file": program.name, "repeated": len(repeated)} | {k: f"{tau:.3f}" for k, tau in means.items()}
+        )
     return rows
 
 
@@ -156,9 +169,9 @@ def measure(options: Namespace, results: Path) -> None:
         gains = [one[TEST] - base[TEST] for one, base in zip(own, found.get(NOISY, []), strict=False)]
         row["above the first"] = "" if arm == NOISY else report.spread(gains)
         rows.append(row)
-    rules_of_labels = label_rules(2 if options.quick else 40)
-    if rules_of_labels:
-        print(f"Labels of repeated configurations, genuine files\n\n{report.table(rules_of_labels)}\n")
+    if REAL.is_dir():
+        labels = genuine(build(options, place, "none", 0), 1 if options.quick else 5)
+        print(f"Kendall's tau with a held-out run, genuine files\n\n{report.table(labels)}\n")
     print(f"Kendall's tau on exact labels of test, {options.seeds} seeds: mean (minimum to maximum)\n")
     print(report.table(rows))
     report.finish(

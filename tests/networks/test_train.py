@@ -380,7 +380,7 @@ def test_a_setting_that_tile_does_not_read_is_refused(field, value):
 
 def test_the_cache_key_holds_what_the_kind_reads():
     layout, tile = TrainSettings().identity(), TrainSettings(kind="tile").identity()
-    only = {"cross_config", "pair_edges", "segment_training"}
+    only = {"cross_config", "denoise", "pair_edges", "segment_training"}
     assert layout.keys() - tile.keys() == only and not tile.keys() - layout.keys()
 
 
@@ -560,6 +560,24 @@ def test_prediction_uses_no_dropout_and_training_does(settings):
     assert training.network.training
     example = training.example((training.names[0], np.arange(24), None))
     assert training.graph_loss(*example) != training.graph_loss(*example)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.5])
+def test_labels_with_noise_are_denoised(tmp_path, settings, noise):
+    rng = np.random.default_rng(0)
+
+    def measured_again(arrays):
+        one_node_decides(arrays)
+        arrays["node_config_feat"] = np.repeat(arrays["node_config_feat"], 3, 0)
+        runs = np.repeat(arrays["config_runtime"], 3)
+        arrays["config_runtime"] = np.round(runs * np.exp(noise * rng.normal(size=len(runs)))).astype(int)
+
+    settings = settings.replace(features=[str(build_layout(tmp_path / "noise", measured_again))])
+    plain, own = (make_training(settings.replace(denoise=denoise)) for denoise in (False, True))
+    assert (own.run_epoch() == plain.run_epoch()) == (noise == 0)
+    parts = make_training(settings.replace(denoise=True, segment_training="gst", segment_nodes=50))
+    (_, labels), (_, same) = (each.make_example(own.names[0], np.arange(24), 0) for each in (own, parts))
+    torch.testing.assert_close(labels, same)
 
 
 @pytest.mark.parametrize(
