@@ -1,9 +1,10 @@
 """Models trained on runtimes that were measured on this machine, scored on held-out programs.
 
-``python benchmarks/device_models.py [--quick] [--seeds N] [--data-root FOLDER]``, after ``make sample
-LABELS=device``. Network, ranker and ensemble have the settings of ``make submit`` on the sample and learn
-from the train programs; the network has so many epochs more that it takes as many steps as there. The best single feature and the ridge regression are chosen on train and valid.
-Scores are Kendall's tau on test programs, whose families are not in train or valid.
+``python benchmarks/device_models.py [--quick] [--seeds N] [--epochs N] [--data-root FOLDER]``, after ``make
+sample LABELS=device``. Network, ranker and ensemble have the settings of ``make submit`` on the sample and
+learn from the train programs; the network has so many epochs more that it takes as many steps as there. The
+best single feature and the ridge regression are chosen on train and valid. Scores are Kendall's tau on test
+programs, whose families are not in train or valid.
 
 *replicate tau*: tau between labels of the first and of the second half of the rounds. *ceiling*: tau that a
 perfect predictor would reach on labels of half the rounds (``competition/data_quality.py``); the labels that
