@@ -1,9 +1,10 @@
 """Models trained on runtimes that were measured on this machine, scored on held-out programs.
 
-``python benchmarks/device_models.py [--quick] [--seeds N] [--data-root FOLDER]``, after ``make sample
-LABELS=device``. Network, ranker and ensemble have the settings of ``make submit`` on the sample and learn
-from the train programs. The best single feature and the ridge regression are chosen on train and valid.
-Scores are Kendall's tau on test programs, whose families are not in train or valid.
+``python benchmarks/device_models.py [--quick] [--seeds N] [--epochs N] [--data-root FOLDER]``, after ``make
+sample LABELS=device``. Network, ranker and ensemble have the settings of ``make submit`` on the sample and
+learn from the train programs; the network has so many epochs more that it takes as many steps as there. The
+best single feature and the ridge regression are chosen on train and valid. Scores are Kendall's tau on test
+programs, whose families are not in train or valid.
 
 *replicate tau*: tau between labels of the first and of the second half of the rounds. *ceiling*: tau that a
 perfect predictor would reach on labels of half the rounds (``competition/data_quality.py``); the labels that
@@ -24,6 +25,7 @@ from common.options import make_parser
 from fastslow.competition.catalog import TEST, TRAIN, VALID
 from fastslow.competition.data_quality import quality_of
 from fastslow.competition.metrics import kendall_tau
+from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.files import digest
 from fastslow.core.settings import resolve
@@ -36,14 +38,14 @@ from fastslow.features.settings import FeatureSettings
 from fastslow.features.store import Features
 from fastslow.networks.settings.train_settings import TrainSettings
 from fastslow.networks.training.train import train
-from fastslow.programs.measured_sample import REPLICATES
+from fastslow.programs.measured_sample import COLLECTION, REPLICATES
 from fastslow.programs.zoo import PRODUCTS, PROGRAMS
 from fastslow.rankers.settings import RankerSettings
 from fastslow.rankers.train import train_ranker
 from fastslow.workflow.presets import network_settings, preset_settings
 
-TABLE = {"hours": 0.3, "needs": ("device",), "sample": False}
-COLLECTION = "layout:xla:random"
+TABLE = {"hours": 0.2, "needs": ("device",), "sample": False, "commands": ((), ("--epochs", "20"))}
+SAMPLE_GRAPHS = 198  # that a network of the sample learns from in an epoch
 
 
 def train_models(options: Namespace, features: Features, place: Path) -> Path:
@@ -53,6 +55,10 @@ def train_models(options: Namespace, features: Features, place: Path) -> Path:
         runs += [str(place / f"gnn-s{seed}"), str(place / f"ranker-s{seed}")]
         network, _ = network_settings(options.preset, {}, "layout")
         network |= {"features": [own], "folder": str(place / f"training-s{seed}"), "runs": [runs[-2]]}
+        if not options.quick:
+            network["epochs"] = options.epochs or round(
+                TrainSettings().epochs * SAMPLE_GRAPHS / len(features.names(TRAIN))
+            )
         train(TrainSettings(**network | {"seed": seed, "device": "cpu"}))
         ranker = preset_settings(options.preset, {}, "ranker", "layout")
         ranker |= {"features": own, "folder": runs[-1], "train_on": "collection", "num_threads": 1}
@@ -109,6 +115,8 @@ def page(features: Features, root: Path, ensemble: Path) -> tuple[str, dict]:
         summary[-1]["by graph"] = f"{min(own):.3f} to {max(own):.3f}"
     sizes = ", ".join(f"{len(features.names(split))} {split}" for split in (TRAIN, VALID, TEST))
     head = f"Programs: {sizes}. Mean over test programs (range over seeds); the range over programs."
+    chosen = read_manifest(ensemble)["baselines"]["best single feature"]["chosen"]
+    head += f" The best single feature is {chosen}."
     tables = [head, report.table(summary), report.table([report.cells(row) for row in rows])]
     return "\n\n".join(tables), {"taus": taus, "noise": noise}
 
@@ -119,7 +127,7 @@ def measure(options: Namespace, results: Path) -> None:
     root = resolve(options.data_root)
     if not (root / REPLICATES).is_file():
         raise DataError(root, "is no measured sample", "Make one: make sample LABELS=device")
-    own = digest([(root / REPLICATES).read_text(), options.preset])
+    own = digest([(root / REPLICATES).read_text(), options.preset, options.epochs])
     place = results / "device_models" / own
     where = {"collection": COLLECTION, "data_root": str(root), "folder": str(place / "features")}
     build_features(FeatureSettings(workers=1, **where))
@@ -134,6 +142,7 @@ def parse_options(arguments: list[str]) -> Namespace:
     parser = make_parser(__doc__.splitlines()[0])
     parser.add_argument("--data-root", default="data/device", help="measured sample (default data/device)")
     parser.add_argument("--seeds", type=int, default=3, help="seeds of each model (default 3)")
+    parser.add_argument("--epochs", type=int, default=0, help="of the network (default equal steps)")
     options = parser.parse_args(arguments)
     options.preset = "sample"
     if options.quick:

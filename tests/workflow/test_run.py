@@ -313,6 +313,7 @@ def test_a_plan_says_what_would_run_and_why_and_runs_nothing(home, capsys):
     said = capsys.readouterr().out.splitlines()
     ensembles = sorted(f"ensemble-{c.slug}" for c in COLLECTIONS)
     assert said[-1] == "this is the plan; nothing was run"
+    assert re.match(r"time: \d+ min for \d+ of \d+ steps, one after the other, as last time", said[-2])
     assert {
         "features: 4 of 5 up to date",
         "  features tile-xla: padding: -1 -> 0",
