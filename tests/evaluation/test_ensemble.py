@@ -63,6 +63,10 @@ def test_a_combination_is_the_weighted_mean():
     np.testing.assert_array_equal(alone, [0, 10, 5])
 
 
+def test_the_tables_were_made_with_at_most_twenty_models():
+    assert EnsembleSettings().max_models == 20
+
+
 @given(data=st.data(), max_models=st.integers(1, 6), kind=st.sampled_from(["layout", "tile"]))
 @settings(max_examples=40)
 @pytest.mark.parametrize("normalisation", NORMALISATIONS)
