@@ -25,7 +25,6 @@ from fastslow.evaluation.predictions import read_predictions
 from helpers.cases import cases
 from helpers.runs import ensemble_settings, make_features, overwrite_predictions, random_scores, write_run
 
-NAMES = {"train": ("a",), "valid": ("v", "w"), "test": ("t",)}
 WILD = st.floats(-1e15, 1e15, allow_subnormal=False) | st.integers(-2, 2).map(float)
 
 
