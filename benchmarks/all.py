@@ -42,7 +42,6 @@ STAMP = re.compile(
     r"(?P<seconds>\d+) s\."
 )
 RECORD = re.compile(r"> Record of commit (?P<commit>[0-9a-f]{7,12}\+?)\b.*; not of the present code\..*")
-REMOVED = re.compile(r"Script in [0-9a-f]{7,12}, since removed\.")
 OF_RUN = (FEATURES, NETWORK, RANKER, ENSEMBLE)
 """What ``make submit`` runs: a table that needs its run is as old as this code."""
 NEEDS: dict[str, tuple[Callable[[], bool], str]] = {

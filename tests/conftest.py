@@ -1,11 +1,15 @@
 """Fixtures of all tests."""
 
+import gc
 import os
 import signal
 from pathlib import Path
 
 # two workers on two cores: threads beyond one each would spend their time waiting for one another
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    [str(Path(__file__).parent / "helpers" / "startup"), *filter(None, [os.environ.get("PYTHONPATH")])]
+)
 
 import numpy as np
 import pytest
@@ -15,6 +19,7 @@ from fastslow.features.build import build_features
 from fastslow.features.settings import FeatureSettings
 from fastslow.features.store import Features
 from helpers.competition_files import write_data_root
+from helpers.startup import sitecustomize  # noqa: F401 (for this process, which has begun)
 from helpers.workspace import finished, home  # noqa: F401 (fixtures)
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -43,6 +48,11 @@ def pytest_collection_modifyitems(items):
     """Let workers take the files of :data:`FIRST` first, in this order."""
     place = {Path(__file__).parent / name: number for number, name in enumerate(FIRST)}
     items.sort(key=lambda item: place.get(item.path, len(FIRST)))
+
+
+def pytest_collection_finish():
+    """Let no collector go through the modules again, which stay."""
+    gc.freeze()
 
 
 @pytest.fixture

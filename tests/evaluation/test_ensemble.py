@@ -25,7 +25,6 @@ from fastslow.evaluation.predictions import read_predictions
 from helpers.cases import cases
 from helpers.runs import ensemble_settings, make_features, overwrite_predictions, random_scores, write_run
 
-NAMES = {"train": ("a",), "valid": ("v", "w"), "test": ("t",)}
 WILD = st.floats(-1e15, 1e15, allow_subnormal=False) | st.integers(-2, 2).map(float)
 
 
@@ -61,6 +60,10 @@ def test_a_combination_is_the_weighted_mean():
     np.testing.assert_allclose(mixed, 0.75 * np.array([0, 1, 0.5]) + 0.25 * np.array([1, 0.5, 0]))
     (alone,) = combine(members, "test", "min_max", {"a": 1.0, "b": 0.0, "c": 0.0}).values()
     np.testing.assert_array_equal(alone, [0, 10, 5])
+
+
+def test_the_tables_were_made_with_at_most_twenty_models():
+    assert EnsembleSettings().max_models == 20
 
 
 @given(data=st.data(), max_models=st.integers(1, 6), kind=st.sampled_from(["layout", "tile"]))

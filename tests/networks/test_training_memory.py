@@ -15,7 +15,8 @@ from helpers.competition_files import layout_arrays, write_npz
 
 COLLECTION, STEPS, LEAKING, SLACK = "layout:xla:random", 600, 200, 24
 SCRIPT = """
-import json, sys
+import gc, json, sys
+gc.set_threshold(700, 10, 10)  # Python's own, which the tests' sitecustomize changes
 import torch
 from fastslow.core import memory
 from fastslow.networks.settings.train_settings import TrainSettings

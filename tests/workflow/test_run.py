@@ -152,7 +152,7 @@ def test_a_kernel_that_dies_is_told(home):
     assert resolve(step.settings.folder).joinpath("failed.ipynb").is_file()
 
 
-LONG = ("gnn.tile.epochs=150", "gnn.tile.evaluate_every=10")
+LONG = ("gnn.tile.epochs=80", "gnn.tile.evaluate_every=10")
 
 
 def begin_and_stop(home, signal_number, status):
